@@ -32,7 +32,7 @@ use syncline_store::{Grid, Matrix};
 use syncline_wave::{BlockPlan, Error as WaveError, Real, Runner};
 
 use crate::error::{Error, Result};
-use crate::kernels::{Arrays, How, Runs};
+use crate::kernels::{AnySweep, Arrays, SweepOptions};
 use crate::system;
 use crate::units::{AtLeast, Bytes};
 
@@ -90,20 +90,20 @@ impl Bound {
     /// [`Error::Memory`], and what is wrong with the matrices.
     pub(crate) fn for_blocks<T: Real>(
         self,
-        runs: &dyn Runs<T>,
-        how: &How,
+        runs: &dyn AnySweep<T>,
+        how: &SweepOptions,
         threads: bool,
         arrays: &Arrays<T>,
         result: &Matrix<T>,
-    ) -> Result<(How, BlockPlan)> {
+    ) -> Result<(SweepOptions, BlockPlan)> {
         let own = own();
         let left = self.bytes.saturating_sub(own);
         let per_block = if threads { PER_BLOCK + PER_THREAD } else { PER_BLOCK };
         let tasks = |grid: &Grid| grid.len() as u64 * per_block;
-        let plan = |how: &How| -> Result<BlockPlan> {
+        let plan = |how: &SweepOptions| -> Result<BlockPlan> {
             runs.plan(how, arrays, result)?.blocked().copied().ok_or(Error::Panic)
         };
-        let choice = |memory| match plan(&How { memory, ..how.clone() }) {
+        let choice = |memory| match plan(&SweepOptions { memory, ..how.clone() }) {
             Ok(plan) => Ok((plan.grid, plan.expected)),
             Err(Error::Wave(WaveError::Memory { block, .. })) => {
                 Ok((Grid::new(arrays.field.shape(), block), None))
@@ -115,7 +115,7 @@ impl Bound {
         loop {
             let (grid, expected) = choice(memory)?;
             let (block, memory_left) = (Some(grid.block_size()), left.saturating_sub(tasks(&grid)));
-            let how = How { block, memory: memory_left, ..how.clone() };
+            let how = SweepOptions { block, memory: memory_left, ..how.clone() };
             let needed = match plan(&how) {
                 Ok(mut plan) => {
                     plan.expected = expected;
@@ -141,10 +141,10 @@ impl Bound {
     /// [`Error::Memory`], and what is wrong with the matrices.
     pub(crate) fn for_streamed<T: Real>(
         self,
-        runs: &dyn Runs<T>,
-        how: &How,
+        runs: &dyn AnySweep<T>,
+        how: &SweepOptions,
         arrays: &Arrays<T>,
-    ) -> Result<How> {
+    ) -> Result<SweepOptions> {
         let threads = match how.runner {
             Runner::Pool { workers, .. } => workers as u64,
             _ => 1,
@@ -153,7 +153,7 @@ impl Bound {
         let of_threads = (threads + 2 * (threads + 2)) * PER_THREAD;
         let own = own() + of_threads;
         let hint = if of_threads > own / 4 { " (fewer --threads take less)" } else { "" };
-        let how = How { memory: self.bytes.saturating_sub(own).max(1), ..how.clone() };
+        let how = SweepOptions { memory: self.bytes.saturating_sub(own).max(1), ..how.clone() };
         // The field stands for the result, which is row-major and on file as well.
         match runs.plan(&how, arrays, &arrays.field) {
             Ok(_) => Ok(how),

@@ -8,20 +8,20 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use syncline_conformance::{Place, Subject, Suite};
+use syncline_conformance::{Subject, Suite, TeamKind};
 use syncline_fabric::Team;
 
 use crate::args::{Places, VerifyArgs};
 use crate::error::{Error, Result};
 use crate::watch::{self, Signals};
 
-impl From<Places> for Place {
-    fn from(places: Places) -> Place {
+impl From<Places> for TeamKind {
+    fn from(places: Places) -> TeamKind {
         match places {
-            Places::Threads => Place::Threads,
-            Places::Processes => Place::Processes,
-            Places::Both => Place::Both,
-            Places::Hosts => Place::Hosts,
+            Places::Threads => TeamKind::Threads,
+            Places::Processes => TeamKind::Processes,
+            Places::Both => TeamKind::Both,
+            Places::Hosts => TeamKind::Hosts,
         }
     }
 }
@@ -45,7 +45,7 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
         return here(&suite, !args.session);
     }
     let places = match args.places.as_slice() {
-        [] => Place::all(subject),
+        [] => TeamKind::all(subject),
         some => some.iter().map(|&place| place.into()).collect(),
     };
     let counts = args.members.0.clone();
@@ -105,7 +105,7 @@ fn again(suite: &Suite) -> Vec<String> {
     args
 }
 
-fn table(suite: &Suite, places: &[Place], counts: &[usize], took: Duration) -> String {
+fn table(suite: &Suite, places: &[TeamKind], counts: &[usize], took: Duration) -> String {
     let names = suite.names();
     let width = names.iter().map(|name| name.len()).max().unwrap_or(0);
     let mut text = format!("{:width$}", suite.subject.word());

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use syncline_store::{Shape, checksum, read_text};
-pub(crate) use syncline_sweeps::{Arrays, How, Loops, Runs};
+pub(crate) use syncline_sweeps::{AnySweep, Arrays, Loops, SweepOptions};
 use syncline_sweeps::{RunsAll, sor};
-use syncline_wave::{Alignment, Described, GaussSeidel, Lk23, NinePoint, Sor};
+use syncline_wave::{Alignment, Described, GaussSeidelVariable, Lk23, NinePoint, Sor};
 
 use crate::args::{KernelName, RunArgs};
 use crate::error::{Error, Result};
@@ -116,9 +116,12 @@ impl Kernel {
                 let runs = syncline_sweeps::nine_point(NinePoint::new(omega)?, with_f);
                 Self::poisson(known, runs, with_f).with("omega", omega)
             }
-            Known::GaussSeidelVariable => {
-                Self::new(known, "u", GaussSeidel::COEFFICIENTS, syncline_sweeps::gauss_seidel())
-            }
+            Known::GaussSeidelVariable => Self::new(
+                known,
+                "u",
+                GaussSeidelVariable::COEFFICIENTS,
+                syncline_sweeps::gauss_seidel(),
+            ),
             Known::Alignment => {
                 Self::new(known, "score", ["match"], syncline_sweeps::alignment(score(gap)?))
                     .with("gap", gap)
@@ -210,6 +213,6 @@ impl Kernel {
 
     /// How many points of a matrix of this shape it updates in each iteration.
     pub(crate) fn points(&self, shape: Shape) -> usize {
-        Runs::<f64>::stencil(&*self.runs).updated(shape).elements()
+        AnySweep::<f64>::stencil(&*self.runs).updated(shape).elements()
     }
 }

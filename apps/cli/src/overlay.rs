@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
-use syncline_overlay::raw::Kind;
-use syncline_overlay::{CheckError, Format, Initial, Plan, Snapshot, State};
+use syncline_overlay::raw::AccessMode;
+use syncline_overlay::{CheckError, Format, Initial, Plan, Snapshot, TaskState};
 use syncline_store::NewFile;
 
 use self::described::Described;
@@ -65,8 +65,8 @@ fn five_points(rows: usize, cols: usize) -> Plan {
             (j + 1 < cols).then(|| t + 1),
             (i + 1 < rows).then(|| t + cols),
         ];
-        let reads = around.into_iter().flatten().map(|u| (places[u], Kind::Inclusive));
-        plan.task(name('t', t), std::iter::once((places[t], Kind::Exclusive)).chain(reads));
+        let reads = around.into_iter().flatten().map(|u| (places[u], AccessMode::Inclusive));
+        plan.task(name('t', t), std::iter::once((places[t], AccessMode::Exclusive)).chain(reads));
     }
     plan
 }
@@ -184,9 +184,9 @@ fn summary(start: &Snapshot, initial: &Initial, what: String) -> Vec<(&'static s
             "start",
             format!(
                 "{} active, {} partly delayed, {} delayed; order {order}",
-                count(State::Active),
-                count(State::PartlyDelayed),
-                count(State::Delayed)
+                count(TaskState::Active),
+                count(TaskState::PartlyDelayed),
+                count(TaskState::Delayed)
             ),
         ),
         ("live", "yes: no tasks wait for each other in a circle, now or later".to_owned()),
@@ -198,7 +198,7 @@ fn summary(start: &Snapshot, initial: &Initial, what: String) -> Vec<(&'static s
         ));
     }
     let written = |location: &&syncline_overlay::LocationView| {
-        location.queue.iter().any(|request| request.kind == Kind::Exclusive)
+        location.queue.iter().any(|request| request.kind == AccessMode::Exclusive)
     };
     let never: Vec<_> = locations.iter().filter(|l| !written(l)).map(|l| l.name.as_str()).collect();
     if !never.is_empty() {

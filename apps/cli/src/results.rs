@@ -11,7 +11,7 @@
 use std::fs;
 use std::path::Path;
 
-use syncline_store::{DataDir, ElementType, Existing, Layout, Mark, Matrix, Shape};
+use syncline_store::{DataDir, ElementType, Existing, Layout, Matrix, ResultMark, Shape};
 use syncline_wave::Real;
 
 use crate::error::{Error, Result};
@@ -54,7 +54,7 @@ impl Raw {
         }
     }
 
-    fn by_mark(mark: &Mark) -> Option<Self> {
+    fn by_mark(mark: &ResultMark) -> Option<Self> {
         let what = |name: &str| mark.identity.what.get(name);
         if what("format")? != "raw" {
             return None;

@@ -23,7 +23,7 @@ use crate::args::{BlockOrder, KernelName, RunArgs, RunnerKind};
 use crate::budget::Bound;
 use crate::error::{Error, Result};
 use crate::inputs::{Found, Inputs};
-use crate::kernels::{Arrays, How, Kernel, Runs};
+use crate::kernels::{AnySweep, Arrays, Kernel, SweepOptions};
 use crate::output::Output;
 use crate::summary::Summary;
 use crate::units::{BlockSize, plural};
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
 struct Job<'a, T: Real> {
     args: &'a RunArgs,
     kernel: &'a Kernel,
-    runs: Arc<dyn Runs<T>>,
+    runs: Arc<dyn AnySweep<T>>,
     found: &'a Found<'a>,
     arrays: Arrays<T>,
     output: Output,
@@ -74,7 +74,7 @@ impl<'a, T: Real> Job<'a, T> {
     fn open(
         args: &'a RunArgs,
         kernel: &'a Kernel,
-        runs: Arc<dyn Runs<T>>,
+        runs: Arc<dyn AnySweep<T>>,
         found: &'a Found<'a>,
     ) -> Result<Self> {
         let arrays = found.open::<T>()?;
@@ -263,13 +263,13 @@ impl<'a, T: Real> Job<'a, T> {
     }
 
     /// The sweep, without a memory bound.
-    fn how(&self, executor: Executor) -> How {
+    fn how(&self, executor: Executor) -> SweepOptions {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let runner = match self.args.runner {
             Some(RunnerKind::Threads) => Runner::Threads,
             _ => Runner::pool(self.args.threads.map_or_else(cores, |n| n as usize)),
         };
-        How {
+        SweepOptions {
             iterations: self.args.iterations,
             until: self.args.until,
             exact_stop: self.args.exact_stop,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use syncline_store::{ElementType, Layout, Shape};
-use syncline_wave::{BlockPlan, Executor, Lanes, Plan, Report, StreamPlan, Times};
+use syncline_wave::{BlockPlan, Executor, Lanes, StreamPlan, SweepPlan, SweepReport, Times};
 
 use crate::args::{BlockOrder, ExecutorKind, RunArgs, RunnerKind};
 use crate::budget::Bound;
@@ -153,7 +153,7 @@ impl Summary {
     pub(crate) fn complete(
         asked: &Asked<'_>,
         layout: Layout,
-        report: &Report,
+        report: &SweepReport,
         verified: Option<Verified>,
     ) -> Self {
         Self {
@@ -191,7 +191,7 @@ impl Summary {
     pub(crate) fn new(
         asked: &Asked<'_>,
         layout: Layout,
-        report: &Report,
+        report: &SweepReport,
         measured: &Measured,
     ) -> Self {
         let args = asked.args;
@@ -223,8 +223,8 @@ impl Summary {
             ..Self::complete(asked, layout, report, measured.verified)
         };
         match &report.plan {
-            Plan::Blocked(plan) => summary.in_blocks(args, plan),
-            Plan::Streamed(plan) => summary.streamed(args, plan),
+            SweepPlan::Blocked(plan) => summary.in_blocks(args, plan),
+            SweepPlan::Streamed(plan) => summary.streamed(args, plan),
             _ => summary,
         }
     }

@@ -26,12 +26,14 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use syncline_store::{Block, Grid, Layout, Matrix, NewFile, Shape};
-use syncline_wave::{Order, Plan, Real, Report, first_difference, first_difference_above};
+use syncline_wave::{
+    Order, Real, SweepPlan, SweepReport, first_difference, first_difference_above,
+};
 
 use crate::args::{Extent, RunArgs};
 use crate::budget::Bound;
 use crate::error::{Error, Result};
-use crate::kernels::{Arrays, Loops, Runs};
+use crate::kernels::{AnySweep, Arrays, Loops};
 use crate::watch::{Signals, bar_of_bytes, watch};
 
 /// Buffers beyond this make nothing faster.
@@ -128,10 +130,10 @@ impl<T: Real> Verification<T> {
     #[expect(clippy::too_many_arguments, reason = "each is of its own kind")]
     pub(crate) fn compare(
         self,
-        runs: Arc<dyn Runs<T>>,
+        runs: Arc<dyn AnySweep<T>>,
         arrays: Arrays<T>,
         result: Matrix<T>,
-        report: &Report,
+        report: &SweepReport,
         time: Duration,
         bound: Bound,
         signals: &Signals,
@@ -149,7 +151,7 @@ impl<T: Real> Verification<T> {
             bound.for_buffers("", 0).unwrap_or(0).saturating_sub(besides).clamp(1 << 19, MOST);
         let shape = result.shape();
         let grid = match &report.plan {
-            Plan::Blocked(plan) => plan.grid,
+            SweepPlan::Blocked(plan) => plan.grid,
             // The double loop has no blocks.
             _ => Grid::new(shape, Block::new(shape.rows, shape.cols)),
         };
@@ -185,7 +187,7 @@ type Sampled<T> = (Option<syncline_wave::Difference<T>>, Option<usize>);
 
 /// Computes and compares first a few rows, and then as many as the time allows.
 fn sample<T: Real>(
-    runs: &dyn Runs<T>,
+    runs: &dyn AnySweep<T>,
     loops: Loops,
     arrays: &Arrays<T>,
     result: &Matrix<T>,
@@ -246,7 +248,7 @@ mod tests {
             field: Arc::new(Matrix::from_vec(shape, values()).unwrap()),
             coefficients: vec![],
         };
-        let runs: Arc<dyn Runs<f64>> =
+        let runs: Arc<dyn AnySweep<f64>> =
             syncline_sweeps::sor(syncline_wave::Sor::gauss_seidel(), false);
         let grid = Grid::new(shape, Block::new(shape.rows, shape.cols));
         let loops = Loops { iterations: 7, order: Order::Wave, grid, memory: 1 << 20, top: None };

@@ -1,7 +1,7 @@
 //! Kernels that are known by name or described in a text, ready to run: one type for all of them.
 //!
 //! # Contract
-//! A [`Runs`] is a kernel of which the caller knows neither the type nor how many coefficients it takes; its few methods are
+//! A [`AnySweep`] is a kernel of which the caller knows neither the type nor how many coefficients it takes; its few methods are
 //! called once per run each. All that depends on the kernel's type is compiled here, and not with every change of the command.
 
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use syncline_store::probe::Disk;
 use syncline_store::{Block, Grid, Identity, Matrix};
 use syncline_wave::{
-    Alignment, Described, Error as WaveError, Executor, GaussSeidel, Lanes, Lk23, Monitor,
-    NinePoint, Order, Pending, Plan, PointKernel, Real, Reference, Report, Result as WaveResult,
-    Resumption, Runner, Sor, Stencil, Sweep, Taken, Target,
+    Alignment, Described, Error as WaveError, Executor, GaussSeidelVariable, Lanes, Lk23, Monitor,
+    NinePoint, Order, Pending, PointKernel, Real, Reference, Result as WaveResult, Resumption,
+    Runner, Sor, Stencil, Sweep, SweepPlan, SweepReport, Taken, Target,
 };
 
 /// The matrices of a sweep.
@@ -32,7 +32,7 @@ impl<T: Real> Arrays<T> {
 
 /// All of a sweep but its kernel and arrays.
 #[derive(Clone, Debug)]
-pub struct How {
+pub struct SweepOptions {
     /// Of the sweep, at most.
     pub iterations: u64,
     /// It stops when no point changes by more.
@@ -59,7 +59,7 @@ pub struct How {
     pub monitor: Arc<Monitor>,
 }
 
-impl How {
+impl SweepOptions {
     fn sweep<K>(&self, kernel: K) -> Sweep<K> {
         let mut sweep = Sweep::new(kernel)
             .iterations(self.iterations)
@@ -86,7 +86,7 @@ impl How {
     }
 }
 
-impl How {
+impl SweepOptions {
     /// See [`Sweep::identity`].
     ///
     /// # Errors
@@ -132,7 +132,7 @@ pub struct Loops {
 }
 
 /// A kernel, ready to run over matrices of `T`.
-pub trait Runs<T: Real>: Send + Sync {
+pub trait AnySweep<T: Real>: Send + Sync {
     /// The neighbours that it reads, which say what points are updated.
     fn stencil(&self) -> Stencil;
 
@@ -140,7 +140,12 @@ pub trait Runs<T: Real>: Send + Sync {
     ///
     /// # Errors
     /// As there.
-    fn plan(&self, how: &How, arrays: &Arrays<T>, result: &Matrix<T>) -> WaveResult<Plan>;
+    fn plan(
+        &self,
+        how: &SweepOptions,
+        arrays: &Arrays<T>,
+        result: &Matrix<T>,
+    ) -> WaveResult<SweepPlan>;
 
     /// See [`Sweep::run`].
     ///
@@ -148,10 +153,10 @@ pub trait Runs<T: Real>: Send + Sync {
     /// As there.
     fn run(
         &self,
-        how: &How,
+        how: &SweepOptions,
         arrays: &Arrays<T>,
         result: Matrix<T>,
-    ) -> WaveResult<(Matrix<T>, Report)>;
+    ) -> WaveResult<(Matrix<T>, SweepReport)>;
 
     /// See [`Sweep::run_to`].
     ///
@@ -159,10 +164,10 @@ pub trait Runs<T: Real>: Send + Sync {
     /// As there.
     fn run_to(
         &self,
-        how: &How,
+        how: &SweepOptions,
         arrays: &Arrays<T>,
         target: &Target,
-    ) -> WaveResult<(Pending, Report)>;
+    ) -> WaveResult<(Pending, SweepReport)>;
 
     /// The plain loop, whose result is `work`, or the first rows of it.
     ///
@@ -173,9 +178,9 @@ pub trait Runs<T: Real>: Send + Sync {
 }
 
 /// A kernel for every type of elements.
-pub trait RunsAll: Runs<f64> + Runs<f32> {}
+pub trait RunsAll: AnySweep<f64> + AnySweep<f32> {}
 
-impl<R: Runs<f64> + Runs<f32>> RunsAll for R {}
+impl<R: AnySweep<f64> + AnySweep<f32>> RunsAll for R {}
 
 /// Livermore kernel 23.
 #[must_use]
@@ -198,7 +203,7 @@ pub fn nine_point(kernel: NinePoint, with_f: bool) -> Arc<dyn RunsAll> {
 /// The Gauss-Seidel method for any five-point system.
 #[must_use]
 pub fn gauss_seidel() -> Arc<dyn RunsAll> {
-    Arc::new(Point(GaussSeidel))
+    Arc::new(Point(GaussSeidelVariable))
 }
 
 /// The best alignment of two sequences.
@@ -229,30 +234,35 @@ fn counted<T: Real, const N: usize>(arrays: &Arrays<T>) -> WaveResult<[Arc<Matri
     all.try_into().map_err(|all: Vec<_>| WaveError::Coefficients { expected: N, given: all.len() })
 }
 
-impl<T: Real, K: PointKernel<N> + Copy, const N: usize> Runs<T> for Point<K, N> {
+impl<T: Real, K: PointKernel<N> + Copy, const N: usize> AnySweep<T> for Point<K, N> {
     fn stencil(&self) -> Stencil {
         K::STENCIL
     }
 
-    fn plan(&self, how: &How, arrays: &Arrays<T>, result: &Matrix<T>) -> WaveResult<Plan> {
+    fn plan(
+        &self,
+        how: &SweepOptions,
+        arrays: &Arrays<T>,
+        result: &Matrix<T>,
+    ) -> WaveResult<SweepPlan> {
         how.sweep(self.0).plan(&arrays.field, &counted(arrays)?, result)
     }
 
     fn run(
         &self,
-        how: &How,
+        how: &SweepOptions,
         arrays: &Arrays<T>,
         result: Matrix<T>,
-    ) -> WaveResult<(Matrix<T>, Report)> {
+    ) -> WaveResult<(Matrix<T>, SweepReport)> {
         how.sweep(self.0).run(&arrays.field, &counted(arrays)?, result)
     }
 
     fn run_to(
         &self,
-        how: &How,
+        how: &SweepOptions,
         arrays: &Arrays<T>,
         target: &Target,
-    ) -> WaveResult<(Pending, Report)> {
+    ) -> WaveResult<(Pending, SweepReport)> {
         how.sweep(self.0).run_to(&arrays.field, &counted(arrays)?, target)
     }
 
@@ -275,30 +285,35 @@ impl<T: Real, K: PointKernel<N> + Copy, const N: usize> Runs<T> for Point<K, N> 
 /// A kernel that a text describes.
 struct Text(Described);
 
-impl<T: Real> Runs<T> for Text {
+impl<T: Real> AnySweep<T> for Text {
     fn stencil(&self) -> Stencil {
         self.0.stencil()
     }
 
-    fn plan(&self, how: &How, arrays: &Arrays<T>, result: &Matrix<T>) -> WaveResult<Plan> {
+    fn plan(
+        &self,
+        how: &SweepOptions,
+        arrays: &Arrays<T>,
+        result: &Matrix<T>,
+    ) -> WaveResult<SweepPlan> {
         how.sweep(self.0.clone()).plan_dynamic(&arrays.field, &arrays.coefficients, result)
     }
 
     fn run(
         &self,
-        how: &How,
+        how: &SweepOptions,
         arrays: &Arrays<T>,
         result: Matrix<T>,
-    ) -> WaveResult<(Matrix<T>, Report)> {
+    ) -> WaveResult<(Matrix<T>, SweepReport)> {
         how.sweep(self.0.clone()).run_dynamic(&arrays.field, &arrays.coefficients, result)
     }
 
     fn run_to(
         &self,
-        how: &How,
+        how: &SweepOptions,
         arrays: &Arrays<T>,
         target: &Target,
-    ) -> WaveResult<(Pending, Report)> {
+    ) -> WaveResult<(Pending, SweepReport)> {
         how.sweep(self.0.clone()).run_dynamic_to(&arrays.field, &arrays.coefficients, target)
     }
 

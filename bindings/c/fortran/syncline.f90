@@ -177,7 +177,7 @@ module syncline
     end type
 
     ! How a process has ended: SYNCLINE_FARM_END_..., and its exit code or the signal.
-    type, bind(C), public :: syncline_farm_fate
+    type, bind(C), public :: syncline_exit_cause
         integer(c_int32_t) :: end = 0
         integer(c_int) :: code = 0
     end type
@@ -1318,19 +1318,19 @@ module syncline
             integer(c_int) :: status
         end function
 
-        function syncline_farm_wait(farm, vpid, fate) bind(C) result(status)
+        function syncline_farm_wait(farm, vpid, cause) bind(C) result(status)
             import
             type(c_ptr), value :: farm
             integer(c_int64_t), value :: vpid
-            type(syncline_farm_fate), intent(out) :: fate
+            type(syncline_exit_cause), intent(out) :: cause
             integer(c_int) :: status
         end function
 
-        function syncline_farm_wait_for(farm, vpid, nanoseconds, fate) bind(C) result(status)
+        function syncline_farm_wait_for(farm, vpid, nanoseconds, cause) bind(C) result(status)
             import
             type(c_ptr), value :: farm
             integer(c_int64_t), value :: vpid, nanoseconds
-            type(syncline_farm_fate), intent(out) :: fate
+            type(syncline_exit_cause), intent(out) :: cause
             integer(c_int) :: status
         end function
 

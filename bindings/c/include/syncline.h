@@ -720,7 +720,7 @@ typedef struct {
    * What it has exited with, or the signal that has killed it; else 0.
    */
   int code;
-} syncline_farm_fate;
+} syncline_exit_cause;
 
 /**
  * A message that was received. Later versions may have more fields, at the end.
@@ -1209,13 +1209,13 @@ syncline_status syncline_farm_spawn(syncline_farm *farm,
 /**
  * Waits until a process has ended, and tells how. Any process of the farm may.
  *
- * `fate` may be `NULL`. What the process had sent can be received before and after. It is
+ * `cause` may be `NULL`. What the process had sent can be received before and after. It is
  * `SYNCLINE_STATUS_MISUSE` for the number of this process.
  *
  * # Safety
- * `farm` was not freed. `*fate` can be written, if it is not `NULL`.
+ * `farm` was not freed. `*cause` can be written, if it is not `NULL`.
  */
-syncline_status syncline_farm_wait(syncline_farm *farm, uint64_t vpid, syncline_farm_fate *fate);
+syncline_status syncline_farm_wait(syncline_farm *farm, uint64_t vpid, syncline_exit_cause *cause);
 
 /**
  * Like `syncline_farm_wait`, but waits for `nanoseconds` at most (0: asks only), and is
@@ -1227,7 +1227,7 @@ syncline_status syncline_farm_wait(syncline_farm *farm, uint64_t vpid, syncline_
 syncline_status syncline_farm_wait_for(syncline_farm *farm,
                                        uint64_t vpid,
                                        uint64_t nanoseconds,
-                                       syncline_farm_fate *fate);
+                                       syncline_exit_cause *cause);
 
 /**
  * Kills a process. Its end is told to all, soon. For the manager; in a worker, and for the manager itself, it is

@@ -14,8 +14,8 @@ use std::time::Instant;
 
 use syncline_fabric::Collective;
 use syncline_sync::{
-    Auto, AutoMember, Barrier as _, BarrierMember, Counter, CounterMember, Deaths, Dissemination,
-    DisseminationMember, Fault, Flags, MAX_MEMBERS, Space, SpaceError, Tournament,
+    Auto, AutoMember, Barrier as _, BarrierMember, Counter, CounterMember, Dissemination,
+    DisseminationMember, Fault, FaultList, Flags, MAX_MEMBERS, Space, SpaceError, Tournament,
     TournamentMember, cost,
 };
 
@@ -136,12 +136,12 @@ impl Any {
 impl Collective for Any {
     type Seat = Member;
 
-    fn watched(self, deaths: &Deaths) -> Self {
+    fn watched(self, fault_list: &FaultList) -> Self {
         match self {
-            Any::Counter(barrier) => Any::Counter(barrier.watching(deaths)),
-            Any::Tournament(barrier) => Any::Tournament(barrier.watching(deaths)),
-            Any::Dissemination(barrier) => Any::Dissemination(barrier.watching(deaths)),
-            Any::Auto(barrier) => Any::Auto(barrier.watching(deaths)),
+            Any::Counter(barrier) => Any::Counter(barrier.watching(fault_list)),
+            Any::Tournament(barrier) => Any::Tournament(barrier.watching(fault_list)),
+            Any::Dissemination(barrier) => Any::Dissemination(barrier.watching(fault_list)),
+            Any::Auto(barrier) => Any::Auto(barrier.watching(fault_list)),
         }
     }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::TeamError;
 use syncline_farm::wire::WireError;
-use syncline_farm::{FarmError, Fate};
+use syncline_farm::{ExitCause, FarmError};
 use syncline_memory::Error as MemoryError;
 use syncline_mpi::MpiError;
 use syncline_overlay::{AcquireError, CheckError, RunError};
@@ -325,8 +325,8 @@ impl From<FarmError> for Error {
             _ => Status::Internal, // all that is sent from C can be sent
         };
         let code = match &error {
-            FarmError::Gone { fate: Fate::Ended(Ending::Exited(code)), .. } => (*code).into(),
-            FarmError::Gone { fate: Fate::Ended(Ending::Killed(signal)), .. } => 128 + signal,
+            FarmError::Gone { cause: ExitCause::Ended(Ending::Exited(code)), .. } => (*code).into(),
+            FarmError::Gone { cause: ExitCause::Ended(Ending::Killed(signal)), .. } => 128 + signal,
             _ => 0,
         };
         Error { code, ..Self::new(status, error.to_string()) }
@@ -518,7 +518,7 @@ pub(crate) fn claim<'a, T>(object: &'a Mutex<T>, what: &str) -> Result<MutexGuar
 /// That this process is the one that has made an object, and not a child that `fork` has made of
 /// it.
 #[inline]
-pub(crate) fn at_home(born: Generation, what: &str) -> Result<(), Error> {
+pub(crate) fn check_not_forked(born: Generation, what: &str) -> Result<(), Error> {
     if born.is_current() { Ok(()) } else { Err(forked(what)) }
 }
 

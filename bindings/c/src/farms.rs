@@ -22,12 +22,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard};
 
-use syncline_farm::{Bounds, Fate, Message, Program, Vpid};
+use syncline_farm::{Bounds, ExitCause, Message, Program, Vpid};
 use syncline_process::{Ending, Generation};
 
 use crate::SYNCLINE_FOREVER;
 use crate::error::{
-    Error, Status, Zero, at_home, borrow, call, claim, deadline, optional, out, unused,
+    Error, Status, Zero, borrow, call, check_not_forked, claim, deadline, optional, out, unused,
 };
 
 /// The number of the process that founded a farm.
@@ -90,28 +90,28 @@ pub enum FarmEnd {
 /// How a process has ended.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct FarmFate {
+pub struct ExitStatus {
     /// One of `syncline_farm_end`.
     pub end: u32,
     /// What it has exited with, or the signal that has killed it; else 0.
     pub code: c_int,
 }
 
-impl Zero for FarmFate {
-    const ZERO: Self = FarmFate { end: 0, code: 0 };
+impl Zero for ExitStatus {
+    const ZERO: Self = ExitStatus { end: 0, code: 0 };
 }
 
-impl From<&Fate> for FarmFate {
-    fn from(fate: &Fate) -> Self {
-        let (end, code) = match *fate {
-            Fate::Ended(Ending::Exited(code)) => (FarmEnd::Exited, code.into()),
-            Fate::Ended(Ending::Killed(signal)) => (FarmEnd::Killed, signal),
-            Fate::NotStarted(_) => (FarmEnd::NotStarted, 0),
-            Fate::NeverStarted => (FarmEnd::NeverStarted, 0),
+impl From<&ExitCause> for ExitStatus {
+    fn from(cause: &ExitCause) -> Self {
+        let (end, code) = match *cause {
+            ExitCause::Ended(Ending::Exited(code)) => (FarmEnd::Exited, code.into()),
+            ExitCause::Ended(Ending::Killed(signal)) => (FarmEnd::Killed, signal),
+            ExitCause::NotStarted(_) => (FarmEnd::NotStarted, 0),
+            ExitCause::NeverStarted => (FarmEnd::NeverStarted, 0),
             // Members of teams are no processes of farms in C.
-            Fate::Dead | Fate::Forgotten => (FarmEnd::Forgotten, 0),
+            ExitCause::Dead | ExitCause::Forgotten => (FarmEnd::Forgotten, 0),
         };
-        FarmFate { end: end as u32, code }
+        ExitStatus { end: end as u32, code }
     }
 }
 
@@ -167,7 +167,7 @@ pub(crate) unsafe fn the_farm<'a>(farm: *const Farm) -> Result<MutexGuard<'a, In
     let Farm { born, inside, .. } = unsafe { borrow(farm, "the farm") }?;
     // First: another thread may have had the farm when this process was forked, and has it here for
     // ever.
-    at_home(*born, "the farm")?;
+    check_not_forked(*born, "the farm")?;
     claim(inside, "the farm")
 }
 
@@ -273,7 +273,7 @@ unsafe fn give_back(farm: *mut Farm, right: impl FnOnce(Vpid) -> bool, otherwise
     call(|| {
         // SAFETY: the caller guarantees it; not `NULL`.
         let Farm { me, born, inside, .. } = unsafe { &*farm };
-        at_home(*born, "the farm")?;
+        check_not_forked(*born, "the farm")?;
         if !right(*me) {
             return Err(Error::misuse(otherwise));
         }
@@ -393,19 +393,19 @@ pub unsafe extern "C" fn syncline_farm_spawn(
 
 /// Waits until a process has ended, and tells how. Any process of the farm may.
 ///
-/// `fate` may be `NULL`. What the process had sent can be received before and after. It is
+/// `cause` may be `NULL`. What the process had sent can be received before and after. It is
 /// `SYNCLINE_STATUS_MISUSE` for the number of this process.
 ///
 /// # Safety
-/// `farm` was not freed. `*fate` can be written, if it is not `NULL`.
+/// `farm` was not freed. `*cause` can be written, if it is not `NULL`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_wait(
     farm: *mut Farm,
     vpid: u64,
-    fate: *mut FarmFate,
+    cause: *mut ExitStatus,
 ) -> Status {
     // SAFETY: the caller guarantees it.
-    unsafe { syncline_farm_wait_for(farm, vpid, SYNCLINE_FOREVER, fate) }
+    unsafe { syncline_farm_wait_for(farm, vpid, SYNCLINE_FOREVER, cause) }
 }
 
 /// Like `syncline_farm_wait`, but waits for `nanoseconds` at most (0: asks only), and is
@@ -418,16 +418,16 @@ pub unsafe extern "C" fn syncline_farm_wait_for(
     farm: *mut Farm,
     vpid: u64,
     nanoseconds: u64,
-    fate: *mut FarmFate,
+    cause: *mut ExitStatus,
 ) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
-        let fate = unsafe { optional(fate) };
+        let cause = unsafe { optional(cause) };
         // SAFETY: as the caller vouches.
         let mut inside = unsafe { the_farm(farm) }?;
         let how = inside.farm.wait(Vpid::from_raw(vpid), deadline(nanoseconds))?;
-        if let Some(fate) = fate {
-            fate.write(FarmFate::from(&how));
+        if let Some(cause) = cause {
+            cause.write(ExitStatus::from(&how));
         }
         Ok(())
     })
@@ -457,7 +457,7 @@ pub unsafe extern "C" fn syncline_farm_pid(farm: *const Farm, vpid: u64, pid: *m
         // SAFETY: as the caller vouches.
         let inside = unsafe { the_farm(farm) }?;
         let vpid = Vpid::from_raw(vpid);
-        inside.farm.fate(vpid)?; // an error if there is no such process
+        inside.farm.cause(vpid)?; // an error if there is no such process
         pid.write(inside.farm.pid(vpid).unwrap_or(0));
         Ok(())
     })

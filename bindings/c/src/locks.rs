@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use syncline_fabric::Collective;
-use syncline_sync::{Deaths, Lock as Queue, LockMember, Mcs, Space, SpaceError, Ticket};
+use syncline_sync::{FaultList, Lock as Queue, LockMember, Mcs, Space, SpaceError, Ticket};
 
 use crate::error::{Error, Status, borrow, call, claim, deadline, out, unused};
 
@@ -51,7 +51,7 @@ pub struct Lock {
     /// The members that have their seats here or elsewhere.
     members: usize,
     /// To declare deaths, in the process that took the seats; a team does that itself.
-    deaths: Option<(Deaths, u32)>,
+    fault_list: Option<(FaultList, u32)>,
 }
 
 /// The member of a rank. Alone on its lines: others go on while this one is at work.
@@ -106,10 +106,10 @@ impl Any {
 impl Collective for Any {
     type Seat = Seat;
 
-    fn watched(self, deaths: &Deaths) -> Self {
+    fn watched(self, fault_list: &FaultList) -> Self {
         match self {
-            Any::Ticket(lock) => Any::Ticket(lock.watching(deaths)),
-            Any::Mcs(lock) => Any::Mcs(lock.watching(deaths)),
+            Any::Ticket(lock) => Any::Ticket(lock.watching(fault_list)),
+            Any::Mcs(lock) => Any::Mcs(lock.watching(fault_list)),
         }
     }
 
@@ -126,17 +126,17 @@ impl Lock {
     fn of_threads(kind: LockKind, members: usize) -> Result<Lock, Error> {
         let space = &mut Space::heap();
         let lock = Any::within(space, kind, members)?;
-        let deaths = Deaths::within(space, members)?;
-        let lock = lock.watched(&deaths);
+        let fault_list = FaultList::within(space, members)?;
+        let lock = lock.watched(&fault_list);
         let seats = (0..members).map(|rank| lock.seat(rank)).collect::<Result<_, _>>()?;
-        Ok(Lock { seats, first: 0, members, deaths: Some((deaths, std::process::id())) })
+        Ok(Lock { seats, first: 0, members, fault_list: Some((fault_list, std::process::id())) })
     }
 
     /// The part of a member of a team.
     pub(crate) fn of_team(me: &mut syncline_fabric::Member, kind: LockKind) -> Result<Lock, Error> {
         let (first, members) = (me.rank(), me.size());
         let seat = me.make(|space, members| Any::within(space, kind, members))?;
-        Ok(Lock { seats: Box::new([seat]), first, members, deaths: None })
+        Ok(Lock { seats: Box::new([seat]), first, members, fault_list: None })
     }
 
     /// Whether one of its ranks holds it, or a call uses it.
@@ -161,7 +161,7 @@ unsafe fn seat<'a>(lock: *const Lock, rank: usize) -> Result<MutexGuard<'a, Use>
         .get(rank.wrapping_sub(*first))
         .ok_or_else(|| Error::not_here(rank, *members, "lock"))?;
     let seat = claim(&seat.0, "this rank of the lock")?;
-    each!(&seat.member, member => member.at_home()?);
+    each!(&seat.member, member => member.check_not_forked()?);
     if seat.state == State::Dead {
         return Err(Error::misuse(format!("rank {rank} was declared dead")));
     }
@@ -225,8 +225,8 @@ pub unsafe extern "C" fn syncline_lock_free(lock: *mut Lock) -> Status {
     }
     call(|| {
         // SAFETY: as the caller vouches.
-        let Lock { seats, deaths, .. } = unsafe { &*lock };
-        if deaths.is_none() {
+        let Lock { seats, fault_list, .. } = unsafe { &*lock };
+        if fault_list.is_none() {
             return Err(Error::misuse(
                 "the lock is given back when the function of the member returns",
             ));
@@ -321,14 +321,14 @@ pub unsafe extern "C" fn syncline_lock_declare_dead(lock: *mut Lock, rank: usize
     call(|| {
         // SAFETY: as the caller vouches.
         let (mut seat, lock) = (unsafe { seat(lock, rank) }?, unsafe { borrow(lock, "the lock") }?);
-        let deaths = lock.deaths.as_ref();
-        let (deaths, process) =
-            deaths.ok_or_else(|| Error::misuse("a team declares its dead itself"))?;
+        let fault_list = lock.fault_list.as_ref();
+        let (fault_list, process) =
+            fault_list.ok_or_else(|| Error::misuse("a team declares its dead itself"))?;
         seat.state = State::Dead;
         // SAFETY: no call is under way with the member, which the lock holds, and none will begin, as its seat is marked.
         // It is dropped with all others only, by `syncline_lock_free`. What the lock guards belongs to the program, which
         // vouches that the member's thread does not touch it.
-        unsafe { deaths.declare(rank, *process) };
+        unsafe { fault_list.declare_dead(rank, *process) };
         Ok(())
     })
 }

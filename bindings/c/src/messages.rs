@@ -12,7 +12,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use syncline_farm::{FarmError, Kind, Message, Vpid};
+use syncline_farm::{FarmError, Message, MessageKind, Vpid};
 
 use crate::SYNCLINE_FOREVER;
 use crate::error::{Error, Out, Status, array, call, deadline, optional, out, present};
@@ -56,28 +56,28 @@ pub enum FarmKind {
 
 impl FarmKind {
     /// All of them, and what they are in Rust.
-    fn all() -> [(FarmKind, Kind); 15] {
+    fn all() -> [(FarmKind, MessageKind); 15] {
         [
-            (FarmKind::Value, Kind::VALUE),
-            (FarmKind::U8, Kind::numbers::<u8>()),
-            (FarmKind::I8, Kind::numbers::<i8>()),
-            (FarmKind::U16, Kind::numbers::<u16>()),
-            (FarmKind::I16, Kind::numbers::<i16>()),
-            (FarmKind::U32, Kind::numbers::<u32>()),
-            (FarmKind::I32, Kind::numbers::<i32>()),
-            (FarmKind::U64, Kind::numbers::<u64>()),
-            (FarmKind::I64, Kind::numbers::<i64>()),
-            (FarmKind::U128, Kind::numbers::<u128>()),
-            (FarmKind::I128, Kind::numbers::<i128>()),
-            (FarmKind::F32, Kind::numbers::<f32>()),
-            (FarmKind::F64, Kind::numbers::<f64>()),
-            (FarmKind::Usize, Kind::numbers::<usize>()),
-            (FarmKind::Isize, Kind::numbers::<isize>()),
+            (FarmKind::Value, MessageKind::VALUE),
+            (FarmKind::U8, MessageKind::numbers::<u8>()),
+            (FarmKind::I8, MessageKind::numbers::<i8>()),
+            (FarmKind::U16, MessageKind::numbers::<u16>()),
+            (FarmKind::I16, MessageKind::numbers::<i16>()),
+            (FarmKind::U32, MessageKind::numbers::<u32>()),
+            (FarmKind::I32, MessageKind::numbers::<i32>()),
+            (FarmKind::U64, MessageKind::numbers::<u64>()),
+            (FarmKind::I64, MessageKind::numbers::<i64>()),
+            (FarmKind::U128, MessageKind::numbers::<u128>()),
+            (FarmKind::I128, MessageKind::numbers::<i128>()),
+            (FarmKind::F32, MessageKind::numbers::<f32>()),
+            (FarmKind::F64, MessageKind::numbers::<f64>()),
+            (FarmKind::Usize, MessageKind::numbers::<usize>()),
+            (FarmKind::Isize, MessageKind::numbers::<isize>()),
         ]
     }
 
     /// What a number is in Rust, and the bytes of one element.
-    fn of(number: u32) -> Result<(Kind, usize), Error> {
+    fn of(number: u32) -> Result<(MessageKind, usize), Error> {
         let known = Self::all().into_iter().find(|&(kind, _)| kind as u32 == number);
         let known = known.and_then(|(_, kind)| Some((kind, kind.size()?)));
         known.ok_or_else(|| Error::invalid(format!("there is no syncline_farm_kind {number}")))

@@ -21,13 +21,13 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
-use syncline_farm::{Crew, Outcome, Pool, Task, TaskError};
+use syncline_farm::{Outcome, Pool, PoolBuilder, Task, TaskError};
 use syncline_process::Generation;
 
 use crate::SYNCLINE_FOREVER;
 use crate::error::{
-    Error, Status, Zero, array, at_home, borrow, c_string, call, claim, deadline, optional, out,
-    unused,
+    Error, Status, Zero, array, borrow, c_string, call, check_not_forked, claim, deadline,
+    optional, out, unused,
 };
 use crate::farms::program;
 
@@ -182,7 +182,7 @@ pub type FarmFunction = Option<
 unsafe fn the_pool<'a>(pool: *const FarmPool) -> Result<InUse<'a>, Error> {
     // SAFETY: as the caller vouches.
     let FarmPool { born, inside } = unsafe { borrow(pool, "the pool") }?;
-    at_home(*born, "the pool")?;
+    check_not_forked(*born, "the pool")?;
     claim(inside, "the pool").map(InUse)
 }
 
@@ -221,22 +221,23 @@ pub unsafe extern "C" fn syncline_farm_pool_new(
         // SAFETY: as the caller vouches.
         let pool = unsafe { out(pool, "pool") }?;
         // SAFETY: as the caller vouches.
-        let mut crew = Crew::of(workers).program(unsafe { self::program(program, arguments) }?);
+        let mut builder =
+            PoolBuilder::new(workers).program(unsafe { self::program(program, arguments) }?);
         // SAFETY: as the caller vouches.
         if let Some(options) = unsafe { options.as_ref() } {
             let &FarmPoolOptions { timeout, worker_memory, memory, batch, retries, cold } = options;
-            crew = crew.retries(retries).batch(batch).worker_memory(worker_memory);
+            builder = builder.retries(retries).batch(batch).worker_memory(worker_memory);
             if timeout != 0 {
-                crew = crew.timeout(Duration::from_nanos(timeout));
+                builder = builder.timeout(Duration::from_nanos(timeout));
             }
             if memory != 0 {
-                crew = crew.memory(memory);
+                builder = builder.memory(memory);
             }
             if cold {
-                crew = crew.cold();
+                builder = builder.cold();
             }
         }
-        let inside = Mutex::new(Some(crew.start()?));
+        let inside = Mutex::new(Some(builder.start()?));
         let new = Box::new(FarmPool { born: Generation::current(), inside });
         pool.write(Box::into_raw(new));
         Ok(())
@@ -412,7 +413,7 @@ pub unsafe extern "C" fn syncline_farm_pool_free(pool: *mut FarmPool) -> Status 
     call(|| {
         // SAFETY: as the caller vouches.
         let FarmPool { born, inside } = unsafe { &*pool };
-        at_home(*born, "the pool")?;
+        check_not_forked(*born, "the pool")?;
         unused(inside, "the pool")?;
         // SAFETY: as the caller vouches; no call uses it.
         drop(unsafe { Box::from_raw(pool) });

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use syncline_overlay::{ReadyOrder, Report as Done, Runner as Who, Stop};
+use syncline_overlay::{ReadyOrder, RunReport as Done, Runner as Who, Stop};
 
 use crate::error::{Error, Status, call, optional};
 use crate::overlay::{Overlay, the_overlay};

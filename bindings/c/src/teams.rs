@@ -135,7 +135,7 @@ impl Work {
         // Before the member gives back what it has, and others are told: their ends come after it.
         *end = self.ends.fetch_add(1, Ordering::Relaxed);
         let mut inside = me.inside.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Err(forked) = inside.member.at_home() {
+        if let Err(forked) = inside.member.check_not_forked() {
             // A child that the function has made by fork: what there is belongs to the member's
             // process.
             std::mem::forget(inside);
@@ -471,12 +471,17 @@ pub unsafe extern "C" fn syncline_member_await_for(
     call(|| {
         // SAFETY: as the caller vouches.
         let (signal, inside) = unsafe { (signals::the_signal(signal)?, the_member(me)?) };
-        let policy = Policy::default().watching(inside.member.deaths());
-        inside.member.at_home()?;
+        let policy = Policy::default().watching(inside.member.fault_list());
+        inside.member.check_not_forked()?;
         match signal.wait_until(signals::number(number)?, &policy, deadline(nanoseconds)) {
-            Err(WaitError::Dead { who }) => {
-                let rank = who as usize;
-                Err(inside.member.deaths().fault_of(rank).unwrap_or(Fault::Dead { rank }).into())
+            Err(WaitError::Dead { member }) => {
+                let rank = member as usize;
+                Err(inside
+                    .member
+                    .fault_list()
+                    .fault_of(rank)
+                    .unwrap_or(Fault::Dead { rank })
+                    .into())
             }
             waited => Ok(waited.map(|_| ())?),
         }

@@ -9,7 +9,7 @@
 //! recursion.
 
 use syncline_fabric::Member;
-use syncline_farm::{Crew, FarmError, Forks, Task};
+use syncline_farm::{FarmError, Forks, PoolBuilder, Task};
 
 use super::scene::hash;
 use super::{Suite, finding};
@@ -45,7 +45,7 @@ fn numbers(seed: u64) -> Vec<u64> {
 
 fn tasks(me: &mut Member, suite: &Suite) -> Result<(), String> {
     let rounds = suite.rounds;
-    let done = Crew::of(1).on(
+    let done = PoolBuilder::new(1).on(
         me,
         |seed: u64, _| numbers(seed),
         |pool| {
@@ -112,7 +112,7 @@ fn forked(
 
 fn forks(me: &mut Member, suite: &Suite) -> Result<(), String> {
     let trees = suite.rounds.div_ceil(TREE);
-    let done = Crew::of(1).forks().on(
+    let done = PoolBuilder::new(1).forks().on(
         me,
         |(seed, levels): (u64, u32), forks| forked(seed, levels, forks),
         |pool| {

@@ -29,7 +29,7 @@ struct Readme;
 
 use std::time::{Duration, Instant};
 
-use syncline_fabric::wire::channel::Conditions;
+use syncline_fabric::transport::in_memory::Conditions;
 use syncline_fabric::{Member, Team, TeamError};
 
 /// What a suite verifies.
@@ -77,7 +77,7 @@ impl Subject {
 
 /// Where the members of a team are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TeamKind {
     /// Threads of one process.
     Threads,
     /// A process each.
@@ -88,12 +88,12 @@ pub enum Place {
     Hosts,
 }
 
-impl Place {
+impl TeamKind {
     /// The places in which a subject can be verified.
     #[must_use]
-    pub fn all(subject: Subject) -> Vec<Place> {
-        let mut all = vec![Place::Threads, Place::Processes, Place::Both];
-        all.extend(subject.is_far().then_some(Place::Hosts));
+    pub fn all(subject: Subject) -> Vec<TeamKind> {
+        let mut all = vec![TeamKind::Threads, TeamKind::Processes, TeamKind::Both];
+        all.extend(subject.is_far().then_some(TeamKind::Hosts));
         all
     }
 
@@ -101,21 +101,21 @@ impl Place {
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Place::Threads => "threads",
-            Place::Processes => "processes",
-            Place::Both => "both",
-            Place::Hosts => "hosts",
+            TeamKind::Threads => "threads",
+            TeamKind::Processes => "processes",
+            TeamKind::Both => "both",
+            TeamKind::Hosts => "hosts",
         }
     }
 
     /// Processes, and threads in each.
     fn shape(self, members: usize) -> (usize, usize) {
         match self {
-            Place::Threads => (0, members),
-            Place::Processes => (members, 1),
+            TeamKind::Threads => (0, members),
+            TeamKind::Processes => (members, 1),
             // As square as may be, and not fewer threads than processes; a prime number is one
             // process.
-            Place::Both | Place::Hosts => {
+            TeamKind::Both | TeamKind::Hosts => {
                 let divides = |&processes: &usize| members.is_multiple_of(processes);
                 let processes = (1..=members.isqrt()).rev().find(divides).unwrap_or(1);
                 (processes, members / processes)
@@ -140,10 +140,10 @@ pub enum Error {
 /// What is verified, and for how long.
 ///
 /// ```
-/// use syncline_conformance::{Place, Subject, Suite};
+/// use syncline_conformance::{TeamKind, Subject, Suite};
 ///
 /// let suite = Suite { subject: Subject::Lock, rounds: 20, only: None };
-/// suite.run(Place::Threads, 3, &[])?;
+/// suite.run(TeamKind::Threads, 3, &[])?;
 /// # Ok::<(), syncline_conformance::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -192,16 +192,16 @@ impl Suite {
 
     /// Verifies all algorithms in one team of this many members.
     ///
-    /// In [`Place::Processes`] and [`Place::Both`] the processes are this program again with the
+    /// In [`TeamKind::Processes`] and [`TeamKind::Both`] the processes are this program again with the
     /// arguments `again`, which must call [`session`](Self::session) with the same suite in
     /// [`Team::run`].
     ///
     /// # Errors
     /// [`Error::Refuted`] with the finding of the first member that has one; [`Error::Team`].
-    pub fn run(&self, place: Place, members: usize, again: &[String]) -> Result<(), Error> {
+    pub fn run(&self, place: TeamKind, members: usize, again: &[String]) -> Result<(), Error> {
         let (processes, threads) = place.shape(members);
         let session = |me: &mut Member| self.session(me);
-        let results = if place == Place::Hosts {
+        let results = if place == TeamKind::Hosts {
             // A prime number of members is a host each; else some hosts of several members, in two
             // processes where the members of a host are an even number.
             let (hosts, each) = if processes == 1 { (members, 1) } else { (threads, processes) };

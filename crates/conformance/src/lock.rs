@@ -89,7 +89,7 @@ fn lock<R: RawLock>(me: &mut Member, suite: &Suite) -> Result<(), String> {
             format_args!("{total} sections have left {numbers:?}"),
         ));
     }
-    lock.set_policy(&Policy { pauses: 0, yield_for: Duration::ZERO, death: None });
+    lock.set_policy(&Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None });
     all_together(me, &name, suite.rounds)?;
     (1..=ORDERED.min(n as u64)).try_for_each(|round| in_order(me, &name, &mut lock, &scene, round))
 }

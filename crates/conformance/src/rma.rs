@@ -216,7 +216,7 @@ fn fences(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
                 return Err(Wrong(round, "no member goes on any more".to_owned()));
             }
             std::thread::yield_now();
-            if let Some(dead) = me.deaths().after(0) {
+            if let Some(dead) = me.fault_list().after(0) {
                 return Err(Wrong(round, format!("member {dead} is dead")));
             }
         }

@@ -2,12 +2,12 @@
 //!
 //! The processes of a team are this program again, with the name of the test that starts them.
 
-use syncline_conformance::{Place, Subject, Suite};
+use syncline_conformance::{Subject, Suite, TeamKind};
 use syncline_fabric::Team;
 
 /// Runs a suite in teams of each of these sizes, or a member's part where this process is one of a
 /// team.
-fn holds(test: &str, place: Place, suite: &Suite, members: &[usize]) {
+fn holds(test: &str, place: TeamKind, suite: &Suite, members: &[usize]) {
     if std::env::var_os("SYNCLINE_TEAM").is_some() {
         let found = Team::run(|me| suite.session(me)).unwrap();
         found.into_iter().for_each(|found| found.unwrap());
@@ -27,7 +27,7 @@ macro_rules! suites {
         #[test]
         fn $test() {
             let suite = Suite { subject: Subject::$subject, rounds: $rounds, only: None };
-            holds(stringify!($test), Place::$place, &suite, &$members);
+            holds(stringify!($test), TeamKind::$place, &suite, &$members);
         }
     )*};
 }

@@ -41,17 +41,17 @@ pub(crate) fn levels(
     let seat =
         ranks[host].iter().position(|&other| other == rank).expect("a member is on its host");
     let among = |ranks: &[usize]| caller.clone().map(|caller| caller.among(ranks));
-    let deaths = node.control.deaths.called(among(&ranks[host]));
-    let inner = Counter::within(space, ranks[host].len())?.watching(&deaths);
+    let fault_list = node.control.fault_list.called(among(&ranks[host]));
+    let inner = Counter::within(space, ranks[host].len())?.watching(&fault_list);
     let leaders = among(&ranks.iter().map(|ranks| ranks[0]).collect::<Vec<_>>());
-    let deaths = node.control.deaths.called(leaders.clone());
+    let fault_list = node.control.fault_list.called(leaders.clone());
     let radix =
         if radix < 2 { syncline_sync::cost::best_radix(count) } else { radix.min(count.max(2)) };
     let slots = DisseminationMember::<TeamBoard>::slots(count, radix);
     let board = match &node.endpoint {
         None => {
             let flags = MemoryFlags::within(space, count, slots, syncline_sync::Flags::Packed)?;
-            let flags = flags.watching(&deaths);
+            let flags = flags.watching(&fault_list);
             if seat == 0 { Some(TeamBoard::memory(flags.board(host)?)) } else { None }
         }
         Some(endpoint) => {
@@ -63,7 +63,7 @@ pub(crate) fn levels(
         }
     };
     let combined = Combined::new(host, inner, Outer::new(count, radix, board)).ranked(ranks);
-    combined.watching(&node.control.deaths).member(seat)
+    combined.watching(&node.control.fault_list).member(seat)
 }
 
 impl BarrierMember for TeamBarrier {

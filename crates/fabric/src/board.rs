@@ -189,7 +189,7 @@ impl SignalBoard for TeamBoard {
             Kind::Memory(board) => return board.raise(to, slot, epoch),
             Kind::Hosts(board) => board,
         };
-        board.at_home()?;
+        board.check_not_forked()?;
         let (process, hosts) = (board.flags.processes[to], board.endpoint.hosts());
         if hosts.of(process) == hosts.of(board.endpoint.process()) {
             board.flags.cell(to, slot).expect("a slot of the board").raise_to(epoch);
@@ -205,7 +205,7 @@ impl SignalBoard for TeamBoard {
             Kind::Memory(board) => return board.poll(slot, epoch),
             Kind::Hosts(board) => board,
         };
-        board.at_home()?;
+        board.check_not_forked()?;
         if board.flag(slot).get() >= epoch {
             return Ok(true);
         }
@@ -246,7 +246,7 @@ impl SignalBoard for TeamBoard {
             Kind::Memory(board) => board.reached(step),
             Kind::Hosts(board) => {
                 if let Some(caller) = &board.caller
-                    && board.endpoint.at_home()
+                    && board.endpoint.check_not_forked()
                 {
                     caller.reached(board.episodes + 1, step);
                 }
@@ -286,8 +286,12 @@ impl Across {
     }
 
     /// An error in a child that `fork` has made of the member's process.
-    fn at_home(&self) -> Result<(), Fault> {
-        if self.endpoint.at_home() { Ok(()) } else { Err(Fault::Forked { rank: self.member }) }
+    fn check_not_forked(&self) -> Result<(), Fault> {
+        if self.endpoint.check_not_forked() {
+            Ok(())
+        } else {
+            Err(Fault::Forked { rank: self.member })
+        }
     }
 
     fn left(&self) -> Option<Fault> {
@@ -297,7 +301,7 @@ impl Across {
 
 impl Drop for Across {
     fn drop(&mut self) {
-        if !self.endpoint.at_home() {
+        if !self.endpoint.check_not_forked() {
             return; // the member's process has the seat
         }
         // Release: pairs with the Acquire in `left_before`.

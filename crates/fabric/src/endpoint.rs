@@ -1,7 +1,7 @@
 //! A process's end of all messages: who receives, who is served, and how one waits for others on other hosts.
 //!
 //! # Contract
-//! An [`Endpoint`] has the process's [`Wire`], and a list of [`Service`]s. A message is for one service of the receiving
+//! An [`Endpoint`] has the process's [`Transport`], and a list of [`Service`]s. A message is for one service of the receiving
 //! process, which gets it in the order of each sender. Services have the same numbers in all processes, because members
 //! attach them together, in the same order. What comes for one that is not attached yet is kept until it is.
 //!
@@ -10,7 +10,7 @@
 //!     │ wait, enter             │ drive; sleeps when nothing comes
 //!     ▼                         ▼
 //!   ┌─ lock ────────────────────────────────────────────────┐
-//!   │ wire.receive() ──> service by number ──> wire.send()   │   one thread at a time *drives*
+//!   │ transport.receive() ──> service by number ──> transport.send()   │   one thread at a time *drives*
 //!   └────────────────────────────────────────────────────────┘
 //! ```
 //! Whoever waits drives: so a message is received by the thread that needs it, at once, and not by one that must be woken
@@ -43,7 +43,7 @@
 //! after a tenth of a second 500 times; while members of other processes of its host wait for others, some ten thousand times.
 //!
 //! # Who is gone
-//! Servers of hosts send beats to one another when they have nothing else to say: see `heart`.
+//! Servers of hosts send beats to one another when they have nothing else to say: see `detector`.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -55,16 +55,16 @@ use std::time::{Duration, Instant};
 
 use syncline_process::Generation;
 use syncline_signal::primitive::AtomicU64 as SharedU64;
-use syncline_sync::{Array, Blocking, Deaths, Fault, Space, SpaceError};
+use syncline_sync::{Array, Blocking, Fault, FaultList, Space, SpaceError};
 
-use crate::control::Control;
+use crate::coalesce::{self, Coalescer};
 use crate::environment::Shape;
-use crate::heart::{Heart, OWN};
+use crate::failure_detector::{FailureDetector, OWN};
 use crate::hosts::Hosts;
-use crate::parcel::{self, Parcels};
 use crate::rest::{IDLE, Rest, SERVER, WAITER, exact_sleeps};
-use crate::spread::Spread;
-use crate::wire::{Wire, WireError};
+use crate::team_state::TeamState;
+use crate::transport::{Transport, TransportError};
+use crate::wait_reports::WaitReports;
 
 /// What receives messages of a kind.
 pub trait Service: Send + Sync + 'static {
@@ -77,9 +77,9 @@ pub trait Service: Send + Sync + 'static {
 
 /// The way out, for one service, of the thread that has the endpoint's lock.
 pub struct Out<'a> {
-    wire: &'a mut dyn Wire,
-    heart: &'a mut Heart,
-    parcels: &'a mut Parcels,
+    transport: &'a mut dyn Transport,
+    detector: &'a mut FailureDetector,
+    coalescer: &'a mut Coalescer,
     service: u32,
 }
 
@@ -87,25 +87,28 @@ impl Out<'_> {
     /// A message for the same service of another process, to be written into.
     #[must_use]
     pub fn message(&mut self) -> Vec<u8> {
-        parcel::begin(self.wire, self.service)
+        coalesce::begin(self.transport, self.service)
     }
 
     /// Sends what [`message`](Self::message) began, with others to the same process. To one who is dead, nothing is sent.
     pub fn send(&mut self, to: usize, message: Vec<u8>) {
-        debug_assert!(message.len() >= parcel::HEADER);
-        self.parcels.add(self.wire, self.heart, to, message);
+        debug_assert!(message.len() >= coalesce::HEADER);
+        self.coalescer.add(self.transport, self.detector, to, message);
     }
 
     /// What was written behind [`message`](Self::message).
     #[must_use]
     pub fn body<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
-        message.get(parcel::HEADER..)
+        message.get(coalesce::HEADER..)
     }
 }
 
 impl fmt::Debug for Out<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Out").field("wire", &self.wire).field("service", &self.service).finish()
+        f.debug_struct("Out")
+            .field("wire", &self.transport)
+            .field("service", &self.service)
+            .finish()
     }
 }
 
@@ -116,7 +119,7 @@ pub struct Endpoint {
     born: Generation,
     first: usize,
     hosts: Hosts,
-    deaths: Deaths,
+    fault_list: FaultList,
     state: Mutex<State>,
     /// Members of this process that wait, and so drive.
     waiting: AtomicU64,
@@ -128,14 +131,14 @@ pub struct Endpoint {
     threaded: AtomicBool,
     /// The thread that was started by `keep_serving`.
     more: Mutex<Option<JoinHandle<()>>>,
-    wire: String,
+    transport: String,
 }
 
 struct State {
-    wire: Box<dyn Wire>,
-    heart: Heart,
-    spread: Spread,
-    parcels: Parcels,
+    transport: Box<dyn Transport>,
+    detector: FailureDetector,
+    spread: WaitReports,
+    coalescer: Coalescer,
     /// What members post is kept until one sends or waits.
     keeps: bool,
     /// A member has posted or sent something since anybody last drove.
@@ -178,41 +181,43 @@ const BURST: usize = 64;
 
 impl Endpoint {
     pub(crate) fn new(
-        wire: Box<dyn Wire>,
+        transport: Box<dyn Transport>,
         hosts: Hosts,
         space: &mut Space,
-        control: &Control,
+        control: &TeamState,
         shape: Shape,
         timeout: Duration,
     ) -> Result<Arc<Endpoint>, SpaceError> {
-        let process = wire.process();
-        let name = wire.describe();
-        let heart = Heart::new(process, hosts.clone(), control.clone(), shape, timeout);
-        let spread = Spread::new(process, &hosts, control, shape);
-        let parcels = Parcels::new(wire.processes());
+        let process = transport.process();
+        let name = transport.describe();
+        let detector =
+            FailureDetector::new(process, hosts.clone(), control.clone(), shape, timeout);
+        let spread = WaitReports::new(process, &hosts, control, shape);
+        let coalescer = Coalescer::new(transport.processes());
         let (services, early) = (Vec::new(), HashMap::new());
         let (keeps, fresh, served) = (true, false, false);
-        let state = State { wire, heart, spread, parcels, keeps, fresh, served, services, early };
+        let state =
+            State { transport, detector, spread, coalescer, keeps, fresh, served, services, early };
         Ok(Arc::new(Endpoint {
             process,
             born: Generation::current(),
             first: shape.ranks(process).start,
             hosts,
-            deaths: control.deaths.clone(),
+            fault_list: control.fault_list.clone(),
             state: Mutex::new(state),
             waiting: AtomicU64::new(0),
             attention: space.array(1)?,
             over: AtomicBool::new(false),
             threaded: AtomicBool::new(false),
             more: Mutex::default(),
-            wire: name,
+            transport: name,
         }))
     }
 
     /// What carries the messages, in words.
     #[must_use]
     pub fn transport(&self) -> &str {
-        &self.wire
+        &self.transport
     }
 
     /// The hosts of the team.
@@ -230,7 +235,7 @@ impl Endpoint {
     /// How many messages of services have left this process, those that went together as one. Beats are not among them.
     #[must_use]
     pub fn sent(&self) -> u64 {
-        self.lock().parcels.sent()
+        self.lock().coalescer.sent()
     }
 
     /// The service of that number, which the first to ask for it makes.
@@ -258,7 +263,7 @@ impl Endpoint {
     /// of it. In such a child the lock may be with a thread that is not there, and the wire is the
     /// parent's.
     #[inline]
-    pub(crate) fn at_home(&self) -> bool {
+    pub(crate) fn check_not_forked(&self) -> bool {
         self.born.is_current()
     }
 
@@ -289,7 +294,10 @@ impl Endpoint {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        assert!(self.at_home(), "a child made by fork() has no part in the messages of its parent");
+        assert!(
+            self.check_not_forked(),
+            "a child made by fork() has no part in the messages of its parent"
+        );
         // A service that has panicked has panicked a member, whom the others are told of.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -300,7 +308,7 @@ impl Endpoint {
     }
 
     fn drive_as(&self, driver: Driver) -> Drove {
-        if !self.at_home() {
+        if !self.check_not_forked() {
             return Drove::Other;
         }
         match self.state.try_lock() {
@@ -334,7 +342,7 @@ impl Endpoint {
         deadline: Option<Instant>,
         mut until: impl FnMut() -> bool,
     ) -> Result<(), Fault> {
-        if !self.at_home() {
+        if !self.check_not_forked() {
             return Err(Fault::Forked { rank: self.first });
         }
         if until() {
@@ -373,7 +381,7 @@ impl Endpoint {
 
     /// What was seen of the first member that is dead, or given up.
     pub(crate) fn dead(&self) -> Option<Fault> {
-        self.deaths.fault(0)
+        self.fault_list.fault(0)
     }
 
     /// From now on this process receives also while none of its members waits here: for a service
@@ -381,7 +389,7 @@ impl Endpoint {
     /// is so. It starts a thread, unless the process has one; where MPI permits no other thread, it
     /// does nothing.
     pub fn keep_serving(self: &Arc<Self>) {
-        if !self.at_home() || !self.threaded.load(Ordering::Relaxed) {
+        if !self.check_not_forked() || !self.threaded.load(Ordering::Relaxed) {
             return;
         }
         let mut more = self.more.lock().unwrap_or_else(PoisonError::into_inner);
@@ -434,8 +442,8 @@ impl Endpoint {
         let said = |state: &mut State| {
             // Nothing is heard of this process after it has said that it ends.
             state.send_all();
-            let State { wire, heart, .. } = state;
-            heart.bye(&mut **wire, things);
+            let State { transport, detector, .. } = state;
+            detector.bye(&mut **transport, things);
         };
         said(&mut self.lock());
         let mut rest = Rest::new(WAITER);
@@ -445,14 +453,14 @@ impl Endpoint {
                 rest = Rest::new(WAITER);
             }
             let mut state = self.lock();
-            if state.heart.all_over() {
-                let State { wire, heart, .. } = &mut *state;
-                heart.last(&mut **wire);
-                let said: bool = wire.unsent() == 0 && heart.all_quiet();
+            if state.detector.all_over() {
+                let State { transport, detector, .. } = &mut *state;
+                detector.last(&mut **transport);
+                let said: bool = transport.unsent() == 0 && detector.all_quiet();
                 // What is for the dead does not leave, and a process may end by itself after its
                 // bye.
                 let since: Instant = *over.get_or_insert_with(Instant::now);
-                let patience = if state.heart.any_died() { LAST_WORDS } else { FAREWELL };
+                let patience = if state.detector.any_died() { LAST_WORDS } else { FAREWELL };
                 if said || since.elapsed() > patience {
                     break;
                 }
@@ -471,24 +479,24 @@ impl Endpoint {
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Endpoint { process, hosts, wire, .. } = self;
+        let Endpoint { process, hosts, transport, .. } = self;
         f.debug_struct("Endpoint")
             .field("process", process)
             .field("hosts", hosts)
-            .field("wire", wire)
+            .field("wire", transport)
             .finish()
     }
 }
 
 impl State {
     fn out(&mut self, service: u32) -> Out<'_> {
-        let State { wire, heart, parcels, .. } = self;
-        Out { wire: &mut **wire, heart, parcels, service }
+        let State { transport, detector, coalescer, .. } = self;
+        Out { transport: &mut **transport, detector, coalescer, service }
     }
 
     fn send_all(&mut self) {
-        let State { wire, heart, parcels, .. } = self;
-        parcels.send_all(&mut **wire, heart);
+        let State { transport, detector, coalescer, .. } = self;
+        coalescer.send_all(&mut **transport, detector);
     }
 
     fn drive(&mut self, driver: Driver) -> Drove {
@@ -499,16 +507,16 @@ impl State {
         // First: whoever waits, waits for an answer to this.
         self.send_all();
         for _ in 0..BURST {
-            match self.wire.receive() {
+            match self.transport.receive() {
                 Ok(Some((from, parcel))) => {
                     drove = Drove::Progress;
-                    self.heart.heard(from);
+                    self.detector.heard(from);
                     self.open(from, parcel);
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    self.heart.failed(&error);
-                    if !matches!(error, WireError::Gone { .. }) {
+                    self.detector.failed(&error);
+                    if !matches!(error, TransportError::Gone { .. }) {
                         break;
                     }
                 }
@@ -518,38 +526,43 @@ impl State {
         self.idle();
         self.send_all();
         let now = Instant::now();
-        let State { wire, heart, spread, .. } = self;
-        if heart.is_quiet() {
+        let State { transport, detector, spread, .. } = self;
+        if detector.is_quiet() {
             return drove;
         }
-        heart.tell_verdict(&mut **wire);
-        heart.beat(&mut **wire, now);
+        detector.tell_verdict(&mut **transport);
+        detector.beat(&mut **transport, now);
         spread.go(now, |to, words| {
             // A note may be that of a member that has ended because of it.
-            heart.tell_verdict(&mut **wire);
-            heart.send(&mut **wire, to, words);
+            detector.tell_verdict(&mut **transport);
+            detector.send(&mut **transport, to, words);
         });
         drove
     }
 
     fn idle(&mut self) {
-        let State { wire, heart, parcels, services, .. } = self;
+        let State { transport, detector, coalescer, services, .. } = self;
         for Attached { number, service, .. } in services {
-            service.idle(&mut Out { wire: &mut **wire, heart, parcels, service: *number });
+            service.idle(&mut Out {
+                transport: &mut **transport,
+                detector,
+                coalescer,
+                service: *number,
+            });
         }
     }
 
     fn open(&mut self, from: usize, parcel: Vec<u8>) {
         let mut left = &*parcel;
         while !left.is_empty() {
-            let Some((service, body, rest)) = parcel::first(left) else {
-                self.heart.garbled(from, left);
+            let Some((service, body, rest)) = coalesce::first(left) else {
+                self.detector.garbled(from, left);
                 break;
             };
             left = rest;
             self.deliver(from, service, body);
         }
-        self.wire.recycle(parcel);
+        self.transport.recycle(parcel);
     }
 
     fn deliver(&mut self, from: usize, number: u32, body: &[u8]) {
@@ -557,14 +570,15 @@ impl State {
             let words = body.chunks_exact(8);
             let words = words.map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
             if !self.spread.receive(&words.collect::<Vec<_>>()) {
-                self.heart.receive(from, body);
+                self.detector.receive(from, body);
             }
             return;
         }
-        let State { wire, heart, parcels, services, early, .. } = self;
+        let State { transport, detector, coalescer, services, early, .. } = self;
         match services.iter().find(|attached| attached.number == number) {
             Some(attached) => {
-                let out = &mut Out { wire: &mut **wire, heart, parcels, service: number };
+                let out =
+                    &mut Out { transport: &mut **transport, detector, coalescer, service: number };
                 attached.service.receive(from, body, out);
             }
             None => early.entry(number).or_default().push((from, body.to_vec())),

@@ -154,7 +154,7 @@ pub(crate) fn timeout() -> Result<Duration, TeamError> {
 
 /// The place of a launched process in its team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Inherited {
     pub(crate) shape: Shape,
     pub(crate) process: usize,
     /// The descriptor of the team's memory.
@@ -163,12 +163,12 @@ pub(crate) struct Place {
     pub(crate) lifeline: RawFd,
 }
 
-impl Place {
+impl Inherited {
     /// The place that a launcher gave to this process, if one did.
-    pub(crate) fn from_environment() -> Result<Option<Place>, TeamError> {
+    pub(crate) fn from_environment() -> Result<Option<Inherited>, TeamError> {
         let Some(value) = std::env::var_os(TEAM) else { return Ok(None) };
         let value = value.to_string_lossy().into_owned();
-        match Place::parse(&value) {
+        match Inherited::parse(&value) {
             Ok(place) => Ok(Some(place)),
             Err(why) => Err(TeamError::Variable { variable: TEAM, value, why }),
         }
@@ -176,7 +176,7 @@ impl Place {
 
     /// What `SYNCLINE_TEAM` is set to.
     pub(crate) fn value(&self) -> String {
-        let Place { shape: Shape { processes, threads, cores }, process, segment, lifeline } =
+        let Inherited { shape: Shape { processes, threads, cores }, process, segment, lifeline } =
             *self;
         let descriptor = |fd: RawFd| u64::from(fd.unsigned_abs());
         let numbers = [process, processes, threads, cores].map(|number| number as u64);
@@ -184,7 +184,7 @@ impl Place {
         TOLD.write([descriptor(segment), descriptor(lifeline), process, processes, threads, cores])
     }
 
-    fn parse(value: &str) -> Result<Place, String> {
+    fn parse(value: &str) -> Result<Inherited, String> {
         let [segment, lifeline, rest @ ..] = TOLD.read(value)?;
         let [process, processes, threads, cores] = rest.map(|number| number as usize);
         if process >= processes {
@@ -196,7 +196,7 @@ impl Place {
             ));
         }
         let shape = Shape { processes, threads, cores };
-        Ok(Place { shape, process, segment: segment as RawFd, lifeline: lifeline as RawFd })
+        Ok(Inherited { shape, process, segment: segment as RawFd, lifeline: lifeline as RawFd })
     }
 }
 
@@ -209,8 +209,8 @@ mod tests {
     #[test]
     fn a_place_is_read_as_it_was_written() {
         let shape = Shape { processes: 4, threads: 2, cores: 8 };
-        let place = Place { shape, process: 3, segment: 5, lifeline: 6 };
-        assert_eq!((place.value().as_str(), Place::parse(GOOD)), (GOOD, Ok(place)));
+        let place = Inherited { shape, process: 3, segment: 5, lifeline: 6 };
+        assert_eq!((place.value().as_str(), Inherited::parse(GOOD)), (GOOD, Ok(place)));
         assert_eq!((shape.members(), shape.ranks(3)), (8, 6..8));
     }
 
@@ -223,7 +223,7 @@ mod tests {
         ];
         for (from, to, why) in cases {
             let value = GOOD.replace(from, to);
-            let found = Place::parse(&value).unwrap_err();
+            let found = Inherited::parse(&value).unwrap_err();
             assert!(found.starts_with(why), "{value}: {found}");
         }
     }

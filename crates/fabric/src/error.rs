@@ -206,12 +206,12 @@ pub struct Failure {
     /// How it ended.
     pub ending: Ending,
     /// How far its part in the team had come.
-    pub part: Part,
+    pub part: ProcessPhase,
 }
 
 /// How far the part of a process in its team has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ProcessPhase {
     /// It has not called `run`.
     NotBegun,
     /// Its members run.
@@ -237,9 +237,9 @@ impl fmt::Display for Failure {
         let Failure { process, pid, ranks, ending, .. } = self;
         write!(f, "process {process} (pid {pid}, {}) {ending}", Ranks(ranks))?;
         f.write_str(match self.part {
-            Part::NotBegun => " before it took part",
-            Part::Begun => " in the middle of the run",
-            Part::Done => "",
+            ProcessPhase::NotBegun => " before it took part",
+            ProcessPhase::Begun => " in the middle of the run",
+            ProcessPhase::Done => "",
         })
     }
 }
@@ -267,13 +267,17 @@ mod tests {
             pid: 77,
             ranks: 4..6,
             ending: Ending::Killed(9),
-            part: Part::Begun,
+            part: ProcessPhase::Begun,
         };
         let text =
             "process 2 (pid 77, ranks 4 to 5) was killed by signal 9 in the middle of the run";
         assert_eq!((failure.to_string().as_str(), failure.exit_code()), (text, 137));
-        let early =
-            Failure { ranks: 2..3, ending: Ending::Exited(0), part: Part::NotBegun, ..failure };
+        let early = Failure {
+            ranks: 2..3,
+            ending: Ending::Exited(0),
+            part: ProcessPhase::NotBegun,
+            ..failure
+        };
         let text = "process 2 (pid 77, rank 2) exited with 0 before it took part";
         assert_eq!((early.to_string().as_str(), TeamError::Failed(early).exit_code()), (text, 1));
     }

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_signal::{Policy, Signal, WaitError, Watch};
-use syncline_sync::{Array, Blocking, Caller, Deaths, Fault, Space, SpaceError};
+use syncline_signal::{Liveness, Policy, Signal, WaitError};
+use syncline_sync::{Array, Blocking, Caller, Fault, FaultList, Space, SpaceError};
 
 use crate::endpoint::{Endpoint, Out, Service};
 
@@ -77,7 +77,7 @@ impl Gathering {
     pub(crate) fn take(
         &self,
         endpoint: Option<&Arc<Endpoint>>,
-        deaths: &Deaths,
+        fault_list: &FaultList,
         caller: Option<&Caller>,
         time: u64,
         deadline: Option<Instant>,
@@ -87,7 +87,7 @@ impl Gathering {
         let blocking = Blocking::new(caller, time + 1, deadline).in_person();
         match endpoint {
             None => {
-                let waiting = Waiting { deaths, blocking };
+                let waiting = Waiting { fault_list, blocking };
                 let waited = self.counts[turn].wait_until(
                     enough,
                     &Policy::default().watching(&waiting),
@@ -113,7 +113,7 @@ impl Gathering {
 /// A wait for words on one host.
 #[derive(Debug)]
 struct Waiting<'a> {
-    deaths: &'a Deaths,
+    fault_list: &'a FaultList,
     blocking: Blocking<'a>,
 }
 
@@ -122,13 +122,13 @@ impl Waiting<'_> {
     fn fault(&self) -> Option<Fault> {
         // Looked for first: it may have left for a reason that is then to be told.
         let left = self.blocking.absent();
-        let dead = self.deaths.fault(0);
+        let dead = self.fault_list.fault(0);
         self.blocking.look().or(dead).or(left)
     }
 }
 
-impl Watch for Waiting<'_> {
-    fn who(&self) -> Option<u32> {
+impl Liveness for Waiting<'_> {
+    fn gone(&self) -> Option<u32> {
         self.fault().map(|_| u32::MAX)
     }
 }

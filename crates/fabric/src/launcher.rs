@@ -25,12 +25,12 @@ use rustix::process::Signal;
 use syncline_memory::Segment;
 use syncline_process::{Ending, Lifeline, children_can_be_watched};
 
-use crate::control::Control;
 use crate::environment::Shape;
-use crate::error::{Failure, Part, TeamError};
+use crate::error::{Failure, ProcessPhase, TeamError};
 use crate::signals::Signals;
 use crate::team::{said, shared};
-use children::{Children, Heritage};
+use crate::team_state::TeamState;
+use children::{Children, ToInherit};
 use leftovers::Leftovers;
 
 /// How long the others may take to end by themselves when a process has failed.
@@ -124,13 +124,13 @@ impl Launcher {
         let memory = memory.map_err(failed("hand down the team's memory"))?;
         // Dropped last, when all processes have been collected.
         let leftovers = Leftovers::new();
-        let heritage = Heritage {
+        let inherited = ToInherit {
             mark: &leftovers.mark,
             shape,
             segment: memory.as_fd(),
             lifeline: end.as_fd(),
         };
-        let children = Children::start(&self.program, &self.args, &heritage)?;
+        let children = Children::start(&self.program, &self.args, &inherited)?;
         if !self.quiet {
             shape.warn();
         }
@@ -152,7 +152,7 @@ impl Launcher {
 /// What the launcher knows while processes run.
 struct Watch<'a> {
     shape: Shape,
-    control: &'a Control,
+    control: &'a TeamState,
     children: Children,
     signals: Signals,
     /// What those who are left then get.
@@ -214,7 +214,7 @@ impl Watch<'_> {
     fn ended(&mut self, process: usize, pid: u32, status: ExitStatus) {
         let ending = Ending::from(status);
         let (part, ranks) = (self.control.part(process), self.shape.ranks(process));
-        if part != Part::Done {
+        if part != ProcessPhase::Done {
             for rank in ranks.clone() {
                 self.control.note_end(rank);
             }
@@ -223,8 +223,8 @@ impl Watch<'_> {
         self.control.process_ended(process, pid, ranks.clone(), ending == Ending::Exited(0));
         let failure = Failure { process, pid, ranks, ending, part };
         match (ending, part) {
-            (Ending::Exited(0), Part::Done) => (),
-            (Ending::Exited(0), Part::NotBegun) => self.absent.push(failure),
+            (Ending::Exited(0), ProcessPhase::Done) => (),
+            (Ending::Exited(0), ProcessPhase::NotBegun) => self.absent.push(failure),
             _ => self.failed(failure, end),
         }
     }

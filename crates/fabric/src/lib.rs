@@ -67,25 +67,25 @@
 
 mod barrier;
 mod board;
-mod control;
+mod coalesce;
 mod ending;
 pub mod endpoint;
 mod environment;
 mod error;
+mod failure_detector;
 mod gather;
-mod heart;
 mod hosts;
 mod launcher;
 mod member;
 mod mpi;
 mod node;
 mod orphan;
-mod parcel;
 mod rest;
 mod signals;
-mod spread;
 mod team;
-pub mod wire;
+mod team_state;
+pub mod transport;
+mod wait_reports;
 
 use std::io::Write as _;
 
@@ -95,7 +95,7 @@ pub use ending::AtEnd;
 pub use endpoint::Endpoint;
 #[doc(hidden)]
 pub use error::{Advised, MORE_MEMORY};
-pub use error::{Failure, Part, TeamError};
+pub use error::{Failure, ProcessPhase, TeamError};
 pub use hosts::Hosts;
 pub use launcher::Launcher;
 pub use member::{Collective, Member};

@@ -8,7 +8,7 @@ use std::time::Instant;
 use syncline_mpi::Communicator;
 use syncline_process::Generation;
 use syncline_sync::{
-    Auto, Barrier as _, BarrierMember, Call, Caller, Deaths, Fault, Space, SpaceError,
+    Auto, Barrier as _, BarrierMember, Call, Caller, Fault, FaultList, Space, SpaceError,
 };
 
 use crate::barrier::{Kind, TeamBarrier, levels};
@@ -63,8 +63,8 @@ impl Member {
         let caller = |object, call| node.control.calls.caller(rank, object, call);
         let kind = match barrier {
             Some(barrier) => {
-                let deaths = node.control.deaths.called(caller(WAIT, Call::Wait));
-                Kind::Host(barrier.clone().watching(&deaths).member(rank)?)
+                let fault_list = node.control.fault_list.called(caller(WAIT, Call::Wait));
+                Kind::Host(barrier.clone().watching(&fault_list).member(rank)?)
             }
             None => {
                 let wait = caller(WAIT, Call::Wait);
@@ -172,7 +172,7 @@ impl Member {
     /// calls are those of processes, not of members.
     #[must_use]
     pub fn take_mpi(&mut self) -> Option<Communicator> {
-        self.at_home().ok()?;
+        self.check_not_forked().ok()?;
         self.node.mpi.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -208,8 +208,8 @@ impl Member {
     /// The members that are dead; [`LAUNCHER`](syncline_sync::LAUNCHER) stands for the launcher.
     /// Waits for signals that stand in [`space`](Self::space) end for them by `Policy::watching`.
     #[must_use]
-    pub fn deaths(&self) -> &Deaths {
-        &self.node.control.deaths
+    pub fn fault_list(&self) -> &FaultList {
+        &self.node.control.fault_list
     }
 
     /// The barrier of all members, to arrive at it now and wait later.
@@ -278,7 +278,7 @@ impl Member {
         value: u64,
         deadline: Option<Instant>,
     ) -> Result<Vec<u64>, Fault> {
-        self.at_home()?;
+        self.check_not_forked()?;
         let (time, service) = self.gathered;
         if !std::mem::replace(&mut self.gathers, true) {
             self.made();
@@ -290,7 +290,7 @@ impl Member {
         }
         let words = self.gathering.take(
             self.endpoint(),
-            self.deaths(),
+            self.fault_list(),
             self.gather_caller.as_ref(),
             time,
             deadline,
@@ -305,7 +305,7 @@ impl Member {
     /// # Errors
     /// [`Fault::Forked`].
     #[inline]
-    pub fn at_home(&self) -> Result<(), Fault> {
+    pub fn check_not_forked(&self) -> Result<(), Fault> {
         if self.born.is_current() { Ok(()) } else { Err(Fault::Forked { rank: self.rank }) }
     }
 
@@ -329,7 +329,7 @@ impl Member {
         } else {
             // Its guards and handles are dropped, unless it has passed them on to other threads, which may be
             // at work with them. So it is not declared dead while its process lives.
-            self.deaths().give_up(self.rank);
+            self.fault_list().give_up(self.rank);
         }
         // After the reasons for which it may have ended.
         self.node.control.calls.end(self.rank);

@@ -31,18 +31,18 @@ use std::thread;
 use std::time::Duration;
 
 use syncline_memory::{Segment, is_sealed};
-use syncline_mpi::{Communicator, Fault, Launched, Library, Mpi, MpiError, Threads};
+use syncline_mpi::{Communicator, ErrorClass, Launched, Library, Mpi, MpiError, ThreadSupport};
 use syncline_process::ProcessWatch;
 use syncline_sync::Space;
 
-use crate::control::{Control, Standing};
 use crate::environment::{self, Shape};
 use crate::error::TeamError;
 use crate::hosts::Hosts;
 use crate::member::Member;
 use crate::node::Node;
 use crate::team::{JOINED, said as memory_said, shared};
-use crate::wire::mpi::MpiWire;
+use crate::team_state::{ProcessState, TeamState};
+use crate::transport::mpi::MpiWire;
 
 /// Whether an MPI launcher started this process, with others.
 pub(crate) fn launched() -> Option<Launched> {
@@ -60,7 +60,7 @@ where
     // What may be wrong is found before anybody waits for this process.
     let said = Said::read()?;
     let (threads, memory) = (environment::threads()?.unwrap_or(1), environment::memory()?);
-    let mpi = Mpi::start(Library::find(launched)?, Threads::Serialized, Some(launched))?;
+    let mpi = Mpi::start(Library::find(launched)?, ThreadSupport::Serialized, Some(launched))?;
     let world = mpi.world()?;
     if JOINED.set(world.rank()).is_err() {
         return Err(TeamError::Taken { process: world.rank() });
@@ -84,7 +84,7 @@ where
 {
     let said = Said::read()?;
     let library = Library::of_this_program()?.ok_or(MpiError::NoMpi)?;
-    let mpi = Mpi::start(library, Threads::Multiple, None)?;
+    let mpi = Mpi::start(library, ThreadSupport::Multiple, None)?;
     // SAFETY: as the caller of `Team::within_mpi` vouches.
     let own = unsafe { mpi.from_fortran(communicator) }?;
     let job = Job { mpi: &mpi, threads, memory: memory_said(memory)?, said };
@@ -191,7 +191,7 @@ struct Met {
     shape: Shape,
     hosts: Hosts,
     space: Space,
-    control: Control,
+    control: TeamState,
     watcher: Option<thread::JoinHandle<()>>,
     spare: Option<Communicator>,
     /// All have a server thread where they need one.
@@ -236,7 +236,9 @@ impl Job<'_> {
         if alone {
             // Between hosts the endpoint has waited. MPI would wait for the dead, too, and not sleep.
             let mut sleep = Duration::from_micros(20);
-            while (0..shape.processes).any(|process| control.standing(process) == Standing::Alive) {
+            while (0..shape.processes)
+                .any(|process| control.standing(process) == ProcessState::Alive)
+            {
                 thread::sleep(sleep);
                 sleep = (2 * sleep).min(Duration::from_millis(2));
             }
@@ -264,12 +266,12 @@ impl Job<'_> {
             // Of the team's, MPI has nothing to do until the end.
             Node { mpi, ..Node::alone(shape, process, control) }
         } else {
-            let wire =
+            let transport =
                 Box::new(MpiWire::new(world, format!("MPI ({})", named(self.mpi.library()))));
             // Those who serve only while they wait may be silent for as long as they compute.
             let timeout = if served { self.said.timeout } else { Duration::from_secs(1 << 30) };
-            let node = Node::connected(shape, hosts, wire, &mut space, control, timeout)?;
-            Node { threaded: self.mpi.threads() >= Threads::Serialized, mpi, ..node }
+            let node = Node::connected(shape, hosts, transport, &mut space, control, timeout)?;
+            Node { threaded: self.mpi.threads() >= ThreadSupport::Serialized, mpi, ..node }
         };
         Ok(Ready { node, space, watcher })
     }
@@ -306,7 +308,7 @@ impl Job<'_> {
                 }
             }
         }
-        if threads > 1 && granted < Threads::Serialized {
+        if threads > 1 && granted < ThreadSupport::Serialized {
             return Err(TeamError::Threads { granted: granted.to_string(), threads });
         }
         let keys = cards.iter().map(|card| card.0[1]).collect::<Vec<_>>();
@@ -349,14 +351,14 @@ impl Job<'_> {
         let (space, control, watcher) = settled?;
         control.begin(process);
         let spare = world.split(Some(0), i32::try_from(process).unwrap_or(i32::MAX))?;
-        let served = cards.iter().all(|card| card.0[5] >= Threads::Serialized as u64);
+        let served = cards.iter().all(|card| card.0[5] >= ThreadSupport::Serialized as u64);
         Ok(Met { shape, hosts, space, control, watcher, spare, served })
     }
 }
 
 /// Whether MPI has met a dead process.
 fn has_failed<T>(result: &Result<T, TeamError>) -> bool {
-    matches!(result, Err(TeamError::Mpi(error)) if error.fault() == Some(Fault::ProcessFailed))
+    matches!(result, Err(TeamError::Mpi(error)) if error.fault() == Some(ErrorClass::ProcessFailed))
 }
 
 /// A library, in a few words.
@@ -406,7 +408,7 @@ fn open(server: usize, pid: u32, number: u64) -> Result<Segment, TeamError> {
 fn watch(
     shape: Shape,
     others: &[(usize, u32)],
-    control: &Control,
+    control: &TeamState,
     over: &Arc<AtomicBool>,
 ) -> Result<Option<thread::JoinHandle<()>>, TeamError> {
     let mut watches = Vec::new();

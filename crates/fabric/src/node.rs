@@ -7,7 +7,6 @@ use std::time::Duration;
 use syncline_mpi::Communicator;
 use syncline_sync::{Auto, Space};
 
-use crate::control::Control;
 use crate::endpoint::Endpoint;
 use crate::environment::Shape;
 use crate::error::TeamError;
@@ -15,14 +14,15 @@ use crate::hosts::Hosts;
 use crate::member::Member;
 use crate::rest::exact_sleeps;
 use crate::team::attend;
-use crate::wire::Wire;
+use crate::team_state::TeamState;
+use crate::transport::Transport;
 
 /// A process of a team; of a team whose hosts are groups of threads, what stands for one.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) shape: Shape,
     pub(crate) process: usize,
-    pub(crate) control: Control,
+    pub(crate) control: TeamState,
     pub(crate) hosts: Hosts,
     /// Where there are other hosts.
     pub(crate) endpoint: Option<Arc<Endpoint>>,
@@ -36,7 +36,7 @@ pub(crate) struct Node {
 
 impl Node {
     /// A process all of whose team is on one host.
-    pub(crate) fn alone(shape: Shape, process: usize, control: Control) -> Node {
+    pub(crate) fn alone(shape: Shape, process: usize, control: TeamState) -> Node {
         // The groups of a barrier in two levels: here processes, else hosts.
         let control = control.grouped(|rank| rank / shape.threads);
         Node {
@@ -51,18 +51,18 @@ impl Node {
         }
     }
 
-    /// A process whose team is on several hosts, which `wire` connects.
+    /// A process whose team is on several hosts, which `transport` connects.
     pub(crate) fn connected(
         shape: Shape,
         hosts: Hosts,
-        wire: Box<dyn Wire>,
+        transport: Box<dyn Transport>,
         space: &mut Space,
-        control: Control,
+        control: TeamState,
         timeout: Duration,
     ) -> Result<Node, TeamError> {
-        let process = wire.process();
+        let process = transport.process();
         let control = control.grouped(|rank| hosts.of(rank / shape.threads));
-        let endpoint = Endpoint::new(wire, hosts.clone(), space, &control, shape, timeout)?;
+        let endpoint = Endpoint::new(transport, hosts.clone(), space, &control, shape, timeout)?;
         Ok(Node {
             shape,
             process,
@@ -92,7 +92,7 @@ impl Node {
             Ok((members, server)) => (run_all(&node, members, f), server),
             Err(error) => {
                 // The process lives, and says below that it ends: the others wait for that.
-                shape.ranks(process).for_each(|rank| control.deaths.give_up(rank));
+                shape.ranks(process).for_each(|rank| control.fault_list.give_up(rank));
                 (Err(error), None)
             }
         };
@@ -124,7 +124,7 @@ fn start(
         Some(_) => None,
         None => {
             let barrier = Auto::within(space, shape.members(), shape.cores)?;
-            Some(barrier.watching(&control.deaths))
+            Some(barrier.watching(&control.fault_list))
         }
     };
     let member = |rank| Member::new(node, rank, space, barrier.as_ref());
@@ -153,7 +153,7 @@ where
     R: Send,
     F: Fn(&mut Member) -> R + Sync,
 {
-    let deaths = &node.control.deaths;
+    let fault_list = &node.control.fault_list;
     let messages = node.endpoint.is_some();
     let attend = move |member: Member| {
         if messages {
@@ -181,11 +181,11 @@ where
         };
         match started {
             Some(thread) => others.push(thread),
-            None => deaths.give_up(rank),
+            None => fault_list.give_up(rank),
         }
     }
     if let (Some(first), Some(_)) = (&first, &failed) {
-        deaths.give_up(first.rank());
+        fault_list.give_up(first.rank());
     }
     // The members that have started have been told of those that have not, and end.
     let here = first.filter(|_| failed.is_none()).map(attend);

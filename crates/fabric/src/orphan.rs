@@ -7,9 +7,9 @@ use rustix::process::{Signal, getpid, kill_process};
 use syncline_process::LifelineEnd;
 use syncline_sync::LAUNCHER;
 
-use crate::control::Control;
-use crate::environment::Place;
+use crate::environment::Inherited;
 use crate::error::{Ranks, TeamError};
+use crate::team_state::TeamState;
 
 /// How long a process goes on without its launcher, and how long its exit may take.
 const GRACE: Duration = Duration::from_secs(1);
@@ -17,15 +17,19 @@ const GRACE: Duration = Duration::from_secs(1);
 const CODE: i32 = 1;
 
 /// Watches the launcher for as long as this process lives.
-pub(crate) fn watch(end: LifelineEnd, place: &Place, control: &Control) -> Result<(), TeamError> {
+pub(crate) fn watch(
+    end: LifelineEnd,
+    place: &Inherited,
+    control: &TeamState,
+) -> Result<(), TeamError> {
     let (process, ranks) = (place.process, place.shape.ranks(place.process));
-    let deaths = control.deaths.clone();
+    let fault_list = control.fault_list.clone();
     let watcher = move || {
         while !end.wait_cut(None).unwrap_or(false) {
             thread::sleep(GRACE); // the kernel had no memory to answer
         }
         // Not its own members: they live.
-        deaths.give_up(LAUNCHER);
+        fault_list.give_up(LAUNCHER);
         crate::say(format_args!(
             "process {process} ({}) ends: the launcher of its team is gone",
             Ranks(&ranks)

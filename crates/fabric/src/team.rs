@@ -20,14 +20,14 @@ use syncline_memory::{Segment, is_sealed};
 use syncline_process::{LifelineEnd, inherit};
 use syncline_sync::{MAX_MEMBERS, Space};
 
-use crate::control::Control;
-use crate::environment::{self, Place, Shape};
+use crate::environment::{self, Inherited, Shape};
 use crate::error::TeamError;
 use crate::hosts::Hosts;
 use crate::launcher::Launcher;
 use crate::member::Member;
 use crate::node::Node;
-use crate::wire::channel::{Conditions, Network};
+use crate::team_state::TeamState;
+use crate::transport::in_memory::{Conditions, Network};
 use crate::{mpi, orphan};
 
 thread_local! {
@@ -363,9 +363,9 @@ impl HostTeam {
             let (space, control) = shared(Segment::reserve_heap(memory)?, shape)?;
             for process in host * processes..(host + 1) * processes {
                 let (mut space, control) = (space.clone(), control.clone());
-                let wire = Box::new(wires.wire(process));
+                let transport = Box::new(wires.transport(process));
                 let node =
-                    Node::connected(shape, named.clone(), wire, &mut space, control, timeout)?;
+                    Node::connected(shape, named.clone(), transport, &mut space, control, timeout)?;
                 nodes.push((node, space));
             }
         }
@@ -457,13 +457,13 @@ impl ProcessTeam {
 }
 
 /// The place of this process in a team that it has not joined yet, if it was launched.
-fn place() -> Result<Option<Place>, TeamError> {
+fn place() -> Result<Option<Inherited>, TeamError> {
     if let Some(rank) = MEMBER.get() {
         return Err(TeamError::Nested { rank });
     }
     match JOINED.get() {
         Some(&process) => Err(TeamError::Taken { process }),
-        None => Place::from_environment(),
+        None => Inherited::from_environment(),
     }
 }
 
@@ -474,15 +474,15 @@ pub(crate) fn said(memory: Option<usize>) -> Result<Option<usize>, TeamError> {
 }
 
 /// The memory of a team, with what stands at its beginning.
-pub(crate) fn shared(segment: Segment, shape: Shape) -> Result<(Space, Control), TeamError> {
+pub(crate) fn shared(segment: Segment, shape: Shape) -> Result<(Space, TeamState), TeamError> {
     // SAFETY: it was made for this team, so it was zero, and is used for nothing else; a launcher of another version is refused.
     let mut space = unsafe { Space::segment(Arc::new(segment)) }?;
-    let control = Control::within(&mut space, shape.processes, shape.members())?;
+    let control = TeamState::within(&mut space, shape.processes, shape.members())?;
     Ok((space, control))
 }
 
 /// Takes this process's part in the team that it was launched for.
-fn join<R, F>(place: &Place, f: &F) -> Result<Vec<R>, TeamError>
+fn join<R, F>(place: &Inherited, f: &F) -> Result<Vec<R>, TeamError>
 where
     R: Send,
     F: Fn(&mut Member) -> R + Sync,
@@ -537,7 +537,7 @@ pub(crate) fn attend<R>(
     // What the function leaves behind is the caller's, who is told by an error; the member itself is dropped.
     let result = catch_unwind(AssertUnwindSafe(|| f(&mut member)));
     MEMBER.set(outer);
-    if member.at_home().is_err() {
+    if member.check_not_forked().is_err() {
         // What the member has is that of its process, which goes on with it.
         std::mem::forget((member, result));
         return (0, Err(TeamError::Forked { rank }));

@@ -25,8 +25,8 @@ use syncline_sync::{Array, Shared, Space, SpaceError};
 use crate::blocks::{Block, Blocks, LINE, Supply};
 use crate::channel::Slot;
 use crate::error::FarmError;
-use crate::pool::board::{Board, CELLS, Cell, Deck, HANDS, Head};
-use crate::record::{Life, Record, has_let_go, waiting};
+use crate::pool::fork_table::{CELLS, Cell, Deque, ForkTable, Head, WORKERS};
+use crate::record::{ProcessState, Record, has_let_go, waiting};
 use crate::vpid::{MAX_PROCESSES, Vpid};
 
 /// What the memory of a farm begins with. To be changed with whatever stands in it.
@@ -51,9 +51,9 @@ struct Header {
     supply: Supply,
 }
 
-/// The bytes of a board: see `pool::board`.
+/// The bytes of a board: see `pool::fork_table`.
 pub(crate) const BOARD: usize = size_of::<Head>()
-    + HANDS * size_of::<Deck>()
+    + WORKERS * size_of::<Deque>()
     + CELLS * size_of::<Cell>()
     + CELLS * size_of::<Block>();
 
@@ -271,11 +271,11 @@ impl Arena {
     }
 
     /// How far a process has come; a number that is none has never been.
-    pub(crate) fn life(&self, vpid: Vpid) -> Life {
+    pub(crate) fn life(&self, vpid: Vpid) -> ProcessState {
         if vpid.place() < self.shape.processes {
             self.record(vpid.place()).life(vpid)
         } else {
-            Life::Free
+            ProcessState::Free
         }
     }
 
@@ -301,7 +301,7 @@ impl Arena {
     }
 
     /// Makes a board in a block, which no other process has; `None` if there is no room.
-    pub(crate) fn make_board(&self) -> Option<u32> {
+    pub(crate) fn make_fork_table(&self) -> Option<u32> {
         let (block, _) = self.blocks().take(BOARD + LINE as usize, CHANNEL)?;
         // SAFETY: the block is this process's, has enough bytes, and zero is the state of all that
         // stands in it.
@@ -317,20 +317,20 @@ impl Arena {
     /// The board in a block.
     ///
     /// # Safety
-    /// The block was made a board ([`make_board`](Self::make_board)).
-    pub(crate) unsafe fn board(&self, block: u32) -> Board<'_> {
+    /// The block was made a board ([`make_fork_table`](Self::make_fork_table)).
+    pub(crate) unsafe fn table(&self, block: u32) -> ForkTable<'_> {
         debug_assert!(self.may_be_board(block));
         let at = self.bytes(block);
         let at = at.wrapping_add(at.align_offset(align_of::<Head>()));
-        let (decks, cells) = (size_of::<Head>(), size_of::<Head>() + HANDS * size_of::<Deck>());
+        let (deques, cells) = (size_of::<Head>(), size_of::<Head>() + WORKERS * size_of::<Deque>());
         let table = cells + CELLS * size_of::<Cell>();
-        // SAFETY: the block holds a board (`make_board`): these four, one after the other, each of
+        // SAFETY: the block holds a board (`make_fork_table`): these four, one after the other, each of
         // a size that is a multiple of its alignment, zero at first, which is a state of all, and
         // changed by boards alone, which are all made here. It is never given back.
         unsafe {
-            Board::new(
+            ForkTable::new(
                 &*at.cast::<Head>(),
-                std::slice::from_raw_parts(at.wrapping_add(decks).cast::<Deck>(), HANDS),
+                std::slice::from_raw_parts(at.wrapping_add(deques).cast::<Deque>(), WORKERS),
                 std::slice::from_raw_parts(at.wrapping_add(cells).cast::<Cell>(), CELLS),
                 std::slice::from_raw_parts(at.wrapping_add(table).cast::<Block>(), CELLS),
             )
@@ -395,7 +395,7 @@ impl Arena {
     }
 
     fn free_places(&self) -> impl Iterator<Item = usize> {
-        (1..self.shape.processes).filter(|&place| self.record(place).now().1 == Life::Free)
+        (1..self.shape.processes).filter(|&place| self.record(place).now().1 == ProcessState::Free)
     }
 
     /// How many places processes wait for, beyond those that are free.
@@ -410,7 +410,7 @@ impl Arena {
     fn living(&self) -> impl Iterator<Item = &Record> {
         let places = (0..self.used()).map(|place| (place, self.record(place)));
         places
-            .filter(|(place, record)| *place == 0 || record.now().1 != Life::Ended)
+            .filter(|(place, record)| *place == 0 || record.now().1 != ProcessState::Ended)
             .map(|(_, record)| record)
     }
 
@@ -418,11 +418,12 @@ impl Arena {
     pub(crate) fn reserve(&self, parent: Vpid) -> Option<Vpid> {
         let place = (1..self.shape.processes).find(|&place| {
             let (generation, life) = self.record(place).now();
-            if life == Life::Free && place >= self.used() {
+            if life == ProcessState::Free && place >= self.used() {
                 // Before any process has it.
                 self.use_place(place);
             }
-            life == Life::Free && self.record(place).step(generation, Life::Free, Life::Reserved)
+            life == ProcessState::Free
+                && self.record(place).step(generation, ProcessState::Free, ProcessState::Reserved)
         })?;
         let record = self.record(place);
         record.reserved_by(parent);
@@ -532,7 +533,7 @@ impl Arena {
     /// Whether no process has anything of one that has ended, nor wants to know of its end.
     pub(crate) fn is_forgotten(&self, vpid: Vpid) -> bool {
         let record = self.record(vpid.place());
-        let noted = record.is_noted() || self.life(record.parent()) == Life::Ended;
+        let noted = record.is_noted() || self.life(record.parent()) == ProcessState::Ended;
         noted && (0..self.used()).all(|to| self.channel_at(to, vpid.place()).is_none())
     }
 
@@ -597,7 +598,7 @@ mod tests {
         let other = Arc::new(Arena::attach(Segment::from_fd(fd).unwrap()).unwrap());
         assert_eq!(arena.shape, other.shape);
         let vpid = arena.reserve(Vpid::MANAGER).unwrap();
-        assert_eq!((vpid.to_string().as_str(), other.life(vpid)), ("1", Life::Reserved));
+        assert_eq!((vpid.to_string().as_str(), other.life(vpid)), ("1", ProcessState::Reserved));
         let slots = arena.open(Vpid::MANAGER, vpid).unwrap();
         let (from, found) = other.found(0, vpid).unwrap();
         assert_eq!((from, found.block, found.len()), (Vpid::MANAGER, slots.block, 3));

@@ -34,7 +34,7 @@ use syncline_signal::primitive::{hint, yield_now};
 use syncline_signal::{Policy, Signal, WaitError, plant};
 
 /// Straight to sleep: the looks are over.
-const ASLEEP: Policy<'_> = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
+const ASLEEP: Policy<'_> = Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None };
 
 /// Spins between deadline checks; about 1 ms.
 const MANY: u32 = 1 << 14;
@@ -57,7 +57,7 @@ pub(crate) fn wait<T, E>(
         if let Some(found) = look()? {
             return Ok(Some(found));
         }
-        match bell.wait_until(seen + 1, &Policy { death: policy.death, ..ASLEEP }, deadline) {
+        match bell.wait_until(seen + 1, &Policy { liveness: policy.liveness, ..ASLEEP }, deadline) {
             Ok(_) => (),
             Err(WaitError::TimedOut) => return look(),
             // A death ends every wait from now on, and does not tell whether the deadline has passed.
@@ -116,9 +116,9 @@ mod tests {
     /// Also when the wait is for something else, such as a message of one that lives.
     #[test]
     fn a_deadline_holds_after_a_death() {
-        let (bell, deaths) = (Signal::new(0), DeathWord::new());
-        deaths.declare(7);
-        let policy = Policy::default().watching(&deaths);
+        let (bell, fault_list) = (Signal::new(0), DeathWord::new());
+        fault_list.declare(7);
+        let policy = Policy::default().watching(&fault_list);
         let deadline = Instant::now() + Duration::from_millis(5);
         let found = wait(&bell, &policy, Some(deadline), || Ok::<Option<()>, ()>(None));
         assert_eq!(found, Ok(None));

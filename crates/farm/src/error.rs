@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use syncline_memory::Size;
 use syncline_sync::{Fault, SpaceError};
 
-use crate::record::Fate;
+use crate::record::ExitCause;
 use crate::vpid::Vpid;
 use crate::wire::WireError;
 
@@ -16,12 +16,12 @@ use crate::wire::WireError;
 pub enum FarmError {
     /// The process that was to send or receive something is no more. What it had sent was received
     /// before.
-    #[error("process {vpid} {fate}")]
+    #[error("process {vpid} {cause}")]
     Gone {
         /// Which.
         vpid: Vpid,
         /// Why.
-        fate: Fate,
+        cause: ExitCause,
     },
 
     /// The deadline passed.
@@ -183,7 +183,7 @@ pub enum FarmError {
 
     /// A pool of a team has another kind of crew.
     #[error("a team cannot be a crew that is {kind}: its members are there already, and stay")]
-    Crew {
+    PoolBuilder {
         /// Which.
         kind: &'static str,
     },

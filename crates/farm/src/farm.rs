@@ -11,18 +11,18 @@ use syncline_memory::{Segment, is_sealed};
 use syncline_process::{LifelineEnd, inherit};
 use syncline_signal::Policy;
 use syncline_signal::primitive::Ordering;
-use syncline_sync::{Deaths, LAUNCHER, Thing};
+use syncline_sync::{FaultList, LAUNCHER, Thing};
 
 use crate::arena::{Arena, MAX_DEPTH, Slots};
 use crate::bell;
 use crate::bounds::Bounds;
 use crate::channel::{Reader, Writer};
+use crate::environment::{self, FARM, Inherited};
 use crate::error::FarmError;
 use crate::message::Draft;
-use crate::place::{self, FARM, Place};
 use crate::program::{Program, Request};
-use crate::record::{Diary, Fate, Life};
-use crate::steward::{self, Steward};
+use crate::record::{ExitCause, ProcessState, ProgressRecord};
+use crate::supervisor::{self, Supervisor};
 use crate::vpid::{MAX_PROCESSES, Vpid};
 use crate::wire;
 
@@ -106,13 +106,13 @@ pub struct Farm {
 
 #[derive(Debug)]
 enum Role {
-    Manager(Steward),
+    Manager(Supervisor),
     Worker {
         manager: OwnedFd,
     },
     /// One of a team, whose ranks are the numbers.
     Member {
-        deaths: Deaths,
+        fault_list: FaultList,
     },
 }
 
@@ -133,12 +133,12 @@ struct Inbound {
 impl Role {
     /// How far a process has come.
     #[inline]
-    fn life(&self, arena: &Arena, vpid: Vpid) -> Life {
+    fn life(&self, arena: &Arena, vpid: Vpid) -> ProcessState {
         match self {
-            Role::Member { deaths }
-                if deaths.includes(vpid.place()) || deaths.includes(LAUNCHER) =>
+            Role::Member { fault_list }
+                if fault_list.includes(vpid.place()) || fault_list.includes(LAUNCHER) =>
             {
-                Life::Ended
+                ProcessState::Ended
             }
             _ => arena.life(vpid),
         }
@@ -147,15 +147,15 @@ impl Role {
     /// How many have ended.
     fn ends(&self, arena: &Arena) -> u64 {
         match self {
-            Role::Member { deaths } => deaths.count() as u64,
+            Role::Member { fault_list } => fault_list.count() as u64,
             _ => arena.ends().get(),
         }
     }
 
     /// What tells the waiters of a process that ends, if it is not their bell.
-    fn deaths(&self) -> Option<Deaths> {
+    fn fault_list(&self) -> Option<FaultList> {
         match self {
-            Role::Member { deaths } => Some(deaths.clone()),
+            Role::Member { fault_list } => Some(fault_list.clone()),
             _ => None,
         }
     }
@@ -182,7 +182,7 @@ impl Farm {
     /// [`FarmError::Range`] if a bound makes no sense; [`FarmError::Worker`] in a process that a
     /// farm has started, and that does not take part in that one; what the system refuses.
     pub fn with(bounds: Bounds) -> Result<Farm, FarmError> {
-        if JOINED.get().is_none() && Place::is_ours() {
+        if JOINED.get().is_none() && Inherited::is_ours() {
             return Err(FarmError::Worker);
         }
         let Bounds { processes, memory, worker_memory, depth, forward_stops } = bounds;
@@ -198,12 +198,12 @@ impl Farm {
         range("the memory of a farm", memory, 1 << 16, 1 << 44)?;
         let arena = Arc::new(Arena::new(processes, depth, memory)?);
         arena.bound_workers(worker_memory.map_or(0, NonZeroU64::get));
-        let steward = Steward::new(&arena, forward_stops)?;
+        let supervisor = Supervisor::new(&arena, forward_stops)?;
         let record = arena.record(0);
         record.pid.store(u64::from(std::process::id()), Ordering::Relaxed);
-        record.step(0, Life::Free, Life::Joined);
+        record.step(0, ProcessState::Free, ProcessState::Joined);
         arena.use_place(0);
-        Ok(Farm::of(arena, Vpid::MANAGER, Role::Manager(steward)))
+        Ok(Farm::of(arena, Vpid::MANAGER, Role::Manager(supervisor)))
     }
 
     /// Takes part in the farm that has spawned this process; `None` if none has.
@@ -216,7 +216,7 @@ impl Farm {
     /// [`FarmError::Taken`] the second time; [`FarmError::Variable`] if what the manager has said
     /// makes no sense.
     pub fn join() -> Result<Option<Farm>, FarmError> {
-        let Some(place) = Place::from_environment()? else {
+        let Some(place) = Inherited::from_environment()? else {
             return match JOINED.get() {
                 Some(&vpid) => Err(FarmError::Taken { vpid }),
                 None => Ok(None),
@@ -226,16 +226,19 @@ impl Farm {
             let copy = inherit::copy(number)
                 .and_then(|copy| inherit::close_on_exec(number).map(|()| copy));
             copy.map_err(|error| {
-                place::wrong(place.value(), format!("{what} cannot be had: {error}"))
+                environment::wrong(place.value(), format!("{what} cannot be had: {error}"))
             })
         };
         let memory = descriptor(place.memory, "the memory")?;
         if !is_sealed(&memory) {
-            return Err(place::wrong(place.value(), "the memory is something else".to_owned()));
+            return Err(environment::wrong(
+                place.value(),
+                "the memory is something else".to_owned(),
+            ));
         }
         let arena = Arena::attach(Segment::from_fd(memory)?);
         let arena = arena.map_err(|why| {
-            place::wrong(place.value(), format!("the memory is of no use: {why}"))
+            environment::wrong(place.value(), format!("the memory is of no use: {why}"))
         })?;
         let manager = descriptor(place.manager, "the manager's event")?;
         let lifeline = LifelineEnd::from_fd(descriptor(place.lifeline, "the lifeline")?)?;
@@ -245,8 +248,10 @@ impl Farm {
         }
         let record = arena.record(vpid.place());
         // The manager may not have written yet that it has started this process.
-        let lives = [Life::Reserved, Life::Asked, Life::Started];
-        if JOINED.set(vpid).is_err() || !record.step_from(vpid.generation(), &lives, Life::Joined) {
+        let lives = [ProcessState::Reserved, ProcessState::Asked, ProcessState::Started];
+        if JOINED.set(vpid).is_err()
+            || !record.step_from(vpid.generation(), &lives, ProcessState::Joined)
+        {
             return Err(FarmError::Taken { vpid });
         }
         lifeline.kill_own_group_when_cut()?;
@@ -268,12 +273,12 @@ impl Farm {
     ///
     /// All members call it, as anything that is made.
     pub(crate) fn within(member: &mut Member, memory: usize) -> Result<Farm, FarmError> {
-        let (rank, size, deaths) = (member.rank(), member.size(), member.deaths().clone());
+        let (rank, size, fault_list) = (member.rank(), member.size(), member.fault_list().clone());
         let arena = Arena::within(&mut member.space().making(Thing::Farm), size, 4, memory)?;
         (0..size).for_each(|place| arena.record(place).is_member());
         arena.use_place(size - 1);
         arena.record(rank).pid.store(u64::from(std::process::id()), Ordering::Relaxed);
-        let mut farm = Farm::of(Arc::new(arena), Vpid::new(rank, 0), Role::Member { deaths });
+        let mut farm = Farm::of(Arc::new(arena), Vpid::new(rank, 0), Role::Member { fault_list });
         if rank == 0 {
             farm.children = (1..size).map(|place| Vpid::new(place, 0)).collect();
         }
@@ -304,14 +309,14 @@ impl Farm {
     }
 
     /// Where a process says what it is at.
-    pub(crate) fn diary(&self, vpid: Vpid) -> &Diary {
-        &self.arena.record(vpid.place()).diary
+    pub(crate) fn progress(&self, vpid: Vpid) -> &ProgressRecord {
+        &self.arena.record(vpid.place()).progress
     }
 
     /// That this process is the one that has founded or joined the farm, and not a child that
     /// `fork` has made of it.
     #[inline]
-    pub(crate) fn at_home(&self) -> Result<(), FarmError> {
+    pub(crate) fn check_not_forked(&self) -> Result<(), FarmError> {
         if self.arena.is_home() { Ok(()) } else { Err(FarmError::Forked { vpid: self.me }) }
     }
 
@@ -353,7 +358,7 @@ impl Farm {
     /// # Errors
     /// [`FarmError::Full`].
     pub fn reserve_deadline(&mut self, deadline: Option<Instant>) -> Result<Vpid, FarmError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         let now = self.spare.take().or_else(|| self.arena.reserve(self.me));
         if let Some(vpid) = now {
             self.arena.record(self.me.place()).set_waiting(false);
@@ -394,8 +399,8 @@ impl Farm {
     /// Asks the manager's thread to free the places that are waited for.
     fn ask_for_places(&self) {
         match &self.role {
-            Role::Manager(steward) => steward.look(),
-            Role::Worker { manager } => steward::ring(manager),
+            Role::Manager(supervisor) => supervisor.look(),
+            Role::Worker { manager } => supervisor::ring(manager),
             Role::Member { .. } => (),
         }
     }
@@ -417,7 +422,7 @@ impl Farm {
         let vpid = self.reserve()?;
         let started = self.start(vpid, program);
         // Else no process could use the number.
-        if self.arena.record(vpid.place()).life(vpid) == Life::Reserved {
+        if self.arena.record(vpid.place()).life(vpid) == ProcessState::Reserved {
             self.spare = Some(vpid);
         }
         started.map(|()| vpid)
@@ -431,7 +436,7 @@ impl Farm {
     pub fn start(&mut self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
         self.known(vpid)?;
         let started = match &mut self.role {
-            Role::Manager(steward) => steward.start(vpid, program),
+            Role::Manager(supervisor) => supervisor.start(vpid, program),
             Role::Worker { .. } => self.ask(vpid, program),
             // A member of a team reserves no numbers.
             Role::Member { .. } => Err(FarmError::NotReserved { vpid }),
@@ -447,8 +452,8 @@ impl Farm {
     /// The manager does not start a number that it has reserved: then it keeps no place.
     pub(crate) fn give_up(&mut self, vpid: Vpid) {
         // Another process of the place must not be taken for this one.
-        if let Role::Manager(steward) = &self.role
-            && steward.give_up(vpid)
+        if let Role::Manager(supervisor) = &self.role
+            && supervisor.give_up(vpid)
         {
             self.let_go_of(vpid);
         }
@@ -475,17 +480,17 @@ impl Farm {
             return Err(FarmError::NotReserved { vpid });
         }
         record.request.store(u64::from(block) | (len as u64) << 32, Ordering::Relaxed);
-        record.step(vpid.generation(), Life::Reserved, Life::Asked);
-        steward::ring(manager);
+        record.step(vpid.generation(), ProcessState::Reserved, ProcessState::Asked);
+        supervisor::ring(manager);
         let bell = &self.arena.record(self.me.place()).bell;
         let answered = bell::wait(bell, &self.policy, None, || {
-            Ok::<_, FarmError>((record.life(vpid) != Life::Asked).then_some(()))
+            Ok::<_, FarmError>((record.life(vpid) != ProcessState::Asked).then_some(()))
         });
         // SAFETY: the manager copies the request, whatever is done to the block meanwhile.
         unsafe { self.arena.blocks().give(block, self.me.to_raw() + 1) };
         answered?;
-        match (record.life(vpid), record.fate(vpid)) {
-            (Life::Ended, Fate::NotStarted(why)) => Err(FarmError::Start {
+        match (record.life(vpid), record.cause(vpid)) {
+            (ProcessState::Ended, ExitCause::NotStarted(why)) => Err(FarmError::Start {
                 program: program.path.clone(),
                 source: std::io::Error::other(why),
             }),
@@ -495,8 +500,8 @@ impl Farm {
 
     /// The record of a process, for a call of this one.
     fn known(&self, vpid: Vpid) -> Result<&crate::record::Record, FarmError> {
-        self.at_home()?;
-        if vpid.place() >= self.arena.processes() || self.arena.life(vpid) == Life::Free {
+        self.check_not_forked()?;
+        if vpid.place() >= self.arena.processes() || self.arena.life(vpid) == ProcessState::Free {
             return Err(FarmError::Unknown { vpid });
         }
         Ok(self.arena.record(vpid.place()))
@@ -508,19 +513,19 @@ impl Farm {
     }
 
     fn gone(&self, vpid: Vpid) -> FarmError {
-        FarmError::Gone { vpid, fate: self.fate_of(vpid) }
+        FarmError::Gone { vpid, cause: self.fate_of(vpid) }
     }
 
     #[inline]
-    fn life(&self, vpid: Vpid) -> Life {
+    fn life(&self, vpid: Vpid) -> ProcessState {
         self.role.life(&self.arena, vpid)
     }
 
     /// How one has ended that has.
-    fn fate_of(&self, vpid: Vpid) -> Fate {
+    fn fate_of(&self, vpid: Vpid) -> ExitCause {
         match self.role {
-            Role::Member { .. } => Fate::Dead,
-            _ => self.arena.record(vpid.place()).fate(vpid),
+            Role::Member { .. } => ExitCause::Dead,
+            _ => self.arena.record(vpid.place()).cause(vpid),
         }
     }
 
@@ -528,12 +533,12 @@ impl Farm {
     ///
     /// # Errors
     /// [`FarmError::Unknown`].
-    pub fn fate(&self, vpid: Vpid) -> Result<Option<Fate>, FarmError> {
+    pub fn cause(&self, vpid: Vpid) -> Result<Option<ExitCause>, FarmError> {
         self.known(vpid)?;
-        Ok((self.life(vpid) == Life::Ended).then(|| self.fate_of(vpid)))
+        Ok((self.life(vpid) == ProcessState::Ended).then(|| self.fate_of(vpid)))
     }
 
-    /// Waits until a process has ended, and tells how: [`Fate::Forgotten`] if its place was given
+    /// Waits until a process has ended, and tells how: [`ExitCause::Forgotten`] if its place was given
     /// away before this process has looked. See [`reserve_deadline`](Self::reserve_deadline); who
     /// looks for a place has thereby seen the end of those that it has started and that have exited
     /// with 0.
@@ -541,7 +546,7 @@ impl Farm {
     /// # Errors
     /// [`FarmError::Unknown`], [`FarmError::TimedOut`]; [`FarmError::Itself`] for the number of
     /// this process, without a deadline.
-    pub fn wait(&mut self, vpid: Vpid, deadline: Option<Instant>) -> Result<Fate, FarmError> {
+    pub fn wait(&mut self, vpid: Vpid, deadline: Option<Instant>) -> Result<ExitCause, FarmError> {
         self.known(vpid)?;
         if deadline.is_none() {
             self.is_another(vpid, "wait for its own end")?;
@@ -549,7 +554,7 @@ impl Farm {
         let bell = &self.arena.record(self.me.place()).bell;
         // Long waits are usual here: no looks.
         let policy = Policy { yield_for: Duration::ZERO, ..self.policy };
-        let ended = bell::wait(bell, &policy, deadline, || self.fate(vpid))?;
+        let ended = bell::wait(bell, &policy, deadline, || self.cause(vpid))?;
         if ended.is_some() && !self.has_sent(vpid) {
             self.unlink(vpid);
             self.note(vpid);
@@ -565,9 +570,9 @@ impl Farm {
     pub fn kill(&mut self, vpid: Vpid) -> Result<(), FarmError> {
         self.known(vpid)?;
         match &self.role {
-            Role::Manager(steward) => {
+            Role::Manager(supervisor) => {
                 self.is_another(vpid, "kill itself: it can exit")?;
-                steward.send(vpid, Signal::KILL);
+                supervisor.send(vpid, Signal::KILL);
                 Ok(())
             }
             Role::Worker { .. } | Role::Member { .. } => {
@@ -591,7 +596,7 @@ impl Farm {
     #[must_use]
     pub fn living(&self) -> usize {
         match &self.role {
-            Role::Manager(steward) if self.arena.is_home() => steward.living(),
+            Role::Manager(supervisor) if self.arena.is_home() => supervisor.living(),
             Role::Manager(_) | Role::Worker { .. } | Role::Member { .. } => 0,
         }
     }

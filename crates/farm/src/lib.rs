@@ -1,7 +1,7 @@
 //! Processes as tasks: for irregular computations whose libraries are not thread-safe, or may
 //! crash.
 //!
-//! * [`Crew`], [`Pool`]: tasks in, results out: workers that stay, or a process for each task;
+//! * [`PoolBuilder`], [`Pool`]: tasks in, results out: workers that stay, or a process for each task;
 //!   priorities, costs, retries, time limits; tasks that fork others. What becomes of a worker is
 //!   the error of its task.
 //! * [`Farm`], what pools are made of: `spawn` starts a process at any time, from any process;
@@ -53,17 +53,17 @@ mod bell;
 mod blocks;
 mod bounds;
 mod channel;
-mod crowd;
+mod environment;
 mod error;
 mod farm;
 mod mail;
 mod message;
-mod place;
 mod pool;
+mod pool_transport;
 mod program;
 mod record;
-mod steward;
-mod tries;
+mod retries;
+mod supervisor;
 mod vpid;
 pub mod wire;
 
@@ -77,13 +77,13 @@ struct Readme;
 pub use bounds::Bounds;
 pub use error::FarmError;
 pub use farm::Farm;
-pub use message::{Kind, Message};
+pub use message::{Message, MessageKind};
 pub use pool::{
-    Crew, Forked, Forks, Outcome, Pool, Progress, Results, Task, TaskError, TaskId, serve,
+    Forked, Forks, Outcome, Pool, PoolBuilder, Progress, Results, Task, TaskError, TaskId, serve,
     serve_forks,
 };
 pub use program::Program;
-pub use record::Fate;
-pub use tries::Retries;
+pub use record::ExitCause;
+pub use retries::Retries;
 pub use vpid::{MAX_PROCESSES, Vpid};
 pub use wire::{Number, Numbers, Wire};

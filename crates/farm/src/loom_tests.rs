@@ -11,8 +11,10 @@ use syncline_signal::{Policy, Signal, plant};
 use crate::bell;
 use crate::blocks::{Block, Blocks, Supply};
 use crate::channel::{Body, Reader, Slot, Writer};
-use crate::pool::board::{Board, CELLS, Cell, Claim, Deck, HANDS, Head, Offer, Right, State};
-use crate::record::{Life, Record, has_let_go, waiting};
+use crate::pool::fork_table::{
+    CELLS, Cell, Claim, Deque, ForkState, ForkTable, Head, Offer, Right, WORKERS,
+};
+use crate::record::{ProcessState, Record, has_let_go, waiting};
 use crate::vpid::Vpid;
 
 /// All interleavings with at most three preemptions.
@@ -34,7 +36,7 @@ impl Deref for Shared {
     }
 }
 
-const ASLEEP: Policy<'_> = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
+const ASLEEP: Policy<'_> = Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None };
 
 /// A writer and a reader: everything arrives once, in order, whole, and neither sleeps for ever.
 fn channel(depth: usize, messages: u8) {
@@ -100,13 +102,13 @@ fn killed_in_the_ring() {
             other.1.add_and_die();
         });
         let other = Arc::clone(&shared);
-        let steward = thread::spawn(move || {
+        let supervisor = thread::spawn(move || {
             killed.join().unwrap();
             bell::ring_for_a_death(&other.1);
         });
         let is_there = || Ok::<_, ()>(shared.0.load(Ordering::Relaxed).then_some(()));
         assert_eq!(bell::wait(&shared.1, &ASLEEP, None, is_there), Ok(Some(())));
-        steward.join().unwrap();
+        supervisor.join().unwrap();
     });
 }
 
@@ -176,7 +178,7 @@ fn a_stack_without_a_count_is_found() {
 /// A board on the heap, with a bell for each hand, and how often each task was run.
 struct Tables {
     head: Head,
-    decks: Vec<Deck>,
+    deques: Vec<Deque>,
     cells: Vec<Cell>,
     table: Vec<Block>,
     bells: Vec<Signal>,
@@ -187,25 +189,25 @@ impl Tables {
     fn new() -> Arc<Tables> {
         Arc::new(Tables {
             head: Head::default(),
-            decks: (0..HANDS).map(|_| Deck::default()).collect(),
+            deques: (0..WORKERS).map(|_| Deque::default()).collect(),
             cells: (0..CELLS).map(|_| Cell::default()).collect(),
             table: (0..CELLS).map(|_| Block::default()).collect(),
-            bells: (0..HANDS).map(|_| Signal::new(0)).collect(),
+            bells: (0..WORKERS).map(|_| Signal::new(0)).collect(),
             runs: (0..4).map(|_| loom::sync::atomic::AtomicU32::new(0)).collect(),
         })
     }
 
-    fn board(&self) -> Board<'_> {
+    fn table(&self) -> ForkTable<'_> {
         // SAFETY: the parts are these tables' own, and always the same.
-        unsafe { Board::new(&self.head, &self.decks, &self.cells, &self.table) }
+        unsafe { ForkTable::new(&self.head, &self.deques, &self.cells, &self.table) }
     }
 
-    fn offer(&self, hand: usize, number: u64) -> Offer {
+    fn offer(&self, worker: usize, number: u64) -> Offer {
         let offer = self
-            .board()
-            .offer(hand, hand as u64, Body { head: number, ..Body::default() })
+            .table()
+            .offer(worker, worker as u64, Body { head: number, ..Body::default() })
             .unwrap();
-        if let Some(other) = self.board().wake() {
+        if let Some(other) = self.table().wake() {
             self.bells[other].increment();
         }
         offer
@@ -213,7 +215,7 @@ impl Tables {
 
     /// Runs a task that this hand has claimed.
     fn run(&self, claim: &impl Right) -> Body {
-        let number = self.board().task(claim).head;
+        let number = self.table().task(claim).head;
         let before = self.runs[number as usize].fetch_add(1, loom::sync::atomic::Ordering::Relaxed);
         assert_eq!(before, 0, "a task was run twice");
         Body { head: number + 100, ..Body::default() }
@@ -221,32 +223,32 @@ impl Tables {
 
     /// Runs a task that a hand has claimed, and tells its owner.
     fn run_claimed(&self, claim: Claim) {
-        let (result, owner) = (self.run(&claim), self.board().owner(&claim) as usize);
-        match self.board().end(claim, result) {
+        let (result, owner) = (self.run(&claim), self.table().owner(&claim) as usize);
+        match self.table().end(claim, result) {
             Ok(()) => drop(self.bells[owner].increment()),
-            Err(last) => self.board().free(last),
+            Err(last) => self.table().free(last),
         }
     }
 
     /// Joins a task of this hand: runs it, or waits for the hand that does.
-    fn join(&self, hand: usize, offer: Offer, number: u64) {
-        match self.board().take_back(offer, hand) {
+    fn join(&self, worker: usize, offer: Offer, number: u64) {
+        match self.table().take_back(offer, worker) {
             Ok(last) => {
-                self.board().forget(last.ticket(), hand);
+                self.table().forget(last.ticket(), worker);
                 assert_eq!(self.run(&last).head, number + 100);
-                self.board().free(last);
+                self.table().free(last);
             }
-            Err(begun) => self.join_begun(hand, begun, number),
+            Err(begun) => self.join_begun(worker, begun, number),
         }
     }
 
     /// Waits for the result of a task of this hand.
-    fn join_begun(&self, hand: usize, offer: Offer, number: u64) {
-        let ended = || Ok::<_, ()>((self.board().state(&offer) == State::Ended).then_some(()));
-        bell::wait(&self.bells[hand], &ASLEEP, None, ended).unwrap().unwrap();
-        let last = self.board().ended(offer).unwrap();
-        assert_eq!(self.board().result(&last).head, number + 100, "another result");
-        self.board().free(last);
+    fn join_begun(&self, worker: usize, offer: Offer, number: u64) {
+        let ended = || Ok::<_, ()>((self.table().state(&offer) == ForkState::Ended).then_some(()));
+        bell::wait(&self.bells[worker], &ASLEEP, None, ended).unwrap().unwrap();
+        let last = self.table().ended(offer).unwrap();
+        assert_eq!(self.table().result(&last).head, number + 100, "another result");
+        self.table().free(last);
     }
 }
 
@@ -258,7 +260,7 @@ fn stolen_or_not(tasks: u64) {
         let others = Arc::clone(&tables);
         let thief = thread::spawn(move || {
             for _ in 0..tasks {
-                if let Some(claim) = others.board().steal(2, 1) {
+                if let Some(claim) = others.table().steal(2, 1) {
                     others.run_claimed(claim);
                 }
             }
@@ -282,7 +284,7 @@ fn offered_anew() {
         let first = tables.offer(1, 0);
         let others = Arc::clone(&tables);
         let thief = thread::spawn(move || {
-            if let Some(claim) = others.board().steal(2, 1) {
+            if let Some(claim) = others.table().steal(2, 1) {
                 others.run_claimed(claim);
             }
         });
@@ -299,18 +301,18 @@ fn offered_to_a_sleeper() {
         let tables = Tables::new();
         let others = Arc::clone(&tables);
         let sleeper = thread::spawn(move || {
-            let board = others.board();
+            let table = others.table();
             let claim = loop {
                 let seen = others.bells[2].get();
-                if let Some(claim) = board.steal(2, 1) {
+                if let Some(claim) = table.steal(2, 1) {
                     break claim;
                 }
-                board.nod(2);
-                let found = board.steal(2, 1);
+                table.nod(2);
+                let found = table.steal(2, 1);
                 if found.is_none() {
                     others.bells[2].wait_until(seen + 1, &ASLEEP, None).unwrap();
                 }
-                board.rise(2);
+                table.rise(2);
                 if let Some(claim) = found {
                     break claim;
                 }
@@ -331,17 +333,17 @@ fn abandoned() {
         let others = Arc::clone(&tables);
         let offer = tables.offer(1, 0);
         let thief = thread::spawn(move || {
-            if let Some(claim) = others.board().steal(2, 1) {
+            if let Some(claim) = others.table().steal(2, 1) {
                 others.run_claimed(claim);
             }
         });
-        if let Some(last) = tables.board().abandon(offer, 1) {
-            tables.board().free(last);
+        if let Some(last) = tables.table().abandon(offer, 1) {
+            tables.table().free(last);
         }
         thief.join().unwrap();
         // All cells are free, and each once.
         let cells: Vec<Offer> = (0..CELLS as u64).map(|number| tables.offer(1, number)).collect();
-        assert!(tables.board().offer(1, 1, Body::default()).is_none());
+        assert!(tables.table().offer(1, 1, Body::default()).is_none());
         assert_eq!(cells.len(), CELLS);
     });
 }
@@ -388,30 +390,38 @@ fn an_offer_that_does_not_see_the_sleeper_is_found() {
 }
 
 /// A process joins while the manager writes that it has started it: it joins, and stays joined.
-fn joined_while_started(reserved: Life) {
+fn joined_while_started(reserved: ProcessState) {
     model(move || {
         let record = Arc::new(Record::default());
-        assert!(record.step(0, Life::Free, reserved));
+        assert!(record.step(0, ProcessState::Free, reserved));
         let managers = Arc::clone(&record);
         let manager = thread::spawn(move || {
-            managers.step_from(0, &[Life::Reserved, Life::Asked], Life::Started);
+            managers.step_from(
+                0,
+                &[ProcessState::Reserved, ProcessState::Asked],
+                ProcessState::Started,
+            );
         });
-        assert!(record.step_from(0, &[Life::Reserved, Life::Asked, Life::Started], Life::Joined));
+        assert!(record.step_from(
+            0,
+            &[ProcessState::Reserved, ProcessState::Asked, ProcessState::Started],
+            ProcessState::Joined
+        ));
         manager.join().unwrap();
-        assert_eq!(record.now(), (0, Life::Joined));
+        assert_eq!(record.now(), (0, ProcessState::Joined));
     });
 }
 
 #[test]
 fn a_process_joins_while_it_is_started() {
-    joined_while_started(Life::Reserved);
-    joined_while_started(Life::Asked);
+    joined_while_started(ProcessState::Reserved);
+    joined_while_started(ProcessState::Asked);
 }
 
 #[test]
 #[should_panic]
 fn a_life_that_is_passed_by_is_found() {
-    plant::with("record: the last life first", || joined_while_started(Life::Reserved));
+    plant::with("record: the last life first", || joined_while_started(ProcessState::Reserved));
 }
 
 /// Two processes start one number, and the manager finds that the one that reserved it is dead: one
@@ -420,12 +430,13 @@ fn started_once() {
     model(|| {
         let (record, vpid) = (Arc::new(Record::default()), Vpid::new(1, 0));
         let (reserver, other) = (Vpid::new(2, 0), Vpid::new(3, 0));
-        assert!(record.step(0, Life::Free, Life::Reserved));
+        assert!(record.step(0, ProcessState::Free, ProcessState::Reserved));
         record.reserved_by(reserver);
         let claims = |by: Vpid| {
             let record = Arc::clone(&record);
             thread::spawn(move || {
-                record.claim(vpid, by) && record.step_from(0, &[Life::Reserved], Life::Started)
+                record.claim(vpid, by)
+                    && record.step_from(0, &[ProcessState::Reserved], ProcessState::Started)
             })
         };
         let (one, two) = (claims(Vpid::MANAGER), claims(other));

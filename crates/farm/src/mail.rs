@@ -74,7 +74,7 @@ impl Mail {
     }
 
     /// That this process is the member's, and not a child that `fork` has made of it.
-    pub(crate) fn at_home(&self) -> Result<(), FarmError> {
+    pub(crate) fn check_not_forked(&self) -> Result<(), FarmError> {
         if self.born.is_current() { Ok(()) } else { Err(FarmError::Forked { vpid: self.vpid() }) }
     }
 

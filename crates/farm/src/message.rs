@@ -14,31 +14,31 @@ use crate::wire::{self, Number, WireError};
 /// It is what programs in other languages go by; in Rust the type of what is received does it.
 ///
 /// ```
-/// use syncline_farm::{Farm, Kind, Numbers, Vpid};
+/// use syncline_farm::{Farm, MessageKind, Numbers, Vpid};
 ///
 /// let mut farm = Farm::new()?;
-/// farm.send_bytes(Vpid::MANAGER, Kind::numbers::<u16>(), &7_u16.to_ne_bytes(), None)?; // to itself
+/// farm.send_bytes(Vpid::MANAGER, MessageKind::numbers::<u16>(), &7_u16.to_ne_bytes(), None)?; // to itself
 /// let message = farm.recv_message(Vpid::MANAGER)?;
-/// assert_eq!((message.kind(), message.kind().size()), (Kind::numbers::<u16>(), Some(2)));
+/// assert_eq!((message.kind(), message.kind().size()), (MessageKind::numbers::<u16>(), Some(2)));
 /// assert_eq!(message.kind().to_string(), "numbers u16");
 /// # Ok::<(), syncline_farm::FarmError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Kind(pub(crate) u16);
+pub struct MessageKind(pub(crate) u16);
 
-impl Kind {
+impl MessageKind {
     /// A value, by serde, in the encoding of postcard.
-    pub const VALUE: Kind = Kind(1);
+    pub const VALUE: MessageKind = MessageKind(1);
 
     /// What the head of a message says.
-    pub(crate) fn of(head: u64) -> Kind {
-        Kind((head >> KIND) as u16 & 0x7FFF)
+    pub(crate) fn of(head: u64) -> MessageKind {
+        MessageKind((head >> KIND) as u16 & 0x7FFF)
     }
 
     /// Numbers of a type, as they are in memory.
     #[must_use]
-    pub fn numbers<T: Number>() -> Kind {
-        Kind(T::MARK)
+    pub fn numbers<T: Number>() -> MessageKind {
+        MessageKind(T::MARK)
     }
 
     /// How many bytes one number has; 1 for a value. `None` if the kind is none that this version
@@ -49,7 +49,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for MessageKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(wire::name(*self))
     }
@@ -69,7 +69,7 @@ impl fmt::Display for Kind {
 /// # Ok::<(), syncline_farm::FarmError>(())
 /// ```
 pub struct Message {
-    kind: Kind,
+    kind: MessageKind,
     body: Where,
 }
 
@@ -132,12 +132,12 @@ impl Message {
                 .and_then(|_| large(block, len)),
         };
         let place = place.ok_or(WireError::Damaged { what: "its place" })?;
-        Ok(Message { kind: Kind::of(body.head), body: place })
+        Ok(Message { kind: MessageKind::of(body.head), body: place })
     }
 
     /// What its bytes are.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MessageKind {
         self.kind
     }
 }
@@ -263,7 +263,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Gives the message to a receiver, to stand wherever.
-    pub(crate) fn into_body(self, to: Vpid, kind: Kind) -> Body {
+    pub(crate) fn into_body(self, to: Vpid, kind: MessageKind) -> Body {
         self.hand_over(to, kind, Body::new)
     }
 
@@ -271,7 +271,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn hand_over<R>(
         mut self,
         to: Vpid,
-        kind: Kind,
+        kind: MessageKind,
         put: impl FnOnce(u64, &[u8]) -> R,
     ) -> R {
         let head = self.len as u64 | u64::from(kind.0) << KIND;

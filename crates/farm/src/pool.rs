@@ -7,7 +7,7 @@
 //!
 //! | crew                  | a task is run by                                            | for                       |
 //! |-----------------------|--------------------------------------------------------------|---------------------------|
-//! | `Crew::of(n)`         | one of n workers that stay                                   | most                      |
+//! | `PoolBuilder::new(n)`         | one of n workers that stay                                   | most                      |
 //! | `.cold()`             | a process of its own, at most n at a time                     | libraries that leak, state |
 //! | `.forks()`            | one of n workers at work; those that wait for children have a stand-in | divide and conquer, coarse |
 //! | `.stealing()`         | one of n workers, which take forked tasks from one another     | divide and conquer, fine  |
@@ -24,12 +24,12 @@
 //! "Bounds on multiprocessing timing anomalies" (1969). Batches that shrink with what is left:
 //! Polychronopoulos and Kuck, "Guided self-scheduling" (1987).
 
-pub(crate) mod board;
-mod deal;
+pub(crate) mod fork_table;
 mod manager;
 mod order;
 mod ready;
 mod steal;
+mod steal_manager;
 mod worker;
 
 use std::fmt;
@@ -44,10 +44,10 @@ use syncline_fabric::Member;
 pub use worker::{Forked, Forks, serve, serve_forks};
 
 use crate::bounds::Bounds;
-use crate::crowd::Crowd;
 use crate::error::FarmError;
+use crate::pool_transport::PoolTransport;
 use crate::program::Program;
-use crate::tries::Retries;
+use crate::retries::Retries;
 use crate::vpid::Vpid;
 use manager::Manager;
 
@@ -55,9 +55,9 @@ use manager::Manager;
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use syncline_farm::{Crew, Program};
+/// use syncline_farm::{PoolBuilder, Program};
 ///
-/// let crew = Crew::of(8)
+/// let builder = PoolBuilder::new(8)
 ///     .program(Program::this()?.arg("--worker"))
 ///     .retries(1)
 ///     .timeout(Duration::from_secs(60))
@@ -65,7 +65,7 @@ use manager::Manager;
 /// # Ok::<(), syncline_farm::FarmError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Crew {
+pub struct PoolBuilder {
     workers: usize,
     program: Option<Program>,
     retries: Retries,
@@ -85,11 +85,11 @@ enum CrewKind {
     Stealing,
 }
 
-impl Crew {
+impl PoolBuilder {
     /// A crew of `workers` workers of this program.
     #[must_use]
-    pub fn of(workers: usize) -> Crew {
-        Crew {
+    pub fn new(workers: usize) -> PoolBuilder {
+        PoolBuilder {
             workers,
             program: None,
             retries: Retries::default(),
@@ -105,21 +105,21 @@ impl Crew {
     /// What the workers run, if it is not this program.
     #[must_use]
     pub fn program(self, program: Program) -> Self {
-        Crew { program: Some(program), ..self }
+        PoolBuilder { program: Some(program), ..self }
     }
 
     /// How often a task is tried again whose worker has failed [default: never]. A task that panics
     /// is not.
     #[must_use]
     pub fn retries(self, retries: u32) -> Self {
-        Crew { retries: Retries::new(retries), ..self }
+        PoolBuilder { retries: Retries::new(retries), ..self }
     }
 
     /// How long a task may take. Its worker is killed then, with what it has started: see
     /// [`Farm`](crate::Farm).
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
-        Crew { timeout: Some(timeout), ..self }
+        PoolBuilder { timeout: Some(timeout), ..self }
     }
 
     /// How many tasks are handed out together [default: as the time that they take suggests].
@@ -128,38 +128,38 @@ impl Crew {
     /// millisecond. Tasks that must never be run twice want batches of 1.
     #[must_use]
     pub fn batch(self, batch: usize) -> Self {
-        Crew { batch: NonZeroUsize::new(batch), ..self }
+        PoolBuilder { batch: NonZeroUsize::new(batch), ..self }
     }
 
     /// How many bytes each worker may have for itself: see [`Bounds::worker_memory`].
     #[must_use]
     pub fn worker_memory(self, bytes: u64) -> Self {
-        Crew { worker_memory: bytes, ..self }
+        PoolBuilder { worker_memory: bytes, ..self }
     }
 
     /// How many bytes tasks and results under way may take: see [`Bounds::memory`].
     #[must_use]
     pub fn memory(self, bytes: usize) -> Self {
-        Crew { memory: bytes, ..self }
+        PoolBuilder { memory: bytes, ..self }
     }
 
     /// Whether Ctrl-Z stops the workers as well: see [`Bounds::forward_stops`]. What was under way
     /// then has its time limit anew when it goes on.
     #[must_use]
     pub fn forward_stops(self, forward_stops: bool) -> Self {
-        Crew { forward_stops, ..self }
+        PoolBuilder { forward_stops, ..self }
     }
 
     /// A process for each task, as in the paper.
     #[must_use]
     pub fn cold(self) -> Self {
-        Crew { kind: CrewKind::Cold, ..self }
+        PoolBuilder { kind: CrewKind::Cold, ..self }
     }
 
     /// Tasks fork others and join them: the workers call [`serve_forks`].
     #[must_use]
     pub fn forks(self) -> Self {
-        Crew { kind: CrewKind::Forks, ..self }
+        PoolBuilder { kind: CrewKind::Forks, ..self }
     }
 
     /// Tasks fork others and join them, and workers take from one another what was forked: they
@@ -170,7 +170,7 @@ impl Crew {
     /// meanwhile, so the end of a worker is that of all that it was at.
     #[must_use]
     pub fn stealing(self) -> Self {
-        Crew { kind: CrewKind::Stealing, ..self }
+        PoolBuilder { kind: CrewKind::Stealing, ..self }
     }
 
     /// Founds a farm for these workers. They are started when there is something to do.
@@ -198,17 +198,17 @@ impl Crew {
     /// All members call it, as anything that is made; each with the same crew.
     ///
     /// # Errors
-    /// [`FarmError::Crew`] for a crew that is [`cold`](Self::cold) or [`stealing`](Self::stealing);
+    /// [`FarmError::PoolBuilder`] for a crew that is [`cold`](Self::cold) or [`stealing`](Self::stealing);
     /// [`FarmError::Range`] in a team of one; [`FarmError::Team`], [`FarmError::Gone`] at a worker
     /// whose manager is dead.
     ///
     /// # Examples
     /// ```
     /// use syncline_fabric::Team;
-    /// use syncline_farm::Crew;
+    /// use syncline_farm::PoolBuilder;
     ///
     /// let sums = Team::hosts(3).run(|me| {
-    ///     Crew::of(2).on(me, |n: u64, _| n * n, |pool| pool.map(1..=10).map(|done| done.result.unwrap()).sum::<u64>())
+    ///     PoolBuilder::new(2).on(me, |n: u64, _| n * n, |pool| pool.map(1..=10).map(|done| done.result.unwrap()).sum::<u64>())
     /// })?;
     /// assert_eq!(sums[0].as_ref().unwrap(), &Some(385));
     /// # Ok::<(), syncline_fabric::TeamError>(())
@@ -225,8 +225,8 @@ impl Crew {
     {
         let (rank, members) = (member.rank(), member.size());
         match self.kind {
-            CrewKind::Cold => return Err(FarmError::Crew { kind: "cold" }),
-            CrewKind::Stealing => return Err(FarmError::Crew { kind: "stealing" }),
+            CrewKind::Cold => return Err(FarmError::PoolBuilder { kind: "cold" }),
+            CrewKind::Stealing => return Err(FarmError::PoolBuilder { kind: "stealing" }),
             CrewKind::Warm | CrewKind::Forks => (),
         }
         if members < 2 {
@@ -234,11 +234,11 @@ impl Crew {
                 ("the number of members of a team with a pool", syncline_sync::MAX_MEMBERS);
             return Err(FarmError::Range { what, said: members, least: 2, most });
         }
-        let crowd = Crowd::within(member, self.memory.min(TEAM_MEMORY))?;
+        let transport = PoolTransport::within(member, self.memory.min(TEAM_MEMORY))?;
         if rank > 0 {
-            return worker::work(crowd, work).map(|()| None);
+            return worker::work(transport, work).map(|()| None);
         }
-        let mut pool = Pool { manager: Manager::within(crowd, members, self) };
+        let mut pool = Pool { manager: Manager::within(transport, members, self) };
         let managed = manage(&mut pool);
         pool.manager.dismiss(members);
         Ok(Some(managed))
@@ -248,14 +248,14 @@ impl Crew {
         // Those that wait for children, those that have ended and whose places are not free yet.
         let processes = (8 * self.workers + 64).min(crate::MAX_PROCESSES);
         // The board beside what the tasks take.
-        let board = if self.kind == CrewKind::Stealing {
+        let table = if self.kind == CrewKind::Stealing {
             crate::arena::BOARD.next_power_of_two()
         } else {
             0
         };
         Bounds::default()
             .processes(processes)
-            .memory(self.memory + board)
+            .memory(self.memory + table)
             .worker_memory(self.worker_memory)
             .forward_stops(self.forward_stops)
             .depth(4)
@@ -412,7 +412,7 @@ pub struct Progress {
     pub lost: u64,
 }
 
-/// A pool of workers: see [`Crew`].
+/// A pool of workers: see [`PoolBuilder`].
 ///
 /// It works while a call waits for results. The thread that has it should do little else; a program
 /// that computes on what comes in loses nothing as long as that takes less than a batch.
@@ -457,7 +457,7 @@ where
         &mut self,
         deadline: Option<Instant>,
     ) -> Result<Option<Outcome<R>>, FarmError> {
-        self.manager.at_home()?;
+        self.manager.check_not_forked()?;
         let next = self.manager.next_deadline(deadline);
         next.ok_or_else(|| FarmError::TimedOut { what: "a task to end".to_owned() })
     }
@@ -478,8 +478,8 @@ where
     /// largest come first.
     ///
     /// ```no_run
-    /// # use syncline_farm::{Crew, Task};
-    /// # let mut pool = Crew::of(2).start::<u64, u64>()?;
+    /// # use syncline_farm::{PoolBuilder, Task};
+    /// # let mut pool = PoolBuilder::new(2).start::<u64, u64>()?;
     /// let mut results = pool.map((0..1000).map(|n| Task::new(n).cost(n as f64)));
     /// while let Some(done) = results.next() {
     ///     match done.result {

@@ -40,7 +40,7 @@ use crate::vpid::Vpid;
 /// How far a process has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum Life {
+pub(crate) enum ProcessState {
     Free,
     Reserved,
     Asked,
@@ -49,8 +49,14 @@ pub(crate) enum Life {
     Ended,
 }
 
-const LIVES: [Life; 6] =
-    [Life::Free, Life::Reserved, Life::Asked, Life::Started, Life::Joined, Life::Ended];
+const LIVES: [ProcessState; 6] = [
+    ProcessState::Free,
+    ProcessState::Reserved,
+    ProcessState::Asked,
+    ProcessState::Started,
+    ProcessState::Joined,
+    ProcessState::Ended,
+];
 
 /// A process in common memory. All zero: there is none.
 #[repr(C, align(128))]
@@ -73,7 +79,7 @@ pub(crate) struct Record {
     /// 1: it waits for a place.
     waits: AtomicU64,
     /// What it is at, if it is a worker of a pool.
-    pub(crate) diary: Diary,
+    pub(crate) progress: ProgressRecord,
     /// Rung when there is something for it.
     pub(crate) bell: PaddedSignal,
 }
@@ -82,7 +88,7 @@ pub(crate) struct Record {
 /// takes too long.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
-pub(crate) struct Diary {
+pub(crate) struct ProgressRecord {
     /// How many tasks it has begun.
     pub(crate) begun: AtomicU64,
     /// When it has begun the last one, in nanoseconds of the monotonic clock; 0: it has ended that
@@ -92,7 +98,7 @@ pub(crate) struct Diary {
 
 /// Why a process is no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum ExitCause {
     /// Its process has ended.
     Ended(Ending),
     /// It could not be started.
@@ -105,14 +111,14 @@ pub enum Fate {
     Forgotten,
 }
 
-impl std::fmt::Display for Fate {
+impl std::fmt::Display for ExitCause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Fate::Ended(ending) => write!(f, "{ending}"),
-            Fate::NotStarted(why) => write!(f, "could not be started: {why}"),
-            Fate::NeverStarted => f.write_str("was never started: who reserved it has ended"),
-            Fate::Dead => f.write_str("is dead"),
-            Fate::Forgotten => f.write_str("ended long ago"),
+            ExitCause::Ended(ending) => write!(f, "{ending}"),
+            ExitCause::NotStarted(why) => write!(f, "could not be started: {why}"),
+            ExitCause::NeverStarted => f.write_str("was never started: who reserved it has ended"),
+            ExitCause::Dead => f.write_str("is dead"),
+            ExitCause::Forgotten => f.write_str("ended long ago"),
         }
     }
 }
@@ -123,8 +129,8 @@ const REFUSED: u64 = 3 << 32;
 const NEVER: u64 = 4 << 32;
 
 /// A fate in one word.
-pub(crate) fn code(fate: &Result<Ending, Option<i32>>) -> u64 {
-    match *fate {
+pub(crate) fn code(cause: &Result<Ending, Option<i32>>) -> u64 {
+    match *cause {
         Ok(Ending::Exited(code)) => EXITED | u64::from(code),
         Ok(Ending::Killed(signal)) => KILLED | u64::from(signal as u32),
         Err(Some(errno)) => REFUSED | u64::from(errno as u32),
@@ -132,14 +138,14 @@ pub(crate) fn code(fate: &Result<Ending, Option<i32>>) -> u64 {
     }
 }
 
-fn fate(code: u64) -> Fate {
+fn cause(code: u64) -> ExitCause {
     let low = code as u32;
     match code & !u64::from(u32::MAX) {
-        EXITED => Fate::Ended(Ending::Exited(low as u8)),
-        KILLED => Fate::Ended(Ending::Killed(low as i32)),
-        REFUSED => Fate::NotStarted(std::io::Error::from_raw_os_error(low as i32).to_string()),
-        NEVER => Fate::NeverStarted,
-        _ => Fate::Forgotten,
+        EXITED => ExitCause::Ended(Ending::Exited(low as u8)),
+        KILLED => ExitCause::Ended(Ending::Killed(low as i32)),
+        REFUSED => ExitCause::NotStarted(std::io::Error::from_raw_os_error(low as i32).to_string()),
+        NEVER => ExitCause::NeverStarted,
+        _ => ExitCause::Forgotten,
     }
 }
 
@@ -147,7 +153,7 @@ fn fate(code: u64) -> Fate {
 /// this bit.
 const CLAIMED: u64 = 1 << 63;
 
-fn word(generation: u64, life: Life) -> u64 {
+fn word(generation: u64, life: ProcessState) -> u64 {
     generation << 8 | life as u64
 }
 
@@ -172,19 +178,19 @@ pub(crate) fn waiting<'r>(living: &mut impl Iterator<Item = &'r Record>) -> usiz
 
 impl Record {
     /// The generation, and how far it has come.
-    pub(crate) fn now(&self) -> (u64, Life) {
+    pub(crate) fn now(&self) -> (u64, ProcessState) {
         // Acquire: pairs with the Release in `step`: what belongs to a life was written before it.
         let word = self.life.load(Ordering::Acquire);
         // Garbage, which no process of the farm writes, is as good as an end.
-        (word >> 8, LIVES.get((word & 0xFF) as usize).copied().unwrap_or(Life::Ended))
+        (word >> 8, LIVES.get((word & 0xFF) as usize).copied().unwrap_or(ProcessState::Ended))
     }
 
     /// How far that very process has come. One whose place has another by now has ended.
-    pub(crate) fn life(&self, vpid: Vpid) -> Life {
+    pub(crate) fn life(&self, vpid: Vpid) -> ProcessState {
         match self.now() {
             (generation, life) if generation == vpid.generation() => life,
-            (generation, _) if generation > vpid.generation() => Life::Ended,
-            _ => Life::Free,
+            (generation, _) if generation > vpid.generation() => ProcessState::Ended,
+            _ => ProcessState::Free,
         }
     }
 
@@ -204,17 +210,17 @@ impl Record {
         let reserver = self.parent.load(Ordering::Relaxed);
         let claimed = by.to_raw() | CLAIMED;
         if plant::is("record: claimed by a look") {
-            let free = self.life(vpid) == Life::Reserved && reserver & CLAIMED == 0;
+            let free = self.life(vpid) == ProcessState::Reserved && reserver & CLAIMED == 0;
             self.parent.store(claimed, Ordering::Relaxed);
             return free;
         }
-        let chosen = self.life(vpid) == Life::Reserved
+        let chosen = self.life(vpid) == ProcessState::Reserved
             && reserver & CLAIMED == 0
             && self
                 .parent
                 .compare_exchange(reserver, claimed, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok();
-        if chosen && self.life(vpid) != Life::Reserved {
+        if chosen && self.life(vpid) != ProcessState::Reserved {
             // The place was given away meanwhile, and has a new parent, or will have one.
             let _ = self.parent.compare_exchange(
                 claimed,
@@ -232,7 +238,7 @@ impl Record {
     pub(crate) fn is_orphan(&self, dead: Vpid) -> bool {
         let (reserver, claimed) = (dead.to_raw(), dead.to_raw() | CLAIMED);
         // Relaxed: as in `claim`.
-        matches!(self.now().1, Life::Reserved | Life::Asked)
+        matches!(self.now().1, ProcessState::Reserved | ProcessState::Asked)
             && match self.parent.compare_exchange(
                 reserver,
                 claimed,
@@ -268,11 +274,11 @@ impl Record {
 
     /// A member of a team is there, whichever process says so.
     pub(crate) fn is_member(&self) {
-        self.step(0, Life::Free, Life::Joined);
+        self.step(0, ProcessState::Free, ProcessState::Joined);
     }
 
     /// From one life to another, if it is in that one.
-    pub(crate) fn step(&self, generation: u64, from: Life, to: Life) -> bool {
+    pub(crate) fn step(&self, generation: u64, from: ProcessState, to: ProcessState) -> bool {
         // Release: pairs with the Acquire in `now`. Acquire: the process that steps goes on from
         // what the one before has written.
         let (from, to) = (word(generation, from), word(generation, to));
@@ -281,7 +287,12 @@ impl Record {
 
     /// From whichever of several lives it is in to another. Another process may step from one of
     /// these to the next meanwhile: they are given in that order, so that none is passed by.
-    pub(crate) fn step_from(&self, generation: u64, lives: &[Life], to: Life) -> bool {
+    pub(crate) fn step_from(
+        &self,
+        generation: u64,
+        lives: &[ProcessState],
+        to: ProcessState,
+    ) -> bool {
         debug_assert!(lives.is_sorted(), "{lives:?}");
         let step = |&life| self.step(generation, life, to);
         if plant::is("record: the last life first") {
@@ -294,7 +305,7 @@ impl Record {
     pub(crate) fn end(&self, vpid: Vpid, code: u64) {
         self.ending.store(code, Ordering::Relaxed);
         // Release: pairs with the Acquire in `now`.
-        self.life.store(word(vpid.generation(), Life::Ended), Ordering::Release);
+        self.life.store(word(vpid.generation(), ProcessState::Ended), Ordering::Release);
     }
 
     /// Nothing is left of one that has ended: its place is free for another.
@@ -307,22 +318,26 @@ impl Record {
             &self.request,
             &self.inbound,
             &self.waits,
-            &self.diary.begun,
-            &self.diary.since,
+            &self.progress.begun,
+            &self.progress.since,
         ] {
             field.store(0, Ordering::Relaxed);
         }
         // Release: as above.
-        self.life.store(word(generation + 1, Life::Free), Ordering::Release);
+        self.life.store(word(generation + 1, ProcessState::Free), Ordering::Release);
     }
 
-    /// Why a process is no more that has [`Life::Ended`].
-    pub(crate) fn fate(&self, vpid: Vpid) -> Fate {
-        let fate = fate(self.ending.load(Ordering::Relaxed));
+    /// Why a process is no more that has [`ProcessState::Ended`].
+    pub(crate) fn cause(&self, vpid: Vpid) -> ExitCause {
+        let cause = cause(self.ending.load(Ordering::Relaxed));
         // Acquire: the look at the life below is not to come before the one at the ending above.
         fence(Ordering::Acquire);
         // Looked at afterwards: if the place is another's by now, so may the fate be.
-        if self.now() == (vpid.generation(), Life::Ended) { fate } else { Fate::Forgotten }
+        if self.now() == (vpid.generation(), ProcessState::Ended) {
+            cause
+        } else {
+            ExitCause::Forgotten
+        }
     }
 }
 
@@ -335,7 +350,7 @@ mod tests {
     fn a_fate_is_what_was_told() {
         let record = Record::default();
         let vpid = Vpid::new(7, 0);
-        assert_eq!(record.life(vpid), Life::Free);
+        assert_eq!(record.life(vpid), ProcessState::Free);
         for (told, read) in [
             (Ok(Ending::Exited(200)), "exited with 200"),
             (Ok(Ending::Killed(9)), "was killed by signal 9"),
@@ -343,14 +358,17 @@ mod tests {
             (Err(None), "was never started: who reserved it has ended"),
         ] {
             record.end(vpid, code(&told));
-            assert_eq!(record.fate(vpid).to_string(), read);
+            assert_eq!(record.cause(vpid).to_string(), read);
         }
         record.free(0);
-        assert_eq!((record.life(vpid), record.fate(vpid)), (Life::Ended, Fate::Forgotten));
-        assert_eq!(record.life(Vpid::new(7, 1)), Life::Free);
+        assert_eq!(
+            (record.life(vpid), record.cause(vpid)),
+            (ProcessState::Ended, ExitCause::Forgotten)
+        );
+        assert_eq!(record.life(Vpid::new(7, 1)), ProcessState::Free);
         assert!(
-            record.step(1, Life::Free, Life::Reserved)
-                && !record.step(1, Life::Free, Life::Reserved)
+            record.step(1, ProcessState::Free, ProcessState::Reserved)
+                && !record.step(1, ProcessState::Free, ProcessState::Reserved)
         );
     }
 }

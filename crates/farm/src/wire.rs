@@ -22,7 +22,7 @@ use syncline_memory::Size;
 pub use numbers::{Number, Numbers};
 pub(crate) use numbers::{name, size};
 
-use crate::message::{Draft, Kind, Message};
+use crate::message::{Draft, Message, MessageKind};
 
 /// How deep a value may be nested: structures, sequences and the like in one another.
 pub const MAX_NESTING: usize = 256;
@@ -52,7 +52,7 @@ pub enum WireError {
         bytes: usize,
     },
     /// It is something else than what is asked for.
-    Kind {
+    MessageKind {
         /// What was asked for.
         expected: String,
         /// What it is.
@@ -78,7 +78,7 @@ impl std::fmt::Display for WireError {
             WireError::Trailing { bytes } => {
                 write!(f, "has {bytes} bytes too many for the type that was asked for")
             }
-            WireError::Kind { expected, found } => write!(f, "is {found}, not {expected}"),
+            WireError::MessageKind { expected, found } => write!(f, "is {found}, not {expected}"),
             WireError::Damaged { what } => write!(f, "is damaged: {what} cannot be"),
         }
     }
@@ -106,7 +106,7 @@ pub trait Wire: Sized {
 
     /// Reads the value where a small message stands, if it is one that need not keep it.
     #[doc(hidden)]
-    fn decode_in_place(_kind: Kind, _bytes: &[u8]) -> Option<Result<Self, WireError>> {
+    fn decode_in_place(_kind: MessageKind, _bytes: &[u8]) -> Option<Result<Self, WireError>> {
         None
     }
 }
@@ -114,7 +114,7 @@ pub trait Wire: Sized {
 /// Where [`Wire::encode`] writes.
 pub struct Encoder<'d, 'a> {
     draft: &'d mut Draft<'a>,
-    kind: Kind,
+    kind: MessageKind,
 }
 
 impl std::fmt::Debug for Encoder<'_, '_> {
@@ -125,8 +125,11 @@ impl std::fmt::Debug for Encoder<'_, '_> {
 
 impl<'d, 'a> Encoder<'d, 'a> {
     /// Writes a value, and says of what kind the message is.
-    pub(crate) fn write<T: Wire>(draft: &'d mut Draft<'a>, value: &T) -> Result<Kind, WireError> {
-        let mut encoder = Encoder { draft, kind: Kind::VALUE };
+    pub(crate) fn write<T: Wire>(
+        draft: &'d mut Draft<'a>,
+        value: &T,
+    ) -> Result<MessageKind, WireError> {
+        let mut encoder = Encoder { draft, kind: MessageKind::VALUE };
         value.encode(&mut encoder)?;
         Ok(encoder.kind)
     }
@@ -144,8 +147,8 @@ impl<T: Serialize + DeserializeOwned> Wire for T {
     }
 
     #[inline]
-    fn decode_in_place(kind: Kind, bytes: &[u8]) -> Option<Result<Self, WireError>> {
-        (kind == Kind::VALUE).then(|| decode(bytes))
+    fn decode_in_place(kind: MessageKind, bytes: &[u8]) -> Option<Result<Self, WireError>> {
+        (kind == MessageKind::VALUE).then(|| decode(bytes))
     }
 }
 
@@ -153,10 +156,11 @@ impl<T: Serialize + DeserializeOwned> Wire for T {
 #[inline]
 pub(crate) fn read<T: DeserializeOwned>(message: Message) -> Result<T, WireError> {
     match message.kind() {
-        Kind::VALUE => decode(&message),
-        other => {
-            Err(WireError::Kind { expected: "a value".to_owned(), found: name(other).to_owned() })
-        }
+        MessageKind::VALUE => decode(&message),
+        other => Err(WireError::MessageKind {
+            expected: "a value".to_owned(),
+            found: name(other).to_owned(),
+        }),
     }
 }
 

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use syncline_fabric::{Member, Team, TeamError};
-use syncline_farm::{Crew, FarmError, Forks, TaskError};
+use syncline_farm::{FarmError, Forks, PoolBuilder, TaskError};
 use syncline_testkit::{again, as_role};
 
 type Sums = Result<Option<(u64, u64)>, FarmError>;
 
 /// Two pools, one after the other: of plain tasks, one of which panics, and of tasks that fork.
 fn pools(me: &mut Member) -> Sums {
-    let squares = Crew::of(1).on(
+    let squares = PoolBuilder::new(1).on(
         me,
         |n: u64, _| {
             assert!(n != 13, "no luck");
@@ -39,7 +39,7 @@ fn pools(me: &mut Member) -> Sums {
             sum
         },
     )?;
-    let forked = Crew::of(1).forks().on(me, fibonacci, |pool| pool.run(12).unwrap())?;
+    let forked = PoolBuilder::new(1).forks().on(me, fibonacci, |pool| pool.run(12).unwrap())?;
     me.wait().unwrap();
     Ok(squares.zip(forked))
 }
@@ -61,7 +61,7 @@ fn check(sums: Result<Vec<Sums>, TeamError>) {
 
 /// Tasks that end when they are cancelled only; the ones of a second round are not.
 fn cancelled(me: &mut Member) -> Result<Option<Vec<u64>>, FarmError> {
-    Crew::of(1).batch(1).on(
+    PoolBuilder::new(1).batch(1).on(
         me,
         |n: u64, forks| {
             while n < 100 && !forks.is_cancelled() {
@@ -134,16 +134,16 @@ fn role() {
 
 #[test]
 fn a_crew_that_a_team_cannot_be() {
-    let on = |crew: Crew, members: usize| {
+    let on = |builder: PoolBuilder, members: usize| {
         let ended =
-            Team::threads(members).quiet().run(|me| crew.clone().on(me, |n: u64, _| n, |_| ()));
+            Team::threads(members).quiet().run(|me| builder.clone().on(me, |n: u64, _| n, |_| ()));
         ended.unwrap().swap_remove(0).unwrap_err().to_string()
     };
     let why = "a team cannot be a crew that is cold: its members are there already, and stay";
-    assert_eq!(on(Crew::of(1).cold(), 2), why);
-    assert!(on(Crew::of(1).stealing(), 2).contains("stealing"));
+    assert_eq!(on(PoolBuilder::new(1).cold(), 2), why);
+    assert!(on(PoolBuilder::new(1).stealing(), 2).contains("stealing"));
     assert_eq!(
-        on(Crew::of(1), 1),
+        on(PoolBuilder::new(1), 1),
         "the number of members of a team with a pool must be from 2 to 4096, not 1"
     );
 }
@@ -154,7 +154,7 @@ fn a_crew_that_a_team_cannot_be() {
 fn a_member_that_is_gone_is_told_of() {
     let ended = Team::threads(3).quiet().run(|me| {
         let rank = me.rank();
-        let pool = Crew::of(2).retries(1).on(
+        let pool = PoolBuilder::new(2).retries(1).on(
             me,
             move |n: u64, _| {
                 if rank == 2 {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::{Family, Threads, Version};
+use crate::{Family, ThreadSupport, Version};
 
 /// The result of everything in this crate.
 pub type Result<T, E = MpiError> = std::result::Result<T, E>;
@@ -154,7 +154,7 @@ pub enum MpiError {
         /// What was tried.
         what: &'static str,
         /// What the MPI allows.
-        granted: Threads,
+        granted: ThreadSupport,
     },
     /// A communicator of the program that has no processes: `MPI_COMM_NULL`, which also stands for what is none.
     #[error("cannot {what}: it is MPI_COMM_NULL, or none of this MPI's communicators")]
@@ -176,7 +176,7 @@ pub enum MpiError {
         /// What was tried.
         what: &'static str,
         /// Of which kind the error is.
-        fault: Fault,
+        fault: ErrorClass,
         /// What the MPI says.
         text: String,
     },
@@ -211,7 +211,7 @@ pub enum MpiError {
 impl MpiError {
     /// Of which kind the error of a call of MPI is.
     #[must_use]
-    pub fn fault(&self) -> Option<Fault> {
+    pub fn fault(&self) -> Option<ErrorClass> {
         match self {
             MpiError::Call { fault, .. } => Some(*fault),
             _ => None,
@@ -222,7 +222,7 @@ impl MpiError {
 /// The kinds of errors of MPI that are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum ErrorClass {
     /// A process that takes part has failed.
     ProcessFailed,
     /// The communicator was revoked.

@@ -1,6 +1,6 @@
 //! Failures of processes, where the MPI has calls for them (ULFM): Open MPI 5 under `mpirun --with-ft ulfm`, MPICH in part.
 //!
-//! A call that meets a dead process fails with [`Fault::ProcessFailed`](crate::Fault); whoever learns of it revokes the
+//! A call that meets a dead process fails with [`ErrorClass::ProcessFailed`](crate::ErrorClass); whoever learns of it revokes the
 //! communicator, so that all do; then those that are left shrink it and go on.
 
 use std::ffi::c_int;
@@ -12,7 +12,7 @@ impl Communicator {
     /// Makes all calls of all its processes fail from here on, but [`shrink`](Self::shrink) and [`agree`](Self::agree).
     ///
     /// # Errors
-    /// [`Fault::NotSupported`](crate::Fault::NotSupported) where the MPI has no such call; those of any call.
+    /// [`ErrorClass::NotSupported`](crate::ErrorClass::NotSupported) where the MPI has no such call; those of any call.
     pub fn revoke(&self) -> Result<()> {
         // SAFETY: takes no memory.
         self.inner
@@ -33,13 +33,14 @@ impl Communicator {
     /// The bits that all who live have given. Collective over them.
     ///
     /// # Errors
-    /// As [`revoke`](Self::revoke); with [`Fault::ProcessFailed`](crate::Fault::ProcessFailed) if somebody has failed whose
+    /// As [`revoke`](Self::revoke); with [`ErrorClass::ProcessFailed`](crate::ErrorClass::ProcessFailed) if somebody has failed whose
     /// failure was not [known](Self::failures) to all.
     pub fn agree(&self, bits: u32) -> Result<u32> {
         let mut flags = bits as c_int;
-        // SAFETY: the flags are ours until it returns.
-        self.inner
-            .call("agree", |calls| unsafe { (calls.comm_agree)(self.handle, &raw mut flags) })?;
+        self.inner.call("agree", |calls| {
+            // SAFETY: `flags` is a local that outlives the call.
+            unsafe { (calls.comm_agree)(self.handle, &raw mut flags) }
+        })?;
         Ok(flags as u32)
     }
 

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use libloading::os::unix::Library;
 
-use crate::Fault;
+use crate::ErrorClass;
 
 /// The codes that the shim's functions return.
 pub(crate) const OK: c_int = 0;
@@ -12,14 +12,14 @@ pub(crate) const NO_SUCH: c_int = 6;
 pub(crate) const TOO_LONG: c_int = 8;
 
 /// What a code stands for.
-pub(crate) fn fault(code: c_int) -> Fault {
+pub(crate) fn fault(code: c_int) -> ErrorClass {
     match code {
-        1 => Fault::ProcessFailed,
-        2 => Fault::Revoked,
-        3 => Fault::Truncated,
-        4 => Fault::NoMemory,
-        9 => Fault::NotSupported,
-        _ => Fault::Other,
+        1 => ErrorClass::ProcessFailed,
+        2 => ErrorClass::Revoked,
+        3 => ErrorClass::Truncated,
+        4 => ErrorClass::NoMemory,
+        9 => ErrorClass::NotSupported,
+        _ => ErrorClass::Other,
     }
 }
 

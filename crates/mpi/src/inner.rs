@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 
 use syncline_process::Generation;
 
-use crate::Threads;
+use crate::ThreadSupport;
 use crate::error::{MpiError, Result};
 use crate::ffi::{self, Calls, OK};
 
@@ -19,7 +19,7 @@ pub(crate) struct Inner {
     state: Mutex<State>,
     /// The thread that MPI takes for its first.
     home: ThreadId,
-    granted: Threads,
+    granted: ThreadSupport,
     /// Communicators are not given back any more: see `Mpi::keep_communicators`.
     pub(crate) keeps: AtomicBool,
 }
@@ -38,7 +38,7 @@ struct Orphan {
 }
 
 impl Inner {
-    pub(crate) fn new(calls: &'static Calls, home: ThreadId, granted: Threads) -> Inner {
+    pub(crate) fn new(calls: &'static Calls, home: ThreadId, granted: ThreadSupport) -> Inner {
         Inner {
             calls,
             born: Generation::current(),
@@ -49,7 +49,7 @@ impl Inner {
         }
     }
 
-    pub(crate) fn granted(&self) -> Threads {
+    pub(crate) fn granted(&self) -> ThreadSupport {
         self.granted
     }
 
@@ -76,7 +76,7 @@ impl Inner {
         if !self.born.is_current() {
             return Err(MpiError::Forked { what });
         }
-        if self.granted <= Threads::Funneled && std::thread::current().id() != self.home {
+        if self.granted <= ThreadSupport::Funneled && std::thread::current().id() != self.home {
             return Err(MpiError::Thread { what, granted: self.granted });
         }
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -16,7 +16,7 @@ use crate::{Family, Version};
 /// What kind of launcher it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Launcher {
+pub enum MpiLauncher {
     /// `mpirun` of an MPI.
     Mpirun,
     /// `srun` of Slurm.
@@ -30,7 +30,7 @@ pub enum Launcher {
 #[non_exhaustive]
 pub struct Launched {
     /// The kind of launcher.
-    pub launcher: Launcher,
+    pub launcher: MpiLauncher,
     /// Whose MPI it expects, if it says so.
     pub family: Option<Family>,
     /// The major version of that; 4 of Open MPI stands for all up to 4.
@@ -55,7 +55,7 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
             variable("OMPI_VERSION").and_then(|version| Version::new(version.trim()).major());
         let old = has("OMPI_MCA_orte_launch") || has("OMPI_MCA_orte_ess_num_procs");
         return Some(Launched {
-            launcher: Launcher::Mpirun,
+            launcher: MpiLauncher::Mpirun,
             family: Some(Family::OpenMpi),
             major: said.map(|major| major.max(4)).or(old.then_some(4)),
             rank: number("OMPI_COMM_WORLD_RANK"),
@@ -67,7 +67,7 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
     // A script of a job has Slurm's numbers, too; a launched process has somebody to speak to.
     if (pmi || pmix.is_some()) && has("SLURM_PROCID") && !has("MPI_LOCALNRANKS") {
         return Some(Launched {
-            launcher: Launcher::Srun,
+            launcher: MpiLauncher::Srun,
             family: None,
             major: None,
             rank: number("SLURM_PROCID").or(pmix),
@@ -84,11 +84,11 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
             (false, true) => Some(Family::Mpich),
             (false, false) => None,
         };
-        let launcher = if family.is_some() { Launcher::Mpirun } else { Launcher::Other };
+        let launcher = if family.is_some() { MpiLauncher::Mpirun } else { MpiLauncher::Other };
         return Some(Launched { launcher, family, major: None, rank, size });
     }
     pmix.map(|rank| Launched {
-        launcher: Launcher::Other,
+        launcher: MpiLauncher::Other,
         family: None,
         major: None,
         rank: Some(rank),
@@ -99,11 +99,11 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
 impl fmt::Display for Launched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.launcher, self.family, self.major) {
-            (Launcher::Mpirun, Some(family), Some(major)) => {
+            (MpiLauncher::Mpirun, Some(family), Some(major)) => {
                 write!(f, "{family}'s mpirun (version {major})")
             }
-            (Launcher::Mpirun, Some(family), None) => write!(f, "{family}'s mpirun"),
-            (Launcher::Srun, ..) => f.write_str("Slurm's srun"),
+            (MpiLauncher::Mpirun, Some(family), None) => write!(f, "{family}'s mpirun"),
+            (MpiLauncher::Srun, ..) => f.write_str("Slurm's srun"),
             _ => f.write_str("a launcher of MPI programs"),
         }
     }
@@ -142,13 +142,13 @@ mod tests {
         );
         let intel = of(&[&hydra[..], &[("I_MPI_MPIRUN", "mpirun")]].concat()).unwrap();
         assert_eq!(intel.family, Some(Family::IntelMpi));
-        assert_eq!(of(&hydra[..3]).unwrap().launcher, Launcher::Other);
+        assert_eq!(of(&hydra[..3]).unwrap().launcher, MpiLauncher::Other);
 
         let slurm = [("SLURM_PROCID", "3"), ("SLURM_NTASKS", "8"), ("PMIX_RANK", "3")];
         let srun = of(&slurm).unwrap();
         assert_eq!(
             (srun.launcher, srun.family, srun.rank, srun.size),
-            (Launcher::Srun, None, Some(3), Some(8))
+            (MpiLauncher::Srun, None, Some(3), Some(8))
         );
         assert_eq!(of(&slurm[2..]).unwrap().rank, Some(3));
         // Hydra inside a job of Slurm is Hydra.

@@ -17,11 +17,11 @@
 //! * [`Communicator`]: messages of bytes, set-up calls; [failures](Communicator::failures) where the MPI has them.
 //!
 //! ```no_run
-//! use syncline_mpi::{Library, Mpi, Threads, launched};
+//! use syncline_mpi::{Library, Mpi, ThreadSupport, launched};
 //!
 //! if let Some(launched) = launched() {
 //!     let library = Library::find(&launched)?;
-//!     let mut mpi = Mpi::start(library, Threads::Multiple, Some(&launched))?;
+//!     let mut mpi = Mpi::start(library, ThreadSupport::Multiple, Some(&launched))?;
 //!     let world = mpi.world()?;
 //!     let mut sending = world.isend((world.rank() + 1) % world.size(), 7, b"hello".to_vec())?;
 //!     let message = loop {
@@ -40,7 +40,7 @@
 //! # Threads
 //! All that comes of an [`Mpi`] may go to another thread, but is used by one at a time; callers that share it have a lock
 //! of their own. Calls that come together all the same wait for one another in here, since the shim's tables have room for one
-//! thread. If the MPI grants less than [`Threads::Serialized`], any call from another thread than the first is an
+//! thread. If the MPI grants less than [`ThreadSupport::Serialized`], any call from another thread than the first is an
 //! [error](MpiError::Thread).
 //!
 //! Blocking calls (collectives, and MPI's own start and end) keep others out while they wait, and spin. Waits for messages
@@ -72,12 +72,12 @@ struct Readme;
 
 pub use build::{Built, SOURCES, build, compilers};
 pub use communicator::{Communicator, MAX_MESSAGE, MAX_TAG};
-pub use error::{Fault, MpiError, Result};
+pub use error::{ErrorClass, MpiError, Result};
 pub use family::{Family, Version};
-pub use launched::{Launched, Launcher, launched};
+pub use launched::{Launched, MpiLauncher, launched};
 pub use library::Library;
 pub use message::{Message, Receiving, Sending, Transfer};
-pub use mpi::{Mpi, Threads};
+pub use mpi::{Mpi, ThreadSupport};
 pub use shim::{Shim, folders, home, installed};
 
 /// What benchmarks compare Syncline's one-sided memory with: MPI's. No promise holds for it.

@@ -305,10 +305,11 @@ impl Message {
         let room = length(what, room)?;
         let taken = || MpiError::Argument { what, why: "it was received before".to_owned() };
         let request = self.request.take().ok_or_else(taken)?;
-        // SAFETY: the slot is a message, as it was not received; the room is the caller's promise.
-        request
-            .inner
-            .call(what, |calls| unsafe { (calls.imrecv)(request.slot, into.cast(), room) })?;
+        request.inner.call(what, |calls| {
+            // SAFETY: `request.slot` holds a matched message, as it was not received before; the
+            // caller guarantees that `into` has room for it (see `# Safety`).
+            unsafe { (calls.imrecv)(request.slot, into.cast(), room) }
+        })?;
         Ok(request)
     }
 }

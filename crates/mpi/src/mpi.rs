@@ -15,7 +15,7 @@ use crate::library::Library;
 
 /// Which threads of a process may call MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Threads {
+pub enum ThreadSupport {
     /// There is one.
     Single,
     /// The first only.
@@ -26,24 +26,24 @@ pub enum Threads {
     Multiple,
 }
 
-impl Threads {
-    fn of(level: i32) -> Threads {
+impl ThreadSupport {
+    fn of(level: i32) -> ThreadSupport {
         match level {
-            3.. => Threads::Multiple,
-            2 => Threads::Serialized,
-            1 => Threads::Funneled,
-            _ => Threads::Single,
+            3.. => ThreadSupport::Multiple,
+            2 => ThreadSupport::Serialized,
+            1 => ThreadSupport::Funneled,
+            _ => ThreadSupport::Single,
         }
     }
 }
 
-impl fmt::Display for Threads {
+impl fmt::Display for ThreadSupport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Threads::Single => "MPI_THREAD_SINGLE",
-            Threads::Funneled => "MPI_THREAD_FUNNELED",
-            Threads::Serialized => "MPI_THREAD_SERIALIZED",
-            Threads::Multiple => "MPI_THREAD_MULTIPLE",
+            ThreadSupport::Single => "MPI_THREAD_SINGLE",
+            ThreadSupport::Funneled => "MPI_THREAD_FUNNELED",
+            ThreadSupport::Serialized => "MPI_THREAD_SERIALIZED",
+            ThreadSupport::Multiple => "MPI_THREAD_MULTIPLE",
         })
     }
 }
@@ -72,7 +72,11 @@ impl Mpi {
     /// # Errors
     /// [`MpiError::Taken`] if there is an `Mpi`, [`MpiError::Finalized`] if MPI has ended, [`MpiError::OtherMpi`] if
     /// `launched` names another MPI, [`MpiError::Alone`] if the world has one process though `launched` says more, [`MpiError::Thread`] if this thread must not call the program's MPI.
-    pub fn start(library: Library, wanted: Threads, launched: Option<&Launched>) -> Result<Mpi> {
+    pub fn start(
+        library: Library,
+        wanted: ThreadSupport,
+        launched: Option<&Launched>,
+    ) -> Result<Mpi> {
         if TAKEN.swap(true, Ordering::AcqRel) {
             return Err(MpiError::Taken);
         }
@@ -88,7 +92,7 @@ impl Mpi {
         Ok(mpi)
     }
 
-    fn begin(library: Library, wanted: Threads, launched: Option<&Launched>) -> Result<Mpi> {
+    fn begin(library: Library, wanted: ThreadSupport, launched: Option<&Launched>) -> Result<Mpi> {
         let (calls, what) = (library.calls, "initialise MPI");
         let flag = |ask: unsafe extern "C" fn(*mut i32) -> i32| {
             let mut flag = 0;
@@ -111,8 +115,8 @@ impl Mpi {
             unsafe { (calls.query_thread)(&raw mut level) }
         };
         check(calls, what, code)?;
-        let granted = Threads::of(level);
-        if !ours && granted <= Threads::Funneled && flag(calls.is_thread_main)? == 0 {
+        let granted = ThreadSupport::of(level);
+        if !ours && granted <= ThreadSupport::Funneled && flag(calls.is_thread_main)? == 0 {
             return Err(MpiError::Thread { what: "take part in the program's MPI", granted });
         }
         let inner = Arc::new(Inner::new(calls, std::thread::current().id(), granted));
@@ -140,7 +144,7 @@ impl Mpi {
 
     /// Which threads may call.
     #[must_use]
-    pub fn threads(&self) -> Threads {
+    pub fn threads(&self) -> ThreadSupport {
         self.inner.granted()
     }
 

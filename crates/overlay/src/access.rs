@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::location::{Core, Location};
-use crate::raw::Kind;
+use crate::raw::AccessMode;
 
 /// A task reads this location; its body gets a `&T`. Made by [`Location::read`].
 pub struct Read<T>(pub(crate) Location<T>);
@@ -14,7 +14,7 @@ pub struct Write<T>(pub(crate) Location<T>);
 /// One request of a task: a location and what is wanted of it.
 pub struct Request {
     pub(crate) core: Arc<Core>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: AccessMode,
 }
 
 impl fmt::Debug for Request {
@@ -40,7 +40,7 @@ impl fmt::Debug for Request {
 /// | `(A, B, ..)`, `()` | a tuple of what each gives         |
 ///
 /// # Safety
-/// `requests` lists every location that `open` reaches, with `Kind::Exclusive` for each that it gives
+/// `requests` lists every location that `open` reaches, with `AccessMode::Exclusive` for each that it gives
 /// exclusive access to.
 pub unsafe trait Access: Send + 'static {
     /// What the body of the task gets.
@@ -61,7 +61,7 @@ unsafe impl<T: Send + Sync + 'static> Access for Read<T> {
     type Guard<'g> = &'g T;
 
     fn requests(&self, list: &mut Vec<Request>) {
-        list.push(Request { core: Arc::clone(&self.0.core), kind: Kind::Inclusive });
+        list.push(Request { core: Arc::clone(&self.0.core), kind: AccessMode::Inclusive });
     }
 
     #[inline]
@@ -76,7 +76,7 @@ unsafe impl<T: Send + Sync + 'static> Access for Write<T> {
     type Guard<'g> = &'g mut T;
 
     fn requests(&self, list: &mut Vec<Request>) {
-        list.push(Request { core: Arc::clone(&self.0.core), kind: Kind::Exclusive });
+        list.push(Request { core: Arc::clone(&self.0.core), kind: AccessMode::Exclusive });
     }
 
     #[inline]

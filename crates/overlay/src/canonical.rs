@@ -83,12 +83,12 @@ mod form;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use crate::check;
+use crate::deadlock;
 use crate::error::CheckError;
 use crate::initial::Initial;
 use crate::overlay::Task;
-use crate::plan::{Place, Plan, Queues};
-use crate::raw::Kind::{self, Exclusive, Inclusive};
+use crate::plan::{LocationId, Plan, Queues};
+use crate::raw::AccessMode::{self, Exclusive, Inclusive};
 
 pub use form::{Canonical, Content, Part, Role};
 
@@ -122,7 +122,7 @@ impl Plan {
     /// Blocks of a 2 x 2 grid, each updated between its neighbours' frontiers. The derived plan has a main
     /// task for each block and a sub-task for each frontier. Only tasks of its own hold a whole block:
     /// ```
-    /// use syncline_overlay::raw::Kind::{Exclusive, Inclusive};
+    /// use syncline_overlay::raw::AccessMode::{Exclusive, Inclusive};
     /// use syncline_overlay::{Initial, Part, Plan};
     ///
     /// let mut plan = Plan::new();
@@ -199,7 +199,7 @@ impl Plan {
 fn total_order(queues: &Queues, tasks: usize) -> Vec<u32> {
     let mut behind = vec![Vec::new(); tasks];
     let mut waits = vec![0; tasks];
-    for (t, edges) in (0..).zip(check::edges(queues, tasks)) {
+    for (t, edges) in (0..).zip(deadlock::edges(queues, tasks)) {
         waits[t as usize] = edges.len();
         edges.iter().for_each(|&(_, ahead)| behind[ahead as usize].push(t));
     }
@@ -223,9 +223,9 @@ struct Versions {
     /// Ranks of the writers, ascending.
     writers: Vec<usize>,
     /// In their order: one for each writer, or one that nobody writes.
-    places: Vec<Place>,
+    places: Vec<LocationId>,
     /// For each version, the numbers of the parts that are read of it, and their copies.
-    copies: Vec<Vec<(usize, Place)>>,
+    copies: Vec<Vec<(usize, LocationId)>>,
 }
 
 impl Versions {
@@ -248,7 +248,7 @@ struct Pass<'a> {
     /// By original location.
     versions: Vec<Versions>,
     /// By reader and original location: the copies that it reads in place of the whole.
-    pieces: HashMap<(Task, Place), Vec<Place>>,
+    pieces: HashMap<(Task, LocationId), Vec<LocationId>>,
     made: Canonical,
 }
 
@@ -328,7 +328,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The main task of `task`. Returns its private results, if it has such.
-    fn main(&mut self, rank: usize, task: Task) -> Option<Place> {
+    fn main(&mut self, rank: usize, task: Task) -> Option<LocationId> {
         let name = self.original.task_name(task);
         let writes = self.original.requests(task).filter(|r| r.1 == Exclusive).count();
         let mut requests = Vec::new();
@@ -357,7 +357,13 @@ impl<'a> Pass<'a> {
     }
 
     /// What is exported of one location that `task` writes: the value from its results, and parts of it.
-    fn exports(&mut self, rank: usize, task: Task, location: Place, results: Option<Place>) {
+    fn exports(
+        &mut self,
+        rank: usize,
+        task: Task,
+        location: LocationId,
+        results: Option<LocationId>,
+    ) {
         let name = self.original.task_name(task);
         let versions = &mut self.versions[location.0 as usize];
         let written = versions.written(rank);
@@ -396,7 +402,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn location(&mut self, name: String, content: Content) -> Place {
+    fn location(&mut self, name: String, content: Content) -> LocationId {
         self.made.contents.push(content);
         self.made.plan.location(name)
     }
@@ -405,7 +411,7 @@ impl<'a> Pass<'a> {
         &mut self,
         name: String,
         role: Role,
-        requests: impl IntoIterator<Item = (Place, Kind)>,
+        requests: impl IntoIterator<Item = (LocationId, AccessMode)>,
     ) {
         self.made.roles.push(role);
         self.made.plan.task(name, requests);

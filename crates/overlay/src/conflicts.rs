@@ -13,16 +13,16 @@
 
 use std::collections::VecDeque;
 
-use crate::raw::Kind;
+use crate::raw::AccessMode;
 
 /// What each task asks for: location and kind.
-pub(crate) type Requests = [Vec<(u32, Kind)>];
+pub(crate) type Requests = [Vec<(u32, AccessMode)>];
 
 /// The tasks of an overlay, and who conflicts.
 pub(crate) struct Conflicts<'r> {
     requests: &'r Requests,
     /// Per location: who asks for it.
-    users: Vec<Vec<(u32, Kind)>>,
+    users: Vec<Vec<(u32, AccessMode)>>,
 }
 
 /// What of a location a search has been led to.
@@ -54,13 +54,14 @@ impl<'r> Conflicts<'r> {
         while let Some(task) = queue.pop_front() {
             last = task;
             for &(l, kind) in &self.requests[task as usize] {
-                let now = if kind == Kind::Exclusive { Reached::All } else { Reached::Writers };
+                let now =
+                    if kind == AccessMode::Exclusive { Reached::All } else { Reached::Writers };
                 if reached[l as usize] >= now {
                     continue;
                 }
                 reached[l as usize] = now;
                 for &(other, its_kind) in &self.users[l as usize] {
-                    let conflict = now == Reached::All || its_kind == Kind::Exclusive;
+                    let conflict = now == Reached::All || its_kind == AccessMode::Exclusive;
                     if conflict && distance[other as usize] == u32::MAX {
                         distance[other as usize] = distance[task as usize] + 1;
                         queue.push_back(other);
@@ -98,18 +99,18 @@ impl<'r> Conflicts<'r> {
 pub(crate) fn colours(requests: &Requests, locations: usize) -> Vec<u32> {
     // Per location: the colours of those that read it, and of those that write it.
     let mut taken = vec![[Bits::default(), Bits::default()]; locations];
-    let colour = |task: &Vec<(u32, Kind)>| {
+    let colour = |task: &Vec<(u32, AccessMode)>| {
         let mut all = Bits::default();
         for &(l, kind) in task {
             let [readers, writers] = &taken[l as usize];
             all.add(writers);
-            if kind == Kind::Exclusive {
+            if kind == AccessMode::Exclusive {
                 all.add(readers);
             }
         }
         let least = all.least_absent();
         for &(l, kind) in task {
-            taken[l as usize][usize::from(kind == Kind::Exclusive)].insert(least);
+            taken[l as usize][usize::from(kind == AccessMode::Exclusive)].insert(least);
         }
         least
     };
@@ -145,9 +146,11 @@ mod tests {
 
     /// For each task, those that it conflicts with.
     fn pairs(requests: &Requests) -> Vec<Vec<u32>> {
-        let conflict = |a: &[(u32, Kind)], b: &[(u32, Kind)]| {
+        let conflict = |a: &[(u32, AccessMode)], b: &[(u32, AccessMode)]| {
             a.iter().any(|x| {
-                b.iter().any(|y| x.0 == y.0 && (x.1 == Kind::Exclusive || y.1 == Kind::Exclusive))
+                b.iter().any(|y| {
+                    x.0 == y.0 && (x.1 == AccessMode::Exclusive || y.1 == AccessMode::Exclusive)
+                })
             })
         };
         let of = |t: usize| {
@@ -182,8 +185,8 @@ mod tests {
             for task in &mut requests {
                 for l in 0..locations as u32 {
                     match random.below(8) {
-                        0 => task.push((l, Kind::Exclusive)),
-                        1 => task.push((l, Kind::Inclusive)),
+                        0 => task.push((l, AccessMode::Exclusive)),
+                        1 => task.push((l, AccessMode::Inclusive)),
                         _ => {}
                     }
                 }
@@ -212,8 +215,10 @@ mod tests {
     }
 
     /// Tasks in a row, each of which shares a location with the next one.
-    fn row(tasks: u32) -> Vec<Vec<(u32, Kind)>> {
-        (0..tasks).map(|t| vec![(t, Kind::Exclusive), (t + 1, Kind::Exclusive)]).collect()
+    fn row(tasks: u32) -> Vec<Vec<(u32, AccessMode)>> {
+        (0..tasks)
+            .map(|t| vec![(t, AccessMode::Exclusive), (t + 1, AccessMode::Exclusive)])
+            .collect()
     }
 
     #[test]
@@ -223,7 +228,7 @@ mod tests {
         assert_eq!(diameter(&[]), Ok(0));
         assert_eq!(diameter(&row(1)), Ok(0));
         assert_eq!(diameter(&row(9)), Ok(8));
-        let apart = [row(2), vec![vec![(9, Kind::Exclusive)]]].concat();
+        let apart = [row(2), vec![vec![(9, AccessMode::Exclusive)]]].concat();
         assert_eq!(diameter(&apart), Err((0, 2)));
         let long = diameter(&row(3000)).unwrap();
         assert!((2999..=2 * 2999).contains(&long));
@@ -233,7 +238,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "too large; the code is safe and in one thread")]
     fn a_million_writers_of_one_location() {
-        let requests = vec![vec![(0, Kind::Exclusive)]; 1 << 20];
+        let requests = vec![vec![(0, AccessMode::Exclusive)]; 1 << 20];
         assert_eq!(Conflicts::new(&requests, 1).diameter(), Ok(2));
         assert_eq!(*colours(&requests[..1 << 14], 1).last().unwrap(), (1 << 14) - 1);
     }

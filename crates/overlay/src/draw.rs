@@ -24,8 +24,8 @@ mod text;
 
 use std::collections::HashSet;
 
-use crate::raw::Kind;
-use crate::snapshot::{RequestView, Snapshot, State, TaskView, Who};
+use crate::raw::AccessMode;
+use crate::snapshot::{RequestOwner, RequestView, Snapshot, TaskState, TaskView};
 
 /// The format of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ impl Snapshot {
     ///
     /// The same snapshot gives the same text, to the byte.
     /// ```
-    /// use syncline_overlay::raw::Kind::{Exclusive, Inclusive};
+    /// use syncline_overlay::raw::AccessMode::{Exclusive, Inclusive};
     /// use syncline_overlay::{Format, Initial, Plan};
     ///
     /// let mut plan = Plan::new();
@@ -81,7 +81,7 @@ struct Wait {
 /// What all formats draw.
 struct Picture<'s> {
     snapshot: &'s Snapshot,
-    states: Vec<State>,
+    states: Vec<TaskState>,
     /// The requests of each task.
     spots: Vec<Vec<Spot>>,
     /// The circle of tasks that wait for each other; empty without one.
@@ -120,7 +120,8 @@ impl<'s> Picture<'s> {
     /// Where a task is at home: its first exclusive request, or else its first one.
     fn home(&self, task: usize) -> Option<Spot> {
         let spots = &self.spots[task];
-        let exclusive = spots.iter().find(|&&spot| self.request(spot).kind == Kind::Exclusive);
+        let exclusive =
+            spots.iter().find(|&&spot| self.request(spot).kind == AccessMode::Exclusive);
         exclusive.or(spots.first()).copied()
     }
 
@@ -161,9 +162,9 @@ impl<'s> Picture<'s> {
     }
 
     /// The tasks of each state that occurs.
-    fn by_state(&self) -> Vec<(State, Vec<usize>)> {
+    fn by_state(&self) -> Vec<(TaskState, Vec<usize>)> {
         let of = |state| (0..self.states.len()).filter(|&t| self.states[t] == state).collect();
-        [State::Active, State::PartlyDelayed, State::Delayed, State::Stopped]
+        [TaskState::Active, TaskState::PartlyDelayed, TaskState::Delayed, TaskState::Stopped]
             .map(|state| (state, of(state)))
             .into_iter()
             .filter(|(_, tasks): &(_, Vec<usize>)| !tasks.is_empty())
@@ -183,7 +184,7 @@ impl<'s> Picture<'s> {
     /// A request in words.
     fn describe(&self, (location, place): Spot) -> String {
         let request = self.request((location, place));
-        let kind = if request.kind == Kind::Exclusive { "exclusive" } else { "inclusive" };
+        let kind = if request.kind == AccessMode::Exclusive { "exclusive" } else { "inclusive" };
         let granted = if request.granted { "granted" } else { "waiting" };
         let at = printable(&self.snapshot.locations[location].name);
         let who = match task_of(request) {
@@ -208,8 +209,8 @@ impl<'s> Picture<'s> {
 
 fn task_of(request: &RequestView) -> Option<usize> {
     match request.who {
-        Who::Task(t) => Some(t.0 as usize),
-        Who::Handle => None,
+        RequestOwner::Task(t) => Some(t.0 as usize),
+        RequestOwner::Handle => None,
     }
 }
 

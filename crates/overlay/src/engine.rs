@@ -48,9 +48,11 @@ use crate::error::{LeftTest, TaskError};
 use crate::location::{BY_HAND, Core, Route};
 use crate::overlay::{Body, Step, Task};
 use crate::plan::{Plan, Queues};
-use crate::raw::{Kind, Nodes, Section};
+use crate::raw::{AccessMode, Nodes, Section};
 use crate::ready::ReadyQueues;
-use crate::snapshot::{LocationView, RequestView, Snapshot, TaskView, Who, granted_in_order};
+use crate::snapshot::{
+    LocationView, RequestOwner, RequestView, Snapshot, TaskView, granted_in_order,
+};
 use crate::stop::Test;
 use crate::wakers::Wakes;
 use crate::watch::Stuck;
@@ -145,7 +147,7 @@ struct Place {
 struct Queued {
     task: u32,
     node: u32,
-    kind: Kind,
+    kind: AccessMode,
 }
 
 /// What a task misses over queues.
@@ -170,7 +172,7 @@ impl Route for Engine {
     fn granted(&self, task: u32) {
         // Release: what the granter did under its grant comes before. Acquire, for the last: sees all.
         if self.slots[task as usize].missing.fetch_sub(1, Ordering::AcqRel) == 1 {
-            trace::record(trace::Kind::Grant, task, 0);
+            trace::record(trace::EventKind::Grant, task, 0);
             match &self.ready {
                 Ready::Pool(queues) => queues.push(task),
                 Ready::Threads(starts) => {
@@ -180,7 +182,7 @@ impl Route for Engine {
         }
     }
 
-    fn joined(&self, location: &Core, kind: Kind) {
+    fn joined(&self, location: &Core, kind: AccessMode) {
         if self.minds(location, kind) {
             self.outside.fetch_add(1, Ordering::Relaxed);
             if self.form.load(Ordering::Relaxed) == COMPILED {
@@ -189,7 +191,7 @@ impl Route for Engine {
         }
     }
 
-    fn parted(&self, location: &Core, kind: Kind) {
+    fn parted(&self, location: &Core, kind: AccessMode) {
         if self.minds(location, kind) {
             self.outside.fetch_sub(1, Ordering::Relaxed);
         }
@@ -218,7 +220,7 @@ impl Engine {
                 Queued { task, node, kind }
             });
             let requests = queued.collect();
-            let only_read = queue.iter().all(|request| request.1 == Kind::Inclusive);
+            let only_read = queue.iter().all(|request| request.1 == AccessMode::Inclusive);
             let hold = core.nodes.take(BY_HAND);
             places.push(Place { core: Arc::clone(core), location, hold, requests, only_read });
         }
@@ -268,11 +270,11 @@ impl Engine {
         let mut step = Step { iteration, norm: 0.0, leave: false };
         let traced = trace::is_enabled();
         if traced {
-            trace::record(trace::Kind::Begin, task, iteration);
+            trace::record(trace::EventKind::Begin, task, iteration);
         }
         let outcome = body(&mut step);
         if traced {
-            trace::record(trace::Kind::End, task, iteration);
+            trace::record(trace::EventKind::End, task, iteration);
         }
         if let Err(source) = outcome {
             self.fail(Failure::Body { task, source });
@@ -346,11 +348,11 @@ impl Engine {
 
     /// Whether a request of a handle from outside is one that a compiled run cannot go on with: readers where all tasks
     /// read stand beside the run's own, or behind another handle that it minds.
-    fn minds(&self, location: &Core, kind: Kind) -> bool {
+    fn minds(&self, location: &Core, kind: AccessMode) -> bool {
         let place = self
             .places
             .binary_search_by_key(&std::ptr::from_ref(location), |p| Arc::as_ptr(&p.core));
-        kind == Kind::Exclusive || place.is_ok_and(|p| !self.places[p].only_read)
+        kind == AccessMode::Exclusive || place.is_ok_and(|p| !self.places[p].only_read)
     }
 
     /// Whether a run over queues could be compiled: no handle from outside has a request that it minds, as far as is
@@ -411,7 +413,7 @@ impl Engine {
         if now == COMPILED {
             // Nobody from outside waits: whoever is granted is a task, and is told in another way.
             place.requests.iter().for_each(|r| section.abandon(nodes, r.node, &mut |_| {}));
-            let kind = if place.only_read { Kind::Inclusive } else { Kind::Exclusive };
+            let kind = if place.only_read { AccessMode::Inclusive } else { AccessMode::Exclusive };
             section.post(nodes, place.hold, kind, &mut |_| {});
             return;
         }
@@ -476,7 +478,9 @@ impl Engine {
                 let mut requests: Vec<&Queued> =
                     place.requests.iter().filter(|r| !stopped[r.task as usize]).collect();
                 requests.sort_by_key(|r| rounds(states[r.task as usize]));
-                granted_in_order(requests.into_iter().map(|r| (Who::Task(Task(r.task)), r.kind)))
+                granted_in_order(
+                    requests.into_iter().map(|r| (RequestOwner::Task(Task(r.task)), r.kind)),
+                )
             };
         }
         drop(sections);
@@ -515,13 +519,14 @@ fn queue_of(place: &Place, section: &Section<'_>) -> Vec<RequestView> {
     let nodes = &place.core.nodes;
     let view = |who, kind, granted| RequestView { who, kind, granted };
     let held = place.requests.iter().filter(|r| nodes.node(r.node).is_held());
-    let mut queue: Vec<_> = held.map(|r| view(Who::Task(Task(r.task)), r.kind, true)).collect();
+    let mut queue: Vec<_> =
+        held.map(|r| view(RequestOwner::Task(Task(r.task)), r.kind, true)).collect();
     let (holders, kind) = section.holders();
-    queue.extend((queue.len()..holders as usize).map(|_| view(Who::Handle, kind, true)));
+    queue.extend((queue.len()..holders as usize).map(|_| view(RequestOwner::Handle, kind, true)));
     section.waiting(nodes, |node, kind| {
         let who = match node.waiter() {
-            BY_HAND => Who::Handle,
-            task => Who::Task(Task(task)),
+            BY_HAND => RequestOwner::Handle,
+            task => RequestOwner::Task(Task(task)),
         };
         queue.push(view(who, kind, false));
     });

@@ -13,7 +13,7 @@ use syncline_signal::Policy;
 
 use crate::error::AcquireError;
 use crate::location::{BY_HAND, Core, Location};
-use crate::raw::{Kind, Nodes, Section};
+use crate::raw::{AccessMode, Nodes, Section};
 use crate::wakers::Wakes;
 
 pub(crate) mod future;
@@ -22,7 +22,7 @@ use future::Granted;
 mod mode {
     /// What the requests of a handle want.
     pub trait Mode {
-        const KIND: crate::raw::Kind;
+        const KIND: crate::raw::AccessMode;
     }
 }
 use mode::Mode;
@@ -36,10 +36,10 @@ pub enum Inclusive {}
 pub enum Exclusive {}
 
 impl Mode for Inclusive {
-    const KIND: Kind = Kind::Inclusive;
+    const KIND: AccessMode = AccessMode::Inclusive;
 }
 impl Mode for Exclusive {
-    const KIND: Kind = Kind::Exclusive;
+    const KIND: AccessMode = AccessMode::Exclusive;
 }
 
 /// What a task holds to ask for a location: it posts, acquires, and goes on to the next request.
@@ -301,7 +301,7 @@ impl<T> DerefMut for Guard<'_, T, Exclusive> {
 
 impl<T, M: Mode> Drop for Guard<'_, T, M> {
     fn drop(&mut self) {
-        if !self.unwinding && std::thread::panicking() && M::KIND == Kind::Exclusive {
+        if !self.unwinding && std::thread::panicking() && M::KIND == AccessMode::Exclusive {
             let thread = std::thread::current();
             let who =
                 self.handle.owner.as_deref().or(thread.name()).unwrap_or("a thread without name");

@@ -4,7 +4,7 @@
 //! tasks can wait for each other in a circle, and none ever will (see `check`).
 
 use crate::conflicts::{Requests, colours};
-use crate::raw::Kind;
+use crate::raw::AccessMode;
 
 /// The order in which the first requests of the tasks enter the queues. It decides the results: tasks
 /// that conflict go in this order in every iteration, for ever.
@@ -57,14 +57,14 @@ fn depths(requests: &Requests, locations: usize) -> Vec<u32> {
                 .iter()
                 .map(|&(l, kind)| {
                     let (reader, writer) = free[l as usize];
-                    if kind == Kind::Exclusive { writer } else { reader }
+                    if kind == AccessMode::Exclusive { writer } else { reader }
                 })
                 .max()
                 .unwrap_or(0);
             for &(l, kind) in task {
                 let (reader, writer) = &mut free[l as usize];
                 *writer = (*writer).max(depth + 1);
-                if kind == Kind::Exclusive {
+                if kind == AccessMode::Exclusive {
                     *reader = depth + 1;
                 }
             }
@@ -78,12 +78,12 @@ mod tests {
     use super::*;
 
     /// The five-point grid: task (i, j) writes its own location and reads its neighbours'.
-    fn grid(rows: u32, cols: u32) -> Vec<Vec<(u32, Kind)>> {
+    fn grid(rows: u32, cols: u32) -> Vec<Vec<(u32, AccessMode)>> {
         let mut tasks = Vec::new();
         for i in 0..rows {
             for j in 0..cols {
-                let mut task = vec![(i * cols + j, Kind::Exclusive)];
-                let mut read = |i: u32, j: u32| task.push((i * cols + j, Kind::Inclusive));
+                let mut task = vec![(i * cols + j, AccessMode::Exclusive)];
+                let mut read = |i: u32, j: u32| task.push((i * cols + j, AccessMode::Inclusive));
                 if i > 0 {
                     read(i - 1, j);
                 }
@@ -125,8 +125,8 @@ mod tests {
     #[test]
     fn wave_keeps_the_order_of_conflicting_tasks() {
         // Writer, two readers, writer, reader on one location.
-        let x = Kind::Exclusive;
-        let i = Kind::Inclusive;
+        let x = AccessMode::Exclusive;
+        let i = AccessMode::Inclusive;
         let tasks: Vec<_> = [x, i, i, x, i].map(|k| vec![(0, k)]).into();
         assert_eq!(depths(&tasks, 1), [0, 1, 1, 2, 3]);
         assert_eq!(Initial::Priority(vec![3, 1, 2, 1, 0]).order(&tasks, 1), [4, 1, 3, 2, 0]);

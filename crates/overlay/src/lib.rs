@@ -32,9 +32,9 @@
 mod access;
 mod beds;
 mod canonical;
-mod check;
 mod claimed;
 mod conflicts;
+mod deadlock;
 mod draw;
 mod engine;
 mod error;
@@ -74,8 +74,8 @@ pub use handle::{Exclusive, Guard, Handle, Inclusive, Post, Reader, Writer, post
 pub use initial::Initial;
 pub use location::Location;
 pub use overlay::{Checked, Outcome, Overlay, Step, Task};
-pub use plan::{Place, Plan};
-pub use run::{Interpreted, ReadyOrder, Report, Runner};
-pub use snapshot::{LocationView, RequestView, Snapshot, State, TaskView, Who};
+pub use plan::{LocationId, Plan};
+pub use run::{Interpreted, ReadyOrder, RunReport, Runner};
+pub use snapshot::{LocationView, RequestOwner, RequestView, Snapshot, TaskState, TaskView};
 pub use stop::Stop;
 pub use watch::{Stuck, Unchecked, Watch};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::access::{Read, Write};
 use crate::handle::{Exclusive, Handle, Inclusive};
-use crate::raw::{Kind, Node, Nodes, RawLocation, Section};
+use crate::raw::{AccessMode, Node, Nodes, RawLocation, Section};
 use crate::wakers::{WakerSlot, Wakes};
 
 /// The waiter of a handle that is used by hand: its grants are counted on its own node.
@@ -18,16 +18,16 @@ pub(crate) trait Route: Send + Sync {
     /// Task `task` was granted one of its requests.
     fn granted(&self, task: u32);
     /// A handle has posted at a location of the overlay. Called inside its section.
-    fn joined(&self, location: &Core, kind: Kind);
+    fn joined(&self, location: &Core, kind: AccessMode);
     /// A handle has given its request back. Called inside the section.
-    fn parted(&self, location: &Core, kind: Kind);
+    fn parted(&self, location: &Core, kind: AccessMode);
 }
 
 /// The part of a location that knows nothing of the type of its data.
 #[repr(C, align(64))]
 pub struct Core {
     pub(crate) raw: RawLocation,
-    pub(crate) nodes: Arena,
+    pub(crate) nodes: NodePool,
     pub(crate) name: String,
     /// The name of the task that poisoned the location.
     poisoner: Mutex<String>,
@@ -60,9 +60,9 @@ impl Core {
 
     /// A handle that is used by hand has posted a request, in this section.
     #[inline]
-    pub(crate) fn joined(&self, _section: &Section<'_>, kind: Kind) {
+    pub(crate) fn joined(&self, _section: &Section<'_>, kind: AccessMode) {
         self.by_hand.store(self.by_hand(false) + 1, Ordering::Relaxed);
-        if kind == Kind::Exclusive {
+        if kind == AccessMode::Exclusive {
             self.writers_by_hand.store(self.by_hand(true) + 1, Ordering::Relaxed);
         }
         self.with_route(|route| route.joined(self, kind));
@@ -70,9 +70,9 @@ impl Core {
 
     /// A handle that is used by hand has given its request back, in this section.
     #[inline]
-    pub(crate) fn parted(&self, _section: &Section<'_>, kind: Kind) {
+    pub(crate) fn parted(&self, _section: &Section<'_>, kind: AccessMode) {
         self.by_hand.store(self.by_hand(false) - 1, Ordering::Relaxed);
-        if kind == Kind::Exclusive {
+        if kind == AccessMode::Exclusive {
             self.writers_by_hand.store(self.by_hand(true) - 1, Ordering::Relaxed);
         }
         self.with_route(|route| route.parted(self, kind));
@@ -172,7 +172,7 @@ impl<S> Blocks<S> {
 
 /// The nodes of a location, handed out and taken back. The first few lie beside the queue.
 #[derive(Debug)]
-pub(crate) struct Arena {
+pub(crate) struct NodePool {
     nodes: Blocks<Node>,
     free: Mutex<Free>,
     /// Beside each node a place for a waker: made when the first future waits here.
@@ -185,9 +185,9 @@ struct Free {
     never_used: u32,
 }
 
-impl Arena {
+impl NodePool {
     fn new() -> Self {
-        Arena {
+        NodePool {
             nodes: Blocks::new(|| Node::new(BY_HAND)),
             free: Mutex::new(Free { returned: Vec::new(), never_used: 0 }),
             wakers: OnceLock::new(),
@@ -223,7 +223,7 @@ impl Arena {
     }
 }
 
-impl Nodes for Arena {
+impl Nodes for NodePool {
     #[inline]
     fn node(&self, index: u32) -> &Node {
         match self.nodes.get(index) {
@@ -318,7 +318,7 @@ impl<T> Location<T> {
         Location {
             core: Arc::new(Core {
                 raw: RawLocation::new(),
-                nodes: Arena::new(),
+                nodes: NodePool::new(),
                 name: name.into(),
                 poisoner: Mutex::default(),
                 route: Mutex::default(),
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn nodes_are_found_where_they_were_put() {
-        let arena = Arena::new();
+        let arena = NodePool::new();
         let taken: Vec<u32> = (0..1000).map(|i| arena.take(i)).collect();
         for (i, &n) in taken.iter().enumerate() {
             assert_eq!(arena.node(n).waiter(), i as u32);

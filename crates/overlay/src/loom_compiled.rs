@@ -11,7 +11,7 @@ use crate::beds::Beds;
 use crate::claimed::{CLAIMED, Claimed};
 use crate::partitioned::Partitioned;
 use crate::program::Program;
-use crate::raw::Kind::{Exclusive, Inclusive};
+use crate::raw::AccessMode::{Exclusive, Inclusive};
 
 /// All interleavings with at most two preemptions (see Musuvathi and Qadeer 2007).
 fn model(f: impl Fn() + Sync + Send + 'static) {

@@ -7,7 +7,7 @@ use loom::thread;
 use syncline_signal::primitive::AtomicBool;
 use syncline_signal::{Policy, plant};
 
-use crate::raw::{Kind, Node, RawLocation};
+use crate::raw::{AccessMode, Node, RawLocation};
 use crate::ready::ReadyQueues;
 
 /// All interleavings with at most two preemptions (see Musuvathi and Qadeer 2007).
@@ -42,7 +42,7 @@ impl<const N: usize> Cell<N> {
         }
     }
 
-    fn post(&self, n: u32, kind: Kind) {
+    fn post(&self, n: u32, kind: AccessMode) {
         self.raw.section().post(&self.nodes, n, kind, &mut self.tell());
     }
 
@@ -80,8 +80,8 @@ impl<const N: usize> Cell<N> {
 fn writer_and_reader_alternate() {
     model(|| {
         let cell = Cell::<2>::new();
-        cell.post(0, Kind::Exclusive);
-        cell.post(1, Kind::Inclusive);
+        cell.post(0, AccessMode::Exclusive);
+        cell.post(1, AccessMode::Inclusive);
         let reader = {
             let cell = Arc::clone(&cell);
             thread::spawn(move || {
@@ -107,9 +107,9 @@ fn writer_and_reader_alternate() {
 fn reader_behind_writer() {
     model(|| {
         let cell = Cell::<3>::new();
-        cell.post(0, Kind::Inclusive);
-        cell.post(1, Kind::Exclusive);
-        cell.post(2, Kind::Inclusive);
+        cell.post(0, AccessMode::Inclusive);
+        cell.post(1, AccessMode::Exclusive);
+        cell.post(2, AccessMode::Inclusive);
         let writer = {
             let cell = Arc::clone(&cell);
             thread::spawn(move || {
@@ -150,9 +150,9 @@ fn an_overtaking_reader_is_noticed() {
 fn abandoned_writer() {
     model(|| {
         let cell = Cell::<3>::new();
-        cell.post(0, Kind::Inclusive);
-        cell.post(1, Kind::Exclusive);
-        cell.post(2, Kind::Inclusive);
+        cell.post(0, AccessMode::Inclusive);
+        cell.post(1, AccessMode::Exclusive);
+        cell.post(2, AccessMode::Inclusive);
         let quitter = {
             let cell = Arc::clone(&cell);
             thread::spawn(move || cell.abandon(1))
@@ -182,9 +182,9 @@ fn an_abandoned_request_that_blocks_is_noticed() {
 fn abandon_races_with_its_grant() {
     model(|| {
         let cell = Cell::<3>::new();
-        cell.post(0, Kind::Exclusive);
-        cell.post(1, Kind::Exclusive);
-        cell.post(2, Kind::Exclusive);
+        cell.post(0, AccessMode::Exclusive);
+        cell.post(1, AccessMode::Exclusive);
+        cell.post(2, AccessMode::Exclusive);
         let quitter = {
             let cell = Arc::clone(&cell);
             thread::spawn(move || cell.abandon(1))

@@ -8,9 +8,9 @@ use crate::access::Access;
 use crate::error::{CheckError, RunError, TaskError};
 use crate::initial::Initial;
 use crate::location::{Core, Location};
-use crate::plan::{Place, Plan, Queues};
+use crate::plan::{LocationId, Plan, Queues};
 use crate::program::Program;
-use crate::run::{self, Report, Runner};
+use crate::run::{self, RunReport, Runner};
 use crate::snapshot::Snapshot;
 use crate::stop::Stop;
 use crate::watch::{Live, Unchecked, Watch};
@@ -100,7 +100,7 @@ pub struct Overlay<'env> {
     plan: Plan,
     bodies: Vec<Body<'env>>,
     cores: Vec<Arc<Core>>,
-    numbers: HashMap<*const Core, Place>,
+    numbers: HashMap<*const Core, LocationId>,
 }
 
 impl<'env> Overlay<'env> {
@@ -139,7 +139,7 @@ impl<'env> Overlay<'env> {
         self.plan.order(place, tasks);
     }
 
-    fn place(&mut self, core: &Arc<Core>) -> Place {
+    fn place(&mut self, core: &Arc<Core>) -> LocationId {
         *self.numbers.entry(Arc::as_ptr(core)).or_insert_with(|| {
             self.cores.push(Arc::clone(core));
             self.plan.location(core.name.clone())
@@ -240,7 +240,7 @@ impl Checked<'_> {
     /// # Errors
     /// [`RunError::Failed`] and [`RunError::Panicked`] name the task; see the other variants for what
     /// can be wrong before the start.
-    pub fn run(&mut self, runner: Runner, stop: Stop) -> Result<Report, RunError> {
+    pub fn run(&mut self, runner: Runner, stop: Stop) -> Result<RunReport, RunError> {
         run::run(self, runner, stop)
     }
 

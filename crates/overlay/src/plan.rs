@@ -6,32 +6,32 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::check;
+use crate::deadlock;
 use crate::error::{CheckError, OrderFault, Wait};
 use crate::initial::Initial;
 use crate::overlay::Task;
-use crate::raw::Kind;
+use crate::raw::AccessMode;
 use crate::snapshot::Snapshot;
 
 /// A location of a [`Plan`]: its number in the order of declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place(pub(crate) u32);
+pub struct LocationId(pub(crate) u32);
 
 /// Per location: tasks and what they want of it, first one first.
-pub(crate) type Queues = Vec<Vec<(u32, Kind)>>;
+pub(crate) type Queues = Vec<Vec<(u32, AccessMode)>>;
 
 /// Tasks and what they ask for, by name, without data or bodies.
 ///
 /// ```
-/// use syncline_overlay::raw::Kind::{Exclusive, Inclusive};
-/// use syncline_overlay::{Initial, Plan, State};
+/// use syncline_overlay::raw::AccessMode::{Exclusive, Inclusive};
+/// use syncline_overlay::{Initial, Plan, TaskState};
 ///
 /// let mut plan = Plan::new();
 /// let (a, b) = (plan.location("a"), plan.location("b"));
 /// let left = plan.task("left", [(a, Exclusive), (b, Inclusive)]);
 /// let right = plan.task("right", [(b, Exclusive), (a, Inclusive)]);
 /// let start = plan.check(&Initial::Wave)?;
-/// assert_eq!((start.state(left), start.state(right)), (State::Active, State::Delayed));
+/// assert_eq!((start.state(left), start.state(right)), (TaskState::Active, TaskState::Delayed));
 /// # Ok::<(), syncline_overlay::CheckError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Plan {
     pub(crate) tasks: Vec<String>,
     pub(crate) locations: Vec<String>,
     /// Per task: location and kind, in the order in which they were given.
-    pub(crate) requests: Vec<Vec<(u32, Kind)>>,
+    pub(crate) requests: Vec<Vec<(u32, AccessMode)>>,
     pub(crate) orders: BTreeMap<u32, Vec<Task>>,
 }
 
@@ -51,9 +51,9 @@ impl Plan {
     }
 
     /// Declares a location.
-    pub fn location(&mut self, name: impl Into<String>) -> Place {
+    pub fn location(&mut self, name: impl Into<String>) -> LocationId {
         self.locations.push(name.into());
-        Place(self.locations.len() as u32 - 1)
+        LocationId(self.locations.len() as u32 - 1)
     }
 
     /// Declares a task, and what it asks for in each iteration.
@@ -63,7 +63,7 @@ impl Plan {
     pub fn task(
         &mut self,
         name: impl Into<String>,
-        requests: impl IntoIterator<Item = (Place, Kind)>,
+        requests: impl IntoIterator<Item = (LocationId, AccessMode)>,
     ) -> Task {
         let requests: Vec<_> = requests.into_iter().map(|(place, kind)| (place.0, kind)).collect();
         assert!(
@@ -81,7 +81,7 @@ impl Plan {
     ///
     /// # Panics
     /// If the location is of another plan, and this one has none of that number.
-    pub fn order(&mut self, location: Place, tasks: impl IntoIterator<Item = Task>) {
+    pub fn order(&mut self, location: LocationId, tasks: impl IntoIterator<Item = Task>) {
         assert!((location.0 as usize) < self.locations.len(), "a location of this plan");
         self.orders.insert(location.0, tasks.into_iter().collect());
     }
@@ -92,8 +92,8 @@ impl Plan {
     }
 
     /// The locations, in the order of declaration.
-    pub fn locations(&self) -> impl ExactSizeIterator<Item = Place> + use<> {
-        (0..self.locations.len() as u32).map(Place)
+    pub fn locations(&self) -> impl ExactSizeIterator<Item = LocationId> + use<> {
+        (0..self.locations.len() as u32).map(LocationId)
     }
 
     /// The name of a task.
@@ -104,13 +104,16 @@ impl Plan {
 
     /// The name of a location.
     #[must_use]
-    pub fn location_name(&self, place: Place) -> &str {
+    pub fn location_name(&self, place: LocationId) -> &str {
         &self.locations[place.0 as usize]
     }
 
     /// What a task asks for, in the order in which it was declared.
-    pub fn requests(&self, task: Task) -> impl ExactSizeIterator<Item = (Place, Kind)> + '_ {
-        self.requests[task.0 as usize].iter().map(|&(l, kind)| (Place(l), kind))
+    pub fn requests(
+        &self,
+        task: Task,
+    ) -> impl ExactSizeIterator<Item = (LocationId, AccessMode)> + '_ {
+        self.requests[task.0 as usize].iter().map(|&(l, kind)| (LocationId(l), kind))
     }
 
     /// Checks that tasks which go round by this plan can never deadlock, and shows their first requests.
@@ -141,12 +144,12 @@ impl Plan {
 
     pub(crate) fn cycle(&self, queues: &Queues) -> Option<Vec<Wait>> {
         let name = |t: u32| self.tasks[t as usize].clone();
-        let wait = |(task, location, ahead): check::Step| Wait {
+        let wait = |(task, location, ahead): deadlock::Step| Wait {
             task: name(task),
             location: self.locations[location as usize].clone(),
             ahead: name(ahead),
         };
-        Some(check::cycle(queues, self.tasks.len())?.into_iter().map(wait).collect())
+        Some(deadlock::cycle(queues, self.tasks.len())?.into_iter().map(wait).collect())
     }
 
     /// The queues of the first requests.
@@ -188,7 +191,7 @@ impl Plan {
 
     fn reorder(
         &self,
-        queue: &mut [(u32, Kind)],
+        queue: &mut [(u32, AccessMode)],
         location: u32,
         tasks: &[Task],
     ) -> Result<(), CheckError> {

@@ -35,7 +35,7 @@
 //! (`tests/overlay/compiled.rs`).
 
 use crate::plan::Queues;
-use crate::raw::Kind;
+use crate::raw::AccessMode;
 
 /// A round of another task that a task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,7 +94,8 @@ impl Program {
         let mut waits = Vec::new();
         let mut relays = false;
         for queue in queues {
-            let queue: Vec<(u32, Kind)> = queue.iter().copied().filter(|q| stays(q.0)).collect();
+            let queue: Vec<(u32, AccessMode)> =
+                queue.iter().copied().filter(|q| stays(q.0)).collect();
             let groups = circle(&queue);
             relays |= groups.len() > 2;
             for (i, group) in groups.iter().enumerate().filter(|_| groups.len() > 1) {
@@ -138,8 +139,8 @@ impl Program {
 
 /// The groups of a queue that goes round: single writers, and readers side by side. Readers at its end are side by
 /// side with those at its beginning.
-fn circle(queue: &[(u32, Kind)]) -> Vec<Vec<u32>> {
-    let reads = |q: &(u32, Kind)| q.1 == Kind::Inclusive;
+fn circle(queue: &[(u32, AccessMode)]) -> Vec<Vec<u32>> {
+    let reads = |q: &(u32, AccessMode)| q.1 == AccessMode::Inclusive;
     let chunks = queue.chunk_by(|a, b| reads(a) && reads(b));
     let mut groups: Vec<Vec<u32>> = chunks.map(|g| g.iter().map(|q| q.0).collect()).collect();
     if groups.len() > 1
@@ -157,8 +158,10 @@ fn circle(queue: &[(u32, Kind)]) -> Vec<Vec<u32>> {
 fn order(queues: &Queues, tasks: usize) -> (Vec<u32>, Vec<u32>) {
     let mut edges = Vec::new();
     for queue in queues {
-        let mut ahead: &[(u32, Kind)] = &[];
-        for group in queue.chunk_by(|a, b| a.1 == Kind::Inclusive && b.1 == Kind::Inclusive) {
+        let mut ahead: &[(u32, AccessMode)] = &[];
+        for group in
+            queue.chunk_by(|a, b| a.1 == AccessMode::Inclusive && b.1 == AccessMode::Inclusive)
+        {
             edges.extend(group.iter().flat_map(|g| ahead.iter().map(|a| (a.0, g.0))));
             ahead = group;
         }
@@ -198,8 +201,8 @@ mod tests {
     use super::*;
     use syncline_testkit::Random;
 
-    const X: Kind = Kind::Exclusive;
-    const I: Kind = Kind::Inclusive;
+    const X: AccessMode = AccessMode::Exclusive;
+    const I: AccessMode = AccessMode::Inclusive;
 
     fn wait(task: u32, lag: u32) -> Wait {
         Wait { task, lag }
@@ -237,7 +240,7 @@ mod tests {
     }
 
     /// Whether a task is granted all its requests in these queues.
-    fn granted(queues: &[VecDeque<(u32, Kind)>], task: u32) -> bool {
+    fn granted(queues: &[VecDeque<(u32, AccessMode)>], task: u32) -> bool {
         queues.iter().all(|queue| {
             let Some(place) = queue.iter().position(|q| q.0 == task) else { return true };
             place == 0 || queue.iter().take(place + 1).all(|q| q.1 == I)
@@ -265,7 +268,7 @@ mod tests {
                 }
             }
             let mut program = Program::new(&start, tasks, |_| true);
-            let mut queues: Vec<VecDeque<(u32, Kind)>> =
+            let mut queues: Vec<VecDeque<(u32, AccessMode)>> =
                 start.iter().map(|q| q.iter().copied().collect()).collect();
             let mut rounds = vec![0_u64; tasks];
             let mut gone = vec![false; tasks];

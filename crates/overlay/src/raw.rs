@@ -44,7 +44,7 @@ const EXCLUSIVE: u32 = u32::MAX;
 
 /// What a request wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum AccessMode {
     /// To read, together with neighbouring readers.
     Inclusive,
     /// To write, alone.
@@ -255,12 +255,12 @@ impl Section<'_> {
         &mut self,
         nodes: &N,
         n: u32,
-        kind: Kind,
+        kind: AccessMode,
         granted: &mut impl FnMut(u32),
     ) {
         let node = nodes.node(n);
         debug_assert!(node.is(IDLE), "one pending request per handle");
-        let writer = kind == Kind::Exclusive;
+        let writer = kind == AccessMode::Exclusive;
         node.state.store(if writer { WRITER } else { 0 }, Relaxed);
         let holders = self.raw.holders.load(Relaxed);
         let overtakes = plant::is("queue: reader overtakes") && !writer;
@@ -315,10 +315,10 @@ impl Section<'_> {
     }
 
     /// How many hold the location, and how.
-    pub(crate) fn holders(&self) -> (u32, Kind) {
+    pub(crate) fn holders(&self) -> (u32, AccessMode) {
         match self.raw.holders.load(Relaxed) {
-            EXCLUSIVE => (1, Kind::Exclusive),
-            readers => (readers, Kind::Inclusive),
+            EXCLUSIVE => (1, AccessMode::Exclusive),
+            readers => (readers, AccessMode::Inclusive),
         }
     }
 
@@ -326,12 +326,15 @@ impl Section<'_> {
     pub(crate) fn waiting<'n, N: Nodes + ?Sized>(
         &self,
         nodes: &'n N,
-        mut show: impl FnMut(&'n Node, Kind),
+        mut show: impl FnMut(&'n Node, AccessMode),
     ) {
         let mut at = self.raw.head.load(Relaxed);
         while at != NONE {
             let node = nodes.node(at);
-            show(node, if node.is_writer() { Kind::Exclusive } else { Kind::Inclusive });
+            show(
+                node,
+                if node.is_writer() { AccessMode::Exclusive } else { AccessMode::Inclusive },
+            );
             at = node.next.load(Relaxed);
         }
     }
@@ -342,7 +345,7 @@ impl Section<'_> {
         &mut self,
         nodes: &N,
         n: u32,
-        requests: impl Iterator<Item = (u32, Kind)>,
+        requests: impl Iterator<Item = (u32, AccessMode)>,
         granted: &mut impl FnMut(u32),
     ) {
         debug_assert!(nodes.node(n).is(HELD), "only a holder makes room");
@@ -355,7 +358,7 @@ impl Section<'_> {
         while at != NONE {
             let node = nodes.node(at);
             let next = node.next.load(Relaxed);
-            let kind = if node.is_writer() { Kind::Exclusive } else { Kind::Inclusive };
+            let kind = if node.is_writer() { AccessMode::Exclusive } else { AccessMode::Inclusive };
             node.set(IDLE);
             self.post(nodes, at, kind, granted);
             at = next;

@@ -15,7 +15,7 @@ use crate::location::Route;
 use crate::overlay::{Body, Checked};
 use crate::partitioned::Partitioned;
 use crate::program::Program;
-use crate::raw::Kind;
+use crate::raw::AccessMode;
 use crate::ready::ReadyQueues;
 use crate::stop::{Stop, Test};
 
@@ -110,7 +110,7 @@ impl Runner {
 /// What a run did.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct RunReport {
     /// The most iterations that any task did; all did as many unless some left.
     pub iterations: u64,
     /// Iterations of all tasks together.
@@ -168,14 +168,14 @@ pub(crate) fn run(
     overlay: &mut Checked<'_>,
     runner: Runner,
     stop: Stop,
-) -> Result<Report, RunError> {
+) -> Result<RunReport, RunError> {
     for core in &overlay.cores {
         if let Some(task) = core.poisoned() {
             return Err(RunError::Poisoned { location: core.name.clone(), task });
         }
     }
     if overlay.live.plan.tasks.is_empty() || stop.at_most == 0 {
-        return Ok(Report::default());
+        return Ok(RunReport::default());
     }
     let test = match stop.tolerance {
         Some(tolerance) => Some(new_test(overlay, tolerance, stop.at_most)?),
@@ -196,7 +196,7 @@ pub(crate) fn run(
     let failure = engine.take_failure();
     for &t in &*engine.panicked.lock().unwrap_or_else(PoisonError::into_inner) {
         for (l, _) in
-            overlay.live.plan.requests[t as usize].iter().filter(|r| r.1 == Kind::Exclusive)
+            overlay.live.plan.requests[t as usize].iter().filter(|r| r.1 == AccessMode::Exclusive)
         {
             overlay.cores[*l as usize].poison(&overlay.live.plan.tasks[t as usize]);
         }
@@ -207,7 +207,7 @@ pub(crate) fn run(
     // Last of all: to drop the payload of a panic may panic.
     match failure {
         Some(failure) => Err(describe(failure, &engine, overlay)),
-        None => Ok(Report { interpreted, interpreted_steps, ..report(&engine) }),
+        None => Ok(RunReport { interpreted, interpreted_steps, ..report(&engine) }),
     }
 }
 
@@ -414,8 +414,9 @@ fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunErro
             RunError::Failed { task: name(task), iteration: iteration(task), source }
         }
         Failure::Panic { task, payload } => {
-            let written =
-                overlay.live.plan.requests[task as usize].iter().filter(|r| r.1 == Kind::Exclusive);
+            let written = overlay.live.plan.requests[task as usize]
+                .iter()
+                .filter(|r| r.1 == AccessMode::Exclusive);
             let locations = written.map(|&(l, _)| overlay.cores[l as usize].name.clone()).collect();
             let message = payload
                 .downcast_ref::<&str>()
@@ -427,14 +428,14 @@ fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunErro
     }
 }
 
-fn report(engine: &Engine) -> Report {
+fn report(engine: &Engine) -> RunReport {
     let done = engine.states.iter().map(|s| rounds(s.load(Ordering::Relaxed)));
     let found = engine.test.as_ref().map(Test::found).unwrap_or_default();
-    Report {
+    RunReport {
         iterations: done.max().unwrap_or(0),
         steps: engine.steps(),
         residuals: found.residuals,
         converged: found.converged,
-        ..Report::default()
+        ..RunReport::default()
     }
 }

@@ -7,11 +7,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::check;
+use crate::deadlock;
 use crate::error::Wait;
 use crate::overlay::Task;
 use crate::plan::{Plan, Queues};
-use crate::raw::Kind;
+use crate::raw::AccessMode;
 
 /// The queues of an overlay at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +54,9 @@ pub struct LocationView {
 #[non_exhaustive]
 pub struct RequestView {
     /// Whose it is.
-    pub who: Who,
+    pub who: RequestOwner,
     /// What it wants.
-    pub kind: Kind,
+    pub kind: AccessMode,
     /// It holds the location.
     pub granted: bool,
 }
@@ -64,7 +64,7 @@ pub struct RequestView {
 /// Whose request it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Who {
+pub enum RequestOwner {
     /// A task of the overlay.
     Task(Task),
     /// A handle that is used by hand, from outside.
@@ -74,7 +74,7 @@ pub enum Who {
 /// The state of a task, after the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum State {
+pub enum TaskState {
     /// All its requests are granted: it runs, or may.
     Active,
     /// Some of its requests are granted.
@@ -85,13 +85,13 @@ pub enum State {
     Stopped,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for TaskState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            State::Active => "active",
-            State::PartlyDelayed => "partly delayed",
-            State::Delayed => "delayed",
-            State::Stopped => "stopped",
+            TaskState::Active => "active",
+            TaskState::PartlyDelayed => "partly delayed",
+            TaskState::Delayed => "delayed",
+            TaskState::Stopped => "stopped",
         })
     }
 }
@@ -106,9 +106,11 @@ impl Snapshot {
             stopped: false,
             since: None,
         };
-        let location = |(name, queue): (&String, &Vec<(u32, Kind)>)| LocationView {
+        let location = |(name, queue): (&String, &Vec<(u32, AccessMode)>)| LocationView {
             name: name.clone(),
-            queue: granted_in_order(queue.iter().map(|&(t, kind)| (Who::Task(Task(t)), kind))),
+            queue: granted_in_order(
+                queue.iter().map(|&(t, kind)| (RequestOwner::Task(Task(t)), kind)),
+            ),
         };
         Snapshot {
             tasks: plan.tasks.iter().map(task).collect(),
@@ -121,26 +123,26 @@ impl Snapshot {
     /// # Panics
     /// If there is no such task.
     #[must_use]
-    pub fn state(&self, task: Task) -> State {
+    pub fn state(&self, task: Task) -> TaskState {
         self.states()[task.0 as usize]
     }
 
     /// The states of all tasks. One that asks for nothing is active until it stops.
     #[must_use]
-    pub fn states(&self) -> Vec<State> {
+    pub fn states(&self) -> Vec<TaskState> {
         let mut counts = vec![(0, 0); self.tasks.len()];
         for request in self.locations.iter().flat_map(|l| &l.queue) {
-            if let Who::Task(t) = request.who {
+            if let RequestOwner::Task(t) = request.who {
                 let (all, granted) = &mut counts[t.0 as usize];
                 *all += 1;
                 *granted += usize::from(request.granted);
             }
         }
         let state = |(task, (all, granted)): (&TaskView, (usize, usize))| match granted {
-            _ if task.stopped => State::Stopped,
-            _ if all == granted => State::Active,
-            0 => State::Delayed,
-            _ => State::PartlyDelayed,
+            _ if task.stopped => TaskState::Stopped,
+            _ if all == granted => TaskState::Active,
+            0 => TaskState::Delayed,
+            _ => TaskState::PartlyDelayed,
         };
         self.tasks.iter().zip(counts).map(state).collect()
     }
@@ -148,7 +150,7 @@ impl Snapshot {
     /// The tasks that are active.
     #[must_use]
     pub fn active(&self) -> Vec<Task> {
-        let active = |(t, state)| (state == State::Active).then_some(Task(t));
+        let active = |(t, state)| (state == TaskState::Active).then_some(Task(t));
         (0..).zip(self.states()).filter_map(active).collect()
     }
 
@@ -158,10 +160,13 @@ impl Snapshot {
         self.edges().into_iter().map(|edge| self.by_name(edge)).collect()
     }
 
-    pub(crate) fn by_name(&self, (who, location, ahead): (Who, usize, Who)) -> Wait {
-        let name = |who: Who| match who {
-            Who::Task(t) => self.tasks[t.0 as usize].name.clone(),
-            Who::Handle => "a handle".to_owned(),
+    pub(crate) fn by_name(
+        &self,
+        (who, location, ahead): (RequestOwner, usize, RequestOwner),
+    ) -> Wait {
+        let name = |who: RequestOwner| match who {
+            RequestOwner::Task(t) => self.tasks[t.0 as usize].name.clone(),
+            RequestOwner::Handle => "a handle".to_owned(),
         };
         Wait {
             task: name(who),
@@ -173,7 +178,7 @@ impl Snapshot {
     /// A circle of tasks that wait for each other, if there is one: they will wait for ever.
     #[must_use]
     pub fn cycle(&self) -> Option<Vec<Wait>> {
-        let wait = |(task, location, ahead): check::Step| Wait {
+        let wait = |(task, location, ahead): deadlock::Step| Wait {
             task: self.tasks[task as usize].name.clone(),
             location: self.locations[location as usize].name.clone(),
             ahead: self.tasks[ahead as usize].name.clone(),
@@ -188,7 +193,7 @@ impl Snapshot {
         let mut behind = vec![Vec::new(); self.tasks.len()];
         let mut ahead = vec![0_usize; self.tasks.len()];
         for edge in self.edges() {
-            if let (Who::Task(t), _, Who::Task(u)) = edge {
+            if let (RequestOwner::Task(t), _, RequestOwner::Task(u)) = edge {
                 behind[u.0 as usize].push(t.0 as usize);
                 ahead[t.0 as usize] += 1;
             }
@@ -210,7 +215,7 @@ impl Snapshot {
     }
 
     /// Who waits, at which location, and for whom, as in [`waits`](Self::waits).
-    pub(crate) fn edges(&self) -> Vec<(Who, usize, Who)> {
+    pub(crate) fn edges(&self) -> Vec<(RequestOwner, usize, RequestOwner)> {
         let mut edges = Vec::new();
         for (l, location) in self.locations.iter().enumerate() {
             let mut ahead: &[RequestView] = &[];
@@ -225,16 +230,16 @@ impl Snapshot {
     }
 
     /// The circle of [`cycle`](Self::cycle), by number.
-    pub(crate) fn circle(&self) -> Option<Vec<check::Step>> {
+    pub(crate) fn circle(&self) -> Option<Vec<deadlock::Step>> {
         let tasks_of = |queue: &[RequestView]| {
             let task = |r: &RequestView| match r.who {
-                Who::Task(t) => Some((t.0, r.kind)),
-                Who::Handle => None,
+                RequestOwner::Task(t) => Some((t.0, r.kind)),
+                RequestOwner::Handle => None,
             };
             queue.iter().filter_map(task).collect()
         };
         let queues: Queues = self.locations.iter().map(|l| tasks_of(&l.queue)).collect();
-        check::cycle(&queues, self.tasks.len())
+        deadlock::cycle(&queues, self.tasks.len())
     }
 }
 
@@ -247,7 +252,7 @@ impl fmt::Display for Snapshot {
         let states = self.states();
         let mut waits = vec![Vec::new(); states.len()];
         for edge in self.edges() {
-            if let Who::Task(t) = edge.0 {
+            if let RequestOwner::Task(t) = edge.0 {
                 waits[t.0 as usize].push(self.by_name(edge).to_string());
             }
         }
@@ -269,15 +274,15 @@ impl fmt::Display for Snapshot {
             let (name, iteration, time) = of(t);
             format!("  '{name}' runs its iteration {iteration}{time}")
         });
-        list(&|t| matches!(states[t], State::PartlyDelayed | State::Delayed), &|t| {
+        list(&|t| matches!(states[t], TaskState::PartlyDelayed | TaskState::Delayed), &|t| {
             let (_, iteration, time) = of(t);
             format!("  iteration {iteration}, {}{time}: {}", states[t], waits[t].join(", "))
         });
-        list(&|t| states[t] == State::Active && !self.tasks[t].running, &|t| {
+        list(&|t| states[t] == TaskState::Active && !self.tasks[t].running, &|t| {
             let (name, iteration, _) = of(t);
             format!("  '{name}' may run its iteration {iteration}")
         });
-        let stopped = states.iter().filter(|&&state| state == State::Stopped).count();
+        let stopped = states.iter().filter(|&&state| state == TaskState::Stopped).count();
         if stopped > 0 {
             lines.push(format!("  {stopped} of {} tasks have ended", states.len()));
         }
@@ -289,11 +294,13 @@ impl fmt::Display for Snapshot {
 }
 
 fn same_group(a: &RequestView, b: &RequestView) -> bool {
-    a.kind == Kind::Inclusive && b.kind == Kind::Inclusive
+    a.kind == AccessMode::Inclusive && b.kind == AccessMode::Inclusive
 }
 
 /// A queue of which the first request is granted, and with a reader the readers right behind it.
-pub(crate) fn granted_in_order(queue: impl Iterator<Item = (Who, Kind)>) -> Vec<RequestView> {
+pub(crate) fn granted_in_order(
+    queue: impl Iterator<Item = (RequestOwner, AccessMode)>,
+) -> Vec<RequestView> {
     let mut list: Vec<RequestView> =
         queue.map(|(who, kind)| RequestView { who, kind, granted: false }).collect();
     if let Some(group) = list.chunk_by_mut(same_group).next() {
@@ -307,8 +314,8 @@ mod tests {
     use super::*;
     use crate::initial::Initial;
 
-    const X: Kind = Kind::Exclusive;
-    const I: Kind = Kind::Inclusive;
+    const X: AccessMode = AccessMode::Exclusive;
+    const I: AccessMode = AccessMode::Inclusive;
 
     /// The five tasks of the paper's figure, in its spirit: some active, one partly delayed, some delayed.
     #[test]
@@ -323,7 +330,13 @@ mod tests {
         let start = plan.check(&Initial::Program).unwrap();
         assert_eq!(
             start.states(),
-            [State::Active, State::Active, State::Delayed, State::Delayed, State::Active]
+            [
+                TaskState::Active,
+                TaskState::Active,
+                TaskState::Delayed,
+                TaskState::Delayed,
+                TaskState::Active
+            ]
         );
         assert_eq!(start.active(), [first, second, idle]);
         let waits: Vec<String> = start.waits().iter().map(ToString::to_string).collect();
@@ -339,7 +352,7 @@ mod tests {
         );
         assert_eq!(start.cycle(), None);
         plan.order(b, [fourth, third, second, first]);
-        assert_eq!(plan.start(&Initial::Program).unwrap().state(first), State::PartlyDelayed);
+        assert_eq!(plan.start(&Initial::Program).unwrap().state(first), TaskState::PartlyDelayed);
         let error = plan.check(&Initial::Program).unwrap_err();
         let cycle = plan.start(&Initial::Program).unwrap().cycle();
         assert_eq!(error, crate::CheckError::Cycle { cycle: cycle.unwrap() });

@@ -239,7 +239,7 @@ impl Unchecked<'_> {
         runner: crate::Runner,
         stop: crate::Stop,
         patience: Duration,
-    ) -> Result<crate::Report, crate::RunError> {
+    ) -> Result<crate::RunReport, crate::RunError> {
         let watch = self.0.watch();
         let done = std::thread::scope(|scope| {
             scope.spawn(|| {

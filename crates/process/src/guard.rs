@@ -33,7 +33,7 @@ use rustix::fs::MemfdFlags;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::{GroupLeader, Mark, Process, Spawn};
+use crate::{EnvironmentMark, GroupLeader, Process, Spawn};
 
 /// How long the guard may take to end, and to look for a group that has just begun.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -53,7 +53,7 @@ pub struct Guard {
     /// Words that were used and are free, and how many were used.
     free: Vec<u32>,
     used: u32,
-    mark: Mark,
+    mark: EnvironmentMark,
 }
 
 /// A process group that the guard knows, and whose leader was not collected.
@@ -81,9 +81,9 @@ impl Guard {
     /// What the system says.
     pub fn start(
         variable: &'static str,
-        program: impl FnOnce(&Mark) -> Spawn<'static>,
+        program: impl FnOnce(&EnvironmentMark) -> Spawn<'static>,
     ) -> io::Result<Guard> {
-        let mark = Mark::new(variable);
+        let mark = EnvironmentMark::new(variable);
         let nothing = File::options().write(true).open("/dev/null")?;
         let words = rustix::fs::memfd_create(c"syncline guard", MemfdFlags::CLOEXEC)?;
         let (end, line) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
@@ -164,7 +164,7 @@ impl Drop for Guard {
 ///
 /// # Errors
 /// The words cannot be read.
-pub fn serve(mark: &Mark) -> io::Result<()> {
+pub fn serve(mark: &EnvironmentMark) -> io::Result<()> {
     let (line, table) = (io::stdin(), io::stderr());
     // What cannot be read any more is over, too; a signal is not the end.
     while rustix::io::retry_on_intr(|| rustix::io::read(&line, &mut [0; 64]))
@@ -211,7 +211,7 @@ fn kill(group: Pid) {
 ///
 /// A process that is started holds the guard's pipe until it has its own program, but gets its
 /// environment a moment later: so this looks again while there is a process without one.
-fn kill_marked(mark: &Mark, mut each: impl FnMut(Pid)) {
+fn kill_marked(mark: &EnvironmentMark, mut each: impl FnMut(Pid)) {
     let leads = |process: &Process| {
         let number = process.pid.as_raw_pid();
         process.group == number && process.session != number
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_group_is_found_by_its_mark() {
-        let mark = Mark::new("SYNCLINE_TEST_GUARD");
+        let mark = EnvironmentMark::new("SYNCLINE_TEST_GUARD");
         let mut spawn = Spawn::new("sh");
         mark.put_on(spawn.args(["-c", "sleep 4000 & wait"]));
         let leader = spawn.start_group().unwrap();

@@ -21,6 +21,6 @@ pub use jobs::{
     FollowedGroup, StopForwarding, bear_the_terminal, continued_at, stop_as_by_default,
 };
 pub use lifeline::{Lifeline, LifelineEnd, LifelineKeeper};
-pub use mark::{Mark, Process};
+pub use mark::{EnvironmentMark, Process};
 pub use spawn::{Child, Spawn, find};
 pub use watch::{Ending, ProcessWatch};

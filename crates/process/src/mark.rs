@@ -16,24 +16,24 @@ use crate::Spawn;
 
 /// A variable in the environment of processes that belong together.
 #[derive(Clone, Debug)]
-pub struct Mark {
+pub struct EnvironmentMark {
     variable: &'static str,
     value: String,
 }
 
-impl Mark {
+impl EnvironmentMark {
     /// A mark that no other process has made, nor this one before.
     #[must_use]
-    pub fn new(variable: &'static str) -> Mark {
+    pub fn new(variable: &'static str) -> EnvironmentMark {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         let value = format!("{}-{}.{:09}", std::process::id(), now.tv_sec, now.tv_nsec);
-        Mark { variable, value }
+        EnvironmentMark { variable, value }
     }
 
     /// A mark that another process has made.
     #[must_use]
-    pub fn of(variable: &'static str, value: String) -> Mark {
-        Mark { variable, value }
+    pub fn of(variable: &'static str, value: String) -> EnvironmentMark {
+        EnvironmentMark { variable, value }
     }
 
     /// What the variable is set to.
@@ -51,9 +51,9 @@ impl Mark {
     /// is one without an environment, which may be about to have the mark.
     ///
     /// ```
-    /// use syncline_process::Mark;
+    /// use syncline_process::EnvironmentMark;
     ///
-    /// let mark = Mark::new("EXAMPLE_MARK");
+    /// let mark = EnvironmentMark::new("EXAMPLE_MARK");
     /// assert!(!mark.find(|process| process.group == 1, |_| panic!("a stranger has the mark")));
     /// ```
     pub fn find(&self, wanted: impl Fn(&Process) -> bool, mut each: impl FnMut(Process)) -> bool {
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn every_process_of_the_machine_can_be_asked_for_its_group() {
         // Also those that have none: process 2 is the kernel's, where it is seen.
-        assert!(!Mark::new("SYNCLINE_TEST_MARK").kill(|_| true));
+        assert!(!EnvironmentMark::new("SYNCLINE_TEST_MARK").kill(|_| true));
         let own = Process::of(rustix::process::getpid()).unwrap();
         assert_eq!(own.group, getpgrp().as_raw_pid());
         assert!(Process::of(Pid::from_raw(2).unwrap()).is_none_or(|process| process.group >= 0));
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_child_and_its_child_have_the_mark() {
-        let mark = Mark::new("SYNCLINE_TEST_MARK");
+        let mark = EnvironmentMark::new("SYNCLINE_TEST_MARK");
         let mut spawn = Spawn::new("sh");
         mark.put_on(spawn.args(["-c", "sleep 4000 & wait"]));
         let leader = spawn.start_group().unwrap();

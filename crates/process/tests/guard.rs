@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use syncline_process::guard::{Guard, Unstarted, serve};
-use syncline_process::{Mark, ProcessWatch, Spawn};
+use syncline_process::{EnvironmentMark, ProcessWatch, Spawn};
 
 const ROLE: &str = "SYNCLINE_PROCESS_TEST_ROLE";
 const VARIABLE: &str = "SYNCLINE_PROCESS_TEST_MARK";
@@ -35,7 +35,7 @@ const STUBBORN: &str =
 fn role() {
     let Ok(role) = std::env::var(ROLE) else { return };
     match role.split_once(' ') {
-        Some(("guard", mark)) => serve(&Mark::of(VARIABLE, mark.to_owned())).unwrap(),
+        Some(("guard", mark)) => serve(&EnvironmentMark::of(VARIABLE, mark.to_owned())).unwrap(),
         _ => {
             let mut guard = guard();
             let output = std::io::stdout();

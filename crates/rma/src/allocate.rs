@@ -81,7 +81,7 @@ impl Rma {
         deadline: Option<Instant>,
     ) -> Result<Global<T>, RmaError> {
         assert_eq!(me.rank(), self.rank, "memory is allocated by the member itself");
-        self.at_home()?;
+        self.check_not_forked()?;
         let asked = (size_of::<T>(), len.saturating_mul(size_of::<T>()));
         if self.begun.as_ref().is_some_and(|begun| begun.asked != asked) {
             return Err(RmaError::Unfinished);
@@ -147,7 +147,7 @@ impl Rma {
                     let table = self.table(all, lines);
                     table.clear(self.rank);
                     if let Syncs::Hosts(far) = &self.sync {
-                        far.engine.know(&table);
+                        far.engine.register(&table);
                     }
                     Step::Sync(table)
                 }

@@ -16,7 +16,7 @@ impl<T: Pod + Send + Sync> Element for T {}
 pub trait Number: Element + std::ops::Mul<Output = Self> + sealed::Sealed {
     /// Which one: what is sent between hosts.
     #[doc(hidden)]
-    const KIND: Kind;
+    const KIND: ElementKind;
 
     /// 1.
     #[doc(hidden)]
@@ -41,7 +41,7 @@ pub trait Number: Element + std::ops::Mul<Output = Self> + sealed::Sealed {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum ElementKind {
     /// `i32`.
     I32,
     /// `i64`.
@@ -56,9 +56,15 @@ pub enum Kind {
     C64,
 }
 
-impl Kind {
-    pub(crate) const ALL: [Kind; 6] =
-        [Kind::I32, Kind::I64, Kind::F32, Kind::F64, Kind::C32, Kind::C64];
+impl ElementKind {
+    pub(crate) const ALL: [ElementKind; 6] = [
+        ElementKind::I32,
+        ElementKind::I64,
+        ElementKind::F32,
+        ElementKind::F64,
+        ElementKind::C32,
+        ElementKind::C64,
+    ];
 
     /// Adds the numbers of `bytes` to those from `at` on.
     ///
@@ -68,10 +74,10 @@ impl Kind {
         // SAFETY: handed on.
         unsafe {
             match self {
-                Kind::I32 => add_all::<i32>(at, bytes),
-                Kind::I64 => add_all::<i64>(at, bytes),
-                Kind::F32 | Kind::C32 => add_all::<f32>(at, bytes),
-                Kind::F64 | Kind::C64 => add_all::<f64>(at, bytes),
+                ElementKind::I32 => add_all::<i32>(at, bytes),
+                ElementKind::I64 => add_all::<i64>(at, bytes),
+                ElementKind::F32 | ElementKind::C32 => add_all::<f32>(at, bytes),
+                ElementKind::F64 | ElementKind::C64 => add_all::<f64>(at, bytes),
             }
         }
     }
@@ -79,15 +85,15 @@ impl Kind {
     /// Bytes of one, and what its address must be a multiple of.
     pub(crate) fn size(self) -> usize {
         match self {
-            Kind::I32 | Kind::F32 => 4,
-            Kind::I64 | Kind::F64 | Kind::C32 => 8,
-            Kind::C64 => 16,
+            ElementKind::I32 | ElementKind::F32 => 4,
+            ElementKind::I64 | ElementKind::F64 | ElementKind::C32 => 8,
+            ElementKind::C64 => 16,
         }
     }
 }
 
 /// # Safety
-/// As [`Kind::add`].
+/// As [`ElementKind::add`].
 unsafe fn add_all<T: Number>(at: *mut u8, bytes: &[u8]) {
     for (index, value) in bytes.chunks_exact(size_of::<T>()).enumerate() {
         let value: T = bytemuck::pod_read_unaligned(value);
@@ -101,7 +107,7 @@ macro_rules! number {
         impl sealed::Sealed for $number {}
 
         impl Number for $number {
-            const KIND: Kind = Kind::$kind;
+            const KIND: ElementKind = ElementKind::$kind;
             const ONE: Self = 1 as $number;
 
             #[inline]
@@ -119,7 +125,7 @@ number!(f64, F64, u64; f32, F32, u32);
 impl sealed::Sealed for i64 {}
 
 impl Number for i64 {
-    const KIND: Kind = Kind::I64;
+    const KIND: ElementKind = ElementKind::I64;
     const ONE: Self = 1;
 
     #[inline]
@@ -137,7 +143,7 @@ impl Number for i64 {
 impl sealed::Sealed for i32 {}
 
 impl Number for i32 {
-    const KIND: Kind = Kind::I32;
+    const KIND: ElementKind = ElementKind::I32;
     const ONE: Self = 1;
 
     #[inline]
@@ -157,7 +163,7 @@ macro_rules! complex {
         impl sealed::Sealed for Complex<$part> {}
 
         impl Number for Complex<$part> {
-            const KIND: Kind = Kind::$kind;
+            const KIND: ElementKind = ElementKind::$kind;
             const ONE: Self = Complex { re: 1.0, im: 0.0 };
 
             #[inline]

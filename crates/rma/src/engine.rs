@@ -58,11 +58,11 @@ use syncline_signal::primitive::AtomicU64 as SharedU64;
 use syncline_sync::{Array, Fault, Space, SpaceError};
 
 use crate::error::RmaError;
-use crate::exchange::{Exchange, Told};
 use crate::lock::server::Locks;
 use crate::memory::Table;
-use crate::message::{self, Head, Kind};
+use crate::message::{self, Head, RequestKind};
 use crate::shape::Piece;
+use crate::sync_exchange::{Exchange, Told};
 
 /// So many requests, and so many bytes of them and their answers, may be under way from a process to a server.
 pub(crate) const WINDOW: u64 = 1024;
@@ -128,21 +128,21 @@ struct Asked {
     /// Answers that are still to come.
     left: usize,
     /// Where their data go, in the order in which they come.
-    into: VecDeque<Vec<Place>>,
+    into: VecDeque<Vec<Destination>>,
     value: u128,
     refused: Option<RmaError>,
 }
 
 /// A piece of private memory that an answer goes to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Destination {
     pub(crate) at: *mut u8,
     pub(crate) len: usize,
 }
 
 // SAFETY: a place is written by one thread at a time, under the engine's lock, as long as whoever asked waits for it or
 // owns it: see `Engine::ask`.
-unsafe impl Send for Place {}
+unsafe impl Send for Destination {}
 
 /// What is held of one process.
 #[derive(Debug, Default)]
@@ -206,7 +206,7 @@ pub(crate) struct Engine {
 /// What a request says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: RequestKind,
     pub(crate) detail: u8,
     pub(crate) parity: u8,
     pub(crate) allocation: u32,
@@ -289,11 +289,11 @@ impl Engine {
     }
 
     /// The allocation is known from now on.
-    pub(crate) fn know(&self, table: &Arc<Table>) {
+    pub(crate) fn register(&self, table: &Arc<Table>) {
         self.state().tables.insert(table.id, Arc::clone(table));
     }
 
-    pub(crate) fn forget(&self, id: u32) {
+    pub(crate) fn unregister(&self, id: u32) {
         self.state().tables.remove(&id);
     }
 
@@ -353,7 +353,8 @@ impl Engine {
         loop {
             endpoint.wait(None, || self.room(server, cost))?;
             // What is only written is waited for by nobody before somebody asks; and who asks waits.
-            let written = matches!(request.kind, Kind::Put | Kind::Add | Kind::Fence);
+            let written =
+                matches!(request.kind, RequestKind::Put | RequestKind::Add | RequestKind::Fence);
             let sent =
                 if written { endpoint.post(service, send) } else { endpoint.enter(service, send) };
             if sent {
@@ -404,7 +405,7 @@ impl Engine {
 
     /// Prepares for answers whose data go into these places, one list for each. The places are there, and nobody else's,
     /// until all has come or [`give_up`](Self::give_up) has been called.
-    pub(crate) fn ask(&self, into: VecDeque<Vec<Place>>) -> u64 {
+    pub(crate) fn ask(&self, into: VecDeque<Vec<Destination>>) -> u64 {
         let mut state = self.state();
         state.tickets += 1;
         let ticket = state.tickets;
@@ -460,7 +461,7 @@ impl Engine {
                     rank: place.1,
                     detail: known.into(),
                     ticket: queues[to].tell(),
-                    ..Head::new(Kind::Sync)
+                    ..Head::new(RequestKind::Sync)
                 };
                 head.write(&mut message);
                 counts.into_iter().for_each(|count| message::push(&mut message, count));
@@ -524,13 +525,13 @@ impl Service for Engine {
         let Some((head, rest)) = Head::read(body) else { return };
         let state = &mut *self.state();
         match head.kind {
-            Kind::Reply => {
+            RequestKind::Reply => {
                 self.hear(u64::from(head.allocation) | u64::from(head.rank) << 32);
                 self.acknowledged(state, from, head.epoch);
                 self.replied(state, head, rest);
             }
-            Kind::Ack => self.acknowledged(state, from, head.epoch),
-            Kind::Refused => {
+            RequestKind::Ack => self.acknowledged(state, from, head.epoch),
+            RequestKind::Refused => {
                 let why = REFUSALS.get(usize::from(head.detail)).copied().unwrap_or(REFUSALS[0]);
                 // Of a request that has no answer, whoever asks next is told.
                 let refused = match state.asked.get_mut(&head.ticket) {
@@ -539,7 +540,7 @@ impl Service for Engine {
                 };
                 refused.get_or_insert(RmaError::Refused { host: self.hosts.of(from), why });
             }
-            Kind::Sync => {
+            RequestKind::Sync => {
                 self.acknowledged(state, from, head.ticket);
                 let (stride, step) = (head.allocation as usize, head.rank as usize);
                 let counts = message::words(rest).collect();

@@ -18,8 +18,8 @@ use syncline_sync::{Blocking, Fault};
 
 use crate::engine::{Engine, Request};
 use crate::error::RmaError;
-use crate::handle::State;
-use crate::message::{HEAD, Kind, push};
+use crate::handle::HandleState;
+use crate::message::{HEAD, RequestKind, push};
 use crate::rma::Window;
 
 /// What a member of a team on several hosts has.
@@ -105,8 +105,8 @@ impl Far {
     }
 
     /// Looks whether an operation is done, and what its value is.
-    pub(crate) fn look(&self, state: State) -> Result<Option<u128>, RmaError> {
-        if let State::Sent(server, mark) = state
+    pub(crate) fn look(&self, state: HandleState) -> Result<Option<u128>, RmaError> {
+        if let HandleState::Sent(server, mark) = state
             && !self.engine.acked(server, mark)
             && self.engine.room(server, HEAD as u64)
         {
@@ -115,9 +115,9 @@ impl Far {
         let mut value = None;
         let looked = self.endpoint.wait(Some(Instant::now()), || {
             value = value.take().or_else(|| match state {
-                State::Done => Some(Ok(0)),
-                State::Sent(server, mark) => self.engine.acked(server, mark).then_some(Ok(0)),
-                State::Asked(ticket) => self.engine.answered(ticket),
+                HandleState::Done => Some(Ok(0)),
+                HandleState::Sent(server, mark) => self.engine.acked(server, mark).then_some(Ok(0)),
+                HandleState::Asked(ticket) => self.engine.answered(ticket),
             });
             value.is_some()
         });
@@ -147,7 +147,7 @@ impl Far {
         self.engine.request(
             &self.endpoint,
             self.service,
-            Request::new(Kind::Fence),
+            Request::new(RequestKind::Fence),
             server,
             0,
             |_| (),
@@ -205,7 +205,7 @@ impl Far {
     }
 
     fn ask_each(&mut self, servers: &[usize]) -> Result<(), RmaError> {
-        let ask = |&server: &usize| self.ask_about(Kind::Fence, server, 0, 0, [0; 2]);
+        let ask = |&server: &usize| self.ask_about(RequestKind::Fence, server, 0, 0, [0; 2]);
         let asked = servers.iter().map(ask).collect::<Vec<_>>();
         let mut failed = None;
         for ticket in asked {
@@ -220,7 +220,7 @@ impl Far {
     /// Asks a server something that has an answer without data.
     pub(crate) fn ask_about(
         &mut self,
-        kind: Kind,
+        kind: RequestKind,
         server: usize,
         allocation: u32,
         rank: usize,
@@ -241,7 +241,7 @@ impl Far {
     /// Tells a server something.
     pub(crate) fn tell_about(
         &mut self,
-        kind: Kind,
+        kind: RequestKind,
         server: usize,
         allocation: u32,
         rank: usize,
@@ -312,7 +312,7 @@ impl Drop for Far {
 }
 
 impl Request<'_> {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: RequestKind) -> Self {
         Request {
             kind,
             detail: 0,

@@ -9,7 +9,7 @@ use crate::error::RmaError;
 use crate::memory::Global;
 use crate::rma::{Rma, Syncs};
 use crate::runs::Run;
-use crate::word::Counter;
+use crate::word::AddWord;
 
 /// An operation that is under way. [`Rma::wait`] waits for it, [`Rma::test`] looks.
 ///
@@ -17,14 +17,14 @@ use crate::word::Counter;
 #[derive(Debug)]
 #[must_use = "an operation is waited for, or not known to be done"]
 pub struct Handle<R> {
-    pub(crate) state: State,
+    pub(crate) state: HandleState,
     pub(crate) result: Option<R>,
     pub(crate) engine: Option<Arc<Engine>>,
     pub(crate) finish: fn(&mut Option<R>, u128),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum HandleState {
     Done,
     /// An answer is to come.
     Asked(u64),
@@ -34,14 +34,14 @@ pub(crate) enum State {
 
 impl<R> Handle<R> {
     pub(crate) fn done(result: R) -> Self {
-        Handle { state: State::Done, result: Some(result), engine: None, finish: |_, _| () }
+        Handle { state: HandleState::Done, result: Some(result), engine: None, finish: |_, _| () }
     }
 }
 
 impl<R> Drop for Handle<R> {
     fn drop(&mut self) {
         // Before the buffer goes that the answer was for.
-        if let (State::Asked(ticket), Some(engine)) = (self.state, &self.engine) {
+        if let (HandleState::Asked(ticket), Some(engine)) = (self.state, &self.engine) {
             engine.give_up(ticket);
         }
     }
@@ -116,10 +116,10 @@ impl Rma {
         let engine = Some(Arc::clone(&self.far().engine));
         // The handle has the buffer from now on, and gives the request up before the buffer goes.
         let mut handle =
-            Handle { state: State::Done, result: Some(buffer), engine, finish: |_, _| () };
+            Handle { state: HandleState::Done, result: Some(buffer), engine, finish: |_, _| () };
         // SAFETY: the buffer stays where it is while the handle has it; a handle that is leaked keeps it for ever.
         let ticket = unsafe { self.ask_far(&memory.table, rank, &[run], to) }?;
-        handle.state = State::Asked(ticket);
+        handle.state = HandleState::Asked(ticket);
         Ok(handle)
     }
 
@@ -127,7 +127,7 @@ impl Rma {
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn start_fetch_add<T: Counter>(
+    pub fn start_fetch_add<T: AddWord>(
         &mut self,
         memory: &Global<T>,
         rank: usize,
@@ -145,15 +145,15 @@ impl Rma {
     /// # Panics
     /// If the operation was started by another [`Rma::new`], whose answers this one does not know.
     pub fn wait<R>(&mut self, mut handle: Handle<R>) -> Result<R, RmaError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         self.check_own(&handle);
         match (handle.state, &mut self.sync) {
-            (State::Asked(ticket), Syncs::Hosts(far)) => {
+            (HandleState::Asked(ticket), Syncs::Hosts(far)) => {
                 let value = far.answer(ticket);
-                handle.state = State::Done;
+                handle.state = HandleState::Done;
                 (handle.finish)(&mut handle.result, value?);
             }
-            (State::Sent(server, mark), Syncs::Hosts(far)) => {
+            (HandleState::Sent(server, mark), Syncs::Hosts(far)) => {
                 far.acknowledged(server, mark)?;
                 far.refusals()?;
             }
@@ -170,13 +170,15 @@ impl Rma {
     /// # Panics
     /// As [`wait`](Self::wait).
     pub fn test<R>(&mut self, handle: &mut Handle<R>) -> Result<bool, RmaError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         self.check_own(handle);
         let Syncs::Hosts(far) = &self.sync else { return Ok(true) };
-        let State::Asked(_) = handle.state else { return Ok(far.look(handle.state)?.is_some()) };
+        let HandleState::Asked(_) = handle.state else {
+            return Ok(far.look(handle.state)?.is_some());
+        };
         let looked = far.look(handle.state);
         if !matches!(looked, Ok(None)) {
-            handle.state = State::Done;
+            handle.state = HandleState::Done;
         }
         let Some(value) = looked? else { return Ok(false) };
         (handle.finish)(&mut handle.result, value);
@@ -225,7 +227,7 @@ impl Rma {
 
     /// Else a buffer would be given back that an answer is to be written to still.
     fn check_own<R>(&self, handle: &Handle<R>) {
-        if let (State::Asked(_), Some(engine)) = (handle.state, &handle.engine) {
+        if let (HandleState::Asked(_), Some(engine)) = (handle.state, &handle.engine) {
             let own = matches!(&self.sync, Syncs::Hosts(far) if Arc::ptr_eq(&far.engine, engine));
             assert!(own, "an operation is waited for by the rma that started it");
         }
@@ -236,7 +238,7 @@ impl Rma {
         let server = self.server_of(rank);
         match &self.sync {
             Syncs::Hosts(far) if far.marks[server] > 0 => {
-                let state = State::Sent(server, far.marks[server]);
+                let state = HandleState::Sent(server, far.marks[server]);
                 Handle { state, result: Some(()), engine: None, finish: |_, _| () }
             }
             _ => Handle::done(()),

@@ -127,7 +127,7 @@ impl Rma {
         kind: LockKind,
         count: usize,
     ) -> Result<Mutexes, RmaError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         let _making = me.naming(Call::Mutexes);
         self.all_call(me, call::MUTEXES | kind as u64)?;
         let holds = Own(Holds::new(me)?);
@@ -249,7 +249,7 @@ impl Mutexes {
     /// # Errors
     /// [`RmaError::NotHeld`]; as [`lock`](Self::lock).
     pub fn unlock(&mut self, rma: &mut Rma, rank: usize, index: usize) -> Result<(), RmaError> {
-        rma.at_home()?;
+        rma.check_not_forked()?;
         rma.complete_far()?;
         // A mutex that this member holds is one that there is.
         let Some(token) = self.let_go(Named::new(rma.rank, rank, index)) else {
@@ -285,7 +285,7 @@ impl Mutexes {
     /// [`RmaError::HeldBy`] if another member does. Then all members get an error, and the set is
     /// as it was.
     pub fn free(&mut self, rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
-        rma.at_home()?;
+        rma.check_not_forked()?;
         let _freeing = me.naming(Call::FreeMutexes);
         let (held, id) = (self.held(), u64::from(self.words.table.id));
         let mark = if held.is_some() { call::HELD } else { 0 };
@@ -301,7 +301,8 @@ impl Mutexes {
     #[inline]
     fn place(&self, rma: &Rma, rank: usize, index: usize) -> Option<usize> {
         let part = self.words.table.parts.get(rank)?;
-        let there = rma.at_home().is_ok() && index < part.bytes / (WORDS * size_of::<u64>());
+        let there =
+            rma.check_not_forked().is_ok() && index < part.bytes / (WORDS * size_of::<u64>());
         there.then_some(index * WORDS)
     }
 
@@ -309,7 +310,7 @@ impl Mutexes {
     #[cold]
     #[inline(never)]
     fn no_place(&self, rma: &Rma, rank: usize, index: usize) -> RmaError {
-        match rma.at_home() {
+        match rma.check_not_forked() {
             Err(forked) => forked.into(),
             Ok(()) if rank >= rma.size => RmaError::Rank { rank, size: rma.size },
             Ok(()) => RmaError::Mutex { rank, index, count: self.count(rank) },

@@ -39,7 +39,7 @@ const CHUNK: usize = 8192;
 
 /// The memory of a host, as one member keeps account of it.
 #[derive(Debug, Default)]
-pub(crate) struct Arena {
+pub(crate) struct HostMemory {
     chunks: Vec<Array<Line>>,
     /// What is free: where it begins (chunk, line), and how many lines it has.
     free: BTreeMap<(usize, usize), usize>,
@@ -53,7 +53,7 @@ pub(crate) struct Lines {
     memory: Array<Line>,
 }
 
-impl Arena {
+impl HostMemory {
     /// So many bytes, in lines of their own. All members of a host call it alike.
     pub(crate) fn take(&mut self, space: &mut Space, bytes: usize) -> Result<Lines, SpaceError> {
         let lines = bytes.div_ceil(LINE).max(1);
@@ -134,30 +134,30 @@ pub(crate) struct Table {
     of: AtomicU64,
     pub(crate) id: u32,
     /// By rank.
-    pub(crate) parts: Box<[Part]>,
+    pub(crate) parts: Box<[MemberPart]>,
     /// What the parts of this host stand in.
     pub(crate) lines: Lines,
 }
 
 /// One member's part of an allocation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct MemberPart {
     /// Null if it is on another host.
     pub(crate) address: *mut u8,
     pub(crate) bytes: usize,
 }
 
 // SAFETY: a part is a place in memory that the table keeps; it is only touched as `copy` does, by any thread.
-unsafe impl Send for Part {}
+unsafe impl Send for MemberPart {}
 // SAFETY: as above.
-unsafe impl Sync for Part {}
+unsafe impl Sync for MemberPart {}
 
 impl Table {
     /// The parts of all, of which those of `here` stand one after the other in `lines`.
     pub(crate) fn new(of: u64, id: u32, bytes: &[usize], here: &[usize], lines: Lines) -> Table {
         let mut parts = bytes
             .iter()
-            .map(|&bytes| Part { address: std::ptr::null_mut(), bytes })
+            .map(|&bytes| MemberPart { address: std::ptr::null_mut(), bytes })
             .collect::<Box<_>>();
         let mut address = lines.address();
         for &rank in here {
@@ -169,7 +169,7 @@ impl Table {
 
     /// Makes a part zero, if it is on this host.
     pub(crate) fn clear(&self, rank: usize) {
-        let Part { address, bytes } = self.parts[rank];
+        let MemberPart { address, bytes } = self.parts[rank];
         if !address.is_null() {
             // SAFETY: the part's own bytes.
             unsafe { copy::clear(address, bytes) };
@@ -271,7 +271,7 @@ mod tests {
         fn what_is_taken_is_nobody_elses_and_what_is_given_is_used_again(
             steps in proptest::collection::vec((0_usize..30_000, any::<bool>(), 0_usize..50), 1..80),
         ) {
-            let (mut arena, mut space) = (Arena::default(), Space::heap());
+            let (mut arena, mut space) = (HostMemory::default(), Space::heap());
             let mut taken: Vec<Lines> = Vec::new();
             for (bytes, give, which) in steps {
                 if give && !taken.is_empty() {

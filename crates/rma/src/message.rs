@@ -14,7 +14,7 @@ use crate::shape::Piece;
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum RequestKind {
     // Requests, which are acknowledged; those from here on change memory.
     Put,
     Add,
@@ -32,41 +32,41 @@ pub(crate) enum Kind {
     Sync,
 }
 
-impl Kind {
-    const ALL: [Kind; 11] = [
-        Kind::Put,
-        Kind::Add,
-        Kind::Rmw,
-        Kind::Get,
-        Kind::Fence,
-        Kind::Lock,
-        Kind::Unlock,
-        Kind::Reply,
-        Kind::Ack,
-        Kind::Refused,
-        Kind::Sync,
+impl RequestKind {
+    const ALL: [RequestKind; 11] = [
+        RequestKind::Put,
+        RequestKind::Add,
+        RequestKind::Rmw,
+        RequestKind::Get,
+        RequestKind::Fence,
+        RequestKind::Lock,
+        RequestKind::Unlock,
+        RequestKind::Reply,
+        RequestKind::Ack,
+        RequestKind::Refused,
+        RequestKind::Sync,
     ];
 
     /// Whether a fence has to wait for it.
     pub(crate) fn changes(self) -> bool {
-        matches!(self, Kind::Put | Kind::Add | Kind::Rmw)
+        matches!(self, RequestKind::Put | RequestKind::Add | RequestKind::Rmw)
     }
 
     /// Whether it is answered when it is done. The answer acknowledges it, and all before it.
     pub(crate) fn is_answered(self) -> bool {
-        matches!(self, Kind::Rmw | Kind::Get | Kind::Fence)
+        matches!(self, RequestKind::Rmw | RequestKind::Get | RequestKind::Fence)
     }
 
     /// Whether a sync has to wait for it: a get that is under way when a sync begins must not see what comes after.
     pub(crate) fn counts(self) -> bool {
-        self.changes() || self == Kind::Get
+        self.changes() || self == RequestKind::Get
     }
 }
 
 /// The words at the beginning of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
-    pub(crate) kind: Kind,
+    pub(crate) kind: RequestKind,
     /// Of numbers, which; of a read-modify-write, which; of a sync, whether all is acknowledged.
     pub(crate) detail: u8,
     pub(crate) parity: u8,
@@ -83,7 +83,7 @@ pub(crate) const WORDS: usize = 4;
 pub(crate) const HEAD: usize = 8 * WORDS;
 
 impl Head {
-    pub(crate) fn new(kind: Kind) -> Head {
+    pub(crate) fn new(kind: RequestKind) -> Head {
         Head { kind, detail: 0, parity: 0, pieces: 0, epoch: 0, allocation: 0, rank: 0, ticket: 0 }
     }
 
@@ -103,7 +103,7 @@ impl Head {
         let mut words = words(head);
         let mut word = || words.next().unwrap_or_default();
         let (what, epoch, place, ticket) = (word(), word(), word(), word());
-        let kind = *Kind::ALL.get(usize::from(what as u8))?;
+        let kind = *RequestKind::ALL.get(usize::from(what as u8))?;
         let (detail, parity, pieces) =
             ((what >> 8) as u8, (what >> 16) as u8 & 1, (what >> 32) as u32);
         let (allocation, rank) = (place as u32, (place >> 32) as u32);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_head_is_read_as_it_was_written() {
-        for (number, kind) in Kind::ALL.into_iter().enumerate() {
+        for (number, kind) in RequestKind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, number);
             let head = Head {
                 detail: 3,

@@ -21,8 +21,8 @@ use crate::copy;
 use crate::element::{Element, Number};
 use crate::engine::Request;
 use crate::error::RmaError;
-use crate::memory::{Global, Part, Table};
-use crate::message::Kind;
+use crate::memory::{Global, MemberPart, Table};
+use crate::message::RequestKind;
 use crate::rma::Rma;
 use crate::runs::{Run, batches, places};
 use crate::shape::Strided;
@@ -322,7 +322,7 @@ impl Rma {
         (offset, there, write_there): (usize, Strided<'_>, bool),
         (first, here, write_here): (usize, Strided<'_>, bool),
         len: usize,
-    ) -> Result<(Vec<Run>, Part), RmaError> {
+    ) -> Result<(Vec<Run>, MemberPart), RmaError> {
         let (part, _) = self.part(memory, rank, offset, there.extent(write_there)?)?;
         let extent = here.extent(write_here)?;
         let to = first.saturating_add(extent);
@@ -339,7 +339,7 @@ impl Rma {
         rank: usize,
         list: &[(usize, usize, usize)],
         room: usize,
-    ) -> Result<(Vec<Run>, Part), RmaError> {
+    ) -> Result<(Vec<Run>, MemberPart), RmaError> {
         let (part, _) = self.part(memory, rank, 0, 0)?;
         let size = size_of::<T>();
         let run = |&(offset, first, len): &(usize, usize, usize)| {
@@ -359,7 +359,7 @@ impl Rma {
         &mut self,
         table: &Table,
         rank: usize,
-        part: Part,
+        part: MemberPart,
         runs: &[Run],
         from: *const u8,
     ) -> Result<(), RmaError> {
@@ -381,7 +381,7 @@ impl Rma {
         &mut self,
         table: &Table,
         rank: usize,
-        part: Part,
+        part: MemberPart,
         runs: &[Run],
         to: *mut u8,
     ) -> Result<(), RmaError> {
@@ -408,7 +408,8 @@ impl Rma {
     ) -> Result<(), RmaError> {
         let (server, allocation) = (self.server_of(rank), table.id);
         for (pieces, runs) in batches(runs) {
-            let request = Request { allocation, rank, pieces: &pieces, ..Request::new(Kind::Put) };
+            let request =
+                Request { allocation, rank, pieces: &pieces, ..Request::new(RequestKind::Put) };
             let size = runs.iter().map(|run| run.len).sum();
             self.far().request(server, request, size, |message| {
                 // SAFETY: the caller vouches for the runs, of which these are parts.
@@ -426,7 +427,7 @@ impl Rma {
         &mut self,
         table: &Table,
         rank: usize,
-        part: Part,
+        part: MemberPart,
         runs: &[Run],
         factor: T,
         from: *const u8,
@@ -450,8 +451,13 @@ impl Rma {
         let (server, allocation) = (self.server_of(rank), table.id);
         for (pieces, runs) in batches(runs) {
             let detail = T::KIND as u8;
-            let request =
-                Request { detail, allocation, rank, pieces: &pieces, ..Request::new(Kind::Add) };
+            let request = Request {
+                detail,
+                allocation,
+                rank,
+                pieces: &pieces,
+                ..Request::new(RequestKind::Add)
+            };
             let size = runs.iter().map(|run| run.len).sum();
             self.far().request(server, request, size, |message| {
                 for value in runs.iter().flat_map(products) {
@@ -484,7 +490,7 @@ impl Rma {
                 ticket,
                 pieces: &pieces,
                 answer,
-                ..Request::new(Kind::Get)
+                ..Request::new(RequestKind::Get)
             };
             if let Err(fault) = self.far().request(server, request, 0, |_| ()) {
                 self.far().engine.give_up(ticket);

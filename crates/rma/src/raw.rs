@@ -15,13 +15,13 @@
 
 use crate::element::Number;
 use crate::error::RmaError;
-use crate::handle::State;
-use crate::memory::{Global, Part};
+use crate::handle::HandleState;
+use crate::memory::{Global, MemberPart};
 use crate::ops::shaped;
 use crate::rma::{Rma, Syncs};
 use crate::runs::Run;
 use crate::shape::Strided;
-use crate::word::{Counter, Word, sealed::Step};
+use crate::word::{AddWord, Word, sealed::Step};
 
 /// Which bytes move: in a member's part, and in the caller's memory, which begins at the address that goes with it.
 #[derive(Clone, Copy, Debug)]
@@ -49,19 +49,19 @@ pub enum Bytes<'a> {
 /// An operation that is under way. It stays valid when it is waited for: then it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an operation is waited for, or not known to be done"]
-pub struct Pending(State);
+pub struct Pending(HandleState);
 
 impl Pending {
     /// One that is done.
-    pub const DONE: Pending = Pending(State::Done);
+    pub const DONE: Pending = Pending(HandleState::Done);
 
     /// As three words, for those who keep it somewhere else. Zeros: [`DONE`](Self::DONE).
     #[must_use]
     pub fn to_words(self) -> [u64; 3] {
         match self.0 {
-            State::Done => [0; 3],
-            State::Asked(ticket) => [1, ticket, 0],
-            State::Sent(server, mark) => [2, server as u64, mark],
+            HandleState::Done => [0; 3],
+            HandleState::Asked(ticket) => [1, ticket, 0],
+            HandleState::Sent(server, mark) => [2, server as u64, mark],
         }
     }
 
@@ -70,8 +70,10 @@ impl Pending {
     pub fn from_words(words: [u64; 3]) -> Option<Pending> {
         match words {
             [0, ..] => Some(Pending::DONE),
-            [1, ticket, _] => Some(Pending(State::Asked(ticket))),
-            [2, server, mark] => Some(Pending(State::Sent(usize::try_from(server).ok()?, mark))),
+            [1, ticket, _] => Some(Pending(HandleState::Asked(ticket))),
+            [2, server, mark] => {
+                Some(Pending(HandleState::Sent(usize::try_from(server).ok()?, mark)))
+            }
             _ => None,
         }
     }
@@ -136,7 +138,7 @@ impl Rma {
         if part.address.is_null() {
             // SAFETY: as in `put_from`, and until all has come or the ticket is given up.
             let ticket = unsafe { self.ask_far(&memory.table, rank, runs.as_slice(), to) }?;
-            return Ok(Pending(State::Asked(ticket)));
+            return Ok(Pending(HandleState::Asked(ticket)));
         }
         // SAFETY: as in `put_from`.
         unsafe { self.read(&memory.table, rank, part, runs.as_slice(), to) }?;
@@ -176,14 +178,14 @@ impl Rma {
     /// # Errors
     /// [`RmaError::Rank`].
     pub fn written(&self, rank: usize) -> Result<Pending, RmaError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         if rank >= self.size() {
             return Err(RmaError::Rank { rank, size: self.size() });
         }
         let server = self.server_of(rank);
         match &self.sync {
             Syncs::Hosts(far) if far.marks[server] > 0 => {
-                Ok(Pending(State::Sent(server, far.marks[server])))
+                Ok(Pending(HandleState::Sent(server, far.marks[server])))
             }
             _ => Ok(Pending::DONE),
         }
@@ -194,11 +196,11 @@ impl Rma {
     /// # Errors
     /// As [`wait`](Self::wait). A get that has failed is given up.
     pub fn wait_for(&mut self, pending: Pending) -> Result<(), RmaError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         let Syncs::Hosts(far) = &self.sync else { return Ok(()) };
         match pending.0 {
-            State::Asked(ticket) => far.answer(ticket).map(|_| ()),
-            State::Sent(server, mark) if server < far.marks.len() => {
+            HandleState::Asked(ticket) => far.answer(ticket).map(|_| ()),
+            HandleState::Sent(server, mark) if server < far.marks.len() => {
                 far.acknowledged(server, mark)?;
                 far.refusals()
             }
@@ -211,7 +213,7 @@ impl Rma {
     /// # Errors
     /// As [`wait_for`](Self::wait_for).
     pub fn is_done(&mut self, pending: Pending) -> Result<bool, RmaError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         let Syncs::Hosts(far) = &self.sync else { return Ok(true) };
         let looked = far.look(pending.0);
         if looked.is_err() {
@@ -222,7 +224,7 @@ impl Rma {
 
     /// What a get has not brought yet is not written any more.
     pub fn give_up(&self, pending: Pending) {
-        if let (State::Asked(ticket), Syncs::Hosts(far)) = (pending.0, &self.sync) {
+        if let (HandleState::Asked(ticket), Syncs::Hosts(far)) = (pending.0, &self.sync) {
             far.engine.give_up(ticket);
         }
     }
@@ -231,7 +233,7 @@ impl Rma {
     ///
     /// # Errors
     /// As `fetch_add`; [`RmaError::Align`].
-    pub fn fetch_add_at<T: Counter>(
+    pub fn fetch_add_at<T: AddWord>(
         &mut self,
         memory: &Global<u8>,
         rank: usize,
@@ -296,7 +298,7 @@ impl Rma {
         bytes: Bytes<'_>,
         buffer: *mut u8,
         written: (bool, bool),
-    ) -> Result<(Part, Runs, *mut u8), RmaError> {
+    ) -> Result<(MemberPart, Runs, *mut u8), RmaError> {
         match bytes {
             Bytes::Run { offset, len } => {
                 let (part, there) = self.part(memory, rank, offset, len)?;
@@ -347,7 +349,9 @@ mod tests {
 
     #[test]
     fn an_operation_travels_in_words() {
-        for pending in [Pending::DONE, Pending(State::Asked(7)), Pending(State::Sent(3, 1 << 40))] {
+        for pending in
+            [Pending::DONE, Pending(HandleState::Asked(7)), Pending(HandleState::Sent(3, 1 << 40))]
+        {
             assert_eq!(Pending::from_words(pending.to_words()), Some(pending));
         }
         assert_eq!(Pending::from_words([3, 0, 0]), None);

@@ -12,9 +12,9 @@ use crate::allocate::Begun;
 use crate::element::Element;
 use crate::engine::{Engine, HostWords};
 use crate::error::RmaError;
-use crate::exchange;
 use crate::far::Far;
-use crate::memory::{Arena, Global, Lines, Part, Table, room};
+use crate::memory::{Global, HostMemory, Lines, MemberPart, Table, room};
+use crate::sync_exchange;
 
 /// A member's part in the global memory of a team: allocations, operations, and what completes them.
 ///
@@ -31,7 +31,7 @@ pub struct Rma {
     hosts: Hosts,
     /// The members on this host.
     pub(crate) here: Vec<usize>,
-    pub(crate) arena: Arena,
+    pub(crate) arena: HostMemory,
     allocations: u32,
     /// An allocation whose deadline has passed.
     pub(crate) begun: Option<Box<Begun>>,
@@ -86,7 +86,7 @@ impl Rma {
     /// # Errors
     /// [`RmaError::Space`] if the team's memory has no room.
     pub fn new(me: &mut Member) -> Result<Rma, RmaError> {
-        let radix = exchange::best_radix(me.hosts().count());
+        let radix = sync_exchange::best_radix(me.hosts().count());
         Rma::with_radix(me, radix)
     }
 
@@ -113,7 +113,7 @@ impl Rma {
             }
         };
         let (rank, size, threads) = (me.rank(), me.size(), me.threads());
-        let (arena, allocations) = (Arena::default(), 0);
+        let (arena, allocations) = (HostMemory::default(), 0);
         // Relaxed: a number that nobody else has.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let (begun, born) = (None, Generation::current());
@@ -165,7 +165,7 @@ impl Rma {
     /// As [`allocate`](Self::allocate).
     pub fn free<T: Element>(&mut self, me: &mut Member, memory: Global<T>) -> Result<(), RmaError> {
         assert_eq!(me.rank(), self.rank, "memory is freed by the member itself");
-        self.at_home()?;
+        self.check_not_forked()?;
         let _free = me.naming(Call::Free);
         self.all_call(me, call::FREE | u64::from(memory.table.id))?;
         self.free_alone(memory)
@@ -177,7 +177,7 @@ impl Rma {
         self.sync()?;
         memory.table.set_free();
         if let Syncs::Hosts(far) = &self.sync {
-            far.engine.forget(memory.table.id);
+            far.engine.unregister(memory.table.id);
         }
         let (lines, parts) = (&memory.table.lines, &memory.table.parts);
         let before = self.here.iter().take_while(|&&rank| rank != self.rank);
@@ -278,7 +278,7 @@ impl Rma {
     /// # Errors
     /// [`Fault::Forked`].
     #[inline]
-    pub fn at_home(&self) -> Result<(), Fault> {
+    pub fn check_not_forked(&self) -> Result<(), Fault> {
         if self.born.is_current() { Ok(()) } else { Err(self.forked()) }
     }
 
@@ -304,7 +304,7 @@ impl Rma {
         rank: usize,
         from: usize,
         len: usize,
-    ) -> Result<(Part, usize), RmaError> {
+    ) -> Result<(MemberPart, usize), RmaError> {
         // What is right needs no error in the way: a result of that size goes by memory.
         match self.whole_part(memory, rank, from, len) {
             Some(found) => Ok(found),
@@ -319,9 +319,9 @@ impl Rma {
         rank: usize,
         from: usize,
         len: usize,
-    ) -> Option<(Part, usize)> {
+    ) -> Option<(MemberPart, usize)> {
         // One comparison for both: whose memory it is, and that this is not a child made by fork.
-        let of = |_: &&Part| (memory.table.of() ^ self.number) | self.born.passed() == 0;
+        let of = |_: &&MemberPart| (memory.table.of() ^ self.number) | self.born.passed() == 0;
         let &part = memory.table.parts.get(rank).filter(of)?;
         let size = size_of::<T>().max(1);
         from.checked_add(len).filter(|&to| to <= part.bytes / size).map(|_| (part, from * size))
@@ -330,7 +330,7 @@ impl Rma {
     #[cold]
     #[inline(never)]
     fn no_part<T>(&self, memory: &Global<T>, rank: usize, from: usize, len: usize) -> RmaError {
-        if let Err(forked) = self.at_home() {
+        if let Err(forked) = self.check_not_forked() {
             return forked.into();
         }
         let why = match memory.table.of() {
@@ -368,7 +368,7 @@ impl Rma {
     /// something.
     #[inline]
     pub fn fence(&mut self, rank: usize) -> Result<(), RmaError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         if rank >= self.size {
             return Err(RmaError::Rank { rank, size: self.size });
         }
@@ -398,7 +398,7 @@ impl Rma {
     /// As [`fence`](Self::fence).
     #[inline]
     pub fn fence_all(&mut self) -> Result<(), RmaError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         if self.stored {
             // SeqCst: see `fence`.
             fence(Ordering::SeqCst);
@@ -414,7 +414,7 @@ impl Rma {
     /// As [`fence_all`](Self::fence_all), as ARMCI does it: see
     /// [`unstable::fence_all_asking`](crate::unstable::fence_all_asking).
     pub(crate) fn fence_all_asking(&mut self, window: Window) -> Result<(), RmaError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         let random = self.rank as u64;
         // SeqCst: see `fence`.
         fence(Ordering::SeqCst);
@@ -486,7 +486,7 @@ impl Rma {
     /// As [`sync`](Self::sync).
     pub fn sync_start(&mut self) -> Result<(), RmaError> {
         use syncline_sync::BarrierMember as _;
-        self.at_home()?;
+        self.check_not_forked()?;
         self.nothing_begun()?;
         match &mut self.sync {
             Syncs::Host(barrier) => Ok(barrier.arrive()?),
@@ -503,7 +503,7 @@ impl Rma {
     /// As [`sync`](Self::sync).
     pub fn sync_done(&mut self) -> Result<bool, RmaError> {
         use syncline_sync::BarrierMember as _;
-        self.at_home()?;
+        self.check_not_forked()?;
         match &mut self.sync {
             Syncs::Host(barrier) => Ok(barrier.done()?),
             Syncs::Hosts(far) => match far.wait(Some(Instant::now())) {
@@ -519,7 +519,7 @@ impl Rma {
     /// [`Fault::TimedOut`]: it may be called again; as [`sync`](Self::sync).
     pub fn sync_wait(&mut self, deadline: Option<Instant>) -> Result<(), RmaError> {
         use syncline_sync::BarrierMember as _;
-        self.at_home()?;
+        self.check_not_forked()?;
         match &mut self.sync {
             // It has arrived, or a wait would arrive first.
             Syncs::Host(barrier) => match barrier.done() {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::{MOST, Place};
+use crate::engine::{Destination, MOST};
 use crate::shape::Piece;
 
 /// A run of bytes there, in a member's part, and here, in a buffer.
@@ -64,7 +64,10 @@ pub(crate) fn batches(runs: &[Run]) -> Vec<(Vec<Piece>, Vec<Run>)> {
     batches
 }
 /// Places in a buffer for the answers to a request each.
-pub(crate) fn places(batches: &[(Vec<Piece>, Vec<Run>)], buffer: *mut u8) -> VecDeque<Vec<Place>> {
-    let place = |run: &Run| Place { at: run.place(buffer), len: run.len };
+pub(crate) fn places(
+    batches: &[(Vec<Piece>, Vec<Run>)],
+    buffer: *mut u8,
+) -> VecDeque<Vec<Destination>> {
+    let place = |run: &Run| Destination { at: run.place(buffer), len: run.len };
     batches.iter().map(|(_, runs)| runs.iter().map(place).collect()).collect()
 }

@@ -7,8 +7,8 @@ pub use crate::rma::Window;
 use crate::{Mutexes, Rma, RmaError};
 
 /// The schedule of a sync between hosts.
-pub mod exchange {
-    pub use crate::exchange::*;
+pub mod sync_exchange {
+    pub use crate::sync_exchange::*;
 }
 
 /// As [`Rma::new`]; syncs between hosts go in rounds of that radix, at least 2.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::element::Element;
 use crate::engine::Request;
 use crate::error::RmaError;
-use crate::handle::{Handle, State};
-use crate::memory::{Global, Part, Table};
-use crate::message::{self, Kind};
+use crate::handle::{Handle, HandleState};
+use crate::memory::{Global, MemberPart, Table};
+use crate::message::{self, RequestKind};
 use crate::rma::Rma;
 use crate::rmw::Rmw;
 use crate::shape::Piece;
@@ -24,7 +24,7 @@ pub trait Word: Element + sealed::Sealed {
 }
 
 /// Words to which something can be added.
-pub trait Counter: Word {
+pub trait AddWord: Word {
     #[doc(hidden)]
     fn add_of(self) -> sealed::Step;
 }
@@ -66,7 +66,7 @@ macro_rules! words {
             }
         }
 
-        impl Counter for $word {
+        impl AddWord for $word {
             #[inline]
             fn add_of(self) -> Step {
                 Step(Rmw::$add(self as $bits))
@@ -117,7 +117,7 @@ impl Rma {
     /// # Errors
     /// As [`put`](Self::put).
     #[inline]
-    pub fn fetch_add<T: Counter>(
+    pub fn fetch_add<T: AddWord>(
         &mut self,
         memory: &Global<T>,
         rank: usize,
@@ -197,7 +197,7 @@ impl Rma {
         &mut self,
         table: &Table,
         rank: usize,
-        part: Part,
+        part: MemberPart,
         at: usize,
         Step(rmw): Step,
     ) -> Result<Handle<T>, RmaError> {
@@ -211,7 +211,7 @@ impl Rma {
         let ticket = far.engine.ask([Vec::new()].into());
         let engine = Some(Arc::clone(&far.engine));
         let finish = |result: &mut Option<T>, value| *result = Some(T::of(value));
-        let handle = Handle { state: State::Asked(ticket), result: None, engine, finish };
+        let handle = Handle { state: HandleState::Asked(ticket), result: None, engine, finish };
         let (detail, operands) = rmw.words();
         let piece = Piece { offset: at as u64, len: rmw.size() as u32, count: 1, stride: 0 };
         let request = Request {
@@ -220,7 +220,7 @@ impl Rma {
             rank,
             ticket,
             pieces: &[piece],
-            ..Request::new(Kind::Rmw)
+            ..Request::new(RequestKind::Rmw)
         };
         far.request(server, request, 32, |message| {
             operands.iter().for_each(|&word| message::push(message, word));

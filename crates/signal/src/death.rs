@@ -5,9 +5,9 @@ use crate::primitive::{AtomicU64, Ordering};
 /// Answers, for a wait that goes on, whether somebody whom it needs is gone.
 ///
 /// Asked by the waiting thread before every sleep, at least ten times a second; it must not block.
-pub trait Watch: Sync + std::fmt::Debug {
+pub trait Liveness: Sync + std::fmt::Debug {
     /// Somebody who is gone, if anybody is.
-    fn who(&self) -> Option<u32>;
+    fn gone(&self) -> Option<u32>;
 }
 
 /// A word that is 0 while all partners live, and names the dead one afterwards.
@@ -23,7 +23,7 @@ pub trait Watch: Sync + std::fmt::Debug {
 /// let (never, death) = (Signal::new(0), DeathWord::new());
 /// death.declare(7);
 /// let policy = Policy::default().watching(&death);
-/// assert_eq!(never.wait_until(1, &policy, None), Err(WaitError::Dead { who: 7 }));
+/// assert_eq!(never.wait_until(1, &policy, None), Err(WaitError::Dead { member: 7 }));
 /// ```
 #[repr(transparent)]
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl DeathWord {
 
     /// Who is dead, if anybody is.
     #[must_use]
-    pub fn who(&self) -> Option<u32> {
+    pub fn gone(&self) -> Option<u32> {
         // Acquire: pairs with the Release in `declare`.
         match self.0.load(Ordering::Acquire) {
             0 => None,
@@ -55,9 +55,9 @@ impl DeathWord {
     }
 }
 
-impl Watch for DeathWord {
-    fn who(&self) -> Option<u32> {
-        DeathWord::who(self)
+impl Liveness for DeathWord {
+    fn gone(&self) -> Option<u32> {
+        DeathWord::gone(self)
     }
 }
 

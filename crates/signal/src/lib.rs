@@ -4,7 +4,7 @@
 //!   processes wait on.
 //! * [`PaddedSignal`]: the same, alone on its cache lines.
 //! * [`Policy`]: how to wait: pause, then yield, then sleep.
-//! * [`DeathWord`]: the word that says that a partner is gone, rechecked by every wait that names it; [`Watch`]: the
+//! * [`DeathWord`]: the word that says that a partner is gone, rechecked by every wait that names it; [`Liveness`]: the
 //!   same question, answered by anything.
 //! * [`asymmetric`]: a fence that is free where it is often, and dear where it is seldom.
 //! * [`SpinLock`]: a word for critical sections of a few instructions.
@@ -37,7 +37,7 @@ mod loom_tests;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use death::{DeathWord, Watch};
+pub use death::{DeathWord, Liveness};
 pub use policy::Policy;
 pub use signal::{AddError, PaddedSignal, Signal, WaitError};
 pub use spinlock::{SpinGuard, SpinLock};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Watch;
+use crate::Liveness;
 
 /// How a wait passes the time: pauses, then yields, then sleep.
 ///
@@ -25,22 +25,22 @@ pub struct Policy<'a> {
     /// How long to go on looking with a yield of the processor in between.
     pub yield_for: Duration,
     /// What ends the wait when it names a partner that is gone: a [`DeathWord`](crate::DeathWord), say.
-    pub death: Option<&'a dyn Watch>,
+    pub liveness: Option<&'a dyn Liveness>,
 }
 
 impl<'a> Policy<'a> {
     /// The longest sleep between two looks at who is gone.
     pub(crate) const DEATH_CHECK: Duration = Duration::from_millis(100);
 
-    /// The same policy, ending with [`WaitError::Dead`](crate::WaitError::Dead) when `death` names somebody.
+    /// The same policy, ending with [`WaitError::Dead`](crate::WaitError::Dead) when `liveness` names somebody.
     #[must_use]
-    pub fn watching(self, death: &'a dyn Watch) -> Self {
-        Policy { death: Some(death), ..self }
+    pub fn watching(self, liveness: &'a dyn Liveness) -> Self {
+        Policy { liveness: Some(liveness), ..self }
     }
 }
 
 impl Default for Policy<'_> {
     fn default() -> Self {
-        Policy { pauses: 16, yield_for: Duration::from_micros(50), death: None }
+        Policy { pauses: 16, yield_for: Duration::from_micros(50), liveness: None }
     }
 }

@@ -120,7 +120,7 @@ pub enum WaitError {
     /// The death word of the policy names a partner.
     Dead {
         /// The partner, as it was declared.
-        who: u32,
+        member: u32,
     },
     /// The number is more than [`Signal::MAX`]: no signal comes to it.
     Unreachable {
@@ -162,7 +162,7 @@ impl std::fmt::Display for WaitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             WaitError::TimedOut => f.write_str("the deadline passed"),
-            WaitError::Dead { who } => write!(f, "partner {who} is dead"),
+            WaitError::Dead { member } => write!(f, "partner {member} is dead"),
             WaitError::Unreachable { number } => {
                 write!(f, "{number} is more than a signal can hold, {}", Signal::MAX)
             }
@@ -382,8 +382,8 @@ impl Signal {
             if word >> 1 >= number {
                 return Ok(bounded(word >> 1));
             }
-            if let Some(who) = policy.death.and_then(|death| death.who()) {
-                return Err(WaitError::Dead { who });
+            if let Some(member) = policy.liveness.and_then(|liveness| liveness.gone()) {
+                return Err(WaitError::Dead { member });
             }
             let left = match deadline.map(|d| d.saturating_duration_since(Instant::now())) {
                 Some(Duration::ZERO) => return Err(WaitError::TimedOut),
@@ -399,7 +399,7 @@ impl Signal {
             {
                 continue;
             }
-            let nap = match (left, policy.death) {
+            let nap = match (left, policy.liveness) {
                 (Some(left), Some(_)) => Some(left.min(Policy::DEATH_CHECK)),
                 (None, Some(_)) => Some(Policy::DEATH_CHECK),
                 (left, None) => left,
@@ -423,7 +423,7 @@ impl Signal {
         }
         // The clock is asked before the first yield, not in the pauses: they are over in less than a microsecond.
         let found = || Some(self.get()).filter(|&n| n >= number);
-        let in_vain = || policy.death.is_some_and(|death| death.who().is_some());
+        let in_vain = || policy.liveness.is_some_and(|liveness| liveness.gone().is_some());
         for pause in 1..=policy.pauses {
             hint::spin_loop();
             if let Some(n) = found() {

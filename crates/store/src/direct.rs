@@ -13,7 +13,7 @@
 //!
 //! Both ways show the same bytes. Before a direct read the kernel writes out the pages of the range that
 //! wait in the page cache, and a direct write drops them. Only a *concurrent* write through the page cache
-//! to the page that a direct write touches may bring old bytes back: see [`Write`](crate::Write).
+//! to the page that a direct write touches may bring old bytes back: see [`WriteRequest`](crate::WriteRequest).
 //!
 //! Source: open(2) under O_DIRECT, statx(2) under STATX_DIOALIGN.
 
@@ -43,14 +43,14 @@ const LARGEST: u64 = i64::MAX as u64;
 /// goes on through the page cache.
 ///
 /// ```
-/// use syncline_store::{DirectFile, IoBuffer, IoQueue, Method, Read};
+/// use syncline_store::{DirectFile, IoBuffer, IoQueue, Method, ReadRequest};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("file");
 /// std::fs::write(&path, b"header and data")?;
 /// let file = DirectFile::open(&path)?;
 /// let mut buffer = IoBuffer::new(file.room(11, 4))?;
-/// let mut read = Read { file: &file, offset: 11, len: 4, into: buffer.as_mut_slice() };
+/// let mut read = ReadRequest { file: &file, offset: 11, len: 4, into: buffer.as_mut_slice() };
 /// let lead = read.lead();
 /// IoQueue::new(Method::Auto).read(std::slice::from_mut(&mut read))?;
 /// assert_eq!(&buffer.as_slice()[lead..lead + 4], b"data");

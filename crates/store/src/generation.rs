@@ -71,20 +71,20 @@ use crate::newfile::keep_mode;
 use crate::{Error, Result};
 
 mod disk;
+mod folder;
 mod identity;
 mod manifest;
 mod mark;
-mod place;
 #[cfg(test)]
 mod power;
 #[cfg(test)]
 mod tests;
 
+use folder::RunFolder;
 pub use identity::{Identity, InputId};
 use manifest::Manifest;
 pub use manifest::Progress;
-pub use mark::{Existing, Made, Mark};
-use place::Place;
+pub use mark::{Existing, Made, ResultMark};
 
 /// What an earlier run has left beside an output.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ pub enum Resumed {
 /// ```
 #[derive(Debug)]
 pub struct Generations {
-    place: Place,
+    place: RunFolder,
     manifest: Manifest,
     /// The slot of the next generation, open since before its first byte, so that `sync` tells of every
     /// failed write to it.
@@ -171,7 +171,7 @@ impl Generations {
     /// # Errors
     /// [`Error::Foreign`] when the folder holds what no run has made, [`Error::File`] when it cannot be read.
     pub fn leftover(output: &Path) -> Result<Leftover> {
-        let place = Place::of(output)?;
+        let place = RunFolder::of(output)?;
         let found = place.peek().and_then(|_lock| look(&place));
         Ok(match found {
             Ok(Found::Nothing) => Leftover::Nothing,
@@ -196,7 +196,7 @@ impl Generations {
     /// [`Error::NoSpace`]; [`Error::Length`] when the header is longer than the file; [`Error::File`], also
     /// when `output` is a folder. Then all is as it was before.
     pub fn create(output: &Path, identity: &Identity, header: &[u8], bytes: u64) -> Result<Self> {
-        let place = Place::of(output)?;
+        let place = RunFolder::of(output)?;
         if output.is_dir() {
             let source = io::ErrorKind::IsADirectory.into();
             return Err(Error::File { action: "replace", path: output.to_owned(), source });
@@ -240,7 +240,7 @@ impl Generations {
         identity: &mut Identity,
         settle: impl FnOnce(&Identity, &mut Identity) -> Result<(), E>,
     ) -> Result<Resumed, E> {
-        let place = Place::of(output)?;
+        let place = RunFolder::of(output)?;
         let Some(_lock) = place.enter(false)? else { return Ok(Resumed::Nothing) };
         let (manifest, complete) = match look(&place)? {
             Found::Nothing => {
@@ -279,7 +279,7 @@ impl Generations {
     /// # Errors
     /// [`Error::Busy`]; [`Error::Foreign`], then nothing is removed; [`Error::File`].
     pub fn discard(output: &Path) -> Result<()> {
-        let place = Place::of(output)?;
+        let place = RunFolder::of(output)?;
         let Some(_lock) = place.enter(false)? else { return Ok(()) };
         place.contents()?;
         place.discard()
@@ -287,7 +287,7 @@ impl Generations {
 
     /// What is known of the computation by now, checksums of its inputs for example: the next
     /// commit notes it.
-    pub fn know(&mut self, identity: &Identity) {
+    pub fn record_identity(&mut self, identity: &Identity) {
         self.manifest.identity.clone_from(identity);
     }
 
@@ -454,7 +454,7 @@ impl Drop for Generations {
     }
 }
 
-fn look(place: &Place) -> Result<Found> {
+fn look(place: &RunFolder) -> Result<Found> {
     let Some(contents) = place.contents()? else { return Ok(Found::Nothing) };
     if !contents.manifest {
         return Ok(if contents.others { Found::Empty } else { Found::Nothing });

@@ -20,7 +20,7 @@
 //! | `dir`         | [`DataDir`]: the matrices of one computation                             |
 //! | `buffer`      | [`IoBuffer`]: aligned memory in huge pages                               |
 //! | `direct`      | [`DirectFile`]: a file for direct I/O                                    |
-//! | `queue`       | [`IoQueue`]: [`Read`]s and [`Write`]s under way together                 |
+//! | `queue`       | [`IoQueue`]: [`ReadRequest`]s and [`WriteRequest`]s under way together                 |
 //! | `transfer`    | one piece of a read or write, to its end                                 |
 //! | `ring`        | pieces in an io_uring                                                    |
 //! | `stream`      | [`DirectWriter`]: a file written from front to back                      |
@@ -39,6 +39,8 @@ mod direct;
 mod element;
 mod error;
 mod generation;
+mod io_queue;
+mod io_uring;
 mod layout;
 mod matrix;
 mod model;
@@ -46,9 +48,7 @@ mod newfile;
 mod npy;
 mod placement;
 pub mod probe;
-mod queue;
 mod region;
-mod ring;
 mod rows;
 mod stream;
 mod tile;
@@ -70,15 +70,15 @@ pub use direct::DirectFile;
 pub use element::{Element, ElementType};
 pub use error::{Error, Result};
 pub use generation::{
-    Existing, Generations, Identity, InputId, Leftover, Made, Mark, Progress, Resumed,
+    Existing, Generations, Identity, InputId, Leftover, Made, Progress, ResultMark, Resumed,
 };
+pub use io_queue::{IoQueue, Method, ReadRequest, WriteRequest};
 pub use layout::{Block, Grid, Layout, LayoutTextError, Rect, Shape, Side};
 pub use matrix::Matrix;
 pub use model::{IoModel, io_model};
-pub use newfile::{NewFile, Standing};
-pub use placement::{Copies, Placement, Section, Strided};
-pub use queue::{IoQueue, Method, Read, Write};
+pub use newfile::{FileState, NewFile};
+pub use placement::{Copies, Placement, Section, StridedRun};
 pub use region::{Contents, Region, ViewMut};
 pub use stream::DirectWriter;
-pub use tile::{Part, Tile, View};
+pub use tile::{MatrixBlock, Tile, View};
 pub use whole::RowMajorFile;

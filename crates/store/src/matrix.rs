@@ -15,7 +15,7 @@ use syncline_memory::{Access, Pages};
 
 use crate::region::Region;
 use crate::rows::{self, STAGE};
-use crate::tile::{Part, Tile};
+use crate::tile::{MatrixBlock, Tile};
 use crate::{
     Block, Chunk, Element, Error, Grid, Layout, NewFile, Placement, Rect, Result, Shape, Touch,
     bytes, chunk, npy,
@@ -335,7 +335,7 @@ impl<T: Element> Matrix<T> {
         })
     }
 
-    /// The most that a view of any one block of `grid` keeps resident, see [`Part::resident_bytes`].
+    /// The most that a view of any one block of `grid` keeps resident, see [`MatrixBlock::resident_bytes`].
     pub fn resident_bytes(&self, grid: &Grid) -> u64 {
         // No block is larger than the first, but one may start elsewhere in a page.
         match self.resident_of(grid, 0) {
@@ -365,7 +365,7 @@ impl<T: Element> Matrix<T> {
     /// A grid that is not of this matrix ([`grid`](Self::grid)) or an index beyond it makes a tile of which
     /// every use is an error.
     pub fn tile(self: &Arc<Self>, grid: &Grid, index: usize) -> Tile<T> {
-        Tile::new(Part::new(Arc::clone(self), *grid, index))
+        Tile::new(MatrixBlock::new(Arc::clone(self), *grid, index))
     }
 
     /// Cuts the matrix into the blocks of `grid`, each of which can be written by itself.
@@ -379,7 +379,7 @@ impl<T: Element> Matrix<T> {
             return Err(Error::ReadOnly { name: self.name });
         }
         let matrix = Arc::new(self);
-        let part = |index| Region::new(Part::new(Arc::clone(&matrix), grid, index));
+        let part = |index| Region::new(MatrixBlock::new(Arc::clone(&matrix), grid, index));
         Ok((0..grid.len()).map(part).collect())
     }
 

@@ -134,7 +134,7 @@ impl NewFile {
     ///
     /// # Errors
     /// [`Error::Appeared`] when there is something else by now; [`Error::File`].
-    pub fn commit_over(self, then: &Standing) -> Result<()> {
+    pub fn commit_over(self, then: &FileState) -> Result<()> {
         then.check(&self.target)?;
         if then.0.is_some() {
             return self.commit();
@@ -188,10 +188,10 @@ impl Drop for NewFile {
 /// A file is known by its number, length and time. As text it can be kept, and read again.
 ///
 /// ```
-/// use syncline_store::Standing;
+/// use syncline_store::FileState;
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("out");
-/// let then = Standing::of(&path)?;
+/// let then = FileState::of(&path)?;
 /// assert_eq!(then.to_string().parse(), Ok(then.clone()));
 /// then.check(&path)?;
 /// std::fs::write(&path, "by another program")?;
@@ -199,9 +199,9 @@ impl Drop for NewFile {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing(Option<(u64, u64, i128)>);
+pub struct FileState(Option<(u64, u64, i128)>);
 
-impl Standing {
+impl FileState {
     /// Looks at the name, not through it if it is a link.
     ///
     /// # Errors
@@ -227,7 +227,7 @@ impl Standing {
     }
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for FileState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => f.write_str("nothing"),
@@ -236,7 +236,7 @@ impl fmt::Display for Standing {
     }
 }
 
-impl FromStr for Standing {
+impl FromStr for FileState {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -421,12 +421,12 @@ mod tests {
     fn only_what_was_there_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("out");
-        let commit = |then: &Standing| NewFile::create(&target, 1).unwrap().commit_over(then);
-        let nothing = Standing::of(&target).unwrap();
+        let commit = |then: &FileState| NewFile::create(&target, 1).unwrap().commit_over(then);
+        let nothing = FileState::of(&target).unwrap();
         std::fs::write(&target, b"by another").unwrap();
         assert!(matches!(commit(&nothing), Err(Error::Appeared { .. })));
         assert_eq!(std::fs::read(&target).unwrap(), b"by another");
-        let something = Standing::of(&target).unwrap();
+        let something = FileState::of(&target).unwrap();
         std::fs::write(&target, b"by a third").unwrap();
         File::options()
             .write(true)
@@ -436,7 +436,7 @@ mod tests {
             .unwrap();
         assert!(matches!(commit(&something), Err(Error::Appeared { .. })));
         assert_eq!(std::fs::read(&target).unwrap(), b"by a third");
-        let something = Standing::of(&target).unwrap();
+        let something = FileState::of(&target).unwrap();
         assert_eq!(something.to_string().parse(), Ok(something.clone()));
         commit(&something).unwrap();
         std::fs::remove_file(&target).unwrap();
@@ -446,7 +446,7 @@ mod tests {
             (1, vec!["out".to_owned()])
         );
         for text in ["", "x", "1 2", "1 2 3 4", "nothing "] {
-            assert_eq!(text.parse::<Standing>(), Err(()), "{text}");
+            assert_eq!(text.parse::<FileState>(), Err(()), "{text}");
         }
     }
 

@@ -31,7 +31,7 @@ use crate::{Error, Grid, Layout, Rect, Result, Side};
 
 /// `count` runs of `len` values each, whose starts are `pitch` values apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Strided {
+pub struct StridedRun {
     /// The first value.
     pub start: usize,
     /// Values in a run.
@@ -42,7 +42,7 @@ pub struct Strided {
     pub count: usize,
 }
 
-impl Strided {
+impl StridedRun {
     /// The ranges of values, run after run.
     pub fn runs(self) -> impl Iterator<Item = Range<usize>> {
         (0..self.count).map(move |run| {
@@ -78,8 +78,13 @@ pub struct Section {
 
 impl Section {
     /// The rows as stored.
-    pub const fn rows(self) -> Strided {
-        Strided { start: self.start, len: self.rect.cols, pitch: self.pitch, count: self.rect.rows }
+    pub const fn rows(self) -> StridedRun {
+        StridedRun {
+            start: self.start,
+            len: self.rect.cols,
+            pitch: self.pitch,
+            count: self.rect.rows,
+        }
     }
 
     /// The part of this section that covers `rows` and `cols` of the block.
@@ -230,8 +235,8 @@ impl Placement {
     }
 
     /// The rows of a block that is in place.
-    fn rows(&self, rect: Rect, start: usize) -> Strided {
-        Strided { start, len: rect.cols, pitch: self.pitch(rect), count: rect.rows }
+    fn rows(&self, rect: Rect, start: usize) -> StridedRun {
+        StridedRun { start, len: rect.cols, pitch: self.pitch(rect), count: rect.rows }
     }
 
     fn pitch(&self, rect: Rect) -> usize {
@@ -290,18 +295,18 @@ impl Placement {
 
     /// All the lines of a block's frontier on `side`: one contiguous piece when framed, else one line
     /// ([`line`](Self::line)).
-    pub fn frontier(&self, index: usize, side: Side) -> Strided {
+    pub fn frontier(&self, index: usize, side: Side) -> StridedRun {
         if self.layout.in_place() {
             return self.line(index, side);
         }
         let section = self.framed_side(index, side);
         let len = section.rect.elements();
-        Strided { start: section.start, len, pitch: len, count: 1 }
+        StridedRun { start: section.start, len, pitch: len, count: 1 }
     }
 
     /// The outermost row or column of a block on `side`. Framed, it stands within
     /// [`frontier`](Self::frontier).
-    pub fn line(&self, index: usize, side: Side) -> Strided {
+    pub fn line(&self, index: usize, side: Side) -> StridedRun {
         let section = match self.layout.in_place() {
             true => self.five(index)[0],
             false => self.framed_side(index, side),
@@ -314,7 +319,7 @@ impl Placement {
             Side::West => (row(0), 1, rows),
             Side::East => (row(0) + cols.saturating_sub(1), 1, rows),
         };
-        Strided { start, len, pitch: section.pitch, count }
+        StridedRun { start, len, pitch: section.pitch, count }
     }
 
     fn framed_side(&self, index: usize, side: Side) -> Section {

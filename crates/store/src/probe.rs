@@ -31,7 +31,8 @@ use std::time::{Duration, Instant};
 
 use crate::transfer::PIECE;
 use crate::{
-    Block, DirectFile, Element, IoBuffer, IoQueue, Layout, Matrix, Method, Read, Result, Strided,
+    Block, DirectFile, Element, IoBuffer, IoQueue, Layout, Matrix, Method, ReadRequest, Result,
+    StridedRun,
 };
 
 mod scratch;
@@ -189,7 +190,7 @@ impl Disk {
         let median = |block: Block| -> Result<Option<Sample>> {
             let grid = matrix.grid(block.clipped(shape))?;
             let rounds = (0..ROUNDS.min(grid.len())).map(|round| {
-                forget(file);
+                drop_cached(file);
                 let tile = matrix.tile(&grid, round * grid.len() / ROUNDS);
                 let pieces = if tile.cols() == shape.cols { 1 } else { tile.rows() };
                 mapped((tile.rect().elements() * T::BYTES) as u64, pieces as u64, || {
@@ -213,16 +214,16 @@ impl Disk {
 /// As [`IoQueue::read`], and [`Error::Memory`](crate::Error::Memory).
 ///
 /// ```
-/// use syncline_store::{DirectFile, Strided, probe};
+/// use syncline_store::{DirectFile, StridedRun, probe};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("file");
 /// std::fs::write(&path, vec![0; 1 << 20])?;
 /// let file = DirectFile::open(&path)?;
-/// let sample = probe::read(&file, Strided { start: 0, len: 1 << 20, pitch: 1 << 20, count: 1 })?;
+/// let sample = probe::read(&file, StridedRun { start: 0, len: 1 << 20, pitch: 1 << 20, count: 1 })?;
 /// assert_eq!((sample.bytes, sample.pieces), (1 << 20, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn read(file: &DirectFile, ranges: Strided) -> Result<Sample> {
+pub fn read(file: &DirectFile, ranges: StridedRun) -> Result<Sample> {
     let part = ranges.len.clamp(1, BAND);
     // Every part begins on a page of its own, which direct I/O needs.
     let slot = (part + 2 * file.alignment()).next_multiple_of(rustix::param::page_size());
@@ -241,7 +242,7 @@ pub fn read(file: &DirectFile, ranges: Strided) -> Result<Sample> {
         let slots = buffer.as_mut_slice().chunks_mut(slot);
         let mut reads: Vec<_> = slots
             .zip(parts)
-            .map(|(into, &(offset, len))| Read { file, offset: offset as u64, len, into })
+            .map(|(into, &(offset, len))| ReadRequest { file, offset: offset as u64, len, into })
             .collect();
         queue.read(&mut reads)?;
     }
@@ -260,7 +261,7 @@ fn mapped(bytes: u64, pieces: u64, work: impl FnOnce() -> Result<()>) -> Result<
 }
 
 /// Asks the page cache to drop a file's pages that are on the disk as well. A hint: it never fails.
-fn forget(file: &File) {
+fn drop_cached(file: &File) {
     let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
 }
 

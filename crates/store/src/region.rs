@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use crate::chunk::{Mapped, Touch};
 use crate::placement::Copies;
-use crate::tile::Part;
-use crate::{Element, Matrix, Rect, Result, Strided};
+use crate::tile::MatrixBlock;
+use crate::{Element, Matrix, Rect, Result, StridedRun};
 
 /// What becomes of the old values of a region that is viewed for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Contents {
 /// A block of a matrix for reading and writing, of which there is only one.
 ///
 /// Made by [`Matrix::into_regions`], which takes the matrix; [`Matrix::from_regions`] gives it back.
-/// Everything of [`Part`] reads it through `&self`; writing takes `&mut self`. To lend it to others is the
+/// Everything of [`MatrixBlock`] reads it through `&self`; writing takes `&mut self`. To lend it to others is the
 /// job of a lock above.
 ///
 /// ```
@@ -66,10 +66,10 @@ pub enum Contents {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Region<T: Element = f64>(Part<T>);
+pub struct Region<T: Element = f64>(MatrixBlock<T>);
 
 impl<T: Element> Region<T> {
-    pub(crate) const fn new(part: Part<T>) -> Self {
+    pub(crate) const fn new(part: MatrixBlock<T>) -> Self {
         Self(part)
     }
 
@@ -119,9 +119,9 @@ impl<T: Element> Region<T> {
 }
 
 impl<T: Element> Deref for Region<T> {
-    type Target = Part<T>;
+    type Target = MatrixBlock<T>;
 
-    fn deref(&self) -> &Part<T> {
+    fn deref(&self) -> &MatrixBlock<T> {
         &self.0
     }
 }
@@ -131,7 +131,7 @@ impl<T: Element> Deref for Region<T> {
 pub struct ViewMut<'a, T: Element = f64> {
     mapped: Mapped<'a>,
     /// In values from the start of the mapping.
-    rows: Strided,
+    rows: StridedRun,
     values: PhantomData<&'a mut [T]>,
 }
 

@@ -12,7 +12,7 @@
 //! Costs: one copy of less than a block each way per write.
 
 use crate::transfer::Piece;
-use crate::{DirectFile, Error, IoBuffer, IoQueue, Result, Write};
+use crate::{DirectFile, Error, IoBuffer, IoQueue, Result, WriteRequest};
 
 /// Writes a file from front to back by direct I/O, in pieces of any length, from any byte on.
 ///
@@ -113,7 +113,11 @@ impl DirectWriter {
         } else {
             filled[..lead].copy_from_slice(&block[..lead]);
             let from = &filled[..whole];
-            queue.write(&[Write { file: &self.file, offset: self.next - lead as u64, from }])?;
+            queue.write(&[WriteRequest {
+                file: &self.file,
+                offset: self.next - lead as u64,
+                from,
+            }])?;
             block[..needed - whole].copy_from_slice(&filled[whole..]);
         }
         self.next += len as u64;

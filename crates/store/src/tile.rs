@@ -19,12 +19,12 @@ use syncline_memory::Advice;
 
 use crate::chunk::{Mapped, Touch};
 use crate::placement::Copies;
-use crate::{Element, Error, Grid, Layout, Matrix, Placement, Rect, Result, Side, Strided};
+use crate::{Element, Error, Grid, Layout, Matrix, Placement, Rect, Result, Side, StridedRun};
 
 /// A block of a matrix: what [`Tile`] and [`Region`](crate::Region) have in common, all of it reading.
 ///
 /// It cannot be cloned: a tile can, but a region must stay the only one.
-pub struct Part<T: Element = f64> {
+pub struct MatrixBlock<T: Element = f64> {
     matrix: Arc<Matrix<T>>,
     grid: Grid,
     index: usize,
@@ -34,7 +34,7 @@ pub struct Part<T: Element = f64> {
 /// its time, as there is one page to be found, charged and freed in place of 512.
 const LONG: usize = 1 << 20;
 
-impl<T: Element> fmt::Debug for Part<T> {
+impl<T: Element> fmt::Debug for MatrixBlock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Part")
             .field("matrix", &self.matrix.name())
@@ -44,7 +44,7 @@ impl<T: Element> fmt::Debug for Part<T> {
     }
 }
 
-impl<T: Element> Part<T> {
+impl<T: Element> MatrixBlock<T> {
     pub(crate) const fn new(matrix: Arc<Matrix<T>>, grid: Grid, index: usize) -> Self {
         Self { matrix, grid, index }
     }
@@ -110,7 +110,7 @@ impl<T: Element> Part<T> {
     }
 
     /// Maps the block where it is and reads its rows in.
-    pub(crate) fn map_in_place(&self, touch: Touch) -> Result<(Mapped<'_>, Strided)> {
+    pub(crate) fn map_in_place(&self, touch: Touch) -> Result<(Mapped<'_>, StridedRun)> {
         if !self.in_place() {
             return Err(Error::NotInPlace {
                 name: self.name().to_owned(),
@@ -122,21 +122,21 @@ impl<T: Element> Part<T> {
 
     /// Maps the block and reads it in; also the rows (framed: the whole) in values from the start of the
     /// mapping.
-    pub(crate) fn map_block(&self, touch: Touch) -> Result<(Mapped<'_>, Strided)> {
+    pub(crate) fn map_block(&self, touch: Touch) -> Result<(Mapped<'_>, StridedRun)> {
         let place = self.placement()?;
         let range = place.block(self.index);
         let rows = match place.sections(self.index, Copies::One).next() {
             Some(section) if self.in_place() => section.rows(),
-            _ => Strided { start: range.start, len: range.len(), pitch: range.len(), count: 1 },
+            _ => StridedRun { start: range.start, len: range.len(), pitch: range.len(), count: 1 },
         };
-        let rows = Strided { start: 0, ..rows };
+        let rows = StridedRun { start: 0, ..rows };
         let mapped = self.map(range, place.values(self.index), touch)?;
         self.populate(&mapped, rows, touch)?;
         Ok((mapped, rows))
     }
 
     /// Faults in the pages of `values` of a fresh mapping.
-    fn populate(&self, mapped: &Mapped<'_>, values: Strided, touch: Touch) -> Result<()> {
+    fn populate(&self, mapped: &Mapped<'_>, values: StridedRun, touch: Touch) -> Result<()> {
         if !mapped.is_fresh() {
             return Ok(());
         }
@@ -230,7 +230,7 @@ impl<T: Element> Part<T> {
             }
         };
         let line = place.line(self.index, side);
-        let line = Strided { start: line.start - range.start, ..line };
+        let line = StridedRun { start: line.start - range.start, ..line };
         let mapped = self.map(range, count, Touch::Read)?;
         self.populate(&mapped, line, Touch::Read)?;
         for (run, values) in line.runs().zip(values.chunks_exact_mut(line.len)) {
@@ -265,17 +265,17 @@ impl<T: Element> Part<T> {
         let range = place.block(self.index);
         let rows = match place.sections(self.index, Copies::One).next() {
             Some(section) if self.in_place() => section.rows(),
-            _ => Strided { start: range.start, len: range.len(), pitch: range.len(), count: 1 },
+            _ => StridedRun { start: range.start, len: range.len(), pitch: range.len(), count: 1 },
         };
         self.pages(rows, visit);
     }
 
-    fn pages(&self, values: Strided, mut visit: impl FnMut(Range<u64>)) {
+    fn pages(&self, values: StridedRun, mut visit: impl FnMut(Range<u64>)) {
         if !self.matrix.chunk().is_file() {
             return;
         }
         let start = self.matrix.bytes_of(values.start..values.start).start;
-        let runs = in_bytes(Strided { start: 0, ..values }, T::BYTES);
+        let runs = in_bytes(StridedRun { start: 0, ..values }, T::BYTES);
         // In a mapping of the whole file the start's place within its page would be the same.
         let _ = whole_pages(runs, start as usize, |bytes| {
             visit(start + bytes.start as u64..start + bytes.end as u64);
@@ -298,24 +298,24 @@ impl<T: Element> Part<T> {
 ///
 /// Made by [`Matrix::tile`]. While tiles are about, nobody can write the matrix.
 #[derive(Debug)]
-pub struct Tile<T: Element = f64>(Part<T>);
+pub struct Tile<T: Element = f64>(MatrixBlock<T>);
 
 impl<T: Element> Tile<T> {
-    pub(crate) const fn new(part: Part<T>) -> Self {
+    pub(crate) const fn new(part: MatrixBlock<T>) -> Self {
         Self(part)
     }
 }
 
 impl<T: Element> Clone for Tile<T> {
     fn clone(&self) -> Self {
-        Self(Part::new(Arc::clone(&self.0.matrix), self.0.grid, self.0.index))
+        Self(MatrixBlock::new(Arc::clone(&self.0.matrix), self.0.grid, self.0.index))
     }
 }
 
 impl<T: Element> Deref for Tile<T> {
-    type Target = Part<T>;
+    type Target = MatrixBlock<T>;
 
-    fn deref(&self) -> &Part<T> {
+    fn deref(&self) -> &MatrixBlock<T> {
         &self.0
     }
 }
@@ -325,7 +325,7 @@ impl<T: Element> Deref for Tile<T> {
 pub struct View<'a, T: Element = f64> {
     mapped: Mapped<'a>,
     /// In values from the start of the mapping.
-    rows: Strided,
+    rows: StridedRun,
     values: PhantomData<&'a [T]>,
 }
 
@@ -376,8 +376,8 @@ unsafe fn copy_out<T: Element>(mapped: &Mapped<'_>, from: usize, values: &mut [T
 }
 
 /// The same runs, in bytes.
-pub(crate) const fn in_bytes(values: Strided, element: usize) -> Strided {
-    Strided {
+pub(crate) const fn in_bytes(values: StridedRun, element: usize) -> StridedRun {
+    StridedRun {
         start: values.start * element,
         len: values.len * element,
         pitch: values.pitch * element,
@@ -388,7 +388,7 @@ pub(crate) const fn in_bytes(values: Strided, element: usize) -> Strided {
 /// Calls `visit` with ranges of bytes that lie in the same pages as the runs, joining those whose pages
 /// touch; `address` is that of byte 0.
 fn whole_pages(
-    runs: Strided,
+    runs: StridedRun,
     address: usize,
     mut visit: impl FnMut(Range<usize>) -> Result<()>,
 ) -> Result<()> {
@@ -413,7 +413,7 @@ fn whole_pages(
 mod tests {
     use super::*;
 
-    fn joined(runs: Strided, address: usize) -> Vec<Range<usize>> {
+    fn joined(runs: StridedRun, address: usize) -> Vec<Range<usize>> {
         let mut all = Vec::new();
         let visited = whole_pages(runs, address, |bytes| {
             all.push(bytes);
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn runs_in_touching_pages_are_joined() {
         let page = rustix::param::page_size();
-        let runs = |len, pitch| Strided { start: 0, len, pitch, count: 3 };
+        let runs = |len, pitch| StridedRun { start: 0, len, pitch, count: 3 };
         assert_eq!(joined(runs(8, page), 0), std::slice::from_ref(&(0..2 * page + 8)));
         assert_eq!(
             joined(runs(8, 2 * page), 0),

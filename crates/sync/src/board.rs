@@ -22,11 +22,11 @@ use std::time::Instant;
 
 use syncline_signal::{PaddedSignal, Policy, Signal, plant};
 
+use crate::agreement::Thing;
 use crate::calls::{Needs, Peers};
-use crate::differ::Thing;
 use crate::error::{Fault, SpaceError};
+use crate::membership::{FaultList, Membership, Seats};
 use crate::space::{Array, Space};
-use crate::vigil::{Deaths, Seats, Vigil};
 
 /// One member's handle to a board.
 ///
@@ -113,7 +113,7 @@ pub enum Flags {
 pub struct MemoryFlags {
     cells: Cells,
     seats: Seats,
-    deaths: Option<Deaths>,
+    fault_list: Option<FaultList>,
 }
 
 #[derive(Clone, Debug)]
@@ -142,13 +142,13 @@ impl MemoryFlags {
             Flags::Packed => Cells::Packed(space.array(members * slots)?),
             Flags::Padded => Cells::Padded(space.array(members * slots)?),
         };
-        Ok(MemoryFlags { cells, seats, deaths: None })
+        Ok(MemoryFlags { cells, seats, fault_list: None })
     }
 
     /// The same flags; who waits for one is told of these deaths.
     #[must_use]
-    pub fn watching(self, deaths: &Deaths) -> Self {
-        MemoryFlags { deaths: Some(deaths.clone()), ..self }
+    pub fn watching(self, fault_list: &FaultList) -> Self {
+        MemoryFlags { fault_list: Some(fault_list.clone()), ..self }
     }
 
     pub(crate) fn members(&self) -> usize {
@@ -160,22 +160,22 @@ impl MemoryFlags {
     /// # Errors
     /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if somebody has or had it.
     pub fn board(&self, rank: usize) -> Result<MemoryBoard, SpaceError> {
-        let vigil = Vigil::new(&self.seats, self.deaths.as_ref(), rank)?;
-        Ok(MemoryBoard { vigil, cells: self.cells.clone() })
+        let membership = Membership::new(&self.seats, self.fault_list.as_ref(), rank)?;
+        Ok(MemoryBoard { membership, cells: self.cells.clone() })
     }
 }
 
 /// A member's handle to a board in memory, on the heap or in a segment.
 #[derive(Debug)]
 pub struct MemoryBoard {
-    vigil: Vigil,
+    membership: Membership,
     cells: Cells,
 }
 
 impl MemoryBoard {
     #[inline]
     fn cell(&self, of: usize, slot: usize) -> &Signal {
-        let at = slot * self.vigil.members() + of;
+        let at = slot * self.membership.members() + of;
         match &self.cells {
             Cells::Packed(cells) => &cells[at],
             Cells::Padded(cells) => &cells[at],
@@ -190,8 +190,8 @@ impl MemoryBoard {
         awaited: Awaited,
         deadline: Option<Instant>,
     ) -> Result<(), Fault> {
-        let waiting = self.vigil.waiting(awaited.into(), deadline);
-        match self.cell(self.vigil.rank, slot).wait_until(epoch, &waiting.policy(), deadline) {
+        let waiting = self.membership.waiting(awaited.into(), deadline);
+        match self.cell(self.membership.rank, slot).wait_until(epoch, &waiting.policy(), deadline) {
             Ok(_) => Ok(()),
             Err(error) => Err(waiting.fault(error)),
         }
@@ -200,16 +200,16 @@ impl MemoryBoard {
 
 impl SignalBoard for MemoryBoard {
     fn rank(&self) -> usize {
-        self.vigil.rank
+        self.membership.rank
     }
 
     fn members(&self) -> usize {
-        self.vigil.members()
+        self.membership.members()
     }
 
     #[inline]
     fn raise(&mut self, to: usize, slot: usize, epoch: u64) -> Result<(), Fault> {
-        self.vigil.at_home()?;
+        self.membership.check_not_forked()?;
         // The only raiser, so an addition is a maximum, and cheaper.
         let now = self.cell(to, slot).increment();
         debug_assert_eq!(
@@ -221,11 +221,11 @@ impl SignalBoard for MemoryBoard {
 
     #[inline]
     fn poll(&mut self, slot: usize, epoch: u64) -> Result<bool, Fault> {
-        self.vigil.at_home()?;
-        if self.cell(self.vigil.rank, slot).get() >= epoch {
+        self.membership.check_not_forked()?;
+        if self.cell(self.membership.rank, slot).get() >= epoch {
             return Ok(true);
         }
-        self.vigil.missed().map(|()| false)
+        self.membership.missed().map(|()| false)
     }
 
     #[inline]
@@ -236,10 +236,10 @@ impl SignalBoard for MemoryBoard {
         awaited: Awaited,
         deadline: Option<Instant>,
     ) -> Result<(), Fault> {
-        self.vigil.at_home()?;
+        self.membership.check_not_forked()?;
         let epoch = epoch - u64::from(plant::is("board: waits for the epoch before"));
         // What has been raised needs no wait to be set up.
-        if self.cell(self.vigil.rank, slot).get() >= epoch {
+        if self.cell(self.membership.rank, slot).get() >= epoch {
             return Ok(());
         }
         self.wait_longer(slot, epoch, awaited, deadline)
@@ -247,18 +247,18 @@ impl SignalBoard for MemoryBoard {
 
     #[inline]
     fn reached(&mut self, step: u32) {
-        self.vigil.reached(step);
+        self.membership.reached(step);
     }
 
     fn complete(&mut self) {
-        self.vigil.episodes += 1;
+        self.membership.episodes += 1;
     }
 
     fn episodes(&self) -> u64 {
-        self.vigil.episodes
+        self.membership.episodes
     }
 
     fn set_policy(&mut self, policy: &Policy<'_>) {
-        self.vigil.set_policy(policy);
+        self.membership.set_policy(policy);
     }
 }

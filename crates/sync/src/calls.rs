@@ -74,7 +74,7 @@
 //! confirm them.
 
 mod call;
-mod circle;
+mod deadlock;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -83,12 +83,12 @@ use std::time::Instant;
 use syncline_signal::plant;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 
-use crate::differ::{Asked, Difference};
+use crate::agreement::{Asked, Difference};
 use crate::error::{Fault, SpaceError};
+use crate::membership::MAX_MEMBERS;
 use crate::space::{Array, Shared, Space};
-use crate::vigil::MAX_MEMBERS;
 pub use call::Call;
-use circle::{Note, Set};
+use deadlock::{Note, Set};
 
 /// How many objects of a team are known here. Calls on others are not compared.
 const OBJECTS: usize = if cfg!(loom) { 2 } else { 62 }; // a model follows every word
@@ -333,7 +333,7 @@ impl Calls {
             // Relaxed: after the Acquire above.
             self.rows[rank].progress[note.object].load(Ordering::Relaxed) < note.needed
         };
-        let (one, other) = circle::find(&notes, |rank| self.group(rank), behind)?;
+        let (one, other) = deadlock::find(&notes, |rank| self.group(rank), behind)?;
         let of = |note: &Note| (note.rank as u64) << 8 | note.call;
         let (first, second) = (of(one), of(other));
         Some(VERDICT | first.min(second) << 24 | first.max(second))

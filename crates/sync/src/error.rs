@@ -4,9 +4,9 @@ use std::fmt;
 
 use syncline_memory::Size;
 
+use crate::agreement::Difference;
 use crate::calls::Call;
-use crate::differ::Difference;
-use crate::vigil::LAUNCHER;
+use crate::membership::LAUNCHER;
 
 /// Why the memory of a barrier or lock could not be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@
 //!   [`RawCounter`]: one without ranks, whose memory may be taken back.
 //! * Locks, first come first served: [`Lock`] over [`Ticket`] or [`Mcs`], with typed guards.
 //! * [`SignalBoard`]: the flags that tournament and dissemination are written over; [`MemoryBoard`] has them in memory.
-//! * [`Space`]: the heap, or a segment that processes share. [`Deaths`]: who of the members is dead.
+//! * [`Space`]: the heap, or a segment that processes share. [`FaultList`]: who of the members is dead.
 //! * [`Calls`]: which collective call each member of a team is blocked in.
 //! * [`cost`]: what a barrier costs, in transfers of cache lines.
 //!
@@ -25,22 +25,23 @@
 //! # Ok::<(), syncline_sync::SpaceError>(())
 //! ```
 
+mod agreement;
 pub mod barrier;
 mod board;
 mod calls;
 pub mod cost;
-mod differ;
 mod error;
 pub mod lock;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod membership;
 mod space;
-mod vigil;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use agreement::{Asked, Difference, Thing};
 pub use barrier::{
     Auto, AutoMember, Barrier, BarrierMember, Combined, CombinedMember, Counter, CounterMember,
     Dissemination, DisseminationMember, LedMember, Phased, RawCounter, Role, Tournament,
@@ -48,8 +49,7 @@ pub use barrier::{
 };
 pub use board::{Awaited, Flags, MemoryBoard, MemoryFlags, SignalBoard};
 pub use calls::{ARRIVED, Blocking, Call, Caller, Calls, LAST, Naming, Needs, Peers};
-pub use differ::{Asked, Difference, Thing};
 pub use error::{Fault, LockError, Silence, SpaceError};
-pub use lock::{Guard, Lock, LockMember, Mcs, RawLock, Ticket};
+pub use lock::{Lock, LockGuard, LockMember, Mcs, RawLock, Ticket};
+pub use membership::{FaultList, LAUNCHER, MAX_MEMBERS};
 pub use space::{Array, Making, Shared, Space};
-pub use vigil::{Deaths, LAUNCHER, MAX_MEMBERS};

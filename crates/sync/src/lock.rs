@@ -30,7 +30,7 @@
 //!
 //! Handles are foreign to ranks: one for a rank may be used by any thread, and outlive what the program takes for that
 //! member. So a desk notes in which process its handle was taken, and is the dead's only if that process is gone, or if
-//! whoever declared the death in it vouches ([`Deaths::declare`]). Else the repair waits for it.
+//! whoever declared the death in it vouches ([`FaultList::declare_dead`]). Else the repair waits for it.
 //!
 //! # Costs
 //! On top of the queue's own: four stores to a line that the member has for itself, and two loads of one that changes
@@ -54,17 +54,17 @@ use std::time::{Duration, Instant};
 use bytemuck::Pod;
 use syncline_process::Generation;
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_signal::{Policy, Signal, WaitError, Watch, asymmetric};
+use syncline_signal::{Liveness, Policy, Signal, WaitError, asymmetric};
 
 use self::data::Data;
 pub use self::mcs::Mcs;
 use self::queue::{Inside, Queue};
 use self::repair::{Unrepaired, stuck};
 pub use self::ticket::Ticket;
-use crate::differ::Thing;
+use crate::agreement::Thing;
 use crate::error::{Fault, LockError, SpaceError};
+use crate::membership::{FaultList, possible, usual};
 use crate::space::{Array, Element, Shared, Space};
-use crate::vigil::{Deaths, possible, usual};
 
 /// A queue of members, ranked from 0: what is under a [`Lock`]. [`Ticket`] and [`Mcs`] are all there are, as the data of a
 /// lock rest on them.
@@ -76,14 +76,14 @@ impl RawLock for Mcs {}
 /// How far a member is, alone on its lines.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-struct Desk {
+struct MemberState {
     /// The process whose handle there is for this rank; 0: there is none.
     taken: AtomicU64,
     state: AtomicU64,
 }
 
 // SAFETY: two words, for which 0 is free and idle.
-unsafe impl Shared for Desk {}
+unsafe impl Shared for MemberState {}
 
 /// This file, and its repair, keep to the contract of queues.
 const INSIDE: Inside = Inside(());
@@ -131,10 +131,10 @@ unsafe impl Shared for Marks {}
 /// ```
 pub struct Lock<R, T = ()> {
     raw: R,
-    desks: Array<Desk>,
+    slots: Array<MemberState>,
     marks: Element<Marks>,
     data: Data<T>,
-    deaths: Option<Deaths>,
+    fault_list: Option<FaultList>,
 }
 
 impl<R: RawLock, T: Send> Lock<R, T> {
@@ -154,20 +154,20 @@ impl<R: RawLock, T: Send> Lock<R, T> {
         possible(members)?;
         let space = &mut *space.making(Thing::Lock);
         let raw = R::within(space, members)?;
-        let (desks, marks) = (space.array(members)?, space.array(1)?.element(0));
-        Ok(Lock { raw, desks, marks, data: data(space)?, deaths: None })
+        let (slots, marks) = (space.array(members)?, space.array(1)?.element(0));
+        Ok(Lock { raw, slots, marks, data: data(space)?, fault_list: None })
     }
 
     /// The same lock; its members are told of these deaths.
     #[must_use]
-    pub fn watching(self, deaths: &Deaths) -> Self {
-        Lock { deaths: Some(deaths.clone()), ..self }
+    pub fn watching(self, fault_list: &FaultList) -> Self {
+        Lock { fault_list: Some(fault_list.clone()), ..self }
     }
 
     /// How many members it has.
     #[must_use]
     pub fn members(&self) -> usize {
-        self.desks.len()
+        self.slots.len()
     }
 
     /// The handle of the member `rank`. When it is dropped, another may be made.
@@ -178,23 +178,24 @@ impl<R: RawLock, T: Send> Lock<R, T> {
     /// # Errors
     /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if somebody has its handle.
     pub fn member(&self, rank: usize) -> Result<LockMember<R, T>, SpaceError> {
-        let desk =
-            self.desks.get(rank).ok_or(SpaceError::Rank { rank, members: self.desks.len() })?;
+        let slot =
+            self.slots.get(rank).ok_or(SpaceError::Rank { rank, members: self.slots.len() })?;
         // Acquire: pairs with the Release in the drop of the handle before: its desk is as that left it.
         let process = u64::from(std::process::id());
-        let free = desk.taken.compare_exchange(0, process, Ordering::Acquire, Ordering::Relaxed);
+        let free = slot.taken.compare_exchange(0, process, Ordering::Acquire, Ordering::Relaxed);
         free.map_err(|_| SpaceError::Taken { rank })?;
-        let Policy { pauses, yield_for, .. } = usual(self.desks.len());
-        let (deaths, desks, marks) = (self.deaths.clone(), self.desks.clone(), self.marks.clone());
-        let patience = Patience { deaths, desks, marks, known: 0, pauses, yield_for };
-        let (desk, born) = (self.desks.element(rank), Generation::current());
-        Ok(LockMember { lock: self.clone(), rank, desk, born, patience })
+        let Policy { pauses, yield_for, .. } = usual(self.slots.len());
+        let (fault_list, slots, marks) =
+            (self.fault_list.clone(), self.slots.clone(), self.marks.clone());
+        let waiting = LockWait { fault_list, slots, marks, known: 0, pauses, yield_for };
+        let (slot, born) = (self.slots.element(rank), Generation::current());
+        Ok(LockMember { lock: self.clone(), rank, slot, born, waiting })
     }
 
     /// Who holds it, as far as can be told from outside, where it may change at any moment.
     #[must_use]
     pub fn holder(&self) -> Option<usize> {
-        self.desks.iter().position(|desk| desk.state.load(Ordering::Relaxed) == HOLDING)
+        self.slots.iter().position(|slot| slot.state.load(Ordering::Relaxed) == HOLDING)
     }
 
     fn marks(&self) -> &Marks {
@@ -219,10 +220,10 @@ impl<R: Clone, T> Clone for Lock<R, T> {
     fn clone(&self) -> Self {
         Lock {
             raw: self.raw.clone(),
-            desks: self.desks.clone(),
+            slots: self.slots.clone(),
             marks: self.marks.clone(),
             data: self.data.clone(),
-            deaths: self.deaths.clone(),
+            fault_list: self.fault_list.clone(),
         }
     }
 }
@@ -231,16 +232,16 @@ impl<R: fmt::Debug, T> fmt::Debug for Lock<R, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
             .field("raw", &self.raw)
-            .field("members", &self.desks.len())
+            .field("members", &self.slots.len())
             .finish_non_exhaustive()
     }
 }
 
 /// How a member waits, and whom it knows to be dead.
 #[derive(Debug)]
-struct Patience {
-    deaths: Option<Deaths>,
-    desks: Array<Desk>,
+struct LockWait {
+    fault_list: Option<FaultList>,
+    slots: Array<MemberState>,
     marks: Element<Marks>,
     /// How many deaths it goes on in spite of.
     known: usize,
@@ -248,21 +249,21 @@ struct Patience {
     yield_for: Duration,
 }
 
-impl Patience {
+impl LockWait {
     fn policy(&self) -> Policy<'_> {
-        let death = self.deaths.is_some().then_some(self as &dyn Watch);
-        Policy { pauses: self.pauses, yield_for: self.yield_for, death }
+        let liveness = self.fault_list.is_some().then_some(self as &dyn Liveness);
+        Policy { pauses: self.pauses, yield_for: self.yield_for, liveness }
     }
 
     /// Who ends the waits of this member, which does not know of it.
     fn dead(&self) -> Option<usize> {
-        let stuck = |process| stuck(&self.desks, &self.marks, process);
-        self.deaths.as_ref().and_then(|deaths| deaths.missing(self.known, stuck))
+        let stuck = |process| stuck(&self.slots, &self.marks, process);
+        self.fault_list.as_ref().and_then(|fault_list| fault_list.missing(self.known, stuck))
     }
 
     /// What was seen of the one who ends a wait.
     fn gone_for(&self, rank: usize) -> LockError {
-        match self.deaths.as_ref().and_then(|deaths| deaths.fault_of(rank)) {
+        match self.fault_list.as_ref().and_then(|fault_list| fault_list.fault_of(rank)) {
             Some(Fault::Left { rank }) => LockError::Left { rank },
             // Its process has ended, when it had done its part.
             None if self.has_exited(rank) => LockError::Left { rank },
@@ -272,21 +273,21 @@ impl Patience {
 
     fn has_exited(&self, rank: usize) -> bool {
         // Relaxed: as in `stuck`.
-        let process = self.desks.get(rank).map_or(0, |desk| desk.taken.load(Ordering::Relaxed));
-        self.deaths.as_ref().is_some_and(|deaths| deaths.has_exited(process as u32))
+        let process = self.slots.get(rank).map_or(0, |slot| slot.taken.load(Ordering::Relaxed));
+        self.fault_list.as_ref().is_some_and(|fault_list| fault_list.has_exited(process as u32))
     }
 
     fn count(&self) -> usize {
-        self.deaths.as_ref().map_or(0, Deaths::count)
+        self.fault_list.as_ref().map_or(0, FaultList::count)
     }
 
     fn gone(&self, rank: usize, process: u64) -> bool {
-        self.deaths.as_ref().is_some_and(|deaths| deaths.gone(rank, process as u32))
+        self.fault_list.as_ref().is_some_and(|fault_list| fault_list.gone(rank, process as u32))
     }
 }
 
-impl Watch for Patience {
-    fn who(&self) -> Option<u32> {
+impl Liveness for LockWait {
+    fn gone(&self) -> Option<u32> {
         self.dead().map(|rank| rank as u32)
     }
 }
@@ -296,10 +297,10 @@ impl Watch for Patience {
 pub struct LockMember<R: RawLock, T: Send = ()> {
     lock: Lock<R, T>,
     rank: usize,
-    desk: Element<Desk>,
+    slot: Element<MemberState>,
     /// That of the process whose handle it is.
     born: Generation,
-    patience: Patience,
+    waiting: LockWait,
 }
 
 impl<R: RawLock, T: Send> LockMember<R, T> {
@@ -326,7 +327,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     // The way of a free lock is some forty instructions, of which a call and its result through memory would make twice as
     // many: so all of it is always inlined, and what is seldom is cold.
     #[inline(always)]
-    pub fn lock(&mut self) -> Result<Guard<'_, R, T>, LockError> {
+    pub fn lock(&mut self) -> Result<LockGuard<'_, R, T>, LockError> {
         self.lock_deadline(None)
     }
 
@@ -339,7 +340,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     pub fn lock_deadline(
         &mut self,
         deadline: Option<Instant>,
-    ) -> Result<Guard<'_, R, T>, LockError> {
+    ) -> Result<LockGuard<'_, R, T>, LockError> {
         self.acquire(deadline)?;
         self.entered()
     }
@@ -349,7 +350,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// # Errors
     /// [`LockError::Dead`] if it is not to be had, and a member has died; [`LockError::Poisoned`].
     #[inline]
-    pub fn try_lock(&mut self) -> Result<Option<Guard<'_, R, T>>, LockError> {
+    pub fn try_lock(&mut self) -> Result<Option<LockGuard<'_, R, T>>, LockError> {
         match self.enter(Some(Instant::now())) {
             Err(LockError::TimedOut) => return Ok(None),
             entered => entered?,
@@ -357,31 +358,31 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         if self.lock.raw.try_acquire(self.rank, INSIDE) {
             return self.entered().map(Some);
         }
-        self.desk(IDLE);
-        self.patience.dead().map_or(Ok(None), |rank| Err(self.patience.gone_for(rank)))
+        self.slot(IDLE);
+        self.waiting.dead().map_or(Ok(None), |rank| Err(self.waiting.gone_for(rank)))
     }
 
     /// Takes the lock in spite of the deaths so far, and of poison: repairs the queue if need be, and waits for the lock.
     /// It waits for a living member that holds the lock, however long that takes, unless there is a deadline.
-    /// From then on this handle's waits end only for deaths to come. [`Guard::poisoned_by`] says whose data these may be.
+    /// From then on this handle's waits end only for deaths to come. [`LockGuard::poisoned_by`] says whose data these may be.
     ///
     /// # Errors
     /// [`LockError::TimedOut`] when the deadline passes first; [`LockError::Dead`] if another member dies meanwhile.
-    pub fn recover(&mut self, deadline: Option<Instant>) -> Result<Guard<'_, R, T>, LockError> {
-        self.at_home()?;
+    pub fn recover(&mut self, deadline: Option<Instant>) -> Result<LockGuard<'_, R, T>, LockError> {
+        self.check_not_forked()?;
         self.end_leaked();
         // Known only when the queue has been repaired: before that, waits have to end for them.
-        let before = self.patience.known;
-        self.patience.known = self.patience.count();
+        let before = self.waiting.known;
+        self.waiting.known = self.waiting.count();
         if let Err(error) = self.repair(deadline) {
-            self.patience.known = before;
+            self.waiting.known = before;
             return Err(error);
         }
         self.acquire(deadline)?;
-        self.desk(HOLDING);
+        self.slot(HOLDING);
         // Relaxed: poison is read and written by who holds the lock, or by a repairer when nobody does.
         let poison = self.lock.marks().poison.swap(0, Ordering::Relaxed);
-        Ok(Guard {
+        Ok(LockGuard {
             member: self,
             poisoned_by: poison.checked_sub(1).map(|rank| rank as usize),
             unwinding: std::thread::panicking(),
@@ -391,7 +392,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
 
     /// Spins and yields from now on as `policy` says. Its death word is not used: locks know who is dead.
     pub fn set_policy(&mut self, policy: &Policy<'_>) {
-        (self.patience.pauses, self.patience.yield_for) = (policy.pauses, policy.yield_for);
+        (self.waiting.pauses, self.waiting.yield_for) = (policy.pauses, policy.yield_for);
     }
 
     /// Ends a section whose guard was forgotten.
@@ -411,14 +412,14 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// # Errors
     /// [`LockError::Forked`].
     #[inline(always)]
-    pub fn at_home(&self) -> Result<(), LockError> {
+    pub fn check_not_forked(&self) -> Result<(), LockError> {
         if self.born.is_current() { Ok(()) } else { Err(LockError::Forked { rank: self.rank }) }
     }
 
     #[inline]
-    fn desk(&self, state: u64) {
+    fn slot(&self, state: u64) {
         // Release: pairs with the Acquire of a repairer: what this member did in the queue is done.
-        self.desk.state.store(state, Ordering::Release);
+        self.slot.state.store(state, Ordering::Release);
     }
 
     #[inline(always)]
@@ -432,9 +433,9 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
 
     #[cold]
     fn wait(&self, mut asked: u64, deadline: Option<Instant>) -> Result<(), LockError> {
-        let (raw, policy) = (&self.lock.raw, self.patience.policy());
+        let (raw, policy) = (&self.lock.raw, self.waiting.policy());
         while !raw.wait(self.rank, asked, &policy, deadline, INSIDE).map_err(|error| {
-            self.desk(IDLE);
+            self.slot(IDLE);
             self.told(error)
         })? {
             match raw.ask(self.rank, INSIDE) {
@@ -448,9 +449,9 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// Marks the desk, unless a repair is on; waits for its end.
     #[inline(always)]
     fn enter(&self, deadline: Option<Instant>) -> Result<(), LockError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         self.end_leaked();
-        self.desk(QUEUEING);
+        self.slot(QUEUEING);
         asymmetric::light();
         if self.lock.marks().repair.get().is_multiple_of(2) {
             Ok(())
@@ -464,7 +465,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     #[inline(always)]
     fn end_leaked(&self) {
         // Relaxed: its own word.
-        if self.desk.state.load(Ordering::Relaxed) == HOLDING {
+        if self.slot.state.load(Ordering::Relaxed) == HOLDING {
             self.leave_poisoned();
         }
     }
@@ -483,25 +484,25 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
             if now.is_multiple_of(2) {
                 return Ok(());
             }
-            self.desk(IDLE);
+            self.slot(IDLE);
             let ended =
-                self.lock.marks().repair.wait_until(now + 1, &self.patience.policy(), deadline);
+                self.lock.marks().repair.wait_until(now + 1, &self.waiting.policy(), deadline);
             ended.map_err(|error| self.told(error))?;
-            self.desk(QUEUEING);
+            self.slot(QUEUEING);
             asymmetric::light();
         }
     }
 
     /// Holding, unless the lock is poisoned.
     #[inline(always)]
-    fn entered(&mut self) -> Result<Guard<'_, R, T>, LockError> {
-        self.desk(HOLDING);
+    fn entered(&mut self) -> Result<LockGuard<'_, R, T>, LockError> {
+        self.slot(HOLDING);
         // Relaxed: as in `recover`.
         let poison = self.lock.marks().poison.load(Ordering::Relaxed);
         if poison != 0 {
             return Err(self.poisoned(poison));
         }
-        Ok(Guard {
+        Ok(LockGuard {
             member: self,
             poisoned_by: None,
             unwinding: std::thread::panicking(),
@@ -518,16 +519,16 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     #[inline]
     fn leave(&self) {
         // From here on the data are whole, so a death is no poison.
-        self.desk(QUEUEING);
-        let Lock { raw, desks, marks, .. } = &self.lock;
-        let gone = Unrepaired { deaths: self.patience.deaths.as_ref(), desks, marks };
+        self.slot(QUEUEING);
+        let Lock { raw, slots, marks, .. } = &self.lock;
+        let gone = Unrepaired { fault_list: self.waiting.fault_list.as_ref(), slots, marks };
         raw.release(self.rank, &gone, INSIDE);
-        self.desk(IDLE);
+        self.slot(IDLE);
     }
 
     fn told(&self, error: WaitError) -> LockError {
         match error {
-            WaitError::Dead { who } => self.patience.gone_for(who as usize),
+            WaitError::Dead { member } => self.waiting.gone_for(member as usize),
             _ => LockError::TimedOut,
         }
     }
@@ -542,7 +543,7 @@ impl<R: RawLock, T: Send> Drop for LockMember<R, T> {
         }
         self.end_leaked();
         // Release: pairs with the Acquire in `Lock::member`.
-        self.desk.taken.store(0, Ordering::Release);
+        self.slot.taken.store(0, Ordering::Release);
     }
 }
 
@@ -552,7 +553,7 @@ impl<R: RawLock, T: Send> Drop for LockMember<R, T> {
 /// is used again or dropped, which poisons the lock as well.
 #[derive(Debug)]
 #[must_use = "the lock is free again as soon as this is dropped"]
-pub struct Guard<'a, R: RawLock, T: Send = ()> {
+pub struct LockGuard<'a, R: RawLock, T: Send = ()> {
     member: &'a mut LockMember<R, T>,
     poisoned_by: Option<usize>,
     /// The thread was panicking already: the section is whole if it ends.
@@ -561,7 +562,7 @@ pub struct Guard<'a, R: RawLock, T: Send = ()> {
     _data: PhantomData<&'a mut T>,
 }
 
-impl<R: RawLock, T: Send> Guard<'_, R, T> {
+impl<R: RawLock, T: Send> LockGuard<'_, R, T> {
     /// Who left the data half changed, if this guard comes from [`LockMember::recover`] and somebody has.
     #[must_use]
     pub fn poisoned_by(&self) -> Option<usize> {
@@ -569,7 +570,7 @@ impl<R: RawLock, T: Send> Guard<'_, R, T> {
     }
 }
 
-impl<R: RawLock, T: Send> Deref for Guard<'_, R, T> {
+impl<R: RawLock, T: Send> Deref for LockGuard<'_, R, T> {
     type Target = T;
 
     #[inline]
@@ -579,7 +580,7 @@ impl<R: RawLock, T: Send> Deref for Guard<'_, R, T> {
     }
 }
 
-impl<R: RawLock, T: Send> DerefMut for Guard<'_, R, T> {
+impl<R: RawLock, T: Send> DerefMut for LockGuard<'_, R, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above, and the guard is borrowed alone.
@@ -587,7 +588,7 @@ impl<R: RawLock, T: Send> DerefMut for Guard<'_, R, T> {
     }
 }
 
-impl<R: RawLock, T: Send> Drop for Guard<'_, R, T> {
+impl<R: RawLock, T: Send> Drop for LockGuard<'_, R, T> {
     #[inline]
     fn drop(&mut self) {
         if !self.member.born.is_current() {

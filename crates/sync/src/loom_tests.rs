@@ -13,8 +13,8 @@ use loom::thread;
 use syncline_signal::{Policy, plant};
 
 use crate::{
-    Barrier, BarrierMember, Combined, Counter, Deaths, Dissemination, Flags, Lock, LockError, Mcs,
-    RawCounter, RawLock, Space, Ticket, Tournament,
+    Barrier, BarrierMember, Combined, Counter, Dissemination, FaultList, Flags, Lock, LockError,
+    Mcs, RawCounter, RawLock, Space, Ticket, Tournament,
 };
 
 /// All interleavings with at most so many preemptions. Two are known to show nearly every bug (Musuvathi and Qadeer 2007).
@@ -373,8 +373,8 @@ fn giving_up<R: RawLock>(third: bool) {
 /// One has died with the lock; one repairs it, while the other asks for it, and is told or gets it.
 fn repairing<R: RawLock>() {
     model(2, || {
-        let deaths = Deaths::within(&mut Space::heap(), 3).unwrap();
-        let lock = Lock::<R, ()>::new(3, ()).unwrap().watching(&deaths);
+        let fault_list = FaultList::within(&mut Space::heap(), 3).unwrap();
+        let lock = Lock::<R, ()>::new(3, ()).unwrap().watching(&fault_list);
         let counted = Arc::new(AtomicU64::new(0));
         let count = |counted: &AtomicU64| {
             let n = counted.load(Ordering::Relaxed);
@@ -384,7 +384,7 @@ fn repairing<R: RawLock>() {
         let mut dead = lock.member(2).unwrap();
         std::mem::forget(dead.lock().unwrap());
         // SAFETY: the handle is not touched before the model ends.
-        unsafe { deaths.declare(2, std::process::id()) };
+        unsafe { fault_list.declare_dead(2, std::process::id()) };
         let other = {
             let (lock, counted) = (lock.clone(), Arc::clone(&counted));
             thread::spawn(move || {

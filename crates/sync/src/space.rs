@@ -30,8 +30,8 @@ use syncline_process::Generation;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{DeathWord, PaddedSignal, Signal};
 
+use crate::agreement::{Asked, Difference, Thing};
 use crate::calls::Calls;
-use crate::differ::{Asked, Difference, Thing};
 use crate::error::SpaceError;
 
 /// Types of which all bytes zero are the value that `Default` makes, and which processes may share.

@@ -29,7 +29,7 @@ pub use syncline_trace as trace;
 pub use syncline_wave as wave;
 
 pub use syncline_fabric::Team;
-pub use syncline_farm::{Crew, Farm};
+pub use syncline_farm::{Farm, PoolBuilder};
 pub use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
 pub use syncline_rma::Rma;
 pub use syncline_signal::Signal;

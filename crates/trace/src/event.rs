@@ -10,7 +10,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum EventKind {
     /// A request was queued at location `subject`.
     Post = 0,
     /// A request at location `subject` was granted.
@@ -31,18 +31,18 @@ pub enum Kind {
     Mark = 8,
 }
 
-impl Kind {
+impl EventKind {
     /// Every kind, at the index that is its number.
-    const ALL: [Kind; 9] = [
-        Kind::Post,
-        Kind::Grant,
-        Kind::Begin,
-        Kind::End,
-        Kind::Wait,
-        Kind::Woken,
-        Kind::Map,
-        Kind::Unmap,
-        Kind::Mark,
+    const ALL: [EventKind; 9] = [
+        EventKind::Post,
+        EventKind::Grant,
+        EventKind::Begin,
+        EventKind::End,
+        EventKind::Wait,
+        EventKind::Woken,
+        EventKind::Map,
+        EventKind::Unmap,
+        EventKind::Mark,
     ];
 }
 
@@ -54,7 +54,7 @@ pub struct Event {
     /// Number of the recording thread, in the order of the threads' first events.
     pub thread: u32,
     /// What happened.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// To what it happened: a number of the recorder's choice.
     pub subject: u32,
     /// More about it: a number of the recorder's choice.
@@ -62,13 +62,13 @@ pub struct Event {
 }
 
 impl Event {
-    pub(crate) fn encode(time_ns: u64, kind: Kind, subject: u32, value: u64) -> [u64; 3] {
+    pub(crate) fn encode(time_ns: u64, kind: EventKind, subject: u32, value: u64) -> [u64; 3] {
         [time_ns, u64::from(kind as u8) << 32 | u64::from(subject), value]
     }
 
     /// `None` if the words were not made by `encode`.
     pub(crate) fn decode(thread: u32, [time_ns, what, value]: [u64; 3]) -> Option<Event> {
-        let kind = *Kind::ALL.get((what >> 32) as usize)?;
+        let kind = *EventKind::ALL.get((what >> 32) as usize)?;
         Some(Event { time_ns, thread, kind, subject: what as u32, value })
     }
 }
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn every_kind_survives_its_words() {
-        for (index, kind) in Kind::ALL.into_iter().enumerate() {
+        for (index, kind) in EventKind::ALL.into_iter().enumerate() {
             assert_eq!(index, kind as usize);
             let event = Event { time_ns: 1, thread: 2, kind, subject: u32::MAX, value: u64::MAX };
             assert_eq!(Event::decode(2, Event::encode(1, kind, u32::MAX, u64::MAX)), Some(event));

@@ -11,13 +11,13 @@
 //!
 //! # Examples
 //! ```
-//! use syncline_trace::{Kind, clear, disable, enable, record, snapshot};
+//! use syncline_trace::{EventKind, clear, disable, enable, record, snapshot};
 //!
-//! record(Kind::Mark, 1, 0); // off: forgotten
+//! record(EventKind::Mark, 1, 0); // off: forgotten
 //! enable(1000);
-//! record(Kind::Begin, 7, 42);
-//! std::thread::spawn(|| record(Kind::Mark, 8, 43)).join().unwrap();
-//! record(Kind::End, 7, 44);
+//! record(EventKind::Begin, 7, 42);
+//! std::thread::spawn(|| record(EventKind::Mark, 8, 43)).join().unwrap();
+//! record(EventKind::End, 7, 44);
 //! disable();
 //!
 //! let events = snapshot();
@@ -37,5 +37,5 @@ mod sync;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use event::{Event, Kind};
+pub use event::{Event, EventKind};
 pub use recorder::{MAX_EVENTS_PER_THREAD, clear, disable, enable, is_enabled, record, snapshot};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::ring::{Ring, Writer};
-use crate::{Event, Kind};
+use crate::{Event, EventKind};
 
 /// The most events that a ring keeps: 2^24 slots, 384 MiB.
 pub const MAX_EVENTS_PER_THREAD: usize = (1 << 24) - 1;
@@ -93,16 +93,16 @@ pub fn is_enabled() -> bool {
 ///
 /// # Examples
 /// ```
-/// use syncline_trace::{Kind, enable, record, snapshot};
+/// use syncline_trace::{EventKind, enable, record, snapshot};
 ///
 /// enable(3);
 /// for value in 0..10 {
-///     record(Kind::Mark, 0, value);
+///     record(EventKind::Mark, 0, value);
 /// }
 /// assert_eq!(snapshot().iter().map(|event| event.value).collect::<Vec<_>>(), [7, 8, 9]);
 /// ```
 #[inline]
-pub fn record(kind: Kind, subject: u32, value: u64) {
+pub fn record(kind: EventKind, subject: u32, value: u64) {
     let capacity = CAPACITY.load(Relaxed);
     if capacity != 0 {
         record_now(capacity, kind, subject, value);
@@ -111,7 +111,7 @@ pub fn record(kind: Kind, subject: u32, value: u64) {
 
 /// `cold` keeps it out of line and off the path of programs that do not record.
 #[cold]
-fn record_now(capacity: usize, kind: Kind, subject: u32, value: u64) {
+fn record_now(capacity: usize, kind: EventKind, subject: u32, value: u64) {
     // Neither step fails unless the thread is ending or an allocator records while its ring is
     // made: such an event is lost.
     let _ = MINE.try_with(|mine| {

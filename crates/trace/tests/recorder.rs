@@ -7,20 +7,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use proptest::prelude::*;
-use syncline_trace::{Event, Kind, clear, disable, enable, is_enabled, record, snapshot};
+use syncline_trace::{Event, EventKind, clear, disable, enable, is_enabled, record, snapshot};
 
 static TURN: Mutex<()> = Mutex::new(());
 
-const KINDS: [Kind; 9] = [
-    Kind::Post,
-    Kind::Grant,
-    Kind::Begin,
-    Kind::End,
-    Kind::Wait,
-    Kind::Woken,
-    Kind::Map,
-    Kind::Unmap,
-    Kind::Mark,
+const KINDS: [EventKind; 9] = [
+    EventKind::Post,
+    EventKind::Grant,
+    EventKind::Begin,
+    EventKind::End,
+    EventKind::Wait,
+    EventKind::Woken,
+    EventKind::Map,
+    EventKind::Unmap,
+    EventKind::Mark,
 ];
 
 /// The recorder off and empty, until dropped.
@@ -35,7 +35,7 @@ fn my_turn() -> MutexGuard<'static, ()> {
 enum Step {
     Enable(usize),
     Disable,
-    Record(Kind, u32, u64),
+    Record(EventKind, u32, u64),
     Clear,
 }
 
@@ -51,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// What a test chooses of an event.
-type Chosen = (Kind, u32, u64);
+type Chosen = (EventKind, u32, u64);
 
 /// What the recorder should hold for one thread: vectors, of which the last is written to.
 #[derive(Default)]

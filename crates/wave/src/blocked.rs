@@ -37,9 +37,9 @@ use syncline_store::{Contents, Grid, Matrix, Region, Shape, Side, Tile, Touch, V
 use crate::block::{self, Blockwise, Frontiers};
 use crate::lanes::Real;
 use crate::plan::BlockPlan;
+use crate::semaphore::Semaphore;
 use crate::streamed::Arrays;
-use crate::sweep::{Order, Plan, Report, Settings};
-use crate::window::Windows;
+use crate::sweep::{Order, Settings, SweepPlan, SweepReport};
 use crate::{Error, Monitor, Result};
 
 /// The data of a location: a block of the result.
@@ -57,9 +57,9 @@ struct Shared<'a, E: Real, K: Blockwise<E>> {
     grid: Grid,
     shape: Shape,
     /// The right to have a block in memory.
-    windows: Windows,
+    windows: Semaphore,
     /// The right to compute: out of core there are more blocks under way than processors.
-    processors: Windows,
+    processors: Semaphore,
     /// Buffers not in use; never more than blocks under way.
     buffers: Mutex<Vec<Buffers<E, K::Workspace>>>,
     monitor: &'a Monitor,
@@ -82,7 +82,7 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
     plan: BlockPlan,
     arrays: &Arrays<'_, E>,
     result: Matrix<E>,
-) -> Result<(Matrix<E>, Report)> {
+) -> Result<(Matrix<E>, SweepReport)> {
     if (kernel.stencil().corners() || kernel.stencil().diagonal())
         && settings.order == Order::MaxParallel
     {
@@ -116,8 +116,8 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
         coefficients,
         grid: plan.grid,
         shape: field.shape(),
-        windows: Windows::new(plan.windows),
-        processors: Windows::new(if plan.held { u64::MAX } else { processors }),
+        windows: Semaphore::new(plan.windows),
+        processors: Semaphore::new(if plan.held { u64::MAX } else { processors }),
         buffers: Mutex::default(),
         monitor: &settings.monitor,
         norm: settings.tolerance.is_some(),
@@ -156,7 +156,7 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
         blocks.into_iter().filter_map(|b| b.into_inner().ok()).map(|b| b.region).collect();
     let result = Matrix::from_regions(regions)?;
     let after = traffic();
-    let report = Report {
+    let report = SweepReport {
         iterations: done.iterations,
         residuals: done.residuals,
         converged: done.converged,
@@ -167,7 +167,7 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
         passes: done.iterations,
         resumed: 0,
         times: None,
-        plan: Plan::Blocked(plan),
+        plan: SweepPlan::Blocked(plan),
     };
     Ok((result, report))
 }

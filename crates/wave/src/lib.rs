@@ -18,11 +18,11 @@
 //!
 //! Both compute with vectors: points along a diagonal do not depend on one another.
 //!
-//! * [`Sweep`]: what to run and how. [`Executor`], [`Order`], [`Lanes`], [`Report`], [`Monitor`].
+//! * [`Sweep`]: what to run and how. [`Executor`], [`Order`], [`Lanes`], [`SweepReport`], [`Monitor`].
 //! * [`BlockModel`]: how long an iteration in blocks takes, by their size and the disk.
 //! * [`Target`], [`Pending`]: a result that survives a crash of the run.
 //! * [`PointKernel`]: the update of one point, over any [`Lane`], and the [`Stencil`] of neighbours
-//!   that it reads; [`Lk23`], [`Sor`], [`NinePoint`], [`GaussSeidel`], [`Alignment`].
+//!   that it reads; [`Lk23`], [`Sor`], [`NinePoint`], [`GaussSeidelVariable`], [`Alignment`].
 //! * [`Described`]: the update as a text, which needs no compiler. [`CKernel`]: as a C function.
 //! * [`BlockKernel`]: a routine that sweeps a whole matrix in memory, as it is, on one block after
 //!   the other; [`CBlockKernel`]: one in C or Fortran. For code that is to stay as it is.
@@ -63,11 +63,11 @@ mod lanes;
 mod monitor;
 mod plan;
 mod reference;
+mod semaphore;
 mod stencil;
 mod streamed;
 mod strip;
 mod sweep;
-mod window;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -80,11 +80,11 @@ pub use described::{Described, DescribedError, TextPlace, unknown_name};
 pub use dynamic::Dynamic;
 pub use error::{Error, Result};
 pub use kernel::{Neighbours, PointKernel};
-pub use kernels::{Alignment, GaussSeidel, Lk23, NinePoint, Sor};
+pub use kernels::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor};
 pub use lanes::{Lane, Lanes, Real};
 pub use monitor::{Monitor, Passes, Stage};
 pub use plan::{BlockModel, BlockPlan, BlockTime};
 pub use reference::{Difference, Reference, first_difference, first_difference_above, plain_sweep};
 pub use stencil::{Neighbour, Stencil};
 pub use streamed::{Leftovers, Pending, Resumption, StreamPlan, Taken, Target};
-pub use sweep::{Executor, Order, Plan, Report, Runner, Sweep, Times};
+pub use sweep::{Executor, Order, Runner, Sweep, SweepPlan, SweepReport, Times};

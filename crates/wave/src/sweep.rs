@@ -51,20 +51,20 @@ pub enum Executor {
 /// What a sweep will do with the memory that it is allowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Plan {
+pub enum SweepPlan {
     /// In blocks.
     Blocked(BlockPlan),
     /// Streamed.
     Streamed(StreamPlan),
 }
 
-impl Plan {
+impl SweepPlan {
     /// The plan in blocks, if it is one.
     #[must_use]
     pub const fn blocked(&self) -> Option<&BlockPlan> {
         match self {
-            Plan::Blocked(plan) => Some(plan),
-            Plan::Streamed(_) => None,
+            SweepPlan::Blocked(plan) => Some(plan),
+            SweepPlan::Streamed(_) => None,
         }
     }
 
@@ -72,8 +72,8 @@ impl Plan {
     #[must_use]
     pub const fn streamed(&self) -> Option<&StreamPlan> {
         match self {
-            Plan::Blocked(_) => None,
-            Plan::Streamed(plan) => Some(plan),
+            SweepPlan::Blocked(_) => None,
+            SweepPlan::Streamed(plan) => Some(plan),
         }
     }
 }
@@ -139,7 +139,7 @@ pub struct Times {
 /// What a sweep did.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct SweepReport {
     /// Iterations done, by every point.
     pub iterations: u64,
     /// With a convergence test: the greatest change of a point in each iteration; where earlier
@@ -162,11 +162,11 @@ pub struct Report {
     /// Where the time went, if streamed.
     pub times: Option<Times>,
     /// How the memory was used.
-    pub plan: Plan,
+    pub plan: SweepPlan,
 }
 
-impl Report {
-    /// What a result of this sweep is [marked](syncline_store::Mark) with, where `tolerance` was
+impl SweepReport {
+    /// What a result of this sweep is [marked](syncline_store::ResultMark) with, where `tolerance` was
     /// that of [`until`](Sweep::until).
     #[must_use]
     pub fn made(&self, tolerance: Option<f64>) -> Made {
@@ -211,15 +211,15 @@ impl Settings {
         kernel: &dyn Kernel<E>,
         arrays: &Arrays<'_, E>,
         result: &Matrix<E>,
-    ) -> Result<Plan> {
+    ) -> Result<SweepPlan> {
         if !streamed::streamable(self, arrays, Some(result)) {
             let points = Points::new(kernel, self.lanes)?;
-            return Ok(Plan::Blocked(self.plan_in_blocks(&points, arrays, result)?));
+            return Ok(SweepPlan::Blocked(self.plan_in_blocks(&points, arrays, result)?));
         }
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
         kernel.check()?;
         arrays.check_shapes(Some(result))?;
-        Ok(Plan::Streamed(streamed::plan_into(self, kernel, arrays, result)?))
+        Ok(SweepPlan::Streamed(streamed::plan_into(self, kernel, arrays, result)?))
     }
 
     fn plan_in_blocks<E: Real, K: Blockwise<E>>(
@@ -250,7 +250,7 @@ impl Settings {
         kernel: &dyn Kernel<E>,
         arrays: &Arrays<'_, E>,
         result: Matrix<E>,
-    ) -> Result<(Matrix<E>, Report)> {
+    ) -> Result<(Matrix<E>, SweepReport)> {
         if !streamed::streamable(self, arrays, Some(&result)) {
             return self.run_in_blocks(&Points::new(kernel, self.lanes)?, arrays, result);
         }
@@ -268,7 +268,7 @@ impl Settings {
         kernel: &K,
         arrays: &Arrays<'_, E>,
         result: Matrix<E>,
-    ) -> Result<(Matrix<E>, Report)> {
+    ) -> Result<(Matrix<E>, SweepReport)> {
         let plan = self.plan_in_blocks(kernel, arrays, &result)?;
         let versions = arrays.versions()?;
         let done = match self.iterations {
@@ -285,9 +285,9 @@ impl Settings {
         plan: BlockPlan,
         arrays: &Arrays<'_, E>,
         mut result: Matrix<E>,
-    ) -> Result<(Matrix<E>, Report)> {
+    ) -> Result<(Matrix<E>, SweepReport)> {
         convert(arrays.field, &mut result, self.memory.clamp(64 << 10, 64 << 20))?;
-        let report = Report {
+        let report = SweepReport {
             iterations: 0,
             residuals: Vec::new(),
             converged: None,
@@ -298,7 +298,7 @@ impl Settings {
             passes: 0,
             resumed: 0,
             times: None,
-            plan: Plan::Blocked(plan),
+            plan: SweepPlan::Blocked(plan),
         };
         Ok((result, report))
     }
@@ -308,7 +308,7 @@ impl Settings {
         kernel: &dyn Kernel<E>,
         arrays: &Arrays<'_, E>,
         target: &Target,
-    ) -> Result<(Pending, Report)> {
+    ) -> Result<(Pending, SweepReport)> {
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
         kernel.check()?;
         arrays.check_shapes(None)?;
@@ -447,7 +447,7 @@ impl<K> Sweep<K> {
         field: &Arc<Matrix<T>>,
         coefficients: &[Arc<Matrix<T>>; N],
         result: &Matrix<T>,
-    ) -> Result<Plan>
+    ) -> Result<SweepPlan>
     where
         K: PointKernel<N>,
     {
@@ -471,7 +471,7 @@ impl<K> Sweep<K> {
         field: &Arc<Matrix<T>>,
         coefficients: &[Arc<Matrix<T>>; N],
         result: Matrix<T>,
-    ) -> Result<(Matrix<T>, Report)>
+    ) -> Result<(Matrix<T>, SweepReport)>
     where
         K: PointKernel<N>,
     {
@@ -480,7 +480,7 @@ impl<K> Sweep<K> {
 
     /// What makes this sweep the same computation as another that is described in the same way,
     /// whatever its number of iterations and its tolerance: what a result into `target` would be
-    /// [marked](syncline_store::Mark) with. The checksums of inputs on file are not in it.
+    /// [marked](syncline_store::ResultMark) with. The checksums of inputs on file are not in it.
     ///
     /// # Errors
     /// When an input cannot be looked at, or is another file by now.
@@ -551,7 +551,7 @@ impl<K> Sweep<K> {
         field: &Arc<Matrix<T>>,
         coefficients: &[Arc<Matrix<T>>; N],
         target: &Target,
-    ) -> Result<(Pending, Report)>
+    ) -> Result<(Pending, SweepReport)>
     where
         K: PointKernel<N>,
     {

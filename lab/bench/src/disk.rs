@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Instant;
 
 use syncline_store::{
-    DirectFile, DirectWriter, IoBuffer, IoQueue, Layout, Matrix, Method, NewFile, Read, Shape,
+    DirectFile, DirectWriter, IoBuffer, IoQueue, Layout, Matrix, Method, NewFile, ReadRequest,
+    Shape,
 };
 
 use crate::error::{Result, failed};
@@ -78,8 +79,8 @@ pub(crate) fn floor(paths: &[PathBuf], output: &Path, shape: Shape, rows: usize)
         for row in (0..shape.rows).step_by(rows) {
             let len = rows.min(shape.rows - row) * row_bytes;
             let each = files.iter().zip(&starts).zip(&mut buffers);
-            let mut reads: Vec<Read<'_>> = each
-                .map(|((file, start), buffer)| Read {
+            let mut reads: Vec<ReadRequest<'_>> = each
+                .map(|((file, start), buffer)| ReadRequest {
                     file,
                     offset: start + (row * row_bytes) as u64,
                     len,

@@ -20,7 +20,7 @@ mod targets;
 
 use std::time::Duration;
 
-use syncline_fabric::wire::channel::Conditions;
+use syncline_fabric::transport::in_memory::Conditions;
 use syncline_fabric::{Member, Team};
 
 use self::race::Pace;

@@ -26,7 +26,7 @@ use serde_json::json;
 use syncline_memory::Size;
 use syncline_store::{Layout, Matrix, Shape};
 use syncline_wave::{
-    Executor, Leftovers, Lk23, Monitor, Plan, Report, Runner, Sweep, Target, plain_sweep,
+    Executor, Leftovers, Lk23, Monitor, Runner, Sweep, SweepPlan, SweepReport, Target, plain_sweep,
 };
 
 use crate::at_least;
@@ -204,13 +204,13 @@ impl Race {
     }
 
     /// What the streamed sweep will do.
-    fn plan(&self) -> Result<Plan> {
+    fn plan(&self) -> Result<SweepPlan> {
         let field = self.matrix("za")?;
         // The field stands for the result, which is row-major and on file as well.
         Ok(self.sweep().executor(Executor::Streamed).plan(&field, &self.coefficients()?, &field)?)
     }
 
-    fn streamed(&self, plan: &Plan) -> Result<f64> {
+    fn streamed(&self, plan: &SweepPlan) -> Result<f64> {
         disk::drop_caches(&self.folder)?;
         let (path, field) = (self.folder.join("out.npy"), self.matrix("za")?);
         let coefficients = self.coefficients()?;
@@ -230,7 +230,7 @@ impl Race {
     }
 
     /// The bytes of the passes, by the calls of a pass.
-    fn disk_floor(&self, plan: &Plan) -> Result<f64> {
+    fn disk_floor(&self, plan: &SweepPlan) -> Result<f64> {
         disk::drop_caches(&self.folder)?;
         let (rows, passes) = plan.streamed().map_or((128, 1), |plan| (plan.rows, plan.passes));
         let paths = NAMES.map(|name| self.folder.join(format!("{name}.npy")));
@@ -248,7 +248,7 @@ impl Race {
         let sweep = Sweep::new(Lk23).iterations(iterations).runner(Runner::pool(1));
         let mut best = f64::INFINITY;
         for _ in 0..5 {
-            let (_, Report { times, .. }) =
+            let (_, SweepReport { times, .. }) =
                 sweep.run(&field, &coefficients, Matrix::zeros(shape, Layout::RowMajor)?)?;
             best = best.min(times.map_or(f64::INFINITY, |times| times.update.as_secs_f64()));
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use syncline_rma::unstable::exchange::{Network, best_radix, best_radix_for};
+use syncline_rma::unstable::sync_exchange::{Network, best_radix, best_radix_for};
 
 use crate::machine::{L, Machine, in_latencies};
 use crate::scheme::{Load, Scheme};

@@ -16,7 +16,7 @@
 //! assert!(one_by_one > 12.0 * sync);
 //! ```
 //!
-//! The schedule of the product's schemes is the product's own: [`syncline_rma::unstable::exchange`].
+//! The schedule of the product's schemes is the product's own: [`syncline_rma::unstable::sync_exchange`].
 
 pub mod growth;
 mod machine;

@@ -26,7 +26,7 @@ pub use pairwise::Pairwise;
 pub use sync::Sync;
 pub use twice::Twice;
 
-use syncline_rma::unstable::exchange;
+use syncline_rma::unstable::sync_exchange;
 
 use crate::scheme::Step;
 
@@ -38,11 +38,11 @@ fn exchanged(
     member: usize,
     counts: bool,
 ) -> impl Iterator<Item = Step> {
-    exchange::strides(members, radix).map(move |stride| {
-        let to = exchange::steps(members, radix, stride)
+    sync_exchange::strides(members, radix).map(move |stride| {
+        let to = sync_exchange::steps(members, radix, stride)
             .map(|step| {
                 let words = if counts {
-                    exchange::entries(members, radix, stride, step).count()
+                    sync_exchange::entries(members, radix, stride, step).count()
                 } else {
                     0
                 };
@@ -56,6 +56,6 @@ fn exchanged(
 
 /// Rounds and messages of a member in an exchange.
 fn cost(members: usize, radix: usize) -> (usize, usize) {
-    let (rounds, messages, _) = exchange::cost(members, radix);
+    let (rounds, messages, _) = sync_exchange::cost(members, radix);
     (rounds, messages)
 }

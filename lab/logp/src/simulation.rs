@@ -11,7 +11,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use syncline_rma::unstable::exchange::HEAD;
+use syncline_rma::unstable::sync_exchange::HEAD;
 
 use crate::machine::{L, Machine, Time, in_latencies};
 use crate::scheme::{Driven, Load, Scheme, Step};

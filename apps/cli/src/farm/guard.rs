@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 
 use signal_hook::consts::{SIGCHLD, SIGHUP};
 use syncline_process::guard::{self, Guarded, Unstarted};
-use syncline_process::{Mark, Spawn};
+use syncline_process::{EnvironmentMark, Spawn};
 
 use crate::args::FarmGuardArgs;
 use crate::error::{Error, Result};
@@ -33,7 +33,7 @@ impl Guard {
         let failed = |source| Error::Io { what: "start the guard of the tasks".to_owned(), source };
         signal_hook::flag::register(SIGCHLD, std::sync::Arc::default()).map_err(failed)?;
         // This very program, even if another stands under its name by now.
-        let program = |mark: &Mark| {
+        let program = |mark: &EnvironmentMark| {
             let mut program = Spawn::new("/proc/self/exe");
             program.arg0("syncline").args(["farm", "guard", mark.value()]);
             program
@@ -77,5 +77,6 @@ pub(crate) fn guard(args: &FarmGuardArgs) -> Result<()> {
     };
     signal_hook::flag::register(SIGHUP, std::sync::Arc::default())
         .map_err(failed("catch signals"))?;
-    guard::serve(&Mark::of(MARK, args.mark.clone())).map_err(failed("read which tasks run"))
+    guard::serve(&EnvironmentMark::of(MARK, args.mark.clone()))
+        .map_err(failed("read which tasks run"))
 }

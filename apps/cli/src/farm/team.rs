@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use syncline_fabric::{Member, Team};
-use syncline_farm::{Crew, Forks, Outcome, Pool, TaskError};
+use syncline_farm::{Forks, Outcome, Pool, PoolBuilder, TaskError};
 
 use super::dry::Dry;
 use super::group::Unstarted;
@@ -139,7 +139,7 @@ fn in_member(me: &mut Member, args: &FarmRunArgs, signals: &Signals) -> Result<(
         }
     };
     // One at a time: what is under way when a farm ends has begun.
-    let managed = Crew::of(members - 1).batch(1).on(me, work, manage);
+    let managed = PoolBuilder::new(members - 1).batch(1).on(me, work, manage);
     managed.map_err(|error| broken(io::Error::other(error)))?.unwrap_or(Ok(()))
 }
 

@@ -18,8 +18,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
-use syncline_overlay::raw::Kind;
-use syncline_overlay::{Initial, Place, Plan, Task};
+use syncline_overlay::raw::AccessMode;
+use syncline_overlay::{Initial, LocationId, Plan, Task};
 use syncline_store::read_text;
 use syncline_wave::{DescribedError, TextPlace, unknown_name};
 use toml::Spanned;
@@ -86,12 +86,12 @@ impl Described {
         let mut plan = Plan::new();
         let mut places = Places::new(&mut plan, file.locations.as_deref())?;
         let mut numbers = HashMap::new();
-        let mut users: HashMap<Place, Vec<Task>> = HashMap::new();
+        let mut users: HashMap<LocationId, Vec<Task>> = HashMap::new();
         for (name, requests) in &tasks {
-            let mut list: Vec<(Place, Kind)> = Vec::new();
-            let writes = requests.writes.iter().map(|location| (location, Kind::Exclusive));
+            let mut list: Vec<(LocationId, AccessMode)> = Vec::new();
+            let writes = requests.writes.iter().map(|location| (location, AccessMode::Exclusive));
             for (location, kind) in
-                writes.chain(requests.reads.iter().map(|l| (l, Kind::Inclusive)))
+                writes.chain(requests.reads.iter().map(|l| (l, AccessMode::Inclusive)))
             {
                 let place = places.find(&mut plan, location)?;
                 if list.iter().any(|(other, _)| *other == place) {
@@ -102,7 +102,7 @@ impl Described {
                 }
                 list.push((place, kind));
             }
-            let all: Vec<Place> = list.iter().map(|(place, _)| *place).collect();
+            let all: Vec<LocationId> = list.iter().map(|(place, _)| *place).collect();
             let task = plan.task(name.get_ref().as_str(), list);
             all.into_iter().for_each(|place| users.entry(place).or_default().push(task));
             numbers.insert(name.get_ref().as_str(), task);
@@ -125,7 +125,7 @@ impl Described {
 
 /// Locations by name.
 struct Places {
-    known: BTreeMap<String, Place>,
+    known: BTreeMap<String, LocationId>,
     /// There are no others than those.
     declared: bool,
 }
@@ -146,7 +146,7 @@ impl Places {
     }
 
     /// The location of that name, declared by its use if there is no list.
-    fn find(&mut self, plan: &mut Plan, name: &Name) -> Result<Place, Fault> {
+    fn find(&mut self, plan: &mut Plan, name: &Name) -> Result<LocationId, Fault> {
         if let Some(place) = self.known.get(name.get_ref()) {
             return Ok(*place);
         }

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use syncline_store::probe::Disk;
 use syncline_store::{Block, Generations, Layout, Leftover, Matrix, NewFile};
-use syncline_wave::{BlockPlan, Error as WaveError, Executor, Plan, Real, Resumption};
+use syncline_wave::{BlockPlan, Error as WaveError, Executor, Real, Resumption, SweepPlan};
 
 use super::{Job, Meter};
 use crate::args::RunnerKind;
 use crate::error::{Error, Result};
-use crate::kernels::{Arrays, How};
+use crate::kernels::{Arrays, SweepOptions};
 use crate::progress::Progress;
 use crate::summary::{Asked, Measured, Peak, Summary};
 use crate::units::{AtLeast, BlockSize, Bytes};
@@ -116,7 +116,7 @@ impl<T: Real> Job<'_, T> {
                 let field = Arc::new(self.output.open::<T>(shape, self.layout)?);
                 let arrays = Arrays { field, ..self.arrays.clone() };
                 let iterations = self.args.iterations - begun.done();
-                let rest = How { iterations, block: Some(plan.grid.block_size()), ..how };
+                let rest = SweepOptions { iterations, block: Some(plan.grid.block_size()), ..how };
                 let (how, plan) =
                     self.bound.for_blocks(&*self.runs, &rest, threads, &arrays, &result)?;
                 (how, plan, arrays)
@@ -179,9 +179,14 @@ impl<T: Real> Job<'_, T> {
 
 impl<T: Real> Job<'_, T> {
     /// Where it begins. Inputs that were moved or touched may be read for it.
-    fn resumption(&self, how: &How, block: Block, signals: &Signals) -> Result<Resumption> {
+    fn resumption(
+        &self,
+        how: &SweepOptions,
+        block: Block,
+        signals: &Signals,
+    ) -> Result<Resumption> {
         let (how, arrays, target) = (how.clone(), self.arrays.clone(), self.target(Some(block)));
-        let how = How { iterations: self.args.iterations, ..how };
+        let how = SweepOptions { iterations: self.args.iterations, ..how };
         let bar = signals.bar(SYNC).with_message("looking at what is there");
         let look = move || Ok(how.resumption(&arrays, &target)?);
         watch::watch(signals, &bar, ProgressBar::tick, look).map_err(|error| self.advise(error))
@@ -195,7 +200,7 @@ impl<T: Real> Job<'_, T> {
         room: Option<Verification<T>>,
         signals: &Signals,
     ) -> Result<Summary> {
-        let report = begun.report(Plan::Blocked(plan));
+        let report = begun.report(SweepPlan::Blocked(plan));
         let shape = self.arrays.field.shape();
         let verified = match room {
             None => None,
@@ -250,7 +255,7 @@ fn check_threads(blocks: usize) -> Result<()> {
 }
 
 /// Why it is this block, in one line.
-fn chosen(how: &How, plan: &BlockPlan, layout: Layout) -> String {
+fn chosen(how: &SweepOptions, plan: &BlockPlan, layout: Layout) -> String {
     match (how.disk, plan.expected) {
         _ if layout != Layout::RowMajor => "the blocks that the data have".to_owned(),
         (Some(disk), Some(expected)) => {

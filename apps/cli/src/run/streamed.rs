@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use syncline_store::{Error as StoreError, Generations, Leftover};
-use syncline_wave::{Error as WaveError, Executor, Pending, Real, Report};
+use syncline_wave::{Error as WaveError, Executor, Pending, Real, SweepReport};
 
 use super::{Job, Meter};
 use crate::error::{Error, Result};
@@ -88,7 +88,7 @@ impl<T: Real> Job<'_, T> {
     }
 
     /// What the sweep has come to, or why it has not.
-    fn swept(&self, ended: Attended<(Pending, Report)>) -> Result<(Pending, Report)> {
+    fn swept(&self, ended: Attended<(Pending, SweepReport)>) -> Result<(Pending, SweepReport)> {
         if let Some(signal) = ended.signal {
             drop(ended.result);
             return Err(self.interrupted(signal));
@@ -101,7 +101,7 @@ impl<T: Real> Job<'_, T> {
         &self,
         room: Verification<T>,
         pending: Pending,
-        report: &Report,
+        report: &SweepReport,
         time: Duration,
         signals: &Signals,
     ) -> Result<(Pending, Verified)> {

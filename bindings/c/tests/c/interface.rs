@@ -152,7 +152,7 @@ fn is_output(function: &Function, argument: &Argument) -> bool {
         return false;
     }
     let values = ["bool", "size_t", "uint32_t", "uint64_t", "int32_t", "int64_t"];
-    let structures = ["syncline_farm_fate", "syncline_farm_progress", "syncline_rma_pair"];
+    let structures = ["syncline_exit_cause", "syncline_farm_progress", "syncline_rma_pair"];
     let kind = argument.kind.as_str();
     match kind.strip_suffix('*').map(str::trim_end) {
         Some(pointer) if pointer.ends_with('*') && !pointer.contains("*const") => true,

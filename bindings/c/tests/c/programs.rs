@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use syncline_fabric::Launcher;
-use syncline_farm::{Crew, Farm, Numbers, Program as Worker};
+use syncline_farm::{Farm, Numbers, PoolBuilder, Program as Worker};
 use syncline_testkit::{Tool, output, succeed};
 
 use crate::tools::{SHARED, STATIC, compiled};
@@ -280,7 +280,8 @@ fn workers_in_c_of_a_manager_in_rust() {
 
     let works = Program { source: "tests/programs/pools.c", output: "" };
     let executable = build(tool, &["-std=c11"], &STATIC, &works);
-    let crew = Crew::of(2).program(Worker::new(executable)).timeout(Duration::from_secs(60));
+    let crew =
+        PoolBuilder::new(2).program(Worker::new(executable)).timeout(Duration::from_secs(60));
     let mut pool = crew.start::<Vec<u8>, Result<Vec<u8>, String>>().unwrap();
     assert_eq!(pool.run(b"reverse".to_vec()).unwrap(), Ok(b"esrever".to_vec()));
     assert_eq!(pool.run(b"fail".to_vec()).unwrap(), Err("no such luck".to_owned()));

@@ -45,7 +45,7 @@ static void forked_farm(void) {
     const char *const arguments[] = {"echo", NULL};
     syncline_farm *farm, *own;
     const syncline_farm_message *message, *other;
-    syncline_farm_fate fate;
+    syncline_exit_cause cause;
     uint64_t vpid, from, reserved;
     uint32_t pid;
     size_t count;
@@ -65,7 +65,7 @@ static void forked_farm(void) {
         FAILS(syncline_farm_recv_for(farm, vpid, LONG, &other), MISUSE, NO_FARM);
         FAILS(syncline_farm_recv_any_for(farm, LONG, &from, &other), MISUSE, NO_FARM);
         FAILS(syncline_farm_recv_into_for(farm, vpid, U8, &byte, 1, LONG, &count), MISUSE, NO_FARM);
-        FAILS(syncline_farm_wait_for(farm, vpid, LONG, &fate), MISUSE, NO_FARM);
+        FAILS(syncline_farm_wait_for(farm, vpid, LONG, &cause), MISUSE, NO_FARM);
         FAILS(syncline_farm_kill(farm, vpid), MISUSE, NO_FARM);
         FAILS(syncline_farm_pid(farm, vpid, &pid), MISUSE, NO_FARM);
         FAILS(syncline_farm_living(farm, &count), MISUSE, NO_FARM);

@@ -86,9 +86,9 @@ static uint64_t start(syncline_farm *farm, const char *role) {
 }
 
 static void ends(syncline_farm *farm, uint64_t vpid, uint32_t end, int code) {
-    syncline_farm_fate fate = {77, 77};
-    OK(syncline_farm_wait_for(farm, vpid, LONG, &fate));
-    EXPECT(fate.end == end && fate.code == code);
+    syncline_exit_cause cause = {77, 77};
+    OK(syncline_farm_wait_for(farm, vpid, LONG, &cause));
+    EXPECT(cause.end == end && cause.code == code);
 }
 
 static void messages_come_back(syncline_farm *farm) {

@@ -6,15 +6,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitStatus;
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
-use syncline_process::{Child, Mark, ProcessWatch, Spawn};
+use syncline_process::{Child, EnvironmentMark, ProcessWatch, Spawn};
 
-use crate::environment::{Place, Shape, TEAM};
+use crate::environment::{Inherited, Shape, TEAM};
 use crate::error::TeamError;
 
 /// What all processes of a team inherit.
-pub(crate) struct Heritage<'a> {
+pub(crate) struct ToInherit<'a> {
     /// By which what they leave behind is found.
-    pub(crate) mark: &'a Mark,
+    pub(crate) mark: &'a EnvironmentMark,
     pub(crate) shape: Shape,
     pub(crate) segment: BorrowedFd<'a>,
     pub(crate) lifeline: BorrowedFd<'a>,
@@ -59,12 +59,12 @@ impl Children {
     pub(crate) fn start(
         program: &OsStr,
         args: &[OsString],
-        heritage: &Heritage<'_>,
+        inherited: &ToInherit<'_>,
     ) -> Result<Self, TeamError> {
-        enough_descriptors(heritage.shape.processes)?;
+        enough_descriptors(inherited.shape.processes)?;
         let mut children = Children { running: Vec::new(), limit: None };
-        for process in 0..heritage.shape.processes {
-            let child = spawn(program, args, heritage, process)
+        for process in 0..inherited.shape.processes {
+            let child = spawn(program, args, inherited, process)
                 .map_err(|source| TeamError::Start { program: program.into(), process, source })?;
             children.running.push(Running { process, child, watch: None });
         }
@@ -145,12 +145,12 @@ impl Drop for Children {
 fn spawn(
     program: &OsStr,
     args: &[OsString],
-    heritage: &Heritage<'_>,
+    inherited: &ToInherit<'_>,
     process: usize,
 ) -> io::Result<Child> {
     let mut spawn = Spawn::new(program);
-    let (segment, lifeline) = (spawn.hand(heritage.segment)?, spawn.hand(heritage.lifeline)?);
-    let place = Place { shape: heritage.shape, process, segment, lifeline };
-    heritage.mark.put_on(&mut spawn);
+    let (segment, lifeline) = (spawn.hand(inherited.segment)?, spawn.hand(inherited.lifeline)?);
+    let place = Inherited { shape: inherited.shape, process, segment, lifeline };
+    inherited.mark.put_on(&mut spawn);
     spawn.args(args).env(TEAM, place.value()).start()
 }

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::getpgrp;
-use syncline_process::Mark;
+use syncline_process::EnvironmentMark;
 
 /// The variable that says which launcher has started a process, or one that has started it.
 const MARK: &str = "SYNCLINE_LAUNCH";
@@ -29,12 +29,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Leftovers {
     /// What the processes of the team have in their environment.
-    pub(crate) mark: Mark,
+    pub(crate) mark: EnvironmentMark,
 }
 
 impl Leftovers {
     pub(crate) fn new() -> Leftovers {
-        Leftovers { mark: Mark::new(MARK) }
+        Leftovers { mark: EnvironmentMark::new(MARK) }
     }
 }
 

@@ -1,9 +1,9 @@
 //! What a member makes together with all others: barriers, locks and boards.
 
 use syncline_sync::{
-    Auto, Barrier, Call, Caller, Combined, CombinedMember, Counter, Deaths, Dissemination,
-    DisseminationMember, Lock, LockMember, MemoryFlags, Naming, Phased, RawLock, Space, SpaceError,
-    Thing, Tournament, TournamentMember,
+    Auto, Barrier, Call, Caller, Combined, CombinedMember, Counter, Dissemination,
+    DisseminationMember, FaultList, Lock, LockMember, MemoryFlags, Naming, Phased, RawLock, Space,
+    SpaceError, Thing, Tournament, TournamentMember,
 };
 
 use super::Member;
@@ -18,7 +18,7 @@ pub trait Collective: Sized {
 
     /// The same thing; its members are told of these deaths.
     #[must_use]
-    fn watched(self, deaths: &Deaths) -> Self;
+    fn watched(self, fault_list: &FaultList) -> Self;
 
     /// Takes the part of the member `rank`.
     ///
@@ -32,8 +32,8 @@ macro_rules! collective {
         impl Collective for $barrier {
             type Seat = <$barrier as Barrier>::Member;
 
-            fn watched(self, deaths: &Deaths) -> Self {
-                self.watching(deaths)
+            fn watched(self, fault_list: &FaultList) -> Self {
+                self.watching(fault_list)
             }
 
             fn seat(&self, rank: usize) -> Result<Self::Seat, SpaceError> {
@@ -48,8 +48,8 @@ collective!(Auto, Counter, Dissemination, Tournament);
 impl<R: RawLock, T: Send> Collective for Lock<R, T> {
     type Seat = LockMember<R, T>;
 
-    fn watched(self, deaths: &Deaths) -> Self {
-        self.watching(deaths)
+    fn watched(self, fault_list: &FaultList) -> Self {
+        self.watching(fault_list)
     }
 
     fn seat(&self, rank: usize) -> Result<Self::Seat, SpaceError> {
@@ -92,12 +92,12 @@ impl Member {
         self.one_host()?;
         let (size, thing) = (self.size(), self.part_of());
         let caller = self.object();
-        let deaths = self.deaths().called(caller);
+        let fault_list = self.fault_list().called(caller);
         let made = match thing {
             Some(thing) => make(&mut self.space.making(thing), size),
             None => make(&mut self.space, size),
         };
-        let seat = made?.watched(&deaths).seat(self.rank)?;
+        let seat = made?.watched(&fault_list).seat(self.rank)?;
         self.made();
         Ok(seat)
     }
@@ -139,14 +139,14 @@ impl Member {
         let inner = inners?.swap_remove(process);
         let among = |ranks: Vec<usize>| {
             let caller = caller.clone().map(|caller| caller.among(&ranks));
-            self.node.control.deaths.called(caller)
+            self.node.control.fault_list.called(caller)
         };
         let leaders = among((0..processes).map(|process| process * threads).collect());
         let group = among(self.node.shape.ranks(process).collect());
         let outer = outer(&mut space, processes)?.watched(&leaders);
         drop(space);
         let inner = inner.watched(&group);
-        let combined = Combined::new(process, inner, outer).watching(&self.node.control.deaths);
+        let combined = Combined::new(process, inner, outer).watching(&self.node.control.fault_list);
         let seat = combined.member(self.thread())?;
         self.made();
         Ok(seat)
@@ -283,7 +283,7 @@ impl Member {
                     slots,
                     syncline_sync::Flags::Packed,
                 )?;
-                let flags = flags.watching(&self.node.control.deaths.called(caller));
+                let flags = flags.watching(&self.node.control.fault_list.called(caller));
                 mine.map(|place| flags.board(place).map(TeamBoard::memory)).transpose()?
             }
             Some(endpoint) => {
@@ -332,7 +332,7 @@ impl Member {
     }
 
     fn is_member(&self) -> Result<(), SpaceError> {
-        self.at_home().map_err(|_| SpaceError::Forked { rank: self.rank })
+        self.check_not_forked().map_err(|_| SpaceError::Forked { rank: self.rank })
     }
 
     fn one_host(&self) -> Result<(), SpaceError> {

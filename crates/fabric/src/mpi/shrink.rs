@@ -30,7 +30,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use syncline_mpi::{Communicator, Fault, MpiError, Threads};
+use syncline_mpi::{Communicator, ErrorClass, MpiError, ThreadSupport};
 
 use super::{Ended, Job, has_failed};
 use crate::error::TeamError;
@@ -87,7 +87,7 @@ where
 
 /// Those who live, within some time.
 fn bounded(job: &Job<'_>, all: Communicator) -> Result<Communicator, TeamError> {
-    if job.mpi.threads() < Threads::Serialized {
+    if job.mpi.threads() < ThreadSupport::Serialized {
         return Ok(living(all)?);
     }
     let (tell, told) = mpsc::channel();
@@ -114,7 +114,7 @@ fn living(mut all: Communicator) -> Result<Communicator, MpiError> {
     loop {
         all = all.shrink()?;
         match all.agree(1) {
-            Err(error) if error.fault() == Some(Fault::ProcessFailed) => (),
+            Err(error) if error.fault() == Some(ErrorClass::ProcessFailed) => (),
             agreed => return agreed.map(|_| all),
         }
     }

@@ -37,7 +37,7 @@ fn barrier(me: &mut Member, kind: u64) -> Box<dyn BarrierMember> {
 fn pass(barrier: &mut dyn BarrierMember, stage: &Stage<'_>) {
     let mut random = Random::stream(stage.plan.seed, stage.rank as u64);
     if random.one_in(3) {
-        barrier.set_policy(&Policy { pauses: 0, yield_for: Duration::ZERO, death: None });
+        barrier.set_policy(&Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None });
     }
     let begun = Instant::now();
     let fault = loop {

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
 use syncline_signal::Policy;
-use syncline_sync::{Array, Deaths, Guard, Lock, LockError, LockMember, Mcs, RawLock, Ticket};
+use syncline_sync::{
+    Array, FaultList, Lock, LockError, LockGuard, LockMember, Mcs, RawLock, Ticket,
+};
 use syncline_testkit::Random;
 
 use crate::plan::{HANG, Plan, Stage, late};
@@ -35,7 +37,7 @@ struct Worker<'a, R: RawLock> {
 #[derive(Clone)]
 struct Shared<'a> {
     stage: &'a Stage<'a>,
-    deaths: Deaths,
+    fault_list: FaultList,
     /// How many sections each member has done: whenever nobody is in one they are, together, the first number.
     done: Array<AtomicU64>,
 }
@@ -46,10 +48,13 @@ fn work<R: RawLock>(me: &mut Member, stage: &Stage<'_>) {
     let mut lock = me.make(Lock::<R, [u64; 2]>::within).unwrap();
     let mut random = Random::stream(stage.plan.seed, stage.rank as u64);
     if random.one_in(3) {
-        lock.set_policy(&Policy { pauses: 0, yield_for: Duration::ZERO, death: None });
+        lock.set_policy(&Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None });
     }
-    let mut me =
-        Worker { lock, shared: Shared { stage, deaths: me.deaths().clone(), done }, random };
+    let mut me = Worker {
+        lock,
+        shared: Shared { stage, fault_list: me.fault_list().clone(), done },
+        random,
+    };
     // Victims come no further than this. Who knows of all deaths goes on, so that the others have to wait, and are told.
     let survives = stage.plan.survivors().any(|rank| rank == stage.rank);
     let begun = Instant::now();
@@ -86,7 +91,7 @@ impl<R: RawLock> Worker<'_, R> {
             let linger = self.random.one_in(20).then(|| self.random.microseconds(400));
             let shared = self.shared.clone();
             let touch =
-                |held: Guard<'_, R, _>| shared.touch(held, linger.filter(|_| change), change);
+                |held: LockGuard<'_, R, _>| shared.touch(held, linger.filter(|_| change), change);
             let short = Instant::now() + self.random.microseconds(150);
             let asked = match self.random.below(4) {
                 0 => self.lock.try_lock().map(|held| held.map(touch).is_some()),
@@ -119,7 +124,7 @@ impl<R: RawLock> Worker<'_, R> {
         let shared = self.shared.clone();
         let recovered = self.lock.recover(until);
         // It may go on in spite of all these, whether it had the lock in time or not, and not be told of them any more.
-        shared.stage.knows(|rank| shared.deaths.includes(rank));
+        shared.stage.knows(|rank| shared.fault_list.includes(rank));
         match recovered {
             Ok(mut held) => {
                 if let Some(rank) = held.poisoned_by() {
@@ -150,7 +155,7 @@ impl Shared<'_> {
     /// A section: the numbers are whole, and nobody else is in one.
     fn touch<R: RawLock>(
         &self,
-        mut held: Guard<'_, R, [u64; 2]>,
+        mut held: LockGuard<'_, R, [u64; 2]>,
         linger: Option<Duration>,
         change: bool,
     ) {

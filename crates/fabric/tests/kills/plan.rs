@@ -150,9 +150,9 @@ impl<'a> Stage<'a> {
         for (number, victim) in plan.victims.iter().enumerate() {
             let Killer::Beside { after } = victim.killer else { continue };
             if victim.process == me.process() && me.thread() == 0 {
-                let (killed, deaths) = (stage.killed.clone(), me.deaths().clone());
+                let (killed, fault_list) = (stage.killed.clone(), me.fault_list().clone());
                 std::thread::spawn(move || {
-                    while number > 0 && deaths.count() == 0 {
+                    while number > 0 && fault_list.count() == 0 {
                         std::thread::sleep(Duration::from_micros(100));
                     }
                     // A sleep ends late; looks end at any moment.

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use syncline_fabric::wire::channel::Conditions;
+use syncline_fabric::transport::in_memory::Conditions;
 use syncline_fabric::{Member, Team, TeamError};
 use syncline_sync::{BarrierMember, Counter, Fault, Silence, SpaceError};
 

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use syncline_process::Ending;
 use syncline_signal::primitive::Ordering;
-use syncline_signal::{Policy, Watch};
+use syncline_signal::{Liveness, Policy};
 
 use super::{Farm, Inbound, Role};
 use crate::arena::{Arena, Slots};
 use crate::bell;
 use crate::channel::{BLOCK, Body, LEN, Reader};
 use crate::error::FarmError;
-use crate::message::{Kind, Message};
-use crate::record::{Fate, Life};
+use crate::message::{Message, MessageKind};
+use crate::record::{ExitCause, ProcessState};
 use crate::vpid::Vpid;
 use crate::wire::{Wire, WireError};
 
@@ -80,7 +80,7 @@ impl Farm {
         mut take: impl FnMut(&mut Farm) -> Result<Option<X>, FarmError>,
     ) -> Result<X, FarmError> {
         self.known(from)?;
-        if self.life(from) != Life::Ended
+        if self.life(from) != ProcessState::Ended
             && let Some(taken) = take(self)?
         {
             return Ok(taken);
@@ -88,16 +88,16 @@ impl Farm {
         if deadline.is_none() {
             self.is_another(from, "wait for a message from itself")?;
         }
-        let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
+        let (arena, fault_list) = (Arc::clone(&self.arena), self.role.fault_list());
         let policy = Policy {
-            death: deaths.as_ref().map(|deaths| deaths as &dyn Watch),
+            liveness: fault_list.as_ref().map(|fault_list| fault_list as &dyn Liveness),
             ..self.policy_for(from)
         };
         let bell = &arena.record(self.me.place()).bell;
         let came = bell::wait(bell, &policy, deadline, || match take(self)? {
             Some(taken) => Ok(Some(taken)),
             // What it had sent before its end is there by now.
-            None if self.life(from) == Life::Ended => match take(self)? {
+            None if self.life(from) == ProcessState::Ended => match take(self)? {
                 Some(taken) => Ok(Some(taken)),
                 None => Err(self.told_of_the_end(from)),
             },
@@ -110,16 +110,15 @@ impl Farm {
     /// that has started it, as a rule: a process that yields that one is not given it again soon,
     /// but a sleeper is woken elsewhere. Births take longer than yields last.
     fn policy_for(&self, from: Vpid) -> Policy<'static> {
-        let is_there = matches!(self.life(from), Life::Joined | Life::Ended);
+        let is_there = matches!(self.life(from), ProcessState::Joined | ProcessState::Ended);
         if is_there { self.policy } else { Policy { yield_for: Duration::ZERO, ..self.policy } }
     }
 
     /// How to wait for any process: as for the one that is there least.
     fn policy_for_any(&self) -> Policy<'static> {
-        let unborn = self
-            .children
-            .iter()
-            .find(|&&child| !matches!(self.life(child), Life::Joined | Life::Ended));
+        let unborn = self.children.iter().find(|&&child| {
+            !matches!(self.life(child), ProcessState::Joined | ProcessState::Ended)
+        });
         unborn.map_or(self.policy, |&child| self.policy_for(child))
     }
 
@@ -129,7 +128,7 @@ impl Farm {
         let Some(reader) = self.reader_of(from) else { return Ok(None) };
         let read = reader.take_with(|head, bytes| {
             let small = head & BLOCK == 0 && head & LEN == bytes.len() as u64;
-            let read = small.then(|| T::decode_in_place(Kind::of(head), bytes)).flatten();
+            let read = small.then(|| T::decode_in_place(MessageKind::of(head), bytes)).flatten();
             read.map_or_else(|| Read::Message(Body::new(head, bytes)), Read::Value)
         });
         let value = match read {
@@ -199,10 +198,10 @@ impl Farm {
         &mut self,
         deadline: Option<Instant>,
     ) -> Result<(Vpid, Message), FarmError> {
-        self.at_home()?;
-        let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
+        self.check_not_forked()?;
+        let (arena, fault_list) = (Arc::clone(&self.arena), self.role.fault_list());
         let policy = Policy {
-            death: deaths.as_ref().map(|deaths| deaths as &dyn Watch),
+            liveness: fault_list.as_ref().map(|fault_list| fault_list as &dyn Liveness),
             ..self.policy_for_any()
         };
         let bell = &arena.record(self.me.place()).bell;
@@ -218,10 +217,10 @@ impl Farm {
         deadline: Option<Instant>,
         mut other: impl FnMut() -> bool,
     ) -> Result<Option<(Vpid, Message)>, FarmError> {
-        self.at_home()?;
-        let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
+        self.check_not_forked()?;
+        let (arena, fault_list) = (Arc::clone(&self.arena), self.role.fault_list());
         let policy = Policy {
-            death: deaths.as_ref().map(|deaths| deaths as &dyn Watch),
+            liveness: fault_list.as_ref().map(|fault_list| fault_list as &dyn Liveness),
             ..self.policy_for_any()
         };
         let bell = &arena.record(self.me.place()).bell;
@@ -246,7 +245,7 @@ impl Farm {
     /// As [`recv`](Self::recv).
     pub fn try_recv_message(&mut self, from: Vpid) -> Result<Option<Message>, FarmError> {
         self.known(from)?;
-        let ended = self.life(from) == Life::Ended;
+        let ended = self.life(from) == ProcessState::Ended;
         match self.take(from)? {
             None if ended => Err(self.told_of_the_end(from)),
             message => Ok(message),
@@ -261,7 +260,7 @@ impl Farm {
         // Looked at before the channels: what processes that have ended by then had sent is found
         // there.
         let ends = self.role.ends(&self.arena);
-        let alone = matches!(&self.role, Role::Manager(steward) if steward.living() == 0);
+        let alone = matches!(&self.role, Role::Manager(supervisor) if supervisor.living() == 0);
         self.look_for_channels();
         for _ in 0..self.senders.len() {
             self.turn = (self.turn + 1) % self.senders.len();
@@ -282,9 +281,9 @@ impl Farm {
         }
         for at in 0..self.children.len() {
             let vpid = self.children[at];
-            match self.fate(vpid)? {
+            match self.cause(vpid)? {
                 None => (),
-                Some(Fate::Ended(Ending::Exited(0))) if !self.every_end => (),
+                Some(ExitCause::Ended(Ending::Exited(0))) if !self.every_end => (),
                 // It may have sent something between the looks: that comes first.
                 Some(_) if self.has_sent(vpid) => return self.take_any(),
                 Some(_) => return Err(self.told_of_the_end(vpid)),
@@ -305,7 +304,7 @@ impl Farm {
     /// Lets go of the channels of processes that have ended, and of children that ended well.
     pub(super) fn bury(&mut self) {
         self.look_for_channels();
-        let dead = |vpid: Vpid| self.life(vpid) == Life::Ended;
+        let dead = |vpid: Vpid| self.life(vpid) == ProcessState::Ended;
         let channels = self.senders.iter().filter_map(|&place| self.inbound.get(place)?.as_ref());
         // One that has ended just now may have sent something just before: another end was told
         // then, or will be.
@@ -316,10 +315,10 @@ impl Farm {
         if self.every_end {
             return;
         }
-        let well = Some(Fate::Ended(Ending::Exited(0)));
+        let well = Some(ExitCause::Ended(Ending::Exited(0)));
         let children = self.children.iter().copied();
         for child in children
-            .filter(|&child| self.fate(child).is_ok_and(|fate| fate == well))
+            .filter(|&child| self.cause(child).is_ok_and(|cause| cause == well))
             .collect::<Vec<_>>()
         {
             self.note(child);

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use serde::Serialize;
-use syncline_signal::{Policy, WaitError, Watch};
+use syncline_signal::{Liveness, Policy, WaitError};
 
 use super::{Farm, Outbound, Role};
 use crate::arena::{Arena, End};
 use crate::channel::Writer;
 use crate::error::FarmError;
-use crate::message::{Draft, Kind};
-use crate::record::Life;
+use crate::message::{Draft, MessageKind};
+use crate::record::ProcessState;
 use crate::vpid::Vpid;
 use crate::wire::{self, Encoder, Wire, WireError};
 
@@ -22,9 +22,10 @@ struct Receiver<'a> {
     vpid: Vpid,
 }
 
-impl Watch for Receiver<'_> {
-    fn who(&self) -> Option<u32> {
-        (self.role.life(self.arena, self.vpid) == Life::Ended).then_some(self.vpid.place() as u32)
+impl Liveness for Receiver<'_> {
+    fn gone(&self) -> Option<u32> {
+        (self.role.life(self.arena, self.vpid) == ProcessState::Ended)
+            .then_some(self.vpid.place() as u32)
     }
 }
 
@@ -67,7 +68,7 @@ impl Farm {
     pub fn send_bytes(
         &mut self,
         to: Vpid,
-        kind: Kind,
+        kind: MessageKind,
         bytes: &[u8],
         deadline: Option<Instant>,
     ) -> Result<(), FarmError> {
@@ -83,7 +84,7 @@ impl Farm {
         to: Vpid,
         value: &impl Serialize,
     ) -> Result<(), FarmError> {
-        self.send_written(to, None, |draft| wire::write(draft, value).map(|()| Kind::VALUE))
+        self.send_written(to, None, |draft| wire::write(draft, value).map(|()| MessageKind::VALUE))
     }
 
     #[inline]
@@ -91,7 +92,7 @@ impl Farm {
         &mut self,
         to: Vpid,
         deadline: Option<Instant>,
-        write: impl FnOnce(&mut Draft<'_>) -> Result<Kind, WireError>,
+        write: impl FnOnce(&mut Draft<'_>) -> Result<MessageKind, WireError>,
     ) -> Result<(), FarmError> {
         if !self.is_ready(to) {
             self.make_ready(to, deadline)?;
@@ -115,14 +116,14 @@ impl Farm {
         let outbound = self.outbound.get(to.place()).and_then(Option::as_ref);
         self.arena.is_home()
             && outbound.is_some_and(|outbound| outbound.to == to && outbound.writer.is_free())
-            && self.life(to) != Life::Ended
+            && self.life(to) != ProcessState::Ended
     }
 
     /// Sees to it that there is a channel to a process, and room in it.
     #[cold]
     fn make_ready(&mut self, to: Vpid, deadline: Option<Instant>) -> Result<(), FarmError> {
         self.known(to)?;
-        if self.life(to) == Life::Ended {
+        if self.life(to) == ProcessState::Ended {
             self.close(to);
             return Err(self.gone(to));
         }
@@ -145,7 +146,7 @@ impl Farm {
             self.is_another(to, "wait until it receives what it has sent itself")?;
         }
         let receiver = Receiver { arena: &self.arena, role: &self.role, vpid: to };
-        let policy = Policy { death: Some(&receiver), ..self.policy };
+        let policy = Policy { liveness: Some(&receiver), ..self.policy };
         let waited = match &self.outbound[to.place()] {
             Some(outbound) => outbound.writer.wait(&policy, deadline),
             None => Ok(()),

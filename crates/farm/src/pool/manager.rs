@@ -5,7 +5,7 @@
 //! moves the tasks that it had:
 //!
 //! ```text
-//!   handed to it, in order:   a  b  c  d  e           it had begun 3 and told of 1 (its diary, its reports)
+//!   handed to it, in order:   a  b  c  d  e           it had begun 3 and told of 1 (its progress, its reports)
 //!                             │  │  │  └──┴── ready again, as if never handed out
 //!                             │  │  └──────── it was at this: another try, or an error
 //!                             │  └─────────── done, but not told of: ready again
@@ -21,15 +21,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use syncline_process::Ending;
 
-use crate::crowd::{Crowd, Heard};
 use crate::error::FarmError;
 use crate::farm::Farm;
-use crate::pool::deal::Dealer;
-use crate::pool::order::{OrderRef, Ran, Report};
+use crate::pool::order::{OrderRef, Ran, WorkerReport};
 use crate::pool::ready::{Id, Ready};
-use crate::pool::{Crew, CrewKind, Outcome, Progress, Task, TaskError, TaskId, monotonic};
+use crate::pool::steal_manager::StealManager;
+use crate::pool::{CrewKind, Outcome, PoolBuilder, Progress, Task, TaskError, TaskId, monotonic};
+use crate::pool_transport::{Heard, PoolTransport};
 use crate::program::Program;
-use crate::record::Fate;
+use crate::record::ExitCause;
 use crate::vpid::Vpid;
 
 mod assign;
@@ -59,7 +59,7 @@ pub(crate) struct Job<T> {
 }
 
 /// A worker.
-pub(crate) struct Hand {
+pub(crate) struct WorkerState {
     pub(crate) vpid: Vpid,
     /// What it was handed and has not told of, in order, and the sizes of the batches in which that
     /// was.
@@ -79,10 +79,10 @@ pub(crate) struct Hand {
     ending: bool,
 }
 
-impl Hand {
-    fn new(vpid: Vpid, number: usize) -> Hand {
+impl WorkerState {
+    fn new(vpid: Vpid, number: usize) -> WorkerState {
         let (tasks, batches) = (VecDeque::new(), VecDeque::new());
-        Hand {
+        WorkerState {
             vpid,
             tasks,
             batches,
@@ -112,15 +112,15 @@ impl Hand {
 }
 
 pub(crate) struct Manager<T, R> {
-    crowd: Crowd,
+    transport: PoolTransport,
     /// The members of a team that were given nothing yet; `None` where workers are started.
     team: Option<VecDeque<Vpid>>,
-    pub(crate) crew: Crew,
+    pub(crate) builder: PoolBuilder,
     program: Option<Program>,
-    pub(crate) hands: Vec<Hand>,
+    pub(crate) workers: Vec<WorkerState>,
     pub(crate) ready: Ready,
     /// The board, if workers steal.
-    pub(crate) dealer: Option<Dealer>,
+    pub(crate) dealer: Option<StealManager>,
     /// Tasks that were submitted, from the first that has not ended.
     roots: VecDeque<Option<Job<T>>>,
     first: Id,
@@ -143,8 +143,8 @@ where
     T: Serialize + DeserializeOwned,
     R: Serialize + DeserializeOwned,
 {
-    pub(crate) fn new(crew: Crew) -> Result<Self, FarmError> {
-        let (most, said) = (crate::MAX_PROCESSES / 16, crew.workers);
+    pub(crate) fn new(builder: PoolBuilder) -> Result<Self, FarmError> {
+        let (most, said) = (crate::MAX_PROCESSES / 16, builder.workers);
         if !(1..=most).contains(&said) {
             return Err(FarmError::Range {
                 what: "the number of workers of a pool",
@@ -153,27 +153,37 @@ where
                 most,
             });
         }
-        let mut farm = Farm::with(crew.bounds())?;
+        let mut farm = Farm::with(builder.bounds())?;
         farm.tell_of_every_end();
-        let dealer = (crew.kind == CrewKind::Stealing).then(|| Dealer::new(&farm)).transpose()?;
-        Ok(Manager::of(Crowd::Farm(Box::new(farm)), None, dealer, crew))
+        let dealer =
+            (builder.kind == CrewKind::Stealing).then(|| StealManager::new(&farm)).transpose()?;
+        Ok(Manager::of(PoolTransport::Farm(Box::new(farm)), None, dealer, builder))
     }
 
     /// The manager of the other members of a team, whose first this one is.
-    pub(crate) fn within(crowd: Crowd, members: usize, mut crew: Crew) -> Self {
-        crew.workers = members - 1;
+    pub(crate) fn within(
+        transport: PoolTransport,
+        members: usize,
+        mut builder: PoolBuilder,
+    ) -> Self {
+        builder.workers = members - 1;
         let team = (1..members).map(|rank| Vpid::new(rank, 0)).collect();
-        Manager::of(crowd, Some(team), None, crew)
+        Manager::of(transport, Some(team), None, builder)
     }
 
-    fn of(crowd: Crowd, team: Option<VecDeque<Vpid>>, dealer: Option<Dealer>, crew: Crew) -> Self {
+    fn of(
+        transport: PoolTransport,
+        team: Option<VecDeque<Vpid>>,
+        dealer: Option<StealManager>,
+        builder: PoolBuilder,
+    ) -> Self {
         Manager {
-            crowd,
+            transport,
             team,
             dealer,
-            program: crew.program.clone(),
-            crew,
-            hands: Vec::new(),
+            program: builder.program.clone(),
+            builder,
+            workers: Vec::new(),
             ready: Ready::default(),
             roots: VecDeque::new(),
             first: 0,
@@ -203,7 +213,7 @@ where
     /// What was submitted may be handed out before more is drawn: nothing that comes later could be
     /// better, as far as one can see.
     pub(crate) fn hand_out_plain(&mut self) {
-        if !self.ready.has_ranked() && self.at_home().is_ok() {
+        if !self.ready.has_ranked() && self.check_not_forked().is_ok() {
             self.hand_out();
         }
     }
@@ -260,8 +270,8 @@ where
 
     /// That this process is the one that has the pool, and not a child that `fork` has made of it.
     #[inline]
-    pub(crate) fn at_home(&self) -> Result<(), FarmError> {
-        self.crowd.at_home()
+    pub(crate) fn check_not_forked(&self) -> Result<(), FarmError> {
+        self.transport.check_not_forked()
     }
 
     /// In a child that `fork` has made: ends all tasks here, and touches nothing that others see.
@@ -274,7 +284,7 @@ where
 
     /// Hands out what there is, and waits for something to happen, but not beyond the deadline.
     fn step(&mut self, deadline: Option<Instant>) {
-        if self.at_home().is_err() {
+        if self.check_not_forked().is_err() {
             return self.end_all_here();
         }
         let before = self.outcomes.len();
@@ -286,22 +296,23 @@ where
         let check = self.next_check();
         let until = check.into_iter().chain(deadline).min();
         let dealer = &self.dealer;
-        let ended = || dealer.as_ref().is_some_and(Dealer::any_ended);
-        match self.crowd.hear_any::<Report<T, R>>(until, ended) {
+        let ended = || dealer.as_ref().is_some_and(StealManager::any_ended);
+        match self.transport.hear_any::<WorkerReport<T, R>>(until, ended) {
             Heard::From(vpid, report) => self.report(vpid, report),
             Heard::Nothing => self.collect(),
-            Heard::Gone(vpid, fate) => {
-                self.lost(vpid, &fate);
+            Heard::Gone(vpid, cause) => {
+                self.lost(vpid, &cause);
                 // Only now: `lost` reads what it was at.
-                self.crowd.farm().into_iter().for_each(|farm| farm.let_go_of(vpid));
+                self.transport.farm().into_iter().for_each(|farm| farm.let_go_of(vpid));
             }
             Heard::Garbled(from, why) => self.garbled(from, why.to_string()),
             // Every worker has told of its end before.
-            Heard::Nobody(_) if self.hands.is_empty() && self.team.is_none() => (),
+            Heard::Nobody(_) if self.workers.is_empty() && self.team.is_none() => (),
             Heard::Nobody(why) => {
-                let fate = if self.team.is_some() { Fate::Dead } else { Fate::Forgotten };
-                for vpid in self.hands.iter().map(|hand| hand.vpid).collect::<Vec<_>>() {
-                    self.lost(vpid, &fate);
+                let cause =
+                    if self.team.is_some() { ExitCause::Dead } else { ExitCause::Forgotten };
+                for vpid in self.workers.iter().map(|worker| worker.vpid).collect::<Vec<_>>() {
+                    self.lost(vpid, &cause);
                 }
                 if let Some(team) = &mut self.team {
                     team.clear();
@@ -327,8 +338,8 @@ where
         self.roots.get_mut(usize::try_from(id.checked_sub(self.first)?).ok()?)?.as_mut()
     }
 
-    fn hand(&mut self, vpid: Vpid) -> Option<&mut Hand> {
-        self.hands.iter_mut().find(|hand| hand.vpid == vpid)
+    fn hand(&mut self, vpid: Vpid) -> Option<&mut WorkerState> {
+        self.workers.iter_mut().find(|worker| worker.vpid == vpid)
     }
 
     /// What is ready ends with an error: no worker can do it.
@@ -339,11 +350,11 @@ where
         }
     }
 
-    fn report(&mut self, vpid: Vpid, report: Report<T, R>) {
+    fn report(&mut self, vpid: Vpid, report: WorkerReport<T, R>) {
         match report {
-            Report::Done { results, nanos } => self.done(vpid, results, nanos),
-            Report::Fork { number, task } => self.fork(vpid, number, task),
-            Report::Join { number } => self.join(vpid, number),
+            WorkerReport::Done { results, nanos } => self.done(vpid, results, nanos),
+            WorkerReport::Fork { number, task } => self.fork(vpid, number, task),
+            WorkerReport::Join { number } => self.join(vpid, number),
         }
     }
 
@@ -353,17 +364,17 @@ where
     }
 
     fn kill(&mut self, vpid: Vpid, why: TaskError) {
-        let told = self.hand(vpid).map_or(0, |hand| hand.told);
-        let begun = self.crowd.begun(vpid, told);
-        if let Some(hand) = self.hand(vpid) {
-            if hand.killed.is_none() {
-                (hand.killed, hand.killed_at) = (Some(why), begun);
+        let told = self.hand(vpid).map_or(0, |worker| worker.told);
+        let begun = self.transport.begun(vpid, told);
+        if let Some(worker) = self.hand(vpid) {
+            if worker.killed.is_none() {
+                (worker.killed, worker.killed_at) = (Some(why), begun);
             }
-            hand.ending = true;
+            worker.ending = true;
             if self.team.is_some() {
                 // A member cannot be killed: it is given nothing more.
-                self.lost(vpid, &Fate::Dead);
-            } else if let Some(farm) = self.crowd.farm() {
+                self.lost(vpid, &ExitCause::Dead);
+            } else if let Some(farm) = self.transport.farm() {
                 let _ = farm.kill(vpid); // the manager may
             }
         }
@@ -371,18 +382,18 @@ where
 
     fn done(&mut self, vpid: Vpid, results: Vec<Ran<R>>, nanos: u64) {
         let count = results.len();
-        if self.crew.kind == CrewKind::Forks {
+        if self.builder.kind == CrewKind::Forks {
             // What was not joined is not wanted.
             self.disown(vpid);
         }
-        let Some(at) = self.hands.iter().position(|hand| hand.vpid == vpid) else { return };
-        if count > self.hands[at].tasks.len() {
+        let Some(at) = self.workers.iter().position(|worker| worker.vpid == vpid) else { return };
+        if count > self.workers[at].tasks.len() {
             return self.garbled(vpid, "it has sent more results than it had tasks".to_owned());
         }
-        self.hands[at].tell(count);
+        self.workers[at].tell(count);
         for ran in results {
             // As many as there are results.
-            let Some(id) = self.hands[at].tasks.pop_front() else { return };
+            let Some(id) = self.workers[at].tasks.pop_front() else { return };
             self.end(id, ran);
         }
         if count > 0 {
@@ -398,7 +409,7 @@ where
             let Some(Job { child: Some((parent, number)), .. }) = self.children.remove(&id) else {
                 return;
             };
-            let waits = self.hand(parent).is_some_and(|hand| hand.waiting == Some(number));
+            let waits = self.hand(parent).is_some_and(|worker| worker.waiting == Some(number));
             if waits {
                 self.answer(parent, number, result);
             } else {
@@ -421,33 +432,33 @@ where
     }
 
     /// A worker has ended.
-    fn lost(&mut self, vpid: Vpid, fate: &Fate) {
-        let Some(at) = self.hands.iter().position(|hand| hand.vpid == vpid) else { return };
-        let hand = self.hands.swap_remove(at);
+    fn lost(&mut self, vpid: Vpid, cause: &ExitCause) {
+        let Some(at) = self.workers.iter().position(|worker| worker.vpid == vpid) else { return };
+        let worker = self.workers.swap_remove(at);
         self.disown(vpid);
-        if hand.tasks.is_empty() && hand.ending && hand.killed.is_none() {
+        if worker.tasks.is_empty() && worker.ending && worker.killed.is_none() {
             return; // as it should
         }
         self.progress.lost += 1;
         // Read after its end was told, which was behind all that it did.
-        let begun = self.crowd.begun(vpid, hand.told);
-        let at = usize::try_from(begun.saturating_sub(hand.told))
+        let begun = self.transport.begun(vpid, worker.told);
+        let at = usize::try_from(begun.saturating_sub(worker.told))
             .unwrap_or(usize::MAX)
-            .min(hand.tasks.len());
+            .min(worker.tasks.len());
         self.stillborn = if begun == 0 { self.stillborn + 1 } else { 0 };
-        let how = fate.to_string();
-        self.settle(&hand, &how);
+        let how = cause.to_string();
+        self.settle(&worker, &how);
         // The one for which it was killed may have ended in the last moment: then no task is at
         // fault.
-        let moved_on = hand.killed.is_some() && begun > hand.killed_at;
-        for (place, &id) in hand.tasks.iter().enumerate().rev() {
+        let moved_on = worker.killed.is_some() && begun > worker.killed_at;
+        for (place, &id) in worker.tasks.iter().enumerate().rev() {
             if place + 1 == at && !moved_on {
-                self.tried(id, vpid, &how, hand.killed.as_ref());
+                self.tried(id, vpid, &how, worker.killed.as_ref());
             } else {
                 self.again(id);
             }
         }
-        let killed = matches!(fate, Fate::Ended(Ending::Killed(_)));
+        let killed = matches!(cause, ExitCause::Ended(Ending::Killed(_)));
         let most = if killed { KILLED_BEFORE } else { STILLBORN };
         if self.stillborn >= most {
             self.stillborn = 0;
@@ -459,7 +470,7 @@ where
 
     /// A task whose worker has ended is tried again, or ends with an error.
     fn tried(&mut self, id: Id, vpid: Vpid, how: &str, killed: Option<&TaskError>) {
-        let retries = self.crew.retries;
+        let retries = self.builder.retries;
         let Some(job) = self.job_mut(id) else { return };
         job.tries += 1;
         let tries = job.tries;
@@ -477,65 +488,67 @@ where
 
     /// When the next task may have taken too long.
     fn next_check(&self) -> Option<Instant> {
-        let timeout = self.crew.timeout?;
+        let timeout = self.builder.timeout?;
         let now = monotonic();
-        let left = |hand: &Hand| {
-            let since = self.since(hand);
+        let left = |worker: &WorkerState| {
+            let since = self.since(worker);
             let gone = if since == 0 { 0 } else { now.saturating_sub(since) };
             timeout.saturating_sub(Duration::from_nanos(gone)) + Duration::from_millis(1)
         };
         // Of those that steal it is not known whether they are at something.
-        let may_be = |hand: &&Hand| self.dealer.is_some() || !hand.tasks.is_empty();
-        let busy = self.hands.iter().filter(|hand| hand.killed.is_none()).filter(may_be);
+        let may_be = |worker: &&WorkerState| self.dealer.is_some() || !worker.tasks.is_empty();
+        let busy = self.workers.iter().filter(|worker| worker.killed.is_none()).filter(may_be);
         Instant::now().checked_add(busy.map(left).min()?)
     }
 
     /// When a worker has begun what it is at, as far as is known; 0: it is at nothing. One that has
     /// not begun what it was given has some time to be born.
-    fn since(&self, hand: &Hand) -> u64 {
-        let since = match self.crowd.diary(hand.vpid).map(|_| self.crowd.since(hand.vpid)) {
-            Some(since) if since != 0 => since,
-            _ if hand.tasks.is_empty() => 0,
-            Some(_) => hand.at + BIRTH.as_nanos() as u64,
-            None => hand.at,
-        };
+    fn since(&self, worker: &WorkerState) -> u64 {
+        let since =
+            match self.transport.progress(worker.vpid).map(|_| self.transport.since(worker.vpid)) {
+                Some(since) if since != 0 => since,
+                _ if worker.tasks.is_empty() => 0,
+                Some(_) => worker.at + BIRTH.as_nanos() as u64,
+                None => worker.at,
+            };
         // What was stopped has its time anew.
         if since == 0 { 0 } else { since.max(syncline_process::continued_at()) }
     }
 
     /// Kills those whose task takes too long.
     fn check(&mut self) {
-        let Some(after) = self.crew.timeout else { return };
+        let Some(after) = self.builder.timeout else { return };
         let now = monotonic();
-        let late = |hand: &&Hand| {
-            let since = self.since(hand);
+        let late = |worker: &&WorkerState| {
+            let since = self.since(worker);
             let gone = Duration::from_nanos(now.saturating_sub(since));
-            hand.killed.is_none() && since != 0 && gone > after
+            worker.killed.is_none() && since != 0 && gone > after
         };
-        for vpid in self.hands.iter().filter(late).map(|hand| hand.vpid).collect::<Vec<_>>() {
+        for vpid in self.workers.iter().filter(late).map(|worker| worker.vpid).collect::<Vec<_>>() {
             self.kill(vpid, TaskError::TimedOut { after, tries: 1 });
         }
     }
 
     /// The processes of the workers that are at work.
     pub(crate) fn pids(&mut self) -> Vec<u32> {
-        let Some(farm) = self.crowd.farm() else { return Vec::new() };
-        self.hands.iter().filter_map(|hand| farm.pid(hand.vpid)).collect()
+        let Some(farm) = self.transport.farm() else { return Vec::new() };
+        self.workers.iter().filter_map(|worker| farm.pid(worker.vpid)).collect()
     }
 
     /// Has the workers that are at nothing end, and waits for that; the others are killed, when
     /// this is dropped.
     pub(crate) fn finish(mut self) {
-        if self.at_home().is_err() {
+        if self.check_not_forked().is_err() {
             return;
         }
-        let idle = self.hands.iter().filter(|hand| hand.tasks.is_empty()).map(|hand| hand.vpid);
+        let idle =
+            self.workers.iter().filter(|worker| worker.tasks.is_empty()).map(|worker| worker.vpid);
         let (idle, deadline) = (idle.collect::<Vec<_>>(), Instant::now().checked_add(GRACE));
         for &vpid in &idle {
             let _ = self.say(vpid, &OrderRef::End);
         }
         for &vpid in &idle {
-            if let Some(farm) = self.crowd.farm() {
+            if let Some(farm) = self.transport.farm() {
                 let _ = farm.wait(vpid, deadline);
             }
         }
@@ -543,7 +556,7 @@ where
 
     /// Tells all workers that what they are at is not wanted.
     pub(crate) fn cancel(&mut self) {
-        for vpid in self.hands.iter().map(|hand| hand.vpid).collect::<Vec<_>>() {
+        for vpid in self.workers.iter().map(|worker| worker.vpid).collect::<Vec<_>>() {
             let _ = self.say(vpid, &OrderRef::Cancel); // the dead are gone
         }
     }

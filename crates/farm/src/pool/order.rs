@@ -8,7 +8,7 @@
 //! | `End`              | there is no more                                                            |
 //! | `Forks`            | what your tasks fork is for all: said first, or children are done where they are joined |
 //! | `Cancel`           | what you are at is not wanted any more                                      |
-//! | `Board`            | steal: the tasks are on this board, of which you are that hand               |
+//! | `ForkTable`            | steal: the tasks are on this board, of which you are that hand               |
 //!
 //! | from a worker      | means                                                                      |
 //! |--------------------|----------------------------------------------------------------------------|
@@ -35,9 +35,9 @@ pub(crate) enum OrderRef<'a, I: Clone + ExactSizeIterator<Item: Serialize>, R> {
     Answer(&'a Result<R, TaskError>),
     End,
     Forks,
-    Board {
+    ForkTable {
         block: u32,
-        hand: u64,
+        worker: u64,
     },
     Cancel,
 }
@@ -49,7 +49,7 @@ pub(crate) enum Order<T, R> {
     Answer(Result<R, TaskError>),
     End,
     Forks,
-    Board { block: u32, hand: u64 },
+    ForkTable { block: u32, worker: u64 },
     Cancel,
 }
 
@@ -61,7 +61,7 @@ pub(crate) enum ReportRef<'a, T, R> {
 }
 
 #[derive(Deserialize)]
-pub(crate) enum Report<T, R> {
+pub(crate) enum WorkerReport<T, R> {
     Done { results: Vec<Ran<R>>, nanos: u64 },
     Fork { number: u64, task: T },
     Join { number: u64 },
@@ -99,12 +99,12 @@ mod tests {
         }
         let results = [Ok(5_u8), Err(TaskError::Panicked { message: "no".to_owned() })];
         let report = |report: ReportRef<'_, u8, u8>| decode(&encode(&report).unwrap()).unwrap();
-        let done: Report<u8, u8> = report(ReportRef::Done { results: &results, nanos: 9 });
-        assert!(matches!(done, Report::Done { results: read, nanos: 9 } if read == results));
+        let done: WorkerReport<u8, u8> = report(ReportRef::Done { results: &results, nanos: 9 });
+        assert!(matches!(done, WorkerReport::Done { results: read, nanos: 9 } if read == results));
         assert!(matches!(
             report(ReportRef::Fork { number: 3, task: &4 }),
-            Report::Fork { number: 3, task: 4 }
+            WorkerReport::Fork { number: 3, task: 4 }
         ));
-        assert!(matches!(report(ReportRef::Join { number: 3 }), Report::Join { number: 3 }));
+        assert!(matches!(report(ReportRef::Join { number: 3 }), WorkerReport::Join { number: 3 }));
     }
 }

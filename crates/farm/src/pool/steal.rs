@@ -1,4 +1,4 @@
-//! What a worker does whose pool steals: see `board`.
+//! What a worker does whose pool steals: see `table`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use syncline_signal::Policy;
 use crate::arena::Arena;
 use crate::channel::Body;
 use crate::error::FarmError;
-use crate::message::{Draft, Kind, Message};
-use crate::pool::board::{Board, Claim, Last, Offer, State};
+use crate::message::{Draft, Message, MessageKind};
+use crate::pool::fork_table::{Claim, ForkState, ForkTable, Last, Offer};
 use crate::pool::order::Order;
 use crate::pool::worker::{Forks, Worker, patiently, said};
 use crate::pool::{TaskError, monotonic};
-use crate::record::Life;
+use crate::record::ProcessState;
 use crate::vpid::Vpid;
 use crate::wire;
 
@@ -31,7 +31,7 @@ const NAP: Duration = Duration::from_millis(100);
 pub(crate) struct Seat {
     pub(crate) arena: Arc<Arena>,
     block: u32,
-    pub(crate) hand: usize,
+    pub(crate) worker: usize,
     pub(crate) vpid: Vpid,
 }
 
@@ -47,13 +47,13 @@ impl Seat {
     ///
     /// # Safety
     /// The block is a board of the arena.
-    pub(crate) unsafe fn new(arena: &Arc<Arena>, block: u32, hand: usize, vpid: Vpid) -> Seat {
-        Seat { arena: Arc::clone(arena), block, hand, vpid }
+    pub(crate) unsafe fn new(arena: &Arc<Arena>, block: u32, worker: usize, vpid: Vpid) -> Seat {
+        Seat { arena: Arc::clone(arena), block, worker, vpid }
     }
 
-    pub(crate) fn board(&self) -> Board<'_> {
+    pub(crate) fn table(&self) -> ForkTable<'_> {
         // SAFETY: the caller of `new` has promised it.
-        unsafe { self.arena.board(self.block) }
+        unsafe { self.arena.table(self.block) }
     }
 
     /// Which board it is at, as others are told.
@@ -71,8 +71,8 @@ impl Seat {
 
     /// Something was offered: wakes a worker that sleeps.
     pub(crate) fn wake(&self) {
-        if let Some(hand) = self.board().wake() {
-            self.ring(self.board().vpid(hand));
+        if let Some(worker) = self.table().wake() {
+            self.ring(self.table().vpid(worker));
         }
     }
 
@@ -84,13 +84,13 @@ impl Seat {
     ) -> Result<Body, wire::WireError> {
         let mut draft = Draft::new(&self.arena, self.vpid);
         wire::write(&mut draft, value)?;
-        Ok(draft.into_body(holder, Kind::VALUE))
+        Ok(draft.into_body(holder, MessageKind::VALUE))
     }
 
     /// Offers a task of this process.
     pub(crate) fn offer(&self, task: &impl Serialize) -> Result<Option<Offer>, wire::WireError> {
         let body = self.write(self.vpid, task)?;
-        let offer = self.board().offer(self.hand, self.vpid.to_raw(), body);
+        let offer = self.table().offer(self.worker, self.vpid.to_raw(), body);
         match offer {
             Some(_) => self.wake(),
             // SAFETY: it was written just now, and no process was told of it.
@@ -113,10 +113,10 @@ impl Seat {
 
     /// Gives back what a task takes.
     pub(crate) fn free(&self, last: Last) {
-        let board = self.board();
+        let table = self.table();
         // SAFETY: only holders of tokens read a task, and this is the last.
-        unsafe { self.give(&board.task(&last), board.owner(&last)) };
-        board.free(last);
+        unsafe { self.give(&table.task(&last), table.owner(&last)) };
+        table.free(last);
     }
 
     /// The owner takes the result of a task; the offer, if it has not ended.
@@ -124,11 +124,11 @@ impl Seat {
         &self,
         offer: Offer,
     ) -> Result<Result<R, TaskError>, Offer> {
-        self.board().ended(offer).map(|last| self.last_result(last))
+        self.table().ended(offer).map(|last| self.last_result(last))
     }
 
     fn last_result<R: DeserializeOwned>(&self, last: Last) -> Result<R, TaskError> {
-        let body = self.board().result(&last);
+        let body = self.table().result(&last);
         self.free(last);
         // SAFETY: the result of a task that this process has offered; its last token is used up.
         let message = unsafe { Message::new(&self.arena, self.vpid, body) };
@@ -138,9 +138,9 @@ impl Seat {
 
     /// The owner does not want to know of a task any more.
     pub(crate) fn abandon(&self, offer: Offer) {
-        match self.board().abandon(offer, self.hand) {
+        match self.table().abandon(offer, self.worker) {
             // Whatever it is.
-            Some(last) if self.board().state(&last) == State::Ended => {
+            Some(last) if self.table().state(&last) == ForkState::Ended => {
                 drop(self.last_result::<()>(last))
             }
             Some(last) => self.free(last),
@@ -150,7 +150,7 @@ impl Seat {
 
     /// The task has ended: its owner is told, if there is one.
     pub(crate) fn end(&self, claim: Claim, result: &Result<impl Serialize, TaskError>) {
-        let owner = self.board().owner(&claim);
+        let owner = self.table().owner(&claim);
         let holder = Vpid::from_raw(owner);
         let memory = self.arena.memory();
         let may_come = |why: &wire::WireError| matches!(why, wire::WireError::Long { bytes } if 4 * bytes <= memory);
@@ -160,7 +160,7 @@ impl Seat {
         });
         // If there is no room even for that, nothing is what is read.
         let body = body.unwrap_or_default();
-        match self.board().end(claim, body) {
+        match self.table().end(claim, body) {
             Ok(()) => self.ring(owner),
             Err(last) => {
                 // Its result is not wanted. If its owner lives, what it has given is there still;
@@ -214,13 +214,13 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     }
 
     fn look(&mut self, child: Option<&Offer>) -> Result<Option<Next<T, R>>, FarmError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         let seat = self.seat.as_ref().expect("one that steals has a seat");
-        let (board, hand) = (seat.board(), seat.hand);
-        if child.is_some_and(|child| board.state(child) == State::Ended) {
+        let (table, worker) = (seat.table(), seat.worker);
+        if child.is_some_and(|child| table.state(child) == ForkState::Ended) {
             return Ok(Some(Next::Joined));
         }
-        if let Some(claim) = board.steal(hand, hand) {
+        if let Some(claim) = table.steal(worker, worker) {
             return Ok(Some(Next::Stolen(claim)));
         }
         Ok(self.try_hear()?.map(Next::Order))
@@ -230,7 +230,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     fn next(&mut self, child: Option<&Offer>) -> Result<Next<T, R>, FarmError> {
         let seat = self.seat().clone();
         let bell = &seat.arena.record(seat.vpid.place()).bell;
-        let asleep = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
+        let asleep = Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None };
         // Whether another worker counts on this one to take what was offered.
         let mut chosen = false;
         let found = loop {
@@ -247,14 +247,14 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             if let Some(next) = next {
                 break next;
             }
-            seat.board().nod(seat.hand);
+            seat.table().nod(seat.worker);
             let next = self.look(child)?;
             if next.is_none() {
                 // Not for long: the worker that has chosen this one to be woken may be killed
                 // before it rings.
                 let _ = bell.wait_until(seen + 1, &asleep, Instant::now().checked_add(NAP));
             }
-            chosen |= seat.board().rise(seat.hand);
+            chosen |= seat.table().rise(seat.worker);
             if let Some(next) = next {
                 break next;
             }
@@ -268,16 +268,16 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     /// Runs a task that was claimed.
     fn run_stolen(&mut self, claim: Claim, f: &dyn Fn(T, &mut Forks<'_, T, R>) -> R) {
         let seat = self.seat().clone();
-        let board = seat.board();
+        let table = seat.table();
         let now = monotonic();
-        board.cell(&claim).since.store(now, Ordering::Relaxed);
-        let owner = Vpid::from_raw(board.owner(&claim));
-        let copied = Message::copied(&seat.arena, owner, board.task(&claim));
+        table.cell(&claim).since.store(now, Ordering::Relaxed);
+        let owner = Vpid::from_raw(table.owner(&claim));
+        let copied = Message::copied(&seat.arena, owner, table.task(&claim));
         // What belongs to one that has ended may be another's by now. Acquire: that look is not to
         // come before the copy; whatever took the place of what was there came after the end.
         fence(Ordering::Acquire);
         let result = match copied.and_then(wire::read::<T>) {
-            _ if seat.arena.life(owner) == Life::Ended => {
+            _ if seat.arena.life(owner) == ProcessState::Ended => {
                 Err(TaskError::Garbled { why: "nobody waits for it".to_owned() })
             }
             Err(why) => Err(TaskError::Garbled { why: format!("the task {why}") }),
@@ -287,7 +287,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 let run = AssertUnwindSafe(|| f(task, &mut Forks::new(self, f)));
                 let ran = catch_unwind(run);
                 self.forget_forks_after(first);
-                if self.at_home().is_err() {
+                if self.check_not_forked().is_err() {
                     // A child that the task has forked: the board is not its own.
                     return;
                 }

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::crowd::Crowd;
 use crate::error::FarmError;
 use crate::farm::Farm;
-use crate::pool::board::{HANDS, Offer, Right};
+use crate::pool::fork_table::{Offer, Right, WORKERS};
 use crate::pool::order::{Order, Ran, ReportRef};
 use crate::pool::steal::Seat;
 use crate::pool::{TaskError, monotonic};
+use crate::pool_transport::PoolTransport;
 use crate::vpid::Vpid;
 use crate::wire::WireError;
 
@@ -34,11 +34,11 @@ const KEPT: Duration = Duration::from_millis(1);
 ///
 /// # Examples
 /// ```
-/// use syncline_farm::{Crew, serve};
+/// use syncline_farm::{PoolBuilder, serve};
 ///
 /// fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///     serve(|n: u64| n * n)?; // workers stay in here
-///     let mut pool = Crew::of(2).start::<u64, u64>()?;
+///     let mut pool = PoolBuilder::new(2).start::<u64, u64>()?;
 ///     let mut squares: Vec<u64> = pool.map(0..100).map(|done| done.result).collect::<Result<_, _>>()?;
 ///     squares.sort();
 ///     assert_eq!(squares[99], 99 * 99);
@@ -51,7 +51,7 @@ where
     R: Serialize + DeserializeOwned,
 {
     let Some(farm) = Farm::join()? else { return Ok(()) };
-    let mut worker = Worker::new(Crowd::Farm(Box::new(farm)));
+    let mut worker = Worker::new(PoolTransport::Farm(Box::new(farm)));
     let ended = worker.attend(|task, _| f(task));
     end(ended)
 }
@@ -67,7 +67,7 @@ where
 ///
 /// # Examples
 /// ```
-/// use syncline_farm::{Crew, Forks, serve_forks};
+/// use syncline_farm::{PoolBuilder, Forks, serve_forks};
 ///
 /// fn fibonacci(n: u32, forks: &mut Forks<'_, u32, u64>) -> u64 {
 ///     if n < 2 {
@@ -80,7 +80,7 @@ where
 ///
 /// fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///     serve_forks(fibonacci)?;
-///     let mut pool = Crew::of(2).forks().start::<u32, u64>()?;
+///     let mut pool = PoolBuilder::new(2).forks().start::<u32, u64>()?;
 ///     assert_eq!(pool.run(10)?, 55);
 ///     Ok(())
 /// }
@@ -91,21 +91,23 @@ where
     R: Serialize + DeserializeOwned,
 {
     let Some(farm) = Farm::join()? else { return Ok(()) };
-    end(work(Crowd::Farm(Box::new(farm)), f))
+    end(work(PoolTransport::Farm(Box::new(farm)), f))
 }
 
 /// Does what the manager says, until it says that there is no more.
 pub(crate) fn work<T, R>(
-    crowd: Crowd,
+    transport: PoolTransport,
     f: impl Fn(T, &mut Forks<'_, T, R>) -> R,
 ) -> Result<(), FarmError>
 where
     T: Serialize + DeserializeOwned,
     R: Serialize + DeserializeOwned,
 {
-    let mut worker = Worker::new(crowd);
+    let mut worker = Worker::new(transport);
     match worker.hear()? {
-        Order::Board { block, hand } => worker.sit(block, hand).and_then(|()| worker.steal(&f)),
+        Order::ForkTable { block, worker: index } => {
+            worker.sit(block, index).and_then(|()| worker.steal(&f))
+        }
         order => worker.attend_to(order, |task, worker| f(task, &mut Forks::new(worker, &f))),
     }
 }
@@ -123,7 +125,7 @@ fn end(ended: Result<(), FarmError>) -> ! {
 
 /// What a worker has.
 pub(crate) struct Worker<T, R> {
-    crowd: Crowd,
+    transport: PoolTransport,
     /// Results that were not sent yet, and how long their tasks took.
     results: Vec<Ran<R>>,
     nanos: u64,
@@ -142,11 +144,11 @@ pub(crate) struct Worker<T, R> {
 }
 
 impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T, R> {
-    fn new(crowd: Crowd) -> Self {
+    fn new(transport: PoolTransport) -> Self {
         let (results, forked) = (Vec::new(), HashMap::new());
         let (seat, later) = (None, VecDeque::new());
         Worker {
-            crowd,
+            transport,
             results,
             nanos: 0,
             forked,
@@ -180,7 +182,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 // No worker waits, or is at anything.
                 Order::Yours | Order::Answer(_) | Order::Cancel => (),
                 // That is said first, to workers that can.
-                Order::Board { .. } => {
+                Order::ForkTable { .. } => {
                     let why = WireError::Damaged {
                         what: "a board for a worker that does not fork (serve, not serve_forks)",
                     };
@@ -195,13 +197,13 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     }
 
     /// Takes its place at the board.
-    fn sit(&mut self, block: u32, hand: u64) -> Result<(), FarmError> {
-        let (vpid, hand) = (self.crowd.vpid(), usize::try_from(hand).unwrap_or(usize::MAX));
-        let arena = self.crowd.farm().map(|farm| Arc::clone(farm.arena()));
-        match arena.filter(|arena| hand < HANDS && arena.may_be_board(block)) {
+    fn sit(&mut self, block: u32, worker: u64) -> Result<(), FarmError> {
+        let (vpid, worker) = (self.transport.vpid(), usize::try_from(worker).unwrap_or(usize::MAX));
+        let arena = self.transport.farm().map(|farm| Arc::clone(farm.arena()));
+        match arena.filter(|arena| worker < WORKERS && arena.may_be_board(block)) {
             Some(arena) => {
                 // SAFETY: the manager, which makes the boards, says that it is one.
-                self.seat = Some(unsafe { Seat::new(&arena, block, hand, vpid) });
+                self.seat = Some(unsafe { Seat::new(&arena, block, worker, vpid) });
                 Ok(())
             }
             None => {
@@ -214,25 +216,25 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     /// A task begins, perhaps within another; the time of that one.
     pub(crate) fn begin(&mut self, now: u64) -> u64 {
         self.begun += 1;
-        let Some(diary) = self.crowd.diary(self.crowd.vpid()) else { return 0 };
+        let Some(progress) = self.transport.progress(self.transport.vpid()) else { return 0 };
         // Relaxed, as everywhere: the manager reads it to guess, or when this process is no more.
-        let outer = diary.since.load(Ordering::Relaxed);
-        diary.since.store(now, Ordering::Relaxed);
-        diary.begun.store(self.begun, Ordering::Relaxed);
+        let outer = progress.since.load(Ordering::Relaxed);
+        progress.since.store(now, Ordering::Relaxed);
+        progress.begun.store(self.begun, Ordering::Relaxed);
         outer
     }
 
     /// It has ended, and the one around it, if there is one, goes on.
     pub(crate) fn resume(&mut self, outer: u64) {
         let since = if outer == 0 { 0 } else { monotonic() };
-        if let Some(diary) = self.crowd.diary(self.crowd.vpid()) {
-            diary.since.store(since, Ordering::Relaxed);
+        if let Some(progress) = self.transport.progress(self.transport.vpid()) {
+            progress.since.store(since, Ordering::Relaxed);
         }
     }
 
     /// What was forked since then and not joined is not wanted.
     pub(crate) fn forget_forks_after(&mut self, first: u64) {
-        if self.at_home().is_err() {
+        if self.check_not_forked().is_err() {
             return self.forked.clear();
         }
         let late = self.forked.keys().copied().filter(|&number| number > first).collect::<Vec<_>>();
@@ -259,7 +261,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             let ran = catch_unwind(AssertUnwindSafe(|| f(task, self)));
             let ran = ran.map_err(|panic| TaskError::Panicked { message: said(panic) });
             // A child that the task has forked comes here as well: the tasks are not its own.
-            self.at_home()?;
+            self.check_not_forked()?;
             self.results.push(ran);
             if !self.forked.is_empty() {
                 self.forget_forks_after(0);
@@ -312,20 +314,20 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
 
     /// That this process is the worker, and not a child that a task has forked.
     #[inline]
-    pub(crate) fn at_home(&self) -> Result<(), FarmError> {
-        self.crowd.at_home()
+    pub(crate) fn check_not_forked(&self) -> Result<(), FarmError> {
+        self.transport.check_not_forked()
     }
 
     fn hear(&mut self) -> Result<Order<T, R>, FarmError> {
-        self.crowd.hear()
+        self.transport.hear()
     }
 
     fn say(&mut self, report: &ReportRef<'_, T, R>) -> Result<(), FarmError> {
-        self.crowd.send(Vpid::MANAGER, report)
+        self.transport.send(Vpid::MANAGER, report)
     }
 
     pub(crate) fn try_hear(&mut self) -> Result<Option<Order<T, R>>, FarmError> {
-        self.crowd.try_hear()
+        self.transport.try_hear()
     }
 
     /// Whether the manager wants nothing of what this worker is at. One that is gone does not.
@@ -341,7 +343,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     }
 
     fn fork(&mut self, task: T) -> Result<u64, FarmError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         self.forks += 1;
         let number = self.forks;
         let offer = match &self.seat {
@@ -360,13 +362,13 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
 
     /// What has become of a child.
     fn join(&mut self, number: u64) -> Result<Child<T, R>, FarmError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         let forked = self.forked.remove(&number);
         if let Some(seat) = &self.seat {
             return Ok(match forked {
-                Some((Some(offer), task)) => match seat.board().take_back(offer, seat.hand) {
+                Some((Some(offer), task)) => match seat.table().take_back(offer, seat.worker) {
                     Ok(last) => {
-                        seat.board().forget(last.ticket(), seat.hand);
+                        seat.table().forget(last.ticket(), seat.worker);
                         seat.free(last);
                         Child::Here(task)
                     }

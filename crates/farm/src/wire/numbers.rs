@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use crate::message::{Kind, Message};
+use crate::message::{Message, MessageKind};
 use crate::wire::{Encoder, Wire, WireError};
 
 /// A plain number: no pointer, no padding, any bits are a value.
@@ -33,19 +33,19 @@ macro_rules! numbers {
         )*
 
         /// What a message of a kind has in it, in words.
-        pub(crate) fn name(kind: Kind) -> &'static str {
+        pub(crate) fn name(kind: MessageKind) -> &'static str {
             match kind {
-                Kind::VALUE => "a value",
-                $(Kind(mark) if mark == <$type>::MARK => concat!("numbers ", stringify!($type)),)*
+                MessageKind::VALUE => "a value",
+                $(MessageKind(mark) if mark == <$type>::MARK => concat!("numbers ", stringify!($type)),)*
                 _ => "of a kind that is unknown",
             }
         }
 
         /// How many bytes one element of a kind has.
-        pub(crate) fn size(kind: Kind) -> Option<usize> {
+        pub(crate) fn size(kind: MessageKind) -> Option<usize> {
             match kind {
-                Kind::VALUE => Some(1),
-                $(Kind(mark) if mark == <$type>::MARK => Some(size_of::<$type>()),)*
+                MessageKind::VALUE => Some(1),
+                $(MessageKind(mark) if mark == <$type>::MARK => Some(size_of::<$type>()),)*
                 _ => None,
             }
         }
@@ -111,16 +111,16 @@ impl<T: Number> Deref for Numbers<'_, T> {
 impl<T: Number> Wire for Numbers<'_, T> {
     #[inline]
     fn encode(&self, encoder: &mut Encoder<'_, '_>) -> Result<(), WireError> {
-        encoder.kind = Kind(T::MARK);
+        encoder.kind = MessageKind(T::MARK);
         encoder.draft.extend(bytemuck::cast_slice(self))
     }
 
     #[inline]
     fn decode(message: Message) -> Result<Self, WireError> {
-        if message.kind() != Kind(T::MARK) {
+        if message.kind() != MessageKind(T::MARK) {
             let (expected, found) =
                 (format!("numbers {}", T::NAME), name(message.kind()).to_owned());
-            return Err(WireError::Kind { expected, found });
+            return Err(WireError::MessageKind { expected, found });
         }
         if bytemuck::try_cast_slice::<u8, T>(&message).is_err() {
             return Err(WireError::Damaged { what: "its length" });

@@ -45,8 +45,8 @@ fn who_waits_for_anybody_is_told_of_children_that_fail_and_once() {
     while sevens < 2 || ends < 1 {
         match farm.recv_any_deadline::<u64>(late()) {
             Ok((_, 7)) => sevens += 1,
-            Err(FarmError::Gone { vpid, fate }) => {
-                assert_eq!((vpid, fate.to_string().as_str()), (bad, "exited with 3"));
+            Err(FarmError::Gone { vpid, cause }) => {
+                assert_eq!((vpid, cause.to_string().as_str()), (bad, "exited with 3"));
                 ends += 1;
             }
             other => panic!("{other:?}"),

@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use syncline_farm::{
-    Crew, Farm, FarmError, Forks, Numbers, Pool, Program, TaskError, Vpid, serve, serve_forks,
+    Farm, FarmError, Forks, Numbers, Pool, PoolBuilder, Program, TaskError, Vpid, serve,
+    serve_forks,
 };
 
 use crate::worker::Role;
@@ -68,7 +69,7 @@ fn every_call_of_a_forked_manager_is_refused_and_undoes_nothing() {
             is_forked(&farm.recv_any_message_deadline(soon())),
             is_forked(&farm.try_recv_message(echo)),
             is_forked(&farm.wait(echo, soon())),
-            is_forked(&farm.fate(echo)),
+            is_forked(&farm.cause(echo)),
             is_forked(&farm.kill(echo)),
             farm.pid(echo).is_none() && farm.living() == 0 && farm.vpid() == Vpid::MANAGER,
             // One of its own, and what it does to that.
@@ -157,16 +158,16 @@ fn grows() {
 
 #[test]
 fn a_child_that_a_task_forks_ends_no_task_and_begins_none() {
-    let crew = Crew::of(2).program(program_of("forked::works")).batch(7);
-    let mut pool = crew.start::<u64, u64>().unwrap();
+    let builder = PoolBuilder::new(2).program(program_of("forked::works")).batch(7);
+    let mut pool = builder.start::<u64, u64>().unwrap();
     let mut results: Vec<_> = pool.map(0..50).map(|done| (done.id.number(), done.result)).collect();
     results.sort_by_key(|&(id, _)| id);
     let expected: Vec<_> = (0..50).map(|n| (n, Ok(n * n))).collect();
     assert_eq!(results, expected);
     assert_eq!(pool.progress().lost, 0);
-    for kind in [Crew::forks, Crew::stealing] {
-        let crew = kind(Crew::of(2).program(program_of("forked::grows")));
-        let mut pool = crew.start::<u64, u64>().unwrap();
+    for kind in [PoolBuilder::forks, PoolBuilder::stealing] {
+        let builder = kind(PoolBuilder::new(2).program(program_of("forked::grows")));
+        let mut pool = builder.start::<u64, u64>().unwrap();
         let tasks = [503, 13, 203, 3];
         let square = |n: u64| n * n;
         for n in tasks {
@@ -180,9 +181,9 @@ fn a_child_that_a_task_forks_ends_no_task_and_begins_none() {
 
 #[test]
 fn a_forked_pool_ends_its_tasks_and_touches_no_worker() {
-    for kind in [|crew: Crew| crew, Crew::stealing] {
-        let crew = kind(Crew::of(2).program(program_of("forked::grows")));
-        let mut pool: Pool<u64, u64> = crew.start().unwrap();
+    for kind in [|builder: PoolBuilder| builder, PoolBuilder::stealing] {
+        let builder = kind(PoolBuilder::new(2).program(program_of("forked::grows")));
+        let mut pool: Pool<u64, u64> = builder.start().unwrap();
         assert_eq!(pool.run(2), Ok(4));
         let pids = pool.pids();
         assert!(!pids.is_empty());

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
-use syncline_farm::{Crew, Farm, Pool, Program, TaskError, serve, serve_forks};
+use syncline_farm::{Farm, Pool, PoolBuilder, Program, TaskError, serve, serve_forks};
 
 use crate::{late, program_of};
 
@@ -112,8 +112,8 @@ fn forks() {
     serve_forks(|task, _| act(task)).unwrap();
 }
 
-fn crew(test: &str, mark: &str) -> Crew {
-    Crew::of(2).program(program_of(test).variable(MARK, mark))
+fn builder(test: &str, mark: &str) -> PoolBuilder {
+    PoolBuilder::new(2).program(program_of(test).variable(MARK, mark))
 }
 
 fn outcomes(pool: &mut Pool<Act, String>, tasks: &[Act]) -> Vec<Result<String, TaskError>> {
@@ -125,10 +125,10 @@ fn outcomes(pool: &mut Pool<Act, String>, tasks: &[Act]) -> Vec<Result<String, T
     outcomes.into_iter().map(Option::unwrap).collect()
 }
 
-fn nothing_is_left(test: &str, kind: impl Fn(Crew) -> Crew) {
+fn nothing_is_left(test: &str, kind: impl Fn(PoolBuilder) -> PoolBuilder) {
     let mark = mark();
-    let crew = || kind(crew(test, &mark)).timeout(Duration::from_secs(2));
-    let mut pool = crew().retries(1).start().unwrap();
+    let builder = || kind(builder(test, &mark)).timeout(Duration::from_secs(2));
+    let mut pool = builder().retries(1).start().unwrap();
     let ends = outcomes(&mut pool, &[Act::Wait, Act::Exit, Act::Die]);
     let [Err(late), Err(exited), Err(killed)] = &ends[..] else { panic!("{ends:?}") };
     assert!(matches!(late, TaskError::TimedOut { tries: 2, .. }), "{late}");
@@ -140,7 +140,7 @@ fn nothing_is_left(test: &str, kind: impl Fn(Crew) -> Crew) {
     pool.finish();
     all_gone(&mark);
     // In the middle of its tasks.
-    let mut pool = crew().start::<Act, String>().unwrap();
+    let mut pool = builder().start::<Act, String>().unwrap();
     for _ in 0..2 {
         pool.submit(Act::Wait);
     }
@@ -151,22 +151,22 @@ fn nothing_is_left(test: &str, kind: impl Fn(Crew) -> Crew) {
 
 #[test]
 fn nothing_is_left_by_workers_that_stay() {
-    nothing_is_left("groups::works", |crew| crew);
+    nothing_is_left("groups::works", |builder| builder);
 }
 
 #[test]
 fn nothing_is_left_by_a_process_for_each_task() {
-    nothing_is_left("groups::works", Crew::cold);
+    nothing_is_left("groups::works", PoolBuilder::cold);
 }
 
 #[test]
 fn nothing_is_left_by_workers_whose_tasks_fork() {
-    nothing_is_left("groups::forks", Crew::forks);
+    nothing_is_left("groups::forks", PoolBuilder::forks);
 }
 
 #[test]
 fn nothing_is_left_by_workers_that_steal() {
-    nothing_is_left("groups::forks", Crew::stealing);
+    nothing_is_left("groups::forks", PoolBuilder::stealing);
 }
 
 /// How many sleepers a manager has when all that it starts is there.
@@ -180,7 +180,7 @@ fn manager() {
     let mut farm = Farm::new().unwrap();
     let script = "sleep 4003 & sleep 4004; exit";
     farm.spawn(&Program::new("sh").args(["-c", script]).variable(MARK, &mark)).unwrap();
-    let mut pool = crew("groups::works", &mark).start::<Act, String>().unwrap();
+    let mut pool = builder("groups::works", &mark).start::<Act, String>().unwrap();
     for _ in 0..2 {
         pool.submit(Act::Wait);
     }
@@ -263,7 +263,7 @@ fn is_interrupt_ignored() -> bool {
 #[test]
 fn manager_at_a_terminal() {
     let Ok(mark) = std::env::var(MANAGER) else { return };
-    let mut pool = crew("groups::works", &mark).start::<Act, String>().unwrap();
+    let mut pool = builder("groups::works", &mark).start::<Act, String>().unwrap();
     println!("\nread {:?}", outcomes(&mut pool, &[Act::Read])[0]);
     for _ in 0..2 {
         pool.submit(Act::Wait);

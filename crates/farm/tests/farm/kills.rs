@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal};
-use syncline_farm::{Crew, Task, TaskError, serve, serve_forks};
+use syncline_farm::{PoolBuilder, Task, TaskError, serve, serve_forks};
 
 use crate::program_of;
 
@@ -112,9 +112,9 @@ fn manager() {
         scope.spawn(|| killer(0x5EED + kills as u64, kills, &killed, &stop));
         let _stop = Stop(&stop);
         let forks = scheduler.contains("forks");
-        let crew = Crew::of(3).retries(retries);
-        let crew = if scheduler.contains("cold") { crew.cold() } else { crew };
-        let crew = if scheduler.contains("ones") { crew.batch(1) } else { crew };
+        let builder = PoolBuilder::new(3).retries(retries);
+        let builder = if scheduler.contains("cold") { builder.cold() } else { builder };
+        let builder = if scheduler.contains("ones") { builder.batch(1) } else { builder };
         let check = |result: Result<bool, TaskError>| match result {
             Ok(right) => {
                 assert!(right, "a wrong result");
@@ -127,9 +127,10 @@ fn manager() {
             Err(other) => panic!("{other}"),
         };
         if forks {
-            let crew = if scheduler.contains("stealing") { crew.stealing() } else { crew.forks() };
+            let builder =
+                if scheduler.contains("stealing") { builder.stealing() } else { builder.forks() };
             let mut pool =
-                crew.program(program_of("kills::forks")).start::<u64, Option<u64>>().unwrap();
+                builder.program(program_of("kills::forks")).start::<u64, Option<u64>>().unwrap();
             while killed.load(Ordering::Relaxed) < kills {
                 for outcome in pool.map((0..8).map(Task::new)) {
                     tasks += 1;
@@ -143,7 +144,7 @@ fn manager() {
                 }
             }
         } else {
-            let mut pool = crew.program(program_of("kills::works")).start::<u64, u64>().unwrap();
+            let mut pool = builder.program(program_of("kills::works")).start::<u64, u64>().unwrap();
             while killed.load(Ordering::Relaxed) < kills {
                 let first = pool.progress().submitted;
                 let count = if scheduler.contains("cold") { 20 } else { 300 };

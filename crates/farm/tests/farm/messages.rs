@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use syncline_farm::{Bounds, Farm, FarmError, Kind, Numbers, Program, Vpid};
+use syncline_farm::{Bounds, Farm, FarmError, MessageKind, Numbers, Program, Vpid};
 
 use crate::worker::Role;
 use crate::{late, worker};
@@ -42,16 +42,17 @@ fn bytes_of_a_kind_are_what_numbers_are() {
     let (mut farm, me) = (Farm::new().unwrap(), Vpid::MANAGER);
     let numbers = [1.5_f32, -2.0];
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
-    farm.send_bytes(me, Kind::numbers::<f32>(), &bytes, late()).unwrap();
+    farm.send_bytes(me, MessageKind::numbers::<f32>(), &bytes, late()).unwrap();
     assert_eq!(*farm.recv::<Numbers<'_, f32>>(me).unwrap(), numbers);
     // A value is passed on as it came.
     farm.send(me, &(7_u64, "seven".to_owned())).unwrap();
     let message = farm.recv_message(me).unwrap();
-    assert_eq!((message.kind(), message.kind().size()), (Kind::VALUE, Some(1)));
+    assert_eq!((message.kind(), message.kind().size()), (MessageKind::VALUE, Some(1)));
     farm.send_bytes(me, message.kind(), &message, late()).unwrap();
     assert_eq!(farm.recv::<(u64, String)>(me).unwrap(), (7, "seven".to_owned()));
     // Seven bytes are no number, and nothing is sent.
-    let error = farm.send_bytes(me, Kind::numbers::<u32>(), &bytes[..7], late()).unwrap_err();
+    let error =
+        farm.send_bytes(me, MessageKind::numbers::<u32>(), &bytes[..7], late()).unwrap_err();
     assert!(matches!(error, FarmError::Unsendable { .. }), "{error}");
     assert!(matches!(
         farm.recv_message_deadline(me, Some(Instant::now())),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use syncline_farm::{
-    Crew, FarmError, Forks, Outcome, Pool, Program, Task, TaskError, serve, serve_forks,
+    FarmError, Forks, Outcome, Pool, PoolBuilder, Program, Task, TaskError, serve, serve_forks,
 };
 
 use crate::{late, program_of};
@@ -73,8 +73,8 @@ fn forks() {
     serve_forks(|tree: Tree, forks| tree.sum(forks)).unwrap();
 }
 
-fn crew(workers: usize) -> Crew {
-    Crew::of(workers).program(program_of("pool::works"))
+fn builder(workers: usize) -> PoolBuilder {
+    PoolBuilder::new(workers).program(program_of("pool::works"))
 }
 
 fn all(
@@ -90,9 +90,9 @@ fn all(
 
 #[test]
 fn every_task_has_its_result() {
-    for crew in [crew(2), crew(3).batch(7), crew(1).batch(1), crew(4).cold()] {
-        let count = if format!("{crew:?}").contains("Cold") { 30 } else { 5000 };
-        let mut pool = crew.start().unwrap();
+    for builder in [builder(2), builder(3).batch(7), builder(1).batch(1), builder(4).cold()] {
+        let count = if format!("{builder:?}").contains("Cold") { 30 } else { 5000 };
+        let mut pool = builder.start().unwrap();
         let ended = all(&mut pool, (0..count).map(Work::Square).collect());
         assert_eq!(ended.len() as u64, count);
         assert!(ended.iter().all(|(&n, result)| result == &Ok(vec![n * n])));
@@ -105,7 +105,7 @@ fn every_task_has_its_result() {
 
 #[test]
 fn a_deadline_ends_a_wait_for_results_and_not_the_tasks() {
-    let mut pool = crew(1).start::<Work, Vec<u64>>().unwrap();
+    let mut pool = builder(1).start::<Work, Vec<u64>>().unwrap();
     assert_eq!(pool.next_deadline(None).unwrap(), None);
     let folder = tempfile::tempdir().unwrap();
     let end = folder.path().join("end");
@@ -120,14 +120,14 @@ fn a_deadline_ends_a_wait_for_results_and_not_the_tasks() {
 
 #[test]
 fn large_results_come_whole() {
-    let mut pool = crew(2).memory(64 << 20).start().unwrap();
+    let mut pool = builder(2).memory(64 << 20).start().unwrap();
     let ended = all(&mut pool, (0..20).map(|n| Work::Grow(n * 20_000)).collect());
     for (n, result) in ended {
         assert_eq!(result.unwrap(), (0..n * 20_000).collect::<Vec<_>>());
     }
     // Numbers up to 1 000 000 take three bytes: 30 MB do not fit, and that is the error of the
     // task.
-    let mut pool = crew(2).memory(8 << 20).start().unwrap();
+    let mut pool = builder(2).memory(8 << 20).start().unwrap();
     let ended = all(&mut pool, vec![Work::Square(3), Work::Grow(10_000_000), Work::Square(4)]);
     assert_eq!((ended[&0].clone(), ended[&2].clone()), (Ok(vec![9]), Ok(vec![16])));
     let error = ended[&1].clone().unwrap_err().to_string();
@@ -138,8 +138,8 @@ fn large_results_come_whole() {
 /// is there.
 #[test]
 fn results_wait_for_room() {
-    for crew in [crew(3).batch(1), crew(3).cold()] {
-        let mut pool = crew.memory(16 << 20).start().unwrap();
+    for builder in [builder(3).batch(1), builder(3).cold()] {
+        let mut pool = builder.memory(16 << 20).start().unwrap();
         let ended = all(&mut pool, (0..24).map(|n| Work::Grow(400_000 + n)).collect());
         assert!(
             ended
@@ -157,8 +157,8 @@ fn most_at_once(times: &[(u64, u64)]) -> usize {
 
 #[test]
 fn no_more_are_at_work_than_the_crew_has() {
-    for crew in [crew(3), crew(3).cold(), crew(3).batch(4)] {
-        let mut pool = crew.start().unwrap();
+    for builder in [builder(3), builder(3).cold(), builder(3).batch(4)] {
+        let mut pool = builder.start().unwrap();
         let ended = all(&mut pool, (0..60).map(|_| Work::When(500)).collect());
         let times: Vec<_> =
             ended.into_values().map(|times| times.unwrap()).map(|t| (t[0], t[1])).collect();
@@ -168,8 +168,8 @@ fn no_more_are_at_work_than_the_crew_has() {
 
 /// What becomes of tasks of all kinds, when one is ended after `timeout`: the ends of what is said
 /// of each.
-fn ends_of_all_kinds(crew: Crew, timeout: Duration) -> Vec<String> {
-    let mut pool = crew.timeout(timeout).start().unwrap();
+fn ends_of_all_kinds(builder: PoolBuilder, timeout: Duration) -> Vec<String> {
+    let mut pool = builder.timeout(timeout).start().unwrap();
     let work = vec![
         Work::Square(5),
         Work::Exit(0),
@@ -194,7 +194,7 @@ fn ends_of_all_kinds(crew: Crew, timeout: Duration) -> Vec<String> {
 
 #[test]
 fn what_a_worker_does_is_its_tasks_error() {
-    for crew in [crew(2), crew(2).cold(), crew(2).batch(5)] {
+    for builder in [builder(2), builder(2).cold(), builder(2).batch(5)] {
         // A machine that is too busy to do any task in time is given more of it.
         let seen = [1, 10, 60].map(Duration::from_secs).into_iter().find_map(|timeout| {
             let late = format!("it took longer than {timeout:?}");
@@ -210,17 +210,17 @@ fn what_a_worker_does_is_its_tasks_error() {
                 "[64]",
                 "5 failed",
             ];
-            let ends = ends_of_all_kinds(crew.clone(), timeout);
+            let ends = ends_of_all_kinds(builder.clone(), timeout);
             println!("{timeout:?}: {ends:?}");
             (ends == expected).then_some(())
         });
-        assert!(seen.is_some(), "{crew:?}: not what was expected, with any timeout");
+        assert!(seen.is_some(), "{builder:?}: not what was expected, with any timeout");
     }
 }
 
 #[test]
 fn what_has_failed_is_tried_again_as_often_as_was_said() {
-    let mut pool = crew(2).retries(2).start().unwrap();
+    let mut pool = builder(2).retries(2).start().unwrap();
     let ended =
         all(&mut pool, vec![Work::Exit(1), Work::Square(2), Work::Panic("once".to_owned())]);
     assert!(ended[&0].clone().unwrap_err().to_string().ends_with("exited with 1 (3 tries)"));
@@ -237,8 +237,10 @@ fn a_program_that_is_no_worker_is_an_error_of_every_task() {
             "3 workers in a row ended before they had begun a task; the last exited with 1",
         ),
     ] {
-        for crew in [crew(2).program(program.clone()), crew(2).program(program.clone()).cold()] {
-            let mut pool = crew.start().unwrap();
+        for builder in
+            [builder(2).program(program.clone()), builder(2).program(program.clone()).cold()]
+        {
+            let mut pool = builder.start().unwrap();
             let ended = all(&mut pool, vec![Work::Pid, Work::Pid, Work::Pid]);
             assert_eq!(ended.len(), 3);
             assert!(
@@ -251,7 +253,7 @@ fn a_program_that_is_no_worker_is_an_error_of_every_task() {
 
 #[test]
 fn the_best_is_begun_first() {
-    let mut pool = crew(1).batch(1).start::<Work, Vec<u64>>().unwrap();
+    let mut pool = builder(1).batch(1).start::<Work, Vec<u64>>().unwrap();
     // The first keeps the worker busy until all others are there.
     let folder = tempfile::tempdir().unwrap();
     let there = folder.path().join("all are there");
@@ -269,7 +271,7 @@ fn the_best_is_begun_first() {
 
 #[test]
 fn a_pool_is_used_again_and_again() {
-    let mut pool = crew(2).start::<Work, Vec<u64>>().unwrap();
+    let mut pool = builder(2).start::<Work, Vec<u64>>().unwrap();
     let one = pool.run(Work::Pid).unwrap();
     let early = pool.submit(Work::Square(3));
     assert_eq!(pool.run(Work::Square(4)).unwrap(), [16]);
@@ -337,8 +339,8 @@ impl Tree {
     }
 }
 
-fn forking(workers: usize) -> Crew {
-    Crew::of(workers).program(program_of("pool::forks")).forks()
+fn forking(workers: usize) -> PoolBuilder {
+    PoolBuilder::new(workers).program(program_of("pool::forks")).forks()
 }
 
 /// Ten thousand nodes, in trees of several shapes, several at a time.
@@ -354,8 +356,8 @@ fn large_trees_are_as_one_after_the_other() {
     let wide: Vec<usize> = (0..9_999).map(|_| next()).collect();
     let deep: Vec<usize> = (0..9_999).map(|at: usize| at.saturating_sub(next() % 200)).collect();
     let trees = [wide, deep].map(|parents| Tree::of(&parents));
-    for crew in [forking(2), forking(3).stealing()] {
-        let mut pool = crew.start().unwrap();
+    for builder in [forking(2), forking(3).stealing()] {
+        let mut pool = builder.start().unwrap();
         for outcome in pool.map(trees.clone()) {
             let tree = &trees[outcome.id.number() as usize];
             assert_eq!((tree.nodes(), outcome.result), (10_000, Ok(tree.sequential())));
@@ -378,13 +380,13 @@ fn many_small_tasks_on_a_board() {
 #[test]
 fn crews_and_workers_that_do_not_fit() {
     let tree = Tree::of(&(0..40).map(|n: usize| n / 2).collect::<Vec<_>>());
-    for crew in [Crew::of(2), Crew::of(2).cold(), Crew::of(2).batch(3)] {
-        let mut pool = crew.program(program_of("pool::forks")).start::<Tree, u64>().unwrap();
+    for builder in [PoolBuilder::new(2), PoolBuilder::new(2).cold(), PoolBuilder::new(2).batch(3)] {
+        let mut pool = builder.program(program_of("pool::forks")).start::<Tree, u64>().unwrap();
         for outcome in pool.map((0..20).map(|_| tree.clone())) {
             assert_eq!(outcome.result, Ok(tree.sequential()));
         }
     }
-    let mut pool = crew(2).stealing().start().unwrap();
+    let mut pool = builder(2).stealing().start().unwrap();
     let ended = all(&mut pool, vec![Work::Square(2), Work::Square(3)]);
     let why = "3 workers in a row ended before they had begun a task; the last exited with 3";
     assert!(ended.values().all(|r| r.clone().unwrap_err().to_string().contains(why)), "{ended:?}");
@@ -414,8 +416,8 @@ fn a_worker_that_takes_no_part_founds_no_farm() {
 fn what_is_not_joined_takes_no_room() {
     let leaf =
         Tree { number: u64::MAX, children: vec![Tree { number: 1, children: Vec::new() }; 20_000] };
-    for crew in [forking(2), forking(3).stealing()] {
-        let mut pool = crew.memory(24 << 20).start().unwrap();
+    for builder in [forking(2), forking(3).stealing()] {
+        let mut pool = builder.memory(24 << 20).start().unwrap();
         let tree = Tree { number: u64::MAX, children: vec![leaf.clone(), leaf.clone()] };
         for outcome in pool.map((0..150).map(|_| tree.clone())) {
             assert_eq!(outcome.result, Ok(u64::MAX));
@@ -434,8 +436,8 @@ proptest! {
     ) {
         let tree = Tree::of(&parents);
         prop_assert_eq!(tree.nodes(), parents.len() + 1);
-        let crew = forking(workers);
-        let mut pool = if stealing { crew.stealing() } else { crew }.start().unwrap();
+        let builder = forking(workers);
+        let mut pool = if stealing { builder.stealing() } else { builder }.start().unwrap();
         prop_assert_eq!(pool.run(tree.clone()), Ok(tree.sequential()));
         prop_assert_eq!(pool.progress().lost, 0);
     }

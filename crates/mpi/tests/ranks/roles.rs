@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use syncline_mpi::{
-    Communicator, Family, Fault, Library, Message, Mpi, MpiError, Sending, Threads, launched,
+    Communicator, ErrorClass, Family, Library, Message, Mpi, MpiError, Sending, ThreadSupport,
+    launched,
 };
 
 /// After which a rank ends itself, so that nothing is left of a test.
@@ -38,7 +39,7 @@ pub(crate) fn play() {
     println!("{}", format_args!("{role} has played to its end"));
 }
 
-fn start(wanted: Threads) -> Mpi {
+fn start(wanted: ThreadSupport) -> Mpi {
     let launched = launched().expect("a launcher");
     let mpi = Mpi::start(Library::find(&launched).unwrap(), wanted, Some(&launched)).unwrap();
     assert!(mpi.is_ours());
@@ -69,10 +70,10 @@ fn pattern(from: usize, to: usize, size: usize) -> Vec<u8> {
 }
 
 fn messages() {
-    let mut mpi = start(Threads::Multiple);
-    assert_eq!(mpi.threads(), Threads::Multiple);
+    let mut mpi = start(ThreadSupport::Multiple);
+    assert_eq!(mpi.threads(), ThreadSupport::Multiple);
     assert!(matches!(
-        Mpi::start(mpi.library().clone(), Threads::Single, None),
+        Mpi::start(mpi.library().clone(), ThreadSupport::Single, None),
         Err(MpiError::Taken)
     ));
     assert!(!mpi.processor_name().unwrap().is_empty() && !mpi.library().text().is_empty());
@@ -137,11 +138,14 @@ fn messages() {
     assert!(matches!(mpi.world(), Err(MpiError::Finalized { .. })));
     let library = mpi.library().clone();
     drop(mpi);
-    assert!(matches!(Mpi::start(library, Threads::Single, None), Err(MpiError::Finalized { .. })));
+    assert!(matches!(
+        Mpi::start(library, ThreadSupport::Single, None),
+        Err(MpiError::Finalized { .. })
+    ));
 }
 
 fn direct() {
-    let mpi = start(Threads::Multiple);
+    let mpi = start(ThreadSupport::Multiple);
     let world = mpi.world().unwrap();
     let (me, all) = (world.rank(), world.size());
     let (to, from) = ((me + 1) % all, (me + all - 1) % all);
@@ -183,7 +187,7 @@ fn direct() {
 }
 
 fn dropped() {
-    let mpi = start(Threads::Multiple);
+    let mpi = start(ThreadSupport::Multiple);
     let world = mpi.world().unwrap();
     let (me, other) = (world.rank(), 1 - world.rank());
     for size in SIZES {
@@ -204,7 +208,7 @@ fn dropped() {
 }
 
 fn errors() {
-    let mpi = start(Threads::Serialized);
+    let mpi = start(ThreadSupport::Serialized);
     let world = mpi.world().unwrap();
     let (me, other) = (world.rank(), 1 - world.rank());
     let error = world.isend(2, 0, Vec::new()).unwrap_err();
@@ -228,13 +232,13 @@ fn errors() {
             Err(error) => break error,
         }
     };
-    assert_eq!(error.fault(), Some(Fault::Truncated), "{error}");
+    assert_eq!(error.fault(), Some(ErrorClass::Truncated), "{error}");
     assert!(error.to_string().starts_with("cannot finish a message: "), "{error}");
     assert!(receiving.test().is_err(), "failed stays failed");
     sending.wait().unwrap();
     if !mpi.library().has_ulfm() {
         let error = world.revoke().unwrap_err();
-        assert_eq!(error.fault(), Some(Fault::NotSupported), "{error}");
+        assert_eq!(error.fault(), Some(ErrorClass::NotSupported), "{error}");
         assert!(world.shrink().is_err() && world.agree(1).is_err() && world.failures().is_err());
     }
     world.barrier().unwrap();
@@ -242,7 +246,7 @@ fn errors() {
 }
 
 fn groups() {
-    let mpi = start(Threads::Multiple);
+    let mpi = start(ThreadSupport::Multiple);
     let world = mpi.world().unwrap();
     let me = world.rank();
     // In reverse order; the last is in none.
@@ -269,7 +273,7 @@ fn groups() {
 }
 
 fn windows() {
-    let mpi = start(Threads::Multiple);
+    let mpi = start(ThreadSupport::Multiple);
     let world = mpi.world().unwrap();
     let (me, all) = (world.rank(), world.size());
     let window = world.window(1024).unwrap();
@@ -317,8 +321,8 @@ fn windows() {
 }
 
 fn threads() {
-    let mut mpi = start(Threads::Single);
-    if mpi.threads() > Threads::Funneled {
+    let mut mpi = start(ThreadSupport::Single);
+    if mpi.threads() > ThreadSupport::Funneled {
         println!("skipped: this MPI grants {} to whoever asks for less", mpi.threads());
         return;
     }
@@ -362,8 +366,9 @@ fn guest() {
     let (program, handle) = program();
     let library = Library::find(&launched().unwrap()).unwrap();
     for _ in 0..2 {
-        let mut mpi = Mpi::start(library.clone(), Threads::Multiple, launched().as_ref()).unwrap();
-        assert!(!mpi.is_ours() && mpi.threads() >= Threads::Funneled);
+        let mut mpi =
+            Mpi::start(library.clone(), ThreadSupport::Multiple, launched().as_ref()).unwrap();
+        assert!(!mpi.is_ours() && mpi.threads() >= ThreadSupport::Funneled);
         // SAFETY: the program has given its handle.
         let part = unsafe { mpi.from_fortran(handle) }.unwrap();
         assert_eq!(part.rank(), mpi.world().unwrap().size() - 1 - mpi.world().unwrap().rank());
@@ -375,7 +380,7 @@ fn guest() {
         assert!(matches!(mpi.finalize(), Err(MpiError::Finalized { .. })));
     }
     assert_eq!(end(&program), 0, "the program's MPI has not ended");
-    let ended = Mpi::start(library, Threads::Multiple, None);
+    let ended = Mpi::start(library, ThreadSupport::Multiple, None);
     assert!(matches!(ended, Err(MpiError::Finalized { .. })));
 }
 
@@ -401,7 +406,7 @@ fn single() {
         assert_eq!(library.family(), library.shim().family);
         assert_eq!(library.version().unwrap().major(), library.shim().version.major());
     }
-    let mpi = Mpi::start(library, Threads::Multiple, None).unwrap();
+    let mpi = Mpi::start(library, ThreadSupport::Multiple, None).unwrap();
     let world = mpi.world().unwrap();
     assert_eq!((world.rank(), world.size()), (0, 1));
     let sending = world.isend(0, 0, vec![1, 2, 3]).unwrap();
@@ -420,7 +425,7 @@ fn other() {
 fn alone() {
     let mut launched = launched().unwrap();
     let library = Library::load(&named("SYNCLINE_TEST_SHIM")).unwrap();
-    let error = Mpi::start(library.clone(), Threads::Multiple, Some(&launched)).unwrap_err();
+    let error = Mpi::start(library.clone(), ThreadSupport::Multiple, Some(&launched)).unwrap_err();
     assert!(matches!(error, MpiError::OtherMpi { .. }), "{error}");
     // Of a launcher that does not say whose it is, the world's size tells.
     (launched.family, launched.major) = (None, None);
@@ -430,7 +435,7 @@ fn alone() {
         return;
     }
     let name = library.name();
-    let error = Mpi::start(library, Threads::Multiple, Some(&launched)).unwrap_err();
+    let error = Mpi::start(library, ThreadSupport::Multiple, Some(&launched)).unwrap_err();
     assert!(matches!(error, MpiError::Alone { size: 2, .. }), "{error}");
     let text = error.to_string();
     assert!(text.starts_with(&format!("a shim for another MPI: {name}")), "{text}");
@@ -438,7 +443,7 @@ fn alone() {
 }
 
 fn failures() {
-    let mpi = start(Threads::Multiple);
+    let mpi = start(ThreadSupport::Multiple);
     let world = mpi.world().unwrap();
     let me = world.rank();
     assert_eq!(world.failures().unwrap(), []);
@@ -458,13 +463,13 @@ fn failures() {
             Err(error) => break error.fault().unwrap(),
         }
     };
-    assert!(matches!(fault, Fault::ProcessFailed | Fault::Revoked), "{fault:?}");
+    assert!(matches!(fault, ErrorClass::ProcessFailed | ErrorClass::Revoked), "{fault:?}");
     world.revoke().unwrap();
     let error = world.barrier().unwrap_err();
-    assert_eq!(error.fault(), Some(Fault::Revoked), "{error}");
+    assert_eq!(error.fault(), Some(ErrorClass::Revoked), "{error}");
     // Who has learned of it by the revocation only may not know yet whose failure it was.
     let known = world.failures().unwrap();
-    assert!(known == [1] || fault == Fault::Revoked && known.is_empty(), "{known:?}");
+    assert!(known == [1] || fault == ErrorClass::Revoked && known.is_empty(), "{known:?}");
     let left = world.shrink().unwrap();
     assert_eq!((left.size(), left.rank()), (2, me / 2));
     assert_eq!(left.agree(if me == 0 { 6 } else { 3 }).unwrap(), 2);

@@ -1,13 +1,13 @@
 //! What a canonical plan is made of, in terms of the original.
 
 use crate::overlay::Task;
-use crate::plan::{Place, Plan};
+use crate::plan::{LocationId, Plan};
 
 /// A part of what a location holds, and who needs no more of it than that (and other parts).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The location.
-    pub of: Place,
+    pub of: LocationId,
     /// The name of its copy.
     pub name: String,
     /// Tasks that read the location and are content with this part.
@@ -32,7 +32,7 @@ pub enum Role {
         /// Whose result it is.
         task: Task,
         /// The location.
-        location: Place,
+        location: LocationId,
     },
     /// Copies a part out of the version that `task` wrote (rule 4).
     ExportPart {
@@ -44,7 +44,7 @@ pub enum Role {
     /// Does nothing: `location` is never written (rule 3).
     Keep {
         /// The location.
-        location: Place,
+        location: LocationId,
     },
 }
 
@@ -67,7 +67,7 @@ pub enum Content {
     /// The value of a location as one of its writers left it.
     Version {
         /// The location.
-        of: Place,
+        of: LocationId,
         /// The writer; none if it is never written.
         after: Option<Task>,
     },
@@ -104,8 +104,8 @@ pub enum Content {
 /// Two tasks take turns at one number. In canonical form each writes its version, and reads the other's:
 /// ```
 /// use std::collections::HashMap;
-/// use syncline_overlay::raw::Kind::{Exclusive, Inclusive};
-/// use syncline_overlay::{Initial, Location, Overlay, Place, Plan, Role, Runner, Stop};
+/// use syncline_overlay::raw::AccessMode::{Exclusive, Inclusive};
+/// use syncline_overlay::{Initial, Location, Overlay, LocationId, Plan, Role, Runner, Stop};
 ///
 /// let mut plan = Plan::new();
 /// let number = plan.location("number");
@@ -116,7 +116,7 @@ pub enum Content {
 /// let derived = canonical.plan();
 /// let start = |l| if l == canonical.home(number) { 1 } else { 0 };
 /// let cell = |l| (l, Location::new(derived.location_name(l), start(l)));
-/// let cells: HashMap<Place, Location<u64>> = derived.locations().map(cell).collect();
+/// let cells: HashMap<LocationId, Location<u64>> = derived.locations().map(cell).collect();
 /// let mut overlay = Overlay::new();
 /// for task in derived.tasks() {
 ///     let cell = |kind| &cells[&derived.requests(task).find(|r| r.1 == kind).unwrap().0];
@@ -136,7 +136,7 @@ pub struct Canonical {
     pub(super) plan: Plan,
     pub(super) roles: Vec<Role>,
     pub(super) contents: Vec<Content>,
-    pub(super) homes: Vec<Place>,
+    pub(super) homes: Vec<LocationId>,
 }
 
 impl Canonical {
@@ -160,7 +160,7 @@ impl Canonical {
     /// # Panics
     /// If there is no such location.
     #[must_use]
-    pub fn content(&self, place: Place) -> Content {
+    pub fn content(&self, place: LocationId) -> Content {
         self.contents[place.0 as usize]
     }
 
@@ -169,7 +169,7 @@ impl Canonical {
     /// # Panics
     /// If there is no such location.
     #[must_use]
-    pub fn home(&self, original: Place) -> Place {
+    pub fn home(&self, original: LocationId) -> LocationId {
         self.homes[original.0 as usize]
     }
 }

@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::fmt;
 
 use super::{Picture, Spot, shortened, task_of};
-use crate::raw::Kind;
-use crate::snapshot::State;
+use crate::raw::AccessMode;
+use crate::snapshot::TaskState;
 
 /// Characters of a name; the tooltip has all.
 const LONGEST: usize = 20;
@@ -40,7 +40,7 @@ impl Dot<'_> {
     fn node(&self, f: &mut fmt::Formatter<'_>, spot: Spot) -> fmt::Result {
         let request = self.0.request(spot);
         let task = task_of(request);
-        let exclusive = request.kind == Kind::Exclusive;
+        let exclusive = request.kind == AccessMode::Exclusive;
         let (shape, label) = match task {
             Some(t) => {
                 let label = shortened(&self.0.snapshot.tasks[t].name, LONGEST);
@@ -55,9 +55,9 @@ impl Dot<'_> {
         };
         let (fill, ink) = match task.map(|t| self.0.states[t]) {
             None => ("#ffffff", "black"),
-            Some(State::Active) => ("#f2f2f2", "black"),
-            Some(State::PartlyDelayed) => ("#b8b8b8", "black"),
-            Some(State::Delayed | State::Stopped) => ("#666666", "white"),
+            Some(TaskState::Active) => ("#f2f2f2", "black"),
+            Some(TaskState::PartlyDelayed) => ("#b8b8b8", "black"),
+            Some(TaskState::Delayed | TaskState::Stopped) => ("#666666", "white"),
         };
         let (width, style) =
             if request.granted { ("2.5", "filled") } else { ("1", "filled,dashed") };

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use std::fmt;
 
 use super::{Labels, Picture, Spot, letters, lines, printable, shortened, task_of};
-use crate::raw::Kind;
-use crate::snapshot::State;
+use crate::raw::AccessMode;
+use crate::snapshot::TaskState;
 
 /// Lengths in pixels. Half a mark, and the distances between columns and between rows.
 const HALF: f64 = 17.0;
@@ -225,7 +225,7 @@ impl<'p> Svg<'p> {
 
     /// What the marks mean.
     fn legend(&self, f: &mut fmt::Formatter<'_>, y: f64) -> fmt::Result {
-        use Kind::{Exclusive, Inclusive};
+        use AccessMode::{Exclusive, Inclusive};
         let all = [
             ("exclusive", Exclusive, "handle", "plain"),
             ("inclusive", Inclusive, "handle", "plain"),
@@ -351,11 +351,11 @@ impl Svg<'_> {
 }
 
 /// The class that gives a mark its colour.
-fn fill(state: Option<State>) -> &'static str {
+fn fill(state: Option<TaskState>) -> &'static str {
     match state {
-        Some(State::Active) => "active",
-        Some(State::PartlyDelayed) => "partly",
-        Some(State::Delayed | State::Stopped) => "delayed",
+        Some(TaskState::Active) => "active",
+        Some(TaskState::PartlyDelayed) => "partly",
+        Some(TaskState::Delayed | TaskState::Stopped) => "delayed",
         None => "handle",
     }
 }
@@ -363,7 +363,7 @@ fn fill(state: Option<State>) -> &'static str {
 /// A square or a circle, half as wide as said; of a handle a diamond with one in it.
 fn mark(
     f: &mut fmt::Formatter<'_>,
-    kind: Kind,
+    kind: AccessMode,
     class: &str,
     handle: bool,
     half: f64,
@@ -378,14 +378,14 @@ fn mark(
         inner = 0.4 * half;
     }
     match kind {
-        Kind::Exclusive => {
+        AccessMode::Exclusive => {
             let side = 2.0 * inner;
             write!(
                 f,
                 "<rect class=\"{class}\" x=\"-{inner:.1}\" y=\"-{inner:.1}\" width=\"{side:.1}\" height=\"{side:.1}\"/>"
             )
         }
-        Kind::Inclusive => write!(f, "<circle class=\"{class}\" r=\"{inner:.1}\"/>"),
+        AccessMode::Inclusive => write!(f, "<circle class=\"{class}\" r=\"{inner:.1}\"/>"),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{Labels, Picture, letters, lines, printable, task_of};
-use crate::raw::Kind;
-use crate::snapshot::{RequestView, State};
+use crate::raw::AccessMode;
+use crate::snapshot::{RequestView, TaskState};
 
 /// Characters across, about.
 const WIDTH: usize = 100;
@@ -37,19 +37,22 @@ impl<'p> Text<'p> {
     fn cell(&self, request: &RequestView) -> String {
         let Some(t) = task_of(request) else {
             let mark = if request.granted { '◆' } else { '◇' };
-            return format!("{mark}{}", if request.kind == Kind::Exclusive { 'x' } else { 'i' });
+            return format!(
+                "{mark}{}",
+                if request.kind == AccessMode::Exclusive { 'x' } else { 'i' }
+            );
         };
         let mark = match (request.kind, request.granted) {
-            (Kind::Exclusive, true) => '■',
-            (Kind::Exclusive, false) => '□',
-            (Kind::Inclusive, true) => '●',
-            (Kind::Inclusive, false) => '○',
+            (AccessMode::Exclusive, true) => '■',
+            (AccessMode::Exclusive, false) => '□',
+            (AccessMode::Inclusive, true) => '●',
+            (AccessMode::Inclusive, false) => '○',
         };
         let state = match self.picture.states[t] {
             _ if self.picture.stuck.contains(&t) => "!",
-            State::Active => "*",
-            State::PartlyDelayed => "~",
-            State::Delayed | State::Stopped => "",
+            TaskState::Active => "*",
+            TaskState::PartlyDelayed => "~",
+            TaskState::Delayed | TaskState::Stopped => "",
         };
         format!("{mark}{}{state}", self.tasks.short[t])
     }

@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 
 use crate::common::{I, Random, X, mix, runners, within};
-use syncline_overlay::raw::Kind;
+use syncline_overlay::raw::AccessMode;
 use syncline_overlay::{
-    Canonical, CheckError, Content, Initial, Location, Overlay, Part, Place, Plan, Reads, Role,
-    Runner, Stop, Task, Who,
+    Canonical, CheckError, Content, Initial, Location, LocationId, Overlay, Part, Plan, Reads,
+    RequestOwner, Role, Runner, Stop, Task,
 };
 
 const ROUNDS: u64 = 7;
@@ -32,13 +32,14 @@ impl Case {
         // Mostly readers, half and half, mostly writers.
         let writers = [1, 5, 9][random.within(0..=2)];
         let mut plan = Plan::new();
-        let places: Vec<Place> = (0..locations).map(|l| plan.location(format!("l{l}"))).collect();
+        let places: Vec<LocationId> =
+            (0..locations).map(|l| plan.location(format!("l{l}"))).collect();
         for t in 0..tasks {
             let mut all = places.clone();
             random.shuffle(&mut all);
             all.truncate(random.within(0..=locations.min(5)));
-            let kind = |_: &Place| if random.within(0..=9) < writers { X } else { I };
-            let kinds: Vec<Kind> = all.iter().map(kind).collect();
+            let kind = |_: &LocationId| if random.within(0..=9) < writers { X } else { I };
+            let kinds: Vec<AccessMode> = all.iter().map(kind).collect();
             plan.task(format!("t{t}"), all.into_iter().zip(kinds));
         }
         let initial = match random.within(0..=3) {
@@ -70,13 +71,13 @@ impl Case {
     }
 
     /// What a reader sees of the value of a location: parts of it, or the whole.
-    fn seen(&self, task: Task, l: Place, value: u64) -> Vec<u64> {
+    fn seen(&self, task: Task, l: LocationId, value: u64) -> Vec<u64> {
         let mine = (0..).zip(&self.parts).filter(|(_, p)| p.of == l && p.readers.contains(&task));
         let parts: Vec<u64> = mine.map(|(p, _)| part_of(value, p)).collect();
         if parts.is_empty() { vec![value] } else { parts }
     }
 
-    fn written(&self, task: Task) -> Vec<Place> {
+    fn written(&self, task: Task) -> Vec<LocationId> {
         self.plan.requests(task).filter(|r| r.1 == X).map(|r| r.0).collect()
     }
 }
@@ -102,7 +103,7 @@ struct Outcome {
     digests: Vec<u64>,
 }
 
-fn index(place: Place, plan: &Plan) -> usize {
+fn index(place: LocationId, plan: &Plan) -> usize {
     plan.locations().position(|p| p == place).unwrap()
 }
 
@@ -117,9 +118,9 @@ fn order_of(case: &Case) -> Vec<Task> {
                 let waits = location
                     .queue
                     .iter()
-                    .filter(|r| matches!(r.who, Who::Task(u) if !done.contains(&u)));
+                    .filter(|r| matches!(r.who, RequestOwner::Task(u) if !done.contains(&u)));
                 let ahead: Vec<_> = waits.collect();
-                let place = ahead.iter().position(|r| r.who == Who::Task(*t));
+                let place = ahead.iter().position(|r| r.who == RequestOwner::Task(*t));
                 place.is_none_or(|p| p == 0 || ahead[..=p].iter().all(|r| r.kind == I))
             })
     };
@@ -160,8 +161,8 @@ fn reference(case: &Case, rounds: u64) -> Vec<Outcome> {
 struct Interpreted<'a> {
     case: &'a Case,
     role: Role,
-    writes: Place,
-    reads: Vec<Place>,
+    writes: LocationId,
+    reads: Vec<LocationId>,
     /// What each of `reads` holds, and what it writes.
     read_contents: Vec<Content>,
     written_content: Content,
@@ -171,7 +172,7 @@ impl<'a> Interpreted<'a> {
     fn new(case: &'a Case, canonical: &Canonical, task: Task) -> Self {
         let requests: Vec<_> = canonical.plan().requests(task).collect();
         let of_kind = |kind| requests.iter().filter(move |r| r.1 == kind).map(|r| r.0);
-        let reads: Vec<Place> = of_kind(I).collect();
+        let reads: Vec<LocationId> = of_kind(I).collect();
         let writes = of_kind(X).next().unwrap();
         Interpreted {
             case,
@@ -184,7 +185,7 @@ impl<'a> Interpreted<'a> {
     }
 
     /// All that a main task sees of location `l` of the original.
-    fn seen(&self, l: Place, write: &[u64], read: &[&[u64]]) -> Vec<u64> {
+    fn seen(&self, l: LocationId, write: &[u64], read: &[&[u64]]) -> Vec<u64> {
         let of = |content| match content {
             Content::Version { of, .. } => Some(of),
             Content::Part { part, .. } => Some(self.case.parts[part].of),
@@ -235,9 +236,10 @@ impl<'a> Interpreted<'a> {
 }
 
 /// What a location of the canonical plan starts with.
-fn start(case: &Case, canonical: &Canonical, place: Place) -> Vec<u64> {
-    let home =
-        |of: Place, after| canonical.content(canonical.home(of)) == Content::Version { of, after };
+fn start(case: &Case, canonical: &Canonical, place: LocationId) -> Vec<u64> {
+    let home = |of: LocationId, after| {
+        canonical.content(canonical.home(of)) == Content::Version { of, after }
+    };
     let initial = |of| seed_of(index(of, &case.plan));
     match canonical.content(place) {
         Content::Version { of, .. } => {

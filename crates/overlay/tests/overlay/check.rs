@@ -5,13 +5,13 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::common::{I, Plan, Random, X, within};
-use syncline_overlay::raw::Kind;
+use syncline_overlay::raw::AccessMode;
 use syncline_overlay::{CheckError, Initial, Location, Overlay, Runner, Stop, Wait};
 
 /// Per location: the tasks that wait or hold, first one first.
-type Queues = Vec<VecDeque<(usize, Kind)>>;
+type Queues = Vec<VecDeque<(usize, AccessMode)>>;
 
-fn granted(queue: &VecDeque<(usize, Kind)>, task: usize) -> bool {
+fn granted(queue: &VecDeque<(usize, AccessMode)>, task: usize) -> bool {
     let Some(place) = queue.iter().position(|q| q.0 == task) else { return true };
     place == 0 || queue.iter().take(place + 1).all(|q| q.1 == I)
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Plan, Random, X, mix, within};
 use syncline_overlay::{
-    Initial, Interpreted, Location, Overlay, Reads, ReadyOrder, Report, Runner, Step, Stop,
+    Initial, Interpreted, Location, Overlay, Reads, ReadyOrder, RunReport, Runner, Step, Stop,
     post_all,
 };
 
@@ -28,7 +28,13 @@ fn compiled(seed: u64) -> [Runner; 4] {
 const QUEUES: Runner = Runner::Queues { workers: 2, order: ReadyOrder::Fifo };
 
 /// Runs a plan whose bodies mix what they see into what they write, and look at how far the others are.
-fn run(plan: &Plan, initial: &Initial, runner: Runner, leave: &[u64], seed: u64) -> (Bits, Report) {
+fn run(
+    plan: &Plan,
+    initial: &Initial,
+    runner: Runner,
+    leave: &[u64],
+    seed: u64,
+) -> (Bits, RunReport) {
     let cells = plan.cells(|l| mix(l as u64, seed));
     let mut digests = vec![0_u64; plan.tasks.len()];
     let done: Vec<AtomicU64> = plan.tasks.iter().map(|_| AtomicU64::new(0)).collect();

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::{I, Plan as Shape, Random, X};
-use syncline_overlay::{Format, Initial, Plan, Snapshot, Who};
+use syncline_overlay::{Format, Initial, Plan, RequestOwner, Snapshot};
 
 const FORMATS: [Format; 3] = [Format::Text, Format::Dot, Format::Svg];
 
@@ -56,7 +56,7 @@ fn snapshot(random: &mut Random) -> Snapshot {
         if let Some(mut handle) =
             location.queue.first().cloned().filter(|_| random.within(0..=3) == 0)
         {
-            (handle.who, handle.granted) = (Who::Handle, false);
+            (handle.who, handle.granted) = (RequestOwner::Handle, false);
             handle.kind = [I, X][random.within(0..=1)];
             location.queue.push(handle);
         }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{I, X, mix, runners, within};
 use syncline_overlay::{
-    Canonical, Checked, Content, Initial, Location, Overlay, Part, Place, Plan, Reads, Role, Step,
-    Stop, Task,
+    Canonical, Checked, Content, Initial, Location, LocationId, Overlay, Part, Plan, Reads, Role,
+    Step, Stop, Task,
 };
 
 /// The neighbours of a block, in the order in which its task asks for them.
@@ -70,7 +70,7 @@ impl Grid {
     fn plan(self) -> (Plan, Vec<(Part, Side)>) {
         let mut plan = Plan::new();
         let name = |b: usize| format!("{} {}", b / self.blocks.1, b % self.blocks.1);
-        let blocks: Vec<Place> = (0..self.count()).map(|b| plan.location(name(b))).collect();
+        let blocks: Vec<LocationId> = (0..self.count()).map(|b| plan.location(name(b))).collect();
         let mut parts = Vec::new();
         for b in 0..self.count() {
             let around = SIDES.iter().filter_map(|&side| Some((self.neighbour(b, side)?, side)));
@@ -188,7 +188,7 @@ impl Data {
         let (original, parts) = grid.plan();
         let plan = canonical.plan();
         let matrix = matrix(grid);
-        let block_of = |of: Place| -> Vec<f64> {
+        let block_of = |of: LocationId| -> Vec<f64> {
             let (rows, cols) = grid.range(original.locations().position(|l| l == of).unwrap());
             matrix[rows].iter().flat_map(|row| row[cols.clone()].iter().copied()).collect()
         };
@@ -218,7 +218,8 @@ impl Data {
         initial: Initial,
     ) -> Checked<'a> {
         let plan = canonical.plan();
-        let cell = |place: Place| &self.cells[plan.locations().position(|l| l == place).unwrap()];
+        let cell =
+            |place: LocationId| &self.cells[plan.locations().position(|l| l == place).unwrap()];
         let mut overlay = Overlay::new();
         for task in plan.tasks() {
             let of_kind = |kind| plan.requests(task).filter(move |r| r.1 == kind).map(|r| r.0);

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::common::polling::{block_on, poll, soon};
 use crate::common::{Random, within};
-use syncline_overlay::raw::Kind;
+use syncline_overlay::raw::AccessMode;
 use syncline_overlay::{
     Exclusive, Granted, Guard, Initial, Location, Overlay, Runner, Stop, post_all,
 };
@@ -228,12 +228,12 @@ struct Actor {
     body: Pin<Box<dyn Future<Output = ()>>>,
     order: Rc<Cell<Order>>,
     holds: Rc<Cell<bool>>,
-    kind: Kind,
+    kind: AccessMode,
     waits: Option<(Arc<Bell>, Waker)>,
 }
 
 impl Actor {
-    fn new(x: &Location<u64>, kind: Kind) -> Self {
+    fn new(x: &Location<u64>, kind: AccessMode) -> Self {
         let (order, holds) = (Rc::new(Cell::new(Order::Hold)), Rc::new(Cell::new(false)));
         macro_rules! body {
             ($handle:expr) => {{
@@ -258,8 +258,8 @@ impl Actor {
             }};
         }
         let body: Pin<Box<dyn Future<Output = ()>>> = match kind {
-            Kind::Inclusive => body!(x.reader()),
-            Kind::Exclusive => body!(x.writer()),
+            AccessMode::Inclusive => body!(x.reader()),
+            AccessMode::Exclusive => body!(x.writer()),
         };
         Actor { body, order, holds, kind, waits: None }
     }
@@ -275,9 +275,9 @@ impl Actor {
 }
 
 /// The queue, as plain as can be: a request is granted if it is the first, or if all up to it read.
-fn is_granted(queue: &[(usize, Kind)], actor: usize) -> bool {
+fn is_granted(queue: &[(usize, AccessMode)], actor: usize) -> bool {
     let at = queue.iter().position(|q| q.0 == actor).expect("in the queue");
-    at == 0 || queue[..=at].iter().all(|q| q.1 == Kind::Inclusive)
+    at == 0 || queue[..=at].iter().all(|q| q.1 == AccessMode::Inclusive)
 }
 
 /// Twelve tasks come, are polled with old and new wakers, go on, and are dropped, at random and in every
@@ -291,15 +291,15 @@ fn random_steps_agree_with_a_plain_queue() {
             let mut random = Random::new(seed);
             let x = Location::new("x", 0_u64);
             let mut actors: [Option<Actor>; 12] = Default::default();
-            let mut queue: Vec<(usize, Kind)> = Vec::new();
+            let mut queue: Vec<(usize, AccessMode)> = Vec::new();
             let writers = random.within(1..=4);
             for _ in 0..STEPS {
                 let a = random.within(0..=11);
                 let Some(actor) = &mut actors[a] else {
                     let kind = if random.within(0..=4) < writers {
-                        Kind::Exclusive
+                        AccessMode::Exclusive
                     } else {
-                        Kind::Inclusive
+                        AccessMode::Inclusive
                     };
                     actors[a] = Some(Actor::new(&x, kind));
                     queue.push((a, kind));

@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::common::polling::{block_on, poll, soon};
 use crate::common::{Plan, Random, mix, runners, within};
 use syncline_overlay::{
-    Initial, Location, Overlay, Reads, ReadyOrder, Report, RunError, Runner, Step, Stop, post_all,
+    Initial, Location, Overlay, Reads, ReadyOrder, RunError, RunReport, Runner, Step, Stop,
+    post_all,
 };
 
 /// What a task does at the end of an iteration.
@@ -98,7 +99,7 @@ fn run(
     runner: Runner,
     visitors: usize,
     seed: u64,
-) -> (Result<Report, RunError>, Option<Bits>, u64) {
+) -> (Result<RunReport, RunError>, Option<Bits>, u64) {
     let cells = case.plan.cells(|l| mix(l as u64, seed));
     let mut digests = vec![0_u64; case.plan.tasks.len()];
     let fault = AtomicBool::new(case.fault.is_some());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{runners, within};
 use syncline_overlay::{
-    Checked, Initial, Location, Overlay, Read, Report, RunError, Runner, Step, Stop, Write,
+    Checked, Initial, Location, Overlay, Read, RunError, RunReport, Runner, Step, Stop, Write,
     post_all,
 };
 
@@ -362,7 +362,7 @@ fn an_overlay_without_tasks_ends_at_once() {
     for runner in runners() {
         for stop in [Stop::after(5), Stop::after(u64::MAX), Stop::converged(1.0, 5)] {
             let report = Overlay::new().check(Initial::Wave).unwrap().run(runner, stop).unwrap();
-            assert_eq!(report, Report::default());
+            assert_eq!(report, RunReport::default());
         }
     }
 }

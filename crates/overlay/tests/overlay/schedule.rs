@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::common::{Plan, Random, X, mix, runners, within};
-use syncline_overlay::raw::Kind;
+use syncline_overlay::raw::AccessMode;
 use syncline_overlay::{Initial, Location, Overlay, Reads, Runner, Step, Stop};
 
 const ROUNDS: u64 = 9;
@@ -33,7 +33,7 @@ fn reference(plan: &Plan, order: &[usize], rounds: u64) -> Outcome {
     let mut digests = vec![0; plan.tasks.len()];
     for round in 0..rounds {
         for &t in order {
-            let (written, read): (Vec<(usize, Kind)>, Vec<_>) =
+            let (written, read): (Vec<(usize, AccessMode)>, Vec<_>) =
                 plan.tasks[t].iter().copied().partition(|r| r.1 == X);
             let seen = written.iter().chain(&read).map(|r| cells[r.0]);
             digests[t] = digest(digests[t], round, seen);

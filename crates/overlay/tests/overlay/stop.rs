@@ -3,7 +3,9 @@
 //! of a plain sequential loop, whoever runs them.
 
 use crate::common::{I, Plan, Random, X, runners, within};
-use syncline_overlay::{Initial, Location, Overlay, Reads, Report, RunError, Runner, Step, Stop};
+use syncline_overlay::{
+    Initial, Location, Overlay, Reads, RunError, RunReport, Runner, Step, Stop,
+};
 
 fn start(location: usize) -> f64 {
     ((location * 37) % 100) as f64
@@ -45,7 +47,7 @@ fn run(
     runner: Runner,
     stop: Stop,
     report: impl Fn(f64, &mut Step) + Send + Copy,
-) -> (Result<Report, RunError>, Vec<f64>) {
+) -> (Result<RunReport, RunError>, Vec<f64>) {
     let cells = plan.cells(start);
     let mut overlay = Overlay::new();
     for t in 0..plan.tasks.len() {

@@ -5,7 +5,9 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use crate::common::{HANG, Plan, Random, runners, within};
-use syncline_overlay::{Initial, Location, Overlay, RunError, Runner, State, Stop, Who};
+use syncline_overlay::{
+    Initial, Location, Overlay, RequestOwner, RunError, Runner, Stop, TaskState,
+};
 
 /// After so long without a step a run counts as stuck. What the tests expect holds however slow the machine is.
 const PATIENCE: Duration = Duration::from_millis(60);
@@ -31,7 +33,7 @@ fn a_deadlock_that_was_forced_past_the_check_is_reported_in_time() {
                 let RunError::Stuck(stuck) = &error else { panic!("{error}") };
                 assert_eq!(stuck.deadlock().map(|cycle| cycle.len()), Some(2), "{runner:?}");
                 let states = stuck.snapshot().states();
-                assert_eq!(states, [State::PartlyDelayed; 2], "{runner:?}");
+                assert_eq!(states, [TaskState::PartlyDelayed; 2], "{runner:?}");
                 let text = error.to_string();
                 for line in [
                     "nothing has moved for ",
@@ -148,7 +150,7 @@ fn a_body_that_takes_long_is_reported_and_goes_on() {
                     assert!(snapshot.tasks[0].running, "{stuck}");
                     assert_eq!(
                         (snapshot.tasks[0].iteration, snapshot.states()[1]),
-                        (3, State::Delayed)
+                        (3, TaskState::Delayed)
                     );
                     let text = stuck.to_string();
                     assert!(text.contains("'slow' runs its iteration 3 for "), "{text}");
@@ -185,7 +187,7 @@ fn a_handle_that_holds_up_a_run_is_seen() {
                     let queue = &stuck.snapshot().locations[0].queue;
                     assert_eq!(
                         (queue[0].who, queue[0].granted, queue.len()),
-                        (Who::Handle, true, 2)
+                        (RequestOwner::Handle, true, 2)
                     );
                     assert!(
                         stuck.to_string().contains("'writer' waits at 'cell' for 'a handle'"),

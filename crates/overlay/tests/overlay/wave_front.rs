@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use crate::common::{Plan, Random, X};
-use syncline_overlay::raw::{Kind, Node, RawLocation};
+use syncline_overlay::raw::{AccessMode, Node, RawLocation};
 use syncline_overlay::{Checked, Initial, Overlay};
 
 const SIDE: usize = 8;
@@ -23,7 +23,7 @@ trait Model {
 /// Queues as lists.
 struct Plain {
     tasks: usize,
-    queues: Vec<VecDeque<(usize, Kind)>>,
+    queues: Vec<VecDeque<(usize, AccessMode)>>,
 }
 
 impl Model for Plain {

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use syncline_fabric::endpoint::Out;
 
-use super::{Engine, LATE, Place, State};
-use crate::message::{Head, Kind};
+use super::{Destination, Engine, LATE, State};
+use crate::message::{Head, RequestKind};
 
 impl Engine {
     /// Answers the request that is being done: the answer acknowledges it, and all before it.
@@ -51,8 +51,13 @@ impl Engine {
     ) {
         let completed = self.epoch();
         let place = (completed as u32, (completed >> 32) as u32);
-        let head =
-            Head { epoch, ticket, allocation: place.0, rank: place.1, ..Head::new(Kind::Reply) };
+        let head = Head {
+            epoch,
+            ticket,
+            allocation: place.0,
+            rank: place.1,
+            ..Head::new(RequestKind::Reply)
+        };
         if to == self.process {
             let mut message = Vec::new();
             data(&mut message);
@@ -74,7 +79,7 @@ impl Engine {
         value[..len].copy_from_slice(&data[..len]);
         asked.value = u128::from_le_bytes(value);
         let mut rest = data;
-        for Place { at, len } in asked.into.pop_front().unwrap_or_default() {
+        for Destination { at, len } in asked.into.pop_front().unwrap_or_default() {
             let (data, others) = rest.split_at(len.min(rest.len()));
             rest = others;
             // SAFETY: `ask` was given places of these lengths, which are there while it is known.
@@ -88,7 +93,7 @@ impl Engine {
             return self.acknowledged(state, to, epoch);
         }
         let mut message = out.message();
-        Head { epoch, ..Head::new(Kind::Ack) }.write(&mut message);
+        Head { epoch, ..Head::new(RequestKind::Ack) }.write(&mut message);
         out.send(to, message);
     }
 

@@ -11,8 +11,8 @@ use syncline_fabric::endpoint::Out;
 
 use super::{Engine, MOST, State, WINDOW, WINDOW_BYTES};
 use crate::lock::server::Tickets;
-use crate::memory::Part;
-use crate::message::{self, Head, Kind};
+use crate::memory::MemberPart;
+use crate::message::{self, Head, RequestKind};
 use crate::rmw::Rmw;
 use crate::shape::Piece;
 use crate::{copy, element};
@@ -36,20 +36,23 @@ impl Engine {
         out: &mut Out<'_>,
     ) {
         let refused = match head.kind {
-            Kind::Put | Kind::Add | Kind::Rmw | Kind::Get => {
+            RequestKind::Put | RequestKind::Add | RequestKind::Rmw | RequestKind::Get => {
                 self.touch(state, from, head, rest, out).err()
             }
-            Kind::Fence => {
+            RequestKind::Fence => {
                 self.answer(state, from, head.ticket, out, |_| ());
                 None
             }
-            Kind::Lock | Kind::Unlock => self.queue(state, from, head, rest, out).err(),
+            RequestKind::Lock | RequestKind::Unlock => {
+                self.queue(state, from, head, rest, out).err()
+            }
             _ => Some("it is none that this version knows"),
         };
         if let Some(why) = refused {
             let code = REFUSALS.iter().position(|&known| known == why).unwrap_or_default();
             let mut message = out.message();
-            let head = Head { detail: code as u8, ticket: head.ticket, ..Head::new(Kind::Refused) };
+            let head =
+                Head { detail: code as u8, ticket: head.ticket, ..Head::new(RequestKind::Refused) };
             head.write(&mut message);
             out.send(from, message);
         }
@@ -88,7 +91,7 @@ impl Engine {
         let place = (head.allocation, head.rank, at);
         let tickets = if hybrid { Some(Tickets::of(table, head.rank as usize, at)?) } else { None };
         let next = match head.kind {
-            Kind::Lock => state.locks.ask(place, tickets, (from, head.ticket)),
+            RequestKind::Lock => state.locks.ask(place, tickets, (from, head.ticket)),
             _ => state.locks.let_go(place, tickets),
         };
         if let Some((to, ticket)) = next {
@@ -108,7 +111,8 @@ impl Engine {
     ) -> Result<(), &'static str> {
         let (pieces, mut data) = message::pieces(head, rest).ok_or(REFUSALS[0])?;
         let table = state.tables.get(&head.allocation).ok_or(REFUSALS[1])?;
-        let Part { address, bytes } = *table.parts.get(head.rank as usize).ok_or(REFUSALS[2])?;
+        let MemberPart { address, bytes } =
+            *table.parts.get(head.rank as usize).ok_or(REFUSALS[2])?;
         if address.is_null() {
             return Err(REFUSALS[2]);
         }
@@ -123,8 +127,8 @@ impl Engine {
         let run = |piece: Piece| piece.offsets().map(move |at| (at as usize, piece.len as usize));
         let mut runs = pieces.flat_map(run);
         match head.kind {
-            Kind::Put | Kind::Add => {
-                let number = element::Kind::ALL.get(usize::from(head.detail)).copied();
+            RequestKind::Put | RequestKind::Add => {
+                let number = element::ElementKind::ALL.get(usize::from(head.detail)).copied();
                 if data.len() as u64 != all {
                     return Err(REFUSALS[0]);
                 }
@@ -134,7 +138,7 @@ impl Engine {
                     let to = address.wrapping_add(at);
                     match (head.kind, number) {
                         // SAFETY: the run is inside the part, as its end is; parts are shared memory.
-                        (Kind::Put, _) => unsafe { copy::write(to, run) },
+                        (RequestKind::Put, _) => unsafe { copy::write(to, run) },
                         (_, Some(kind)) if at % kind.size() == 0 => {
                             // SAFETY: as above; parts are aligned for all numbers, and so is the run.
                             unsafe { kind.add(to, run) }
@@ -143,7 +147,7 @@ impl Engine {
                     }
                 }
             }
-            Kind::Rmw => {
+            RequestKind::Rmw => {
                 let mut words = message::words(data);
                 let operands = [(); 4].map(|()| words.next().unwrap_or_default());
                 let rmw = Rmw::from_words(head.detail, operands).ok_or(REFUSALS[0])?;

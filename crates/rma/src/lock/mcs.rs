@@ -56,7 +56,7 @@ use syncline_fabric::Member;
 use syncline_fabric::endpoint::{Out, Service};
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, Signal, WaitError};
-use syncline_sync::{Array, Deaths, Fault, Shared, Space, SpaceError, Thing};
+use syncline_sync::{Array, Fault, FaultList, Shared, Space, SpaceError, Thing};
 
 use super::poison::{MOST, Wanted};
 use crate::engine::Engine;
@@ -100,7 +100,7 @@ struct Shelf {
 #[derive(Debug)]
 pub(crate) struct Nodes {
     shelf: Shelf,
-    deaths: Deaths,
+    fault_list: FaultList,
     service: u32,
     /// Where its nodes begin on the shelf.
     first: usize,
@@ -225,7 +225,7 @@ impl Nodes {
         let (first, free, left) = (first * NODES, (0..NODES).rev().collect(), Vec::new());
         Ok(Nodes {
             shelf,
-            deaths: me.deaths().clone(),
+            fault_list: me.fault_list().clone(),
             service,
             first,
             free,
@@ -356,7 +356,7 @@ impl Nodes {
                         std::thread::yield_now();
                     }
                     if looks.is_multiple_of(4096)
-                        && let Some(fault) = self.deaths.fault(0)
+                        && let Some(fault) = self.fault_list.fault(0)
                     {
                         return Err(fault);
                     }

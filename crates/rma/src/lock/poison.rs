@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use syncline_fabric::endpoint::{Out, Service};
 use syncline_fabric::{AtEnd, Endpoint, Member};
-use syncline_signal::Watch;
+use syncline_signal::Liveness;
 use syncline_signal::primitive::AtomicU64 as SharedU64;
-use syncline_sync::{Array, Deaths, Space, SpaceError, Thing};
+use syncline_sync::{Array, FaultList, Space, SpaceError, Thing};
 
 use crate::error::RmaError;
 
@@ -127,7 +127,7 @@ impl Service for Poison {
 pub(crate) struct Holds {
     words: [AtomicU64; MOST],
     poison: Poison,
-    deaths: Deaths,
+    fault_list: FaultList,
     /// The way to other hosts, and the service there.
     far: Option<(Arc<Endpoint>, u32)>,
     /// The process that has made it: in a copy that `fork` has made, nothing is told.
@@ -142,8 +142,8 @@ impl Holds {
         let attached = me.attach(|| poison.clone());
         let far = attached.and_then(|(service, _)| Some((Arc::clone(me.endpoint()?), service)));
         let (words, process) = ([const { AtomicU64::new(0) }; MOST], std::process::id());
-        let deaths = me.deaths().clone();
-        let holds = Arc::new(Holds { words, poison, deaths, far, process });
+        let fault_list = me.fault_list().clone();
+        let holds = Arc::new(Holds { words, poison, fault_list, far, process });
         me.at_end(&holds);
         Ok(holds)
     }
@@ -222,12 +222,12 @@ impl Wanted<'_> {
     /// Why the mutex will never be free again, if that is so.
     pub(crate) fn lost(&self) -> Result<(), RmaError> {
         self.holds.check(self.mutex)?;
-        self.holds.deaths.fault(0).map_or(Ok(()), |fault| Err(fault.into()))
+        self.holds.fault_list.fault(0).map_or(Ok(()), |fault| Err(fault.into()))
     }
 }
 
-impl Watch for Wanted<'_> {
-    fn who(&self) -> Option<u32> {
+impl Liveness for Wanted<'_> {
+    fn gone(&self) -> Option<u32> {
         self.lost().err().map(|_| u32::MAX)
     }
 }

@@ -21,7 +21,7 @@ use super::ticket::SERVED;
 use crate::engine::REFUSALS;
 use crate::error::RmaError;
 use crate::memory::{Global, Table};
-use crate::message::Kind;
+use crate::message::RequestKind;
 use crate::rma::{Rma, Syncs};
 
 /// A process that asks, and its ticket for the answer.
@@ -134,7 +134,7 @@ pub(crate) fn lock(
     let server = rma.server_of(rank);
     let far = rma.far();
     let ticket =
-        far.ask_about(Kind::Lock, server, words.table.id, rank, [at as u64, hybrid.into()])?;
+        far.ask_about(RequestKind::Lock, server, words.table.id, rank, [at as u64, hybrid.into()])?;
     far.answer_unless(ticket, || wanted.holds.check(wanted.mutex)).map(|_| 0)
 }
 
@@ -149,5 +149,11 @@ pub(crate) fn unlock(
         return super::ticket::unlock(rma, words, rank, at, 0);
     };
     let server = rma.server_of(rank);
-    rma.far().tell_about(Kind::Unlock, server, words.table.id, rank, [at as u64, hybrid.into()])
+    rma.far().tell_about(
+        RequestKind::Unlock,
+        server,
+        words.table.id,
+        rank,
+        [at as u64, hybrid.into()],
+    )
 }

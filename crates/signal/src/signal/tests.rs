@@ -66,7 +66,7 @@ fn many_adders_do_not_go_round() {
     let told = std::sync::atomic::AtomicU64::new(0);
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            let sleepy = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
+            let sleepy = Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None };
             s.wait_until(Signal::MAX, &sleepy, None)
         });
         for _ in 0..4 {
@@ -106,7 +106,7 @@ fn a_wait_ends_at_its_deadline_or_at_a_death() {
             death.declare(5);
         });
         let policy = Policy::default().watching(&death);
-        assert_eq!(s.wait_until(2, &policy, None), Err(WaitError::Dead { who: 0 }));
+        assert_eq!(s.wait_until(2, &policy, None), Err(WaitError::Dead { member: 0 }));
     });
 }
 
@@ -115,7 +115,7 @@ fn many_sleepers_and_raisers_lose_nothing() {
     const ROUNDS: u64 = if cfg!(miri) { 20 } else { 2000 };
     for raise_by_add in [true, false] {
         let (a, b) = (Signal::new(0), Signal::new(0));
-        let sleepy = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
+        let sleepy = Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None };
         let deadline = Some(Instant::now() + Duration::from_secs(60));
         std::thread::scope(|scope| {
             for _ in 0..3 {
@@ -143,11 +143,11 @@ fn many_sleepers_and_raisers_lose_nothing() {
 fn whoever_looks_for_ever_is_told_as_well() {
     let death = DeathWord::new();
     death.declare(3);
-    let pauses = Policy { pauses: u32::MAX, yield_for: Duration::ZERO, death: Some(&death) };
-    let yields = Policy { pauses: 0, yield_for: Duration::MAX, death: Some(&death) };
+    let pauses = Policy { pauses: u32::MAX, yield_for: Duration::ZERO, liveness: Some(&death) };
+    let yields = Policy { pauses: 0, yield_for: Duration::MAX, liveness: Some(&death) };
     for policy in [pauses, yields] {
-        assert_eq!(Signal::new(0).wait_until(1, &policy, None), Err(WaitError::Dead { who: 3 }));
-        let patient = Policy { death: None, ..policy };
+        assert_eq!(Signal::new(0).wait_until(1, &policy, None), Err(WaitError::Dead { member: 3 }));
+        let patient = Policy { liveness: None, ..policy };
         let soon = Some(Instant::now() + Duration::from_millis(5));
         assert_eq!(Signal::new(0).wait_until(1, &patient, soon), Err(WaitError::TimedOut));
     }
@@ -156,7 +156,7 @@ fn whoever_looks_for_ever_is_told_as_well() {
 #[test]
 fn a_count_wakes_at_the_last_one() {
     let s = Signal::new(0);
-    let sleepy = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
+    let sleepy = Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None };
     let deadline = Some(Instant::now() + Duration::from_secs(60));
     std::thread::scope(|scope| {
         for _ in 0..2 {

@@ -85,7 +85,7 @@ impl Made {
 
 /// A note on a file: the result of which computation it is.
 #[derive(Debug, Clone)]
-pub struct Mark {
+pub struct ResultMark {
     /// The computation.
     pub identity: Identity,
     /// How far it went.
@@ -99,7 +99,7 @@ pub enum Existing {
     /// Nothing.
     Nothing,
     /// A result that was not written to since it was complete.
-    Result(Box<Mark>),
+    Result(Box<ResultMark>),
     /// Something else, and why it is not known as a result: "it has no mark".
     Other(&'static str),
 }
@@ -173,7 +173,7 @@ impl Existing {
         let residuals = all.unwrap_or_else(|| residual.map(f64::from_bits).into_iter().collect());
         let made =
             Made { iterations, residuals, tolerance: tolerance.map(f64::from_bits), converged };
-        Ok(Self::Result(Box::new(Mark { identity: text.identity, made })))
+        Ok(Self::Result(Box::new(ResultMark { identity: text.identity, made })))
     }
 }
 
@@ -188,7 +188,7 @@ impl fmt::Display for Existing {
     }
 }
 
-impl fmt::Display for Mark {
+impl fmt::Display for ResultMark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let iterations = self.made.iterations;
         write!(

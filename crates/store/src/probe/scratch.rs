@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use syncline_memory::Access;
 
-use super::{BAND, Pattern, Sample, Way, forget, mapped, read};
+use super::{BAND, Pattern, Sample, Way, drop_cached, mapped, read};
 use crate::placement::Copies;
 use crate::tile::in_bytes;
 use crate::transfer::PIECE;
 use crate::{
     Block, Chunk, Contents, DirectFile, Error, Grid, IoBuffer, IoQueue, Layout, Matrix, Method,
-    NewFile, Placement, Result, Shape, Side, Strided, Write, bytes,
+    NewFile, Placement, Result, Shape, Side, StridedRun, WriteRequest, bytes,
 };
 
 /// The side of the largest block: the papers'.
@@ -105,11 +105,11 @@ impl Scratch {
         let sample = mapped(len as u64, len.div_ceil(PIECE) as u64, || {
             for offset in (0..len).step_by(band.len()) {
                 let from = &band[..band.len().min(len - offset)];
-                queue.write(&[Write { file: &self.direct, offset: offset as u64, from }])?;
+                queue.write(&[WriteRequest { file: &self.direct, offset: offset as u64, from }])?;
             }
             self.sync()
         })?;
-        forget(&self.file);
+        drop_cached(&self.file);
         Ok(sample)
     }
 
@@ -156,7 +156,7 @@ impl Scratch {
     /// [`Error::Part`], [`Error::File`] when the disk fails; [`Error::Memory`].
     pub fn measure(&mut self, pattern: Pattern, way: Way) -> Result<Sample> {
         self.turn += 1;
-        forget(&self.file);
+        drop_cached(&self.file);
         match (pattern, way) {
             (Pattern::Write, Way::Direct) => self.write_direct(),
             (Pattern::Write, Way::Mapped) => self.write_mapped(),
@@ -214,7 +214,7 @@ impl Scratch {
     }
 
     /// The bytes of a sample of a pattern that is read.
-    fn ranges(&self, pattern: Pattern) -> Result<Vec<Strided>> {
+    fn ranges(&self, pattern: Pattern) -> Result<Vec<StridedRun>> {
         let place = Placement::new(Self::layout_of(pattern, &self.grid), self.grid_of(pattern))?;
         let one = |index| match pattern {
             Pattern::Row => place.line(index, Side::North),
@@ -224,7 +224,12 @@ impl Scratch {
                 Some(rows) if !rows.is_contiguous() => rows,
                 _ => {
                     let range = place.block(index);
-                    Strided { start: range.start, len: range.len(), pitch: range.len(), count: 1 }
+                    StridedRun {
+                        start: range.start,
+                        len: range.len(),
+                        pitch: range.len(),
+                        count: 1,
+                    }
                 }
             },
         };
@@ -286,7 +291,7 @@ impl Scratch {
             self.sync()
         })?;
         drop(regions);
-        forget(&self.file);
+        drop_cached(&self.file);
         Ok(sample)
     }
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::thread;
 
 use proptest::prelude::*;
-use syncline_store::{DirectFile, IoBuffer, IoQueue, Method, NewFile, Read, Result, Write};
+use syncline_store::{
+    DirectFile, IoBuffer, IoQueue, Method, NewFile, ReadRequest, Result, WriteRequest,
+};
 
 type Tested = Result<(), Box<dyn std::error::Error>>;
 
@@ -36,7 +38,7 @@ fn ranges(end: usize) -> impl Strategy<Value = (usize, usize)> {
 /// Reads one range through `queue`.
 fn read(queue: &mut IoQueue, file: &DirectFile, offset: u64, len: usize) -> Result<Vec<u8>> {
     let mut buffer = IoBuffer::new(file.room(offset, len))?;
-    queue.read(&mut [Read { file, offset, len, into: buffer.as_mut_slice() }])?;
+    queue.read(&mut [ReadRequest { file, offset, len, into: buffer.as_mut_slice() }])?;
     let lead = if len == 0 { 0 } else { file.lead(offset) };
     Ok(buffer.as_slice()[lead..lead + len].to_vec())
 }
@@ -69,7 +71,7 @@ proptest! {
             .iter()
             .zip(&mut buffers)
             .map(|(&(which, offset, len, skew), buffer)| {
-                Read { file: &files[which], offset, len, into: &mut buffer.as_mut_slice()[skew..] }
+                ReadRequest { file: &files[which], offset, len, into: &mut buffer.as_mut_slice()[skew..] }
             })
             .collect();
         IoQueue::new(method).read(&mut reads)?;
@@ -107,7 +109,7 @@ proptest! {
             .iter()
             .zip(&buffers)
             .map(|(range, (buffer, skew))| {
-                Write { file: &file, offset: range.start as u64, from: &buffer.as_slice()[*skew..] }
+                WriteRequest { file: &file, offset: range.start as u64, from: &buffer.as_slice()[*skew..] }
             })
             .collect();
         IoQueue::new(method).write(&writes)?;
@@ -140,7 +142,7 @@ proptest! {
                     let mut buffer = IoBuffer::new(lead + found.len())?;
                     buffer.as_mut_slice().fill(byte);
                     let from = &buffer.as_slice()[lead..];
-                    queue.write(&[Write { file: &file, offset: start as u64, from }])?;
+                    queue.write(&[WriteRequest { file: &file, offset: start as u64, from }])?;
                 }
                 2 => plain.read_exact_at(&mut found, start as u64)?,
                 _ => found = read(&mut queue, &file, start as u64, end - start)?,
@@ -163,7 +165,7 @@ fn reads_and_writes_of_many_pieces() -> Tested {
         let lead = file.lead(128);
         let mut buffer = IoBuffer::new(file.room(128, LONG))?;
         buffer.as_mut_slice()[lead..lead + LONG].copy_from_slice(&after);
-        queue.write(&[Write {
+        queue.write(&[WriteRequest {
             file: &file,
             offset: 128,
             from: &buffer.as_slice()[lead..lead + LONG],
@@ -173,7 +175,7 @@ fn reads_and_writes_of_many_pieces() -> Tested {
         plain.read_exact_at(&mut found, 128)?;
         assert!(found == after);
         buffer.as_mut_slice().fill(0);
-        queue.read(&mut [Read {
+        queue.read(&mut [ReadRequest {
             file: &file,
             offset: 128,
             len: LONG,
@@ -211,7 +213,7 @@ fn an_output_without_a_name_is_written_directly() -> Tested {
     assert_eq!(file.is_direct(), DirectFile::open(&named)?.is_direct());
     let mut buffer = IoBuffer::new(10_000)?;
     buffer.as_mut_slice().copy_from_slice(&bytes(10_000, 1));
-    IoQueue::new(Method::Auto).write(&[Write {
+    IoQueue::new(Method::Auto).write(&[WriteRequest {
         file: &file,
         offset: 0,
         from: buffer.as_slice(),
@@ -248,7 +250,11 @@ fn queues_of_several_threads_share_a_file() -> Tested {
         let mut buffer = IoBuffer::new(file.room(offset, SHARE))?;
         for round in 0..30 {
             buffer.as_mut_slice()[..SHARE].copy_from_slice(&bytes(SHARE, which + round));
-            queue.write(&[Write { file: &file, offset, from: &buffer.as_slice()[..SHARE] }])?;
+            queue.write(&[WriteRequest {
+                file: &file,
+                offset,
+                from: &buffer.as_slice()[..SHARE],
+            }])?;
             assert!(
                 read(&mut queue, &file, offset + 7, SHARE - 7)? == bytes(SHARE, which + round)[7..]
             );

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use syncline_store::{
-    DirectFile, DirectWriter, Error, IoBuffer, IoQueue, Method, Read, Result, Write,
+    DirectFile, DirectWriter, Error, IoBuffer, IoQueue, Method, ReadRequest, Result, WriteRequest,
 };
 
 type Tested = Result<(), Box<dyn std::error::Error>>;
@@ -19,7 +19,7 @@ fn methods() -> [IoQueue; 2] {
 /// Reads one range.
 fn read(queue: &mut IoQueue, file: &DirectFile, offset: u64, len: usize) -> Result<()> {
     let mut buffer = IoBuffer::new(file.room(offset, len))?;
-    queue.read(&mut [Read { file, offset, len, into: buffer.as_mut_slice() }])
+    queue.read(&mut [ReadRequest { file, offset, len, into: buffer.as_mut_slice() }])
 }
 
 #[test]
@@ -102,7 +102,8 @@ fn the_way_a_file_is_open_must_suffice() -> Tested {
     let both = OpenOptions::new().read(true).write(true).open(&path)?;
     let file = DirectFile::of(&both, &path, false)?;
     for mut queue in methods() {
-        let error = queue.write(&[Write { file: &file, offset: 0, from: &[2] }]).unwrap_err();
+        let error =
+            queue.write(&[WriteRequest { file: &file, offset: 0, from: &[2] }]).unwrap_err();
         assert!(matches!(error, Error::ReadOnly { .. }));
     }
     assert!(matches!(DirectWriter::new(file, 0), Err(Error::ReadOnly { .. })));
@@ -121,8 +122,8 @@ fn requests_that_make_no_sense_do_nothing() -> Tested {
         let needed = file.room(10, 4500);
         let error = queue
             .read(&mut [
-                Read { file: &file, offset: 0, len: 100, into: good },
-                Read { file: &file, offset: 10, len: 4500, into: &mut short[..4000] },
+                ReadRequest { file: &file, offset: 0, len: 100, into: good },
+                ReadRequest { file: &file, offset: 10, len: 4500, into: &mut short[..4000] },
             ])
             .unwrap_err();
         assert_eq!(
@@ -133,11 +134,13 @@ fn requests_that_make_no_sense_do_nothing() -> Tested {
         for (offset, len) in [(u64::MAX, 1), (i64::MAX as u64, 1), (1 << 63, 4096), (0, usize::MAX)]
         {
             let into = buffer.as_mut_slice();
-            let error = queue.read(&mut [Read { file: &file, offset, len, into }]).unwrap_err();
-            assert!(matches!(error, Error::Range { .. }), "{error}");
-            let good = Write { file: &file, offset: 0, from: &[9] };
             let error =
-                queue.write(&[good, Write { offset: offset.max(1 << 63), ..good }]).unwrap_err();
+                queue.read(&mut [ReadRequest { file: &file, offset, len, into }]).unwrap_err();
+            assert!(matches!(error, Error::Range { .. }), "{error}");
+            let good = WriteRequest { file: &file, offset: 0, from: &[9] };
+            let error = queue
+                .write(&[good, WriteRequest { offset: offset.max(1 << 63), ..good }])
+                .unwrap_err();
             assert!(matches!(error, Error::Range { .. }), "{error}");
         }
         let mut first = [0];
@@ -199,7 +202,7 @@ fn a_full_file_system_is_an_error_and_the_write_can_be_repeated() -> Tested {
         let file = DirectFile::of(&plain, &path, true)?;
         full(
             queue
-                .write(&[Write { file: &file, offset: 100, from: buffer.as_slice() }])
+                .write(&[WriteRequest { file: &file, offset: 100, from: buffer.as_slice() }])
                 .unwrap_err(),
         );
         let mut writer = DirectWriter::new(file, 100)?;

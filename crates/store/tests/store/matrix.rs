@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use syncline_store::{
-    Access, Block, Chunk, Contents, Error, Grid, Layout, Matrix, NewFile, Part, Region, Result,
-    Shape, Side, Tile, Touch, Traffic,
+    Access, Block, Chunk, Contents, Error, Grid, Layout, Matrix, MatrixBlock, NewFile, Region,
+    Result, Shape, Side, Tile, Touch, Traffic,
 };
 
 use crate::common::{
@@ -19,7 +19,7 @@ fn matrices() -> impl Strategy<Value = (Shape, Block, Layout)> {
 }
 
 /// The frontier, element by element.
-fn line<T: Sample>(part: &Part<T>, side: Side) -> Vec<T> {
+fn line<T: Sample>(part: &MatrixBlock<T>, side: Side) -> Vec<T> {
     let rect = part.rect();
     let (last_row, last_col) = (rect.row + rect.rows - 1, rect.col + rect.cols - 1);
     (0..rect.line(side))
@@ -32,13 +32,13 @@ fn line<T: Sample>(part: &Part<T>, side: Side) -> Vec<T> {
         .collect()
 }
 
-fn block_values<T: Sample>(part: &Part<T>) -> Vec<T> {
+fn block_values<T: Sample>(part: &MatrixBlock<T>) -> Vec<T> {
     let rect = part.rect();
     let rows = (0..rect.rows).flat_map(|row| (0..rect.cols).map(move |col| (row, col)));
     rows.map(|(row, col)| T::value(rect.row + row, rect.col + col)).collect()
 }
 
-fn check_part<T: Sample>(part: &Part<T>) -> Result<()> {
+fn check_part<T: Sample>(part: &MatrixBlock<T>) -> Result<()> {
     let mut loaded = vec![T::default(); part.rect().elements()];
     part.load(&mut loaded)?;
     assert_eq!(bits(&loaded), bits(&block_values(part)));

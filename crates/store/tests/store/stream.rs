@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use proptest::prelude::*;
-use syncline_store::{DirectFile, DirectWriter, Error, IoBuffer, IoQueue, Method, Read};
+use syncline_store::{DirectFile, DirectWriter, Error, IoBuffer, IoQueue, Method, ReadRequest};
 
 use crate::direct::{bytes, methods};
 
@@ -55,7 +55,7 @@ proptest! {
         prop_assert!(found == expected);
         // And directly, with the last block from the page cache.
         let mut room = IoBuffer::new(file.room(0, len))?;
-        queue.read(&mut [Read { file: &file, offset: 0, len, into: room.as_mut_slice() }])?;
+        queue.read(&mut [ReadRequest { file: &file, offset: 0, len, into: room.as_mut_slice() }])?;
         prop_assert!(room.as_slice()[..len] == expected);
     }
 }

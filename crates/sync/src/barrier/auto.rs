@@ -19,8 +19,8 @@ use super::{Barrier, BarrierMember, Counter, CounterMember, Dissemination, Disse
 use crate::board::Flags;
 use crate::cost::{self, Algorithm};
 use crate::error::{Fault, SpaceError};
+use crate::membership::{FaultList, possible};
 use crate::space::Space;
-use crate::vigil::{Deaths, possible};
 
 /// The barrier that fits: by the number of members and of cores.
 ///
@@ -74,10 +74,10 @@ impl Auto {
 
     /// The same barrier; its members are told of these deaths.
     #[must_use]
-    pub fn watching(self, deaths: &Deaths) -> Self {
+    pub fn watching(self, fault_list: &FaultList) -> Self {
         Auto(match self.0 {
-            Choice::Counter(counter) => Choice::Counter(counter.watching(deaths)),
-            Choice::Dissemination(rumours) => Choice::Dissemination(rumours.watching(deaths)),
+            Choice::Counter(counter) => Choice::Counter(counter.watching(fault_list)),
+            Choice::Dissemination(rumours) => Choice::Dissemination(rumours.watching(fault_list)),
         })
     }
 }

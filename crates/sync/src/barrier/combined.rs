@@ -37,7 +37,7 @@ use syncline_signal::{Policy, plant};
 
 use super::{Barrier, BarrierMember, LedMember, Phased};
 use crate::error::{Fault, SpaceError};
-use crate::vigil::Deaths;
+use crate::membership::FaultList;
 
 /// A group of a barrier in two levels: the inner barrier of this group, and the outer one of the leaders of all.
 ///
@@ -63,7 +63,7 @@ pub struct Combined<Inner, Outer> {
     outer: Outer,
     /// The ranks among all members, by group, unless they are as `new` says.
     ranks: Option<Arc<[Vec<usize>]>>,
-    deaths: Option<Deaths>,
+    fault_list: Option<FaultList>,
 }
 
 /// A member of a [`Combined`] barrier.
@@ -77,7 +77,7 @@ pub struct CombinedMember<Inner, Outer> {
     size: usize,
     /// The ranks among all members, unless groups are of one size, and follow one another.
     ranks: Option<Arc<[Vec<usize>]>>,
-    deaths: Option<Deaths>,
+    fault_list: Option<FaultList>,
     /// Until the other barrier ends this one's part in it.
     inner: Option<Inner>,
     /// The leader's part in the outer barrier.
@@ -94,14 +94,14 @@ impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
     /// The group `group`, counted from 0, of as many as `outer` has members. All groups are of one size, and ranks among
     /// all members are those of earlier groups more.
     pub fn new(group: usize, inner: Inner, outer: Outer) -> Self {
-        Combined { group, inner, outer, ranks: None, deaths: None }
+        Combined { group, inner, outer, ranks: None, fault_list: None }
     }
 
     /// The same, where inner and outer barrier watch a list, in which members have their ranks
     /// among all.
     #[must_use]
-    pub fn watching(self, deaths: &Deaths) -> Self {
-        Combined { deaths: Some(deaths.clone()), ..self }
+    pub fn watching(self, fault_list: &FaultList) -> Self {
+        Combined { fault_list: Some(fault_list.clone()), ..self }
     }
 
     /// The same, of groups whose members have these ranks among all, by group.
@@ -144,7 +144,7 @@ impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
             group,
             size,
             ranks: self.ranks.clone(),
-            deaths: self.deaths.clone(),
+            fault_list: self.fault_list.clone(),
             inner: Some(self.inner.led(rank)?),
             outer,
             leads,
@@ -181,7 +181,7 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
             .and_then(|ranks| ranks.get(group))
             .and_then(|group| group.get(rank));
         let rank = known.copied().unwrap_or(group * self.size + rank);
-        let listed = self.deaths.as_ref().and_then(|deaths| deaths.fault(0));
+        let listed = self.fault_list.as_ref().and_then(|fault_list| fault_list.fault(0));
         listed.unwrap_or(Fault::Left { rank })
     }
 

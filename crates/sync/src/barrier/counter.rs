@@ -26,11 +26,11 @@ use std::time::Instant;
 use syncline_signal::{PaddedSignal, Policy, plant};
 
 use super::{Barrier, BarrierMember, LedMember, Phased};
+use crate::agreement::Thing;
 use crate::calls::{ARRIVED, LAST, Needs, Peers};
-use crate::differ::Thing;
 use crate::error::{Fault, SpaceError};
+use crate::membership::{FaultList, Membership, Seats};
 use crate::space::{Element, Space};
-use crate::vigil::{Deaths, Seats, Vigil};
 
 /// A barrier of one word: the best for few members, and whenever members outnumber cores.
 ///
@@ -55,13 +55,13 @@ use crate::vigil::{Deaths, Seats, Vigil};
 pub struct Counter {
     word: Element<PaddedSignal>,
     seats: Seats,
-    deaths: Option<Deaths>,
+    fault_list: Option<FaultList>,
 }
 
 /// A member of a [`Counter`].
 #[derive(Debug)]
 pub struct CounterMember {
-    vigil: Vigil,
+    membership: Membership,
     word: Element<PaddedSignal>,
     /// The number at which the next episode is complete.
     goal: u64,
@@ -89,19 +89,19 @@ impl Counter {
     pub fn within(space: &mut Space, members: usize) -> Result<Counter, SpaceError> {
         let space = &mut *space.making(Thing::Barrier);
         let seats = Seats::within(space, members)?;
-        Ok(Counter { word: space.array(1)?.element(0), seats, deaths: None })
+        Ok(Counter { word: space.array(1)?.element(0), seats, fault_list: None })
     }
 
     /// The same barrier; its members are told of these deaths.
     #[must_use]
-    pub fn watching(self, deaths: &Deaths) -> Self {
-        Counter { deaths: Some(deaths.clone()), ..self }
+    pub fn watching(self, fault_list: &FaultList) -> Self {
+        Counter { fault_list: Some(fault_list.clone()), ..self }
     }
 
     fn seat(&self, rank: usize, led: bool) -> Result<CounterMember, SpaceError> {
-        let vigil = Vigil::new(&self.seats, self.deaths.as_ref(), rank)?;
-        let goal = vigil.members() as u64;
-        Ok(CounterMember { vigil, word: self.word.clone(), goal, arrived: false, led })
+        let membership = Membership::new(&self.seats, self.fault_list.as_ref(), rank)?;
+        let goal = membership.members() as u64;
+        Ok(CounterMember { membership, word: self.word.clone(), goal, arrived: false, led })
     }
 }
 
@@ -127,7 +127,7 @@ impl Phased for Counter {
 
 impl CounterMember {
     fn leads(&self) -> bool {
-        self.led && self.vigil.rank == 0
+        self.led && self.membership.rank == 0
     }
 
     fn add(&self) {
@@ -149,17 +149,17 @@ impl CounterMember {
 
     fn complete(&mut self) {
         self.arrived = false;
-        self.goal += self.vigil.members() as u64;
-        self.vigil.episodes += 1;
+        self.goal += self.membership.members() as u64;
+        self.membership.episodes += 1;
     }
 
     fn reached(&mut self, number: u64) -> Result<bool, Fault> {
-        self.vigil.at_home()?;
+        self.membership.check_not_forked()?;
         let short = u64::from(plant::is("counter: one short"));
         if self.word.get() + short >= number {
             return Ok(true);
         }
-        self.vigil.missed().map(|()| false)
+        self.membership.missed().map(|()| false)
     }
 
     #[inline]
@@ -171,7 +171,7 @@ impl CounterMember {
 
     #[inline(never)]
     fn wait_longer(&self, number: u64, deadline: Option<Instant>) -> Result<(), Fault> {
-        let waiting = self.vigil.waiting(self.needs(), deadline);
+        let waiting = self.membership.waiting(self.needs(), deadline);
         match self.word.wait_until(number, &waiting.policy(), deadline) {
             Ok(_) => Ok(()),
             Err(error) => Err(waiting.fault(error)),
@@ -181,25 +181,25 @@ impl CounterMember {
 
 impl BarrierMember for CounterMember {
     fn rank(&self) -> usize {
-        self.vigil.rank
+        self.membership.rank
     }
 
     fn members(&self) -> usize {
-        self.vigil.members()
+        self.membership.members()
     }
 
     fn episodes(&self) -> u64 {
-        self.vigil.episodes
+        self.membership.episodes
     }
 
     #[inline]
     fn arrive(&mut self) -> Result<(), Fault> {
-        self.vigil.at_home()?;
+        self.membership.check_not_forked()?;
         if !self.arrived {
             self.arrived = true;
             if !self.leads() {
-                self.vigil.reached(ARRIVED);
-                self.vigil.parts = self.vigil.episodes + 1;
+                self.membership.reached(ARRIVED);
+                self.membership.parts = self.membership.episodes + 1;
                 self.add();
             }
         }
@@ -234,7 +234,7 @@ impl BarrierMember for CounterMember {
     }
 
     fn set_policy(&mut self, policy: &Policy<'_>) {
-        self.vigil.set_policy(policy);
+        self.membership.set_policy(policy);
     }
 }
 
@@ -244,14 +244,14 @@ impl LedMember for CounterMember {
     }
 
     fn wait_gathered(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
-        self.vigil.at_home()?;
+        self.membership.check_not_forked()?;
         self.wait_for(self.goal - 1, deadline)
     }
 
     fn release(&mut self) -> Result<(), Fault> {
-        self.vigil.at_home()?;
+        self.membership.check_not_forked()?;
         self.add();
-        self.vigil.reached(LAST);
+        self.membership.reached(LAST);
         self.complete();
         Ok(())
     }

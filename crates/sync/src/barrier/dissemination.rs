@@ -26,11 +26,11 @@ use std::time::Instant;
 use syncline_signal::Policy;
 
 use super::{Barrier, BarrierMember};
+use crate::agreement::Thing;
 use crate::board::{Awaited, Flags, MemoryBoard, MemoryFlags, SignalBoard};
-use crate::differ::Thing;
 use crate::error::{Fault, SpaceError};
+use crate::membership::{FaultList, possible};
 use crate::space::Space;
-use crate::vigil::{Deaths, possible};
 
 /// A barrier with the fewest rounds: log2 P, and less with a greater radix.
 ///
@@ -104,8 +104,8 @@ impl Dissemination {
 
     /// The same barrier; its members are told of these deaths.
     #[must_use]
-    pub fn watching(self, deaths: &Deaths) -> Self {
-        Dissemination { flags: self.flags.watching(deaths), ..self }
+    pub fn watching(self, fault_list: &FaultList) -> Self {
+        Dissemination { flags: self.flags.watching(fault_list), ..self }
     }
 
     /// Its radix.

@@ -34,7 +34,7 @@
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, Signal, plant};
 
-use crate::vigil::{pause, usual};
+use crate::membership::{pause, usual};
 
 /// A barrier for threads that have no ranks, in 24 bytes of any memory, which may be taken back: what
 /// `pthread_barrier_t` promises.

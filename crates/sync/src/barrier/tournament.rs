@@ -37,12 +37,12 @@ use std::time::Instant;
 use syncline_signal::{Policy, plant};
 
 use super::{Barrier, BarrierMember, LedMember, Phased};
+use crate::agreement::Thing;
 use crate::board::{Awaited, Flags, MemoryBoard, MemoryFlags, SignalBoard};
 use crate::calls::{ARRIVED, LAST};
-use crate::differ::Thing;
 use crate::error::{Fault, SpaceError};
+use crate::membership::{FaultList, possible};
 use crate::space::Space;
-use crate::vigil::{Deaths, possible};
 
 /// What a member is in a round of a tournament.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,8 +167,8 @@ impl Tournament {
 
     /// The same barrier; its members are told of these deaths.
     #[must_use]
-    pub fn watching(self, deaths: &Deaths) -> Self {
-        Tournament { flags: self.flags.watching(deaths) }
+    pub fn watching(self, fault_list: &FaultList) -> Self {
+        Tournament { flags: self.flags.watching(fault_list) }
     }
 }
 

@@ -15,13 +15,13 @@ use std::sync::Mutex;
 use syncline_testkit::Random;
 
 use super::*;
+use crate::agreement::Thing;
 use crate::barrier::{
     Barrier, BarrierMember, Combined, Counter, DisseminationMember, TournamentMember,
 };
 use crate::barrier::{CombinedMember, CounterMember};
 use crate::board::{Awaited, SignalBoard};
-use crate::differ::Thing;
-use crate::vigil::Deaths;
+use crate::membership::FaultList;
 use plain::{Kind, Plain};
 use syncline_signal::Policy;
 
@@ -118,8 +118,8 @@ fn seats(kind: Kind, callers: &[Caller]) -> Vec<Seat> {
     let all = (0..members).collect::<Vec<_>>();
     let ranks = 0..members;
     let watching = |counter: &Counter, caller: Caller| {
-        let deaths = Deaths::within(&mut Space::heap(), members).unwrap();
-        counter.clone().watching(&deaths.called(Some(caller)))
+        let fault_list = FaultList::within(&mut Space::heap(), members).unwrap();
+        counter.clone().watching(&fault_list.called(Some(caller)))
     };
     match kind {
         Kind::Counter => {

@@ -35,7 +35,7 @@
 use std::time::Instant;
 
 use syncline_signal::primitive::{AtomicU64, Ordering, hint, yield_now};
-use syncline_signal::{Policy, Signal, WaitError, Watch, plant};
+use syncline_signal::{Liveness, Policy, Signal, WaitError, plant};
 
 use super::queue::{Inside, Queue};
 use crate::error::SpaceError;
@@ -120,7 +120,7 @@ impl Mcs {
 
     /// The one behind a node, or `None` if it was the last, or if who came behind is dead.
     #[inline]
-    fn behind(&self, rank: usize, gone: &dyn Watch) -> Option<usize> {
+    fn behind(&self, rank: usize, gone: &dyn Liveness) -> Option<usize> {
         let me = rank as u64 + 1;
         let next = &self.nodes[rank].next;
         // Acquire: pairs with the Release of the link: the node behind is set up.
@@ -148,7 +148,7 @@ impl Mcs {
                     hint::spin_loop();
                 }
                 // It may have died before it could say who it is.
-                if looks.is_multiple_of(1024) && gone.who().is_some() {
+                if looks.is_multiple_of(1024) && gone.gone().is_some() {
                     return None;
                 }
             }
@@ -219,7 +219,7 @@ impl Queue for Mcs {
     }
 
     #[inline]
-    fn release(&self, rank: usize, gone: &dyn Watch, _: Inside) {
+    fn release(&self, rank: usize, gone: &dyn Liveness, _: Inside) {
         let mut from = rank;
         let mut taken_out = false;
         loop {
@@ -253,16 +253,16 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Deaths, Lock};
+    use crate::{FaultList, Lock};
 
     /// One who lives comes behind the holder, and takes its time to say who it is. It knows of the death, and would never
     /// be told again.
     #[test]
     fn a_death_that_was_repaired_ends_no_release() {
-        let deaths = Deaths::within(&mut Space::heap(), 3).unwrap();
-        let lock = Lock::<Mcs, ()>::new(3, ()).unwrap().watching(&deaths);
+        let fault_list = FaultList::within(&mut Space::heap(), 3).unwrap();
+        let lock = Lock::<Mcs, ()>::new(3, ()).unwrap().watching(&fault_list);
         let [mut holder, mut other] = [0, 1].map(|rank| lock.member(rank).unwrap());
-        deaths.give_up(2);
+        fault_list.give_up(2);
         drop(other.recover(None).unwrap());
         let held = holder.lock().unwrap();
         // What `other` would do in `acquire`, with a long time between the swap and the link.

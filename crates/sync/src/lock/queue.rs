@@ -7,7 +7,7 @@
 use std::fmt;
 use std::time::Instant;
 
-use syncline_signal::{Policy, WaitError, Watch};
+use syncline_signal::{Liveness, Policy, WaitError};
 
 use crate::error::SpaceError;
 use crate::space::Space;
@@ -60,7 +60,7 @@ pub trait Queue: Clone + Send + Sync + fmt::Debug + 'static {
     ///
     /// # Memory ordering
     /// A release.
-    fn release(&self, rank: usize, gone: &dyn Watch, _: Inside);
+    fn release(&self, rank: usize, gone: &dyn Liveness, _: Inside);
 
     /// Empties the queue. Nobody is in it but the dead, and those who gave up their places.
     fn reset(&self, _: Inside);

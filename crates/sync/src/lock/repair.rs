@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use syncline_signal::primitive::Ordering;
-use syncline_signal::{WaitError, Watch, asymmetric, plant};
+use syncline_signal::{Liveness, WaitError, asymmetric, plant};
 
-use super::{Desk, HOLDING, IDLE, INSIDE, Lock, LockMember, Marks, RawLock};
+use super::{HOLDING, IDLE, INSIDE, Lock, LockMember, Marks, MemberState, RawLock};
 use crate::error::LockError;
-use crate::vigil::{Deaths, pause};
+use crate::membership::{FaultList, pause};
 
 /// Names a death after which the queue has not been repaired.
 ///
@@ -15,27 +15,29 @@ use crate::vigil::{Deaths, pause};
 /// whoever lets go may leave a broken queue to the repair. Of earlier deaths nobody would be told.
 #[derive(Debug)]
 pub(super) struct Unrepaired<'a> {
-    pub(super) deaths: Option<&'a Deaths>,
-    pub(super) desks: &'a [Desk],
+    pub(super) fault_list: Option<&'a FaultList>,
+    pub(super) slots: &'a [MemberState],
     pub(super) marks: &'a Marks,
 }
 
-impl Watch for Unrepaired<'_> {
-    fn who(&self) -> Option<u32> {
+impl Liveness for Unrepaired<'_> {
+    fn gone(&self) -> Option<u32> {
         // Relaxed: while one who asks is in the queue no repair ends.
         let covered = self.marks.covered.load(Ordering::Relaxed) as usize;
-        let stuck = |process| stuck(self.desks, self.marks, process);
-        self.deaths.and_then(|deaths| deaths.missing(covered, stuck)).map(|rank| rank as u32)
+        let stuck = |process| stuck(self.slots, self.marks, process);
+        self.fault_list
+            .and_then(|fault_list| fault_list.missing(covered, stuck))
+            .map(|rank| rank as u32)
     }
 }
 
 /// One who is in the queue, or at a repair, by a handle that was taken in this process.
-pub(super) fn stuck(desks: &[Desk], marks: &Marks, process: u32) -> Option<usize> {
+pub(super) fn stuck(slots: &[MemberState], marks: &Marks, process: u32) -> Option<usize> {
     // Relaxed: what a process did that has ended happened before that was told, an Acquire of whoever knows it.
-    let taken = |desk: &Desk| desk.taken.load(Ordering::Relaxed) == u64::from(process);
-    let queueing = |desk: &Desk| taken(desk) && desk.state.load(Ordering::Relaxed) != IDLE;
+    let taken = |slot: &MemberState| slot.taken.load(Ordering::Relaxed) == u64::from(process);
+    let queueing = |slot: &MemberState| taken(slot) && slot.state.load(Ordering::Relaxed) != IDLE;
     let repairer = || (marks.repairer.load(Ordering::Relaxed) as usize).checked_sub(1);
-    desks.iter().position(queueing).or_else(|| repairer().filter(|&rank| taken(&desks[rank])))
+    slots.iter().position(queueing).or_else(|| repairer().filter(|&rank| taken(&slots[rank])))
 }
 
 impl<R: RawLock, T: Send> LockMember<R, T> {
@@ -43,12 +45,12 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     fn gone(&self, rank: usize) -> bool {
         // Relaxed: what the dead did happened before the declaration, an Acquire there; the living change nothing in this,
         // as their number is another.
-        self.patience.gone(rank, self.lock.desks[rank].taken.load(Ordering::Relaxed))
+        self.waiting.gone(rank, self.lock.slots[rank].taken.load(Ordering::Relaxed))
     }
 
     /// Sees to it that the queue has been emptied since the deaths that this member knows of.
     pub(super) fn repair(&self, deadline: Option<Instant>) -> Result<(), LockError> {
-        let (marks, known) = (self.lock.marks(), self.patience.known as u64);
+        let (marks, known) = (self.lock.marks(), self.waiting.known as u64);
         let me = self.rank as u64 + 1;
         // Acquire: pairs with the Release below: the queue is as the repairer left it.
         while marks.covered.load(Ordering::Acquire) < known {
@@ -105,7 +107,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         // The repairer may die, and be replaced by this member: so not for long.
         let soon = Instant::now() + Duration::from_millis(10);
         let until = deadline.map_or(soon, |deadline| deadline.min(soon));
-        match repair.wait_until(now + 1, &self.patience.policy(), Some(until)) {
+        match repair.wait_until(now + 1, &self.waiting.policy(), Some(until)) {
             Err(WaitError::TimedOut) if until == soon => Ok(()),
             waited => waited.map(|_| ()).map_err(|error| self.told(error)),
         }
@@ -114,17 +116,18 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// Whether anything may be left of those who are gone since then: of members, always; of processes that have ended
     /// when they had done their part, if they are in the queue.
     fn left_anything(&self, covered: u64) -> bool {
-        let (deaths, Lock { desks, marks, .. }) = (self.patience.deaths.as_ref(), &self.lock);
-        let missing = |deaths: &Deaths| {
-            deaths.missing(covered as usize, |process| stuck(desks, marks, process))
+        let (fault_list, Lock { slots, marks, .. }) =
+            (self.waiting.fault_list.as_ref(), &self.lock);
+        let missing = |fault_list: &FaultList| {
+            fault_list.missing(covered as usize, |process| stuck(slots, marks, process))
         };
-        deaths.and_then(missing).is_some()
+        fault_list.and_then(missing).is_some()
     }
 
     /// Nothing is left of those who are gone that this member knows of.
     fn cover(&self) {
         // Release: pairs with the Acquire in `repair`.
-        self.lock.marks().covered.store(self.patience.known as u64, Ordering::Release);
+        self.lock.marks().covered.store(self.waiting.known as u64, Ordering::Release);
     }
 
     fn repair_alone(&self, deadline: Option<Instant>) -> Result<(), LockError> {
@@ -137,12 +140,12 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         }
         let quiet = self.until_all_are_idle(deadline);
         if quiet.is_ok() {
-            for (rank, desk) in self.lock.desks.iter().enumerate() {
-                if self.gone(rank) && desk.state.load(Ordering::Relaxed) != IDLE {
-                    if desk.state.load(Ordering::Relaxed) == HOLDING {
+            for (rank, slot) in self.lock.slots.iter().enumerate() {
+                if self.gone(rank) && slot.state.load(Ordering::Relaxed) != IDLE {
+                    if slot.state.load(Ordering::Relaxed) == HOLDING {
                         marks.poison.store(rank as u64 + 1, Ordering::Relaxed);
                     }
-                    desk.state.store(IDLE, Ordering::Relaxed);
+                    slot.state.store(IDLE, Ordering::Relaxed);
                 }
             }
             self.lock.raw.reset(INSIDE);
@@ -154,15 +157,15 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
 
     /// Waits until nobody but this member, and those who are gone, is in the queue.
     fn until_all_are_idle(&self, deadline: Option<Instant>) -> Result<(), LockError> {
-        let living = |&(rank, _): &(usize, &Desk)| rank != self.rank && !self.gone(rank);
-        for (_, desk) in self.lock.desks.iter().enumerate().filter(living) {
-            // Acquire: pairs with the Release in `desk`.
-            while desk.state.load(Ordering::Acquire) != IDLE {
+        let living = |&(rank, _): &(usize, &MemberState)| rank != self.rank && !self.gone(rank);
+        for (_, slot) in self.lock.slots.iter().enumerate().filter(living) {
+            // Acquire: pairs with the Release in `slot`.
+            while slot.state.load(Ordering::Acquire) != IDLE {
                 if deadline.is_some_and(|d| d <= Instant::now()) {
                     return Err(LockError::TimedOut);
                 }
-                if let Some(rank) = self.patience.dead() {
-                    return Err(self.patience.gone_for(rank));
+                if let Some(rank) = self.waiting.dead() {
+                    return Err(self.waiting.gone_for(rank));
                 }
                 pause();
             }
@@ -185,15 +188,15 @@ mod tests {
     }
 
     fn a_process_ends_at_its_repair<R: RawLock>() {
-        let deaths = Deaths::within(&mut Space::heap(), 3).unwrap();
-        let lock = Lock::<R, ()>::new(3, ()).unwrap().watching(&deaths);
+        let fault_list = FaultList::within(&mut Space::heap(), 3).unwrap();
+        let lock = Lock::<R, ()>::new(3, ()).unwrap().watching(&fault_list);
         let [mut mine, mut other] = [0, 1].map(|rank| lock.member(rank).unwrap());
         // As a member of that process would have left it.
-        lock.desks[2].taken.store(NOBODY.into(), Ordering::Relaxed);
+        lock.slots[2].taken.store(NOBODY.into(), Ordering::Relaxed);
         lock.marks().repairer.store(3, Ordering::Relaxed);
         lock.marks().repair.raise_to(1);
         // SAFETY: no handle was taken in it.
-        unsafe { deaths.ended(NOBODY, 0..0) };
+        unsafe { fault_list.process_ended(NOBODY, 0..0) };
         assert_eq!(mine.lock_deadline(soon()).unwrap_err(), LockError::Dead { rank: 2 });
         drop(mine.recover(soon()).unwrap());
         drop(other.lock_deadline(soon()).unwrap());
@@ -208,11 +211,11 @@ mod tests {
 
     #[test]
     fn a_process_that_left_nothing_needs_no_repair() {
-        let deaths = Deaths::within(&mut Space::heap(), 2).unwrap();
-        let lock = Lock::<Ticket, ()>::new(2, ()).unwrap().watching(&deaths);
+        let fault_list = FaultList::within(&mut Space::heap(), 2).unwrap();
+        let lock = Lock::<Ticket, ()>::new(2, ()).unwrap().watching(&fault_list);
         let [mut mine, mut other] = [0, 1].map(|rank| lock.member(rank).unwrap());
         // SAFETY: no handle was taken in it.
-        unsafe { deaths.ended(NOBODY, 0..0) };
+        unsafe { fault_list.process_ended(NOBODY, 0..0) };
         let held = other.lock().unwrap();
         // It only waits for its turn.
         assert_eq!(mine.recover(Some(Instant::now())).unwrap_err(), LockError::TimedOut);

@@ -38,7 +38,7 @@
 use std::time::Instant;
 
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_signal::{Policy, Signal, WaitError, Watch, asymmetric, plant};
+use syncline_signal::{Liveness, Policy, Signal, WaitError, asymmetric, plant};
 
 use super::queue::{Inside, Queue};
 use crate::error::SpaceError;
@@ -252,7 +252,7 @@ impl Queue for Ticket {
     }
 
     #[inline]
-    fn release(&self, _: usize, _: &dyn Watch, _: Inside) {
+    fn release(&self, _: usize, _: &dyn Liveness, _: Inside) {
         let words = self.words();
         let next = words.serving.get() + 1;
         words.serving.publish(next);

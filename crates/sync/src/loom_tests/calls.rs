@@ -5,8 +5,8 @@ use syncline_signal::plant;
 
 use super::model;
 use crate::{
-    ARRIVED, Barrier, BarrierMember, Blocking, Call, Caller, Calls, Counter, CounterMember, Deaths,
-    Dissemination, LAST, Needs, Peers, Space, Tournament,
+    ARRIVED, Barrier, BarrierMember, Blocking, Call, Caller, Calls, Counter, CounterMember,
+    Dissemination, FaultList, LAST, Needs, Peers, Space, Tournament,
 };
 
 /// Two members at two barriers, of which one member arrives at the first barrier early and waits
@@ -61,7 +61,7 @@ fn early_rounds_are_legal<B, M>(
     early: usize,
     needs: [Needs; 2],
     make: fn() -> B,
-    seat: fn(&B, &Deaths, usize) -> M,
+    seat: fn(&B, &FaultList, usize) -> M,
 ) where
     B: 'static,
     M: BarrierMember + 'static,
@@ -83,11 +83,11 @@ fn early_rounds_are_legal<B, M>(
     }
     model(2, move || {
         let calls = Calls::within(&mut Space::heap(), 2).unwrap();
-        let deaths = Deaths::within(&mut Space::heap(), 2).unwrap();
+        let fault_list = FaultList::within(&mut Space::heap(), 2).unwrap();
         let (rounds, counter) = (make(), Counter::new(2).unwrap());
         let seats = |rank: usize| {
             let callers = [0, 1].map(|object| calls.caller(rank, object, Call::Barrier).unwrap());
-            let lists = callers.each_ref().map(|caller| deaths.called(Some(caller.clone())));
+            let lists = callers.each_ref().map(|caller| fault_list.called(Some(caller.clone())));
             let second = counter.clone().watching(&lists[1]).member(rank).unwrap();
             (callers, seat(&rounds, &lists[0], rank), second)
         };
@@ -116,8 +116,8 @@ fn early_disseminations_are_legal() {
     let needs =
         [1, 0].map(|from| Needs { peers: Peers::Seat(from), step: ARRIVED, reached: ARRIVED });
     let make = || Dissemination::new(2).unwrap();
-    early_rounds_are_legal(0, needs, make, |barrier, deaths, rank| {
-        barrier.clone().watching(deaths).member(rank).unwrap()
+    early_rounds_are_legal(0, needs, make, |barrier, fault_list, rank| {
+        barrier.clone().watching(fault_list).member(rank).unwrap()
     });
 }
 
@@ -126,8 +126,8 @@ fn early_tournaments_are_legal() {
     let up = Needs { peers: Peers::Seat(1), step: ARRIVED, reached: 0 };
     let down = Needs { peers: Peers::Seat(0), step: LAST, reached: ARRIVED };
     let make = || Tournament::new(2).unwrap();
-    early_rounds_are_legal(1, [up, down], make, |barrier, deaths, rank| {
-        barrier.clone().watching(deaths).member(rank).unwrap()
+    early_rounds_are_legal(1, [up, down], make, |barrier, fault_list, rank| {
+        barrier.clone().watching(fault_list).member(rank).unwrap()
     });
 }
 

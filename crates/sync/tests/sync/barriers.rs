@@ -7,7 +7,7 @@ use crate::common::{Kind, Members, segment};
 use proptest::prelude::*;
 use syncline_sync::cost::{Algorithm, best_radix, transfers};
 use syncline_sync::{
-    BarrierMember, Combined, Counter, Deaths, Fault, Flags, Role, Space, SpaceError, roles,
+    BarrierMember, Combined, Counter, Fault, FaultList, Flags, Role, Space, SpaceError, roles,
 };
 
 /// Far beyond what any wait takes, on any machine.
@@ -146,9 +146,9 @@ fn views_of_a_segment_are_one_barrier() {
             let members = (0..n).map(|rank| {
                 // SAFETY: the segment is new, and used by nothing but these views.
                 let mut space = unsafe { Space::segment(segment.clone()) }.unwrap();
-                let deaths = Deaths::within(&mut space, n).unwrap();
+                let fault_list = FaultList::within(&mut space, n).unwrap();
                 // Others' seats in this view are not taken: `Kind::members` would take them all.
-                view(kind, &mut space, n, rank, &deaths)
+                view(kind, &mut space, n, rank, &fault_list)
             });
             by_threads(members.collect(), 20);
         }
@@ -160,12 +160,12 @@ fn view(
     space: &mut Space,
     n: usize,
     rank: usize,
-    deaths: &Deaths,
+    fault_list: &FaultList,
 ) -> Box<dyn BarrierMember> {
     use syncline_sync::{Auto, Barrier, Combined, Counter, Dissemination, Tournament};
     match kind {
         Kind::Counter => {
-            Box::new(Counter::within(space, n).unwrap().watching(deaths).member(rank).unwrap())
+            Box::new(Counter::within(space, n).unwrap().watching(fault_list).member(rank).unwrap())
         }
         Kind::Auto(cores) => Box::new(Auto::within(space, n, cores).unwrap().member(rank).unwrap()),
         Kind::Tournament(flags) => {
@@ -244,15 +244,15 @@ fn who_leaves_is_told_to_those_who_wait() {
 #[test]
 fn in_two_levels_one_who_has_left_is_named_as_the_list_does() {
     let space = &mut Space::heap();
-    let deaths = Deaths::within(space, 4).unwrap();
-    let outer = Counter::within(space, 2).unwrap().watching(&deaths);
+    let fault_list = FaultList::within(space, 4).unwrap();
+    let outer = Counter::within(space, 2).unwrap().watching(&fault_list);
     let mut members = Vec::new();
     for group in 0..2 {
-        let inner = Counter::within(space, 2).unwrap().watching(&deaths);
-        let group = Combined::new(group, inner, outer.clone()).watching(&deaths);
+        let inner = Counter::within(space, 2).unwrap().watching(&fault_list);
+        let group = Combined::new(group, inner, outer.clone()).watching(&fault_list);
         members.extend((0..2).map(|rank| group.member(rank).unwrap()));
     }
-    deaths.tell(Fault::Left { rank: 1 });
+    fault_list.report(Fault::Left { rank: 1 });
     for mut member in [3, 2, 0].map(|rank| members.remove(rank)) {
         let fault = member.wait_deadline(Some(Instant::now() + HANG));
         assert_eq!(fault, Err(Fault::Left { rank: 1 }), "{}", member.rank());
@@ -323,8 +323,8 @@ fn in_two_levels_who_has_left_is_named_among_all() {
 fn the_dead_are_told_to_those_who_wait_or_look() {
     for kind in Kind::every(4) {
         let mut space = Space::heap();
-        let deaths = Deaths::within(&mut space, 4).unwrap();
-        let mut members = kind.members(&mut space, 4, &deaths).unwrap();
+        let fault_list = FaultList::within(&mut space, 4).unwrap();
+        let mut members = kind.members(&mut space, 4, &fault_list).unwrap();
         // A dead process drops nothing.
         std::mem::forget(members.remove(2));
         std::thread::scope(|scope| {
@@ -335,7 +335,7 @@ fn the_dead_are_told_to_those_who_wait_or_look() {
                 });
             }
             std::thread::sleep(Duration::from_millis(5));
-            deaths.give_up(2);
+            fault_list.give_up(2);
             looking.arrive().unwrap();
             let late = Instant::now() + HANG;
             let fault = loop {
@@ -420,7 +420,7 @@ fn views_that_differ_are_told() {
     let none = Space::heap().array::<AtomicU64>(1 << 61);
     assert!(matches!(none.unwrap_err(), SpaceError::Full { .. }));
     assert!(matches!(
-        Deaths::within(&mut Space::heap(), 1 << 60).unwrap_err(),
+        FaultList::within(&mut Space::heap(), 1 << 60).unwrap_err(),
         SpaceError::Members { .. }
     ));
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use syncline_memory::Segment;
 use syncline_sync::{
-    Auto, Barrier, BarrierMember, Combined, Counter, Deaths, Dissemination, Flags, Phased, Space,
-    SpaceError, Tournament,
+    Auto, Barrier, BarrierMember, Combined, Counter, Dissemination, FaultList, Flags, Phased,
+    Space, SpaceError, Tournament,
 };
 
 /// A kind of barrier.
@@ -36,13 +36,13 @@ fn grouped<I: Phased>(
     members: usize,
     size: usize,
     inner: impl Fn(&mut Space) -> Result<I, SpaceError>,
-    deaths: &Deaths,
+    fault_list: &FaultList,
 ) -> Result<Members, SpaceError>
 where
     I::Led: 'static,
 {
     let groups = members / size;
-    let outer = Dissemination::within(space, groups, 2, Flags::Packed)?.watching(deaths);
+    let outer = Dissemination::within(space, groups, 2, Flags::Packed)?.watching(fault_list);
     let mut members: Members = Vec::new();
     for group in 0..groups {
         let group = Combined::new(group, inner(space)?, outer.clone());
@@ -59,27 +59,29 @@ impl Kind {
         self,
         space: &mut Space,
         n: usize,
-        deaths: &Deaths,
+        fault_list: &FaultList,
     ) -> Result<Members, SpaceError> {
         match self {
-            Kind::Counter => all(Counter::within(space, n)?.watching(deaths)),
-            Kind::Tournament(flags) => all(Tournament::within(space, n, flags)?.watching(deaths)),
-            Kind::Dissemination(radix, flags) => {
-                all(Dissemination::within(space, n, radix, flags)?.watching(deaths))
+            Kind::Counter => all(Counter::within(space, n)?.watching(fault_list)),
+            Kind::Tournament(flags) => {
+                all(Tournament::within(space, n, flags)?.watching(fault_list))
             }
-            Kind::Auto(cores) => all(Auto::within(space, n, cores)?.watching(deaths)),
+            Kind::Dissemination(radix, flags) => {
+                all(Dissemination::within(space, n, radix, flags)?.watching(fault_list))
+            }
+            Kind::Auto(cores) => all(Auto::within(space, n, cores)?.watching(fault_list)),
             Kind::CounterWithin(size) => grouped(
                 space,
                 n,
                 size,
-                |space| Ok(Counter::within(space, size)?.watching(deaths)),
-                deaths,
+                |space| Ok(Counter::within(space, size)?.watching(fault_list)),
+                fault_list,
             ),
             Kind::TournamentWithin(size) => {
                 let inner = |space: &mut Space| {
-                    Ok(Tournament::within(space, size, Flags::Packed)?.watching(deaths))
+                    Ok(Tournament::within(space, size, Flags::Packed)?.watching(fault_list))
                 };
-                grouped(space, n, size, inner, deaths)
+                grouped(space, n, size, inner, fault_list)
             }
         }
     }
@@ -87,8 +89,8 @@ impl Kind {
     /// All members, on the heap, of whom nobody dies.
     pub(crate) fn heap(self, n: usize) -> Members {
         let mut space = Space::heap();
-        let deaths = Deaths::within(&mut space, n).unwrap();
-        self.members(&mut space, n, &deaths).unwrap()
+        let fault_list = FaultList::within(&mut space, n).unwrap();
+        self.members(&mut space, n, &fault_list).unwrap()
     }
 
     /// Every kind that can have `n` members.

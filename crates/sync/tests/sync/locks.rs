@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use syncline_memory::Segment;
 use syncline_signal::Policy;
 use syncline_sync::{
-    Deaths, Guard, Lock, LockError, LockMember, Mcs, RawLock, Space, SpaceError, Ticket,
+    FaultList, Lock, LockError, LockGuard, LockMember, Mcs, RawLock, Space, SpaceError, Ticket,
 };
 use syncline_testkit::Random;
 
@@ -23,7 +23,7 @@ fn soon(milliseconds: u64) -> Option<Instant> {
 }
 
 /// A policy of waits that sleep at once.
-const SLEEPY: Policy<'static> = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
+const SLEEPY: Policy<'static> = Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None };
 
 /// The number of this thread, by which [`until_asleep`] finds it.
 fn thread_number() -> String {
@@ -285,19 +285,19 @@ fn a_leaked_guard_ends_with_its_handle<R: RawLock>() {
 }
 
 /// A lock of so many whose members are told of deaths.
-fn mortal<R: RawLock>(members: usize) -> (Lock<R, u64>, Deaths) {
-    let deaths = Deaths::within(&mut Space::heap(), members).unwrap();
-    (Lock::new(members, 0).unwrap().watching(&deaths), deaths)
+fn mortal<R: RawLock>(members: usize) -> (Lock<R, u64>, FaultList) {
+    let fault_list = FaultList::within(&mut Space::heap(), members).unwrap();
+    (Lock::new(members, 0).unwrap().watching(&fault_list), fault_list)
 }
 
 /// Declares a member of this process dead, whose handle was, or will be, forgotten and not used again.
-fn declare(deaths: &Deaths, rank: usize) {
+fn declare(fault_list: &FaultList, rank: usize) {
     // SAFETY: as the tests see to it.
-    unsafe { deaths.declare(rank, std::process::id()) };
+    unsafe { fault_list.declare_dead(rank, std::process::id()) };
 }
 
 fn a_holder_that_dies_is_told_and_its_lock_recovered<R: RawLock>() {
-    let (lock, deaths) = mortal::<R>(4);
+    let (lock, fault_list) = mortal::<R>(4);
     let mut dead = lock.member(3).unwrap();
     std::mem::forget(dead.lock().unwrap());
     let (number, waiting) = mpsc::channel();
@@ -315,7 +315,7 @@ fn a_holder_that_dies_is_told_and_its_lock_recovered<R: RawLock>() {
             });
         }
         waiting.iter().take(3).for_each(|thread| until_asleep(&thread));
-        declare(&deaths, 3);
+        declare(&fault_list, 3);
     });
     let mut last = lock.member(0).unwrap();
     assert_eq!(*last.lock().unwrap(), 6);
@@ -323,7 +323,7 @@ fn a_holder_that_dies_is_told_and_its_lock_recovered<R: RawLock>() {
 }
 
 fn a_waiter_that_dies_does_not_stay_in_the_way<R: RawLock>() {
-    let (lock, deaths) = mortal::<R>(3);
+    let (lock, fault_list) = mortal::<R>(3);
     let mut holder = lock.member(0).unwrap();
     let held = holder.lock().unwrap();
     // It waits in a thread that never ends, as a killed process does: its place is all that is left of it.
@@ -340,7 +340,7 @@ fn a_waiter_that_dies_does_not_stay_in_the_way<R: RawLock>() {
         error
     });
     until_asleep(&asks.recv().unwrap());
-    declare(&deaths, 2);
+    declare(&fault_list, 2);
     assert_eq!(ghost.join().unwrap(), LockError::Dead { rank: 2 });
     drop(held);
     let mut other = lock.member(1).unwrap();
@@ -354,10 +354,10 @@ fn a_waiter_that_dies_does_not_stay_in_the_way<R: RawLock>() {
 }
 
 fn who_is_given_up_keeps_what_it_holds<R: RawLock>() {
-    let (lock, deaths) = mortal::<R>(2);
+    let (lock, fault_list) = mortal::<R>(2);
     let [mut holder, mut mine] = [0, 1].map(|rank| lock.member(rank).unwrap());
     let mut held = holder.lock().unwrap();
-    deaths.give_up(0);
+    fault_list.give_up(0);
     assert_eq!(mine.lock().unwrap_err(), LockError::Dead { rank: 0 });
     assert_eq!(mine.recover(soon(20)).unwrap_err(), LockError::TimedOut);
     *held += 1;
@@ -368,11 +368,11 @@ fn who_is_given_up_keeps_what_it_holds<R: RawLock>() {
 
 /// A handle for the rank of another process's member, which dies.
 fn the_dead_of_another_process_are_not_ours<R: RawLock>() {
-    let (lock, deaths) = mortal::<R>(2);
+    let (lock, fault_list) = mortal::<R>(2);
     let [mut holder, mut mine] = [0, 1].map(|rank| lock.member(rank).unwrap());
     let held = holder.lock().unwrap();
     // SAFETY: no handle was taken in a process of this number.
-    unsafe { deaths.declare(0, u32::MAX) };
+    unsafe { fault_list.declare_dead(0, u32::MAX) };
     assert_eq!(mine.lock().unwrap_err(), LockError::Dead { rank: 0 });
     assert_eq!(mine.recover(soon(20)).unwrap_err(), LockError::TimedOut);
     drop(held);
@@ -380,10 +380,10 @@ fn the_dead_of_another_process_are_not_ours<R: RawLock>() {
 }
 
 fn a_recovery_that_ran_out_of_time_has_recovered_from_nothing<R: RawLock>() {
-    let (lock, deaths) = mortal::<R>(3);
+    let (lock, fault_list) = mortal::<R>(3);
     let [mut holder, mut mine] = [0, 1].map(|rank| lock.member(rank).unwrap());
     let held = holder.lock().unwrap();
-    deaths.give_up(2);
+    fault_list.give_up(2);
     // The queue can only be repaired when the holder is out of it.
     assert_eq!(mine.recover(soon(5)).unwrap_err(), LockError::TimedOut);
     // It may stand behind the dead, still.
@@ -396,15 +396,15 @@ fn a_recovery_that_ran_out_of_time_has_recovered_from_nothing<R: RawLock>() {
 fn deaths_at_any_moment<R: RawLock>() {
     for seed in 1..=20_u64 {
         let members = 5;
-        let (lock, deaths) = mortal::<R>(members);
+        let (lock, fault_list) = mortal::<R>(members);
         let counted = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for rank in 0..members {
                 let mut mine = lock.member(rank).unwrap();
-                let (deaths, counted) = (&deaths, &counted);
+                let (fault_list, counted) = (&fault_list, &counted);
                 scope.spawn(move || {
                     let mut random = Random::stream(seed, rank as u64);
-                    let touch = |mut held: Guard<'_, R, u64>| {
+                    let touch = |mut held: LockGuard<'_, R, u64>| {
                         *held += 1;
                         counted.fetch_add(1, Ordering::Relaxed);
                     };
@@ -431,7 +431,7 @@ fn deaths_at_any_moment<R: RawLock>() {
                             std::mem::forget(held);
                         }
                         std::mem::forget(mine);
-                        declare(deaths, rank);
+                        declare(fault_list, rank);
                     }
                 });
             }
@@ -499,5 +499,5 @@ fn bounds() {
     movable::<Lock<Ticket, std::cell::Cell<u64>>>();
     shareable::<Lock<Mcs, std::cell::Cell<u64>>>();
     movable::<LockMember<Mcs, std::cell::Cell<u64>>>();
-    shareable::<syncline_sync::Guard<'static, Ticket, u64>>();
+    shareable::<syncline_sync::LockGuard<'static, Ticket, u64>>();
 }

@@ -18,7 +18,7 @@ use std::process::Stdio;
 
 use syncline::fabric::{Member, TeamError};
 use syncline::farm::Forks;
-use syncline::{Crew, Team};
+use syncline::{PoolBuilder, Team};
 use syncline_testkit::mpi::MPIS;
 use syncline_testkit::{again, as_role};
 
@@ -35,7 +35,7 @@ fn all(me: &mut Member) -> Result<usize> {
     assert!(steps >= done);
     if me.size() > 1 {
         let work = |n: u64, _: &mut Forks<'_, u64, Vec<u64>>| vec![n; 1000];
-        let sum = Crew::of(1).on(me, work, |pool| {
+        let sum = PoolBuilder::new(1).on(me, work, |pool| {
             pool.map(0..300).map(|done| done.result.unwrap().iter().sum::<u64>()).sum::<u64>()
         })?;
         assert_eq!(sum, (me.rank() == 0).then_some(1000 * 299 * 300 / 2));

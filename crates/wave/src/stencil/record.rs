@@ -142,7 +142,7 @@ pub(super) fn caught<R>(call: impl FnOnce() -> R) -> Result<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Alignment, GaussSeidel, Lk23, NinePoint, Sor};
+    use crate::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor};
 
     #[test]
     fn the_kernels_of_the_crate_declare_what_they_read() {
@@ -154,7 +154,7 @@ mod tests {
         exact::<_, 1>(&Sor::gauss_seidel());
         exact::<_, 0>(&NinePoint::gauss_seidel());
         exact::<_, 1>(&NinePoint::gauss_seidel());
-        exact::<_, 6>(&GaussSeidel);
+        exact::<_, 6>(&GaussSeidelVariable);
         exact::<_, 1>(&Alignment::global(1.0).unwrap());
         exact::<_, 1>(&Alignment::local(1.0).unwrap());
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use syncline_store::{DirectFile, DirectWriter, IoBuffer, IoQueue, Matrix, Method, Read};
+use syncline_store::{DirectFile, DirectWriter, IoBuffer, IoQueue, Matrix, Method, ReadRequest};
 
 use super::sums::Sums;
 use crate::lanes::Real;
@@ -158,7 +158,7 @@ impl<E: Real> Panel<E> {
                 right: cols,
                 pitch: cols,
             });
-            reads.push(Read { file, offset, len, into: buffer.as_mut_slice() });
+            reads.push(ReadRequest { file, offset, len, into: buffer.as_mut_slice() });
         }
         queue.read(&mut reads)?;
         Ok((len * reads.len()) as u64)

@@ -21,7 +21,7 @@ use std::path::Path;
 
 use syncline_store::{
     Checksum, DirectFile, Generations, Identity, IoBuffer, IoQueue, Matrix, Method, NewFile,
-    Progress, Read, Shape,
+    Progress, ReadRequest, Shape,
 };
 
 use super::sums::Sums;
@@ -103,9 +103,9 @@ impl Destination {
     }
 
     /// What is known of the computation by now.
-    pub(crate) fn know(&mut self, identity: &Identity) {
+    pub(crate) fn record_identity(&mut self, identity: &Identity) {
         if let Destination::Generations(generations) = self {
-            generations.know(identity);
+            generations.record_identity(identity);
         }
     }
 
@@ -180,7 +180,7 @@ impl Panels {
         for row in (0..rows).step_by(piece) {
             let here = row..(row + piece).min(rows);
             let (offset, len) = (start + (row * row_bytes) as u64, here.len() * row_bytes);
-            queue.read(&mut [Read { file, offset, len, into: buffer.as_mut_slice() }])?;
+            queue.read(&mut [ReadRequest { file, offset, len, into: buffer.as_mut_slice() }])?;
             each(here, &buffer.as_slice()[file.lead(offset)..][..len])?;
         }
         Ok(())

@@ -9,8 +9,8 @@
 use std::time::{Duration, Instant};
 
 use syncline_store::{
-    DirectFile, DirectWriter, Generations, Identity, InputId, Layout, Matrix, NewFile, Progress,
-    Standing, convert,
+    DirectFile, DirectWriter, FileState, Generations, Identity, InputId, Layout, Matrix, NewFile,
+    Progress, convert,
 };
 
 use super::data::{FileSink, Held, Sink, Source};
@@ -22,7 +22,7 @@ use super::sums::Sums;
 use super::target::{Kind, Leftovers, Pending, Target};
 use crate::dynamic::Kernel;
 use crate::lanes::Real;
-use crate::sweep::{Report, Settings};
+use crate::sweep::{Settings, SweepReport};
 use crate::{Error, Result};
 
 /// Runs into a file that is whole or not there, and can go on after a crash.
@@ -31,7 +31,7 @@ pub(crate) fn into_target<E: Real>(
     kernel: &dyn Kernel<E>,
     arrays: &Arrays<'_, E>,
     target: &Target,
-) -> Result<(Pending, Report)> {
+) -> Result<(Pending, SweepReport)> {
     let begun = Instant::now();
     let (shape, monitor) = (arrays.field.shape(), &settings.monitor);
     let held = arrays.hold()?;
@@ -40,7 +40,7 @@ pub(crate) fn into_target<E: Real>(
     let panels = Panels::of::<E>(target, shape);
     let (mut identity, start, standing) = begin(settings, arrays, target, &held)?;
     let replaces = (target.leftovers != Leftovers::Discard).then(|| standing.clone());
-    let pending = |kind, identity, report: &Report| {
+    let pending = |kind, identity, report: &SweepReport| {
         let made = report.made(settings.tolerance);
         Pending { kind, npy: target.npy, shape, identity, made, replaces: replaces.clone() }
     };
@@ -52,7 +52,7 @@ pub(crate) fn into_target<E: Real>(
             let report =
                 done.report(plan, settings.processors(), &Spent::default(), Duration::ZERO);
             let pending = pending(Kind::Complete(target.path.clone()), identity, &report);
-            return Ok((pending, Report { resumed, ..report }));
+            return Ok((pending, SweepReport { resumed, ..report }));
         }
         Start::After(made) => (Done::after(made), None, Some(DirectFile::open(&target.path)?)),
         Start::From(generations) => {
@@ -147,12 +147,12 @@ pub(crate) fn into_target<E: Real>(
             ..Progress::default()
         };
         start::note(&mut progress, &standing);
-        destination.know(&identity);
+        destination.record_identity(&identity);
         previous = destination.commit(progress)?;
         monitor.pass_is_over(destination.is_checked().then_some(done.iterations));
     }
     let report = done.report(plan, settings.processors(), &stream.spent, begun.elapsed());
-    Ok((pending(destination.into(), identity, &report), Report { resumed, ..report }))
+    Ok((pending(destination.into(), identity, &report), SweepReport { resumed, ..report }))
 }
 
 /// Where a run begins, of what computation it is, and what it may replace.
@@ -161,7 +161,7 @@ fn begin<E: Real>(
     arrays: &Arrays<'_, E>,
     target: &Target,
     held: &[Held],
-) -> Result<(Identity, Start, Standing)> {
+) -> Result<(Identity, Start, FileState)> {
     let (shape, monitor) = (arrays.field.shape(), &settings.monitor);
     let mut identity = identity(arrays, target)?;
     let on_file: Vec<usize> = arrays.on_file().map(|(array, _)| array).collect();

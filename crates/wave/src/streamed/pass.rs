@@ -16,10 +16,10 @@ use super::plan::StreamPlan;
 use super::sums::Sums;
 use crate::dynamic::Kernel;
 use crate::lanes::{Real, Vector};
+use crate::semaphore::Semaphore;
 use crate::strip::Ring;
 use crate::strip::ghosts::Ghosts;
 use crate::strip::tile::{self, Chain, Job, Scratch};
-use crate::window::Windows;
 use crate::{Error, Monitor, Result};
 
 /// Tells what is wrong with a unit of the field whose sum is this.
@@ -164,7 +164,7 @@ impl<'a, E: Real> Stream<'a, E> {
             expected: expected.as_ref(),
             pieces: self.pieces(&chain),
             slots: panels.len(),
-            processors: Windows::new(self.threads as u64),
+            processors: Semaphore::new(self.threads as u64),
             scratch: Mutex::default(),
             norms: Mutex::new(&mut norms),
             chain,
@@ -231,7 +231,7 @@ struct Run<'r, E> {
     pieces: usize,
     slots: usize,
     /// The right to compute: there are more workers, as some wait for the disk.
-    processors: Windows,
+    processors: Semaphore,
     /// Buffers not in use.
     scratch: Mutex<Vec<Scratch<E>>>,
     norms: Mutex<&'r mut Vec<f64>>,

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use syncline_store::{DirectFile, DirectWriter, Layout, Made, Matrix, Progress, Strided, convert};
+use syncline_store::{
+    DirectFile, DirectWriter, Layout, Made, Matrix, Progress, StridedRun, convert,
+};
 
 use super::data::{FileSink, Held, Sink, Source, all_rows};
 use super::pass::{Passed, Spent, Stream};
@@ -13,7 +15,7 @@ use super::start::{Asked, made};
 use super::sums::Sums;
 use crate::dynamic::Kernel;
 use crate::lanes::Real;
-use crate::sweep::{Executor, Order, Plan, Report, Settings, Times};
+use crate::sweep::{Executor, Order, Settings, SweepPlan, SweepReport, Times};
 use crate::{Error, Result};
 
 /// Bytes that are read to see how fast the disk is.
@@ -154,7 +156,7 @@ pub(crate) fn plan_for<E: Real>(
 /// Bytes per second of the disk, by reading a little, in half of the memory at most.
 fn probe(file: &DirectFile, start: u64, memory: u64) -> Result<f64> {
     let len = file.len()?.saturating_sub(start).min(memory / 2).min(PROBE) as usize;
-    let range = Strided { start: start as usize, len, pitch: len, count: 1 };
+    let range = StridedRun { start: start as usize, len, pitch: len, count: 1 };
     Ok(syncline_store::probe::read(file, range)?.rate())
 }
 
@@ -222,10 +224,10 @@ impl Done {
         threads: u64,
         spent: &Spent,
         time: Duration,
-    ) -> Report {
+    ) -> SweepReport {
         let ns = |n: &std::sync::atomic::AtomicU64| Duration::from_nanos(n.load(Relaxed));
         let busy = ns(&spent.pack_ns) + ns(&spent.update_ns);
-        Report {
+        SweepReport {
             iterations: self.iterations,
             residuals: self.residuals,
             converged: self.converged,
@@ -243,13 +245,13 @@ impl Done {
                 update: ns(&spent.update_ns),
                 wait: (time * threads as u32).saturating_sub(busy),
             }),
-            plan: Plan::Streamed(plan),
+            plan: SweepPlan::Streamed(plan),
         }
     }
 }
 
 /// A sweep without points to update, or of no iteration: a copy.
-pub(crate) fn copied(settings: &Settings, plan: StreamPlan) -> Report {
+pub(crate) fn copied(settings: &Settings, plan: StreamPlan) -> SweepReport {
     // Every iteration changes nothing.
     let norms = settings.tolerance.map_or(0, |_| settings.iterations.min(1));
     let done = Done {
@@ -267,7 +269,7 @@ pub(crate) fn into_matrix<E: Real>(
     kernel: &dyn Kernel<E>,
     arrays: &Arrays<'_, E>,
     mut result: Matrix<E>,
-) -> Result<(Matrix<E>, Report)> {
+) -> Result<(Matrix<E>, SweepReport)> {
     let begun = Instant::now();
     let held = arrays.hold()?;
     let target = Held::of(&result)?;

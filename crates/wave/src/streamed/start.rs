@@ -19,7 +19,7 @@
 //! more. Wanted are as many as are asked for; with an exact stop, no more than up to that
 //! iteration.
 //!
-//! What a run may replace it notes when it begins ([`Standing`]), and replaces nothing else at its
+//! What a run may replace it notes when it begins ([`FileState`]), and replaces nothing else at its
 //! end.
 //!
 //! # Costs
@@ -28,11 +28,11 @@
 use std::path::Path;
 
 use syncline_store::{
-    Existing, Generations, Identity, Leftover, Made, Mark, Progress, Resumed, Standing,
+    Existing, FileState, Generations, Identity, Leftover, Made, Progress, ResultMark, Resumed,
 };
 
 use super::target::{Leftovers, Target};
-use crate::sweep::{Plan, Report, Settings};
+use crate::sweep::{Settings, SweepPlan, SweepReport};
 use crate::{Error, Result};
 
 /// The name of what a manifest notes of the output when its run began.
@@ -60,7 +60,7 @@ pub(crate) enum Start {
 /// [`add`](Self::add) then makes its report that of all iterations.
 #[derive(Debug)]
 pub struct Resumption {
-    /// Of what computation the result is: what it is to be [marked](syncline_store::Mark) with.
+    /// Of what computation the result is: what it is to be [marked](syncline_store::ResultMark) with.
     pub identity: Identity,
     /// What the result that has the name has behind it, if the sweep goes on from one, or has
     /// nothing to do.
@@ -68,7 +68,7 @@ pub struct Resumption {
     /// Whether nothing is left to do.
     pub is_complete: bool,
     /// What had the name: all that the result may replace, unless the target says so.
-    pub standing: Standing,
+    pub standing: FileState,
 }
 
 impl Resumption {
@@ -80,8 +80,8 @@ impl Resumption {
 
     /// The report where nothing is left to do.
     #[must_use]
-    pub fn report(&self, plan: Plan) -> Report {
-        let none = Report {
+    pub fn report(&self, plan: SweepPlan) -> SweepReport {
+        let none = SweepReport {
             iterations: 0,
             residuals: Vec::new(),
             converged: None,
@@ -99,13 +99,13 @@ impl Resumption {
 
     /// Adds what was done before to the report of the sweep that has gone on from it.
     #[must_use]
-    pub fn add(&self, report: Report) -> Report {
+    pub fn add(&self, report: SweepReport) -> SweepReport {
         let Some(made) = &self.made else { return report };
         let mut residuals = report.residuals;
         if !residuals.is_empty() || report.iterations == 0 {
             residuals.splice(0..0, made.residuals.iter().copied());
         }
-        Report {
+        SweepReport {
             iterations: made.iterations + report.iterations,
             residuals,
             converged: report.converged.map(|at| made.iterations + at).or(made.converged),
@@ -170,7 +170,7 @@ impl Begin<'_> {
         identity: &mut Identity,
         sum: impl FnMut(usize) -> Result<Option<u64>>,
         is_generation: impl FnOnce(&Progress) -> Result<bool>,
-    ) -> Result<(Start, Standing)> {
+    ) -> Result<(Start, FileState)> {
         let path = &self.target.path;
         let settle = |then: &Identity, now: &mut Identity| now.settle(then, sum);
         match (self.target.leftovers, Generations::leftover(path)?) {
@@ -195,7 +195,7 @@ impl Begin<'_> {
                 Resumed::Underway(generations) => self.from(generations),
                 Resumed::Complete(progress) if is_generation(&progress)? => {
                     let made = made(&progress, self.asked.tolerance);
-                    self.of_the_same(Mark { identity: identity.clone(), made })
+                    self.of_the_same(ResultMark { identity: identity.clone(), made })
                 }
                 // Another program has put a file there since.
                 Resumed::Complete(_) => {
@@ -206,12 +206,12 @@ impl Begin<'_> {
         }
     }
 
-    fn anew(&self) -> Result<(Start, Standing)> {
-        Ok((Start::Anew, Standing::of(&self.target.path)?))
+    fn anew(&self) -> Result<(Start, FileState)> {
+        Ok((Start::Anew, FileState::of(&self.target.path)?))
     }
 
     /// After an interrupted run.
-    fn from(&self, generations: Generations) -> Result<(Start, Standing)> {
+    fn from(&self, generations: Generations) -> Result<(Start, FileState)> {
         let path = &self.target.path;
         let progress = generations.progress();
         let made =
@@ -222,7 +222,7 @@ impl Begin<'_> {
         }
         // Of a manifest without the note nothing is known: then only a name that is free is taken.
         let noted = progress.and_then(|progress| progress.note.get(STANDING)?.parse().ok());
-        let standing: Standing = noted.unwrap_or_default();
+        let standing: FileState = noted.unwrap_or_default();
         standing.check(path)?;
         Ok((Start::From(generations), standing))
     }
@@ -232,7 +232,7 @@ impl Begin<'_> {
         &self,
         identity: &mut Identity,
         settle: impl FnOnce(&Identity, &mut Identity) -> Result<()>,
-    ) -> Result<(Start, Standing)> {
+    ) -> Result<(Start, FileState)> {
         let path = &self.target.path;
         match Existing::at(path)? {
             Existing::Nothing => self.anew(),
@@ -249,8 +249,8 @@ impl Begin<'_> {
     }
 
     /// After a result of the same computation.
-    fn of_the_same(&self, mark: Mark) -> Result<(Start, Standing)> {
-        let standing = Standing::of(&self.target.path)?;
+    fn of_the_same(&self, mark: ResultMark) -> Result<(Start, FileState)> {
+        let standing = FileState::of(&self.target.path)?;
         let left = self.asked.left(&mark.made);
         match left {
             None => Err(Taken::by(&mark, &mark.identity, self.asked).into_error(&self.target.path)),
@@ -268,7 +268,7 @@ pub(crate) fn made(progress: &Progress, tolerance: Option<f64>) -> Made {
 }
 
 /// What a manifest notes of the output.
-pub(crate) fn note(progress: &mut Progress, standing: &Standing) {
+pub(crate) fn note(progress: &mut Progress, standing: &FileState) {
     progress.note.insert(STANDING.to_owned(), standing.to_string());
 }
 
@@ -291,7 +291,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    fn by(mark: &Mark, now: &Identity, asked: Asked) -> Self {
+    fn by(mark: &ResultMark, now: &Identity, asked: Asked) -> Self {
         let mut differs = mark.identity.differences(now);
         let left = asked.left(&mark.made);
         if left.is_none() {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use syncline_store::{Generations, Identity, Layout, Made, Matrix, NewFile, Shape, Standing};
+use syncline_store::{FileState, Generations, Identity, Layout, Made, Matrix, NewFile, Shape};
 
 use crate::{Real, Result};
 
@@ -13,7 +13,7 @@ use crate::{Real, Result};
 /// Until the result is complete, what is needed to go on stands in the folder `PATH.syncline`
 /// beside it; see [`Generations`](syncline_store::Generations) for what is promised. A sweep of one
 /// pass needs no such folder, and begins anew. Where the name is taken already, [`Leftovers`] say
-/// what is done; a complete result carries a [`Mark`](syncline_store::Mark), by which it is known.
+/// what is done; a complete result carries a [`ResultMark`](syncline_store::ResultMark), by which it is known.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub(crate) path: PathBuf,
@@ -93,7 +93,7 @@ pub struct Pending {
     pub(crate) identity: Identity,
     pub(crate) made: Made,
     /// What it may replace; `None` for whatever is there.
-    pub(crate) replaces: Option<Standing>,
+    pub(crate) replaces: Option<FileState>,
 }
 
 #[derive(Debug)]

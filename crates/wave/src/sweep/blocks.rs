@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use syncline_store::Matrix;
 
-use super::{Executor, Report, Settings, Sweep};
+use super::{Executor, Settings, Sweep, SweepReport};
 use crate::block_kernel::Whole;
 use crate::streamed::Arrays;
 use crate::{BlockKernel, BlockPlan, Error, Real, Result};
@@ -57,7 +57,7 @@ impl<K> Sweep<K> {
         field: &Arc<Matrix<T>>,
         coefficients: &[Arc<Matrix<T>>],
         result: Matrix<T>,
-    ) -> Result<(Matrix<T>, Report)>
+    ) -> Result<(Matrix<T>, SweepReport)>
     where
         K: BlockKernel<T>,
     {

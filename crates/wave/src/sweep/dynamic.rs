@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use syncline_store::Matrix;
 
-use super::{Plan, Report, Sweep};
+use super::{Sweep, SweepPlan, SweepReport};
 use crate::dynamic::Dynamic;
 use crate::streamed::{Arrays, Pending, Target};
 use crate::{Real, Result};
@@ -22,7 +22,7 @@ impl<K: Dynamic> Sweep<K> {
         field: &Arc<Matrix<T>>,
         coefficients: &[Arc<Matrix<T>>],
         result: &Matrix<T>,
-    ) -> Result<Plan> {
+    ) -> Result<SweepPlan> {
         let arrays = Arrays { field, coefficients };
         self.settings.plan(&*self.kernel.kernel(), &arrays, result)
     }
@@ -54,7 +54,7 @@ impl<K: Dynamic> Sweep<K> {
         field: &Arc<Matrix<T>>,
         coefficients: &[Arc<Matrix<T>>],
         result: Matrix<T>,
-    ) -> Result<(Matrix<T>, Report)> {
+    ) -> Result<(Matrix<T>, SweepReport)> {
         let arrays = Arrays { field, coefficients };
         self.settings.run(&*self.kernel.kernel(), &arrays, result)
     }
@@ -69,7 +69,7 @@ impl<K: Dynamic> Sweep<K> {
         field: &Arc<Matrix<T>>,
         coefficients: &[Arc<Matrix<T>>],
         target: &Target,
-    ) -> Result<(Pending, Report)> {
+    ) -> Result<(Pending, SweepReport)> {
         let arrays = Arrays { field, coefficients };
         self.settings.run_to(&*self.kernel.kernel(), &arrays, target)
     }

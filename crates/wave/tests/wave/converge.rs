@@ -6,7 +6,7 @@ use crate::kernels::{Check, KERNELS, with_kernel};
 use proptest::prelude::*;
 use syncline_store::{Block, Layout, Shape};
 use syncline_wave::{
-    Error, Executor, Lanes, Order, PointKernel, Real, Report, Runner, Sor, Sweep, Target,
+    Error, Executor, Lanes, Order, PointKernel, Real, Runner, Sor, Sweep, SweepReport, Target,
 };
 
 /// Where a streamed sweep puts its result.
@@ -116,7 +116,7 @@ impl Case {
 }
 
 fn check_report<T: Real, K: PointKernel<N>, const N: usize>(
-    report: &Report,
+    report: &SweepReport,
     found: &[T],
     kernel: &K,
     plain: &Plain<T, N>,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::common::{Data, bits, blank, layouts, numbers, values};
 use syncline_store::{Block, ElementType, Layout, Matrix, Shape, io_model};
 use syncline_wave::{
-    BlockPlan, Error, Executor, Lk23, Monitor, Order, Plan, Runner, Sor, Sweep, plain_sweep,
+    BlockPlan, Error, Executor, Lk23, Monitor, Order, Runner, Sor, Sweep, SweepPlan, plain_sweep,
 };
 
-fn blocks(plan: Plan) -> BlockPlan {
+fn blocks(plan: SweepPlan) -> BlockPlan {
     *plan.blocked().expect("a sweep in blocks")
 }
 

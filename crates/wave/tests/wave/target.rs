@@ -13,12 +13,12 @@ use crate::kernels::Hooked;
 use proptest::prelude::*;
 use syncline_store::{Generations, Identity, Layout, Leftover, Matrix, Shape};
 use syncline_wave::{
-    Error, Lanes, Leftovers, Monitor, Pending, Report, Runner, Sor, Sweep, Target,
+    Error, Lanes, Leftovers, Monitor, Pending, Runner, Sor, Sweep, SweepReport, Target,
 };
 
 pub(crate) const KERNEL: Sor = Sor::gauss_seidel();
 
-type Outcome = Result<(Pending, Report), Error>;
+type Outcome = Result<(Pending, SweepReport), Error>;
 
 /// How a sweep is run; the result does not depend on it.
 #[derive(Clone, Copy, Debug)]

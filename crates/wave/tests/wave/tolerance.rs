@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use syncline_store::{Existing, Layout, Matrix, Shape};
-use syncline_wave::{Error, Executor, Leftovers, Report, Result};
+use syncline_wave::{Error, Executor, Leftovers, Result, SweepReport};
 
 use crate::common::{bits, same, values};
 use crate::target::results::has_marks;
@@ -176,7 +176,7 @@ fn an_exact_stop_among_residuals_that_are_not_known_is_refused() {
 }
 
 /// Goes on in blocks from the result that has the name, and gives it the name again.
-fn in_blocks(work: &Work, iterations: u64) -> Result<Report> {
+fn in_blocks(work: &Work, iterations: u64) -> Result<SweepReport> {
     let sweep = |iterations| THREE.sweep(KERNEL).iterations(iterations).until(0.0);
     let sweep = |iterations| {
         sweep(iterations).executor(Executor::Blocked).order(syncline_wave::Order::Barrier)

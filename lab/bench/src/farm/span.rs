@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use syncline_farm::{Crew, Forks, Pool, Task};
+use syncline_farm::{Forks, Pool, PoolBuilder, Task};
 
 use super::worker::{Role, program};
 use super::{Heat, Kit};
@@ -78,8 +78,9 @@ fn tree() -> Tree {
 /// Makespans, by what a greedy schedule takes.
 pub(super) fn heat(_kit: &Kit<'_>) -> Result<Heat> {
     let mut heat = Heat::new("span", ("of the greedy bound", 1e9));
-    let crew = || -> Result<Crew> { Ok(Crew::of(WORKERS).program(program(Role::Rest)?)) };
-    let start = |crew: Crew| -> Result<Pool<Tree, Span>> {
+    let crew =
+        || -> Result<PoolBuilder> { Ok(PoolBuilder::new(WORKERS).program(program(Role::Rest)?)) };
+    let start = |crew: PoolBuilder| -> Result<Pool<Tree, Span>> {
         let mut pool = crew.start()?;
         // All are there, and know their ways.
         pool.map((0..4 * WORKERS as u64).map(|_| Tree { micros: 3000, children: Vec::new() }))
@@ -102,7 +103,7 @@ pub(super) fn heat(_kit: &Kit<'_>) -> Result<Heat> {
         }
     });
     heat.add(Side::Ours, ENTRIES[0], largest);
-    let forked = |crew: Result<Crew>| {
+    let forked = |crew: Result<PoolBuilder>| {
         crew.and_then(start).map(|mut pool| {
             move || {
                 let tree = tree();
@@ -112,8 +113,8 @@ pub(super) fn heat(_kit: &Kit<'_>) -> Result<Heat> {
             }
         })
     };
-    heat.add(Side::Ours, ENTRIES[1], forked(crew().map(Crew::forks)));
-    heat.add(Side::Ours, ENTRIES[2], forked(crew().map(Crew::stealing)));
+    heat.add(Side::Ours, ENTRIES[1], forked(crew().map(PoolBuilder::forks)));
+    heat.add(Side::Ours, ENTRIES[2], forked(crew().map(PoolBuilder::stealing)));
     heat.notes
         .push(format!("{WORKERS} workers; tasks sleep 0 to 4 ms, those of trees 0.2 to 1.8 ms"));
     Ok(heat)

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use syncline_farm::{Crew, Pool};
+use syncline_farm::{Pool, PoolBuilder};
 
 use super::rivals;
 use super::worker::{Role, program, timed};
@@ -118,8 +118,8 @@ pub(super) fn many(kit: &Kit<'_>) -> Result<Heat> {
 
 /// A pool of ours, whose workers are there.
 fn pool(batch: Option<usize>) -> Result<Pool<u64, u64>> {
-    let crew = Crew::of(WORKERS).program(program(Role::Serve)?);
-    let crew = batch.into_iter().fold(crew, Crew::batch);
+    let crew = PoolBuilder::new(WORKERS).program(program(Role::Serve)?);
+    let crew = batch.into_iter().fold(crew, PoolBuilder::batch);
     let mut pool = crew.start()?;
     let first: Samples = pool.map(0..100_u64).map(|_| 0.0).collect();
     right(&first.len(), &100)?;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 
-use super::crew::Crew;
+use super::crew::PoolBuilder;
 use super::program::Program;
 use super::work::{WithWork, Work, checksum};
 
@@ -15,7 +15,7 @@ pub(crate) struct ByHand<'a> {
     /// What is run.
     pub(crate) program: &'a Program,
     /// The threads that do it.
-    pub(crate) crew: &'a Crew<'a>,
+    pub(crate) crew: &'a PoolBuilder<'a>,
     /// How often before it is timed, and how often then.
     pub(crate) rounds: [u64; 2],
 }
@@ -224,7 +224,7 @@ impl WithWork for Locks<'_> {
 }
 
 /// Calls `worker` on the threads of a crew, one of which is this one.
-fn on_threads(crew: &Crew<'_>, worker: impl Fn(usize) + Sync) {
+fn on_threads(crew: &PoolBuilder<'_>, worker: impl Fn(usize) + Sync) {
     let worker = |me: usize| {
         crew.pin(me);
         worker(me);

@@ -14,8 +14,8 @@
 //!                               as `warm` steps are done
 //! ```
 //!
-//! The loop of a worker calls [`Crew::pin`] at its beginning and [`Crew::start`] at the first step
-//! that is timed. Threads of a runner have no such place: there every body calls [`Crew::step`]. A
+//! The loop of a worker calls [`PoolBuilder::pin`] at its beginning and [`PoolBuilder::start`] at the first step
+//! that is timed. Threads of a runner have no such place: there every body calls [`PoolBuilder::step`]. A
 //! thread is pinned in its first one, and workers count their steps, as tasks that do not wait for
 //! each other may be any number of iterations apart: an iteration of a single task says nothing of
 //! how many steps are still to be done. Counts are read with an error of at most [`STRIDE`] steps
@@ -43,7 +43,7 @@ thread_local! {
 }
 
 /// The workers of one run.
-pub(crate) struct Crew<'p> {
+pub(crate) struct PoolBuilder<'p> {
     places: &'p Places,
     workers: usize,
     /// Steps before the clock starts.
@@ -75,7 +75,7 @@ pub(crate) struct Measured {
     pub(crate) pinned: bool,
 }
 
-impl<'p> Crew<'p> {
+impl<'p> PoolBuilder<'p> {
     /// Workers that are timed after `warm` steps.
     pub(crate) fn new(places: &'p Places, workers: usize, warm: u64) -> Self {
         Self {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     /// Where the threads of two crews of a runner were, one after the other in one run.
-    fn places_of(crew: &Crew<'_>, steps: u64) -> Vec<Vec<usize>> {
+    fn places_of(crew: &PoolBuilder<'_>, steps: u64) -> Vec<Vec<usize>> {
         let seen = Mutex::new(Vec::new());
         let together = Barrier::new(crew.workers());
         let worker = || {
@@ -223,7 +223,7 @@ mod tests {
     fn workers_have_a_processor_each_and_the_leader_gets_all_back() {
         let (places, before) = (Places::of_this_thread().unwrap(), here());
         for workers in 1..=2 * places.len().min(8) {
-            let crew = Crew::new(&places, workers, 0);
+            let crew = PoolBuilder::new(&places, workers, 0);
             let mut seen = places_of(&crew, 1);
             let mut wanted: Vec<_> = (0..workers)
                 .map(|w| vec![before[w % before.len()]])
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn the_leader_gets_its_processors_back_from_a_run_that_panics() {
         let (places, before) = (Places::of_this_thread().unwrap(), here());
-        let crew = Crew::new(&places, 1, 0);
+        let crew = PoolBuilder::new(&places, 1, 0);
         let run = || {
             crew.lead(|| {
                 crew.step();
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn threads_that_cannot_be_pinned_are_told_of() {
         let places = Places::none();
-        let crew = Crew::new(&places, 2, 0);
+        let crew = PoolBuilder::new(&places, 2, 0);
         assert!(places_of(&crew, 3).iter().all(|seen| *seen == here()));
         assert!(!crew.measured(1, 0).pinned);
     }
@@ -268,7 +268,7 @@ mod tests {
             // Both crews do their steps.
             let (each, warm) = (1000, 600);
             let all = 2 * each * workers as u64;
-            let crew = Crew::new(&places, workers, warm);
+            let crew = PoolBuilder::new(&places, workers, warm);
             places_of(&crew, each);
             let measured = crew.measured(all, 0);
             // As soon as they are told of, which is at once on one worker.
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_run_that_is_too_short_for_the_clock_is_timed_from_its_beginning() {
         let places = Places::none();
-        let crew = Crew::new(&places, 1, 100);
+        let crew = PoolBuilder::new(&places, 1, 100);
         crew.lead(|| (0..50).for_each(|_| crew.step()));
         let measured = crew.measured(50, 7);
         assert_eq!((measured.steps, measured.checksum), (50, 7));

@@ -6,7 +6,7 @@ use syncline_overlay::{Checked, Initial, Location, Overlay, ReadyOrder, Runner, 
 
 use super::by_hand::{Barrier, ByHand, Locks, Plain};
 use super::compiled::Peer;
-use super::crew::{Crew, Measured};
+use super::crew::{Measured, PoolBuilder};
 use super::program::Program;
 use super::work::{Body, WithWork, Work, checksum};
 use crate::error::{Result, failed};
@@ -96,7 +96,7 @@ impl Way {
         rounds: [u64; 2],
     ) -> Result<Measured> {
         let tasks = program.tasks.len() as u64;
-        let crew = &Crew::new(&site.places, workers, rounds[0] * tasks);
+        let crew = &PoolBuilder::new(&site.places, workers, rounds[0] * tasks);
         let checksum = match self {
             Self::Overlay(name, runner) => {
                 let (mut overlay, values) = body.with(Declare { program, crew });
@@ -118,7 +118,7 @@ impl Way {
 /// Makes an overlay of a program, whose bodies tell the crew when they begin.
 struct Declare<'a> {
     program: &'a Program,
-    crew: &'a Crew<'a>,
+    crew: &'a PoolBuilder<'a>,
 }
 
 impl<'a> WithWork for Declare<'a> {

@@ -21,7 +21,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
-use syncline_rma::unstable::{Window, exchange, fence_all_asking};
+use syncline_rma::unstable::{Window, fence_all_asking, sync_exchange};
 use syncline_sync::BarrierMember as _;
 
 use super::kit::{KINDS, Kit, LONGEST};
@@ -227,7 +227,7 @@ fn syncs<'a, 'm>(hosts: usize, bytes: usize, delay: u64, mpi: bool) -> Vec<Entry
         ours("sync", |kit| Ok(kit.ours.rma.sync()?)),
         ours("sync_global", |kit| Ok(kit.ours.rma.sync_global()?)),
     ];
-    let radix = if exchange::best_radix(hosts) == 2 { "; ours has radix 2, too" } else { "" };
+    let radix = if sync_exchange::best_radix(hosts) == 2 { "; ours has radix 2, too" } else { "" };
     let way = format!("two exchanges of radix 2{radix}");
     entries.push(Entry::time(way, setting.clone(), BATCH, move |kit: &mut Far<'_>| {
         let put = |kit: &mut Far<'_>| {

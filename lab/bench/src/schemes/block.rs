@@ -12,7 +12,7 @@
 //!
 //! Costs: two copies of the block, in and out; framed three or four.
 
-use syncline_store::{Contents, Part, Rect, Region, Shape, Side};
+use syncline_store::{Contents, MatrixBlock, Rect, Region, Shape, Side};
 use syncline_wave::{Lk23, Neighbours, PointKernel, Result};
 
 /// Rows that are updated together.
@@ -35,7 +35,7 @@ impl Halo {
     }
 
     /// Takes in a block; the lines around it are to be set after that.
-    pub(crate) fn load(&mut self, part: &Part) -> Result<()> {
+    pub(crate) fn load(&mut self, part: &MatrixBlock) -> Result<()> {
         self.rect = part.rect();
         self.values.resize((self.rect.rows + 2) * self.pitch(), 0.0);
         if part.in_place() {

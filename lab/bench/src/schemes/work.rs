@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use syncline_overlay::Location;
-use syncline_store::{Block, Grid, Matrix, Part, Region, Side, Tile};
+use syncline_store::{Block, Grid, Matrix, MatrixBlock, Region, Side, Tile};
 use syncline_wave::{Error, Result};
 
 use super::Arrays;
@@ -175,7 +175,7 @@ impl<'a> Work<'a> {
     }
 
     /// Calls `read` with the present values of a block.
-    pub(crate) fn read<R>(&self, slot: &Slot, read: impl FnOnce(&Part) -> R) -> R {
+    pub(crate) fn read<R>(&self, slot: &Slot, read: impl FnOnce(&MatrixBlock) -> R) -> R {
         match slot.rounds {
             0 => read(&self.tile(self.arrays.field, slot.region.index())),
             _ => read(&slot.region),

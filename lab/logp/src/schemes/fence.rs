@@ -4,7 +4,7 @@
 //! barrier alone. That has no counts: heads only. In the product the questions go with the last puts; here they are messages.
 //!
 //! # Source
-//! `syncline_rma::Rma::fence_all`, and dissemination by the schedule of `syncline_rma::unstable::exchange`.
+//! `syncline_rma::Rma::fence_all`, and dissemination by the schedule of `syncline_rma::unstable::sync_exchange`.
 
 use crate::scheme::{Driven, Load, Scheme, Step};
 use crate::schemes::{cost, exchanged};

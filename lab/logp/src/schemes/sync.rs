@@ -5,7 +5,7 @@
 //! messages here.
 //!
 //! # Source
-//! `syncline_rma::Rma::sync`, and the schedule in `syncline_rma::unstable::exchange`.
+//! `syncline_rma::Rma::sync`, and the schedule in `syncline_rma::unstable::sync_exchange`.
 
 use crate::scheme::{Driven, Load, Scheme, Step};
 use crate::schemes::{cost, exchanged};

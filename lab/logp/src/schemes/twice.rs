@@ -1,7 +1,7 @@
 //! Two exchanges by the product's schedule: counts, and the news that everything is done.
 //!
 //! # Source
-//! Saify's thesis (2002), with what `syncline_rma::unstable::exchange` changes but for the last: each member gets only the sum for
+//! Saify's thesis (2002), with what `syncline_rma::unstable::sync_exchange` changes but for the last: each member gets only the sum for
 //! itself, in any number of members, with any radix; still twice.
 
 use crate::scheme::{Driven, Load, Scheme, Step};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{CHILD, Hand, Manager};
+use super::{CHILD, Manager, WorkerState};
 use crate::error::FarmError;
 use crate::pool::order::OrderRef;
 use crate::pool::ready::Id;
@@ -34,10 +34,10 @@ where
         while !self.ready.is_empty() {
             // Workers that wait for children are not at work; nor are more at once than the crew
             // has, when they go on.
-            let busy = |hand: &&Hand| !hand.tasks.is_empty() && hand.waiting.is_none();
-            if self.hands.iter().filter(busy).count() < self.crew.workers {
-                let idle = |hand: &Hand| hand.tasks.is_empty() && !hand.ending;
-                if let Some(at) = self.hands.iter().position(idle) {
+            let busy = |worker: &&WorkerState| !worker.tasks.is_empty() && worker.waiting.is_none();
+            if self.workers.iter().filter(busy).count() < self.builder.workers {
+                let idle = |worker: &WorkerState| worker.tasks.is_empty() && !worker.ending;
+                if let Some(at) = self.workers.iter().position(idle) {
                     if !self.give(at) {
                         return;
                     }
@@ -45,12 +45,12 @@ where
                 }
                 match self.start() {
                     Ok(()) => continue,
-                    Err(error) if self.hands.is_empty() => self.fail_all(&error.to_string()),
+                    Err(error) if self.workers.is_empty() => self.fail_all(&error.to_string()),
                     Err(_) => (), // those that are there go on, and then it may be otherwise
                 }
             }
-            let room = |hand: &Hand| hand.batches.len() < BATCHES && !hand.ending;
-            match self.hands.iter().position(room).filter(|_| self.goes_ahead()) {
+            let room = |worker: &WorkerState| worker.batches.len() < BATCHES && !worker.ending;
+            match self.workers.iter().position(room).filter(|_| self.goes_ahead()) {
                 Some(at) if self.give(at) => (),
                 _ => return,
             }
@@ -61,20 +61,20 @@ where
     /// a long one.
     fn goes_ahead(&self) -> bool {
         let small = self.mean.is_some_and(|mean| mean < BATCH);
-        self.crew.kind == CrewKind::Warm
-            && (small || self.crew.batch.is_some_and(|batch| batch.get() > 1))
+        self.builder.kind == CrewKind::Warm
+            && (small || self.builder.batch.is_some_and(|batch| batch.get() > 1))
     }
 
     /// How many tasks to hand out together.
     fn batch(&self) -> usize {
-        if self.crew.kind != CrewKind::Warm {
+        if self.builder.kind != CrewKind::Warm {
             return 1;
         }
-        match (self.crew.batch, self.mean) {
+        match (self.builder.batch, self.mean) {
             (Some(batch), _) => batch.get().min(1 << 20),
             (None, None) => 1,
             (None, Some(mean)) => {
-                let share = self.ready.len() / (4 * self.crew.workers);
+                let share = self.ready.len() / (4 * self.builder.workers);
                 ((BATCH / mean.max(1.0)) as usize).min(share).clamp(1, MOST)
             }
         }
@@ -98,7 +98,7 @@ where
     /// Sends tasks to a worker: all together, or one by one, if one of them cannot be sent. Whether
     /// there was room.
     fn send(&mut self, at: usize, ids: &[Id]) -> bool {
-        let vpid = self.hands[at].vpid;
+        let vpid = self.workers[at].vpid;
         let (roots, children, first) = (&self.roots, &self.children, self.first);
         let task = |id: &Id| match id & CHILD {
             0 => roots[(id - first) as usize].as_ref().map(|job| &job.task),
@@ -107,14 +107,14 @@ where
         // All are there, as `give` has seen.
         let tasks = ids.iter().map(|id| task(id).expect("a task that was popped is there"));
         let order = OrderRef::<'_, _, R>::Run(tasks);
-        match self.crowd.send(vpid, &order) {
+        match self.transport.send(vpid, &order) {
             Ok(()) => {
-                let hand = &mut self.hands[at];
-                if hand.tasks.is_empty() {
-                    hand.at = monotonic();
+                let worker = &mut self.workers[at];
+                if worker.tasks.is_empty() {
+                    worker.at = monotonic();
                 }
-                hand.tasks.extend(ids);
-                hand.batches.push_back(ids.len());
+                worker.tasks.extend(ids);
+                worker.batches.push_back(ids.len());
             }
             Err(FarmError::Unsendable { .. } | FarmError::Room { .. }) if ids.len() > 1 => {
                 // One by one, as far as the channel goes.
@@ -123,7 +123,9 @@ where
                 return self.send(at, now);
             }
             // What the others are at will make some.
-            Err(FarmError::Room { .. }) if self.hands.iter().any(|hand| !hand.tasks.is_empty()) => {
+            Err(FarmError::Room { .. })
+                if self.workers.iter().any(|worker| !worker.tasks.is_empty()) =>
+            {
                 self.again(ids[0]);
                 return false;
             }
@@ -132,7 +134,7 @@ where
             }
             // It has ended, and that will be told.
             Err(_) => {
-                self.hands[at].ending = true;
+                self.workers[at].ending = true;
                 ids.iter().rev().for_each(|&id| self.again(id));
             }
         }
@@ -155,7 +157,7 @@ where
     pub(crate) fn start(&mut self) -> Result<(), FarmError> {
         if let Some(team) = &mut self.team {
             let vpid = team.pop_front().ok_or(FarmError::Alone)?;
-            self.hands.push(Hand::new(vpid, 0));
+            self.workers.push(WorkerState::new(vpid, 0));
             self.progress.started += 1;
             return self.introduce(vpid, None);
         }
@@ -163,23 +165,23 @@ where
             Some(program) => program.clone(),
             None => self.program.insert(Program::this()?).clone(),
         };
-        let farm = self.crowd.farm().ok_or(FarmError::Alone)?;
+        let farm = self.transport.farm().ok_or(FarmError::Alone)?;
         let vpid = match farm.reserve_now() {
             Some(vpid) => vpid,
             // No worker is there that could go on meanwhile.
-            None if self.hands.is_empty() => farm.reserve()?,
+            None if self.workers.is_empty() => farm.reserve()?,
             None => return Err(FarmError::Full { processes: farm.arena().processes() }),
         };
         let seat = self.seat(vpid);
-        self.hands.push(Hand::new(vpid, seat.map_or(0, |(_, hand)| hand)));
+        self.workers.push(WorkerState::new(vpid, seat.map_or(0, |(_, worker)| worker)));
         let started = self.introduce(vpid, seat).and_then(|()| {
             // Those are told what to do before they are born.
-            self.crowd.farm().ok_or(FarmError::Alone)?.start(vpid, &program)
+            self.transport.farm().ok_or(FarmError::Alone)?.start(vpid, &program)
         });
         if started.is_err() {
-            self.crowd.farm().into_iter().for_each(|farm| farm.give_up(vpid));
-            let hand = self.hands.pop();
-            hand.iter().flat_map(|hand| &hand.tasks).rev().for_each(|&id| self.again(id));
+            self.transport.farm().into_iter().for_each(|farm| farm.give_up(vpid));
+            let worker = self.workers.pop();
+            worker.iter().flat_map(|worker| &worker.tasks).rev().for_each(|&id| self.again(id));
         }
         self.progress.started += u64::from(started.is_ok());
         started
@@ -187,16 +189,16 @@ where
 
     /// Says to a worker what it needs to know first.
     fn introduce(&mut self, vpid: Vpid, seat: Option<(u32, usize)>) -> Result<(), FarmError> {
-        match (self.crew.kind, seat) {
+        match (self.builder.kind, seat) {
             (CrewKind::Cold, _) => {
-                let at = self.hands.len() - 1;
+                let at = self.workers.len() - 1;
                 self.give(at);
-                self.hands[at].ending = true;
+                self.workers[at].ending = true;
                 self.say(vpid, &OrderRef::End)
             }
             (CrewKind::Forks, _) => self.say(vpid, &OrderRef::Forks),
-            (_, Some((block, hand))) => {
-                self.say(vpid, &OrderRef::Board { block, hand: hand as u64 })
+            (_, Some((block, worker))) => {
+                self.say(vpid, &OrderRef::ForkTable { block, worker: worker as u64 })
             }
             _ => Ok(()),
         }
@@ -207,6 +209,6 @@ where
         vpid: Vpid,
         order: &OrderRef<'_, NoTasks<'_, T>, R>,
     ) -> Result<(), FarmError> {
-        self.crowd.send(vpid, order)
+        self.transport.send(vpid, order)
     }
 }

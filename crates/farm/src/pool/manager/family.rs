@@ -18,7 +18,7 @@ where
     pub(super) fn fork(&mut self, vpid: Vpid, number: u64, task: T) {
         self.forks += 1;
         let id = CHILD | self.forks;
-        let parent = self.hand(vpid).and_then(|hand| hand.tasks.front().copied());
+        let parent = self.hand(vpid).and_then(|worker| worker.tasks.front().copied());
         let priority = parent.and_then(|parent| self.job(parent)).map_or(0, |job| job.priority);
         let child = Some((vpid, number));
         self.children.insert(id, Job { task, priority, cost: 0.0, tries: 0, handed: false, child });
@@ -37,8 +37,8 @@ where
             return self.garbled(vpid, format!("it joins child {number}, which it has not"));
         };
         if self.children[&child].handed {
-            if let Some(hand) = self.hand(vpid) {
-                hand.waiting = Some(number);
+            if let Some(worker) = self.hand(vpid) {
+                worker.waiting = Some(number);
             }
             return;
         }
@@ -48,8 +48,8 @@ where
     }
 
     pub(super) fn answer(&mut self, vpid: Vpid, number: u64, result: Result<R, TaskError>) {
-        if let Some(hand) = self.hand(vpid) {
-            hand.waiting = None;
+        if let Some(worker) = self.hand(vpid) {
+            worker.waiting = None;
         }
         self.forked.remove(&(vpid, number));
         let said = self.say(vpid, &OrderRef::Answer(&result));

@@ -8,12 +8,12 @@ use std::ops::RangeInclusive;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use syncline_overlay::raw::Kind;
+use syncline_overlay::raw::AccessMode;
 use syncline_overlay::{Location, Read, ReadyOrder, Runner, Write};
 pub(crate) use syncline_testkit::Random;
 
-pub(crate) const I: Kind = Kind::Inclusive;
-pub(crate) const X: Kind = Kind::Exclusive;
+pub(crate) const I: AccessMode = AccessMode::Inclusive;
+pub(crate) const X: AccessMode = AccessMode::Exclusive;
 
 /// The time after which a test counts as hanging: far beyond what any test takes, on any machine.
 pub(crate) const HANG: Duration = Duration::from_secs(300);
@@ -49,7 +49,7 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) locations: usize,
-    pub(crate) tasks: Vec<Vec<(usize, Kind)>>,
+    pub(crate) tasks: Vec<Vec<(usize, AccessMode)>>,
 }
 
 /// The access of a task of a plan: at most six written locations, any number of read ones.
@@ -92,8 +92,9 @@ impl Plan {
 
     /// Whether two tasks share a location that one of them writes.
     pub(crate) fn conflict(&self, t: usize, u: usize) -> bool {
-        let both =
-            |a: &(usize, Kind)| self.tasks[u].iter().any(|b| a.0 == b.0 && (a.1 == X || b.1 == X));
+        let both = |a: &(usize, AccessMode)| {
+            self.tasks[u].iter().any(|b| a.0 == b.0 && (a.1 == X || b.1 == X))
+        };
         t != u && self.tasks[t].iter().any(both)
     }
 

@@ -11,7 +11,9 @@ use crate::strip::pack::Rows;
 use crate::strip::tests::numbers;
 use crate::strip::tile::{Chain, Job, Scratch, run};
 use crate::strip::{Geometry, Ring};
-use crate::{Alignment, GaussSeidel, Lk23, NinePoint, PointKernel, Sor, Stencil, plain_sweep};
+use crate::{
+    Alignment, GaussSeidelVariable, Lk23, NinePoint, PointKernel, Sor, Stencil, plain_sweep,
+};
 use syncline_store::Shape;
 
 /// A chained run of the engine: the field is the first array.
@@ -163,7 +165,7 @@ proptest! {
     #[test]
     fn gauss_seidel(case in case()) {
         let described = Described::parse(GAUSS_SEIDEL).unwrap();
-        equal::<_, 6>(&GaussSeidel, &described, case);
+        equal::<_, 6>(&GaussSeidelVariable, &described, case);
     }
 
     #[test]

@@ -29,9 +29,9 @@ use super::super::plan::{Question, StreamPlan};
 use super::{Run, Stream};
 use crate::kernel::Typed;
 use crate::lanes::{Lanes, Real};
+use crate::semaphore::Semaphore;
 use crate::strip::pack::Rows;
 use crate::strip::tests::numbers;
-use crate::window::Windows;
 use crate::{Lk23, Monitor, Stencil};
 
 /// Updates the field `levels` times on the way from the first source to `rows`.
@@ -54,7 +54,7 @@ fn pass<E: Real>(
         expected: None,
         pieces: stream.pieces(&chain),
         slots: panels.len(),
-        processors: Windows::new(u64::MAX),
+        processors: Semaphore::new(u64::MAX),
         scratch: Mutex::default(),
         norms: Mutex::new(&mut norms),
         chain,

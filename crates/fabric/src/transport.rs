@@ -10,17 +10,17 @@
 //! * Nothing blocks. A message that cannot leave yet stays with the wire; how many there can be is for those who send to
 //!   bound, by waiting for answers.
 //! * A wire is driven by one thread at a time, by different ones in turn: an [`Endpoint`](crate::Endpoint) has the lock.
-//! * Buffers go round: [`buffer`](Wire::buffer) gives one that was used before, and whoever has read a message gives it back.
+//! * Buffers go round: [`buffer`](Transport::buffer) gives one that was used before, and whoever has read a message gives it back.
 //!
-//! [`channel`] is a wire within a process, for tests and to try things; MPI is the wire between machines.
+//! [`in_memory`] is a wire within a process, for tests and to try things; MPI is the wire between machines.
 
-pub mod channel;
+pub mod in_memory;
 pub(crate) mod mpi;
 
 use std::fmt;
 
 /// One process's end of what connects all.
-pub trait Wire: Send + fmt::Debug {
+pub trait Transport: Send + fmt::Debug {
     /// The number of this process.
     fn process(&self) -> usize;
 
@@ -39,14 +39,14 @@ pub trait Wire: Send + fmt::Debug {
     /// Sends a message to another process.
     ///
     /// # Errors
-    /// [`WireError::Gone`] if that process is known to be gone; the message is dropped.
-    fn send(&mut self, to: usize, message: Vec<u8>) -> Result<(), WireError>;
+    /// [`TransportError::Gone`] if that process is known to be gone; the message is dropped.
+    fn send(&mut self, to: usize, message: Vec<u8>) -> Result<(), TransportError>;
 
     /// The next message that has come, and who sent it. Also goes on with what has not left yet.
     ///
     /// # Errors
-    /// [`WireError::Gone`] if another process is found to be gone: once for each.
-    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, WireError>;
+    /// [`TransportError::Gone`] if another process is found to be gone: once for each.
+    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, TransportError>;
 
     /// How many messages have not left yet.
     fn unsent(&self) -> usize;
@@ -55,7 +55,7 @@ pub trait Wire: Send + fmt::Debug {
 /// Why a wire could not do what it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum WireError {
+pub enum TransportError {
     /// The other process is gone.
     #[error("process {process} is gone")]
     Gone {
@@ -63,10 +63,10 @@ pub enum WireError {
         process: usize,
     },
     /// The wire itself does not work any more.
-    #[error("{wire}: {what}: {why}")]
+    #[error("{transport}: {what}: {why}")]
     Broken {
         /// Which wire.
-        wire: String,
+        transport: String,
         /// What was tried.
         what: &'static str,
         /// What it answered.

@@ -17,14 +17,14 @@ use crate::{Lane, Neighbours, PointKernel, Stencil};
 /// together); a heat equation with positive conductivities and some given temperature is of this
 /// kind.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct GaussSeidel;
+pub struct GaussSeidelVariable;
 
-impl GaussSeidel {
+impl GaussSeidelVariable {
     /// The names of the coefficients, in the order in which the kernel takes them.
     pub const COEFFICIENTS: [&'static str; 6] = ["an", "aw", "ae", "as", "f", "mask"];
 }
 
-impl PointKernel<6> for GaussSeidel {
+impl PointKernel<6> for GaussSeidelVariable {
     const STENCIL: Stencil = Stencil::FIVE_POINT;
 
     #[inline(always)]
@@ -50,10 +50,10 @@ mod tests {
         );
         // 0.1 * 1 + 0.2 * 2 + 0.25 * 3 + 0.5 * 4 + 10
         let coefficients = |mask| [0.1, 0.2, 0.25, 0.5, 10.0, mask];
-        assert_eq!(GaussSeidel.update(at, coefficients(0.0)), 13.25);
-        assert_eq!(GaussSeidel.update(at, coefficients(1.0)), 9.0);
+        assert_eq!(GaussSeidelVariable.update(at, coefficients(0.0)), 13.25);
+        assert_eq!(GaussSeidelVariable.update(at, coefficients(1.0)), 9.0);
         at.centre = f64::NAN;
-        assert_eq!(GaussSeidel.update(at, coefficients(-0.0)), 13.25);
+        assert_eq!(GaussSeidelVariable.update(at, coefficients(-0.0)), 13.25);
     }
 
     /// A system whose solution is known: random conductivities, and the right-hand side that
@@ -92,7 +92,7 @@ mod tests {
         }
         for _ in 0..500 {
             plain_sweep(
-                &GaussSeidel,
+                &GaussSeidelVariable,
                 &mut field,
                 [&a[0], &a[1], &a[2], &a[3], &f, &mask],
                 rows,

@@ -7,9 +7,9 @@
 //!
 //! ```text
 //! cells   state, owner, task, result                         a task each
-//! decks   hand 0 (manager)  | t1 t2 t3 |<- bottom            tickets: a cell and its generation
-//!         hand 1        top ->| t4 t5 |                       the owner adds at the bottom, others look at the top
-//! asleep  a bit for each hand
+//! deques   worker 0 (manager)  | t1 t2 t3 |<- bottom            tickets: a cell and its generation
+//!         worker 1        top ->| t4 t5 |                       the owner adds at the bottom, others look at the top
+//! asleep  a bit for each worker
 //! ```
 //! | state     | means                     | moved on by                                                            |
 //! |-----------|---------------------------|------------------------------------------------------------------------|
@@ -35,7 +35,7 @@
 //! | [`Last`]  | no other process has a token of this task  | all that ends an offer or claim | nothing: the cell is free       |
 //!
 //! An assertion holds a token to the board that it is from. Those of a process end with it; the
-//! manager takes their place ([`left_by`](Board::left_by)).
+//! manager takes their place ([`left_by`](ForkTable::left_by)).
 //!
 //! # Sleep
 //! A hand that offers: the ticket, a fence, a look at the bits. One that is to sleep: its bit, a
@@ -63,7 +63,7 @@ use crate::blocks::{Block, Blocks, Supply};
 use crate::channel::{Body, Cell as Place};
 
 /// How many hands a board has, the manager among them.
-pub(crate) const HANDS: usize = if cfg!(loom) { 3 } else { 256 };
+pub(crate) const WORKERS: usize = if cfg!(loom) { 3 } else { 256 };
 /// How many tickets a deck holds.
 const TICKETS: usize = if cfg!(loom) { 4 } else { 1024 };
 /// How many tasks there can be at a time.
@@ -83,7 +83,7 @@ pub(crate) struct Offer(Token);
 #[must_use = "the task does not end"]
 pub(crate) struct Claim {
     token: Token,
-    hand: usize,
+    worker: usize,
 }
 
 /// The only right to a cell, which is to be freed.
@@ -95,7 +95,7 @@ pub(crate) struct Last(Token);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     ticket: Ticket,
-    board: usize,
+    table: usize,
 }
 
 /// A right to read what a task is.
@@ -129,7 +129,7 @@ impl Right for Last {
 /// How far a task has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum State {
+pub(crate) enum ForkState {
     Free,
     Offered,
     Begun,
@@ -166,7 +166,7 @@ unsafe impl Sync for Cell {}
 /// What a hand offers. All zero: nothing.
 #[repr(C, align(128))]
 #[derive(Debug)]
-pub(crate) struct Deck {
+pub(crate) struct Deque {
     /// The process whose deck it is.
     vpid: AtomicU64,
     /// Tickets that were added, and taken from the bottom.
@@ -182,23 +182,23 @@ pub(crate) struct Deck {
 #[derive(Debug)]
 pub(crate) struct Head {
     supply: Supply,
-    asleep: [AtomicU64; HANDS.div_ceil(64)],
+    asleep: [AtomicU64; WORKERS.div_ceil(64)],
 }
 
 /// A board, for a moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Board<'a> {
+pub(crate) struct ForkTable<'a> {
     head: &'a Head,
-    decks: &'a [Deck],
+    deques: &'a [Deque],
     cells: &'a [Cell],
     /// Of which cells are free.
     table: &'a [Block],
 }
 
-impl Default for Deck {
+impl Default for Deque {
     fn default() -> Self {
         let word = |_| AtomicU64::new(0);
-        Deck {
+        Deque {
             vpid: word(0),
             bottom: word(0),
             _pad: std::array::from_fn(word),
@@ -221,11 +221,11 @@ impl Ticket {
     }
 }
 
-fn word(generation: u64, hand: usize, state: State) -> u64 {
-    generation << GENERATION | (hand as u64) << HAND | state as u64
+fn word(generation: u64, worker: usize, state: ForkState) -> u64 {
+    generation << GENERATION | (worker as u64) << HAND | state as u64
 }
 
-impl<'a> Board<'a> {
+impl<'a> ForkTable<'a> {
     /// The board of these parts, which were all zero before the first of their boards was made.
     ///
     /// # Safety
@@ -233,11 +233,11 @@ impl<'a> Board<'a> {
     /// else changes them: tokens are told apart by their head alone.
     pub(crate) unsafe fn new(
         head: &'a Head,
-        decks: &'a [Deck],
+        deques: &'a [Deque],
         cells: &'a [Cell],
         table: &'a [Block],
     ) -> Self {
-        Board { head, decks, cells, table }
+        ForkTable { head, deques, cells, table }
     }
 
     fn free_cells(self) -> Blocks<'a> {
@@ -250,7 +250,7 @@ impl<'a> Board<'a> {
     }
 
     fn token(self, ticket: Ticket) -> Token {
-        Token { ticket, board: std::ptr::from_ref(self.head).addr() }
+        Token { ticket, table: std::ptr::from_ref(self.head).addr() }
     }
 
     /// The cell of a token, which is of this board.
@@ -261,9 +261,10 @@ impl<'a> Board<'a> {
 
     /// Offers a task, of this process, in the deck of this hand; `None` if there is no room. The
     /// hand that is to be woken is not, yet: see [`wake`](Self::wake).
-    pub(crate) fn offer(self, hand: usize, owner: u64, task: Body) -> Option<Offer> {
-        let deck = &self.decks[hand];
-        let (top, bottom) = (deck.top.load(Ordering::Relaxed), deck.bottom.load(Ordering::Relaxed));
+    pub(crate) fn offer(self, worker: usize, owner: u64, task: Body) -> Option<Offer> {
+        let deque = &self.deques[worker];
+        let (top, bottom) =
+            (deque.top.load(Ordering::Relaxed), deque.bottom.load(Ordering::Relaxed));
         if bottom.wrapping_sub(top) as i64 >= TICKETS as i64 {
             return None;
         }
@@ -279,27 +280,27 @@ impl<'a> Board<'a> {
         let order =
             if plant::is("board: relaxed offer") { Ordering::Relaxed } else { Ordering::Release };
         // Release: pairs with the Acquire in `claim`: the hand that claims it sees the task.
-        cell.state.store(word(generation, 0, State::Offered), order);
-        self.add(hand, ticket);
+        cell.state.store(word(generation, 0, ForkState::Offered), order);
+        self.add(worker, ticket);
         Some(Offer(self.token(ticket)))
     }
 
     /// Puts a ticket into the deck of this hand.
-    fn add(self, hand: usize, ticket: Ticket) {
-        let deck = &self.decks[hand];
+    fn add(self, worker: usize, ticket: Ticket) {
+        let deque = &self.deques[worker];
         // A thief may have passed a ticket that was taken back.
-        let bottom = deck.bottom.load(Ordering::Relaxed).max(deck.top.load(Ordering::Relaxed));
-        deck.tickets[bottom as usize % TICKETS].store(ticket.0, Ordering::Relaxed);
+        let bottom = deque.bottom.load(Ordering::Relaxed).max(deque.top.load(Ordering::Relaxed));
+        deque.tickets[bottom as usize % TICKETS].store(ticket.0, Ordering::Relaxed);
         // Release: pairs with the Acquire in `steal`: a hand that sees the number sees the ticket.
-        deck.bottom.store(bottom + 1, Ordering::Release);
+        deque.bottom.store(bottom + 1, Ordering::Release);
     }
 
     /// Claims a task, if it is there still.
-    fn claim(self, ticket: Ticket, hand: usize) -> Option<Claim> {
-        let claim = || Claim { token: self.token(ticket), hand };
+    fn claim(self, ticket: Ticket, worker: usize) -> Option<Claim> {
+        let claim = || Claim { token: self.token(ticket), worker };
         let generation = ticket.0 >> GENERATION;
         let (from, to) =
-            (word(generation, 0, State::Offered), word(generation, hand, State::Begun));
+            (word(generation, 0, ForkState::Offered), word(generation, worker, ForkState::Begun));
         if plant::is("board: claimed by a look") {
             let there = self.at(ticket).state.load(Ordering::Acquire) == from;
             self.at(ticket).state.store(to, Ordering::Release);
@@ -313,9 +314,9 @@ impl<'a> Board<'a> {
 
     /// The owner claims what it has offered, and does not want it done by others; the offer, if a
     /// hand has begun it.
-    pub(crate) fn take_back(self, offer: Offer, hand: usize) -> Result<Last, Offer> {
+    pub(crate) fn take_back(self, offer: Offer, worker: usize) -> Result<Last, Offer> {
         self.cell(&offer);
-        match self.claim(offer.ticket(), hand) {
+        match self.claim(offer.ticket(), worker) {
             Some(claim) => Ok(Last(claim.token)),
             None => Err(offer),
         }
@@ -323,40 +324,40 @@ impl<'a> Board<'a> {
 
     /// Of what this hand has offered last and taken back, the ticket need not be looked at by
     /// others.
-    pub(crate) fn forget(self, ticket: Ticket, hand: usize) {
-        let deck = &self.decks[hand];
-        let bottom = deck.bottom.load(Ordering::Relaxed);
-        let last = bottom.checked_sub(1).map(|last| &deck.tickets[last as usize % TICKETS]);
+    pub(crate) fn forget(self, ticket: Ticket, worker: usize) {
+        let deque = &self.deques[worker];
+        let bottom = deque.bottom.load(Ordering::Relaxed);
+        let last = bottom.checked_sub(1).map(|last| &deque.tickets[last as usize % TICKETS]);
         if last.is_some_and(|last| last.load(Ordering::Relaxed) == ticket.0)
-            && bottom > deck.top.load(Ordering::Relaxed)
+            && bottom > deque.top.load(Ordering::Relaxed)
         {
             // A hand that has read it claims in vain.
-            deck.bottom.store(bottom - 1, Ordering::Release);
+            deque.bottom.store(bottom - 1, Ordering::Release);
         }
     }
 
     /// Claims the oldest task of the first deck that has one, beginning with the deck of `first`.
-    pub(crate) fn steal(self, hand: usize, first: usize) -> Option<Claim> {
-        let hands = self.decks.len();
-        (0..hands).find_map(|turn| self.steal_from(hand, (first + turn) % hands))
+    pub(crate) fn steal(self, worker: usize, first: usize) -> Option<Claim> {
+        let workers = self.deques.len();
+        (0..workers).find_map(|turn| self.steal_from(worker, (first + turn) % workers))
     }
 
-    fn steal_from(self, hand: usize, victim: usize) -> Option<Claim> {
-        let deck = &self.decks[victim];
+    fn steal_from(self, worker: usize, victim: usize) -> Option<Claim> {
+        let deque = &self.deques[victim];
         loop {
             // Relaxed: it only says where to look; the exchange below says whether it has moved.
-            let top = deck.top.load(Ordering::Relaxed);
+            let top = deque.top.load(Ordering::Relaxed);
             // Acquire: pairs with the Release in `add`.
-            if top >= deck.bottom.load(Ordering::Acquire) {
+            if top >= deque.bottom.load(Ordering::Acquire) {
                 return None;
             }
-            let place = &deck.tickets[top as usize % TICKETS];
+            let place = &deque.tickets[top as usize % TICKETS];
             let ticket = Ticket(place.load(Ordering::Relaxed));
-            let claimed = self.claim(ticket, hand);
+            let claimed = self.claim(ticket, worker);
             if claimed.is_some() || place.load(Ordering::Relaxed) == ticket.0 {
                 // Another worker has claimed the task.
                 let _ =
-                    deck.top.compare_exchange(top, top + 1, Ordering::Relaxed, Ordering::Relaxed);
+                    deque.top.compare_exchange(top, top + 1, Ordering::Relaxed, Ordering::Relaxed);
             }
             if claimed.is_some() {
                 return claimed;
@@ -385,14 +386,14 @@ impl<'a> Board<'a> {
         let order =
             if plant::is("board: relaxed end") { Ordering::Relaxed } else { Ordering::Release };
         // Release: pairs with the Acquire in `state`: the owner sees the result.
-        self.pass_on(claim, State::Ended, order)
+        self.pass_on(claim, ForkState::Ended, order)
     }
 
     /// The hand that was at a task leaves it in another state; the last token, if it has no owner.
-    fn pass_on(self, claim: Claim, state: State, order: Ordering) -> Result<(), Last> {
+    fn pass_on(self, claim: Claim, state: ForkState, order: Ordering) -> Result<(), Last> {
         let generation = claim.ticket().0 >> GENERATION;
-        let to = word(generation, if state == State::Ended { claim.hand } else { 0 }, state);
-        let from = word(generation, claim.hand, State::Begun);
+        let to = word(generation, if state == ForkState::Ended { claim.worker } else { 0 }, state);
+        let from = word(generation, claim.worker, ForkState::Begun);
         // Acquire: pairs with the Release in `abandon`, so that what the owner has read precedes what comes after.
         let passed = self.cell(&claim).state.compare_exchange(from, to, order, Ordering::Acquire);
         // Only the mark of an orphan, which its owner has left, changes the state beside the claim.
@@ -400,14 +401,14 @@ impl<'a> Board<'a> {
     }
 
     /// How far a task has come.
-    pub(crate) fn state(self, right: &impl Right) -> State {
+    pub(crate) fn state(self, right: &impl Right) -> ForkState {
         // Acquire: pairs with the Release in `end`.
         state_in(self.cell(right).state.load(Ordering::Acquire))
     }
 
     /// The owner of a task that has ended has its last token; the offer, if it has not ended.
     pub(crate) fn ended(self, offer: Offer) -> Result<Last, Offer> {
-        if self.state(&offer) == State::Ended { Ok(Last(offer.0)) } else { Err(offer) }
+        if self.state(&offer) == ForkState::Ended { Ok(Last(offer.0)) } else { Err(offer) }
     }
 
     /// The result of a task that has ended.
@@ -422,20 +423,20 @@ impl<'a> Board<'a> {
         let ticket = last.ticket();
         let next = (ticket.0 >> GENERATION).wrapping_add(1) & u64::from(u32::MAX);
         // Relaxed: the next owner has it from the stack of free cells.
-        self.cell(&last).state.store(word(next, 0, State::Free), Ordering::Relaxed);
+        self.cell(&last).state.store(word(next, 0, ForkState::Free), Ordering::Relaxed);
         let cell = ticket.cell() as u32;
         // SAFETY: the holder is read, and the last token of the cell is used up.
         unsafe { self.free_cells().give(cell, self.free_cells().holder(cell)) };
     }
 
     /// A bit that says that a hand sleeps.
-    fn bit(self, hand: usize) -> (&'a AtomicU64, u64) {
-        (&self.head.asleep[hand / 64], 1 << (hand % 64))
+    fn bit(self, worker: usize) -> (&'a AtomicU64, u64) {
+        (&self.head.asleep[worker / 64], 1 << (worker % 64))
     }
 
     /// The hand says that it will sleep. It looks once more before it does.
-    pub(crate) fn nod(self, hand: usize) {
-        let (word, bit) = self.bit(hand);
+    pub(crate) fn nod(self, worker: usize) {
+        let (word, bit) = self.bit(worker);
         // Relaxed: the fence orders it.
         word.fetch_or(bit, Ordering::Relaxed);
         // SeqCst: with the one in `wake`, Dekker's pattern: one sees the other.
@@ -443,8 +444,8 @@ impl<'a> Board<'a> {
     }
 
     /// The hand does not sleep any more; whether another hand has chosen it to look for a task.
-    pub(crate) fn rise(self, hand: usize) -> bool {
-        let (word, bit) = self.bit(hand);
+    pub(crate) fn rise(self, worker: usize) -> bool {
+        let (word, bit) = self.bit(worker);
         word.fetch_and(!bit, Ordering::Relaxed) & bit == 0
     }
 
@@ -469,18 +470,18 @@ impl<'a> Board<'a> {
     }
 
     /// The process of a hand.
-    pub(crate) fn vpid(self, hand: usize) -> u64 {
-        self.decks[hand].vpid.load(Ordering::Relaxed)
+    pub(crate) fn vpid(self, worker: usize) -> u64 {
+        self.deques[worker].vpid.load(Ordering::Relaxed)
     }
 
     /// A hand's deck is another's from now on, or has no owner.
-    pub(crate) fn reset(self, hand: usize, vpid: u64) {
-        let deck = &self.decks[hand];
+    pub(crate) fn reset(self, worker: usize, vpid: u64) {
+        let deque = &self.deques[worker];
         // All that stands there was claimed, or has no owner: top first, so that no hand looks in
         // between.
-        deck.top.store(deck.bottom.load(Ordering::Relaxed), Ordering::Relaxed);
-        deck.vpid.store(vpid, Ordering::Relaxed);
-        self.rise(hand);
+        deque.top.store(deque.bottom.load(Ordering::Relaxed), Ordering::Relaxed);
+        deque.vpid.store(vpid, Ordering::Relaxed);
+        self.rise(worker);
     }
 
     /// A task whose hand has ended is offered again, by the manager; the last token, if it has no
@@ -488,7 +489,7 @@ impl<'a> Board<'a> {
     pub(crate) fn again(self, claim: Claim) -> Result<(), Last> {
         let ticket = claim.ticket();
         // Release: as in `offer`; the task is as it was.
-        self.pass_on(claim, State::Offered, Ordering::Release)?;
+        self.pass_on(claim, ForkState::Offered, Ordering::Release)?;
         self.add(0, ticket);
         Ok(())
     }
@@ -498,7 +499,7 @@ impl<'a> Board<'a> {
     /// # Safety
     /// The process `vpid`, and no other, was the hand from its last [`reset`](Self::reset) on. It
     /// has ended, and this is called once for it: its tokens are the caller's.
-    pub(crate) unsafe fn left_by(self, hand: usize, vpid: u64) -> Vec<Left> {
+    pub(crate) unsafe fn left_by(self, worker: usize, vpid: u64) -> Vec<Left> {
         let made = self.free_cells().made();
         let mut found = Vec::new();
         for (number, cell) in self.cells.iter().enumerate().take(made) {
@@ -506,11 +507,11 @@ impl<'a> Board<'a> {
             let state = cell.state.load(Ordering::Acquire);
             let token = self.token(Ticket(state >> GENERATION << GENERATION | number as u64));
             let own = cell.owner.load(Ordering::Relaxed) == vpid;
-            let at_it = state_in(state) == State::Begun && hand_in(state) == hand;
+            let at_it = state_in(state) == ForkState::Begun && hand_in(state) == worker;
             match state_in(state) {
-                State::Free => (),
+                ForkState::Free => (),
                 _ if at_it && (own || state & ORPHAN != 0) => found.push(Left::Last(Last(token))),
-                _ if at_it => found.push(Left::Begun(Claim { token, hand })),
+                _ if at_it => found.push(Left::Begun(Claim { token, worker })),
                 _ if own => found.extend(self.abandon(Offer(token), 0).map(Left::Last)),
                 _ => (),
             }
@@ -520,17 +521,17 @@ impl<'a> Board<'a> {
 
     /// The owner does not want to know of a task any more. The last token, unless a hand is at it,
     /// which then has it when the task ends.
-    pub(crate) fn abandon(self, mut offer: Offer, hand: usize) -> Option<Last> {
+    pub(crate) fn abandon(self, mut offer: Offer, worker: usize) -> Option<Last> {
         loop {
             let state = self.cell(&offer).state.load(Ordering::Acquire); // pairs with the Release in `end`
             match state_in(state) {
-                State::Free => return None, // not while there is an offer
-                State::Ended => return Some(Last(offer.0)),
-                State::Offered => match self.take_back(offer, hand) {
+                ForkState::Free => return None, // not while there is an offer
+                ForkState::Ended => return Some(Last(offer.0)),
+                ForkState::Offered => match self.take_back(offer, worker) {
                     Ok(last) => return Some(last),
                     Err(begun) => offer = begun,
                 },
-                State::Begun => {
+                ForkState::Begun => {
                     let (cell, orphan) = (self.cell(&offer), state | ORPHAN);
                     // Release: pairs with the Acquire in `pass_on`.
                     if cell
@@ -555,12 +556,12 @@ pub(crate) enum Left {
     Last(Last),
 }
 
-fn state_in(word: u64) -> State {
+fn state_in(word: u64) -> ForkState {
     match word & 0xFF {
-        1 => State::Offered,
-        2 => State::Begun,
-        3 => State::Ended,
-        _ => State::Free,
+        1 => ForkState::Offered,
+        2 => ForkState::Begun,
+        3 => ForkState::Ended,
+        _ => ForkState::Free,
     }
 }
 

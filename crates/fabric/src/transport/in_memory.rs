@@ -1,7 +1,7 @@
 //! A wire within a process: queues in memory, with a latency if one is wanted.
 //!
 //! # Contract
-//! As [`Wire`] demands, and no more: with a jitter, messages of different senders overtake one another at random. So what
+//! As [`Transport`] demands, and no more: with a jitter, messages of different senders overtake one another at random. So what
 //! works over it does not depend on what a network happens to do.
 //!
 //! ```text
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Wire, WireError};
+use super::{Transport, TransportError};
 
 /// How messages travel.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,7 +72,7 @@ impl Network {
 
     /// The end of a process. Each is taken once.
     #[must_use]
-    pub fn wire(&self, process: usize) -> Channel {
+    pub fn transport(&self, process: usize) -> Channel {
         let processes = self.shared.inboxes.len();
         Channel {
             shared: Arc::clone(&self.shared),
@@ -144,7 +144,7 @@ impl Channel {
     }
 }
 
-impl Wire for Channel {
+impl Transport for Channel {
     fn process(&self) -> usize {
         self.process
     }
@@ -168,7 +168,7 @@ impl Wire for Channel {
         }
     }
 
-    fn send(&mut self, to: usize, message: Vec<u8>) -> Result<(), WireError> {
+    fn send(&mut self, to: usize, message: Vec<u8>) -> Result<(), TransportError> {
         self.shared.messages.fetch_add(1, Ordering::Relaxed);
         self.shared.bytes.fetch_add(message.len() as u64, Ordering::Relaxed);
         if self.is_cut(self.process) || self.is_cut(to) {
@@ -194,10 +194,11 @@ impl Wire for Channel {
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, WireError> {
+    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, TransportError> {
         if self.shared.reported[self.process].load(Ordering::Relaxed) {
-            let (wire, why) = (self.describe(), "this process was reported as failed".to_owned());
-            return Err(WireError::Broken { wire, what: "receive a message", why });
+            let (transport, why) =
+                (self.describe(), "this process was reported as failed".to_owned());
+            return Err(TransportError::Broken { transport, what: "receive a message", why });
         }
         if self.is_cut(self.process) {
             return Ok(None);
@@ -205,7 +206,7 @@ impl Wire for Channel {
         for (process, reported) in self.shared.reported.iter().enumerate() {
             if reported.load(Ordering::Relaxed) && !std::mem::replace(&mut self.told[process], true)
             {
-                return Err(WireError::Gone { process });
+                return Err(TransportError::Gone { process });
             }
         }
         let mut inbox =
@@ -235,7 +236,8 @@ mod tests {
             seed: 3,
         };
         let network = Network::new(3, conditions);
-        let (mut a, mut b, mut c) = (network.wire(0), network.wire(1), network.wire(2));
+        let (mut a, mut b, mut c) =
+            (network.transport(0), network.transport(1), network.transport(2));
         for n in 0..200_u8 {
             a.send(2, vec![n]).unwrap();
             b.send(2, vec![n]).unwrap();
@@ -256,7 +258,7 @@ mod tests {
     #[test]
     fn nothing_passes_a_cut() {
         let network = Network::new(2, Conditions::default());
-        let (mut a, mut b) = (network.wire(0), network.wire(1));
+        let (mut a, mut b) = (network.transport(0), network.transport(1));
         network.cut(0);
         a.send(1, vec![1]).unwrap();
         b.send(0, vec![2]).unwrap();

@@ -9,11 +9,11 @@ use serde::de::DeserializeOwned;
 use crate::error::FarmError;
 use crate::farm::Farm;
 use crate::pool::TaskError;
-use crate::pool::board::{HANDS, Left, Offer, State};
-use crate::pool::manager::{Hand, Manager};
+use crate::pool::fork_table::{ForkState, Left, Offer, WORKERS};
+use crate::pool::manager::{Manager, WorkerState};
 use crate::pool::ready::Id;
 use crate::pool::steal::Seat;
-use crate::record::Life;
+use crate::record::ProcessState;
 use crate::vpid::Vpid;
 use crate::wire::WireError;
 
@@ -24,26 +24,26 @@ const OFFERED: usize = 32;
 const MOST: usize = 1000;
 
 /// The manager's place at the board.
-pub(crate) struct Dealer {
+pub(crate) struct StealManager {
     pub(crate) seat: Seat,
     /// What was offered and has not ended.
     offered: Vec<(Offer, Id)>,
 }
 
-impl Dealer {
+impl StealManager {
     /// Makes the board.
-    pub(crate) fn new(farm: &Farm) -> Result<Dealer, FarmError> {
+    pub(crate) fn new(farm: &Farm) -> Result<StealManager, FarmError> {
         let arena = farm.arena();
         let memory = arena.memory();
-        let block = arena.make_board().ok_or(FarmError::Room { asked: 16 << 20, memory })?;
+        let block = arena.make_fork_table().ok_or(FarmError::Room { asked: 16 << 20, memory })?;
         // SAFETY: the board was made just now.
         let seat = unsafe { Seat::new(arena, block, 0, Vpid::MANAGER) };
-        Ok(Dealer { seat, offered: Vec::new() })
+        Ok(StealManager { seat, offered: Vec::new() })
     }
 
     /// Whether something that was offered has ended.
     pub(crate) fn any_ended(&self) -> bool {
-        self.offered.iter().any(|(offer, _)| self.seat.board().state(offer) == State::Ended)
+        self.offered.iter().any(|(offer, _)| self.seat.table().state(offer) == ForkState::Ended)
     }
 }
 
@@ -54,7 +54,7 @@ where
 {
     /// Offers what is ready, the best first, and has as many workers as there is work for.
     pub(crate) fn deal(&mut self) {
-        let most = (OFFERED * self.crew.workers).min(MOST);
+        let most = (OFFERED * self.builder.workers).min(MOST);
         while let Some(dealer) = self.dealer.as_ref().filter(|dealer| dealer.offered.len() < most) {
             let Some(id) = self.ready.pop() else { break };
             let Some(job) = self.job(id) else { continue };
@@ -74,10 +74,10 @@ where
         }
         // What was offered may fork enough for all.
         let work = self.dealer.as_ref().is_some_and(|dealer| !dealer.offered.is_empty());
-        while work && self.hands.len() < self.crew.workers {
+        while work && self.workers.len() < self.builder.workers {
             match self.start() {
                 Ok(()) => (),
-                Err(error) if self.hands.is_empty() => {
+                Err(error) if self.workers.is_empty() => {
                     return self.fail_all(&error.to_string());
                 }
                 Err(_) => return, // those who are there go on
@@ -87,17 +87,17 @@ where
 
     /// Gives a new worker its place at the board.
     pub(crate) fn seat(&mut self, vpid: Vpid) -> Option<(u32, usize)> {
-        let taken = |hand: usize| self.hands.iter().any(|other| other.number == hand);
-        let hand = (1..HANDS).find(|&hand| !taken(hand))?;
+        let taken = |worker: usize| self.workers.iter().any(|other| other.number == worker);
+        let worker = (1..WORKERS).find(|&worker| !taken(worker))?;
         let seat = &self.dealer.as_ref()?.seat;
-        seat.board().reset(hand, vpid.to_raw());
-        Some((seat.block(), hand))
+        seat.table().reset(worker, vpid.to_raw());
+        Some((seat.block(), worker))
     }
 
     /// Takes the results of what has ended.
     pub(crate) fn collect(&mut self) {
-        let Some(Dealer { seat, offered }) = &mut self.dealer else { return };
-        let there = |(offer, _): &mut (Offer, Id)| seat.board().state(offer) == State::Ended;
+        let Some(StealManager { seat, offered }) = &mut self.dealer else { return };
+        let there = |(offer, _): &mut (Offer, Id)| seat.table().state(offer) == ForkState::Ended;
         let taken = offered
             .extract_if(.., there)
             .filter_map(|(offer, id)| Some((id, seat.result(offer).ok()?)));
@@ -110,10 +110,10 @@ where
 
     /// No worker can do what was offered and not begun.
     pub(crate) fn withdraw(&mut self, why: &str) {
-        let Some(Dealer { seat, offered }) = &mut self.dealer else { return };
+        let Some(StealManager { seat, offered }) = &mut self.dealer else { return };
         let mut withdrawn = Vec::new();
         for (offer, id) in std::mem::take(offered) {
-            match seat.board().take_back(offer, 0) {
+            match seat.table().take_back(offer, 0) {
                 Ok(last) => {
                     seat.free(last);
                     withdrawn.push(id);
@@ -127,20 +127,20 @@ where
     }
 
     /// Settles what a worker has left that has ended.
-    pub(crate) fn settle(&mut self, hand: &Hand, how: &str) {
+    pub(crate) fn settle(&mut self, worker: &WorkerState, how: &str) {
         let Some(dealer) = &self.dealer else { return };
-        let (seat, retries) = (dealer.seat.clone(), u64::from(self.crew.retries));
-        let board = seat.board();
-        if seat.arena.life(hand.vpid) != Life::Ended {
+        let (seat, retries) = (dealer.seat.clone(), u64::from(self.builder.retries));
+        let table = seat.table();
+        if seat.arena.life(worker.vpid) != ProcessState::Ended {
             return; // it keeps what it has
         }
         // SAFETY: the process has ended, and it alone had this hand, which `seat` has given it. Its
-        // `Hand` has left the manager's list, so it is settled once.
-        let left = unsafe { board.left_by(hand.number, hand.vpid.to_raw()) };
-        board.reset(hand.number, 0);
+        // `WorkerState` has left the manager's list, so it is settled once.
+        let left = unsafe { table.left_by(worker.number, worker.vpid.to_raw()) };
+        table.reset(worker.number, 0);
         // It was at the last that it had begun; those around that wait for others.
         let since = |left: &Left| match left {
-            Left::Begun(claim) => Some(board.cell(claim).since.load(Ordering::Relaxed)),
+            Left::Begun(claim) => Some(table.cell(claim).since.load(Ordering::Relaxed)),
             Left::Last(_) => None,
         };
         let latest = left.iter().filter_map(since).max();
@@ -154,12 +154,12 @@ where
                     continue;
                 }
             };
-            let cell = board.cell(&claim);
+            let cell = table.cell(&claim);
             let tries = cell.tries.fetch_add(1, Ordering::Relaxed) + 1;
-            let owner = Vpid::from_raw(board.owner(&claim));
-            if tries <= retries && seat.arena.life(owner) != Life::Ended {
+            let owner = Vpid::from_raw(table.owner(&claim));
+            if tries <= retries && seat.arena.life(owner) != ProcessState::Ended {
                 self.progress.retried += 1;
-                match board.again(claim) {
+                match table.again(claim) {
                     Ok(()) => seat.wake(),
                     Err(last) => seat.free(last),
                 }
@@ -167,12 +167,12 @@ where
             }
             let tries = u32::try_from(tries).unwrap_or(u32::MAX);
             let at_it = latest == Some(cell.since.load(Ordering::Relaxed));
-            let error = match &hand.killed {
+            let error = match &worker.killed {
                 Some(TaskError::TimedOut { after, .. }) if at_it => {
                     TaskError::TimedOut { after: *after, tries }
                 }
                 Some(other @ TaskError::Garbled { .. }) => other.clone(),
-                _ => TaskError::Worker { vpid: hand.vpid, how: how.to_owned(), tries },
+                _ => TaskError::Worker { vpid: worker.vpid, how: how.to_owned(), tries },
             };
             seat.end(claim, &Err::<(), _>(error));
         }

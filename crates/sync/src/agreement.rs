@@ -70,7 +70,7 @@ pub struct Asked(u64);
 const THING: u32 = 56;
 const RANK: u32 = 40;
 const BYTES: u64 = (1 << RANK) - 1;
-const _: () = assert!(crate::vigil::MAX_MEMBERS < 1 << (THING - RANK));
+const _: () = assert!(crate::membership::MAX_MEMBERS < 1 << (THING - RANK));
 
 impl Asked {
     /// That a member of this rank has asked for the bytes of a thing. A number of bytes from 2^40
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_word_keeps_what_was_asked_for() {
         for thing in Thing::ALL {
-            for rank in [None, Some(0), Some(crate::vigil::MAX_MEMBERS - 1)] {
+            for rank in [None, Some(0), Some(crate::membership::MAX_MEMBERS - 1)] {
                 for bytes in [None, Some(0), Some(100), Some((1 << 40) - 2)] {
                     let asked = Asked::of_word(Asked::new(thing, rank, bytes).word());
                     assert_eq!(

@@ -36,19 +36,19 @@ use std::time::{Duration, Instant};
 
 use syncline_sync::{Fault, Silence};
 
-use crate::control::{Control, Standing};
+use crate::coalesce;
 use crate::environment::Shape;
 use crate::hosts::Hosts;
-use crate::parcel;
-use crate::wire::{Wire, WireError};
+use crate::team_state::{ProcessState, TeamState};
+use crate::transport::{Transport, TransportError};
 
 /// What is known of the others.
 #[derive(Debug)]
-pub(crate) struct Heart {
+pub(crate) struct FailureDetector {
     process: usize,
     hosts: Hosts,
     shape: Shape,
-    control: Control,
+    control: TeamState,
     timeout: Duration,
     /// By server: when something last came from it, and when something was last sent to it.
     heard: Vec<Instant>,
@@ -117,17 +117,17 @@ fn from_word(rank: usize, word: u64) -> Fault {
 /// To so many servers a beat goes.
 const WATCHERS: usize = 2;
 
-impl Heart {
+impl FailureDetector {
     pub(crate) fn new(
         process: usize,
         hosts: Hosts,
-        control: Control,
+        control: TeamState,
         shape: Shape,
         timeout: Duration,
-    ) -> Heart {
+    ) -> FailureDetector {
         let now = Instant::now();
         let (processes, count) = (shape.processes, hosts.servers().len());
-        Heart {
+        FailureDetector {
             process,
             hosts,
             shape,
@@ -173,9 +173,11 @@ impl Heart {
     }
 
     /// The wire has told of an error.
-    pub(crate) fn failed(&mut self, error: &WireError) {
+    pub(crate) fn failed(&mut self, error: &TransportError) {
         match error {
-            WireError::Gone { process } => self.gone(*process, |rank| Fault::Reported { rank }),
+            TransportError::Gone { process } => {
+                self.gone(*process, |rank| Fault::Reported { rank })
+            }
             broken => {
                 let here = self.hosts.of(self.process);
                 let others =
@@ -201,27 +203,27 @@ impl Heart {
         }
         self.gone[process] = true;
         if !self.over[process] {
-            self.shape.ranks(process).for_each(|rank| self.control.deaths.tell(seen(rank)));
+            self.shape.ranks(process).for_each(|rank| self.control.fault_list.report(seen(rank)));
         }
         self.control.set_died(process);
     }
 
     /// Whether a process, of this host or another, is still to end.
-    fn standing(&self, process: usize) -> Standing {
+    fn standing(&self, process: usize) -> ProcessState {
         match self.control.has_died(process) {
-            true => Standing::Died,
-            false if self.over[process] => Standing::Done,
-            false => Standing::Alive,
+            true => ProcessState::Died,
+            false if self.over[process] => ProcessState::Done,
+            false => ProcessState::Alive,
         }
     }
 
     /// Tells the other servers of members that are missed, and of processes that have died, as far
     /// as that was found on this host or by it.
-    fn spread(&mut self, wire: &mut dyn Wire) {
+    fn spread(&mut self, transport: &mut dyn Transport) {
         // Collected before the members are looked at, so that what is told of them is sent first.
         let died = (0..self.shape.processes).filter(|&process| self.control.has_died(process));
         let died = died.filter(|&process| !self.died_told[process]).collect::<Vec<_>>();
-        self.spread_lost(wire);
+        self.spread_lost(transport);
         let here = self.hosts.of(self.process);
         for process in died {
             self.died_told[process] = true;
@@ -231,15 +233,15 @@ impl Heart {
                     self.hosts.servers_of(host).map(|server| self.hosts.servers()[server]);
                 let living = servers.into_iter().find(|&server| !self.control.has_died(server));
                 if let Some(server) = living {
-                    self.send(wire, server, &[DIED, process as u64]);
+                    self.send(transport, server, &[DIED, process as u64]);
                 }
             }
         }
     }
 
-    fn spread_lost(&mut self, wire: &mut dyn Wire) {
+    fn spread_lost(&mut self, transport: &mut dyn Transport) {
         let members = self.shape.members();
-        while let Some(rank) = self.control.deaths.after(self.known) {
+        while let Some(rank) = self.control.fault_list.after(self.known) {
             self.known += 1;
             if rank >= members {
                 continue;
@@ -248,14 +250,15 @@ impl Heart {
                 continue;
             }
             // Members that have ended because of it are not its cause.
-            self.tell_verdict(wire);
+            self.tell_verdict(transport);
             let here = self.hosts.of(self.process);
             for host in (0..self.hosts.count()).filter(|&host| host != here) {
                 let mut servers = self.hosts.servers_of(host);
                 if let Some(server) = servers.find(|&server| self.lives(server)) {
-                    let seen = self.control.deaths.fault_of(rank).unwrap_or(Fault::Dead { rank });
+                    let seen =
+                        self.control.fault_list.fault_of(rank).unwrap_or(Fault::Dead { rank });
                     self.send(
-                        wire,
+                        transport,
                         self.hosts.servers()[server],
                         &[LOST, rank as u64, to_word(seen)],
                     );
@@ -265,7 +268,7 @@ impl Heart {
     }
 
     /// Tells the other hosts of the verdict, if there is one, before all that follows from it.
-    pub(crate) fn tell_verdict(&mut self, wire: &mut dyn Wire) {
+    pub(crate) fn tell_verdict(&mut self, transport: &mut dyn Transport) {
         let Some([word, first, second]) = self.control.calls.verdict_words() else { return };
         // The bye of a process that is no server is its last message.
         let has_ended = self.over[self.process] && self.hosts.serves(self.process).is_none();
@@ -275,7 +278,7 @@ impl Heart {
         let here = self.hosts.of(self.process);
         for process in 0..self.shape.processes {
             if self.hosts.of(process) != here && !self.gone[process] && !self.over[process] {
-                self.send(wire, process, &[VERDICT, word, first, second]);
+                self.send(transport, process, &[VERDICT, word, first, second]);
             }
         }
     }
@@ -312,7 +315,7 @@ impl Heart {
     }
 
     /// Now and then: says that this server lives, and looks which has not been heard of.
-    pub(crate) fn beat(&mut self, wire: &mut dyn Wire, now: Instant) {
+    pub(crate) fn beat(&mut self, transport: &mut dyn Transport, now: Instant) {
         let interval = self.timeout / 8;
         let since = now.duration_since(self.looked);
         if since < (interval / 4).min(LOOKS) {
@@ -323,7 +326,7 @@ impl Heart {
             // A server tells the other hosts of deaths on its own, but not of its own death.
             let own = self.hosts.of(self.process);
             if !self.hosts.servers_of(own).any(|server| self.lives(server)) {
-                self.spread(wire);
+                self.spread(transport);
             }
             return;
         };
@@ -343,8 +346,9 @@ impl Heart {
         }
         let due = |server: &usize| now.duration_since(self.said[*server]) >= interval;
         let due = self.watchers(here).into_iter().filter(due).collect::<Vec<_>>();
-        due.into_iter().for_each(|server| self.send(wire, self.hosts.servers()[server], &[BEAT]));
-        self.spread(wire);
+        due.into_iter()
+            .for_each(|server| self.send(transport, self.hosts.servers()[server], &[BEAT]));
+        self.spread(transport);
     }
 
     /// A server has not been heard of in time.
@@ -374,12 +378,12 @@ impl Heart {
         gone.into_iter().for_each(|process| self.gone(process, seen));
     }
 
-    pub(crate) fn send(&mut self, wire: &mut dyn Wire, to: usize, words: &[u64]) {
-        let mut message = parcel::begin(wire, OWN);
+    pub(crate) fn send(&mut self, transport: &mut dyn Transport, to: usize, words: &[u64]) {
+        let mut message = coalesce::begin(transport, OWN);
         words.iter().for_each(|word| message.extend_from_slice(&word.to_le_bytes()));
-        parcel::seal(&mut message);
+        coalesce::seal(&mut message);
         self.said(to);
-        if let Err(error) = wire.send(to, message) {
+        if let Err(error) = transport.send(to, message) {
             self.failed(&error);
         }
     }
@@ -396,12 +400,12 @@ impl Heart {
                 let seen = from_word(rank, words.next().unwrap_or_default());
                 let mine = self.shape.ranks(self.process).contains(&rank);
                 let has_left = matches!(seen, Fault::Left { .. });
-                if mine && !has_left && !self.control.deaths.includes(rank) {
+                if mine && !has_left && !self.control.fault_list.includes(rank) {
                     crate::say(format_args!("rank {rank} is taken for dead by process {from}"));
                 }
                 if let Some(told) = self.told.get_mut(rank) {
                     *told = true;
-                    self.control.deaths.tell(seen);
+                    self.control.fault_list.report(seen);
                 }
             }
             Some(DIED) => {
@@ -428,20 +432,20 @@ impl Heart {
     }
 
     /// All members of this process have ended.
-    pub(crate) fn bye(&mut self, wire: &mut dyn Wire, things: &[u64]) {
+    pub(crate) fn bye(&mut self, transport: &mut dyn Transport, things: &[u64]) {
         let words = std::iter::once(BYE).chain(things.iter().copied()).collect::<Vec<_>>();
-        self.tell_verdict(wire);
+        self.tell_verdict(transport);
         self.over[self.process] = true;
         for process in 0..self.shape.processes {
             if process != self.process && !self.gone[process] {
-                self.send(wire, process, &words);
+                self.send(transport, process, &words);
             }
         }
     }
 
     /// Whether all processes have said bye, or have died.
     pub(crate) fn all_over(&self) -> bool {
-        (0..self.shape.processes).all(|process| self.standing(process) != Standing::Alive)
+        (0..self.shape.processes).all(|process| self.standing(process) != ProcessState::Alive)
     }
 
     /// Whether any process has died.
@@ -451,13 +455,13 @@ impl Heart {
 
     /// When all are over: sends the last message, if this process serves. From then on nothing is
     /// to be sent.
-    pub(crate) fn last(&mut self, wire: &mut dyn Wire) {
+    pub(crate) fn last(&mut self, transport: &mut dyn Transport) {
         if std::mem::replace(&mut self.quiet, true) || self.hosts.serves(self.process).is_none() {
             return;
         }
         for process in 0..self.shape.processes {
             if process != self.process && !self.gone[process] {
-                self.send(wire, process, &[LAST]);
+                self.send(transport, process, &[LAST]);
             }
         }
     }

@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 5 });
 
 /// The folder of a run.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct RunFolder {
     pub(super) output: PathBuf,
     pub(super) folder: PathBuf,
 }
@@ -37,7 +37,7 @@ pub(super) struct Contents {
     pub(super) others: bool,
 }
 
-impl Place {
+impl RunFolder {
     /// The place of `output`.
     pub(super) fn of(output: &Path) -> Result<Self> {
         let not_a_file = || Error::File {

@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
-use syncline_mpi::{Communicator, Fault, MpiError, Receiving, Sending};
+use syncline_mpi::{Communicator, ErrorClass, MpiError, Receiving, Sending};
 
-use super::{Wire, WireError};
+use super::{Transport, TransportError};
 
 /// The tag of messages.
 const TAG: u16 = 1;
@@ -45,8 +45,8 @@ impl MpiWire {
     }
 
     /// What an error of MPI says of the team.
-    fn error(&mut self, what: &'static str, error: &MpiError) -> WireError {
-        if error.fault() == Some(Fault::ProcessFailed) {
+    fn error(&mut self, what: &'static str, error: &MpiError) -> TransportError {
+        if error.fault() == Some(ErrorClass::ProcessFailed) {
             for process in self.world.failures().unwrap_or_default() {
                 if !self.failed.contains(&process) {
                     self.failed.push(process);
@@ -55,14 +55,14 @@ impl MpiWire {
             }
             // Of those that are told of already, once more: whoever sends to one of them is told again.
             if let Some(process) = self.untold.pop_front().or(self.failed.last().copied()) {
-                return WireError::Gone { process };
+                return TransportError::Gone { process };
             }
         }
-        WireError::Broken { wire: self.name.clone(), what, why: error.to_string() }
+        TransportError::Broken { transport: self.name.clone(), what, why: error.to_string() }
     }
 
     /// Goes on with what has not left, and takes buffers back from what has.
-    fn sent(&mut self) -> Result<(), WireError> {
+    fn sent(&mut self) -> Result<(), TransportError> {
         while let Some(sending) = self.sending.front_mut() {
             match sending.test() {
                 Ok(false) => break,
@@ -84,7 +84,7 @@ impl MpiWire {
 
 impl MpiWire {
     /// The first message that is all there, and behind no other of its sender.
-    fn received(&mut self) -> Result<Option<(usize, Vec<u8>)>, WireError> {
+    fn received(&mut self) -> Result<Option<(usize, Vec<u8>)>, TransportError> {
         for at in 0..self.receiving.len() {
             let from = self.receiving[at].0;
             if self.receiving.range(..at).any(|&(other, _)| other == from) {
@@ -109,7 +109,7 @@ impl MpiWire {
     }
 }
 
-impl Wire for MpiWire {
+impl Transport for MpiWire {
     fn process(&self) -> usize {
         self.world.rank()
     }
@@ -133,7 +133,7 @@ impl Wire for MpiWire {
         }
     }
 
-    fn send(&mut self, to: usize, message: Vec<u8>) -> Result<(), WireError> {
+    fn send(&mut self, to: usize, message: Vec<u8>) -> Result<(), TransportError> {
         match self.world.isend(to, TAG, message) {
             Ok(sending) => {
                 self.sending.push_back(sending);
@@ -143,9 +143,9 @@ impl Wire for MpiWire {
         }
     }
 
-    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, WireError> {
+    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, TransportError> {
         if let Some(process) = self.untold.pop_front() {
-            return Err(WireError::Gone { process });
+            return Err(TransportError::Gone { process });
         }
         self.sent()?;
         while self.receiving.len() < RECEIVING {

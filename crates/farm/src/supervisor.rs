@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  a worker: record says Asked ── eventfd ──┐
-//!                                           ├──> steward: epoll ──> starts it
+//!                                           ├──> supervisor: epoll ──> starts it
 //!  a process ends: its pidfd is readable ───┘         │
 //!                                                     └──> its writers let go; record says Ended;
 //!                                                          its blocks given back; all bells rung
@@ -50,10 +50,10 @@ use syncline_process::{
 
 use crate::arena::Arena;
 use crate::bell;
+use crate::environment::{FARM, Inherited};
 use crate::error::FarmError;
-use crate::place::{FARM, Place};
 use crate::program::{Program, Request};
-use crate::record::{Life, code};
+use crate::record::{ProcessState, code};
 use crate::vpid::Vpid;
 use crate::wire;
 
@@ -62,8 +62,8 @@ const DEAD: usize = 64;
 
 /// The manager's part of a farm: dropped, all its processes are killed, and collected.
 #[derive(Debug)]
-pub(crate) struct Steward {
-    office: Arc<Office>,
+pub(crate) struct Supervisor {
+    state: Arc<SupervisorState>,
     thread: Option<JoinHandle<()>>,
     /// The process that has the thread.
     born: Generation,
@@ -73,7 +73,7 @@ pub(crate) struct Steward {
 
 /// What the manager and its thread both use.
 #[derive(Debug)]
-struct Office {
+struct SupervisorState {
     arena: Arc<Arena>,
     /// Written to, by whatever process, when there is something to do.
     event: OwnedFd,
@@ -123,9 +123,9 @@ impl Running {
     }
 }
 
-impl Steward {
+impl Supervisor {
     /// No process is started yet, and there is no thread before one is.
-    pub(crate) fn new(arena: &Arc<Arena>, forwards_stops: bool) -> Result<Steward, FarmError> {
+    pub(crate) fn new(arena: &Arc<Arena>, forwards_stops: bool) -> Result<Supervisor, FarmError> {
         children_can_be_watched().map_err(|source| FarmError::System {
             what: "watch the processes of a farm",
             source,
@@ -138,7 +138,7 @@ impl Steward {
             .map_err(|errno| system("watch an eventfd", errno))?;
         let nothing = File::open("/dev/null")
             .map_err(|source| FarmError::System { what: "open /dev/null", source })?;
-        let office = Office {
+        let state = SupervisorState {
             arena: Arc::clone(arena),
             event,
             epoll,
@@ -149,8 +149,8 @@ impl Steward {
             nothing,
             forwards_stops,
         };
-        Ok(Steward {
-            office: Arc::new(office),
+        Ok(Supervisor {
+            state: Arc::new(state),
             thread: None,
             born: Generation::current(),
             stops: None,
@@ -160,45 +160,45 @@ impl Steward {
     /// Starts the process of a number that was reserved, if no other process starts it.
     pub(crate) fn start(&mut self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
         self.attend()?;
-        if !self.office.arena.record(vpid.place()).claim(vpid, Vpid::MANAGER) {
+        if !self.state.arena.record(vpid.place()).claim(vpid, Vpid::MANAGER) {
             return Err(FarmError::NotReserved { vpid });
         }
-        self.office.start(vpid, program)
+        self.state.start(vpid, program)
     }
 
     /// The process of a number that is reserved is never started; false if the number is not.
     pub(crate) fn give_up(&self, vpid: Vpid) -> bool {
-        let given_up = self.office.arena.record(vpid.place()).claim(vpid, Vpid::MANAGER);
+        let given_up = self.state.arena.record(vpid.place()).claim(vpid, Vpid::MANAGER);
         if given_up {
-            self.office.declare(vpid, &Err(None));
+            self.state.declare(vpid, &Err(None));
         }
         given_up
     }
 
     /// A signal to a process and all of its group, if it lives still.
     pub(crate) fn send(&self, vpid: Vpid, signal: Signal) {
-        if let Some(running) = self.office.running().get(&vpid.to_raw()) {
+        if let Some(running) = self.state.running().get(&vpid.to_raw()) {
             running.leader.send(signal.as_raw());
         }
     }
 
     /// Asks it to look whether there are places that can be used again.
     pub(crate) fn look(&self) {
-        ring(&self.office.event);
+        ring(&self.state.event);
     }
 
     /// How many processes live.
     pub(crate) fn living(&self) -> usize {
-        self.office.living.load(Ordering::Relaxed)
+        self.state.living.load(Ordering::Relaxed)
     }
 
     /// From now on there is a thread.
     fn attend(&mut self) -> Result<(), FarmError> {
         if self.thread.is_none() {
-            self.stops = self.office.forwards_stops.then(StopForwarding::start);
-            let office = Arc::clone(&self.office);
+            self.stops = self.state.forwards_stops.then(StopForwarding::start);
+            let state = Arc::clone(&self.state);
             let thread = std::thread::Builder::new().name("syncline farm".to_owned());
-            let thread = thread.spawn(move || Watchman { office }.attend());
+            let thread = thread.spawn(move || Reaper { state }.attend());
             let what = "start a thread that watches the farm's processes";
             self.thread = Some(thread.map_err(|source| FarmError::System { what, source })?);
         }
@@ -206,16 +206,16 @@ impl Steward {
     }
 }
 
-impl Drop for Steward {
+impl Drop for Supervisor {
     fn drop(&mut self) {
         if !self.born.is_current() {
             // A child that was forked of the manager has neither its thread nor its processes,
             // which go on.
-            std::mem::forget((self.thread.take(), self.stops.take(), Arc::clone(&self.office)));
+            std::mem::forget((self.thread.take(), self.stops.take(), Arc::clone(&self.state)));
         } else if let Some(thread) = self.thread.take() {
             // Relaxed: the ring makes it seen, as a write to a descriptor and the read of it do.
-            self.office.stop.store(true, Ordering::Relaxed);
-            ring(&self.office.event);
+            self.state.stop.store(true, Ordering::Relaxed);
+            ring(&self.state.event);
             // It does not panic; if it did, no caller could be told.
             let _ = thread.join();
         }
@@ -232,7 +232,7 @@ fn system(what: &'static str, errno: Errno) -> FarmError {
     FarmError::System { what, source: errno.into() }
 }
 
-impl Office {
+impl SupervisorState {
     fn running(&self) -> MutexGuard<'_, HashMap<u64, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -248,7 +248,11 @@ impl Office {
             // Release: pairs with the Acquire in `Farm::pid`.
             record.pid.store(u64::from(running.leader.id()), Ordering::Release);
             // If it takes part already, it is beyond that.
-            record.step_from(vpid.generation(), &[Life::Reserved, Life::Asked], Life::Started);
+            record.step_from(
+                vpid.generation(),
+                &[ProcessState::Reserved, ProcessState::Asked],
+                ProcessState::Started,
+            );
             self.living.fetch_add(1, Ordering::Relaxed);
             self.watch(vpid, running)
         });
@@ -262,7 +266,7 @@ impl Office {
         let (keeper, end) = Lifeline::pair()?;
         let mut spawn = Spawn::new(&program.path);
         let memory = self.arena.fd().ok_or(io::ErrorKind::Unsupported)?;
-        let place = Place {
+        let place = Inherited {
             memory: spawn.hand(memory)?,
             lifeline: spawn.hand(end.as_fd())?,
             manager: spawn.hand(self.event.as_fd())?,
@@ -308,8 +312,8 @@ impl Office {
     }
 
     /// Tells all processes that one is no more, nor ever will be what it had reserved.
-    fn declare(&self, vpid: Vpid, fate: &Result<Ending, Option<i32>>) {
-        self.declare_one(vpid, fate);
+    fn declare(&self, vpid: Vpid, cause: &Result<Ending, Option<i32>>) {
+        self.declare_one(vpid, cause);
         for place in 1..self.arena.used() {
             let record = self.arena.record(place);
             if record.is_orphan(vpid) {
@@ -320,14 +324,14 @@ impl Office {
         }
     }
 
-    fn declare_one(&self, vpid: Vpid, fate: &Result<Ending, Option<i32>>) {
+    fn declare_one(&self, vpid: Vpid, cause: &Result<Ending, Option<i32>>) {
         let arena = &self.arena;
         // SAFETY: the process was seen to end, or was never started.
         unsafe { arena.let_go_of_writers(vpid) };
-        arena.record(vpid.place()).end(vpid, code(fate));
+        arena.record(vpid.place()).end(vpid, code(cause));
         // SAFETY: as above.
         unsafe { arena.let_go_of_the_rest(vpid) };
-        if fate.is_ok() {
+        if cause.is_ok() {
             self.living.fetch_sub(1, Ordering::Relaxed);
         }
         self.ended().push_back(vpid);
@@ -341,8 +345,13 @@ impl Office {
         let arena = &self.arena;
         for place in 0..arena.used() {
             let record = arena.record(place);
-            if matches!(record.now().1, Life::Reserved | Life::Asked | Life::Started | Life::Joined)
-                || place == 0
+            if matches!(
+                record.now().1,
+                ProcessState::Reserved
+                    | ProcessState::Asked
+                    | ProcessState::Started
+                    | ProcessState::Joined
+            ) || place == 0
             {
                 bell::ring_for_a_death(&record.bell);
             }
@@ -356,22 +365,22 @@ fn invalid() -> i32 {
 }
 
 /// The thread.
-struct Watchman {
-    office: Arc<Office>,
+struct Reaper {
+    state: Arc<SupervisorState>,
 }
 
 /// How many events are looked at together.
 const EVENTS: usize = 64;
 
-impl Watchman {
+impl Reaper {
     fn attend(mut self) {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             events.clear();
             // Interrupted, or no memory: again.
-            let _ = epoll::wait(&self.office.epoll, spare_capacity(&mut events), None);
+            let _ = epoll::wait(&self.state.epoll, spare_capacity(&mut events), None);
             // Relaxed: see where it is set.
-            if self.office.stop.load(Ordering::Relaxed) {
+            if self.state.stop.load(Ordering::Relaxed) {
                 return self.end();
             }
             let mut asked = false;
@@ -384,7 +393,7 @@ impl Watchman {
             if asked {
                 let mut count = [0; 8];
                 // A ring from here on is heard the next time.
-                let _ = rustix::io::read(&self.office.event, &mut count);
+                let _ = rustix::io::read(&self.state.event, &mut count);
                 self.serve();
                 self.forget();
             }
@@ -393,7 +402,7 @@ impl Watchman {
 
     /// Collects one that has ended, and tells of it.
     fn reap(&mut self, vpid: Vpid) {
-        let mut all = self.office.running();
+        let mut all = self.state.running();
         let Some(running) = all.get_mut(&vpid.to_raw()) else { return };
         let ending = match running.try_collect() {
             Ok(None) => return,
@@ -404,17 +413,17 @@ impl Watchman {
         // Closes its descriptor, and with that the watch.
         all.remove(&vpid.to_raw());
         drop(all);
-        self.office.declare(vpid, &Ok(ending));
+        self.state.declare(vpid, &Ok(ending));
         self.forget();
     }
 
     /// Frees places when many of them are those of the dead, and as many as are waited for, the
     /// oldest first, as far as no process has anything of them.
     fn forget(&mut self) {
-        let arena = &self.office.arena;
+        let arena = &self.state.arena;
         let mut lacking = arena.lacking();
         let most = DEAD.min(arena.processes() / 2);
-        let mut ended = self.office.ended();
+        let mut ended = self.state.ended();
         let before = ended.len();
         let mut looks = before;
         while (lacking > 0 || ended.len() > most) && looks > 0 {
@@ -431,26 +440,26 @@ impl Watchman {
         }
         if ended.len() < before {
             // A process may wait for a place.
-            self.office.ring_all();
+            self.state.ring_all();
         }
     }
 
     /// Starts what workers have asked for.
     fn serve(&mut self) {
-        for place in 1..self.office.arena.used() {
-            let arena = Arc::clone(&self.office.arena);
+        for place in 1..self.state.arena.used() {
+            let arena = Arc::clone(&self.state.arena);
             let record = arena.record(place);
             let (generation, life) = record.now();
-            if life != Life::Asked {
+            if life != ProcessState::Asked {
                 continue;
             }
             let vpid = Vpid::new(place, generation);
             let parent = record.parent();
             match self.request(record.request.load(Ordering::Relaxed)) {
                 Some(program) => {
-                    let _ = self.office.start(vpid, &program); // its record says why not
+                    let _ = self.state.start(vpid, &program); // its record says why not
                 }
-                None => self.office.declare(vpid, &Err(Some(invalid()))),
+                None => self.state.declare(vpid, &Err(Some(invalid()))),
             }
             arena.record(parent.place() % arena.processes()).bell.increment();
         }
@@ -459,13 +468,13 @@ impl Watchman {
     /// What a worker wants started; `None` if it is garbage.
     fn request(&self, word: u64) -> Option<Program> {
         let (block, len) = (word as u32, (word >> 32) as usize);
-        let bytes = self.office.arena.copy_of(block, len)?;
+        let bytes = self.state.arena.copy_of(block, len)?;
         wire::decode::<Request>(&bytes).ok().map(Program::from)
     }
 
     /// Kills all, and collects them.
     fn end(self) {
-        let mut all = self.office.running();
+        let mut all = self.state.running();
         for running in all.values() {
             running.leader.send(Signal::KILL.as_raw());
         }

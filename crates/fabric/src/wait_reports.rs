@@ -3,7 +3,7 @@
 //! # Contract
 //! The server of a host sends what its members have noted about their waits (see [`Calls`]) to the
 //! servers of the other hosts, each note once. Notes may be old: see there. The verdict is for
-//! `heart`, as it comes before what is said of those that end because of it.
+//! `detector`, as it comes before what is said of those that end because of it.
 //!
 //! # Costs
 //! A look at a word of each member of the host, ten times a second. A message of 64 words to every
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use syncline_sync::Calls;
 
-use crate::control::Control;
 use crate::environment::Shape;
 use crate::hosts::Hosts;
+use crate::team_state::TeamState;
 
 /// What the first word of a message says, among those of the endpoints.
 pub(crate) const NOTE: u64 = 4;
@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the other hosts know.
 #[derive(Debug)]
-pub(crate) struct Spread {
+pub(crate) struct WaitReports {
     calls: Calls,
     /// Servers of other hosts; none if this process is not the first server of its own.
     to: Vec<usize>,
@@ -34,13 +34,18 @@ pub(crate) struct Spread {
     next: Instant,
 }
 
-impl Spread {
-    pub(crate) fn new(process: usize, hosts: &Hosts, control: &Control, shape: Shape) -> Spread {
+impl WaitReports {
+    pub(crate) fn new(
+        process: usize,
+        hosts: &Hosts,
+        control: &TeamState,
+        shape: Shape,
+    ) -> WaitReports {
         let here = hosts.of(process);
         let leads = hosts.server(here) == process;
         let others = (0..hosts.count()).filter(|&host| leads && host != here);
         let ranks = hosts.processes(here).iter().flat_map(|&process| shape.ranks(process));
-        Spread {
+        WaitReports {
             calls: control.calls.clone(),
             to: others.map(|host| hosts.server(host)).collect(),
             sent: ranks.map(|rank| (rank, 0)).collect(),

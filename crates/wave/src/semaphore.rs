@@ -1,7 +1,7 @@
 //! A bound on the blocks that are in memory, or being computed, at once.
 //!
 //! # Contract
-//! [`Windows::take`] returns when fewer than the allowed number of windows are out; in the order of
+//! [`Semaphore::take`] returns when fewer than the allowed number of windows are out; in the order of
 //! the calls. A holder of one waits for no thread that wants one of the same kind, so every thread
 //! gets one.
 //!
@@ -20,7 +20,7 @@ use syncline_signal::{PaddedSignal, Policy};
 
 /// A bound on the blocks in memory at once.
 #[derive(Debug)]
-pub(crate) struct Windows {
+pub(crate) struct Semaphore {
     allowed: u64,
     taken: AtomicU64,
     returned: PaddedSignal,
@@ -28,11 +28,11 @@ pub(crate) struct Windows {
 
 /// The right to have one block in memory.
 #[derive(Debug)]
-pub(crate) struct Window<'a>(&'a Windows);
+pub(crate) struct Window<'a>(&'a Semaphore);
 
-impl Windows {
+impl Semaphore {
     pub(crate) fn new(allowed: u64) -> Self {
-        Windows { allowed, taken: AtomicU64::new(0), returned: PaddedSignal::default() }
+        Semaphore { allowed, taken: AtomicU64::new(0), returned: PaddedSignal::default() }
     }
 
     pub(crate) fn take(&self) -> Window<'_> {
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn no_more_than_allowed() {
-        let windows = Windows::new(3);
+        let windows = Semaphore::new(3);
         let (out, most) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|s| {
             for _ in 0..8 {

@@ -9,7 +9,7 @@
 //! # Members and processes
 //! The list of the dead names members that are missed, and ends waits for them. A member that has
 //! left early or has panicked is in it, though its process lives. A separate word for each process
-//! says that the process has died. The end of a job goes by that word: see [`Standing`].
+//! says that the process has died. The end of a job goes by that word: see [`ProcessState`].
 //!
 //! # Who ends too early
 //! Everything that members make needs all of them. So a member that ends when it has made less than another is missed
@@ -19,9 +19,9 @@
 use rustix::io::Errno;
 use rustix::process::Pid;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
-use syncline_sync::{Array, Calls, Deaths, Fault, Space, SpaceError};
+use syncline_sync::{Array, Calls, Fault, FaultList, Space, SpaceError};
 
-use crate::error::Part;
+use crate::error::ProcessPhase;
 
 /// Of a process's word, its lower half; the upper one is its number in the system, as it sees it itself.
 const NOT_BEGUN: u64 = 0;
@@ -35,7 +35,7 @@ const ENDED: u64 = 1 << 63;
 /// Whether a process is still to end. The faults of its members do not say that: the process of a
 /// member that has [left](Fault::Left) early or has panicked lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ProcessState {
     /// It lives and is not done. Its members run, or have left early.
     Alive,
     /// All of its members have ended.
@@ -46,7 +46,7 @@ pub(crate) enum Standing {
 
 /// How far each process has come, and who is dead. A clone is the same words.
 #[derive(Clone, Debug)]
-pub(crate) struct Control {
+pub(crate) struct TeamState {
     parts: Array<AtomicU64>,
     /// 1 for each process that has died.
     died: Array<AtomicU64>,
@@ -54,33 +54,34 @@ pub(crate) struct Control {
     /// The number of members that have ended; then, for each member, the place of its end in that
     /// order.
     ends: Array<AtomicU64>,
-    pub(crate) deaths: Deaths,
+    pub(crate) fault_list: FaultList,
     /// What its members are blocked in.
     pub(crate) calls: Calls,
 }
 
-impl Control {
+impl TeamState {
     /// The first things in a space.
     pub(crate) fn within(
         space: &mut Space,
         processes: usize,
         members: usize,
-    ) -> Result<Control, SpaceError> {
+    ) -> Result<TeamState, SpaceError> {
         let (parts, died) = (space.array(processes)?, space.array(processes)?);
         let (things, ends) = (space.array(members)?, space.array(members + 1)?);
-        let (deaths, calls) = (Deaths::within(space, members)?, Calls::within(space, members)?);
-        Ok(Control { parts, died, things, ends, deaths, calls })
+        let (fault_list, calls) =
+            (FaultList::within(space, members)?, Calls::within(space, members)?);
+        Ok(TeamState { parts, died, things, ends, fault_list, calls })
     }
 
     /// The same, where members are in groups that have barriers of their own.
-    pub(crate) fn grouped(self, group: impl Fn(usize) -> usize) -> Control {
-        Control { calls: self.calls.grouped(group), ..self }
+    pub(crate) fn grouped(self, group: impl Fn(usize) -> usize) -> TeamState {
+        TeamState { calls: self.calls.grouped(group), ..self }
     }
 
     /// Whether this process may begin: if it has the number of one that has ended, all that it takes would be taken for
     /// what that one has left.
     pub(crate) fn is_new(&self) -> bool {
-        !self.deaths.has_ended(std::process::id())
+        !self.fault_list.has_ended(std::process::id())
     }
 
     /// A process begins its part; false if it has before.
@@ -124,20 +125,20 @@ impl Control {
     }
 
     /// Whether a process of this host is still to end.
-    pub(crate) fn standing(&self, process: usize) -> Standing {
+    pub(crate) fn standing(&self, process: usize) -> ProcessState {
         match self.part(process) {
-            _ if self.has_died(process) => Standing::Died,
-            Part::Done => Standing::Done,
-            Part::NotBegun | Part::Begun => Standing::Alive,
+            _ if self.has_died(process) => ProcessState::Died,
+            ProcessPhase::Done => ProcessState::Done,
+            ProcessPhase::NotBegun | ProcessPhase::Begun => ProcessState::Alive,
         }
     }
 
     /// How far a process has come.
-    pub(crate) fn part(&self, process: usize) -> Part {
+    pub(crate) fn part(&self, process: usize) -> ProcessPhase {
         match self.parts[process].load(Ordering::Relaxed) & u64::from(u32::MAX) {
-            NOT_BEGUN => Part::NotBegun,
-            BEGUN => Part::Begun,
-            _ => Part::Done,
+            NOT_BEGUN => ProcessPhase::NotBegun,
+            BEGUN => ProcessPhase::Begun,
+            _ => ProcessPhase::Done,
         }
     }
 
@@ -160,7 +161,7 @@ impl Control {
         };
         let gone = number == child || !exists(number);
         // Who has done its part is missed only where it has left something behind.
-        let missed = if self.part(process) == Part::Done { 0..0 } else { ranks };
+        let missed = if self.part(process) == ProcessPhase::Done { 0..0 } else { ranks };
         if gone {
             // SAFETY: the process of this number has ended: it is the child, which the launcher has seen by its pidfd to
             // end and has collected; or there is none of this number, which one that lives keeps. (A child in a namespace
@@ -168,13 +169,13 @@ impl Control {
             // taken went with it, in whatever threads or statics they were.
             unsafe {
                 match well {
-                    true => self.deaths.exited(number, missed),
-                    false => self.deaths.ended(number, missed),
+                    true => self.fault_list.process_exited(number, missed),
+                    false => self.fault_list.process_ended(number, missed),
                 }
             };
         } else {
             let seen = |rank| if well { Fault::Left { rank } } else { Fault::Dead { rank } };
-            missed.for_each(|rank| self.deaths.tell(seen(rank)));
+            missed.for_each(|rank| self.fault_list.report(seen(rank)));
         }
         if !well && !self.has_departed(process) {
             self.set_died(process);
@@ -200,7 +201,7 @@ impl Control {
         for (other, word) in self.things.iter().enumerate() {
             let word = word.load(Ordering::Relaxed);
             if word & ENDED != 0 && word & !ENDED < things {
-                self.deaths.tell(Fault::Left { rank: other });
+                self.fault_list.report(Fault::Left { rank: other });
             }
         }
     }
@@ -211,7 +212,7 @@ impl Control {
         // SeqCst: see `made`.
         fence(Ordering::SeqCst);
         if self.things.iter().any(|word| word.load(Ordering::Relaxed) & !ENDED > things) {
-            self.deaths.tell(Fault::Left { rank });
+            self.fault_list.report(Fault::Left { rank });
         }
     }
 
@@ -238,12 +239,12 @@ mod tests {
 
     #[test]
     fn a_member_that_is_missed_has_a_process_that_lives() {
-        let control = Control::within(&mut Space::heap(), 4, 4).unwrap();
-        control.deaths.tell(Fault::Left { rank: 1 });
-        control.deaths.give_up(2);
-        assert_eq!([0, 1, 2, 3].map(|process| control.standing(process)), [Standing::Alive; 4]);
+        let control = TeamState::within(&mut Space::heap(), 4, 4).unwrap();
+        control.fault_list.report(Fault::Left { rank: 1 });
+        control.fault_list.give_up(2);
+        assert_eq!([0, 1, 2, 3].map(|process| control.standing(process)), [ProcessState::Alive; 4]);
         (1..4).for_each(|process| control.finish(process));
-        assert_eq!(control.standing(1), Standing::Done);
+        assert_eq!(control.standing(1), ProcessState::Done);
     }
 
     /// A process that is killed between the end of its last member and its own.
@@ -251,30 +252,31 @@ mod tests {
     fn a_process_that_has_ended_has_died_unless_it_was_allowed_to_exit() {
         let child = std::process::id();
         for has_left in [false, true] {
-            let control = Control::within(&mut Space::heap(), 4, 4).unwrap();
+            let control = TeamState::within(&mut Space::heap(), 4, 4).unwrap();
             (0..4).for_each(|process| assert!(control.begin(process)));
             if has_left {
-                (0..4).for_each(|rank| control.deaths.tell(Fault::Left { rank }));
+                (0..4).for_each(|rank| control.fault_list.report(Fault::Left { rank }));
             }
             (1..4).for_each(|process| control.finish(process));
             control.depart(2);
             (0..3).for_each(|process| {
                 control.process_ended(process, child, process..process + 1, false)
             });
-            let standings = [Standing::Died, Standing::Died, Standing::Done, Standing::Done];
+            let standings =
+                [ProcessState::Died, ProcessState::Died, ProcessState::Done, ProcessState::Done];
             assert_eq!([0, 1, 2, 3].map(|process| control.standing(process)), standings);
             let first = if has_left { Fault::Left { rank: 0 } } else { Fault::Dead { rank: 0 } };
-            assert_eq!(control.deaths.fault_of(0), Some(first));
-            assert_eq!(control.deaths.includes(1), has_left, "its members were done");
+            assert_eq!(control.fault_list.fault_of(0), Some(first));
+            assert_eq!(control.fault_list.includes(1), has_left, "its members were done");
         }
     }
 
     #[test]
     fn the_largest_team_has_room_for_its_words() {
         let members = syncline_sync::MAX_MEMBERS;
-        let control = Control::within(&mut Space::heap(), members, members).unwrap();
-        (0..members).for_each(|rank| control.deaths.give_up(rank));
-        control.deaths.give_up(syncline_sync::LAUNCHER);
-        assert_eq!(control.deaths.count(), members + 1);
+        let control = TeamState::within(&mut Space::heap(), members, members).unwrap();
+        (0..members).for_each(|rank| control.fault_list.give_up(rank));
+        control.fault_list.give_up(syncline_sync::LAUNCHER);
+        assert_eq!(control.fault_list.count(), members + 1);
     }
 }

@@ -10,7 +10,7 @@
 //! With a ring, too, plain calls make what goes through the page cache, and writes where a file grows or has a
 //! hole: they would wait for the file system.
 
-use crate::ring::Ring;
+use crate::io_uring::Ring;
 use crate::transfer::{PIECE, Piece};
 use crate::{DirectFile, Error, Result};
 
@@ -35,7 +35,7 @@ pub enum Method {
 /// It is direct if `into` begins on a page, as an [`IoBuffer`](crate::IoBuffer) does; otherwise it goes
 /// through the page cache.
 #[derive(Debug)]
-pub struct Read<'a> {
+pub struct ReadRequest<'a> {
     /// The file.
     pub file: &'a DirectFile,
     /// The first byte to be read.
@@ -54,7 +54,7 @@ pub struct Read<'a> {
 /// Two writes under way in *different* queues must not touch one page of the file, unless both are direct: a
 /// write through the page cache rewrites the page whole.
 #[derive(Clone, Copy, Debug)]
-pub struct Write<'a> {
+pub struct WriteRequest<'a> {
     /// The file.
     pub file: &'a DirectFile,
     /// Where the first byte is written.
@@ -63,7 +63,7 @@ pub struct Write<'a> {
     pub from: &'a [u8],
 }
 
-impl Read<'_> {
+impl ReadRequest<'_> {
     /// Where in `into` the first byte lands.
     pub const fn lead(&self) -> usize {
         self.file.lead(self.offset)
@@ -94,7 +94,7 @@ impl Read<'_> {
     }
 }
 
-impl<'a> Write<'a> {
+impl<'a> WriteRequest<'a> {
     fn check(&self) -> Result<()> {
         if !self.file.is_writable() {
             return Err(Error::ReadOnly { name: self.file.name().display().to_string() });
@@ -142,7 +142,7 @@ fn pieces<'a>(
 /// Makes transfers, many under way together. Each thread that does has its own.
 ///
 /// ```
-/// use syncline_store::{DirectFile, IoBuffer, IoQueue, Method, Read, Write};
+/// use syncline_store::{DirectFile, IoBuffer, IoQueue, Method, ReadRequest, WriteRequest};
 /// # use std::path::Path;
 ///
 /// # let (first, second) = (tempfile::tempfile()?, tempfile::tempfile()?);
@@ -151,13 +151,13 @@ fn pieces<'a>(
 ///     DirectFile::of(&second, Path::new("second"), true)?,
 /// ];
 /// let mut queue = IoQueue::new(Method::Auto);
-/// let writes = files.each_ref().map(|file| Write { file, offset: 0, from: &[7; 10_000] });
+/// let writes = files.each_ref().map(|file| WriteRequest { file, offset: 0, from: &[7; 10_000] });
 /// queue.write(&writes)?;
 ///
 /// let mut buffer = IoBuffer::new(2 * 8192)?;
 /// let mut halves = buffer.as_mut_slice().chunks_mut(8192);
 /// let mut reads: Vec<_> =
-///     files.iter().zip(&mut halves).map(|(file, into)| Read { file, offset: 300, len: 5000, into }).collect();
+///     files.iter().zip(&mut halves).map(|(file, into)| ReadRequest { file, offset: 300, len: 5000, into }).collect();
 /// queue.read(&mut reads)?;
 /// assert!(reads.iter().all(|read| read.into[read.lead()..][..5000] == [7; 5000]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -197,9 +197,9 @@ impl IoQueue {
     /// disk fails; of several failures it is the one noticed first.
     ///
     /// [`UnexpectedEof`]: std::io::ErrorKind::UnexpectedEof
-    pub fn read(&mut self, reads: &mut [Read<'_>]) -> Result<()> {
-        reads.iter().try_for_each(Read::check)?;
-        self.run(reads.iter_mut().flat_map(Read::pieces))
+    pub fn read(&mut self, reads: &mut [ReadRequest<'_>]) -> Result<()> {
+        reads.iter().try_for_each(ReadRequest::check)?;
+        self.run(reads.iter_mut().flat_map(ReadRequest::pieces))
     }
 
     /// Writes all, and returns when all are complete; they may not have reached the disk then, only its
@@ -212,13 +212,13 @@ impl IoQueue {
     /// [`Error::ReadOnly`] when a file was opened for reading, [`Error::Range`] when no file can have such an
     /// offset: then nothing was written. [`Error::Part`] when the file system is full or its disk fails; of
     /// several failures it is the one noticed first.
-    pub fn write(&mut self, writes: &[Write<'_>]) -> Result<()> {
-        writes.iter().try_for_each(Write::check)?;
-        self.run(writes.iter().flat_map(Write::direct_pieces))?;
+    pub fn write(&mut self, writes: &[WriteRequest<'_>]) -> Result<()> {
+        writes.iter().try_for_each(WriteRequest::check)?;
+        self.run(writes.iter().flat_map(WriteRequest::direct_pieces))?;
         // Afterwards: a page that is written through the page cache while a neighbouring block in it is
         // written direct could bring that block's old bytes back.
         // By plain calls, as a ring would make them too: they only copy to memory.
-        writes.iter().flat_map(Write::other_pieces).try_for_each(Piece::plain)
+        writes.iter().flat_map(WriteRequest::other_pieces).try_for_each(Piece::plain)
     }
 
     fn run<'a>(&mut self, mut pieces: impl Iterator<Item = Piece<'a>>) -> Result<()> {
@@ -252,13 +252,13 @@ mod tests {
             let mut buffer = IoBuffer::new(2 * PIECE + 77).unwrap();
             let into = &mut buffer.as_mut_slice()[1..];
             let len = into.len();
-            queue.read(&mut [Read { file: &file, offset: 13, len, into }]).unwrap();
+            queue.read(&mut [ReadRequest { file: &file, offset: 13, len, into }]).unwrap();
             assert!(buffer.as_slice()[1..].iter().all(|&byte| byte == 3));
             let file =
                 DirectFile::of(&plain, Path::new("name"), true).unwrap().claiming_no_alignment();
             buffer.as_mut_slice().fill(4);
             queue
-                .write(&[Write { file: &file, offset: 13, from: &buffer.as_slice()[1..] }])
+                .write(&[WriteRequest { file: &file, offset: 13, from: &buffer.as_slice()[1..] }])
                 .unwrap();
             let mut found = vec![0; 3 * PIECE];
             plain.read_exact_at(&mut found, 0).unwrap();

@@ -87,7 +87,7 @@ pub struct Network {
 /// have all been sent, and one way later; or the processor, which sends and takes them all, has not been idle.
 ///
 /// ```
-/// use syncline_rma::unstable::exchange::{Network, time};
+/// use syncline_rma::unstable::sync_exchange::{Network, time};
 ///
 /// let network = Network { overhead: 0.1, gap: 0.0 };
 /// assert!((time(8, 8, network) - 1.8).abs() < 1e-9);

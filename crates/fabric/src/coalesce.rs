@@ -2,7 +2,7 @@
 //!
 //! # Contract
 //! A service's message is a *frame*; what the wire carries is a *parcel* of frames, which arrive in the order in which they were
-//! added. What is added stays in a box for its receiver until [`send_all`](Parcels::send_all), or until there is enough of it:
+//! added. What is added stays in a box for its receiver until [`send_all`](Coalescer::send_all), or until there is enough of it:
 //! a parcel of more than [`MOST`] bytes leaves at once. A frame that is alone in its parcel is not copied.
 //!
 //! ```text
@@ -13,8 +13,8 @@
 //! Eight bytes a frame, and a copy of every frame but the first. A message costs a processor some microseconds at either end,
 //! which is what a copy of ten thousand bytes costs.
 
-use crate::heart::Heart;
-use crate::wire::Wire;
+use crate::failure_detector::FailureDetector;
+use crate::transport::Transport;
 
 /// Bytes before the body of a frame.
 pub(crate) const HEADER: usize = 8;
@@ -23,7 +23,7 @@ pub(crate) const MOST: usize = 8 << 10;
 
 /// What is to be sent: see the [module](self).
 #[derive(Debug)]
-pub(crate) struct Parcels {
+pub(crate) struct Coalescer {
     /// By receiver.
     boxes: Vec<Vec<u8>>,
     /// Those that are not empty.
@@ -33,8 +33,8 @@ pub(crate) struct Parcels {
 }
 
 /// The start of a frame of a service.
-pub(crate) fn begin(wire: &mut dyn Wire, service: u32) -> Vec<u8> {
-    let mut frame = wire.buffer();
+pub(crate) fn begin(transport: &mut dyn Transport, service: u32) -> Vec<u8> {
+    let mut frame = transport.buffer();
     frame.clear();
     frame.extend_from_slice(&u64::from(service).to_le_bytes());
     frame
@@ -56,9 +56,9 @@ pub(crate) fn first(parcel: &[u8]) -> Option<(u32, &[u8], &[u8])> {
     Some((u32::from_le_bytes(*service), body, rest.get(len.next_multiple_of(8)..)?))
 }
 
-impl Parcels {
-    pub(crate) fn new(processes: usize) -> Parcels {
-        Parcels { boxes: vec![Vec::new(); processes], filled: Vec::new(), sent: 0 }
+impl Coalescer {
+    pub(crate) fn new(processes: usize) -> Coalescer {
+        Coalescer { boxes: vec![Vec::new(); processes], filled: Vec::new(), sent: 0 }
     }
 
     /// How many parcels have left.
@@ -69,8 +69,8 @@ impl Parcels {
     /// A frame for a process.
     pub(crate) fn add(
         &mut self,
-        wire: &mut dyn Wire,
-        heart: &mut Heart,
+        transport: &mut dyn Transport,
+        detector: &mut FailureDetector,
         to: usize,
         mut frame: Vec<u8>,
     ) {
@@ -78,7 +78,7 @@ impl Parcels {
         let full = self.boxes[to].len() + frame.len() > MOST;
         if full && !self.boxes[to].is_empty() {
             self.filled.retain(|&other| other != to);
-            self.send(wire, heart, to);
+            self.send(transport, detector, to);
         }
         let parcel = &mut self.boxes[to];
         if parcel.is_empty() {
@@ -86,27 +86,31 @@ impl Parcels {
             self.filled.push(to);
         } else {
             parcel.extend_from_slice(&frame);
-            wire.recycle(frame);
+            transport.recycle(frame);
         }
         if self.boxes[to].len() > MOST {
             self.filled.pop();
-            self.send(wire, heart, to);
+            self.send(transport, detector, to);
         }
     }
 
     /// Everything leaves.
-    pub(crate) fn send_all(&mut self, wire: &mut dyn Wire, heart: &mut Heart) {
+    pub(crate) fn send_all(
+        &mut self,
+        transport: &mut dyn Transport,
+        detector: &mut FailureDetector,
+    ) {
         for at in 0..self.filled.len() {
-            self.send(wire, heart, self.filled[at]);
+            self.send(transport, detector, self.filled[at]);
         }
         self.filled.clear();
     }
 
-    fn send(&mut self, wire: &mut dyn Wire, heart: &mut Heart, to: usize) {
+    fn send(&mut self, transport: &mut dyn Transport, detector: &mut FailureDetector, to: usize) {
         self.sent += 1;
-        heart.said(to);
-        if let Err(error) = wire.send(to, std::mem::take(&mut self.boxes[to])) {
-            heart.failed(&error);
+        detector.said(to);
+        if let Err(error) = transport.send(to, std::mem::take(&mut self.boxes[to])) {
+            detector.failed(&error);
         }
     }
 }
@@ -116,10 +120,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::control::Control;
     use crate::environment::Shape;
     use crate::hosts::Hosts;
-    use crate::wire::channel::{Conditions, Network};
+    use crate::team_state::TeamState;
+    use crate::transport::in_memory::{Conditions, Network};
     use syncline_sync::Space;
 
     /// The frames of a parcel; `None` if it is not all frames.
@@ -141,31 +145,31 @@ mod tests {
             steps in prop::collection::vec((1_usize..3, 0_usize..3000, any::<bool>()), 1..60),
         ) {
             let network = Network::new(3, Conditions::default());
-            let control = Control::within(&mut Space::heap(), 3, 3).unwrap();
+            let control = TeamState::within(&mut Space::heap(), 3, 3).unwrap();
             let shape = Shape { processes: 3, threads: 1, cores: 1 };
             let timeout = std::time::Duration::from_secs(9);
-            let mut heart = Heart::new(0, Hosts::new(&[0, 1, 2]), control, shape, timeout);
-            let (mut wire, mut parcels) = (network.wire(0), Parcels::new(3));
+            let mut detector = FailureDetector::new(0, Hosts::new(&[0, 1, 2]), control, shape, timeout);
+            let (mut transport, mut coalescer) = (network.transport(0), Coalescer::new(3));
             let mut expected = [Vec::new(), Vec::new(), Vec::new()];
             for (number, (to, len, leaves)) in steps.into_iter().enumerate() {
                 let body = vec![number as u8; if len % 7 == 0 { 4 * len } else { len }];
-                let mut frame = begin(&mut wire, number as u32);
+                let mut frame = begin(&mut transport, number as u32);
                 frame.extend_from_slice(&body);
-                parcels.add(&mut wire, &mut heart, to, frame);
+                coalescer.add(&mut transport, &mut detector, to, frame);
                 expected[to].push((number as u32, body));
-                prop_assert!(parcels.boxes.iter().all(|parcel| parcel.len() <= MOST));
+                prop_assert!(coalescer.boxes.iter().all(|parcel| parcel.len() <= MOST));
                 if leaves {
-                    parcels.send_all(&mut wire, &mut heart);
+                    coalescer.send_all(&mut transport, &mut detector);
                 }
-                let filled = (0..3).filter(|&to| !parcels.boxes[to].is_empty()).collect::<Vec<_>>();
-                let mut known = parcels.filled.clone();
+                let filled = (0..3).filter(|&to| !coalescer.boxes[to].is_empty()).collect::<Vec<_>>();
+                let mut known = coalescer.filled.clone();
                 known.sort_unstable();
                 prop_assert_eq!(known, filled);
             }
-            parcels.send_all(&mut wire, &mut heart);
+            coalescer.send_all(&mut transport, &mut detector);
             let mut came = 0;
             for (to, expected) in expected.into_iter().enumerate().skip(1) {
-                let (mut other, mut found) = (network.wire(to), Vec::new());
+                let (mut other, mut found) = (network.transport(to), Vec::new());
                 while let Some((from, parcel)) = other.receive().unwrap() {
                     prop_assert_eq!(from, 0);
                     came += 1;
@@ -173,7 +177,7 @@ mod tests {
                 }
                 prop_assert_eq!(found, expected);
             }
-            prop_assert_eq!(parcels.sent(), came);
+            prop_assert_eq!(coalescer.sent(), came);
         }
 
         #[test]

@@ -17,12 +17,12 @@ use syncline_sync::Fault;
 use crate::error::FarmError;
 use crate::farm::Farm;
 use crate::mail::Mail;
-use crate::record::{Diary, Fate};
+use crate::record::{ExitCause, ProgressRecord};
 use crate::vpid::Vpid;
 use crate::wire::{self, WireError};
 
 #[derive(Debug)]
-pub(crate) enum Crowd {
+pub(crate) enum PoolTransport {
     Farm(Box<Farm>),
     Mail(Mail),
 }
@@ -34,52 +34,52 @@ pub(crate) enum Heard<V> {
     /// One that is garbage.
     Garbled(Vpid, WireError),
     /// A worker has ended.
-    Gone(Vpid, Fate),
+    Gone(Vpid, ExitCause),
     /// No process is left, or none can be heard any more.
     Nobody(String),
     /// The deadline has passed, or what else was waited for is there.
     Nothing,
 }
 
-impl Crowd {
+impl PoolTransport {
     /// The members of a team.
-    pub(crate) fn within(member: &mut Member, memory: usize) -> Result<Crowd, FarmError> {
+    pub(crate) fn within(member: &mut Member, memory: usize) -> Result<PoolTransport, FarmError> {
         match Mail::new(member) {
-            Some(mail) => Ok(Crowd::Mail(mail)),
-            None => Ok(Crowd::Farm(Box::new(Farm::within(member, memory)?))),
+            Some(mail) => Ok(PoolTransport::Mail(mail)),
+            None => Ok(PoolTransport::Farm(Box::new(Farm::within(member, memory)?))),
         }
     }
 
     /// The farm, where there is one.
     pub(crate) fn farm(&mut self) -> Option<&mut Farm> {
         match self {
-            Crowd::Farm(farm) => Some(farm),
-            Crowd::Mail(_) => None,
+            PoolTransport::Farm(farm) => Some(farm),
+            PoolTransport::Mail(_) => None,
         }
     }
 
     /// That this process is the one that takes part, and not a child that `fork` has made of it.
     #[inline]
-    pub(crate) fn at_home(&self) -> Result<(), FarmError> {
+    pub(crate) fn check_not_forked(&self) -> Result<(), FarmError> {
         match self {
-            Crowd::Farm(farm) => farm.at_home(),
-            Crowd::Mail(mail) => mail.at_home(),
+            PoolTransport::Farm(farm) => farm.check_not_forked(),
+            PoolTransport::Mail(mail) => mail.check_not_forked(),
         }
     }
 
     pub(crate) fn vpid(&self) -> Vpid {
         match self {
-            Crowd::Farm(farm) => farm.vpid(),
-            Crowd::Mail(mail) => mail.vpid(),
+            PoolTransport::Farm(farm) => farm.vpid(),
+            PoolTransport::Mail(mail) => mail.vpid(),
         }
     }
 
     /// Sends what serde writes.
     pub(crate) fn send(&mut self, to: Vpid, value: &impl Serialize) -> Result<(), FarmError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         let mail = match self {
-            Crowd::Farm(farm) => return farm.send_serialized(to, value),
-            Crowd::Mail(mail) => mail,
+            PoolTransport::Farm(farm) => return farm.send_serialized(to, value),
+            PoolTransport::Mail(mail) => mail,
         };
         // Written first: what refuses is not to leave half a message.
         let bytes = wire::encode(value).map_err(|why| FarmError::Unsendable { to, why })?;
@@ -97,8 +97,8 @@ impl Crowd {
         other: impl FnMut() -> bool,
     ) -> Heard<V> {
         let farm = match self {
-            Crowd::Farm(farm) => farm,
-            Crowd::Mail(mail) => {
+            PoolTransport::Farm(farm) => farm,
+            PoolTransport::Mail(mail) => {
                 return match mail.recv(deadline) {
                     Ok(None) => Heard::Nothing,
                     Ok(Some((from, bytes))) => heard(from, wire::decode(&bytes)),
@@ -110,7 +110,7 @@ impl Crowd {
         match farm.recv_any_or(deadline, other) {
             Ok(None) => Heard::Nothing,
             Ok(Some((from, message))) => heard(from, wire::read(message)),
-            Err(FarmError::Gone { vpid, fate }) => Heard::Gone(vpid, fate),
+            Err(FarmError::Gone { vpid, cause }) => Heard::Gone(vpid, cause),
             Err(FarmError::Garbled { from, why }) => Heard::Garbled(from, why),
             Err(error) => Heard::Nobody(error.to_string()),
         }
@@ -118,11 +118,11 @@ impl Crowd {
 
     /// A worker waits for what the manager says.
     pub(crate) fn hear<V: DeserializeOwned>(&mut self) -> Result<V, FarmError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         let from = Vpid::MANAGER;
         let read = match self {
-            Crowd::Farm(farm) => wire::read(farm.recv_message(from)?),
-            Crowd::Mail(mail) => match mail.recv(None).map_err(dead)? {
+            PoolTransport::Farm(farm) => wire::read(farm.recv_message(from)?),
+            PoolTransport::Mail(mail) => match mail.recv(None).map_err(dead)? {
                 Some((_, bytes)) => wire::decode(&bytes),
                 None => Err(WireError::Damaged { what: "its end" }),
             },
@@ -132,12 +132,12 @@ impl Crowd {
 
     /// What the manager has said, if that has come.
     pub(crate) fn try_hear<V: DeserializeOwned>(&mut self) -> Result<Option<V>, FarmError> {
-        self.at_home()?;
+        self.check_not_forked()?;
         let from = Vpid::MANAGER;
         let read = match self {
-            Crowd::Farm(farm) => farm.try_recv_message(from)?.map(wire::read),
+            PoolTransport::Farm(farm) => farm.try_recv_message(from)?.map(wire::read),
             // A wait that is over at once moves what is under way.
-            Crowd::Mail(mail) => mail
+            PoolTransport::Mail(mail) => mail
                 .recv(Some(Instant::now()))
                 .map_err(dead)?
                 .map(|(_, bytes)| wire::decode(&bytes)),
@@ -146,21 +146,21 @@ impl Crowd {
     }
 
     /// What a worker is at; of one that is far, nothing is known.
-    pub(crate) fn diary(&self, vpid: Vpid) -> Option<&Diary> {
+    pub(crate) fn progress(&self, vpid: Vpid) -> Option<&ProgressRecord> {
         match self {
-            Crowd::Farm(farm) => Some(farm.diary(vpid)),
-            Crowd::Mail(_) => None,
+            PoolTransport::Farm(farm) => Some(farm.progress(vpid)),
+            PoolTransport::Mail(_) => None,
         }
     }
 
     /// How many tasks a worker has begun, that has told of `told`.
     pub(crate) fn begun(&self, vpid: Vpid, told: u64) -> u64 {
-        self.diary(vpid).map_or(told + 1, |diary| diary.begun.load(Ordering::Relaxed))
+        self.progress(vpid).map_or(told + 1, |progress| progress.begun.load(Ordering::Relaxed))
     }
 
     /// When a worker has begun its last task; 0: it has ended that one, or nothing is known.
     pub(crate) fn since(&self, vpid: Vpid) -> u64 {
-        self.diary(vpid).map_or(0, |diary| diary.since.load(Ordering::Relaxed))
+        self.progress(vpid).map_or(0, |progress| progress.since.load(Ordering::Relaxed))
     }
 }
 

@@ -3,7 +3,7 @@
 //! | who        | does                                                                                   |
 //! |------------|----------------------------------------------------------------------------------------|
 //! | a member   | takes its seat; on leaving writes in how many episodes it has done its part             |
-//! | a watcher  | (a launcher, say) declares a member dead in [`Deaths`], or gives it up, once; and tells of |
+//! | a watcher  | (a launcher, say) declares a member dead in [`FaultList`], or gives it up, once; and tells of |
 //! |            | processes that have ended, whose members may have taken seats and not left them         |
 //! | a waiter   | looks at both, at least ten times a second, and never while what it waits for is there   |
 //!
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use syncline_process::Generation;
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_signal::{Policy, WaitError, Watch, plant};
+use syncline_signal::{Liveness, Policy, WaitError, plant};
 
 use crate::calls::{Blocking, Caller, Needs};
 use crate::error::{Fault, Silence, SpaceError};
@@ -26,29 +26,29 @@ use crate::space::{Array, Shared, Space};
 /// How many members a barrier or lock can have.
 pub const MAX_MEMBERS: usize = 4096;
 
-/// Stands in [`Deaths`], where ranks of members do, for whoever has started them and watches them.
+/// Stands in [`FaultList`], where ranks of members do, for whoever has started them and watches them.
 pub const LAUNCHER: usize = MAX_MEMBERS;
 
 /// The dead of a team, in the order in which they were declared, and those who were given up. A clone is the same list.
 ///
 /// | told by                      | known                            | waits with the list end       | what it holds of a lock      |
 /// |------------------------------|----------------------------------|-------------------------------|------------------------------|
-/// | [`give_up`](Deaths::give_up), [`tell`](Deaths::tell) | a member does not do its part | all     | it keeps until it lets go    |
-/// | [`declare`](Deaths::declare) | nothing of a member runs any more | all                           | is taken from it, by repair  |
-/// | [`ended`](Deaths::ended)     | a process has ended               | where it has a part still      | is taken from it, by repair  |
+/// | [`give_up`](FaultList::give_up), [`report`](FaultList::report) | a member does not do its part | all     | it keeps until it lets go    |
+/// | [`declare_dead`](FaultList::declare_dead) | nothing of a member runs any more | all                           | is taken from it, by repair  |
+/// | [`process_ended`](FaultList::process_ended)     | a process has ended               | where it has a part still      | is taken from it, by repair  |
 ///
 /// It has room for three entries a member; more are lost.
 ///
 /// ```
-/// use syncline_sync::{Deaths, Space};
+/// use syncline_sync::{FaultList, Space};
 ///
-/// let deaths = Deaths::within(&mut Space::heap(), 4)?;
-/// deaths.give_up(2);
-/// assert_eq!((deaths.count(), deaths.after(0), deaths.includes(2)), (1, Some(2), true));
+/// let fault_list = FaultList::within(&mut Space::heap(), 4)?;
+/// fault_list.give_up(2);
+/// assert_eq!((fault_list.count(), fault_list.after(0), fault_list.includes(2)), (1, Some(2), true));
 /// # Ok::<(), syncline_sync::SpaceError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Deaths {
+pub struct FaultList {
     entries: Array<Entry>,
     members: usize,
     /// For what is made with this list: who waits there, and as what.
@@ -71,23 +71,23 @@ unsafe impl Shared for Entry {}
 ///
 /// ```
 /// use syncline_signal::{Policy, Signal, WaitError};
-/// use syncline_sync::{Deaths, Space};
+/// use syncline_sync::{FaultList, Space};
 ///
-/// let deaths = Deaths::within(&mut Space::heap(), 4)?;
-/// deaths.give_up(2);
-/// let waited = Signal::new(0).wait_until(1, &Policy::default().watching(&deaths), None);
-/// assert_eq!(waited, Err(WaitError::Dead { who: 2 }));
+/// let fault_list = FaultList::within(&mut Space::heap(), 4)?;
+/// fault_list.give_up(2);
+/// let waited = Signal::new(0).wait_until(1, &Policy::default().watching(&fault_list), None);
+/// assert_eq!(waited, Err(WaitError::Dead { member: 2 }));
 /// # Ok::<(), syncline_sync::SpaceError>(())
 /// ```
-impl Watch for Deaths {
-    fn who(&self) -> Option<u32> {
+impl Liveness for FaultList {
+    fn gone(&self) -> Option<u32> {
         self.after(0).map(|rank| rank as u32)
     }
 }
 
-/// Where the process stands in a word of [`Deaths`].
+/// Where the process stands in a word of [`FaultList`].
 const PROCESS: u32 = 32;
-/// Of a word of [`Deaths`]: all of the process has ended.
+/// Of a word of [`FaultList`]: all of the process has ended.
 const ENDED: u64 = 1 << 31;
 /// What was seen, unless it is that a member is dead.
 const REPORTED: u64 = 1 << 30;
@@ -110,23 +110,23 @@ fn fault_in(word: u64) -> Option<Fault> {
     })
 }
 
-impl Deaths {
+impl FaultList {
     /// A list for `members`, all of them alive.
     ///
     /// # Errors
     /// If the space has no room.
-    pub fn within(space: &mut Space, members: usize) -> Result<Deaths, SpaceError> {
+    pub fn within(space: &mut Space, members: usize) -> Result<FaultList, SpaceError> {
         possible(members)?;
         // One may be given up, and then be dead, and its process have ended; and there is the launcher.
-        Ok(Deaths { entries: space.array(3 * members + 1)?, members, caller: None })
+        Ok(FaultList { entries: space.array(3 * members + 1)?, members, caller: None })
     }
 
     /// The same list, for a barrier of which that member takes its seat: it notes its waits there.
     /// The barrier has the members of the team with their ranks, or those that the caller is
     /// [among](Caller::among).
     #[must_use]
-    pub fn called(&self, caller: Option<Caller>) -> Deaths {
-        Deaths { caller, ..self.clone() }
+    pub fn called(&self, caller: Option<Caller>) -> FaultList {
+        FaultList { caller, ..self.clone() }
     }
 
     /// Tells that a member, or [`LAUNCHER`], does not do its part: everybody who waits for it, and waits with this list,
@@ -139,7 +139,7 @@ impl Deaths {
 
     /// As [`give_up`](Self::give_up), with what was seen: those who wait are told just that. A
     /// fault that is about no member changes nothing.
-    pub fn tell(&self, fault: Fault) {
+    pub fn report(&self, fault: Fault) {
         let seen = match fault {
             Fault::Dead { .. } => 0,
             Fault::Left { .. } => GONE,
@@ -160,26 +160,26 @@ impl Deaths {
     /// No lock that watches this list is, or will be, asked for or held by a handle for this rank that was taken in this
     /// process, or dropped there. So it is if the process has ended; or if the handle was passed to `mem::forget`, or is
     /// never touched again. Otherwise two may hold a lock at once, with two exclusive references to what it guards.
-    pub unsafe fn declare(&self, rank: usize, process: u32) {
+    pub unsafe fn declare_dead(&self, rank: usize, process: u32) {
         self.enter(Some(rank), u64::from(process) << PROCESS);
     }
 
     /// Tells that a process has ended, and members of these ranks with it that are missed, as by
-    /// [`declare`](Self::declare). Other waits end only where the process has taken a part of a barrier, for whatever rank,
+    /// [`declare_dead`](Self::declare_dead). Other waits end only where the process has taken a part of a barrier, for whatever rank,
     /// and not dropped it, whatever it had done there, or is in the queue of a lock, which a repair takes it out of.
     ///
     /// # Safety
     /// As `declare`, for every rank.
-    pub unsafe fn ended(&self, process: u32, missed: Range<usize>) {
+    pub unsafe fn process_ended(&self, process: u32, missed: Range<usize>) {
         self.enter_process(u64::from(process) << PROCESS | ENDED, missed);
     }
 
-    /// As [`ended`](Self::ended), of a process that has exited well: the members that are missed
+    /// As [`process_ended`](Self::process_ended), of a process that has exited well: the members that are missed
     /// have [left](Fault::Left).
     ///
     /// # Safety
     /// As `ended`.
-    pub unsafe fn exited(&self, process: u32, missed: Range<usize>) {
+    pub unsafe fn process_exited(&self, process: u32, missed: Range<usize>) {
         self.enter_process(u64::from(process) << PROCESS | ENDED | GONE, missed);
     }
 
@@ -356,9 +356,9 @@ impl Seats {
 
 /// A member's seat, and how it waits. To drop it is to leave.
 #[derive(Debug)]
-pub(crate) struct Vigil {
+pub(crate) struct Membership {
     seats: Seats,
-    deaths: Option<Deaths>,
+    fault_list: Option<FaultList>,
     caller: Option<Caller>,
     pub(crate) rank: usize,
     /// That of the process whose seat it is.
@@ -376,21 +376,21 @@ pub(crate) struct Vigil {
 /// So many looks that find nothing go by before a member that only looks asks who is gone.
 const LOOKS: u32 = 256;
 
-impl Vigil {
+impl Membership {
     pub(crate) fn new(
         seats: &Seats,
-        deaths: Option<&Deaths>,
+        fault_list: Option<&FaultList>,
         rank: usize,
-    ) -> Result<Vigil, SpaceError> {
+    ) -> Result<Membership, SpaceError> {
         seats.take(rank)?;
         let Policy { pauses, yield_for, .. } = usual(seats.members());
-        let (seats, deaths) = (seats.clone(), deaths.cloned());
-        let caller = deaths.as_ref().and_then(|deaths| deaths.caller.clone());
+        let (seats, fault_list) = (seats.clone(), fault_list.cloned());
+        let caller = fault_list.as_ref().and_then(|fault_list| fault_list.caller.clone());
         let caller = caller.map(|caller| caller.seated(rank, seats.members()));
         let born = Generation::current();
-        Ok(Vigil {
+        Ok(Membership {
             seats,
-            deaths,
+            fault_list,
             caller,
             rank,
             born,
@@ -404,7 +404,7 @@ impl Vigil {
 
     /// An error in a child that `fork` has made of the member's process.
     #[inline]
-    pub(crate) fn at_home(&self) -> Result<(), Fault> {
+    pub(crate) fn check_not_forked(&self) -> Result<(), Fault> {
         if self.born.is_current() { Ok(()) } else { Err(Fault::Forked { rank: self.rank }) }
     }
 
@@ -416,7 +416,7 @@ impl Vigil {
     #[inline]
     pub(crate) fn waiting(&self, needs: Needs, deadline: Option<Instant>) -> Waiting<'_> {
         let blocking = Blocking::new(self.caller.as_ref(), self.episodes + 1, deadline);
-        Waiting { vigil: self, blocking: blocking.needing(needs) }
+        Waiting { membership: self, blocking: blocking.needing(needs) }
     }
 
     /// Notes how many steps of the next episode this member has made.
@@ -438,13 +438,13 @@ impl Vigil {
     pub(crate) fn fault(&self) -> Option<Fault> {
         // First the members that have left: it may be for a death, which is then to be told.
         let left = self.seats.left_before(self.episodes + 1);
-        let deaths = self.deaths.as_ref();
-        let dead = deaths.and_then(|deaths| deaths.fault(0));
+        let fault_list = self.fault_list.as_ref();
+        let dead = fault_list.and_then(|fault_list| fault_list.fault(0));
         let part = || {
-            let deaths = deaths?;
-            let rank = deaths.missing(0, |process| self.seats.taken_by(process))?;
+            let fault_list = fault_list?;
+            let rank = fault_list.missing(0, |process| self.seats.taken_by(process))?;
             // One who has died meanwhile is found here, too.
-            Some(deaths.fault_of(rank).unwrap_or(Fault::Left { rank }))
+            Some(fault_list.fault_of(rank).unwrap_or(Fault::Left { rank }))
         };
         let found = dead.or(left.map(|rank| Fault::Left { rank })).or_else(part);
         // At last the verdict: members that have left because of it are not its cause.
@@ -465,15 +465,15 @@ impl Vigil {
 /// A wait of a member.
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
-    vigil: &'a Vigil,
+    membership: &'a Membership,
     pub(crate) blocking: Blocking<'a>,
 }
 
 impl Waiting<'_> {
     pub(crate) fn policy(&self) -> Policy<'_> {
         // In models no member leaves, and to look for such members would make many more states.
-        let death: Option<&dyn Watch> = if cfg!(loom) { None } else { Some(self) };
-        Policy { pauses: self.vigil.pauses, yield_for: self.vigil.yield_for, death }
+        let liveness: Option<&dyn Liveness> = if cfg!(loom) { None } else { Some(self) };
+        Policy { pauses: self.membership.pauses, yield_for: self.membership.yield_for, liveness }
     }
 
     /// What a wait that has ended early has ended for.
@@ -486,21 +486,21 @@ impl Waiting<'_> {
     }
 
     fn gone(&self) -> Option<Fault> {
-        // First who has left, as in `Vigil::fault`.
-        let seats = &self.vigil.seats;
+        // First who has left, as in `Membership::fault`.
+        let seats = &self.membership.seats;
         let left = self.blocking.absent_if(|rank| seats.was_never_taken(rank));
-        self.vigil.fault().or(left)
+        self.membership.fault().or(left)
     }
 }
 
-impl Watch for Waiting<'_> {
-    fn who(&self) -> Option<u32> {
+impl Liveness for Waiting<'_> {
+    fn gone(&self) -> Option<u32> {
         let fault = self.gone().or_else(|| self.blocking.look())?;
         Some(fault.rank().map_or(u32::MAX, |rank| rank as u32))
     }
 }
 
-impl Drop for Vigil {
+impl Drop for Membership {
     fn drop(&mut self) {
         // A model that has failed has no words any more. A seat is left by the process that has
         // taken it.
@@ -522,14 +522,14 @@ mod tests {
     fn a_death_is_told_before_those_who_left_for_it() {
         for turn in 0..if cfg!(miri) { 5 } else { 4000 } {
             let space = &mut Space::heap();
-            let (seats, deaths) =
-                (Seats::within(space, 3).unwrap(), Deaths::within(space, 3).unwrap());
-            let waits = Vigil::new(&seats, Some(&deaths), 0).unwrap();
-            let leaves = Vigil::new(&seats, Some(&deaths), 1).unwrap();
+            let (seats, fault_list) =
+                (Seats::within(space, 3).unwrap(), FaultList::within(space, 3).unwrap());
+            let waits = Membership::new(&seats, Some(&fault_list), 0).unwrap();
+            let leaves = Membership::new(&seats, Some(&fault_list), 1).unwrap();
             let fault = std::thread::scope(|scope| {
                 scope.spawn(|| {
                     (0..turn % 200).for_each(|_| std::hint::spin_loop());
-                    deaths.give_up(2);
+                    fault_list.give_up(2);
                     drop(leaves);
                 });
                 loop {
@@ -549,9 +549,10 @@ mod tests {
             let space = &mut Space::heap();
             let seats = Seats::within(space, 2).unwrap();
             let calls = Calls::within(space, 2).unwrap();
-            let deaths = Deaths::within(space, 2).unwrap().called(calls.caller(0, 0, Call::Wait));
-            let waits = Vigil::new(&seats, Some(&deaths), 0).unwrap();
-            let leaves = Vigil::new(&seats, None, 1).unwrap();
+            let fault_list =
+                FaultList::within(space, 2).unwrap().called(calls.caller(0, 0, Call::Wait));
+            let waits = Membership::new(&seats, Some(&fault_list), 0).unwrap();
+            let leaves = Membership::new(&seats, None, 1).unwrap();
             let fault = std::thread::scope(|scope| {
                 scope.spawn(|| {
                     (0..turn % 200).for_each(|_| std::hint::spin_loop());
@@ -570,38 +571,41 @@ mod tests {
 
     #[test]
     fn deaths_tell_of_members_and_of_processes() {
-        let deaths = Deaths::within(&mut Space::heap(), 4).unwrap();
+        let fault_list = FaultList::within(&mut Space::heap(), 4).unwrap();
         // None of the members, and none that could be taken for one and a process.
         for rank in [4, LAUNCHER + 1, 7 << PROCESS | 1, usize::MAX] {
-            deaths.give_up(rank);
+            fault_list.give_up(rank);
         }
-        assert_eq!((deaths.count(), deaths.after(0)), (0, None));
+        assert_eq!((fault_list.count(), fault_list.after(0)), (0, None));
         // SAFETY: here as below, no handle was taken in a process of this number.
-        unsafe { deaths.ended(u32::MAX, 0..0) };
-        assert_eq!((deaths.count(), deaths.after(0)), (1, None), "nobody is missed");
+        unsafe { fault_list.process_ended(u32::MAX, 0..0) };
+        assert_eq!((fault_list.count(), fault_list.after(0)), (1, None), "nobody is missed");
         let part = |process| (process == u32::MAX).then_some(3);
-        assert_eq!((deaths.missing(0, part), deaths.missing(1, part)), (Some(3), None));
+        assert_eq!((fault_list.missing(0, part), fault_list.missing(1, part)), (Some(3), None));
         // SAFETY: as above.
-        unsafe { deaths.ended(u32::MAX - 1, 1..3) };
-        assert_eq!((deaths.count(), deaths.after(1), deaths.after(2)), (3, Some(1), Some(2)));
+        unsafe { fault_list.process_ended(u32::MAX - 1, 1..3) };
+        assert_eq!(
+            (fault_list.count(), fault_list.after(1), fault_list.after(2)),
+            (3, Some(1), Some(2))
+        );
         for rank in 0..4 {
-            let gone =
-                [u32::MAX, u32::MAX - 1, u32::MAX - 2, 0].map(|process| deaths.gone(rank, process));
+            let gone = [u32::MAX, u32::MAX - 1, u32::MAX - 2, 0]
+                .map(|process| fault_list.gone(rank, process));
             assert_eq!(gone, [true, true, false, false], "{rank}");
         }
         // SAFETY: as above.
-        unsafe { deaths.declare(0, u32::MAX - 2) };
-        assert_eq!([0, 1].map(|rank| deaths.gone(rank, u32::MAX - 2)), [true, false]);
+        unsafe { fault_list.declare_dead(0, u32::MAX - 2) };
+        assert_eq!([0, 1].map(|rank| fault_list.gone(rank, u32::MAX - 2)), [true, false]);
         for _ in 0..2 {
-            (0..4).chain([LAUNCHER]).for_each(|rank| deaths.give_up(rank));
+            (0..4).chain([LAUNCHER]).for_each(|rank| fault_list.give_up(rank));
         }
-        assert_eq!(deaths.count(), 6, "who is dead already is not given up");
-        assert!(deaths.includes(3) && deaths.includes(LAUNCHER));
+        assert_eq!(fault_list.count(), 6, "who is dead already is not given up");
+        assert!(fault_list.includes(3) && fault_list.includes(LAUNCHER));
     }
 
     #[test]
     fn what_was_seen_of_a_member_is_what_is_told() {
-        let deaths = Deaths::within(&mut Space::heap(), 6).unwrap();
+        let fault_list = FaultList::within(&mut Space::heap(), 6).unwrap();
         let faults = [
             Fault::Left { rank: 0 },
             Fault::Silent(Silence::new(1, 86_400_000)),
@@ -609,26 +613,26 @@ mod tests {
             Fault::Dead { rank: 3 },
         ];
         for fault in faults.into_iter().chain([Fault::TimedOut, Fault::Forked { rank: 5 }]) {
-            deaths.tell(fault);
+            fault_list.report(fault);
             // The first word stands, whatever else is told.
-            fault.rank().into_iter().for_each(|rank| deaths.give_up(rank));
+            fault.rank().into_iter().for_each(|rank| fault_list.give_up(rank));
             fault
                 .rank()
                 .into_iter()
-                .for_each(|rank| deaths.tell(Fault::Silent(Silence::new(rank, 7))));
+                .for_each(|rank| fault_list.report(Fault::Silent(Silence::new(rank, 7))));
         }
         assert_eq!(
-            std::array::from_fn(|known| deaths.fault(known)),
+            std::array::from_fn(|known| fault_list.fault(known)),
             [0, 1, 2, 3].map(|n| Some(faults[n]))
         );
         assert_eq!(
-            (deaths.count(), deaths.fault_of(2), deaths.fault_of(5)),
+            (fault_list.count(), fault_list.fault_of(2), fault_list.fault_of(5)),
             (4, Some(faults[2]), None)
         );
-        assert!(!deaths.gone(1, 86_400_000), "no number of a process");
+        assert!(!fault_list.gone(1, 86_400_000), "no number of a process");
         // SAFETY: no handle was taken in a process of this number.
-        unsafe { deaths.exited(u32::MAX, 4..5) };
-        assert_eq!(deaths.fault(4), Some(Fault::Left { rank: 4 }));
-        assert!(deaths.gone(4, u32::MAX) && deaths.has_ended(u32::MAX));
+        unsafe { fault_list.process_exited(u32::MAX, 4..5) };
+        assert_eq!(fault_list.fault(4), Some(Fault::Left { rank: 4 }));
+        assert!(fault_list.gone(4, u32::MAX) && fault_list.has_ended(u32::MAX));
     }
 }

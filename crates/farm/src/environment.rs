@@ -27,7 +27,7 @@ const TOLD: Told<4> = Told {
 
 /// The place of a process in its farm: descriptors that it has inherited, and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Inherited {
     /// The descriptor of the farm's memory.
     pub(crate) memory: RawFd,
     /// The descriptor of the lifeline's end.
@@ -37,12 +37,12 @@ pub(crate) struct Place {
     pub(crate) vpid: Vpid,
 }
 
-impl Place {
+impl Inherited {
     /// The place that a manager gave to this process, if one did.
-    pub(crate) fn from_environment() -> Result<Option<Place>, FarmError> {
+    pub(crate) fn from_environment() -> Result<Option<Inherited>, FarmError> {
         let Some(value) = std::env::var_os(FARM) else { return Ok(None) };
         let value = value.to_string_lossy().into_owned();
-        match Place::parse(&value) {
+        match Inherited::parse(&value) {
             Ok(place) => Ok(Some(place)),
             Err(why) => Err(wrong(value, why)),
         }
@@ -51,7 +51,7 @@ impl Place {
     /// Whether a farm has started this very process, and not one that has started it: whose
     /// descriptors are not here.
     pub(crate) fn is_ours() -> bool {
-        let place = Place::from_environment().ok().flatten();
+        let place = Inherited::from_environment().ok().flatten();
         place.is_some_and(|place| {
             inherit::copy(place.memory).is_ok_and(|memory| is_sealed(&memory))
                 && inherit::copy(place.lifeline).is_ok_and(|end| LifelineEnd::from_fd(end).is_ok())
@@ -61,14 +61,14 @@ impl Place {
     /// What the variable is set to.
     pub(crate) fn value(&self) -> String {
         let descriptor = |fd: RawFd| u64::from(fd.unsigned_abs());
-        let Place { memory, lifeline, manager, vpid } = *self;
+        let Inherited { memory, lifeline, manager, vpid } = *self;
         TOLD.write([descriptor(memory), descriptor(lifeline), descriptor(manager), vpid.to_raw()])
     }
 
-    fn parse(value: &str) -> Result<Place, String> {
+    fn parse(value: &str) -> Result<Inherited, String> {
         let [memory, lifeline, manager, vpid] = TOLD.read(value)?;
         let [memory, lifeline, manager] = [memory, lifeline, manager].map(|number| number as RawFd);
-        Ok(Place { memory, lifeline, manager, vpid: Vpid::from_raw(vpid) })
+        Ok(Inherited { memory, lifeline, manager, vpid: Vpid::from_raw(vpid) })
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_place_is_read_as_it_was_written() {
-        let place = Place { memory: 5, lifeline: 6, manager: 7, vpid: Vpid::new(3, 2) };
-        assert_eq!(Place::parse(&place.value()), Ok(place));
+        let place = Inherited { memory: 5, lifeline: 6, manager: 7, vpid: Vpid::new(3, 2) };
+        assert_eq!(Inherited::parse(&place.value()), Ok(place));
     }
 }

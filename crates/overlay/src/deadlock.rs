@@ -19,13 +19,13 @@
 //! Barbosa and Gafni, "Concurrency in heavily loaded neighborhood-constrained systems", TOPLAS 1989
 //! (scheduling by edge reversal); for ordered locks: Clauss and Gustedt, JPDC 2010.
 
-use crate::raw::Kind;
+use crate::raw::AccessMode;
 
 /// One step of a circle: a task, the location where it waits, and the task that it waits for.
 pub(crate) type Step = (u32, u32, u32);
 
 /// A circle in the waits-for graph of these queues (per location: tasks and kinds, first one first).
-pub(crate) fn cycle(queues: &[Vec<(u32, Kind)>], tasks: usize) -> Option<Vec<Step>> {
+pub(crate) fn cycle(queues: &[Vec<(u32, AccessMode)>], tasks: usize) -> Option<Vec<Step>> {
     let edges = edges(queues, tasks);
     // 0: not seen, 1: on the path, 2: done.
     let mut colour = vec![0_u8; tasks];
@@ -64,12 +64,13 @@ pub(crate) fn cycle(queues: &[Vec<(u32, Kind)>], tasks: usize) -> Option<Vec<Ste
 }
 
 /// For each task: where it waits, and for whom. Only for the group just ahead: that one waits for the rest.
-pub(crate) fn edges(queues: &[Vec<(u32, Kind)>], tasks: usize) -> Vec<Vec<(u32, u32)>> {
+pub(crate) fn edges(queues: &[Vec<(u32, AccessMode)>], tasks: usize) -> Vec<Vec<(u32, u32)>> {
     let mut edges = vec![Vec::new(); tasks];
     for (location, queue) in queues.iter().enumerate() {
-        let same_group =
-            |a: &(u32, Kind), b: &(u32, Kind)| a.1 == Kind::Inclusive && b.1 == Kind::Inclusive;
-        let mut ahead: &[(u32, Kind)] = &[];
+        let same_group = |a: &(u32, AccessMode), b: &(u32, AccessMode)| {
+            a.1 == AccessMode::Inclusive && b.1 == AccessMode::Inclusive
+        };
+        let mut ahead: &[(u32, AccessMode)] = &[];
         for group in queue.chunk_by(same_group) {
             for &(task, _) in group {
                 edges[task as usize].extend(ahead.iter().map(|&(u, _)| (location as u32, u)));
@@ -84,8 +85,8 @@ pub(crate) fn edges(queues: &[Vec<(u32, Kind)>], tasks: usize) -> Vec<Vec<(u32, 
 mod tests {
     use super::*;
 
-    const X: Kind = Kind::Exclusive;
-    const I: Kind = Kind::Inclusive;
+    const X: AccessMode = AccessMode::Exclusive;
+    const I: AccessMode = AccessMode::Inclusive;
 
     #[test]
     fn two_tasks_each_first_where_the_other_is_second() {

@@ -29,7 +29,7 @@
 //! are few.
 
 use syncline_store::{Grid, Matrix};
-use syncline_wave::{BlockPlan, Error as WaveError, Real, Runner};
+use syncline_wave::{Error as WaveError, Runner, lanes::Real, plan::BlockPlan};
 
 use crate::error::{Error, Result};
 use crate::kernels::{AnySweep, Arrays, SweepOptions};

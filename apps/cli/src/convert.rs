@@ -9,10 +9,11 @@ use std::time::Instant;
 
 use syncline_store::probe::Disk;
 use syncline_store::{
-    Block, Chunk, DataDir, Element, ElementType, Existing, Layout, Matrix, Shape, write_layout_json,
+    Block, DataDir, Element, ElementType, Layout, Matrix, Shape, chunk::Chunk,
+    dir::write_layout_json, generation::Existing,
 };
 
-use syncline_wave::{BlockModel, BlockTime};
+use syncline_wave::plan::{BlockModel, BlockTime};
 
 use crate::args::{ConvertArgs, LayoutKind};
 use crate::budget;

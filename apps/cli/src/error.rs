@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use syncline_fabric::TeamError;
-use syncline_overlay::{CheckError, Wait};
+use syncline_overlay::error::{CheckError, Wait};
 use syncline_store::ElementType;
-use syncline_wave::DescribedError;
+use syncline_wave::described::DescribedError;
 
 use crate::executor;
 use crate::units::{AtLeast, Bytes};

@@ -17,7 +17,7 @@
 use std::path::Path;
 
 use syncline_store::Layout;
-use syncline_wave::{Error as WaveError, Executor, Real, Result as WaveResult};
+use syncline_wave::{Error as WaveError, Executor, Result as WaveResult, lanes::Real};
 
 use crate::args::{BlockOrder, ExecutorKind, RunArgs};
 use crate::error::{Error, Result};

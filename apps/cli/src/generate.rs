@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use syncline_store::{Element, Layout, Matrix, Rect, Shape};
+use syncline_store::{Element, Layout, Matrix, Shape, placement::Rect};
 
 use crate::args::{Dtype, GenArgs, Problem};
 use crate::error::{Error, Result};

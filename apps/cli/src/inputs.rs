@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use syncline_store::{DataDir, ElementType, Matrix};
-use syncline_wave::Real;
+use syncline_wave::lanes::Real;
 
 use crate::error::{Error, Result};
 use crate::kernels::{Arrays, Kernel};

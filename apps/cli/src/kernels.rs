@@ -9,10 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use syncline_store::{Shape, checksum, read_text};
+use syncline_store::{Shape, checksum::checksum, chunk::read_text};
 pub(crate) use syncline_sweeps::{AnySweep, Arrays, Loops, SweepOptions};
 use syncline_sweeps::{RunsAll, sor};
-use syncline_wave::{Alignment, Described, GaussSeidelVariable, Lk23, NinePoint, Sor};
+use syncline_wave::{
+    Described,
+    kernels::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor},
+};
 
 use crate::args::{KernelName, RunArgs};
 use crate::error::{Error, Result};

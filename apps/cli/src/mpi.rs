@@ -5,7 +5,11 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use syncline_mpi::{MpiError, Shim, build, compilers, folders, home, installed};
+use syncline_mpi::{
+    MpiError,
+    build::{build, compilers},
+    shim::{Shim, folders, home, installed},
+};
 
 use crate::args::{MpiBuildArgs, MpiListArgs};
 use crate::error::{Error, Result};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use syncline_store::{
-    DataDir, Element, Error as StoreError, Existing, Layout, Matrix, NewFile, Shape,
+    DataDir, Element, Error as StoreError, Layout, Matrix, NewFile, Shape, generation::Existing,
 };
 
 use crate::error::{Error, Result};

@@ -7,8 +7,10 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
-use syncline_overlay::raw::AccessMode;
-use syncline_overlay::{CheckError, Format, Initial, Plan, Snapshot, TaskState};
+use syncline_overlay::AccessMode;
+use syncline_overlay::{
+    Initial, Plan, Snapshot, error::CheckError, snapshot::Format, snapshot::TaskState,
+};
 use syncline_store::NewFile;
 
 use self::described::Described;
@@ -197,7 +199,7 @@ fn summary(start: &Snapshot, initial: &Initial, what: String) -> Vec<(&'static s
             format!("{depth}, the tasks of the longest chain of which each waits for the next"),
         ));
     }
-    let written = |location: &&syncline_overlay::LocationView| {
+    let written = |location: &&syncline_overlay::snapshot::LocationView| {
         location.queue.iter().any(|request| request.kind == AccessMode::Exclusive)
     };
     let never: Vec<_> = locations.iter().filter(|l| !written(l)).map(|l| l.name.as_str()).collect();

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use syncline_overlay::Snapshot;
-use syncline_wave::{Monitor, Stage};
+use syncline_wave::monitor::{Monitor, Stage};
 
 pub(crate) use self::line::Line;
 use crate::budget::Bound;

@@ -11,8 +11,11 @@
 use std::fs;
 use std::path::Path;
 
-use syncline_store::{DataDir, ElementType, Existing, Layout, Matrix, ResultMark, Shape};
-use syncline_wave::Real;
+use syncline_store::{
+    DataDir, ElementType, Layout, Matrix, Shape,
+    generation::{Existing, ResultMark},
+};
+use syncline_wave::lanes::Real;
 
 use crate::error::{Error, Result};
 use crate::output;

@@ -14,10 +14,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use syncline_store::{
-    Block, ElementType, Error as StoreError, Existing, Generations, Identity, Layout, Leftover,
-    Progress,
+    Block, ElementType, Error as StoreError, Layout,
+    generation::{Existing, Generations, Identity, Leftover, Progress},
 };
-use syncline_wave::{Executor, Lanes, Leftovers, Monitor, Real, Runner, Taken, Target};
+use syncline_wave::{
+    Executor, Runner,
+    lanes::{Lanes, Real},
+    monitor::Monitor,
+    target::{Leftovers, Taken, Target},
+};
 
 use crate::args::{BlockOrder, KernelName, RunArgs, RunnerKind};
 use crate::budget::Bound;

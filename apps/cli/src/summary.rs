@@ -6,7 +6,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 use syncline_store::{ElementType, Layout, Shape};
-use syncline_wave::{BlockPlan, Executor, Lanes, StreamPlan, SweepPlan, SweepReport, Times};
+use syncline_wave::{
+    Executor, SweepReport,
+    lanes::Lanes,
+    monitor::Times,
+    plan::{BlockPlan, StreamPlan, SweepPlan},
+};
 
 use crate::args::{BlockOrder, ExecutorKind, RunArgs, RunnerKind};
 use crate::budget::Bound;

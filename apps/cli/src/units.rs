@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use syncline_memory::Size;
+use syncline_memory::room::Size;
 use syncline_store::Block;
 
 /// Bytes, shown with a unit that is a power of 1024.

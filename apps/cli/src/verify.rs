@@ -27,7 +27,10 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use syncline_store::{Block, Grid, Layout, Matrix, NewFile, Shape};
 use syncline_wave::{
-    Order, Real, SweepPlan, SweepReport, first_difference, first_difference_above,
+    Order, SweepReport,
+    lanes::Real,
+    plan::SweepPlan,
+    reference::{first_difference, first_difference_above},
 };
 
 use crate::args::{Extent, RunArgs};
@@ -183,7 +186,7 @@ fn most(iterations: usize) -> usize {
 }
 
 /// What a sample found, and how many rows it had.
-type Sampled<T> = (Option<syncline_wave::Difference<T>>, Option<usize>);
+type Sampled<T> = (Option<syncline_wave::reference::Difference<T>>, Option<usize>);
 
 /// Computes and compares first a few rows, and then as many as the time allows.
 fn sample<T: Real>(
@@ -249,7 +252,7 @@ mod tests {
             coefficients: vec![],
         };
         let runs: Arc<dyn AnySweep<f64>> =
-            syncline_sweeps::sor(syncline_wave::Sor::gauss_seidel(), false);
+            syncline_sweeps::sor(syncline_wave::kernels::Sor::gauss_seidel(), false);
         let grid = Grid::new(shape, Block::new(shape.rows, shape.cols));
         let loops = Loops { iterations: 7, order: Order::Wave, grid, memory: 1 << 20, top: None };
         let zeros = || Matrix::<f64>::zeros(shape, Layout::RowMajor).unwrap();

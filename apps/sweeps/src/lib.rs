@@ -7,11 +7,16 @@
 use std::sync::Arc;
 
 use syncline_store::probe::Disk;
-use syncline_store::{Block, Grid, Identity, Matrix};
+use syncline_store::{Block, Grid, Matrix, generation::Identity};
 use syncline_wave::{
-    Alignment, Described, Error as WaveError, Executor, GaussSeidelVariable, Lanes, Lk23, Monitor,
-    NinePoint, Order, Pending, PointKernel, Real, Reference, Result as WaveResult, Resumption,
-    Runner, Sor, Stencil, Sweep, SweepPlan, SweepReport, Taken, Target,
+    Described, Error as WaveError, Executor, Order, PointKernel, Result as WaveResult, Runner,
+    Stencil, Sweep, SweepReport,
+    kernels::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor},
+    lanes::{Lanes, Real},
+    monitor::Monitor,
+    plan::SweepPlan,
+    reference::Reference,
+    target::{Pending, Resumption, Taken, Target},
 };
 
 /// The matrices of a sweep.

@@ -12,11 +12,16 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
-use syncline_fabric::Collective;
+use syncline_fabric::member::Collective;
 use syncline_sync::{
-    Auto, AutoMember, Barrier as _, BarrierMember, Counter, CounterMember, Dissemination,
-    DisseminationMember, Fault, FaultList, Flags, MAX_MEMBERS, Space, SpaceError, Tournament,
-    TournamentMember, cost,
+    Auto, Barrier as _, BarrierMember, Fault, Space, SpaceError,
+    barrier::{
+        AutoMember, Counter, CounterMember, Dissemination, DisseminationMember, Tournament,
+        TournamentMember,
+    },
+    board::Flags,
+    cost,
+    membership::{FaultList, MAX_MEMBERS},
 };
 
 use crate::error::{Error, Status, borrow, call, claim, deadline, out, unused};

@@ -22,8 +22,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard};
 
-use syncline_farm::{Bounds, ExitCause, Message, Program, Vpid};
-use syncline_process::{Ending, Generation};
+use syncline_farm::{ExitCause, Program, Vpid, bounds::Bounds, message::Message};
+use syncline_process::{Generation, watch::Ending};
 
 use crate::SYNCLINE_FOREVER;
 use crate::error::{

@@ -22,7 +22,7 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
-use syncline_overlay::{Exclusive, Guard, Handle as Requests, Inclusive, Post, post_all};
+use syncline_overlay::handle::{Exclusive, Guard, Handle as Requests, Inclusive, Post, post_all};
 
 use crate::error::{Error, Status, array, borrow, call, claim, deadline, out, unused};
 use crate::locations::Location;

@@ -18,8 +18,10 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
-use syncline_fabric::Collective;
-use syncline_sync::{FaultList, Lock as Queue, LockMember, Mcs, Space, SpaceError, Ticket};
+use syncline_fabric::member::Collective;
+use syncline_sync::{
+    Lock as Queue, Mcs, Space, SpaceError, Ticket, lock::LockMember, membership::FaultList,
+};
 
 use crate::error::{Error, Status, borrow, call, claim, deadline, out, unused};
 

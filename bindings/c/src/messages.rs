@@ -1,7 +1,7 @@
 //! What processes of a farm send to one another: plain numbers, and what programs in Rust have written.
 //!
 //! # Contract
-//! A message says of which kind it is. Numbers are `syncline_farm::Numbers` in Rust, of the type of that name; a value is
+//! A message says of which kind it is. Numbers are `syncline_farm::wire::Numbers` in Rust, of the type of that name; a value is
 //! what serde writes there, in the encoding of postcard, and is passed on as it is. Whoever receives gets a message where the
 //! sender has written it (small ones have come along), or has it copied into memory of its own. What does not fit there, or
 //! is of another kind than was asked for, is not lost: it is the next that is received from its sender.
@@ -12,7 +12,10 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use syncline_farm::{FarmError, Message, MessageKind, Vpid};
+use syncline_farm::{
+    FarmError, Vpid,
+    message::{Message, MessageKind},
+};
 
 use crate::SYNCLINE_FOREVER;
 use crate::error::{Error, Out, Status, array, call, deadline, optional, out, present};

@@ -2,7 +2,11 @@
 
 use std::ffi::c_void;
 
-use syncline_rma::{Bytes, Complex, Global, Number, Pending, RmaError, Strided};
+use syncline_rma::{
+    Global, RmaError, Strided,
+    element::{Complex, Number},
+    raw::{Bytes, Pending},
+};
 
 use crate::error::{Error, Status, array, call, present};
 use crate::rma::{Alive, Rma, RmaHandle, RmaMemory, idle, with};

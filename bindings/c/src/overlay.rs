@@ -8,7 +8,11 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard};
 
-use syncline_overlay::{Checked, Initial as First, Overlay as Tasks, Read, Task, Write};
+use syncline_overlay::{
+    Checked, Initial as First, Overlay as Tasks,
+    access::{Read, Write},
+    plan::Task,
+};
 
 use crate::error::{
     Error, Returned, Status, array, borrow, c_string, call, claim, name, optional, out, present,

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
-use syncline_farm::{Outcome, Pool, PoolBuilder, Task, TaskError};
+use syncline_farm::{Pool, PoolBuilder, Task, TaskError, pool::Outcome};
 use syncline_process::Generation;
 
 use crate::SYNCLINE_FOREVER;
@@ -375,7 +375,8 @@ pub unsafe extern "C" fn syncline_farm_pool_progress(
         let progress = unsafe { out(progress, "progress") }?;
         // SAFETY: as the caller vouches.
         let now = unsafe { the_pool(pool) }?.pool()?.progress();
-        let syncline_farm::Progress { submitted, ended, failed, retried, started, lost } = now;
+        let syncline_farm::pool::Progress { submitted, ended, failed, retried, started, lost } =
+            now;
         progress.write(FarmProgress { submitted, ended, failed, retried, started, lost });
         Ok(())
     })

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use syncline_fabric::Member;
-use syncline_rma::{Global, Mutexes, Pending, RmaError};
+use syncline_rma::{Global, Mutexes, RmaError, raw::Pending};
 
 use crate::SYNCLINE_FOREVER;
 use crate::error::{Error, Status, borrow, call, claim, deadline, out};

@@ -2,7 +2,10 @@
 
 use std::ptr;
 
-use syncline_overlay::{ReadyOrder, RunReport as Done, Runner as Who, Stop};
+use syncline_overlay::{
+    Runner as Who, Stop,
+    run::{ReadyOrder, RunReport as Done},
+};
 
 use crate::error::{Error, Status, call, optional};
 use crate::overlay::{Overlay, the_overlay};

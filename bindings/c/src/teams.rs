@@ -20,7 +20,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use syncline_fabric::{Member, Team};
 use syncline_signal::{Policy, WaitError};
-use syncline_sync::{Array, Fault, Shared, SpaceError};
+use syncline_sync::{
+    Fault, SpaceError,
+    space::{Array, Shared},
+};
 
 use crate::SYNCLINE_FOREVER;
 use crate::barriers::{Barrier, Plan};

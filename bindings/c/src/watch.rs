@@ -8,7 +8,7 @@ use std::ffi::{CString, c_char};
 use std::ptr;
 use std::time::Duration;
 
-use syncline_overlay::{Format, Snapshot, Watch as Look};
+use syncline_overlay::{Snapshot, Watch as Look, snapshot::Format};
 
 use crate::error::{Error, Status, borrow, c_string, call, out};
 use crate::overlay::{Overlay, the_overlay};

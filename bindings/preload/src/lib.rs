@@ -14,7 +14,7 @@
 //! # State: the 32 bytes of a `pthread_barrier_t`
 //! ```text
 //! magic      a barrier of ours, the last thing that init writes; or one that was, the last that destroy writes
-//! counter    a `syncline_sync::RawCounter`, which has the protocol, its costs and its source
+//! counter    a `syncline_sync::barrier::RawCounter`, which has the protocol, its costs and its source
 //! ```
 //!
 //! # Panics
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use libc::{
     EBUSY, EINVAL, PTHREAD_BARRIER_SERIAL_THREAD, pthread_barrier_t, pthread_barrierattr_t,
 };
-use syncline_sync::RawCounter;
+use syncline_sync::barrier::RawCounter;
 
 /// What stands in a `pthread_barrier_t` that `pthread_barrier_init` has made.
 #[repr(C)]

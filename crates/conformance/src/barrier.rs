@@ -19,7 +19,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use syncline_fabric::Member;
 use syncline_sync::{
-    Array, Auto, BarrierMember, Counter, Dissemination, Flags, SpaceError, Tournament,
+    Auto, BarrierMember, SpaceError,
+    barrier::{Counter, Dissemination, Tournament},
+    board::Flags,
+    space::Array,
 };
 
 use super::scene::{Say, hash, linger, now};

@@ -9,7 +9,7 @@
 //! recursion.
 
 use syncline_fabric::Member;
-use syncline_farm::{FarmError, Forks, PoolBuilder, Task};
+use syncline_farm::{FarmError, PoolBuilder, Task, pool::Forks};
 
 use super::scene::hash;
 use super::{Suite, finding};

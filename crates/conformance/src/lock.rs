@@ -23,7 +23,11 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
 use syncline_signal::{Policy, Signal};
-use syncline_sync::{Array, Lock, LockError, LockMember, Mcs, RawLock, SpaceError, Ticket};
+use syncline_sync::{
+    Lock, LockError, Mcs, SpaceError, Ticket,
+    lock::{LockMember, RawLock},
+    space::Array,
+};
 
 use super::scene::{Say, hash, linger, sleeps, thread};
 use super::{PATIENCE, Suite, deadline, finding};

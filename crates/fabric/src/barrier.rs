@@ -5,8 +5,10 @@ use std::time::Instant;
 
 use syncline_signal::Policy;
 use syncline_sync::{
-    AutoMember, BarrierMember, Caller, Combined, CombinedMember, Counter, CounterMember,
-    DisseminationMember, Fault, MemoryFlags, Space, SpaceError,
+    BarrierMember, Fault, Space, SpaceError,
+    barrier::{AutoMember, Combined, CombinedMember, Counter, CounterMember, DisseminationMember},
+    board::MemoryFlags,
+    calls::Caller,
 };
 
 use crate::board::{self, Outer, TeamBoard};
@@ -50,7 +52,8 @@ pub(crate) fn levels(
     let slots = DisseminationMember::<TeamBoard>::slots(count, radix);
     let board = match &node.endpoint {
         None => {
-            let flags = MemoryFlags::within(space, count, slots, syncline_sync::Flags::Packed)?;
+            let flags =
+                MemoryFlags::within(space, count, slots, syncline_sync::board::Flags::Packed)?;
             let flags = flags.watching(&fault_list);
             if seat == 0 { Some(TeamBoard::memory(flags.board(host)?)) } else { None }
         }

@@ -19,8 +19,11 @@ use std::time::Instant;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, Signal};
 use syncline_sync::{
-    Array, Awaited, Barrier, Blocking, Caller, DisseminationMember, Fault, MemoryBoard,
-    SignalBoard, Space, SpaceError,
+    Barrier, Fault, Space, SpaceError,
+    barrier::DisseminationMember,
+    board::{Awaited, MemoryBoard, SignalBoard},
+    calls::{Blocking, Caller},
+    space::Array,
 };
 
 use crate::endpoint::{Endpoint, Out, Service};
@@ -322,7 +325,7 @@ impl Drop for Across {
     }
 }
 
-/// A dissemination barrier over boards that members bring along: for [`Combined`](syncline_sync::Combined), whose outer
+/// A dissemination barrier over boards that members bring along: for [`Combined`](syncline_sync::barrier::Combined), whose outer
 /// barrier it is.
 #[derive(Debug)]
 pub(crate) struct Outer {

@@ -55,7 +55,9 @@ use std::time::{Duration, Instant};
 
 use syncline_process::Generation;
 use syncline_signal::primitive::AtomicU64 as SharedU64;
-use syncline_sync::{Array, Blocking, Fault, FaultList, Space, SpaceError};
+use syncline_sync::{
+    Fault, Space, SpaceError, calls::Blocking, membership::FaultList, space::Array,
+};
 
 use crate::coalesce::{self, Coalescer};
 use crate::environment::Shape;

@@ -14,7 +14,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use syncline_process::inherit::{DESCRIPTOR, Told};
-use syncline_sync::MAX_MEMBERS;
+use syncline_sync::membership::MAX_MEMBERS;
 
 use crate::error::TeamError;
 

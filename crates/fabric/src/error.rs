@@ -1,12 +1,13 @@
 //! What can go wrong with a team.
 
+pub use syncline_process::watch::Ending;
+
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use syncline_process::Ending;
-use syncline_sync::{MAX_MEMBERS, SpaceError};
+use syncline_sync::{SpaceError, membership::MAX_MEMBERS};
 
 /// Why a team could not be run, or did not end well.
 #[derive(Debug, thiserror::Error)]

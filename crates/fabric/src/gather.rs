@@ -18,7 +18,12 @@ use std::time::Instant;
 
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Liveness, Policy, Signal, WaitError};
-use syncline_sync::{Array, Blocking, Caller, Fault, FaultList, Space, SpaceError};
+use syncline_sync::{
+    Fault, Space, SpaceError,
+    calls::{Blocking, Caller},
+    membership::FaultList,
+    space::Array,
+};
 
 use crate::endpoint::{Endpoint, Out, Service};
 

@@ -23,7 +23,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use syncline_memory::Segment;
-use syncline_process::{Ending, Lifeline, children_can_be_watched};
+use syncline_process::{disposition::children_can_be_watched, lifeline::Lifeline, watch::Ending};
 
 use crate::environment::Shape;
 use crate::error::{Failure, ProcessPhase, TeamError};
@@ -87,7 +87,7 @@ impl Launcher {
     }
 
     /// How many bytes the members share at most: see
-    /// [`ThreadTeam::memory`](crate::ThreadTeam::memory).
+    /// [`ThreadTeam::memory`](crate::team::ThreadTeam::memory).
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         Launcher { memory: Some(memory), ..self }

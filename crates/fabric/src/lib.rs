@@ -34,7 +34,7 @@
 //! * A member that panics: its thread gives it up, which ends the waits for it as a death does. `run`
 //!   reports it when the others of its process have ended.
 //! * The launcher dies, however: the lifeline is cut. Waits end with `Fault::Dead`, whose rank is
-//!   [`LAUNCHER`](syncline_sync::LAUNCHER). Each process that has called `run` exits a second later, and is killed
+//!   [`LAUNCHER`](syncline_sync::membership::LAUNCHER). Each process that has called `run` exits a second later, and is killed
 //!   another second later if its exit hangs. (One that has not called it goes on.)
 //! * SIGINT and SIGTERM to the launcher go to all processes; five seconds later those that are left get SIGKILL. From a
 //!   terminal, Ctrl-C reaches them twice: the terminal sends it to all by itself.
@@ -66,41 +66,42 @@
 //! `Command::env_remove`.
 
 mod barrier;
-mod board;
+#[doc(hidden)]
+pub mod board;
 mod coalesce;
-mod ending;
+#[doc(hidden)]
+pub mod ending;
+#[doc(hidden)]
 pub mod endpoint;
 mod environment;
-mod error;
+pub mod error;
 mod failure_detector;
 mod gather;
 mod hosts;
 mod launcher;
-mod member;
+#[doc(hidden)]
+pub mod member;
 mod mpi;
 mod node;
 mod orphan;
 mod rest;
 mod signals;
-mod team;
+pub mod team;
 mod team_state;
+#[doc(hidden)]
 pub mod transport;
 mod wait_reports;
 
 use std::io::Write as _;
 
 pub use barrier::TeamBarrier;
-pub use board::TeamBoard;
-pub use ending::AtEnd;
-pub use endpoint::Endpoint;
+pub use error::TeamError;
 #[doc(hidden)]
 pub use error::{Advised, MORE_MEMORY};
-pub use error::{Failure, ProcessPhase, TeamError};
 pub use hosts::Hosts;
 pub use launcher::Launcher;
-pub use member::{Collective, Member};
-pub use syncline_process::Ending;
-pub use team::{HostTeam, MpiTeam, ProcessTeam, Team, ThreadTeam};
+pub use member::Member;
+pub use team::Team;
 
 /// A line on standard error, in one piece, as many processes may write there. If nobody reads, that is all right.
 fn say(what: std::fmt::Arguments<'_>) {

@@ -8,7 +8,9 @@ use std::time::Instant;
 use syncline_mpi::Communicator;
 use syncline_process::Generation;
 use syncline_sync::{
-    Auto, Barrier as _, BarrierMember, Call, Caller, Fault, FaultList, Space, SpaceError,
+    Auto, Barrier as _, BarrierMember, Fault, Space, SpaceError,
+    calls::{Call, Caller},
+    membership::FaultList,
 };
 
 use crate::barrier::{Kind, TeamBarrier, levels};
@@ -205,7 +207,7 @@ impl Member {
         &mut self.space
     }
 
-    /// The members that are dead; [`LAUNCHER`](syncline_sync::LAUNCHER) stands for the launcher.
+    /// The members that are dead; [`LAUNCHER`](syncline_sync::membership::LAUNCHER) stands for the launcher.
     /// Waits for signals that stand in [`space`](Self::space) end for them by `Policy::watching`.
     #[must_use]
     pub fn fault_list(&self) -> &FaultList {
@@ -236,7 +238,7 @@ impl Member {
     /// A member whose wait has timed out waits again, or stays in its function, until the others
     /// have passed. If it returns before, those on other hosts are told that it has left, where
     /// they need more of it than its arrival ([`Fault::Left`]). On one host the others pass if the
-    /// barrier is a [`Counter`](syncline_sync::Counter), which it is where members share cores.
+    /// barrier is a [`Counter`](syncline_sync::barrier::Counter), which it is where members share cores.
     ///
     /// # Collective
     /// As [`wait`](Self::wait). Each member has a deadline of its own, or none.

@@ -30,9 +30,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use syncline_memory::{Segment, is_sealed};
-use syncline_mpi::{Communicator, ErrorClass, Launched, Library, Mpi, MpiError, ThreadSupport};
-use syncline_process::ProcessWatch;
+use syncline_memory::{Segment, segment::is_sealed};
+use syncline_mpi::{
+    Communicator, Library, Mpi, MpiError, communicator::ThreadSupport, error::ErrorClass,
+    launched::Launched,
+};
+use syncline_process::watch::ProcessWatch;
 use syncline_sync::Space;
 
 use crate::environment::{self, Shape};
@@ -46,7 +49,7 @@ use crate::transport::mpi::MpiWire;
 
 /// Whether an MPI launcher started this process, with others.
 pub(crate) fn launched() -> Option<Launched> {
-    syncline_mpi::launched().filter(|launched| launched.size != Some(1))
+    syncline_mpi::launched::launched().filter(|launched| launched.size != Some(1))
 }
 
 /// Takes this process's part in the team of all processes that an MPI launcher started; if `shrinks`, in those of whoever

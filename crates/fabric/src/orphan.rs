@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
-use syncline_process::LifelineEnd;
-use syncline_sync::LAUNCHER;
+use syncline_process::lifeline::LifelineEnd;
+use syncline_sync::membership::LAUNCHER;
 
 use crate::environment::Inherited;
 use crate::error::{Ranks, TeamError};

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rustix::process::Signal;
 use signal_hook::SigId;
 use signal_hook::low_level::{pipe, unregister};
-use syncline_process::Disposition;
+use syncline_process::disposition::Disposition;
 
 /// Where signals arrive while it lives.
 #[derive(Debug)]

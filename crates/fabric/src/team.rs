@@ -16,9 +16,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use syncline_memory::{Segment, is_sealed};
-use syncline_process::{LifelineEnd, inherit};
-use syncline_sync::{MAX_MEMBERS, Space};
+use syncline_memory::{Segment, segment::is_sealed};
+use syncline_process::{inherit, lifeline::LifelineEnd};
+use syncline_sync::{Space, membership::MAX_MEMBERS};
 
 use crate::environment::{self, Inherited, Shape};
 use crate::error::TeamError;

@@ -19,7 +19,7 @@
 use rustix::io::Errno;
 use rustix::process::Pid;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
-use syncline_sync::{Array, Calls, Fault, FaultList, Space, SpaceError};
+use syncline_sync::{Fault, Space, SpaceError, calls::Calls, membership::FaultList, space::Array};
 
 use crate::error::ProcessPhase;
 
@@ -273,10 +273,10 @@ mod tests {
 
     #[test]
     fn the_largest_team_has_room_for_its_words() {
-        let members = syncline_sync::MAX_MEMBERS;
+        let members = syncline_sync::membership::MAX_MEMBERS;
         let control = TeamState::within(&mut Space::heap(), members, members).unwrap();
         (0..members).for_each(|rank| control.fault_list.give_up(rank));
-        control.fault_list.give_up(syncline_sync::LAUNCHER);
+        control.fault_list.give_up(syncline_sync::membership::LAUNCHER);
         assert_eq!(control.fault_list.count(), members + 1);
     }
 }

@@ -9,7 +9,7 @@
 //!   order between those of different senders.
 //! * Nothing blocks. A message that cannot leave yet stays with the wire; how many there can be is for those who send to
 //!   bound, by waiting for answers.
-//! * A wire is driven by one thread at a time, by different ones in turn: an [`Endpoint`](crate::Endpoint) has the lock.
+//! * A wire is driven by one thread at a time, by different ones in turn: an [`Endpoint`](crate::endpoint::Endpoint) has the lock.
 //! * Buffers go round: [`buffer`](Transport::buffer) gives one that was used before, and whoever has read a message gives it back.
 //!
 //! [`in_memory`] is a wire within a process, for tests and to try things; MPI is the wire between machines.

@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use syncline_sync::Calls;
+use syncline_sync::calls::Calls;
 
 use crate::environment::Shape;
 use crate::hosts::Hosts;

@@ -20,7 +20,10 @@ use syncline_memory::Segment;
 use syncline_process::Generation;
 use syncline_signal::Signal;
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_sync::{Array, Shared, Space, SpaceError};
+use syncline_sync::{
+    Space, SpaceError,
+    space::{Array, Shared},
+};
 
 use crate::blocks::{Block, Blocks, LINE, Supply};
 use crate::channel::Slot;

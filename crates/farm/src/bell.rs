@@ -109,7 +109,7 @@ fn look_on<T, E>(
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use syncline_signal::DeathWord;
+    use syncline_signal::death::DeathWord;
 
     use super::*;
 

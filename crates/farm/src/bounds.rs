@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 /// What a farm may take, set by its founder.
 ///
 /// ```
-/// use syncline_farm::{Bounds, Farm};
+/// use syncline_farm::{Farm, bounds::Bounds};
 ///
 /// let farm = Farm::with(Bounds::default().processes(64).memory(1 << 30).worker_memory(2 << 30).depth(4))?;
 /// # Ok::<(), syncline_farm::FarmError>(())

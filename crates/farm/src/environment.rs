@@ -2,9 +2,9 @@
 
 use std::os::fd::RawFd;
 
-use syncline_memory::is_sealed;
+use syncline_memory::segment::is_sealed;
 use syncline_process::inherit::{DESCRIPTOR, Told};
-use syncline_process::{LifelineEnd, inherit};
+use syncline_process::{inherit, lifeline::LifelineEnd};
 
 use crate::error::FarmError;
 use crate::vpid::Vpid;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use syncline_memory::Size;
+use syncline_memory::room::Size;
 use syncline_sync::{Fault, SpaceError};
 
 use crate::record::ExitCause;

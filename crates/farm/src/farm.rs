@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use syncline_fabric::Member;
-use syncline_memory::{Segment, is_sealed};
-use syncline_process::{LifelineEnd, inherit};
+use syncline_memory::{Segment, segment::is_sealed};
+use syncline_process::{inherit, lifeline::LifelineEnd};
 use syncline_signal::Policy;
 use syncline_signal::primitive::Ordering;
-use syncline_sync::{FaultList, LAUNCHER, Thing};
+use syncline_sync::{
+    agreement::Thing,
+    membership::{FaultList, LAUNCHER},
+};
 
 use crate::arena::{Arena, MAX_DEPTH, Slots};
 use crate::bell;
@@ -51,7 +54,7 @@ mod send;
 /// # At a terminal
 /// The groups are in the background. Ctrl-C reaches the manager: by default it dies, and all with
 /// it; a manager that catches SIGINT decides what becomes of its processes. Ctrl-Z stops all, and
-/// `fg` continues all: see [`Bounds::forward_stops`](crate::Bounds::forward_stops). A process that
+/// `fg` continues all: see [`Bounds::forward_stops`](crate::bounds::Bounds::forward_stops). A process that
 /// takes part, and what it starts, ignores SIGTTIN and SIGTTOU, unless it has said otherwise: so it
 /// may write to the terminal, and what reads from it gets an error (`EIO`).
 ///
@@ -255,7 +258,7 @@ impl Farm {
             return Err(FarmError::Taken { vpid });
         }
         lifeline.kill_own_group_when_cut()?;
-        syncline_process::bear_the_terminal();
+        syncline_process::jobs::bear_the_terminal();
         // The manager does so, too, for programs that do not come here; but perhaps a moment too
         // late.
         if let Some(bytes) = arena.worker_memory() {

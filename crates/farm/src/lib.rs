@@ -6,9 +6,9 @@
 //!   the error of its task.
 //! * [`Farm`], what pools are made of: `spawn` starts a process at any time, from any process;
 //!   `send` and `recv` pass typed messages between any two.
-//! * [`Wire`]: what can be sent: whatever serde can, and [`Numbers`], slices that are read where
+//! * [`Wire`](wire::Wire): what can be sent: whatever serde can, and [`Numbers`](wire::Numbers), slices that are read where
 //!   they were written.
-//! * [`Program`]: what to start; [`Bounds`]: what a farm may take.
+//! * [`Program`]: what to start; [`Bounds`](bounds::Bounds): what a farm may take.
 //!
 //! ```no_run
 //! use syncline_farm::{Farm, Program, Vpid};
@@ -51,20 +51,23 @@
 mod arena;
 mod bell;
 mod blocks;
-mod bounds;
+#[doc(hidden)]
+pub mod bounds;
 mod channel;
 mod environment;
 mod error;
 mod farm;
 mod mail;
-mod message;
-mod pool;
+pub mod message;
+pub mod pool;
 mod pool_transport;
 mod program;
 mod record;
-mod retries;
+#[doc(hidden)]
+pub mod retries;
 mod supervisor;
-mod vpid;
+#[doc(hidden)]
+pub mod vpid;
 pub mod wire;
 
 #[cfg(all(test, loom))]
@@ -74,16 +77,9 @@ mod loom_tests;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use bounds::Bounds;
 pub use error::FarmError;
 pub use farm::Farm;
-pub use message::{Message, MessageKind};
-pub use pool::{
-    Forked, Forks, Outcome, Pool, PoolBuilder, Progress, Results, Task, TaskError, TaskId, serve,
-    serve_forks,
-};
+pub use pool::{Pool, PoolBuilder, Task, TaskError, serve};
 pub use program::Program;
 pub use record::ExitCause;
-pub use retries::Retries;
-pub use vpid::{MAX_PROCESSES, Vpid};
-pub use wire::{Number, Numbers, Wire};
+pub use vpid::Vpid;

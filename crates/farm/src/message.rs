@@ -14,7 +14,7 @@ use crate::wire::{self, Number, WireError};
 /// It is what programs in other languages go by; in Rust the type of what is received does it.
 ///
 /// ```
-/// use syncline_farm::{Farm, MessageKind, Numbers, Vpid};
+/// use syncline_farm::{Farm, Vpid, message::MessageKind, wire::Numbers};
 ///
 /// let mut farm = Farm::new()?;
 /// farm.send_bytes(Vpid::MANAGER, MessageKind::numbers::<u16>(), &7_u16.to_ne_bytes(), None)?; // to itself
@@ -61,7 +61,7 @@ impl fmt::Display for MessageKind {
 /// copy, and make room when this is dropped.
 ///
 /// ```
-/// use syncline_farm::{Farm, Numbers, Vpid};
+/// use syncline_farm::{Farm, Vpid, wire::Numbers};
 ///
 /// let mut farm = Farm::new()?;
 /// farm.send(Vpid::MANAGER, &Numbers::from(&[1_u8, 2, 3][..]))?; // to itself

@@ -230,8 +230,10 @@ impl PoolBuilder {
             CrewKind::Warm | CrewKind::Forks => (),
         }
         if members < 2 {
-            let (what, most) =
-                ("the number of members of a team with a pool", syncline_sync::MAX_MEMBERS);
+            let (what, most) = (
+                "the number of members of a team with a pool",
+                syncline_sync::membership::MAX_MEMBERS,
+            );
             return Err(FarmError::Range { what, said: members, least: 2, most });
         }
         let transport = PoolTransport::within(member, self.memory.min(TEAM_MEMORY))?;
@@ -246,7 +248,7 @@ impl PoolBuilder {
 
     fn bounds(&self) -> Bounds {
         // Those that wait for children, those that have ended and whose places are not free yet.
-        let processes = (8 * self.workers + 64).min(crate::MAX_PROCESSES);
+        let processes = (8 * self.workers + 64).min(crate::vpid::MAX_PROCESSES);
         // The board beside what the tasks take.
         let table = if self.kind == CrewKind::Stealing {
             crate::arena::BOARD.next_power_of_two()

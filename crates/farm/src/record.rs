@@ -31,7 +31,7 @@
 //! Of the two fences one comes first. So either the manager's thread sees what was let go, or the
 //! process that lets go sees the one that waits.
 
-use syncline_process::Ending;
+use syncline_process::watch::Ending;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
 use syncline_signal::{PaddedSignal, plant};
 

@@ -3,7 +3,7 @@
 /// How often a task is tried again that has failed.
 ///
 /// ```
-/// use syncline_farm::Retries;
+/// use syncline_farm::retries::Retries;
 ///
 /// let retries = Retries::new(2);
 /// assert!(retries.allow(1) && retries.allow(2) && !retries.allow(3));

@@ -44,8 +44,11 @@ use rustix::event::{EventfdFlags, epoll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use syncline_process::{
-    Ending, FollowedGroup, Generation, GroupLeader, Lifeline, LifelineKeeper, Spawn,
-    StopForwarding, children_can_be_watched,
+    Generation, GroupLeader, Spawn,
+    disposition::children_can_be_watched,
+    jobs::{FollowedGroup, StopForwarding},
+    lifeline::{Lifeline, LifelineKeeper},
+    watch::Ending,
 };
 
 use crate::arena::Arena;

@@ -17,7 +17,7 @@ mod numbers;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use syncline_memory::Size;
+use syncline_memory::room::Size;
 
 pub use numbers::{Number, Numbers};
 pub(crate) use numbers::{name, size};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use syncline_fabric::{Member, Team, TeamError};
-use syncline_farm::{FarmError, Forks, PoolBuilder, TaskError};
+use syncline_farm::{FarmError, PoolBuilder, TaskError, pool::Forks};
 use syncline_testkit::{again, as_role};
 
 type Sums = Result<Option<(u64, u64)>, FarmError>;

@@ -127,7 +127,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
 /// The units that [`FromStr`] reads (B, K, M, G, T, with or without B or iB) are powers of 1024.
 ///
 /// ```
-/// use syncline_memory::Size;
+/// use syncline_memory::room::Size;
 ///
 /// let shown = [17, 1 << 40, 3_435_973_837].map(|bytes| Size(bytes).to_string());
 /// assert_eq!(shown, ["17 bytes", "1 TiB", "3.2 GiB"]);

@@ -1,5 +1,7 @@
 //! A group of processes that send one another messages of bytes.
 
+pub use crate::mpi::ThreadSupport;
+
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::marker::PhantomData;

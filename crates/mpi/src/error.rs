@@ -3,7 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::{Family, ThreadSupport, Version};
+use crate::{
+    family::{Family, Version},
+    mpi::ThreadSupport,
+};
 
 /// The result of everything in this crate.
 pub type Result<T, E = MpiError> = std::result::Result<T, E>;

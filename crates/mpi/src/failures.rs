@@ -1,6 +1,6 @@
 //! Failures of processes, where the MPI has calls for them (ULFM): Open MPI 5 under `mpirun --with-ft ulfm`, MPICH in part.
 //!
-//! A call that meets a dead process fails with [`ErrorClass::ProcessFailed`](crate::ErrorClass); whoever learns of it revokes the
+//! A call that meets a dead process fails with [`ErrorClass::ProcessFailed`](crate::error::ErrorClass); whoever learns of it revokes the
 //! communicator, so that all do; then those that are left shrink it and go on.
 
 use std::ffi::c_int;
@@ -12,7 +12,7 @@ impl Communicator {
     /// Makes all calls of all its processes fail from here on, but [`shrink`](Self::shrink) and [`agree`](Self::agree).
     ///
     /// # Errors
-    /// [`ErrorClass::NotSupported`](crate::ErrorClass::NotSupported) where the MPI has no such call; those of any call.
+    /// [`ErrorClass::NotSupported`](crate::error::ErrorClass::NotSupported) where the MPI has no such call; those of any call.
     pub fn revoke(&self) -> Result<()> {
         // SAFETY: takes no memory.
         self.inner
@@ -33,7 +33,7 @@ impl Communicator {
     /// The bits that all who live have given. Collective over them.
     ///
     /// # Errors
-    /// As [`revoke`](Self::revoke); with [`ErrorClass::ProcessFailed`](crate::ErrorClass::ProcessFailed) if somebody has failed whose
+    /// As [`revoke`](Self::revoke); with [`ErrorClass::ProcessFailed`](crate::error::ErrorClass::ProcessFailed) if somebody has failed whose
     /// failure was not [known](Self::failures) to all.
     pub fn agree(&self, bits: u32) -> Result<u32> {
         let mut flags = bits as c_int;

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use libloading::os::unix::Library;
 
-use crate::ErrorClass;
+use crate::error::ErrorClass;
 
 /// The codes that the shim's functions return.
 pub(crate) const OK: c_int = 0;

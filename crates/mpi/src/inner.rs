@@ -7,9 +7,9 @@ use std::thread::ThreadId;
 
 use syncline_process::Generation;
 
-use crate::ThreadSupport;
 use crate::error::{MpiError, Result};
 use crate::ffi::{self, Calls, OK};
+use crate::mpi::ThreadSupport;
 
 #[derive(Debug)]
 pub(crate) struct Inner {

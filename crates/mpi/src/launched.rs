@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-use crate::{Family, Version};
+use crate::family::{Family, Version};
 
 /// What kind of launcher it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! MPIs differ in what a handle is, and in the values of constants; so a program is compiled for one of them. Here all
-//! calls go through a *shim*: a small C library in which handles stay, compiled by `syncline mpi build` ([`build()`])
+//! calls go through a *shim*: a small C library in which handles stay, compiled by `syncline mpi build` ([`build`](build::build))
 //! for each MPI of a site. One program then runs under each of them.
 //!
 //! * [`launched`]: whether an MPI launcher started this process, and which.
@@ -17,7 +17,9 @@
 //! * [`Communicator`]: messages of bytes, set-up calls; [failures](Communicator::failures) where the MPI has them.
 //!
 //! ```no_run
-//! use syncline_mpi::{Library, Mpi, ThreadSupport, launched};
+//! use syncline_mpi::communicator::ThreadSupport;
+//! use syncline_mpi::launched::launched;
+//! use syncline_mpi::{Library, Mpi};
 //!
 //! if let Some(launched) = launched() {
 //!     let library = Library::find(&launched)?;
@@ -40,45 +42,42 @@
 //! # Threads
 //! All that comes of an [`Mpi`] may go to another thread, but is used by one at a time; callers that share it have a lock
 //! of their own. Calls that come together all the same wait for one another in here, since the shim's tables have room for one
-//! thread. If the MPI grants less than [`ThreadSupport::Serialized`], any call from another thread than the first is an
+//! thread. If the MPI grants less than [`ThreadSupport::Serialized`](communicator::ThreadSupport::Serialized), any call from another thread than the first is an
 //! [error](MpiError::Thread).
 //!
 //! Blocking calls (collectives, and MPI's own start and end) keep others out while they wait, and spin. Waits for messages
-//! ([`Sending::wait`], [`Message::receive`]) do neither: they look, yield, and then sleep for up to 200 microseconds.
+//! ([`Sending::wait`](message::Sending::wait), [`Message::receive`](message::Message::receive)) do neither: they look, yield, and then sleep for up to 200 microseconds.
 //!
 //! # Buffers
-//! A buffer under way belongs to MPI. [`Sending`] and [`Receiving`] hold theirs until it is done; dropped before,
+//! A buffer under way belongs to MPI. [`Sending`](message::Sending) and [`Receiving`](message::Receiving) hold theirs until it is done; dropped before,
 //! they leave it to the process's MPI, which frees it when a later call finds it done. Transfers from and to raw memory are
 //! `unsafe`: the memory must stay until they are done.
 
 mod backoff;
-mod build;
-mod communicator;
-mod error;
+pub mod build;
+#[doc(hidden)]
+pub mod communicator;
+pub mod error;
 mod failures;
 mod family;
 mod ffi;
 mod inner;
-mod launched;
+pub mod launched;
 mod library;
-mod message;
+#[doc(hidden)]
+pub mod message;
 mod mpi;
-mod shim;
+pub mod shim;
 mod window;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use build::{Built, SOURCES, build, compilers};
-pub use communicator::{Communicator, MAX_MESSAGE, MAX_TAG};
-pub use error::{ErrorClass, MpiError, Result};
-pub use family::{Family, Version};
-pub use launched::{Launched, MpiLauncher, launched};
+pub use communicator::Communicator;
+pub use error::MpiError;
 pub use library::Library;
-pub use message::{Message, Receiving, Sending, Transfer};
-pub use mpi::{Mpi, ThreadSupport};
-pub use shim::{Shim, folders, home, installed};
+pub use mpi::Mpi;
 
 /// What benchmarks compare Syncline's one-sided memory with: MPI's. No promise holds for it.
 #[doc(hidden)]

@@ -29,7 +29,7 @@ pub struct Library {
 impl Library {
     /// Loads the shim that fits the launcher of this process, or the MPI that the program has loaded itself.
     ///
-    /// What `SYNCLINE_MPI` names comes first; then the user's folder, then that beside the program ([`folders`](crate::folders)).
+    /// What `SYNCLINE_MPI` names comes first; then the user's folder, then that beside the program ([`folders`](crate::shim::folders)).
     ///
     /// # Errors
     /// [`MpiError::NoShim`], [`MpiError::Several`], [`MpiError::OtherMpi`], and those of [`Library::load`].

@@ -3,11 +3,13 @@
 //! A shim says in a string what it is for, so that its file tells it before anything of it is loaded:
 //! `syncline-mpi-shim abi=1 family=openmpi version=4.1.4 mpi=3.1 ulfm=0 end`.
 
+pub use crate::family::{Family, Version};
+
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use crate::error::{MpiError, Result};
-use crate::family::{Family, Version, identify, in_short};
+use crate::family::{identify, in_short};
 use crate::launched::Launched;
 
 /// What the functions of a shim take and give; the `ABI` of `shim.c`.

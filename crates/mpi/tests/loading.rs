@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use syncline_mpi::{Library, MpiError, build};
+use syncline_mpi::{Library, MpiError, build::build};
 use tempfile::TempDir;
 
 const MARK: &str = "syncline-mpi-shim abi=ABI family=mpich version=4.0.2 mpi=4.0 ulfm=0 end";

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use syncline_overlay::{Checked, Initial, Location, Overlay, ReadyOrder, Runner, Stop};
+use syncline_overlay::{Checked, Initial, Location, Overlay, Runner, Stop, run::ReadyOrder};
 
 const SIDE: usize = 32;
 const ITERATIONS: u64 = 2000;

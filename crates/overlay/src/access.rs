@@ -1,5 +1,7 @@
 //! What a task of an overlay reads and writes, as a type: the guards that its body gets follow from it.
 
+pub use crate::overlay::Outcome;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -202,7 +204,7 @@ unsafe impl<T: Send + Sync + 'static> Access for Vec<Read<T>> {
 /// ```
 /// One of them at a time, or all by [`iter_mut`](Writes::iter_mut):
 /// ```compile_fail,E0499
-/// # use syncline_overlay::Writes;
+/// # use syncline_overlay::access::Writes;
 /// fn twice(mut bins: Writes<'_, i32>) {
 ///     let (a, b) = (&mut bins[0], &mut bins[0]);
 ///     *a += *b;

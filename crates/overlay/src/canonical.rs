@@ -122,8 +122,8 @@ impl Plan {
     /// Blocks of a 2 x 2 grid, each updated between its neighbours' frontiers. The derived plan has a main
     /// task for each block and a sub-task for each frontier. Only tasks of its own hold a whole block:
     /// ```
-    /// use syncline_overlay::raw::AccessMode::{Exclusive, Inclusive};
-    /// use syncline_overlay::{Initial, Part, Plan};
+    /// use syncline_overlay::AccessMode::{Exclusive, Inclusive};
+    /// use syncline_overlay::{Initial, Plan, canonical::Part};
     ///
     /// let mut plan = Plan::new();
     /// let [nw, ne, sw, se] = ["NW", "NE", "SW", "SE"].map(|name| plan.location(name));
@@ -171,7 +171,7 @@ impl Plan {
     ///         "update SE: export SE.west: writes SE.west, reads SE",
     ///     ],
     /// );
-    /// # Ok::<(), syncline_overlay::CheckError>(())
+    /// # Ok::<(), syncline_overlay::error::CheckError>(())
     /// ```
     pub fn canonical(&self, initial: &Initial, parts: &[Part]) -> Result<Canonical, CheckError> {
         self.check_parts(parts)?;

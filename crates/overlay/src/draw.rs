@@ -45,8 +45,8 @@ impl Snapshot {
     ///
     /// The same snapshot gives the same text, to the byte.
     /// ```
-    /// use syncline_overlay::raw::AccessMode::{Exclusive, Inclusive};
-    /// use syncline_overlay::{Format, Initial, Plan};
+    /// use syncline_overlay::AccessMode::{Exclusive, Inclusive};
+    /// use syncline_overlay::{Initial, Plan, draw::Format};
     ///
     /// let mut plan = Plan::new();
     /// let (a, b) = (plan.location("a"), plan.location("b"));
@@ -55,7 +55,7 @@ impl Snapshot {
     /// let drawing = plan.check(&Initial::Program)?.draw(Format::Text);
     /// assert!(drawing.contains("2 │ ○right    □right"));
     /// assert!(drawing.contains("1 │ ■left*    ●left*"));
-    /// # Ok::<(), syncline_overlay::CheckError>(())
+    /// # Ok::<(), syncline_overlay::error::CheckError>(())
     /// ```
     #[must_use]
     pub fn draw(&self, format: Format) -> String {

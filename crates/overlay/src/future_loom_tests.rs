@@ -15,7 +15,10 @@ use loom::thread;
 use syncline_signal::{Policy, Signal, plant};
 
 use crate::loom_tests::model;
-use crate::{Granted, Guard, Location, Writer};
+use crate::{
+    Location,
+    handle::{Guard, Writer, future::Granted},
+};
 
 /// A waker that counts, and may be waited for.
 struct Bell(Signal);
@@ -31,8 +34,8 @@ fn bell() -> (Arc<Bell>, Waker) {
     (Arc::clone(&bell), Waker::from(bell))
 }
 
-type Future32<'h> = Granted<'h, u32, crate::Exclusive>;
-type Guard32<'h> = Guard<'h, u32, crate::Exclusive>;
+type Future32<'h> = Granted<'h, u32, crate::handle::Exclusive>;
+type Guard32<'h> = Guard<'h, u32, crate::handle::Exclusive>;
 
 fn poll<'h>(future: &mut Future32<'h>, waker: &Waker) -> Option<Guard32<'h>> {
     match Pin::new(future).poll(&mut Context::from_waker(waker)) {

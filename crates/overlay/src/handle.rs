@@ -3,6 +3,8 @@
 //! A task that goes round posts its first request, then loops: acquire, work, [`next`](Guard::next).
 //! The last round ends by dropping the guard.
 
+pub use crate::handle::future::Granted;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -17,7 +19,6 @@ use crate::raw::{AccessMode, Nodes, Section};
 use crate::wakers::Wakes;
 
 pub(crate) mod future;
-use future::Granted;
 
 mod mode {
     /// What the requests of a handle want.
@@ -181,7 +182,7 @@ impl<T, M: Mode> Handle<T, M> {
     /// # Examples
     /// Two tasks in turn, under tokio; any other executor does as well:
     /// ```
-    /// use syncline_overlay::{AcquireError, Location};
+    /// use syncline_overlay::{Location, error::AcquireError};
     ///
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     /// # runtime.block_on(async {
@@ -365,7 +366,7 @@ impl<T, M: Mode> sealed::Queueing for Handle<T, M> {
 /// the first goes on.
 ///
 /// ```
-/// use syncline_overlay::{Location, post_all};
+/// use syncline_overlay::{Location, handle::post_all};
 ///
 /// let (a, b) = (Location::new("a", 1), Location::new("b", 2));
 /// let (mut x, mut y) = (a.writer(), b.reader());

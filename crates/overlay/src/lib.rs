@@ -5,14 +5,14 @@
 //! back. So iterative tasks go round for ever: without a global barrier, without deadlock, each as far
 //! ahead of its neighbours as their data allow, and with results that do not depend on the schedule.
 //!
-//! * [`Location`]: data with a queue. [`Handle`], [`Guard`], [`post_all`]: its use by hand.
-//! * [`Granted`]: a request that is awaited, in any executor.
-//! * [`Overlay`]: tasks declared with what they [`Read`] and [`Write`]; [`Checked`]: one that cannot deadlock.
+//! * [`Location`]: data with a queue. [`Handle`](handle::Handle), [`Guard`](handle::Guard), [`post_all`](handle::post_all): its use by hand.
+//! * [`Granted`](handle::Granted): a request that is awaited, in any executor.
+//! * [`Overlay`]: tasks declared with what they [`Read`](access::Read) and [`Write`](access::Write); [`Checked`]: one that cannot deadlock.
 //! * [`Initial`]: who goes first. [`Runner`]: a pool, static parts, or a thread per task. [`Stop`]: when to end.
 //! * [`Plan`]: who wants what, without data; [`Snapshot`]: who stands where, before the start or during a run,
-//!   and its drawing as text, DOT or SVG ([`Format`]).
+//!   and its drawing as text, DOT or SVG ([`Format`](snapshot::Format)).
 //! * [`Watch`]: who waits for whom during a run, and a report when nothing moves.
-//! * [`Canonical`]: a plan in which each task writes one location, and each location has one writer.
+//! * [`Canonical`](canonical::Canonical): a plan in which each task writes one location, and each location has one writer.
 //! * [`raw`]: the queue itself, without data, threads or pointers.
 //!
 //! # Example
@@ -29,30 +29,32 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod access;
+pub mod access;
 mod beds;
-mod canonical;
+pub mod canonical;
 mod claimed;
 mod conflicts;
 mod deadlock;
-mod draw;
+#[doc(hidden)]
+pub mod draw;
 mod engine;
-mod error;
-mod handle;
+pub mod error;
+pub mod handle;
 mod initial;
 mod location;
 mod overlay;
 mod partitioned;
-mod plan;
+pub mod plan;
 mod program;
 mod queues;
+#[doc(hidden)]
 pub mod raw;
 mod ready;
-mod run;
-mod snapshot;
+pub mod run;
+pub mod snapshot;
 mod stop;
 mod wakers;
-mod watch;
+pub mod watch;
 
 #[cfg(all(test, loom))]
 mod future_loom_tests;
@@ -65,17 +67,12 @@ mod loom_tests;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use access::{Access, Read, Reads, Request, Write, Writes};
-pub use canonical::{Canonical, Content, Part, Role};
-pub use draw::Format;
-pub use error::{AcquireError, CheckError, OrderFault, RunError, TaskError, Wait};
-pub use handle::future::Granted;
-pub use handle::{Exclusive, Guard, Handle, Inclusive, Post, Reader, Writer, post_all};
 pub use initial::Initial;
 pub use location::Location;
-pub use overlay::{Checked, Outcome, Overlay, Step, Task};
-pub use plan::{LocationId, Plan};
-pub use run::{Interpreted, ReadyOrder, RunReport, Runner};
-pub use snapshot::{LocationView, RequestOwner, RequestView, Snapshot, TaskState, TaskView};
+pub use overlay::{Checked, Overlay, Step};
+pub use plan::Plan;
+pub use raw::AccessMode;
+pub use run::Runner;
+pub use snapshot::Snapshot;
 pub use stop::Stop;
-pub use watch::{Stuck, Unchecked, Watch};
+pub use watch::Watch;

@@ -155,7 +155,7 @@ impl<'env> Overlay<'env> {
     ///
     /// # Examples
     /// ```
-    /// use syncline_overlay::{CheckError, Initial, Location, Overlay};
+    /// use syncline_overlay::{Initial, Location, Overlay, error::CheckError};
     ///
     /// let (x, y) = (Location::new("x", ()), Location::new("y", ()));
     /// let mut overlay = Overlay::new();
@@ -195,7 +195,7 @@ impl<'env> Overlay<'env> {
     /// let mut overlay = overlay.unchecked(Initial::Program)?;
     /// let error = overlay.run(Runner::pool(2), Stop::after(1), Duration::from_millis(20)).unwrap_err();
     /// assert!(error.to_string().ends_with("a deadlock: 'a' waits at 'y' for 'b', 'b' waits at 'x' for 'a'"));
-    /// # Ok::<(), syncline_overlay::CheckError>(())
+    /// # Ok::<(), syncline_overlay::error::CheckError>(())
     /// ```
     pub fn unchecked(self, initial: Initial) -> Result<Unchecked<'env>, CheckError> {
         let queues = self.plan.queues(&initial)?;

@@ -4,12 +4,14 @@
 //! [checked](Plan::check), drawn, and brought into canonical form without being run. An
 //! [`Overlay`](crate::Overlay) is a plan with data and bodies.
 
+pub use crate::overlay::Task;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::deadlock;
 use crate::error::{CheckError, OrderFault, Wait};
 use crate::initial::Initial;
-use crate::overlay::Task;
+
 use crate::raw::AccessMode;
 use crate::snapshot::Snapshot;
 
@@ -23,8 +25,8 @@ pub(crate) type Queues = Vec<Vec<(u32, AccessMode)>>;
 /// Tasks and what they ask for, by name, without data or bodies.
 ///
 /// ```
-/// use syncline_overlay::raw::AccessMode::{Exclusive, Inclusive};
-/// use syncline_overlay::{Initial, Plan, TaskState};
+/// use syncline_overlay::AccessMode::{Exclusive, Inclusive};
+/// use syncline_overlay::{Initial, Plan, snapshot::TaskState};
 ///
 /// let mut plan = Plan::new();
 /// let (a, b) = (plan.location("a"), plan.location("b"));
@@ -32,7 +34,7 @@ pub(crate) type Queues = Vec<Vec<(u32, AccessMode)>>;
 /// let right = plan.task("right", [(b, Exclusive), (a, Inclusive)]);
 /// let start = plan.check(&Initial::Wave)?;
 /// assert_eq!((start.state(left), start.state(right)), (TaskState::Active, TaskState::Delayed));
-/// # Ok::<(), syncline_overlay::CheckError>(())
+/// # Ok::<(), syncline_overlay::error::CheckError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {

@@ -35,7 +35,10 @@
 //! `next` posts and releases in one section.
 
 use syncline_signal::primitive::{AtomicU32, Ordering::Relaxed};
-use syncline_signal::{Signal, SpinGuard, SpinLock, plant};
+use syncline_signal::{
+    Signal, plant,
+    spinlock::{SpinGuard, SpinLock},
+};
 
 /// No node.
 const NONE: u32 = u32::MAX;

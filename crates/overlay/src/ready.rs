@@ -18,7 +18,7 @@
 //! anyway, so it needs no fence.
 
 use syncline_signal::primitive::{AtomicBool, AtomicU32, Ordering, hint};
-use syncline_signal::{SpinLock, plant};
+use syncline_signal::{plant, spinlock::SpinLock};
 
 use crate::beds::Beds;
 

@@ -4,6 +4,8 @@
 //! that is under way. From a snapshot follow the states of the paper: a task is *active* when all its
 //! requests are granted, *partly delayed* when some are, *delayed* when none is; and whom it waits for.
 
+pub use crate::draw::Format;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -355,7 +357,7 @@ mod tests {
         assert_eq!(plan.start(&Initial::Program).unwrap().state(first), TaskState::PartlyDelayed);
         let error = plan.check(&Initial::Program).unwrap_err();
         let cycle = plan.start(&Initial::Program).unwrap().cycle();
-        assert_eq!(error, crate::CheckError::Cycle { cycle: cycle.unwrap() });
+        assert_eq!(error, crate::error::CheckError::Cycle { cycle: cycle.unwrap() });
         let _ = third;
     }
 }

@@ -164,7 +164,7 @@ impl Watch {
         }
     }
 
-    /// Ends the run that the report is of, unless it has ended: it fails with [`RunError::Stuck`](crate::RunError::Stuck),
+    /// Ends the run that the report is of, unless it has ended: it fails with [`RunError::Stuck`](crate::error::RunError::Stuck),
     /// which holds the report. Bodies that run are waited for. Whether it was still under way.
     pub fn end(&self, report: Stuck) -> bool {
         // Held until it has failed, so that no other run begins meanwhile.
@@ -233,13 +233,13 @@ impl Unchecked<'_> {
     /// which bodies take longer than `patience` may fail, too.
     ///
     /// # Errors
-    /// [`RunError::Stuck`](crate::RunError::Stuck) tells who waits for whom; others as for a checked overlay.
+    /// [`RunError::Stuck`](crate::error::RunError::Stuck) tells who waits for whom; others as for a checked overlay.
     pub fn run(
         &mut self,
         runner: crate::Runner,
         stop: crate::Stop,
         patience: Duration,
-    ) -> Result<crate::RunReport, crate::RunError> {
+    ) -> Result<crate::run::RunReport, crate::error::RunError> {
         let watch = self.0.watch();
         let done = std::thread::scope(|scope| {
             scope.spawn(|| {

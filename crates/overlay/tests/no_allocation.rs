@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use common::{Plan, within};
-use syncline_overlay::{Initial, Location, Overlay, ReadyOrder, Runner, Stop};
+use syncline_overlay::{Initial, Location, Overlay, Runner, Stop, run::ReadyOrder};
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 

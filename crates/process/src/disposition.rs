@@ -19,7 +19,7 @@ impl Disposition {
     /// What this process does with a signal, as the kernel says it (in `/proc`; without that: what is usual).
     ///
     /// ```
-    /// use syncline_process::Disposition;
+    /// use syncline_process::disposition::Disposition;
     ///
     /// let sigterm = 15;
     /// assert_eq!(Disposition::of(sigterm), Disposition::Default);
@@ -46,7 +46,7 @@ impl Disposition {
 /// It ignores it; the message says what to do.
 ///
 /// ```
-/// syncline_process::children_can_be_watched()?;
+/// syncline_process::disposition::children_can_be_watched()?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn children_can_be_watched() -> io::Result<()> {

@@ -26,7 +26,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::{Child, ProcessWatch, Result};
+use crate::{error::Result, spawn::Child, watch::ProcessWatch};
 
 /// A child that leads a process group, and has not been collected.
 ///

@@ -4,7 +4,7 @@
 //! The keeper starts process groups by its guard. When the keeper has ended, however it has, all
 //! groups that began and did not end are killed (SIGKILL). The programs need not know of it, and
 //! may close every descriptor that they have; so it holds also for those to which a
-//! [`Lifeline`](crate::Lifeline) could not be handed.
+//! [`Lifeline`](crate::lifeline::Lifeline) could not be handed.
 //!
 //! ```text
 //!   keeper                       memory without a name, a word a group        guard, in a group of its own
@@ -33,7 +33,10 @@ use rustix::fs::MemfdFlags;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::{EnvironmentMark, GroupLeader, Process, Spawn};
+use crate::{
+    GroupLeader, Spawn,
+    mark::{EnvironmentMark, Process},
+};
 
 /// How long the guard may take to end, and to look for a group that has just begun.
 const PATIENCE: Duration = Duration::from_secs(10);

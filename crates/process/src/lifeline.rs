@@ -26,7 +26,7 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::fatal::{self, Group};
 use crate::watch::wait_ready;
-use crate::{Error, Result};
+use crate::{Error, error::Result};
 
 /// Maker of lifelines: see [`Lifeline::pair`].
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Lifeline {
     ///
     /// # Examples
     /// ```
-    /// use syncline_process::Lifeline;
+    /// use syncline_process::lifeline::Lifeline;
     ///
     /// let (keeper, end) = Lifeline::pair()?;
     /// assert!(!end.is_cut()?);

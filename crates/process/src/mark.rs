@@ -51,7 +51,7 @@ impl EnvironmentMark {
     /// is one without an environment, which may be about to have the mark.
     ///
     /// ```
-    /// use syncline_process::EnvironmentMark;
+    /// use syncline_process::mark::EnvironmentMark;
     ///
     /// let mark = EnvironmentMark::new("EXAMPLE_MARK");
     /// assert!(!mark.find(|process| process.group == 1, |_| panic!("a stranger has the mark")));

@@ -10,12 +10,12 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 
-use crate::{Error, Result};
+use crate::{Error, error::Result};
 
 /// How a process ended.
 ///
 /// ```
-/// use syncline_process::Ending;
+/// use syncline_process::watch::Ending;
 ///
 /// let status = std::process::Command::new("false").status()?;
 /// assert_eq!(Ending::from(status).to_string(), "exited with 1");
@@ -56,7 +56,7 @@ impl fmt::Display for Ending {
 /// # Examples
 /// ```
 /// use std::process::Command;
-/// use syncline_process::ProcessWatch;
+/// use syncline_process::watch::ProcessWatch;
 ///
 /// let mut child = Command::new("true").spawn()?;
 /// let watch = ProcessWatch::new(child.id())?;

@@ -5,7 +5,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use syncline_process::{Error, Lifeline, LifelineEnd, ProcessWatch};
+use syncline_process::{
+    Error,
+    lifeline::{Lifeline, LifelineEnd},
+    watch::ProcessWatch,
+};
 
 const ROLE: &str = "SYNCLINE_MEMORY_TEST_ROLE";
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use syncline_process::guard::{Guard, Unstarted, serve};
-use syncline_process::{EnvironmentMark, ProcessWatch, Spawn};
+use syncline_process::{Spawn, mark::EnvironmentMark, watch::ProcessWatch};
 
 const ROLE: &str = "SYNCLINE_PROCESS_TEST_ROLE";
 const VARIABLE: &str = "SYNCLINE_PROCESS_TEST_MARK";

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_fabric::Member;
-use syncline_sync::{Call, Fault, SpaceError, Thing};
+use syncline_sync::{Fault, SpaceError, agreement::Thing, calls::Call};
 
 use crate::element::Element;
 use crate::error::RmaError;

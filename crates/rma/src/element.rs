@@ -1,7 +1,8 @@
 //! What global memory is made of.
 
+pub use num_complex::Complex;
+
 use bytemuck::Pod;
-use num_complex::Complex;
 
 use crate::copy::Whole;
 

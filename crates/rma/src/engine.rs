@@ -55,7 +55,7 @@ use syncline_fabric::endpoint::{Endpoint, Out, Service};
 use syncline_process::Generation;
 use syncline_signal::PaddedSignal;
 use syncline_signal::primitive::AtomicU64 as SharedU64;
-use syncline_sync::{Array, Fault, Space, SpaceError};
+use syncline_sync::{Fault, Space, SpaceError, space::Array};
 
 use crate::error::RmaError;
 use crate::lock::server::Locks;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use syncline_fabric::{Advised, MORE_MEMORY};
-use syncline_memory::Size;
+use syncline_memory::room::Size;
 use syncline_sync::{Fault, SpaceError};
 
 /// Why an operation on global memory was not done, or is not known to be done.

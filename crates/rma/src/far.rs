@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use syncline_fabric::{Endpoint, TeamBoard};
-use syncline_sync::{Blocking, Fault};
+use syncline_fabric::{board::TeamBoard, endpoint::Endpoint};
+use syncline_sync::{Fault, calls::Blocking};
 
 use crate::engine::{Engine, Request};
 use crate::error::RmaError;
@@ -255,7 +255,7 @@ impl Far {
     }
 
     pub(crate) fn start(&mut self) {
-        use syncline_sync::SignalBoard as _;
+        use syncline_sync::board::SignalBoard as _;
         if self.board.episodes() < self.begun {
             return; // as barriers do it: it has arrived already
         }
@@ -274,7 +274,7 @@ impl Far {
     }
 
     pub(crate) fn wait(&mut self, deadline: Option<Instant>) -> Result<(), RmaError> {
-        use syncline_sync::SignalBoard as _;
+        use syncline_sync::board::SignalBoard as _;
         if self.board.episodes() == self.begun {
             return Ok(());
         }
@@ -302,7 +302,7 @@ impl Far {
 
 impl Drop for Far {
     fn drop(&mut self) {
-        use syncline_sync::SignalBoard as _;
+        use syncline_sync::board::SignalBoard as _;
         // A sync at which the member has arrived needs no more of it: the engine does the rest. So
         // the member leaves when that sync is over, as far as the others are concerned.
         if self.board.episodes() < self.begun {

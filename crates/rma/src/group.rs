@@ -11,8 +11,8 @@
 //! # Costs
 //! A fence of all hosts that were written to: a look, or what is left of a round trip. Then ceil(log2 P) rounds.
 
-use syncline_fabric::{Member, TeamBoard};
-use syncline_sync::{BarrierMember, Call, DisseminationMember, SpaceError};
+use syncline_fabric::{Member, board::TeamBoard};
+use syncline_sync::{BarrierMember, SpaceError, barrier::DisseminationMember, calls::Call};
 
 use crate::error::RmaError;
 use crate::rma::Rma;

@@ -46,17 +46,19 @@
 
 mod allocate;
 mod copy;
-mod element;
+pub mod element;
 mod engine;
 mod error;
 mod far;
 mod group;
-mod handle;
+pub mod handle;
+#[doc(hidden)]
 pub mod lock;
 mod memory;
 mod message;
+#[doc(hidden)]
 pub mod ops;
-mod raw;
+pub mod raw;
 mod rma;
 mod rmw;
 mod runs;
@@ -64,20 +66,17 @@ mod shape;
 mod sync_exchange;
 #[doc(hidden)]
 pub mod unstable;
-mod word;
+pub mod word;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use element::{Element, Number};
+pub use element::Element;
 pub use error::RmaError;
 pub use group::Group;
-pub use handle::{Batch, Handle};
 pub use lock::Mutexes;
 pub use memory::Global;
-pub use num_complex::Complex;
-pub use raw::{Bytes, Pending};
 pub use rma::Rma;
 pub use shape::Strided;
-pub use word::{AddWord, Pair, Word};
+pub use word::Pair;

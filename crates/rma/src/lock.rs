@@ -33,7 +33,7 @@ mod ticket;
 use std::time::Instant;
 
 use syncline_fabric::Member;
-use syncline_sync::Call;
+use syncline_sync::calls::Call;
 
 use self::poison::{Holds, MOST, Named, Own, Wanted};
 use crate::error::RmaError;

@@ -19,7 +19,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use syncline_sync::{Array, Shared, Space, SpaceError};
+use syncline_sync::{
+    Space, SpaceError,
+    space::{Array, Shared},
+};
 
 use crate::copy;
 use crate::element::Element;

@@ -6,7 +6,7 @@
 //! | `accumulate`, ...          | adds a factor times a buffer                   | the same                                   |
 //! | `get`, `get_strided`, `get_list` | from a member's part into a buffer          | the data are there                         |
 //! | `fetch_add`, `swap`, `compare_swap` | a word, or a pair                      | it is done                                 |
-//! | `start_get`, ...           | the same                                       | at once: a [`Handle`](crate::Handle) is waited for |
+//! | `start_get`, ...           | the same                                       | at once: a [`Handle`](crate::handle::Handle) is waited for |
 //!
 //! # Memory within a host
 //! is read and written in place, by the member itself: a put is a store. Order there is that of the memory of the machine:

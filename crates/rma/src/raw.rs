@@ -1,7 +1,7 @@
 //! Operations between global memory as bytes and memory that the caller has the addresses of.
 //!
 //! For bindings to other languages, whose buffers no type knows; Rust programs have [`ops`](crate::ops) and
-//! [`Handle`](crate::Handle).
+//! [`Handle`](crate::handle::Handle).
 //!
 //! # Contract
 //! Offsets, lengths and strides are bytes. What an operation does, when it returns and what it costs is as for the one with

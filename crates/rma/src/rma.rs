@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use syncline_fabric::{Hosts, Member};
 use syncline_process::Generation;
-use syncline_sync::{Auto, AutoMember, Call, Fault, SpaceError, Thing};
+use syncline_sync::{Auto, Fault, SpaceError, agreement::Thing, barrier::AutoMember, calls::Call};
 
 use crate::allocate::Begun;
 use crate::element::Element;
@@ -60,7 +60,7 @@ pub(crate) fn left_after(error: Option<&SpaceError>) -> u64 {
         None => 0,
         // Of what is reserved more may be left than the host has.
         Some(SpaceError::Full { left, .. } | SpaceError::Memory { left, .. }) => {
-            syncline_memory::left().unwrap_or(u64::MAX).min(*left as u64) + 1
+            syncline_memory::room::left().unwrap_or(u64::MAX).min(*left as u64) + 1
         }
         Some(_) => 1,
     }
@@ -194,8 +194,11 @@ impl Rma {
         let first = self.here.first() == Some(&self.rank);
         // What is small is not worth a look; what is not may get a process killed if the host has
         // not got it.
-        let left =
-            if first && lines.is_ok() && needed >= LOOK { syncline_memory::left() } else { None };
+        let left = if first && lines.is_ok() && needed >= LOOK {
+            syncline_memory::room::left()
+        } else {
+            None
+        };
         match left.filter(|&left| left < needed as u64) {
             Some(left) => left + 1,
             None => left_after(lines.as_ref().err()),

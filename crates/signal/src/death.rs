@@ -18,7 +18,7 @@ pub trait Liveness: Sync + std::fmt::Debug {
 ///
 /// ```
 /// use std::time::Duration;
-/// use syncline_signal::{DeathWord, Policy, Signal, WaitError};
+/// use syncline_signal::{Policy, Signal, WaitError, death::DeathWord};
 ///
 /// let (never, death) = (Signal::new(0), DeathWord::new());
 /// death.declare(7);

@@ -4,10 +4,10 @@
 //!   processes wait on.
 //! * [`PaddedSignal`]: the same, alone on its cache lines.
 //! * [`Policy`]: how to wait: pause, then yield, then sleep.
-//! * [`DeathWord`]: the word that says that a partner is gone, rechecked by every wait that names it; [`Liveness`]: the
+//! * [`DeathWord`](death::DeathWord): the word that says that a partner is gone, rechecked by every wait that names it; [`Liveness`]: the
 //!   same question, answered by anything.
 //! * [`asymmetric`]: a fence that is free where it is often, and dear where it is seldom.
-//! * [`SpinLock`]: a word for critical sections of a few instructions.
+//! * [`SpinLock`](spinlock::SpinLock): a word for critical sections of a few instructions.
 //!
 //! A signal is never reset. That removes the races of flags that are: a waiter that comes late still
 //! finds what it waited for, and a raiser never has to know whether the last round has been seen.
@@ -22,13 +22,17 @@
 //! });
 //! ```
 
+#[doc(hidden)]
 pub mod asymmetric;
-mod death;
+#[doc(hidden)]
+pub mod death;
 mod futex;
 mod policy;
+#[doc(hidden)]
 pub mod primitive;
 mod signal;
-mod spinlock;
+#[doc(hidden)]
+pub mod spinlock;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -37,8 +41,8 @@ mod loom_tests;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use death::{DeathWord, Liveness};
+pub use death::Liveness;
 pub use policy::Policy;
 pub use signal::{AddError, PaddedSignal, Signal, WaitError};
-pub use spinlock::{SpinGuard, SpinLock};
+#[doc(hidden)]
 pub use syncline_trace::plant;

@@ -4,7 +4,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
-use crate::{AddError, Policy, Signal, SpinLock, plant};
+use crate::{AddError, Policy, Signal, plant, spinlock::SpinLock};
 
 /// All interleavings with at most three preemptions. Two are known to show nearly every bug (Musuvathi
 /// and Qadeer 2007), and the models with three threads take minutes without a bound.

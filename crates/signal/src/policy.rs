@@ -24,7 +24,7 @@ pub struct Policy<'a> {
     pub pauses: u32,
     /// How long to go on looking with a yield of the processor in between.
     pub yield_for: Duration,
-    /// What ends the wait when it names a partner that is gone: a [`DeathWord`](crate::DeathWord), say.
+    /// What ends the wait when it names a partner that is gone: a [`DeathWord`](crate::death::DeathWord), say.
     pub liveness: Option<&'a dyn Liveness>,
 }
 

@@ -15,7 +15,7 @@ use crate::primitive::{AtomicU32, Ordering, hint, yield_now};
 /// A word for critical sections of a few instructions. Four bytes, `#[repr(C)]`, no pointers.
 ///
 /// ```
-/// let lock = syncline_signal::SpinLock::new();
+/// let lock = syncline_signal::spinlock::SpinLock::new();
 /// let section = lock.lock();
 /// drop(section);
 /// ```

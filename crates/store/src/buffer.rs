@@ -18,7 +18,7 @@ const HUGE: usize = 2 << 20;
 /// Memory is taken when first touched.
 ///
 /// ```
-/// let mut buffer = syncline_store::IoBuffer::new(10_000)?;
+/// let mut buffer = syncline_store::direct_io::IoBuffer::new(10_000)?;
 /// buffer.as_mut_slice()[9_999] = 1;
 /// assert_eq!(buffer.as_slice().iter().map(|&byte| u32::from(byte)).sum::<u32>(), 1);
 /// assert_eq!(buffer.as_ptr().addr() % 4096, 0);

@@ -14,7 +14,7 @@ use twox_hash::xxhash3_64::Hasher;
 /// XXH3, 64 bits, seed 0, of `bytes`.
 ///
 /// ```
-/// assert_eq!(syncline_store::checksum(b""), 0x2d06_8005_38d3_94c2);
+/// assert_eq!(syncline_store::checksum::checksum(b""), 0x2d06_8005_38d3_94c2);
 /// ```
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u64 {
@@ -24,7 +24,7 @@ pub fn checksum(bytes: &[u8]) -> u64 {
 /// [`checksum`] of bytes that come piece by piece.
 ///
 /// ```
-/// use syncline_store::{Checksum, checksum};
+/// use syncline_store::checksum::{Checksum, checksum};
 /// let mut sum = Checksum::new();
 /// sum.update(b"row 0, ");
 /// sum.update(b"row 1");

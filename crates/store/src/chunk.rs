@@ -11,6 +11,8 @@
 //!
 //! Source: the chunks of parXXL (J. Gustedt, S. Vialle, A. De Vivo, PARA 2006), as used by the papers.
 
+pub use syncline_memory::{Advice, Pages};
+
 use std::fs::{File, Metadata};
 use std::io;
 use std::num::NonZeroU64;
@@ -20,7 +22,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use syncline_memory::{Access, Advice, Pages, Segment};
+use syncline_memory::{Access, Segment};
 
 use crate::{Error, Result};
 
@@ -60,7 +62,7 @@ fn kernel() -> (u32, u32) {
 
 /// Bytes mapped (or copied) for reading and for writing since a chunk was made.
 ///
-/// This counts what a computation asks for, as the papers' model does ([`io_model`](crate::io_model)); the
+/// This counts what a computation asks for, as the papers' model does ([`io_model`](crate::model::io_model)); the
 /// page cache may have it already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
@@ -273,7 +275,7 @@ impl Chunk {
     /// [`Error::Part`] when the operating system cannot map it.
     ///
     /// ```
-    /// use syncline_store::{Chunk, Pages, Touch};
+    /// use syncline_store::chunk::{Chunk, Pages, Touch};
     /// let chunk = Chunk::heap(4096, Pages::Small)?;
     /// let mapped = chunk.map(16..32, Touch::Update)?;
     /// // SAFETY: 16 bytes are mapped, and nobody else uses them.

@@ -13,7 +13,7 @@
 //! see `rows.rs`; values are copied as bits, so that every NaN stays itself.
 
 use crate::rows::{STAGE, bytes_per_staged};
-use crate::{Element, Error, Matrix, Rect, Result, Shape};
+use crate::{Element, Error, Matrix, Result, Shape, layout::Rect};
 
 /// The least memory: a stage of one value and a buffer of eight, if they are doubles.
 const LEAST: u64 = 128;

@@ -229,7 +229,7 @@ impl DataDir {
 /// no file name.
 ///
 /// ```
-/// use syncline_store::{DataDir, ElementType, Layout, Shape, write_layout_json};
+/// use syncline_store::{DataDir, ElementType, Layout, Shape, dir::write_layout_json};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path();
 /// std::fs::write(path.join("za"), 0.5_f64.to_le_bytes())?;

@@ -13,7 +13,7 @@
 //!
 //! Both ways show the same bytes. Before a direct read the kernel writes out the pages of the range that
 //! wait in the page cache, and a direct write drops them. Only a *concurrent* write through the page cache
-//! to the page that a direct write touches may bring old bytes back: see [`WriteRequest`](crate::WriteRequest).
+//! to the page that a direct write touches may bring old bytes back: see [`WriteRequest`](crate::io_queue::WriteRequest).
 //!
 //! Source: open(2) under O_DIRECT, statx(2) under STATX_DIOALIGN.
 
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
-use crate::{Error, IoBuffer, Result};
+use crate::{Error, Result, buffer::IoBuffer};
 
 /// Where neither the kernel nor a trial tells.
 const CAREFUL: usize = 4096;
@@ -38,12 +38,12 @@ const LARGEST: u64 = i64::MAX as u64;
 /// A file for direct I/O (O_DIRECT), or through the page cache where the file system has none or a request is
 /// not aligned.
 ///
-/// What is read or written, and through which memory, is up to [`IoQueue`](crate::IoQueue)s: any number of
+/// What is read or written, and through which memory, is up to [`IoQueue`](crate::io_queue::IoQueue)s: any number of
 /// them may use one file at once. A file whose file system accepts O_DIRECT and then refuses a direct request
 /// goes on through the page cache.
 ///
 /// ```
-/// use syncline_store::{DirectFile, IoBuffer, IoQueue, Method, ReadRequest};
+/// use syncline_store::direct_io::{DirectFile, IoBuffer, IoQueue, Method, ReadRequest};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("file");

@@ -122,7 +122,7 @@ pub enum Resumed {
 ///
 /// ```
 /// use std::os::unix::fs::FileExt;
-/// use syncline_store::{Generations, Identity, Progress, Resumed, checksum};
+/// use syncline_store::{checksum::checksum, generation::{Generations, Identity, Progress, Resumed}};
 /// # let folder = tempfile::tempdir()?;
 /// # let output = folder.path().join("out.npy");
 /// let identity = Identity::default();

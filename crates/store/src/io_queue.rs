@@ -12,7 +12,7 @@
 
 use crate::io_uring::Ring;
 use crate::transfer::{PIECE, Piece};
-use crate::{DirectFile, Error, Result};
+use crate::{Error, Result, direct::DirectFile};
 
 /// How transfers are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum Method {
 /// around them, so that data behind a header of any length need no copy. The bytes of `into` around them, up
 /// to [`DirectFile::room`], may change.
 ///
-/// It is direct if `into` begins on a page, as an [`IoBuffer`](crate::IoBuffer) does; otherwise it goes
+/// It is direct if `into` begins on a page, as an [`IoBuffer`](crate::buffer::IoBuffer) does; otherwise it goes
 /// through the page cache.
 #[derive(Debug)]
 pub struct ReadRequest<'a> {
@@ -142,7 +142,7 @@ fn pieces<'a>(
 /// Makes transfers, many under way together. Each thread that does has its own.
 ///
 /// ```
-/// use syncline_store::{DirectFile, IoBuffer, IoQueue, Method, ReadRequest, WriteRequest};
+/// use syncline_store::direct_io::{DirectFile, IoBuffer, IoQueue, Method, ReadRequest, WriteRequest};
 /// # use std::path::Path;
 ///
 /// # let (first, second) = (tempfile::tempfile()?, tempfile::tempfile()?);
@@ -239,7 +239,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::IoBuffer;
+    use crate::buffer::IoBuffer;
 
     #[test]
     fn a_file_that_takes_no_direct_requests_is_read_and_written_all_the_same() {

@@ -242,7 +242,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{DirectFile, IoBuffer};
+    use crate::{buffer::IoBuffer, direct::DirectFile};
 
     fn file(bytes: &[u8]) -> (File, DirectFile) {
         let file = tempfile::tempfile().unwrap();

@@ -14,7 +14,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Error, Placement, Result};
+use crate::{Error, Result, placement::Placement};
 
 /// Bytes of the largest element.
 const LARGEST: usize = size_of::<f64>();
@@ -80,7 +80,7 @@ impl fmt::Display for Block {
 
 /// How the elements of a matrix are ordered.
 ///
-/// Where each element stands is told by [`Placement`](crate::Placement).
+/// Where each element stands is told by [`Placement`](crate::placement::Placement).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// Row after row, as `.npy` has it.
@@ -309,7 +309,7 @@ impl Grid {
     /// Cuts `shape` into blocks of `block`, which is first clipped to the shape ([`Block::clipped`]).
     ///
     /// ```
-    /// use syncline_store::{Block, Grid, Rect, Shape, Side};
+    /// use syncline_store::{Block, Grid, Shape, placement::{Rect, Side}};
     /// let grid = Grid::new(Shape::new(5, 7), Block::new(2, 3));
     /// assert_eq!((grid.rows(), grid.cols(), grid.len()), (3, 3, 9));
     /// assert_eq!(grid.block(2, 2), Rect { row: 4, col: 6, rows: 1, cols: 1 });

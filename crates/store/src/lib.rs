@@ -3,27 +3,27 @@
 //! | module        | holds                                                                    |
 //! |---------------|--------------------------------------------------------------------------|
 //! | `element`     | [`Element`], [`ElementType`]: float64 and float32                        |
-//! | `layout`      | [`Shape`], [`Block`], [`Layout`], [`Grid`], [`Side`], [`Rect`]           |
-//! | `placement`   | [`Placement`]: where each block, frontier and element stands             |
-//! | `model`       | [`io_model`]: what a sweep reads and writes                              |
-//! | `chunk`       | [`Chunk`]: bytes on file, heap or shared segment, mapped by part         |
+//! | `layout`      | [`Shape`], [`Block`], [`Layout`], [`Grid`], [`Side`](placement::Side), [`Rect`](placement::Rect)           |
+//! | `placement`   | [`Placement`](placement::Placement): where each block, frontier and element stands             |
+//! | `model`       | [`io_model`](model::io_model): what a sweep reads and writes                              |
+//! | `chunk`       | [`Chunk`](chunk::Chunk): bytes on file, heap or shared segment, mapped by part         |
 //! | `matrix`      | [`Matrix`]                                                               |
 //! | `whole`       | matrices that are lent whole, and where their rows are on file           |
-//! | `tile`        | [`Tile`]: a block for reading                                            |
-//! | `region`      | [`Region`]: a block for writing                                          |
+//! | `tile`        | [`Tile`](blocks::Tile): a block for reading                                            |
+//! | `region`      | [`Region`](blocks::Region): a block for writing                                          |
 //! | `rows`        | rectangles of any layout by few accesses                                 |
 //! | `npy`         | `.npy` headers                                                           |
 //! | `newfile`     | [`NewFile`]: an output that appears whole or not at all                  |
-//! | `generation`  | [`Generations`]: a long computation that a crash does not undo           |
+//! | `generation`  | [`Generations`](generation::Generations): a long computation that a crash does not undo           |
 //! | `checksum`    | [`checksum`]: 64 bits over the bytes of a panel                          |
 //! | `convert`     | [`convert`]: from layout to layout in bounded memory                     |
 //! | `dir`         | [`DataDir`]: the matrices of one computation                             |
-//! | `buffer`      | [`IoBuffer`]: aligned memory in huge pages                               |
-//! | `direct`      | [`DirectFile`]: a file for direct I/O                                    |
-//! | `queue`       | [`IoQueue`]: [`ReadRequest`]s and [`WriteRequest`]s under way together                 |
+//! | `buffer`      | [`IoBuffer`](direct_io::IoBuffer): aligned memory in huge pages                               |
+//! | `direct`      | [`DirectFile`](direct_io::DirectFile): a file for direct I/O                                    |
+//! | `queue`       | [`IoQueue`](direct_io::IoQueue): [`ReadRequest`](direct_io::ReadRequest)s and [`WriteRequest`](direct_io::WriteRequest)s under way together                 |
 //! | `transfer`    | one piece of a read or write, to its end                                 |
 //! | `ring`        | pieces in an io_uring                                                    |
-//! | `stream`      | [`DirectWriter`]: a file written from front to back                      |
+//! | `stream`      | [`DirectWriter`](direct_io::DirectWriter): a file written from front to back                      |
 //! | [`probe`]     | what a disk does with the requests of a sweep                            |
 //!
 //! The crate knows neither locks nor kernels. Matrices have at least one element; a dimension of zero is an
@@ -31,22 +31,27 @@
 
 mod buffer;
 mod bytes;
-mod checksum;
-mod chunk;
+#[doc(hidden)]
+pub mod checksum;
+#[doc(hidden)]
+pub mod chunk;
 mod convert;
-mod dir;
+#[doc(hidden)]
+pub mod dir;
 mod direct;
 mod element;
 mod error;
-mod generation;
+pub mod generation;
 mod io_queue;
 mod io_uring;
-mod layout;
+#[doc(hidden)]
+pub mod layout;
 mod matrix;
-mod model;
-mod newfile;
+pub mod model;
+#[doc(hidden)]
+pub mod newfile;
 mod npy;
-mod placement;
+pub mod placement;
 pub mod probe;
 mod region;
 mod rows;
@@ -59,26 +64,26 @@ mod whole;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use syncline_memory::{Access, Advice, Pages};
-
-pub use buffer::IoBuffer;
-pub use checksum::{Checksum, checksum};
-pub use chunk::{Chunk, Mapped, Touch, Traffic, read_text};
 pub use convert::convert;
-pub use dir::{DataDir, write_layout_json};
-pub use direct::DirectFile;
+pub use dir::DataDir;
 pub use element::{Element, ElementType};
 pub use error::{Error, Result};
-pub use generation::{
-    Existing, Generations, Identity, InputId, Leftover, Made, Progress, ResultMark, Resumed,
-};
-pub use io_queue::{IoQueue, Method, ReadRequest, WriteRequest};
-pub use layout::{Block, Grid, Layout, LayoutTextError, Rect, Shape, Side};
+pub use layout::{Block, Grid, Layout, Shape};
 pub use matrix::Matrix;
-pub use model::{IoModel, io_model};
-pub use newfile::{FileState, NewFile};
-pub use placement::{Copies, Placement, Section, StridedRun};
-pub use region::{Contents, Region, ViewMut};
-pub use stream::DirectWriter;
-pub use tile::{MatrixBlock, Tile, View};
-pub use whole::RowMajorFile;
+pub use newfile::NewFile;
+pub use syncline_memory::Access;
+
+/// Views of the blocks of a matrix, for reading and for writing.
+pub mod blocks {
+    pub use crate::region::{Contents, Region, ViewMut};
+    pub use crate::tile::{MatrixBlock, Tile, View};
+}
+
+/// Files read and written past the page cache, several pieces in flight.
+pub mod direct_io {
+    pub use crate::buffer::IoBuffer;
+    pub use crate::direct::DirectFile;
+    pub use crate::io_queue::{IoQueue, Method, ReadRequest, WriteRequest};
+    pub use crate::stream::DirectWriter;
+    pub use crate::whole::RowMajorFile;
+}

@@ -17,8 +17,11 @@ use crate::region::Region;
 use crate::rows::{self, STAGE};
 use crate::tile::{MatrixBlock, Tile};
 use crate::{
-    Block, Chunk, Element, Error, Grid, Layout, NewFile, Placement, Rect, Result, Shape, Touch,
-    bytes, chunk, npy,
+    Block, Element, Error, Grid, Layout, NewFile, Result, Shape, bytes, chunk,
+    chunk::{Chunk, Touch},
+    layout::Rect,
+    npy,
+    placement::Placement,
 };
 
 /// What Linux may map around a touched page: folios of the page cache, of up to a huge page, below and above.
@@ -28,7 +31,7 @@ const AROUND: u64 = 2 * (2 << 20);
 ///
 /// ```
 /// use std::sync::Arc;
-/// use syncline_store::{Block, Matrix, Shape, Side};
+/// use syncline_store::{Block, Matrix, Shape, placement::Side};
 /// let matrix = Matrix::from_vec(Shape::new(4, 4), (0..16).map(f64::from).collect())?;
 /// let grid = matrix.grid(Block::new(2, 2))?;
 /// let matrix = Arc::new(matrix);

@@ -16,7 +16,7 @@
 //! PDP 2010, doi:10.1109/PDP.2010.11, section 3.4. Its 20 GiB take each block for an interior one; here
 //! blocks at the edge have fewer neighbours.
 
-use crate::{ElementType, Grid, Layout, Placement, Result, Side};
+use crate::{ElementType, Grid, Layout, Result, layout::Side, placement::Placement};
 
 /// Bytes of one sweep over a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct IoModel {
 /// As [`Placement::new`].
 ///
 /// ```
-/// use syncline_store::{Block, ElementType, Grid, Layout, Shape, io_model};
+/// use syncline_store::{Block, ElementType, Grid, Layout, Shape, model::io_model};
 /// let block = Block::new(2048, 2048);
 /// let grid = Grid::new(Shape::new(16384, 16384), block);
 /// let model = io_model(Layout::Blocked(block), grid, 5, ElementType::Float64)?;

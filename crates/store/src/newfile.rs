@@ -188,7 +188,7 @@ impl Drop for NewFile {
 /// A file is known by its number, length and time. As text it can be kept, and read again.
 ///
 /// ```
-/// use syncline_store::FileState;
+/// use syncline_store::newfile::FileState;
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("out");
 /// let then = FileState::of(&path)?;

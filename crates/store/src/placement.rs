@@ -25,9 +25,11 @@
 //! Source: P.-N. Clauss, J. Gustedt, F. Suter, "Out-of-Core Wavefront Computations with Reduced
 //! Synchronization", PDP 2008 (HAL inria-00176084), section 4. Ours: ragged and thin blocks.
 
+pub use crate::layout::{Rect, Side};
+
 use std::ops::Range;
 
-use crate::{Error, Grid, Layout, Rect, Result, Side};
+use crate::{Error, Grid, Layout, Result};
 
 /// `count` runs of `len` values each, whose starts are `pitch` values apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,7 +125,7 @@ pub enum Copies {
 /// A layout applied to a grid: where everything is, counted in values from the start of the data.
 ///
 /// ```
-/// use syncline_store::{Block, Grid, Layout, Placement, Shape, Side};
+/// use syncline_store::{Block, Grid, Layout, Shape, placement::{Placement, Side}};
 /// let shape = Shape::new(6, 8);
 /// let block = Block::new(3, 4);
 /// let place = Placement::new(Layout::Framed { block, thickness: 1 }, Grid::new(shape, block))?;

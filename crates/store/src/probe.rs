@@ -13,7 +13,7 @@
 //! | write    | a quarter of the file, written over and brought to disk   | 8 MiB                        |
 //!
 //! Each is done in two ways: *direct*, by the [`IoQueue`] that streamed sweeps use, with up to 16 pieces under
-//! way; and *mapped*, by the [`Tile`](crate::Tile)s and regions that sweeps in blocks use. Before each sample the
+//! way; and *mapped*, by the [`Tile`](crate::tile::Tile)s and regions that sweeps in blocks use. Before each sample the
 //! page cache is asked to forget the file (`posix_fadvise`, DONTNEED), which takes no privilege. Where files
 //! live in memory (tmpfs), or O_DIRECT is refused, the direct way is [not there](Scratch::lacks).
 //!
@@ -31,8 +31,11 @@ use std::time::{Duration, Instant};
 
 use crate::transfer::PIECE;
 use crate::{
-    Block, DirectFile, Element, IoBuffer, IoQueue, Layout, Matrix, Method, ReadRequest, Result,
-    StridedRun,
+    Block, Element, Layout, Matrix, Result,
+    buffer::IoBuffer,
+    direct::DirectFile,
+    io_queue::{IoQueue, Method, ReadRequest},
+    placement::StridedRun,
 };
 
 mod scratch;
@@ -214,7 +217,7 @@ impl Disk {
 /// As [`IoQueue::read`], and [`Error::Memory`](crate::Error::Memory).
 ///
 /// ```
-/// use syncline_store::{DirectFile, StridedRun, probe};
+/// use syncline_store::{probe, direct_io::DirectFile, placement::StridedRun};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("file");
 /// std::fs::write(&path, vec![0; 1 << 20])?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::chunk::{Mapped, Touch};
 use crate::placement::Copies;
 use crate::tile::MatrixBlock;
-use crate::{Element, Matrix, Rect, Result, StridedRun};
+use crate::{Element, Matrix, Result, layout::Rect, placement::StridedRun};
 
 /// What becomes of the old values of a region that is viewed for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Contents {
 /// job of a lock above.
 ///
 /// ```
-/// use syncline_store::{Block, Contents, Layout, Matrix, Shape};
+/// use syncline_store::{Block, Layout, Matrix, Shape, blocks::Contents};
 /// let matrix = Matrix::<f64>::zeros(Shape::new(2, 4), Layout::RowMajor)?;
 /// let grid = matrix.grid(Block::new(2, 2))?;
 /// let mut regions = matrix.into_regions(grid)?;
@@ -42,13 +42,13 @@ pub enum Contents {
 ///
 /// A region cannot be cloned, nor what it reads through:
 /// ```compile_fail,E0599
-/// # fn test(region: syncline_store::Region) {
+/// # fn test(region: syncline_store::blocks::Region) {
 /// let second = region.clone();
 /// # }
 /// ```
 /// and it cannot be viewed twice for writing, nor read while it is written:
 /// ```compile_fail,E0499
-/// # use syncline_store::{Contents, Region, Result};
+/// # use syncline_store::{Result, blocks::{Contents, Region}};
 /// # fn test(mut region: Region) -> Result<()> {
 /// let mut first = region.view_mut(Contents::Keep)?;
 /// let mut second = region.view_mut(Contents::Keep)?;
@@ -57,7 +57,7 @@ pub enum Contents {
 /// # }
 /// ```
 /// ```compile_fail,E0502
-/// # use syncline_store::{Contents, Region, Result};
+/// # use syncline_store::{Result, blocks::{Contents, Region}};
 /// # fn test(mut region: Region) -> Result<()> {
 /// let mut view = region.view_mut(Contents::Keep)?;
 /// let other = region.view()?;

@@ -14,7 +14,7 @@
 //! goes straight between file and buffer.
 
 use crate::placement::Copies;
-use crate::{Element, Placement, Rect, Result};
+use crate::{Element, Result, layout::Rect, placement::Placement};
 
 /// Values staged at once where memory is no concern: 1 MiB of doubles.
 pub(crate) const STAGE: usize = 1 << 17;

@@ -12,7 +12,12 @@
 //! Costs: one copy of less than a block each way per write.
 
 use crate::transfer::Piece;
-use crate::{DirectFile, Error, IoBuffer, IoQueue, Result, WriteRequest};
+use crate::{
+    Error, Result,
+    buffer::IoBuffer,
+    direct::DirectFile,
+    io_queue::{IoQueue, WriteRequest},
+};
 
 /// Writes a file from front to back by direct I/O, in pieces of any length, from any byte on.
 ///
@@ -22,7 +27,7 @@ use crate::{DirectFile, Error, IoBuffer, IoQueue, Result, WriteRequest};
 ///
 /// ```
 /// use std::path::Path;
-/// use syncline_store::{DirectFile, DirectWriter, IoBuffer, IoQueue, Method};
+/// use syncline_store::direct_io::{DirectFile, DirectWriter, IoBuffer, IoQueue, Method};
 ///
 /// # use std::os::unix::fs::FileExt;
 /// let file = tempfile::tempfile()?;

@@ -19,9 +19,13 @@ use syncline_memory::Advice;
 
 use crate::chunk::{Mapped, Touch};
 use crate::placement::Copies;
-use crate::{Element, Error, Grid, Layout, Matrix, Placement, Rect, Result, Side, StridedRun};
+use crate::{
+    Element, Error, Grid, Layout, Matrix, Result,
+    layout::{Rect, Side},
+    placement::{Placement, StridedRun},
+};
 
-/// A block of a matrix: what [`Tile`] and [`Region`](crate::Region) have in common, all of it reading.
+/// A block of a matrix: what [`Tile`] and [`Region`](crate::region::Region) have in common, all of it reading.
 ///
 /// It cannot be cloned: a tile can, but a region must stay the only one.
 pub struct MatrixBlock<T: Element = f64> {

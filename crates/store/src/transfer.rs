@@ -14,7 +14,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use rustix::io::Errno;
 
-use crate::{DirectFile, Error, Result};
+use crate::{Error, Result, direct::DirectFile};
 
 /// Longest piece in bytes, a multiple of every alignment. Longer ones are not faster.
 pub(crate) const PIECE: usize = 8 << 20;
@@ -174,7 +174,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::IoBuffer;
+    use crate::buffer::IoBuffer;
 
     fn file(bytes: &[u8]) -> (File, DirectFile) {
         let file = tempfile::tempfile().unwrap();

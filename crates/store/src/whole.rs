@@ -12,7 +12,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{DirectFile, Element, Layout, Matrix, Result, Touch, bytes};
+use crate::{Element, Layout, Matrix, Result, bytes, chunk::Touch, direct::DirectFile};
 
 /// Where the rows of a matrix are: row `i` of `cols` elements begins at byte `start + i * cols * T::BYTES` of
 /// the file at `path`.
@@ -82,9 +82,9 @@ impl<T: Element> Matrix<T> {
         Some(unsafe { std::slice::from_raw_parts(pointer, len) })
     }
 
-    /// The [`checksum`](crate::checksum) of [`as_slice`](Self::as_slice)'s bytes.
+    /// The [`checksum`](crate::checksum::checksum) of [`as_slice`](Self::as_slice)'s bytes.
     pub fn values_checksum(&self) -> Option<u64> {
-        self.as_slice().map(|values| crate::checksum(bytes::of(values)))
+        self.as_slice().map(|values| crate::checksum::checksum(bytes::of(values)))
     }
 
     /// [`as_slice`](Self::as_slice), for writing.

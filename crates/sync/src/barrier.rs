@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn numbers_of_members_that_cannot_be_are_refused_before_they_are_computed_with() {
-        let most = crate::MAX_MEMBERS;
+        let most = crate::membership::MAX_MEMBERS;
         for members in [0, most + 1, usize::MAX / 2 + 2, usize::MAX] {
             let refused = SpaceError::Members { members, most };
             assert_eq!(Counter::new(members).unwrap_err(), refused);

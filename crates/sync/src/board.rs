@@ -80,7 +80,7 @@ pub trait SignalBoard: Send {
 }
 
 /// A raise that a member waits for. What a member raises in an episode are steps, which are counted
-/// from 1; there are at most [`LAST`](crate::LAST). Those of a dissemination barrier are its
+/// from 1; there are at most [`LAST`](crate::calls::LAST). Those of a dissemination barrier are its
 /// rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {

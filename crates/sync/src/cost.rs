@@ -18,11 +18,11 @@ use crate::barrier::dissemination_rounds;
 /// An algorithm, as far as its cost depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// [`Counter`](crate::Counter).
+    /// [`Counter`](crate::barrier::Counter).
     Counter,
-    /// [`Tournament`](crate::Tournament).
+    /// [`Tournament`](crate::barrier::Tournament).
     Tournament,
-    /// [`Dissemination`](crate::Dissemination) of a radix.
+    /// [`Dissemination`](crate::barrier::Dissemination) of a radix.
     Dissemination {
         /// The radix, at least 2.
         radix: usize,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use syncline_memory::Size;
+use syncline_memory::room::Size;
 
 use crate::agreement::Difference;
 use crate::calls::Call;

@@ -1,11 +1,11 @@
 //! Barriers and queue locks, for threads and for processes that share memory.
 //!
-//! * Barriers: [`Counter`], [`Tournament`], [`Dissemination`], [`Combined`]; [`Auto`] takes the one that fits.
-//!   [`RawCounter`]: one without ranks, whose memory may be taken back.
+//! * Barriers: [`Counter`](barrier::Counter), [`Tournament`](barrier::Tournament), [`Dissemination`](barrier::Dissemination), [`Combined`](barrier::Combined); [`Auto`] takes the one that fits.
+//!   [`RawCounter`](barrier::RawCounter): one without ranks, whose memory may be taken back.
 //! * Locks, first come first served: [`Lock`] over [`Ticket`] or [`Mcs`], with typed guards.
-//! * [`SignalBoard`]: the flags that tournament and dissemination are written over; [`MemoryBoard`] has them in memory.
-//! * [`Space`]: the heap, or a segment that processes share. [`FaultList`]: who of the members is dead.
-//! * [`Calls`]: which collective call each member of a team is blocked in.
+//! * [`SignalBoard`](board::SignalBoard): the flags that tournament and dissemination are written over; [`MemoryBoard`](board::MemoryBoard) has them in memory.
+//! * [`Space`]: the heap, or a segment that processes share. [`FaultList`](membership::FaultList): who of the members is dead.
+//! * [`Calls`](calls::Calls): which collective call each member of a team is blocked in.
 //! * [`cost`]: what a barrier costs, in transfers of cache lines.
 //!
 //! Every barrier has a *member* handle for each that takes part: nothing is looked up, and a member that is gone (its
@@ -25,31 +25,28 @@
 //! # Ok::<(), syncline_sync::SpaceError>(())
 //! ```
 
-mod agreement;
+#[doc(hidden)]
+pub mod agreement;
 pub mod barrier;
-mod board;
-mod calls;
+#[doc(hidden)]
+pub mod board;
+#[doc(hidden)]
+pub mod calls;
+#[doc(hidden)]
 pub mod cost;
 mod error;
 pub mod lock;
 #[cfg(all(test, loom))]
 mod loom_tests;
-mod membership;
-mod space;
+#[doc(hidden)]
+pub mod membership;
+pub mod space;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use agreement::{Asked, Difference, Thing};
-pub use barrier::{
-    Auto, AutoMember, Barrier, BarrierMember, Combined, CombinedMember, Counter, CounterMember,
-    Dissemination, DisseminationMember, LedMember, Phased, RawCounter, Role, Tournament,
-    TournamentMember, roles,
-};
-pub use board::{Awaited, Flags, MemoryBoard, MemoryFlags, SignalBoard};
-pub use calls::{ARRIVED, Blocking, Call, Caller, Calls, LAST, Naming, Needs, Peers};
+pub use barrier::{Auto, Barrier, BarrierMember};
 pub use error::{Fault, LockError, Silence, SpaceError};
-pub use lock::{Lock, LockGuard, LockMember, Mcs, RawLock, Ticket};
-pub use membership::{FaultList, LAUNCHER, MAX_MEMBERS};
-pub use space::{Array, Making, Shared, Space};
+pub use lock::{Lock, LockGuard, Mcs, Ticket};
+pub use space::Space;

@@ -13,8 +13,11 @@ use loom::thread;
 use syncline_signal::{Policy, plant};
 
 use crate::{
-    Barrier, BarrierMember, Combined, Counter, Dissemination, FaultList, Flags, Lock, LockError,
-    Mcs, RawCounter, RawLock, Space, Ticket, Tournament,
+    Barrier, BarrierMember, Lock, LockError, Mcs, Space, Ticket,
+    barrier::{Combined, Counter, Dissemination, RawCounter, Tournament},
+    board::Flags,
+    lock::RawLock,
+    membership::FaultList,
 };
 
 /// All interleavings with at most so many preemptions. Two are known to show nearly every bug (Musuvathi and Qadeer 2007).

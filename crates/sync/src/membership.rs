@@ -40,7 +40,7 @@ pub const LAUNCHER: usize = MAX_MEMBERS;
 /// It has room for three entries a member; more are lost.
 ///
 /// ```
-/// use syncline_sync::{FaultList, Space};
+/// use syncline_sync::{Space, membership::FaultList};
 ///
 /// let fault_list = FaultList::within(&mut Space::heap(), 4)?;
 /// fault_list.give_up(2);
@@ -71,7 +71,7 @@ unsafe impl Shared for Entry {}
 ///
 /// ```
 /// use syncline_signal::{Policy, Signal, WaitError};
-/// use syncline_sync::{FaultList, Space};
+/// use syncline_sync::{Space, membership::FaultList};
 ///
 /// let fault_list = FaultList::within(&mut Space::heap(), 4)?;
 /// fault_list.give_up(2);

@@ -28,7 +28,7 @@ use std::time::Duration;
 use syncline_memory::Segment;
 use syncline_process::Generation;
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_signal::{DeathWord, PaddedSignal, Signal};
+use syncline_signal::{PaddedSignal, Signal, death::DeathWord};
 
 use crate::agreement::{Asked, Difference, Thing};
 use crate::calls::Calls;
@@ -72,7 +72,7 @@ const WORDS: usize = ASKED + LEDGER;
 /// ```
 /// use std::sync::Arc;
 /// use syncline_memory::Segment;
-/// use syncline_sync::{Barrier, BarrierMember, Counter, Space};
+/// use syncline_sync::{Barrier, BarrierMember, Space, barrier::Counter};
 ///
 /// let segment = Arc::new(Segment::shared(1 << 20)?);
 /// // Two views, as two processes have them: the same requests give the same words.
@@ -261,7 +261,7 @@ impl Region {
         }
         self.unlooked = self.unlooked.saturating_add(asked);
         if self.unlooked >= LOOK {
-            if syncline_memory::left().is_some_and(|left| left < asked as u64)
+            if syncline_memory::room::left().is_some_and(|left| left < asked as u64)
                 && !self.is_being_committed(bytes.end)
             {
                 return Err(no_memory(asked));
@@ -355,7 +355,7 @@ impl Region {
 
 fn no_memory(asked: usize) -> SpaceError {
     let left =
-        syncline_memory::left().map_or(0, |left| usize::try_from(left).unwrap_or(usize::MAX));
+        syncline_memory::room::left().map_or(0, |left| usize::try_from(left).unwrap_or(usize::MAX));
     SpaceError::Memory { asked, left }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use syncline_memory::{Pages, Segment};
-use syncline_sync::{Shared, Space};
+use syncline_sync::{Space, space::Shared};
 
 /// A word that views share.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use syncline::fabric::Member;
+use syncline::team::Member;
 use syncline::{Rma, Team};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;

@@ -19,8 +19,8 @@ use std::error::Error;
 use std::ops::Range;
 use std::time::Instant;
 
-use syncline::fabric::Member;
 use syncline::rma::Strided;
+use syncline::team::Member;
 use syncline::{Rma, Team};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;

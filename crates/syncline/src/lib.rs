@@ -1,37 +1,29 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # The crate
-//! The names that most programs need stand here; all others are in the modules, one per room of the
-//! house:
+//! The names that most programs need are here. The rest has one page for each job, with an example:
 //!
-//! | module      | holds                                                                |
-//! |-------------|----------------------------------------------------------------------|
-//! | [`wave`]    | sweeps over matrices larger than memory                              |
-//! | [`overlay`] | ordered read-write locks: locations, handles, tasks, runners         |
-//! | [`fabric`]  | teams: one function on threads, or on processes that share memory    |
-//! | [`sync`]    | barriers, queue locks                                                |
-//! | [`rma`]     | one-sided memory: put, get, accumulate, fence and sync                |
-//! | [`farm`]    | processes as tasks: pools, spawn, typed channels                     |
-//! | [`store`]   | matrices on disk and in memory: layouts, `.npy`, direct I/O          |
-//! | [`memory`]  | segments of memory; who is alive                                     |
-//! | [`signal`]  | the monotone word that everything waits on                           |
-//! | [`trace`]   | events in per-thread rings                                           |
+//! | module      | job                                                                         |
+//! |-------------|-----------------------------------------------------------------------------|
+//! | [`wave`]    | sweeps over matrices larger than memory                                     |
+//! | [`overlay`] | ordered read-write locks, and tasks that declare what they read and write   |
+//! | [`sync`]    | barriers, queue locks, and a word that threads wait for                     |
+//! | [`team`]    | one function run by threads, by processes, or by ranks of MPI               |
+//! | [`rma`]     | one-sided memory: put, get, accumulate, fence, sync, mutexes                |
+//! | [`farm`]    | processes as tasks: pools of workers, typed channels                        |
+//! | [`store`]   | matrices in memory and on disk: layouts, `.npy`, direct I/O                 |
 
-pub use syncline_fabric as fabric;
-pub use syncline_farm as farm;
-pub use syncline_memory as memory;
-pub use syncline_overlay as overlay;
-pub use syncline_rma as rma;
-pub use syncline_signal as signal;
-pub use syncline_store as store;
-pub use syncline_sync as sync;
-pub use syncline_trace as trace;
-pub use syncline_wave as wave;
+pub mod farm;
+pub mod overlay;
+pub mod rma;
+pub mod store;
+pub mod sync;
+pub mod team;
+pub mod wave;
 
 pub use syncline_fabric::Team;
 pub use syncline_farm::{Farm, PoolBuilder};
 pub use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
 pub use syncline_rma::Rma;
-pub use syncline_signal::Signal;
-pub use syncline_store::{Block, Layout, Matrix, Shape};
-pub use syncline_wave::{Lane, Lk23, Neighbour, Neighbours, PointKernel, Stencil, Sweep, Target};
+pub use syncline_sync::{Auto, BarrierMember, Lock, Mcs};
+pub use syncline_wave::{Lane, Neighbours, PointKernel, Stencil, Sweep};

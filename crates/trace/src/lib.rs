@@ -28,8 +28,10 @@
 //! ```
 
 mod event;
+#[doc(hidden)]
 pub mod plant;
-mod recorder;
+#[doc(hidden)]
+pub mod recorder;
 mod ring;
 mod sync;
 
@@ -38,4 +40,4 @@ mod sync;
 struct Readme;
 
 pub use event::{Event, EventKind};
-pub use recorder::{MAX_EVENTS_PER_THREAD, clear, disable, enable, is_enabled, record, snapshot};
+pub use recorder::{clear, disable, enable, is_enabled, record, snapshot};

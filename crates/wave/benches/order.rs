@@ -10,9 +10,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use syncline_overlay::ReadyOrder;
+use syncline_overlay::run::ReadyOrder;
 use syncline_store::{Block, Layout, Matrix, Shape};
-use syncline_wave::{Executor, Lanes, Lk23, Order, Runner, Sweep, plain_sweep};
+use syncline_wave::{
+    Executor, Order, Runner, Sweep, kernels::Lk23, lanes::Lanes, reference::plain_sweep,
+};
 
 const SIDE: usize = 4096;
 const ITERATIONS: u64 = 20;

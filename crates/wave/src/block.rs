@@ -25,7 +25,10 @@
 //! # Costs
 //! Per value of each array one read; of the field one write; a transposition each, in the cache.
 
-use syncline_store::{Rect, Shape, Side};
+use syncline_store::{
+    Shape,
+    placement::{Rect, Side},
+};
 
 use crate::dynamic::Kernel;
 use crate::lanes::{Lanes, Real};

@@ -42,7 +42,7 @@
 
 use std::slice;
 
-use syncline_store::{Rect, Shape};
+use syncline_store::{Shape, placement::Rect};
 
 use crate::Result;
 use crate::block::{Block, Blockwise, Small, parts};
@@ -55,13 +55,13 @@ use crate::strip::pack::Rows;
 /// The matrix it gets is a block with a halo: with a [`Stencil`] of five points, its first and last
 /// row and column are neighbours (or the edge of the whole matrix), and not to be updated. So old
 /// code with plain double loops runs as it is, at any size, in any layout and on all cores.
-/// [`Sweep::run_blocks`](crate::Sweep::run_blocks) runs it; [`CBlockKernel`](crate::CBlockKernel)
+/// [`Sweep::run_blocks`](crate::Sweep::run_blocks) runs it; [`CBlockKernel`](crate::c_block::CBlockKernel)
 /// is one in C or Fortran.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use syncline_store::{Block, Layout, Matrix, Shape};
-/// use syncline_wave::{BlockKernel, Lk23, Stencil, Sweep, plain_sweep};
+/// use syncline_wave::{BlockKernel, Stencil, Sweep, kernels::Lk23, reference::plain_sweep};
 ///
 /// /// Livermore kernel 23 as it has always been.
 /// struct Old;

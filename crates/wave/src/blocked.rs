@@ -18,7 +18,7 @@
 //! A neighbour that has not been updated yet still has its values in the input, not in the result.
 //!
 //! # Costs
-//! Read per step: the paper's model ([`syncline_store::io_model`]): the block and its coefficients,
+//! Read per step: the paper's model ([`syncline_store::model::io_model`]): the block and its coefficients,
 //! and of each neighbour the whole block (row-major, blocked) or one frontier (framed). Written:
 //! the block. When held: nothing but the first reading. Locks: up to five requests, one
 //! allocation-free step.
@@ -32,7 +32,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use syncline_overlay::{Checked, Initial, Location, Overlay, Runner, Step, Stop};
-use syncline_store::{Contents, Grid, Matrix, Region, Shape, Side, Tile, Touch, View};
+use syncline_store::{
+    Grid, Matrix, Shape,
+    blocks::{Contents, Region, Tile, View},
+    chunk::Touch,
+    placement::Side,
+};
 
 use crate::block::{self, Blockwise, Frontiers};
 use crate::lanes::Real;
@@ -40,7 +45,7 @@ use crate::plan::BlockPlan;
 use crate::semaphore::Semaphore;
 use crate::streamed::Arrays;
 use crate::sweep::{Order, Settings, SweepPlan, SweepReport};
-use crate::{Error, Monitor, Result};
+use crate::{Error, Result, monitor::Monitor};
 
 /// The data of a location: a block of the result.
 struct Block<E: Real> {

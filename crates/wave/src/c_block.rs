@@ -11,7 +11,7 @@ use std::ffi::c_void;
 
 use syncline_store::Shape;
 
-use crate::{BlockKernel, Real, Stencil};
+use crate::{BlockKernel, Stencil, lanes::Real};
 
 /// The C function of a [`CBlockKernel`]; for `f32`, with `float` in place of `double`:
 ///

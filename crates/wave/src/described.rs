@@ -26,7 +26,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
-use syncline_store::read_text;
+use syncline_store::chunk::read_text;
 use toml::Spanned;
 
 pub use error::{DescribedError, TextPlace, unknown_name};
@@ -102,7 +102,7 @@ const COEFFICIENTS: usize = 256;
 /// assert_eq!((heat.name(), heat.field()), ("heat", "t"));
 /// assert_eq!(heat.coefficients(), ["source", "given"]);
 /// assert_eq!(heat.stencil(), syncline_wave::Stencil::FIVE_POINT);
-/// # Ok::<(), syncline_wave::DescribedError>(())
+/// # Ok::<(), syncline_wave::described::DescribedError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Described {

@@ -12,7 +12,7 @@ use crate::described::{Code, Program};
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::{Lanes, Real};
 use crate::strip::tile::{self, Ends, Job, Scratch};
-use crate::{CKernel, Result, Stencil};
+use crate::{Result, Stencil, c_kernel::CKernel};
 
 /// A kernel as the executors have it. Every [`Update`] is one.
 pub(crate) trait Kernel<E: Real>: Sync {
@@ -150,11 +150,11 @@ compiled!(f32, f64);
 mod sealed {
     pub trait Sealed {}
     impl Sealed for crate::Described {}
-    impl Sealed for crate::CKernel {}
+    impl Sealed for crate::c_kernel::CKernel {}
 }
 
 /// A kernel that is only known at run time: a [`Described`](crate::Described) one or a
-/// [`CKernel`](crate::CKernel).
+/// [`CKernel`](crate::c_kernel::CKernel).
 pub trait Dynamic: sealed::Sealed + Send + Sync {
     /// The kernel as the executors have it.
     #[doc(hidden)]

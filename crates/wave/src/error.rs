@@ -1,7 +1,7 @@
 //! What can go wrong with a sweep.
 
-use syncline_memory::Size;
-use syncline_overlay::{CheckError, RunError};
+use syncline_memory::room::Size;
+use syncline_overlay::error::{CheckError, RunError};
 use syncline_store::{Block, Shape};
 
 /// A result of this crate.
@@ -116,7 +116,7 @@ pub enum Error {
     #[error("this machine has no {lanes} instructions")]
     Lanes {
         /// What was asked for.
-        lanes: crate::Lanes,
+        lanes: crate::lanes::Lanes,
     },
     /// Something is left of an earlier run, and nothing was said about what to do with it.
     #[error("beside {} is left {found}: resume it, or discard it", path.display())]
@@ -133,7 +133,7 @@ pub enum Error {
         /// The result's name.
         path: std::path::PathBuf,
         /// What has it.
-        by: Box<crate::Taken>,
+        by: Box<crate::streamed::Taken>,
     },
     /// An interrupted run has done more iterations than are asked for.
     #[error("beside {} is left a run with {done} iterations behind it, more than the {asked} asked for", path.display())]

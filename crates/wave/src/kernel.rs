@@ -2,7 +2,7 @@
 
 use crate::lanes::{Lane, Vector};
 use crate::stencil::{Neighbour, Stencil, record};
-use crate::{Real, Result};
+use crate::{Result, lanes::Real};
 
 /// A point and its eight neighbours, in the state that the sweep's order gives them.
 ///

@@ -17,6 +17,8 @@ mod lk23;
 mod nine_point;
 mod sor;
 
+pub use crate::dynamic::Dynamic;
+
 pub use alignment::Alignment;
 pub use gauss_seidel_variable::GaussSeidelVariable;
 pub use lk23::Lk23;

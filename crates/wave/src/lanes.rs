@@ -320,7 +320,7 @@ impl Insider for Nobody {}
 ///
 /// Its vectors cannot be had outside of the engine:
 /// ```compile_fail,E0283
-/// use syncline_wave::{Lane, Real};
+/// use syncline_wave::{Lane, lanes::Real};
 /// fn anywhere<T: Real>() -> f64 {
 ///     <<T as Real>::Avx512<_> as Lane>::splat(1.0);
 ///     1.0

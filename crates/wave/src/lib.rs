@@ -18,22 +18,22 @@
 //!
 //! Both compute with vectors: points along a diagonal do not depend on one another.
 //!
-//! * [`Sweep`]: what to run and how. [`Executor`], [`Order`], [`Lanes`], [`SweepReport`], [`Monitor`].
-//! * [`BlockModel`]: how long an iteration in blocks takes, by their size and the disk.
-//! * [`Target`], [`Pending`]: a result that survives a crash of the run.
+//! * [`Sweep`]: what to run and how. [`Executor`], [`Order`], [`Lanes`](lanes::Lanes), [`SweepReport`], [`Monitor`](monitor::Monitor).
+//! * [`BlockModel`](plan::BlockModel): how long an iteration in blocks takes, by their size and the disk.
+//! * [`Target`](target::Target), [`Pending`](target::Pending): a result that survives a crash of the run.
 //! * [`PointKernel`]: the update of one point, over any [`Lane`], and the [`Stencil`] of neighbours
-//!   that it reads; [`Lk23`], [`Sor`], [`NinePoint`], [`GaussSeidelVariable`], [`Alignment`].
-//! * [`Described`]: the update as a text, which needs no compiler. [`CKernel`]: as a C function.
+//!   that it reads; [`Lk23`](kernels::Lk23), [`Sor`](kernels::Sor), [`NinePoint`](kernels::NinePoint), [`GaussSeidelVariable`](kernels::GaussSeidelVariable), [`Alignment`](kernels::Alignment).
+//! * [`Described`]: the update as a text, which needs no compiler. [`CKernel`](c::CKernel): as a C function.
 //! * [`BlockKernel`]: a routine that sweeps a whole matrix in memory, as it is, on one block after
-//!   the other; [`CBlockKernel`]: one in C or Fortran. For code that is to stay as it is.
-//! * [`plain_sweep`]: the plain double loop, in memory. [`Reference`]: the same over matrices of
-//!   any size; [`first_difference`] compares.
+//!   the other; [`CBlockKernel`](c::CBlockKernel): one in C or Fortran. For code that is to stay as it is.
+//! * [`plain_sweep`](reference::plain_sweep): the plain double loop, in memory. [`Reference`](reference::Reference): the same over matrices of
+//!   any size; [`first_difference`](reference::first_difference) compares.
 //!
 //! # Example
 //! ```
 //! use std::sync::Arc;
 //! use syncline_store::{Layout, Matrix, Shape};
-//! use syncline_wave::{Sor, Sweep};
+//! use syncline_wave::{Sweep, kernels::Sor};
 //!
 //! // A plate, hot at the top, relaxed to within a millionth.
 //! let shape = Shape::new(50, 80);
@@ -54,15 +54,15 @@ mod block_kernel;
 mod blocked;
 mod c_block;
 mod c_kernel;
-mod described;
+pub mod described;
 mod dynamic;
 mod error;
 mod kernel;
-mod kernels;
-mod lanes;
-mod monitor;
-mod plan;
-mod reference;
+pub mod kernels;
+pub mod lanes;
+pub mod monitor;
+pub mod plan;
+pub mod reference;
 mod semaphore;
 mod stencil;
 mod streamed;
@@ -74,17 +74,20 @@ mod sweep;
 struct Readme;
 
 pub use block_kernel::BlockKernel;
-pub use c_block::{CBlockFunction, CBlockKernel};
-pub use c_kernel::{CFunction, CKernel, CPoint};
-pub use described::{Described, DescribedError, TextPlace, unknown_name};
-pub use dynamic::Dynamic;
+pub use described::Described;
 pub use error::{Error, Result};
 pub use kernel::{Neighbours, PointKernel};
-pub use kernels::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor};
-pub use lanes::{Lane, Lanes, Real};
-pub use monitor::{Monitor, Passes, Stage};
-pub use plan::{BlockModel, BlockPlan, BlockTime};
-pub use reference::{Difference, Reference, first_difference, first_difference_above, plain_sweep};
+pub use lanes::Lane;
 pub use stencil::{Neighbour, Stencil};
-pub use streamed::{Leftovers, Pending, Resumption, StreamPlan, Taken, Target};
-pub use sweep::{Executor, Order, Runner, Sweep, SweepPlan, SweepReport, Times};
+pub use sweep::{Executor, Order, Runner, Sweep, SweepReport};
+
+/// Kernels that are functions in C or Fortran: of a point, or of a block.
+pub mod c {
+    pub use crate::c_block::{CBlockFunction, CBlockKernel};
+    pub use crate::c_kernel::{CFunction, CKernel, CPoint};
+}
+
+/// Where a sweep puts its result, and how an interrupted sweep is resumed.
+pub mod target {
+    pub use crate::streamed::{Leftovers, Pending, Resumption, Taken, Target};
+}

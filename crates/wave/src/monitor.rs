@@ -1,5 +1,7 @@
 //! How far a sweep is, and how to end it early.
 
+pub use crate::sweep::Times;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

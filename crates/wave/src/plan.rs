@@ -7,6 +7,9 @@
 
 mod model;
 
+pub use crate::streamed::StreamPlan;
+pub use crate::sweep::SweepPlan;
+
 use std::time::Duration;
 
 use syncline_store::probe::Disk;
@@ -15,7 +18,7 @@ use syncline_store::{Block, Grid, Layout, Matrix};
 use crate::block::Blockwise;
 pub use model::{BlockModel, BlockTime};
 
-use crate::{Error, Real, Result};
+use crate::{Error, Result, lanes::Real};
 
 /// What a sweep in blocks will do with the memory that it is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

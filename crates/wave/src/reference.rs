@@ -7,13 +7,13 @@ mod top;
 
 use std::sync::Arc;
 
-use syncline_store::{Grid, Layout, Matrix, Rect, Shape, convert};
+use syncline_store::{Grid, Layout, Matrix, Shape, convert, placement::Rect};
 
 use crate::dynamic::{Dynamic, Kernel, PlainPoints};
 use crate::kernel::Typed;
 use crate::stencil::{Stencil, record};
 use crate::sweep::Order;
-use crate::{Error, Neighbour, Neighbours, PointKernel, Real, Result};
+use crate::{Error, Neighbour, Neighbours, PointKernel, Result, lanes::Real};
 
 /// One iteration of the plain double loop over a row-major field in memory.
 ///

@@ -18,7 +18,7 @@ pub(crate) mod record;
 
 use std::fmt;
 
-use syncline_store::{Rect, Shape};
+use syncline_store::{Shape, placement::Rect};
 
 /// One of the eight neighbours that touch a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,7 +102,7 @@ impl fmt::Display for Neighbour {
 /// for.
 ///
 /// ```
-/// use syncline_store::{Rect, Shape};
+/// use syncline_store::{Shape, placement::Rect};
 /// use syncline_wave::{Neighbour, Stencil};
 ///
 /// const ALIGNMENT: Stencil =

@@ -53,7 +53,7 @@ pub(crate) mod tests;
 
 use std::marker::PhantomData;
 
-use syncline_store::{Element, IoBuffer, Shape};
+use syncline_store::{Element, Shape, direct_io::IoBuffer};
 
 use crate::Result;
 

@@ -8,7 +8,10 @@ use std::time::Duration;
 
 pub use syncline_overlay::Runner;
 use syncline_store::probe::Disk;
-use syncline_store::{Block, Identity, Made, Matrix, convert};
+use syncline_store::{
+    Block, Matrix, convert,
+    generation::{Identity, Made},
+};
 
 use crate::block::{Blockwise, Points};
 use crate::dynamic::Kernel;
@@ -16,7 +19,7 @@ use crate::kernel::Typed;
 use crate::lanes::{Lanes, Real};
 use crate::plan::{BlockPlan, Question};
 use crate::streamed::{self, Arrays, Pending, Resumption, StreamPlan, Taken, Target};
-use crate::{Error, Monitor, PointKernel, Result, blocked};
+use crate::{Error, PointKernel, Result, blocked, monitor::Monitor};
 
 /// The order in which blocks are updated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,7 +86,7 @@ impl SweepPlan {
 /// ```
 /// use std::sync::Arc;
 /// use syncline_store::{Layout, Matrix, Shape};
-/// use syncline_wave::{Lk23, Runner, Sweep};
+/// use syncline_wave::{Runner, Sweep, kernels::Lk23};
 ///
 /// let shape = Shape::new(100, 100);
 /// let field = Matrix::from_vec(shape, (0..10_000).map(f64::from).collect())?;
@@ -166,7 +169,7 @@ pub struct SweepReport {
 }
 
 impl SweepReport {
-    /// What a result of this sweep is [marked](syncline_store::ResultMark) with, where `tolerance` was
+    /// What a result of this sweep is [marked](syncline_store::generation::ResultMark) with, where `tolerance` was
     /// that of [`until`](Sweep::until).
     #[must_use]
     pub fn made(&self, tolerance: Option<f64>) -> Made {
@@ -404,7 +407,7 @@ impl<K> Sweep<K> {
     }
 
     /// What the disk does, which the data are on. If they are row-major, do not fit the memory, and
-    /// no block was given, a [`BlockModel`](crate::BlockModel) then chooses the blocks; without it
+    /// no block was given, a [`BlockModel`](crate::plan::BlockModel) then chooses the blocks; without it
     /// they are bands that suit the memory.
     #[must_use]
     pub fn disk(self, disk: Disk) -> Self {
@@ -480,7 +483,7 @@ impl<K> Sweep<K> {
 
     /// What makes this sweep the same computation as another that is described in the same way,
     /// whatever its number of iterations and its tolerance: what a result into `target` would be
-    /// [marked](syncline_store::ResultMark) with. The checksums of inputs on file are not in it.
+    /// [marked](syncline_store::generation::ResultMark) with. The checksums of inputs on file are not in it.
     ///
     /// # Errors
     /// When an input cannot be looked at, or is another file by now.
@@ -529,13 +532,13 @@ impl<K> Sweep<K> {
     /// # Errors
     /// See [`Error`]; [`Error::Taken`] when the name is taken, [`Error::Leftovers`] when there is
     /// something of an interrupted run, and the target does not say what to do with it, or says
-    /// [`Leftovers::Resume`](crate::Leftovers) and it is of another computation;
+    /// [`Leftovers::Resume`](crate::streamed::Leftovers) and it is of another computation;
     /// [`Error::NotStreamed`] for what only blocks can do. What an earlier pass has written stays.
     ///
     /// ```
     /// use std::sync::Arc;
     /// use syncline_store::{Matrix, Shape};
-    /// use syncline_wave::{Sor, Sweep, Target};
+    /// use syncline_wave::{Sweep, kernels::Sor, target::Target};
     ///
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("u.npy");

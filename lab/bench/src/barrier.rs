@@ -17,8 +17,9 @@ mod advice;
 
 use syncline_lab::baselines::CounterBarrier;
 use syncline_sync::{
-    Auto, Barrier, BarrierMember, Combined, Counter, Dissemination, Flags, Space, SpaceError,
-    Tournament,
+    Auto, Barrier, BarrierMember, Space, SpaceError,
+    barrier::{Combined, Counter, Dissemination, Tournament},
+    board::Flags,
 };
 
 use crate::contest::{

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Instant;
 
 use syncline_store::{
-    DirectFile, DirectWriter, IoBuffer, IoQueue, Layout, Matrix, Method, NewFile, ReadRequest,
-    Shape,
+    Layout, Matrix, NewFile, Shape,
+    direct_io::{DirectFile, DirectWriter, IoBuffer, IoQueue, Method, ReadRequest},
 };
 
 use crate::error::{Result, failed};

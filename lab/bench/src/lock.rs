@@ -19,7 +19,7 @@ use syncline_lab::baselines::{
     ArrayLock, Guarded, Lock as Textbook, TestAndSet, TestAndTestAndSet,
 };
 use syncline_overlay::Location;
-use syncline_sync::{Lock, Mcs, RawLock, Ticket};
+use syncline_sync::{Lock, Mcs, Ticket, lock::RawLock};
 
 use crate::contest::{
     self, ANY, Bout, Contest, ContestArgs, Fits, Inside, Measured, Ratio, Source, Subject, Way,

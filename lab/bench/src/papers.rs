@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use syncline_memory::Size;
+use syncline_memory::room::Size;
 use syncline_store::Shape;
 
 use self::data::Folder;

@@ -72,7 +72,8 @@ pub(crate) struct BenchRmaArgs {
 /// Measures; returns what to print, which is nothing in most processes.
 pub(crate) fn rma(args: &BenchRmaArgs, signals: &Signals) -> Result<String> {
     let member = |me: &mut Member| session(me, args, signals).map_err(|why| why.to_string());
-    let launched = syncline_mpi::launched().is_some_and(|launched| launched.size != Some(1));
+    let launched =
+        syncline_mpi::launched::launched().is_some_and(|launched| launched.size != Some(1));
     let options = &args.options;
     let results = if let Some(hosts) = args.hosts {
         let latency = Duration::from_micros(args.delay_us.into());

@@ -50,7 +50,7 @@ mod work;
 use std::sync::Arc;
 
 use syncline_store::{Block, Matrix, convert};
-use syncline_wave::{Executor, Lk23, Order, Result, Sweep};
+use syncline_wave::{Executor, Order, Result, Sweep, kernels::Lk23};
 
 use self::work::Work;
 

@@ -23,10 +23,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::json;
-use syncline_memory::Size;
+use syncline_memory::room::Size;
 use syncline_store::{Layout, Matrix, Shape};
 use syncline_wave::{
-    Executor, Leftovers, Lk23, Monitor, Runner, Sweep, SweepPlan, SweepReport, Target, plain_sweep,
+    Executor, Runner, Sweep, SweepReport,
+    kernels::Lk23,
+    monitor::Monitor,
+    plan::SweepPlan,
+    reference::plain_sweep,
+    target::{Leftovers, Target},
 };
 
 use crate::at_least;
@@ -277,7 +282,7 @@ impl Race {
     /// The plain loop over as many rows as fit a quarter of the memory of the machine, and which
     /// part that is.
     fn plain(&self) -> Result<(f64, f64)> {
-        let most = syncline_memory::left().unwrap_or(1 << 30) / 4;
+        let most = syncline_memory::room::left().unwrap_or(1 << 30) / 4;
         let rows = ((most / (48 * self.shape.cols as u64)) as usize).clamp(3, self.shape.rows);
         let read = |name: &str| -> Result<Vec<f64>> {
             let mut values = vec![0.0; rows * self.shape.cols];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use syncline_lab::schemes::{Arrays, Exchange, Job, Scheme};
 use syncline_store::{Block, Element, Layout, Matrix, NewFile, Shape, convert};
-use syncline_wave::{Error, Lk23, plain_sweep};
+use syncline_wave::{Error, kernels::Lk23, reference::plain_sweep};
 
 const NAMES: [&str; 6] = ["za", "zr", "zb", "zu", "zv", "zz"];
 

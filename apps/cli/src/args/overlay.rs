@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 use serde::Deserialize;
-use syncline_overlay::{Format, Initial};
+use syncline_overlay::{Initial, snapshot::Format};
 
 /// What is done with an overlay.
 #[derive(Debug, Subcommand)]

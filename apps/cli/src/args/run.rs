@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use syncline_wave::{Lanes, Order};
+use syncline_wave::{Order, lanes::Lanes};
 
 use crate::kernels::Known;
 use crate::units::{BlockSize, parse_block_size, parse_size};

@@ -1,7 +1,7 @@
 //! The command line of `syncline verify`.
 
 use clap::{Subcommand, ValueEnum};
-use syncline_sync::MAX_MEMBERS;
+use syncline_sync::membership::MAX_MEMBERS;
 
 /// What is verified.
 #[derive(Debug, Subcommand)]

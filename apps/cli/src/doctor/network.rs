@@ -3,7 +3,12 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use syncline_mpi::{Family, MpiError, Shim, compilers, installed, launched};
+use syncline_mpi::{
+    MpiError,
+    build::compilers,
+    launched::launched,
+    shim::{Family, Shim, installed},
+};
 
 use super::Check;
 use super::machine::several;

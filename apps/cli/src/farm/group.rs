@@ -21,7 +21,7 @@ use rustix::fs::Access;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use syncline_process::guard::Guarded;
-use syncline_process::{Spawn, find};
+use syncline_process::{Spawn, spawn::find};
 
 use super::guard::Guard;
 use crate::args::FarmBoundArgs;

@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 
 use signal_hook::consts::{SIGCHLD, SIGHUP};
 use syncline_process::guard::{self, Guarded, Unstarted};
-use syncline_process::{EnvironmentMark, Spawn};
+use syncline_process::{Spawn, mark::EnvironmentMark};
 
 use crate::args::FarmGuardArgs;
 use crate::error::{Error, Result};

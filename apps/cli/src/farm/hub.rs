@@ -22,7 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Resource, Signal, getrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGTSTP};
-use syncline_process::{Disposition, stop_as_by_default};
+use syncline_process::{disposition::Disposition, jobs::stop_as_by_default};
 
 use super::group::Group;
 use super::guard::Guard;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
-use syncline_farm::Retries;
+use syncline_farm::retries::Retries;
 
 use super::hub::{Hub, Why};
 use super::input::Arguments;

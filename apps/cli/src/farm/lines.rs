@@ -34,7 +34,7 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use serde_json::value::{RawValue, to_raw_value};
-use syncline_farm::Retries;
+use syncline_farm::retries::Retries;
 
 use self::protocol::Said;
 use self::queue::{Queue, Task};

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use libc::{SIGABRT, SIGBUS, SIGKILL, SIGSEGV, SIGTERM};
 use serde::{Deserialize, Serialize};
-use syncline_farm::Progress;
-use syncline_process::Ending;
+use syncline_farm::pool::Progress;
+use syncline_process::watch::Ending;
 
 use crate::error::{Error, Result, signal_name};
 use crate::units::{Bytes, Time, plural};

@@ -21,7 +21,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use syncline_fabric::{Member, Team};
-use syncline_farm::{Forks, Outcome, Pool, PoolBuilder, TaskError};
+use syncline_farm::{
+    Pool, PoolBuilder, TaskError,
+    pool::{Forks, Outcome},
+};
 
 use super::dry::Dry;
 use super::group::Unstarted;
@@ -85,7 +88,8 @@ enum Ended {
 /// Whether this process is one of several that a launcher has started. A command of a farm is not,
 /// whatever its environment has of that farm's own launcher.
 pub(super) fn is_in_one() -> bool {
-    let launched = syncline_mpi::launched().is_some_and(|launched| launched.size != Some(1));
+    let launched =
+        syncline_mpi::launched::launched().is_some_and(|launched| launched.size != Some(1));
     env::var_os(MARK).is_none() && (launched || env::var_os("SYNCLINE_TEAM").is_some())
 }
 

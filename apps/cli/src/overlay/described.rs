@@ -18,10 +18,13 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
-use syncline_overlay::raw::AccessMode;
-use syncline_overlay::{Initial, LocationId, Plan, Task};
-use syncline_store::read_text;
-use syncline_wave::{DescribedError, TextPlace, unknown_name};
+use syncline_overlay::AccessMode;
+use syncline_overlay::{
+    Initial, Plan,
+    plan::{LocationId, Task},
+};
+use syncline_store::chunk::read_text;
+use syncline_wave::described::{DescribedError, TextPlace, unknown_name};
 use toml::Spanned;
 
 use crate::args::Init;

@@ -5,8 +5,16 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use syncline_store::probe::Disk;
-use syncline_store::{Block, Generations, Layout, Leftover, Matrix, NewFile};
-use syncline_wave::{BlockPlan, Error as WaveError, Executor, Real, Resumption, SweepPlan};
+use syncline_store::{
+    Block, Layout, Matrix, NewFile,
+    generation::{Generations, Leftover},
+};
+use syncline_wave::{
+    Error as WaveError, Executor,
+    lanes::Real,
+    plan::{BlockPlan, SweepPlan},
+    target::Resumption,
+};
 
 use super::{Job, Meter};
 use crate::args::RunnerKind;

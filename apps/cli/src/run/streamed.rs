@@ -4,8 +4,11 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use syncline_store::{Error as StoreError, Generations, Leftover};
-use syncline_wave::{Error as WaveError, Executor, Pending, Real, SweepReport};
+use syncline_store::{
+    Error as StoreError,
+    generation::{Generations, Leftover},
+};
+use syncline_wave::{Error as WaveError, Executor, SweepReport, lanes::Real, target::Pending};
 
 use super::{Job, Meter};
 use crate::error::{Error, Result};

@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use syncline_store::{DataDir, Element, Identity, Layout, Made, Matrix, NewFile, Shape};
+use syncline_store::{
+    DataDir, Element, Layout, Matrix, NewFile, Shape,
+    generation::{Identity, Made},
+};
 use tempfile::TempDir;
 
 /// Far beyond what any run here takes, on any machine.

@@ -5,7 +5,11 @@ use std::path::Path;
 
 use serde_json::Value;
 use syncline_store::{DataDir, Matrix, Shape};
-use syncline_wave::{Lanes, Lk23, Real, plain_sweep};
+use syncline_wave::{
+    kernels::Lk23,
+    lanes::{Lanes, Real},
+    reference::plain_sweep,
+};
 
 use crate::common::{
     command, contents, fails_with, json, lk23, names, npy_of, ok, refused, said, values,

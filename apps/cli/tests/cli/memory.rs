@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use syncline_store::{Block, DataDir, ElementType, Grid, io_model};
+use syncline_store::{Block, DataDir, ElementType, Grid, model::io_model};
 
 use crate::cgroup::{Group, of_the_kernel, unfit};
 use crate::common::{command, json, lk23_on_disk, ok, refused};

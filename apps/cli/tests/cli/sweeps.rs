@@ -6,7 +6,10 @@ use std::path::Path;
 
 use serde_json::Value;
 use syncline_store::{DataDir, Matrix, Shape};
-use syncline_wave::{Lk23, Sor, plain_sweep};
+use syncline_wave::{
+    kernels::{Lk23, Sor},
+    reference::plain_sweep,
+};
 
 use crate::common::{
     as_ordinary_user, bits, contents, fails_with, has_marks, json, lk23, matrix, names, npy, ok,

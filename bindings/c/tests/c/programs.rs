@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use syncline_fabric::Launcher;
-use syncline_farm::{Farm, Numbers, PoolBuilder, Program as Worker};
+use syncline_farm::{Farm, PoolBuilder, Program as Worker, wire::Numbers};
 use syncline_testkit::{Tool, output, succeed};
 
 use crate::tools::{SHARED, STATIC, compiled};

@@ -28,7 +28,8 @@ impl Site {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
-        let shim = mpi.shim(|compiler, into| drop(syncline_mpi::build(compiler, into).unwrap()));
+        let shim =
+            mpi.shim(|compiler, into| drop(syncline_mpi::build::build(compiler, into).unwrap()));
         Some(Site { mpi, dir, shim })
     }
 

@@ -9,7 +9,10 @@
 use std::time::Instant;
 
 use syncline_fabric::Member;
-use syncline_rma::{Complex, Element, Global, Number, Rma, RmaError, Strided};
+use syncline_rma::{
+    Element, Global, Rma, RmaError, Strided,
+    element::{Complex, Number},
+};
 
 use super::super::scene::hash;
 use super::{PATIENCE, Random, Wrong, sync};

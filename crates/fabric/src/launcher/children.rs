@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitStatus;
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
-use syncline_process::{Child, EnvironmentMark, ProcessWatch, Spawn};
+use syncline_process::{Spawn, mark::EnvironmentMark, spawn::Child, watch::ProcessWatch};
 
 use crate::environment::{Inherited, Shape, TEAM};
 use crate::error::TeamError;

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::getpgrp;
-use syncline_process::EnvironmentMark;
+use syncline_process::mark::EnvironmentMark;
 
 /// The variable that says which launcher has started a process, or one that has started it.
 const MARK: &str = "SYNCLINE_LAUNCH";

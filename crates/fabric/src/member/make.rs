@@ -1,9 +1,16 @@
 //! What a member makes together with all others: barriers, locks and boards.
 
 use syncline_sync::{
-    Auto, Barrier, Call, Caller, Combined, CombinedMember, Counter, Dissemination,
-    DisseminationMember, FaultList, Lock, LockMember, MemoryFlags, Naming, Phased, RawLock, Space,
-    SpaceError, Thing, Tournament, TournamentMember,
+    Auto, Barrier, Lock, Space, SpaceError,
+    agreement::Thing,
+    barrier::{
+        Combined, CombinedMember, Counter, Dissemination, DisseminationMember, Phased, Tournament,
+        TournamentMember,
+    },
+    board::MemoryFlags,
+    calls::{Call, Caller, Naming},
+    lock::{LockMember, RawLock},
+    membership::FaultList,
 };
 
 use super::Member;
@@ -73,7 +80,7 @@ impl Member {
     /// # Examples
     /// ```
     /// use syncline_fabric::Team;
-    /// use syncline_sync::{BarrierMember, Dissemination, Flags, Lock, Mcs};
+    /// use syncline_sync::{BarrierMember, Lock, Mcs, barrier::Dissemination, board::Flags};
     ///
     /// Team::threads(2).run(|me| {
     ///     let mut barrier = me.make(|space, members| Dissemination::within(space, members, 4, Flags::Padded))?;
@@ -115,7 +122,7 @@ impl Member {
     /// # Examples
     /// ```
     /// use syncline_fabric::Team;
-    /// use syncline_sync::{BarrierMember, Counter};
+    /// use syncline_sync::{BarrierMember, barrier::Counter};
     ///
     /// Team::threads(2).run(|me| {
     ///     let mut barrier = me.combine(Counter::within, Counter::within)?;
@@ -281,7 +288,7 @@ impl Member {
                     &mut space,
                     ranks.len(),
                     slots,
-                    syncline_sync::Flags::Packed,
+                    syncline_sync::board::Flags::Packed,
                 )?;
                 let flags = flags.watching(&self.node.control.fault_list.called(caller));
                 mine.map(|place| flags.board(place).map(TeamBoard::memory)).transpose()?

@@ -30,7 +30,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use syncline_mpi::{Communicator, ErrorClass, MpiError, ThreadSupport};
+use syncline_mpi::{Communicator, MpiError, communicator::ThreadSupport, error::ErrorClass};
 
 use super::{Ended, Job, has_failed};
 use crate::error::TeamError;

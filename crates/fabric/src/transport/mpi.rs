@@ -5,7 +5,11 @@
 
 use std::collections::VecDeque;
 
-use syncline_mpi::{Communicator, ErrorClass, MpiError, Receiving, Sending};
+use syncline_mpi::{
+    Communicator, MpiError,
+    error::ErrorClass,
+    message::{Receiving, Sending},
+};
 
 use super::{Transport, TransportError};
 

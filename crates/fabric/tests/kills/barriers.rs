@@ -4,7 +4,11 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
 use syncline_signal::Policy;
-use syncline_sync::{Auto, BarrierMember, Counter, Dissemination, Fault, Flags, Tournament};
+use syncline_sync::{
+    Auto, BarrierMember, Fault,
+    barrier::{Counter, Dissemination, Tournament},
+    board::Flags,
+};
 use syncline_testkit::Random;
 
 use crate::plan::{HANG, Plan, Stage};

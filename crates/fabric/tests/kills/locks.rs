@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use syncline_fabric::Member;
 use syncline_signal::Policy;
 use syncline_sync::{
-    Array, FaultList, Lock, LockError, LockGuard, LockMember, Mcs, RawLock, Ticket,
+    Lock, LockError, LockGuard, Mcs, Ticket,
+    lock::{LockMember, RawLock},
+    membership::FaultList,
+    space::Array,
 };
 use syncline_testkit::Random;
 

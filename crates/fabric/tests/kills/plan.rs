@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use syncline_fabric::{Member, Team, TeamError};
-use syncline_sync::Array;
+use syncline_sync::space::Array;
 use syncline_testkit::Random;
 
 /// Far beyond what anything here takes.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use syncline_process::ProcessWatch;
+use syncline_process::watch::ProcessWatch;
 use syncline_testkit::again;
 
 use crate::plan::{HANG, Plan};

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
-use syncline_process::ProcessWatch;
+use syncline_process::watch::ProcessWatch;
 
 use crate::common::{Played, finish, is_ignored, late, play, program};
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::transport::in_memory::Conditions;
 use syncline_fabric::{Member, Team, TeamError};
-use syncline_sync::{BarrierMember, Counter, Fault, Silence, SpaceError};
+use syncline_sync::{BarrierMember, Fault, Silence, SpaceError, barrier::Counter};
 
 fn late() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(100))

@@ -5,7 +5,11 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::process::{Signal, kill_process};
 use syncline_fabric::{Member, Team, TeamError};
-use syncline_sync::{BarrierMember, Counter, Dissemination, Fault, Flags, Lock, Mcs, Tournament};
+use syncline_sync::{
+    BarrierMember, Fault, Lock, Mcs,
+    barrier::{Counter, Dissemination, Tournament},
+    board::Flags,
+};
 
 use crate::common::{ROLE, TOLD, late, say};
 

@@ -5,7 +5,7 @@ use std::sync::{Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use syncline_fabric::{Member, Team, TeamError};
-use syncline_sync::{BarrierMember, Counter, Fault, Lock, LockError, Mcs};
+use syncline_sync::{BarrierMember, Fault, Lock, LockError, Mcs, barrier::Counter};
 
 use crate::common::{is_warning, late, play, program};
 use crate::roles::meet;

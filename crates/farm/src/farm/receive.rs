@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use syncline_process::Ending;
+use syncline_process::watch::Ending;
 use syncline_signal::primitive::Ordering;
 use syncline_signal::{Liveness, Policy};
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use syncline_process::Ending;
+use syncline_process::watch::Ending;
 
 use crate::error::FarmError;
 use crate::farm::Farm;
@@ -144,7 +144,7 @@ where
     R: Serialize + DeserializeOwned,
 {
     pub(crate) fn new(builder: PoolBuilder) -> Result<Self, FarmError> {
-        let (most, said) = (crate::MAX_PROCESSES / 16, builder.workers);
+        let (most, said) = (crate::vpid::MAX_PROCESSES / 16, builder.workers);
         if !(1..=most).contains(&said) {
             return Err(FarmError::Range {
                 what: "the number of workers of a pool",
@@ -512,7 +512,7 @@ where
                 None => worker.at,
             };
         // What was stopped has its time anew.
-        if since == 0 { 0 } else { since.max(syncline_process::continued_at()) }
+        if since == 0 { 0 } else { since.max(syncline_process::jobs::continued_at()) }
     }
 
     /// Kills those whose task takes too long.

@@ -67,7 +67,7 @@ where
 ///
 /// # Examples
 /// ```
-/// use syncline_farm::{PoolBuilder, Forks, serve_forks};
+/// use syncline_farm::{PoolBuilder, pool::{Forks, serve_forks}};
 ///
 /// fn fibonacci(n: u32, forks: &mut Forks<'_, u32, u64>) -> u64 {
 ///     if n < 2 {

@@ -72,7 +72,7 @@ numbers!(
 /// A slice of plain numbers: borrowed to be sent, or received and read in place.
 ///
 /// ```
-/// use syncline_farm::{Farm, Numbers, Vpid};
+/// use syncline_farm::{Farm, Vpid, wire::Numbers};
 ///
 /// let mut farm = Farm::new()?;
 /// let mine = [1.5, 2.5, 3.5];

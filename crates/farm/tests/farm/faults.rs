@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use syncline_farm::{Bounds, Farm, FarmError, Program, Vpid};
+use syncline_farm::{Farm, FarmError, Program, Vpid, bounds::Bounds};
 
 use crate::worker::Role;
 use crate::{late, program, worker};
@@ -273,7 +273,7 @@ fn a_manager_that_dies_takes_its_workers_along() {
         lines.find_map(|line| line.unwrap().strip_prefix("pids ").map(str::to_owned)).unwrap();
     let watches: Vec<_> = pids
         .split_whitespace()
-        .map(|pid| syncline_process::ProcessWatch::new(pid.parse().unwrap()).unwrap())
+        .map(|pid| syncline_process::watch::ProcessWatch::new(pid.parse().unwrap()).unwrap())
         .collect();
     assert!(watches.iter().all(|watch| !watch.has_exited().unwrap()));
     manager.kill().unwrap();
@@ -357,7 +357,7 @@ fn a_farm_that_is_dropped_leaves_nobody() {
     let workers = [worker(&mut farm, Role::Spin), worker(&mut farm, Role::Hang)];
     let sleeper = farm.spawn(&Program::new("sleep").arg("60")).unwrap();
     let watch =
-        |vpid: &Vpid| syncline_process::ProcessWatch::new(farm.pid(*vpid).unwrap()).unwrap();
+        |vpid: &Vpid| syncline_process::watch::ProcessWatch::new(farm.pid(*vpid).unwrap()).unwrap();
     let watches: Vec<_> = workers.iter().chain([&sleeper]).map(watch).collect();
     assert_eq!(farm.living(), 3);
     drop(farm);

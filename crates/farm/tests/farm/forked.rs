@@ -4,8 +4,10 @@
 use std::time::{Duration, Instant};
 
 use syncline_farm::{
-    Farm, FarmError, Forks, Numbers, Pool, PoolBuilder, Program, TaskError, Vpid, serve,
-    serve_forks,
+    Farm, FarmError, Pool, PoolBuilder, Program, TaskError, Vpid,
+    pool::{Forks, serve_forks},
+    serve,
+    wire::Numbers,
 };
 
 use crate::worker::Role;

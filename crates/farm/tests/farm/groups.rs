@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
-use syncline_farm::{Farm, Pool, PoolBuilder, Program, TaskError, serve, serve_forks};
+use syncline_farm::{Farm, Pool, PoolBuilder, Program, TaskError, pool::serve_forks, serve};
 
 use crate::{late, program_of};
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal};
-use syncline_farm::{PoolBuilder, Task, TaskError, serve, serve_forks};
+use syncline_farm::{PoolBuilder, Task, TaskError, pool::serve_forks, serve};
 
 use crate::program_of;
 
@@ -38,7 +38,7 @@ fn works() {
 }
 
 /// A task that forks two others until they are small; `None` if one of them was lost.
-fn fork(n: u64, forks: &mut syncline_farm::Forks<'_, u64, Option<u64>>) -> Option<u64> {
+fn fork(n: u64, forks: &mut syncline_farm::pool::Forks<'_, u64, Option<u64>>) -> Option<u64> {
     if n < 2 {
         return Some(work(n) - work(n) + n);
     }

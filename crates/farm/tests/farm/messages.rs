@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use syncline_farm::{Bounds, Farm, FarmError, MessageKind, Numbers, Program, Vpid};
+use syncline_farm::{
+    Farm, FarmError, Program, Vpid, bounds::Bounds, message::MessageKind, wire::Numbers,
+};
 
 use crate::worker::Role;
 use crate::{late, worker};

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use syncline_farm::{
-    FarmError, Forks, Outcome, Pool, PoolBuilder, Program, Task, TaskError, serve, serve_forks,
+    FarmError, Pool, PoolBuilder, Program, Task, TaskError,
+    pool::{Forks, Outcome, serve_forks},
+    serve,
 };
 
 use crate::{late, program_of};
@@ -281,7 +283,7 @@ fn a_pool_is_used_again_and_again() {
     let watches: Vec<_> = pool
         .pids()
         .into_iter()
-        .map(|pid| syncline_process::ProcessWatch::new(pid).unwrap())
+        .map(|pid| syncline_process::watch::ProcessWatch::new(pid).unwrap())
         .collect();
     pool.finish();
     assert!(watches.iter().all(|watch| watch.has_exited().unwrap()));

@@ -7,7 +7,7 @@
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
-use syncline_farm::{Bounds, Farm, Numbers, Vpid};
+use syncline_farm::{Farm, Vpid, bounds::Bounds, wire::Numbers};
 
 use crate::worker::Role;
 use crate::{late, program};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use syncline_farm::{Farm, FarmError, Numbers, Program, Vpid};
+use syncline_farm::{Farm, FarmError, Program, Vpid, wire::Numbers};
 
 use crate::{late, random};
 

@@ -7,7 +7,7 @@
 //!   0                  open(end) ──────^                                                              len
 //! ```
 //! A reserved segment is as long as it was asked to be, or as the memory that there could be at
-//! most ([`most`](crate::most), asked for once in a process): shorter where the system has no such
+//! most ([`most`](crate::room::most), asked for once in a process): shorter where the system has no such
 //! address space. It may be accessed below what was [opened](Segment::open).
 //! [`commit`](Segment::commit) takes the memory of a range, or says that there is none: a touch of
 //! memory that was not committed, and is not there, kills the process. Of other segments everything

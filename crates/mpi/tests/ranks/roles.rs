@@ -4,8 +4,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use syncline_mpi::{
-    Communicator, ErrorClass, Family, Library, Message, Mpi, MpiError, Sending, ThreadSupport,
-    launched,
+    Communicator, Library, Mpi, MpiError,
+    communicator::ThreadSupport,
+    error::ErrorClass,
+    launched::launched,
+    message::{Message, Sending},
+    shim::Family,
 };
 
 /// After which a rank ends itself, so that nothing is left of a test.

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use syncline_mpi::{Family, Shim, build, compilers};
+use syncline_mpi::{
+    build::{build, compilers},
+    shim::{Family, Shim},
+};
 use syncline_testkit::as_role;
 
 /// Seconds after which whatever still runs is ended.

@@ -104,8 +104,8 @@ pub enum Content {
 /// Two tasks take turns at one number. In canonical form each writes its version, and reads the other's:
 /// ```
 /// use std::collections::HashMap;
-/// use syncline_overlay::raw::AccessMode::{Exclusive, Inclusive};
-/// use syncline_overlay::{Initial, Location, Overlay, LocationId, Plan, Role, Runner, Stop};
+/// use syncline_overlay::AccessMode::{Exclusive, Inclusive};
+/// use syncline_overlay::{Initial, Location, Overlay, Plan, Runner, Stop, canonical::Role, plan::LocationId};
 ///
 /// let mut plan = Plan::new();
 /// let number = plan.location("number");

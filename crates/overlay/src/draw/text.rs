@@ -69,7 +69,7 @@ impl<'p> Text<'p> {
                 writeln!(f)?;
             }
             for place in (0..band.iter().map(|l| l.queue.len()).max().unwrap_or(0)).rev() {
-                let cell = |l: &crate::LocationView| {
+                let cell = |l: &crate::snapshot::LocationView| {
                     l.queue.get(place).map(|r| self.cell(r)).unwrap_or_default()
                 };
                 let row: String = band.iter().map(|l| format!("{:column$}", cell(l))).collect();

@@ -6,10 +6,14 @@
 use std::collections::BTreeSet;
 
 use crate::common::{I, Random, X, mix, runners, within};
-use syncline_overlay::raw::AccessMode;
+use syncline_overlay::AccessMode;
 use syncline_overlay::{
-    Canonical, CheckError, Content, Initial, Location, LocationId, Overlay, Part, Plan, Reads,
-    RequestOwner, Role, Runner, Stop, Task,
+    Initial, Location, Overlay, Plan, Runner, Stop,
+    access::Reads,
+    canonical::{Canonical, Content, Part, Role},
+    error::CheckError,
+    plan::{LocationId, Task},
+    snapshot::RequestOwner,
 };
 
 const ROUNDS: u64 = 7;

@@ -5,8 +5,11 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::common::{I, Plan, Random, X, within};
-use syncline_overlay::raw::AccessMode;
-use syncline_overlay::{CheckError, Initial, Location, Overlay, Runner, Stop, Wait};
+use syncline_overlay::AccessMode;
+use syncline_overlay::{
+    Initial, Location, Overlay, Runner, Stop,
+    error::{CheckError, Wait},
+};
 
 /// Per location: the tasks that wait or hold, first one first.
 type Queues = Vec<VecDeque<(usize, AccessMode)>>;

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Plan, Random, X, mix, within};
 use syncline_overlay::{
-    Initial, Interpreted, Location, Overlay, Reads, ReadyOrder, RunReport, Runner, Step, Stop,
-    post_all,
+    Initial, Location, Overlay, Runner, Step, Stop,
+    access::Reads,
+    handle::post_all,
+    run::{Interpreted, ReadyOrder, RunReport},
 };
 
 const ROUNDS: u64 = 8;

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::{I, Plan as Shape, Random, X};
-use syncline_overlay::{Format, Initial, Plan, RequestOwner, Snapshot};
+use syncline_overlay::{Initial, Plan, Snapshot, snapshot::Format, snapshot::RequestOwner};
 
 const FORMATS: [Format; 3] = [Format::Text, Format::Dot, Format::Svg];
 

@@ -10,8 +10,10 @@ use std::thread;
 use crate::common::polling::{block_on, poll, soon};
 use crate::common::{Random, within};
 use syncline_overlay::{
-    AcquireError, Exclusive, Guard, Initial, Location, Overlay, ReadyOrder, Runner, Stop, Writer,
-    post_all,
+    Initial, Location, Overlay, Runner, Stop,
+    error::AcquireError,
+    handle::{Exclusive, Guard, Writer, post_all},
+    run::ReadyOrder,
 };
 use tokio::runtime::{Builder, Runtime};
 

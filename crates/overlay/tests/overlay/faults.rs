@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use crate::common::{Plan, Random, X, runners, within};
 use syncline_overlay::{
-    AcquireError, Initial, Location, Overlay, Reads, RunError, Runner, Step, Stop, TaskError,
+    Initial, Location, Overlay, Runner, Step, Stop,
+    access::Reads,
+    error::{AcquireError, RunError, TaskError},
 };
 
 /// Those that certainly run two tasks at once.

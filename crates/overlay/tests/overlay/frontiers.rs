@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{I, X, mix, runners, within};
 use syncline_overlay::{
-    Canonical, Checked, Content, Initial, Location, LocationId, Overlay, Part, Plan, Reads, Role,
-    Step, Stop, Task,
+    Checked, Initial, Location, Overlay, Plan, Step, Stop,
+    access::Reads,
+    canonical::{Canonical, Content, Part, Role},
+    plan::{LocationId, Task},
 };
 
 /// The neighbours of a block, in the order in which its task asks for them.

@@ -11,9 +11,10 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::common::polling::{block_on, poll, soon};
 use crate::common::{Random, within};
-use syncline_overlay::raw::AccessMode;
+use syncline_overlay::AccessMode;
 use syncline_overlay::{
-    Exclusive, Granted, Guard, Initial, Location, Overlay, Runner, Stop, post_all,
+    Initial, Location, Overlay, Runner, Stop,
+    handle::{Exclusive, Granted, Guard, post_all},
 };
 
 /// A waker that counts.

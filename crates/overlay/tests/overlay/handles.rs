@@ -6,7 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{Random, within};
-use syncline_overlay::{AcquireError, Location, Post, Reader, Writer, post_all};
+use syncline_overlay::{
+    Location,
+    error::AcquireError,
+    handle::{Post, Reader, Writer, post_all},
+};
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(30)

@@ -7,8 +7,11 @@ use std::time::Duration;
 use crate::common::polling::{block_on, poll, soon};
 use crate::common::{Plan, Random, mix, runners, within};
 use syncline_overlay::{
-    Initial, Location, Overlay, Reads, ReadyOrder, RunError, RunReport, Runner, Step, Stop,
-    post_all,
+    Initial, Location, Overlay, Runner, Step, Stop,
+    access::Reads,
+    error::RunError,
+    handle::post_all,
+    run::{ReadyOrder, RunReport},
 };
 
 /// What a task does at the end of an iteration.

@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::common::{runners, within};
 use syncline_overlay::{
-    Checked, Initial, Location, Overlay, Read, RunError, RunReport, Runner, Step, Stop, Write,
-    post_all,
+    Checked, Initial, Location, Overlay, Runner, Step, Stop,
+    access::{Read, Write},
+    error::RunError,
+    handle::post_all,
+    run::RunReport,
 };
 
 /// Blocks on a side, and points on a side of a block.

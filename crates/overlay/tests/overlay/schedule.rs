@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::common::{Plan, Random, X, mix, runners, within};
-use syncline_overlay::raw::AccessMode;
-use syncline_overlay::{Initial, Location, Overlay, Reads, Runner, Step, Stop};
+use syncline_overlay::AccessMode;
+use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop, access::Reads};
 
 const ROUNDS: u64 = 9;
 

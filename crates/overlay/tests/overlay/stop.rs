@@ -4,7 +4,7 @@
 
 use crate::common::{I, Plan, Random, X, runners, within};
 use syncline_overlay::{
-    Initial, Location, Overlay, Reads, RunError, RunReport, Runner, Step, Stop,
+    Initial, Location, Overlay, Runner, Step, Stop, access::Reads, error::RunError, run::RunReport,
 };
 
 fn start(location: usize) -> f64 {

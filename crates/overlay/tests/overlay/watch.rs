@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use crate::common::{HANG, Plan, Random, runners, within};
 use syncline_overlay::{
-    Initial, Location, Overlay, RequestOwner, RunError, Runner, Stop, TaskState,
+    Initial, Location, Overlay, Runner, Stop,
+    error::RunError,
+    snapshot::{RequestOwner, TaskState},
 };
 
 /// After so long without a step a run counts as stuck. What the tests expect holds however slow the machine is.

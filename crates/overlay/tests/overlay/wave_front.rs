@@ -5,7 +5,10 @@
 use std::collections::VecDeque;
 
 use crate::common::{Plan, Random, X};
-use syncline_overlay::raw::{AccessMode, Node, RawLocation};
+use syncline_overlay::{
+    AccessMode,
+    raw::{Node, RawLocation},
+};
 use syncline_overlay::{Checked, Initial, Overlay};
 
 const SIDE: usize = 8;

@@ -56,7 +56,12 @@ use syncline_fabric::Member;
 use syncline_fabric::endpoint::{Out, Service};
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, Signal, WaitError};
-use syncline_sync::{Array, Fault, FaultList, Shared, Space, SpaceError, Thing};
+use syncline_sync::{
+    Fault, Space, SpaceError,
+    agreement::Thing,
+    membership::FaultList,
+    space::{Array, Shared},
+};
 
 use super::poison::{MOST, Wanted};
 use crate::engine::Engine;

@@ -21,10 +21,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use syncline_fabric::endpoint::{Out, Service};
-use syncline_fabric::{AtEnd, Endpoint, Member};
+use syncline_fabric::{Member, ending::AtEnd, endpoint::Endpoint};
 use syncline_signal::Liveness;
 use syncline_signal::primitive::AtomicU64 as SharedU64;
-use syncline_sync::{Array, FaultList, Space, SpaceError, Thing};
+use syncline_sync::{Space, SpaceError, agreement::Thing, membership::FaultList, space::Array};
 
 use crate::error::RmaError;
 

@@ -5,11 +5,13 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use syncline_fabric::{Member, Team, TeamBarrier, TeamBoard, TeamError};
+use syncline_fabric::{Member, Team, TeamBarrier, TeamError, board::TeamBoard};
 use syncline_rma::{Rma, RmaError};
 use syncline_signal::Signal;
 use syncline_sync::{
-    Auto, BarrierMember, Call, Counter, DisseminationMember, Fault, TournamentMember,
+    Auto, BarrierMember, Fault,
+    barrier::{Counter, DisseminationMember, TournamentMember},
+    calls::Call,
 };
 
 use crate::programs::{accused, legal};

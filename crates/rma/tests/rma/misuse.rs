@@ -135,7 +135,7 @@ fn all_are_told_who_asked_for_more_than_there_is() {
 /// More is reserved than the host has; memory that it has not is refused, and no process is killed.
 #[test]
 fn memory_that_the_host_has_not_is_refused() {
-    let Some(most) = syncline_memory::most() else { return };
+    let Some(most) = syncline_memory::room::most() else { return };
     let ask = |me: &mut Member| {
         let mut rma = Rma::new(me)?;
         let half = most as usize / 2 + (1 << 20);

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use syncline_fabric::Member;
 use syncline_rma::{Rma, RmaError};
-use syncline_sync::{Auto, AutoMember, BarrierMember as _, Counter, CounterMember, Fault};
+use syncline_sync::{
+    Auto, BarrierMember as _, Fault,
+    barrier::{AutoMember, Counter, CounterMember},
+};
 use syncline_testkit::Random;
 
 /// Everything that members can wait at.

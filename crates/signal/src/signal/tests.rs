@@ -1,5 +1,5 @@
 use super::*;
-use crate::DeathWord;
+use crate::death::DeathWord;
 
 #[test]
 fn it_is_one_word() {

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// What makes two runs the same computation: all that has a say in the bits of the result.
 ///
 /// ```
-/// use syncline_store::Identity;
+/// use syncline_store::generation::Identity;
 /// let mut then = Identity::default();
 /// then.what.insert("omega".into(), "1.5".into());
 /// let mut now = then.clone();
@@ -47,7 +47,7 @@ pub struct InputId {
     pub bytes: u64,
     /// When it was last written, in nanoseconds since 1970.
     pub modified_ns: i128,
-    /// The [`checksum`](crate::checksum) of its values, front to back, once they have been read.
+    /// The [`checksum`](crate::checksum::checksum) of its values, front to back, once they have been read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum: Option<u64>,
 }

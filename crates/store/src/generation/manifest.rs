@@ -15,7 +15,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{Identity, disk};
-use crate::{Error, Result, checksum};
+use crate::{Error, Result, checksum::checksum};
 
 const FORMAT: u32 = 1;
 const SUM_LINE: usize = "xxh3 0123456789abcdef\n".len();
@@ -152,7 +152,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::InputId;
+    use crate::generation::InputId;
 
     fn small() -> Manifest {
         let mut manifest = Manifest::new(&Identity::default(), b"\x93NUMPY", 48);

@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use super::Identity;
 use super::manifest::sum_line;
 use crate::chunk::modified;
-use crate::{Error, Result, checksum};
+use crate::{Error, Result, checksum::checksum};
 
 const NAME: &str = "user.syncline";
 const RESIDUALS: &str = "user.syncline.residuals";
@@ -66,7 +66,7 @@ impl Made {
     /// A residual that was not taken, or that the mark had no room for, counts as greater.
     ///
     /// ```
-    /// use syncline_store::Made;
+    /// use syncline_store::generation::Made;
     /// let made = Made { iterations: 10, residuals: vec![0.5, 0.25], ..Made::default() };
     /// assert_eq!(made.converged_to(Some(0.25)), Some(9));
     /// assert_eq!((made.converged_to(Some(0.1)), made.converged_to(None)), (None, None));
@@ -264,7 +264,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::InputId;
+    use crate::generation::InputId;
 
     /// The note as it stands in the file; residuals may be NaN.
     fn found(path: &Path) -> Option<String> {

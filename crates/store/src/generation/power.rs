@@ -18,7 +18,7 @@ use syncline_testkit::Random;
 use super::disk::Change;
 use super::tests::{HEADER, PASSES, contents, folder, identity, is_progress, progress};
 use super::{Generations, Leftover, Resumed};
-use crate::{Result, checksum};
+use crate::{Result, checksum::checksum};
 
 /// A line of the tape; paths are relative to the root.
 #[derive(Debug, Clone)]

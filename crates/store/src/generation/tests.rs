@@ -7,7 +7,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::{Generations, Identity, Leftover, Progress, Resumed, power};
-use crate::{Error, checksum};
+use crate::{Error, checksum::checksum};
 
 pub(super) const HEADER: &[u8] = b"header: ";
 /// Passes of a run.

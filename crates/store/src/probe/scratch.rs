@@ -12,8 +12,15 @@ use crate::placement::Copies;
 use crate::tile::in_bytes;
 use crate::transfer::PIECE;
 use crate::{
-    Block, Chunk, Contents, DirectFile, Error, Grid, IoBuffer, IoQueue, Layout, Matrix, Method,
-    NewFile, Placement, Result, Shape, Side, StridedRun, WriteRequest, bytes,
+    Block, Error, Grid, Layout, Matrix, NewFile, Result, Shape,
+    buffer::IoBuffer,
+    bytes,
+    chunk::Chunk,
+    direct::DirectFile,
+    io_queue::{IoQueue, Method, WriteRequest},
+    layout::Side,
+    placement::{Placement, StridedRun},
+    region::Contents,
 };
 
 /// The side of the largest block: the papers'.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use syncline_store::{Block, Element, Layout, Matrix, NewFile, Result, Shape, Touch};
+use syncline_store::{Block, Element, Layout, Matrix, NewFile, Result, Shape, chunk::Touch};
 
 /// Shapes with thin, prime and ordinary sides.
 pub(crate) fn shapes() -> impl Strategy<Value = Shape> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use syncline_store::{Block, Error, Layout, Matrix, NewFile, Shape, Side, convert};
+use syncline_store::{Block, Error, Layout, Matrix, NewFile, Shape, convert, placement::Side};
 
 use crate::common::{Sample, bits, blocks, layouts, read, shapes, values, write};
 

@@ -7,7 +7,8 @@ use std::thread;
 
 use proptest::prelude::*;
 use syncline_store::{
-    DirectFile, IoBuffer, IoQueue, Method, NewFile, ReadRequest, Result, WriteRequest,
+    NewFile, Result,
+    direct_io::{DirectFile, IoBuffer, IoQueue, Method, ReadRequest, WriteRequest},
 };
 
 type Tested = Result<(), Box<dyn std::error::Error>>;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use syncline_store::{
-    DirectFile, DirectWriter, Error, IoBuffer, IoQueue, Method, ReadRequest, Result, WriteRequest,
+    Error, Result,
+    direct_io::{DirectFile, DirectWriter, IoBuffer, IoQueue, Method, ReadRequest, WriteRequest},
 };
 
 type Tested = Result<(), Box<dyn std::error::Error>>;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use syncline_store::{
-    Block, DataDir, Element, ElementType, Error, Layout, Matrix, Shape, write_layout_json,
+    Block, DataDir, Element, ElementType, Error, Layout, Matrix, Shape, dir::write_layout_json,
 };
 
 use crate::common::{Sample, bits, file_bytes, read, values, write};

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use syncline_store::{
-    Error, Generations, Identity, InputId, Leftover, Progress, Resumed, checksum,
+    Error,
+    checksum::checksum,
+    generation::{Generations, Identity, InputId, Leftover, Progress, Resumed},
 };
 use syncline_testkit::again;
 

@@ -1,7 +1,10 @@
 //! Every element stands exactly where its layout says, and the frontiers of a framed block are contiguous.
 
 use proptest::prelude::*;
-use syncline_store::{Block, Copies, Error, Grid, Layout, Placement, Shape, Side};
+use syncline_store::{
+    Block, Error, Grid, Layout, Shape,
+    placement::{Copies, Placement, Side},
+};
 
 use crate::common::{blocks, layouts, shapes};
 

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use syncline_store::{
-    Access, Block, Chunk, Contents, Error, Grid, Layout, Matrix, MatrixBlock, NewFile, Region,
-    Result, Shape, Side, Tile, Touch, Traffic,
+    Access, Block, Error, Grid, Layout, Matrix, NewFile, Result, Shape,
+    blocks::{Contents, MatrixBlock, Region, Tile},
+    chunk::{Chunk, Touch, Traffic},
+    placement::Side,
 };
 
 use crate::common::{
@@ -155,7 +157,7 @@ fn check_copies<T: Sample>(shape: Shape, layout: Layout) -> Result<(), TestCaseE
     }
     new.commit()?;
     let stored = std::fs::read(&path)?;
-    let place = syncline_store::Placement::new(layout, grid)?;
+    let place = syncline_store::placement::Placement::new(layout, grid)?;
     for row in 0..shape.rows {
         for col in 0..shape.cols {
             for at in place.offsets(row, col) {
@@ -248,7 +250,7 @@ fn check_traffic<T: Sample>() -> Result<(), Box<dyn std::error::Error>> {
                 }
             }
         }
-        let model = syncline_store::io_model(layout, grid, 0, T::TYPE)?;
+        let model = syncline_store::model::io_model(layout, grid, 0, T::TYPE)?;
         assert_eq!(matrix.chunk().traffic(), Traffic { read: model.read, written: 0 });
     }
     Ok(())

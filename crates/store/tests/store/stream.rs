@@ -4,7 +4,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use proptest::prelude::*;
-use syncline_store::{DirectFile, DirectWriter, Error, IoBuffer, IoQueue, Method, ReadRequest};
+use syncline_store::{
+    Error,
+    direct_io::{DirectFile, DirectWriter, IoBuffer, IoQueue, Method, ReadRequest},
+};
 
 use crate::direct::{bytes, methods};
 

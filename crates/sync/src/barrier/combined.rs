@@ -42,7 +42,7 @@ use crate::membership::FaultList;
 /// A group of a barrier in two levels: the inner barrier of this group, and the outer one of the leaders of all.
 ///
 /// ```
-/// use syncline_sync::{BarrierMember, Combined, Counter, Dissemination, Tournament};
+/// use syncline_sync::{BarrierMember, barrier::{Combined, Counter, Dissemination, Tournament}};
 ///
 /// let outer = Dissemination::new(2)?; // of two groups
 /// let groups = [Combined::new(0, Tournament::new(2)?, outer.clone()), Combined::new(1, Tournament::new(2)?, outer)];

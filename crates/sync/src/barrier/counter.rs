@@ -36,7 +36,7 @@ use crate::space::{Element, Space};
 ///
 /// # Examples
 /// ```
-/// use syncline_sync::{Barrier, BarrierMember, Counter};
+/// use syncline_sync::{Barrier, BarrierMember, barrier::Counter};
 ///
 /// let barrier = Counter::new(3)?;
 /// std::thread::scope(|scope| {

@@ -35,7 +35,7 @@ use crate::space::Space;
 /// A barrier with the fewest rounds: log2 P, and less with a greater radix.
 ///
 /// ```
-/// use syncline_sync::{Barrier, BarrierMember, Dissemination, Flags, Space};
+/// use syncline_sync::{Barrier, BarrierMember, Space, barrier::Dissemination, board::Flags};
 ///
 /// let barrier = Dissemination::within(&mut Space::heap(), 5, 3, Flags::Padded)?;
 /// let mut members: Vec<_> = (0..5).map(|rank| barrier.member(rank).unwrap()).collect();

@@ -40,7 +40,7 @@ use crate::membership::{pause, usual};
 /// `pthread_barrier_t` promises.
 ///
 /// ```
-/// use syncline_sync::RawCounter;
+/// use syncline_sync::barrier::RawCounter;
 ///
 /// let barrier = RawCounter::new(2);
 /// std::thread::scope(|scope| {

@@ -77,7 +77,7 @@ pub(crate) fn rounds(members: usize) -> usize {
 /// The roles of `rank` in all rounds of a tournament of `members`.
 ///
 /// ```
-/// use syncline_sync::{Role, roles};
+/// use syncline_sync::barrier::{Role, roles};
 ///
 /// assert_eq!(roles(4, 6), [Role::Winner { loser: 5 }, Role::Bye, Role::Loser { winner: 0 }]);
 /// assert_eq!(roles(0, 2), [Role::Champion { loser: 1 }]);
@@ -102,7 +102,7 @@ fn role(rank: usize, members: usize, round: usize) -> Role {
 /// A barrier of pairs: every member waits on flags of its own, in memory that few others touch.
 ///
 /// ```
-/// use syncline_sync::{Barrier, BarrierMember, Tournament};
+/// use syncline_sync::{Barrier, BarrierMember, barrier::Tournament};
 ///
 /// let barrier = Tournament::new(2)?;
 /// let (mut champion, mut loser) = (barrier.member(0)?, barrier.member(1)?);

@@ -253,7 +253,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{FaultList, Lock};
+    use crate::{Lock, membership::FaultList};
 
     /// One who lives comes behind the holder, and takes its time to say who it is. It knows of the death, and would never
     /// be told again.

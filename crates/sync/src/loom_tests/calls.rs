@@ -5,8 +5,10 @@ use syncline_signal::plant;
 
 use super::model;
 use crate::{
-    ARRIVED, Barrier, BarrierMember, Blocking, Call, Caller, Calls, Counter, CounterMember,
-    Dissemination, FaultList, LAST, Needs, Peers, Space, Tournament,
+    Barrier, BarrierMember, Space,
+    barrier::{Counter, CounterMember, Dissemination, Tournament},
+    calls::{ARRIVED, Blocking, Call, Caller, Calls, LAST, Needs, Peers},
+    membership::FaultList,
 };
 
 /// Two members at two barriers, of which one member arrives at the first barrier early and waits

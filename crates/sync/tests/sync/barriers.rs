@@ -7,7 +7,10 @@ use crate::common::{Kind, Members, segment};
 use proptest::prelude::*;
 use syncline_sync::cost::{Algorithm, best_radix, transfers};
 use syncline_sync::{
-    BarrierMember, Combined, Counter, Fault, FaultList, Flags, Role, Space, SpaceError, roles,
+    BarrierMember, Fault, Space, SpaceError,
+    barrier::{Combined, Counter, Role, roles},
+    board::Flags,
+    membership::FaultList,
 };
 
 /// Far beyond what any wait takes, on any machine.
@@ -162,7 +165,10 @@ fn view(
     rank: usize,
     fault_list: &FaultList,
 ) -> Box<dyn BarrierMember> {
-    use syncline_sync::{Auto, Barrier, Combined, Counter, Dissemination, Tournament};
+    use syncline_sync::{
+        Auto, Barrier,
+        barrier::{Combined, Counter, Dissemination, Tournament},
+    };
     match kind {
         Kind::Counter => {
             Box::new(Counter::within(space, n).unwrap().watching(fault_list).member(rank).unwrap())
@@ -354,7 +360,7 @@ fn the_dead_are_told_to_those_who_wait_or_look() {
 
 #[test]
 fn seats_are_taken_once() {
-    use syncline_sync::{Barrier, Counter};
+    use syncline_sync::{Barrier, barrier::Counter};
     let barrier = Counter::new(2).unwrap();
     let member = barrier.member(0).unwrap();
     assert_eq!(barrier.member(0).unwrap_err(), SpaceError::Taken { rank: 0 });
@@ -368,7 +374,7 @@ fn seats_are_taken_once() {
 
 #[test]
 fn numbers_that_make_no_barrier_are_refused() {
-    use syncline_sync::{Counter, Dissemination};
+    use syncline_sync::barrier::{Counter, Dissemination};
     assert_eq!(Counter::new(0).unwrap_err(), SpaceError::Members { members: 0, most: 4096 });
     assert_eq!(Counter::new(4097).unwrap_err(), SpaceError::Members { members: 4097, most: 4096 });
     let radix = |radix| Dissemination::within(&mut Space::heap(), 3, radix, Flags::Packed);
@@ -378,7 +384,7 @@ fn numbers_that_make_no_barrier_are_refused() {
 
 #[test]
 fn views_that_differ_are_told() {
-    use syncline_sync::{Counter, Tournament};
+    use syncline_sync::barrier::{Counter, Tournament};
     let segment = segment();
     // SAFETY: the segment is new, and used by nothing but these views.
     let [mut one, mut two] = [0, 1].map(|_| unsafe { Space::segment(segment.clone()) }.unwrap());

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use syncline_memory::Segment;
 use syncline_sync::{
-    Auto, Barrier, BarrierMember, Combined, Counter, Dissemination, FaultList, Flags, Phased,
-    Space, SpaceError, Tournament,
+    Auto, Barrier, BarrierMember, Space, SpaceError,
+    barrier::{Combined, Counter, Dissemination, Phased, Tournament},
+    board::Flags,
+    membership::FaultList,
 };
 
 /// A kind of barrier.

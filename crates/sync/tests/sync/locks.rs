@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use syncline_memory::Segment;
 use syncline_signal::Policy;
 use syncline_sync::{
-    FaultList, Lock, LockError, LockGuard, LockMember, Mcs, RawLock, Space, SpaceError, Ticket,
+    Lock, LockError, LockGuard, Mcs, Space, SpaceError, Ticket,
+    lock::{LockMember, RawLock},
+    membership::FaultList,
 };
 use syncline_testkit::Random;
 

@@ -8,9 +8,15 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use syncline::Sweep;
 use syncline::store::convert;
-use syncline::wave::{CBlockFunction, CBlockKernel, Stencil, plain_sweep};
-use syncline::{Block, Layout, Lk23, Matrix, Shape, Sweep};
+use syncline::store::{Block, Layout, Matrix, Shape};
+use syncline::wave::kernels::Lk23;
+use syncline::wave::{
+    Stencil,
+    c::{CBlockFunction, CBlockKernel},
+    reference::plain_sweep,
+};
 
 const SHAPE: Shape = Shape::new(1000, 1500);
 const ITERATIONS: u64 = 10;

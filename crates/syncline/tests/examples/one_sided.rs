@@ -16,8 +16,8 @@ mod work_queue;
 use std::error::Error;
 use std::process::Stdio;
 
-use syncline::fabric::{Member, TeamError};
-use syncline::farm::Forks;
+use syncline::farm::pool::Forks;
+use syncline::team::{Member, TeamError};
 use syncline::{PoolBuilder, Team};
 use syncline_testkit::mpi::MPIS;
 use syncline_testkit::{again, as_role};
@@ -75,7 +75,8 @@ fn on_processes() {
 #[test]
 fn under_mpi() {
     for mpi in MPIS.iter().filter(|mpi| mpi.is_here()) {
-        let shim = mpi.shim(|compiler, into| drop(syncline_mpi::build(compiler, into).unwrap()));
+        let shim =
+            mpi.shim(|compiler, into| drop(syncline_mpi::build::build(compiler, into).unwrap()));
         for (processes, per_host) in [("3", "9"), ("4", "2"), ("2", "1")] {
             let mut command = mpi.run(std::env::current_exe().unwrap(), processes, &[]);
             command.args(as_role("one_sided::rank")).env(ROLE, "all").env("SYNCLINE_MPI", &shim);

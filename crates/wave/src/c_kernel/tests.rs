@@ -8,7 +8,11 @@ use crate::described::tests::engine::Chained;
 use crate::dynamic::Dynamic as _;
 use crate::lanes::Lanes;
 use crate::strip::tests::numbers;
-use crate::{Alignment, Error, Lk23, Neighbour, NinePoint, PointKernel, plain_sweep};
+use crate::{
+    Error, Neighbour, PointKernel,
+    kernels::{Alignment, Lk23, NinePoint},
+    reference::plain_sweep,
+};
 use syncline_store::Shape;
 
 extern "C" fn lk23(at: *const CPoint, c: *const f64, calls: *mut c_void) -> f64 {

@@ -39,7 +39,7 @@ const LISTED: usize = 16;
 /// may be empty.
 ///
 /// ```
-/// use syncline_wave::unknown_name;
+/// use syncline_wave::described::unknown_name;
 ///
 /// let known = ["north", "south"];
 /// assert_eq!(unknown_name("side", "nroth", known), "there is no side `nroth`; is `north` meant?");

@@ -67,7 +67,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::plain_sweep;
+    use crate::reference::plain_sweep;
 
     /// The field of an alignment and the scores of its letters.
     fn matrices(a: &[u8], b: &[u8], gap: f64) -> (Vec<f64>, Vec<f64>) {

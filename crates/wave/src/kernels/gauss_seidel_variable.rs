@@ -37,7 +37,7 @@ impl PointKernel<6> for GaussSeidelVariable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plain_sweep;
+    use crate::reference::plain_sweep;
     use crate::strip::tests::numbers;
 
     #[test]

@@ -80,7 +80,7 @@ impl PointKernel<1> for NinePoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plain_sweep;
+    use crate::reference::plain_sweep;
 
     #[test]
     fn one_point() {

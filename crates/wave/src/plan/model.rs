@@ -34,7 +34,7 @@
 //! few percent of the least.
 
 use syncline_store::probe::Disk;
-use syncline_store::{Block, ElementType, Grid, Layout, Result, Shape, io_model};
+use syncline_store::{Block, ElementType, Grid, Layout, Result, Shape, model::io_model};
 
 use crate::block::workspace_bytes;
 
@@ -61,7 +61,7 @@ const PAGE: u64 = 4096;
 /// ```
 /// use syncline_store::probe::Disk;
 /// use syncline_store::{Block, ElementType, Layout, Shape};
-/// use syncline_wave::BlockModel;
+/// use syncline_wave::plan::BlockModel;
 ///
 /// let model = BlockModel {
 ///     shape: Shape::new(16384, 16384),
@@ -230,7 +230,7 @@ impl BlockModel {
         bytes / self.disk.read + one_by_one.min(over_gaps)
     }
 
-    /// The most that a block under way takes, about: as [`BlockPlan`](crate::BlockPlan) has it of
+    /// The most that a block under way takes, about: as [`BlockPlan`](crate::plan::BlockPlan) has it of
     /// matrices on file.
     fn window(&self, layout: Layout, grid: &Grid) -> u64 {
         let Block { rows, cols } = grid.block_size().clipped(self.shape);

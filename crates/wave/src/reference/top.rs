@@ -21,13 +21,13 @@
 //! `iterations * (rows + iterations / 2)` updates of a row, in place of `iterations` times all
 //! rows.
 
-use syncline_store::{Matrix, Rect};
+use syncline_store::{Matrix, placement::Rect};
 
 use super::{Bands, Reference};
 use crate::dynamic::{Dynamic, Kernel};
 use crate::kernel::Typed;
 use crate::sweep::Order;
-use crate::{Error, PointKernel, Real, Result};
+use crate::{Error, PointKernel, Result, lanes::Real};
 
 impl<T: Real, K> Reference<'_, T, K> {
     /// Runs the loop as far as the first `rows` rows of its result need it, inside about `memory`
@@ -43,7 +43,7 @@ impl<T: Real, K> Reference<'_, T, K> {
     ///
     /// ```
     /// use syncline_store::{Block, Grid, Layout, Matrix, Shape};
-    /// use syncline_wave::{Order, Reference, Sor};
+    /// use syncline_wave::{Order, kernels::Sor, reference::Reference};
     ///
     /// let (shape, kernel) = (Shape::new(50, 7), Sor::gauss_seidel());
     /// let field = Matrix::from_vec(shape, (0..350).map(f64::from).collect())?;
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
     use crate::kernels::{NinePoint, Sor};
-    use crate::{first_difference, first_difference_above};
+    use crate::reference::{first_difference, first_difference_above};
 
     fn field(shape: Shape) -> Matrix<f64> {
         let values = (0..shape.elements()).map(|n| ((n * 7919) % 1009) as f64 / 7.0).collect();

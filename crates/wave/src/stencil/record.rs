@@ -12,7 +12,7 @@
 use std::ops::{Add, Div, Mul, Neg, Sub};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use syncline_overlay::RunError;
+use syncline_overlay::error::RunError;
 
 use super::{Neighbour, Stencil};
 use crate::{Error, Lane, Neighbours, PointKernel, Result};
@@ -142,7 +142,7 @@ pub(super) fn caught<R>(call: impl FnOnce() -> R) -> Result<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor};
+    use crate::kernels::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor};
 
     #[test]
     fn the_kernels_of_the_crate_declare_what_they_read() {

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use syncline_store::{DirectFile, DirectWriter, IoBuffer, IoQueue, Matrix, Method, ReadRequest};
+use syncline_store::{
+    Matrix,
+    direct_io::{DirectFile, DirectWriter, IoBuffer, IoQueue, Method, ReadRequest},
+};
 
 use super::sums::Sums;
 use crate::lanes::Real;

@@ -20,8 +20,10 @@ use std::ops::Range;
 use std::path::Path;
 
 use syncline_store::{
-    Checksum, DirectFile, Generations, Identity, IoBuffer, IoQueue, Matrix, Method, NewFile,
-    Progress, ReadRequest, Shape,
+    Matrix, NewFile, Shape,
+    checksum::Checksum,
+    direct_io::{DirectFile, IoBuffer, IoQueue, Method, ReadRequest},
+    generation::{Generations, Identity, Progress},
 };
 
 use super::sums::Sums;

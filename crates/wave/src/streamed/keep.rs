@@ -9,8 +9,10 @@
 use std::time::{Duration, Instant};
 
 use syncline_store::{
-    DirectFile, DirectWriter, FileState, Generations, Identity, InputId, Layout, Matrix, NewFile,
-    Progress, convert,
+    Layout, Matrix, NewFile, convert,
+    direct_io::{DirectFile, DirectWriter},
+    generation::{Generations, Identity, InputId, Progress},
+    newfile::FileState,
 };
 
 use super::data::{FileSink, Held, Sink, Source};

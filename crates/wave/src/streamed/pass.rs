@@ -8,8 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use syncline_overlay::{Initial, Location, Overlay, ReadyOrder, Runner, Step, Stop};
-use syncline_store::{Checksum, IoQueue, Method, Shape};
+use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop, run::ReadyOrder};
+use syncline_store::{
+    Shape,
+    checksum::Checksum,
+    direct_io::{IoQueue, Method},
+};
 
 use super::data::{FileSink, Outgoing, Panel, Sink, Source};
 use super::plan::StreamPlan;
@@ -20,7 +24,7 @@ use crate::semaphore::Semaphore;
 use crate::strip::Ring;
 use crate::strip::ghosts::Ghosts;
 use crate::strip::tile::{self, Chain, Job, Scratch};
-use crate::{Error, Monitor, Result};
+use crate::{Error, Result, monitor::Monitor};
 
 /// Tells what is wrong with a unit of the field whose sum is this.
 pub(crate) type CheckUnit<'a> = &'a (dyn Fn(usize, u64) -> Result<()> + Sync);

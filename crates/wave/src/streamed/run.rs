@@ -5,7 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use syncline_store::{
-    DirectFile, DirectWriter, Layout, Made, Matrix, Progress, StridedRun, convert,
+    Layout, Matrix, convert,
+    direct_io::{DirectFile, DirectWriter},
+    generation::{Made, Progress},
+    placement::StridedRun,
 };
 
 use super::data::{FileSink, Held, Sink, Source, all_rows};

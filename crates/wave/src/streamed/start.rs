@@ -28,7 +28,8 @@
 use std::path::Path;
 
 use syncline_store::{
-    Existing, FileState, Generations, Identity, Leftover, Made, Progress, ResultMark, Resumed,
+    generation::{Existing, Generations, Identity, Leftover, Made, Progress, ResultMark, Resumed},
+    newfile::FileState,
 };
 
 use super::target::{Leftovers, Target};
@@ -60,7 +61,7 @@ pub(crate) enum Start {
 /// [`add`](Self::add) then makes its report that of all iterations.
 #[derive(Debug)]
 pub struct Resumption {
-    /// Of what computation the result is: what it is to be [marked](syncline_store::ResultMark) with.
+    /// Of what computation the result is: what it is to be [marked](syncline_store::generation::ResultMark) with.
     pub identity: Identity,
     /// What the result that has the name has behind it, if the sweep goes on from one, or has
     /// nothing to do.

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use syncline_store::Checksum;
+use syncline_store::checksum::Checksum;
 
 use crate::Result;
 
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Sums {
 #[cfg(test)]
 mod tests {
     use super::Sums;
-    use syncline_store::checksum;
+    use syncline_store::checksum::checksum;
 
     #[test]
     fn sums_do_not_depend_on_the_pieces() {

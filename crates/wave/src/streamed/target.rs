@@ -4,16 +4,20 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use syncline_store::{FileState, Generations, Identity, Layout, Made, Matrix, NewFile, Shape};
+use syncline_store::{
+    Layout, Matrix, NewFile, Shape,
+    generation::{Generations, Identity, Made},
+    newfile::FileState,
+};
 
-use crate::{Real, Result};
+use crate::{Result, lanes::Real};
 
 /// A file that a sweep writes, whole or not at all, with what it takes to go on after a crash.
 ///
 /// Until the result is complete, what is needed to go on stands in the folder `PATH.syncline`
-/// beside it; see [`Generations`](syncline_store::Generations) for what is promised. A sweep of one
+/// beside it; see [`Generations`](syncline_store::generation::Generations) for what is promised. A sweep of one
 /// pass needs no such folder, and begins anew. Where the name is taken already, [`Leftovers`] say
-/// what is done; a complete result carries a [`ResultMark`](syncline_store::ResultMark), by which it is known.
+/// what is done; a complete result carries a [`ResultMark`](syncline_store::generation::ResultMark), by which it is known.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub(crate) path: PathBuf,

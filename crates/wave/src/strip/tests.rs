@@ -13,7 +13,7 @@ use super::tile::{Chain, Job, Scratch, run};
 use super::{Geometry, Ring, TOGETHER};
 use crate::kernel::{Neighbours, PointKernel, Typed};
 use crate::lanes::{Lane, Lanes, Real};
-use crate::{Lk23, Neighbour, Stencil, plain_sweep};
+use crate::{Neighbour, Stencil, kernels::Lk23, reference::plain_sweep};
 
 pub(crate) fn numbers<T: Real>(seed: u64, count: usize, scale: f64) -> Vec<T> {
     let mut random = Random::new(seed);

@@ -7,7 +7,7 @@ use syncline_store::Matrix;
 use super::{Executor, Settings, Sweep, SweepReport};
 use crate::block_kernel::Whole;
 use crate::streamed::Arrays;
-use crate::{BlockKernel, BlockPlan, Error, Real, Result};
+use crate::{BlockKernel, Error, Result, lanes::Real, plan::BlockPlan};
 
 impl Settings {
     /// Whole blocks are for the blocked executor, also where the automatic choice would be another.

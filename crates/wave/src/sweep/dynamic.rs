@@ -7,7 +7,7 @@ use syncline_store::Matrix;
 use super::{Sweep, SweepPlan, SweepReport};
 use crate::dynamic::Dynamic;
 use crate::streamed::{Arrays, Pending, Target};
-use crate::{Real, Result};
+use crate::{Result, lanes::Real};
 
 /// Sweeps of kernels that are only known at run time. The methods are those of other kernels, with
 /// any number of coefficients.

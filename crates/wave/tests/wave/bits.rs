@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::common::{Data, bits, blank, corners, lanes, layouts, least_memory, same, side, values};
 use crate::kernels::{Check, KERNELS, with_kernel};
 use proptest::prelude::*;
-use syncline_overlay::ReadyOrder;
-use syncline_store::{Block, Grid, Layout, Matrix, Rect, Shape};
+use syncline_overlay::run::ReadyOrder;
+use syncline_store::{Block, Grid, Layout, Matrix, Shape, placement::Rect};
 use syncline_wave::{
-    Error, Lane, Lanes, Lk23, Neighbours, Order, PointKernel, Real, Reference, Runner, Sor,
-    Stencil, Sweep, first_difference,
+    Error, Lane, Neighbours, Order, PointKernel, Runner, Stencil, Sweep,
+    kernels::{Lk23, Sor},
+    lanes::{Lanes, Real},
+    reference::{Reference, first_difference},
 };
 
 fn around<T: Copy>(field: &[T], i: usize, cols: usize) -> Neighbours<T> {

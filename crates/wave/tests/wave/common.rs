@@ -5,8 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use syncline_store::{Block, ElementType, Layout, Matrix, NewFile, Rect, Shape, convert};
-use syncline_wave::{Error, Lanes, Neighbour, PointKernel, Real, Stencil, Sweep, plain_sweep};
+use syncline_store::{
+    Block, ElementType, Layout, Matrix, NewFile, Shape, convert, placement::Rect,
+};
+use syncline_wave::{
+    Error, Neighbour, PointKernel, Stencil, Sweep,
+    lanes::{Lanes, Real},
+    reference::plain_sweep,
+};
 
 /// Numbers between 0 and `scale` that look random.
 pub(crate) fn numbers<T: Real>(seed: u64, count: usize, scale: f64) -> Vec<T> {

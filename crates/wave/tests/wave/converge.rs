@@ -6,7 +6,10 @@ use crate::kernels::{Check, KERNELS, with_kernel};
 use proptest::prelude::*;
 use syncline_store::{Block, Layout, Shape};
 use syncline_wave::{
-    Error, Executor, Lanes, Order, PointKernel, Real, Runner, Sor, Sweep, SweepReport, Target,
+    Error, Executor, Order, PointKernel, Runner, Sweep, SweepReport,
+    kernels::Sor,
+    lanes::{Lanes, Real},
+    target::Target,
 };
 
 /// Where a streamed sweep puts its result.

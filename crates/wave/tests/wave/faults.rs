@@ -9,9 +9,18 @@ use std::time::Duration;
 
 use crate::common::{Data, Place, same, values};
 use crate::kernels::Hooked;
-use syncline_overlay::RunError;
-use syncline_store::{Block, Generations, Layout, Leftover, Matrix, Shape};
-use syncline_wave::{Error, Executor, Lanes, Leftovers, Monitor, Runner, Sor, Sweep, Target};
+use syncline_overlay::error::RunError;
+use syncline_store::{
+    Block, Layout, Matrix, Shape,
+    generation::{Generations, Leftover},
+};
+use syncline_wave::{
+    Error, Executor, Runner, Sweep,
+    kernels::Sor,
+    lanes::Lanes,
+    monitor::Monitor,
+    target::{Leftovers, Target},
+};
 
 /// Runs `work`, but not for ever.
 fn soon<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use syncline_wave::{Lane, Lk23, Neighbour, Neighbours, PointKernel, Real, Sor, Stencil};
+use syncline_wave::{
+    Lane, Neighbour, Neighbours, PointKernel, Stencil,
+    kernels::{Lk23, Sor},
+    lanes::Real,
+};
 
 /// All eight neighbours, each with a weight and a coefficient of its own, so that any two that are
 /// mixed up show.

@@ -4,9 +4,13 @@
 use std::sync::Arc;
 
 use crate::common::{Data, bits, blank, layouts, numbers, values};
-use syncline_store::{Block, ElementType, Layout, Matrix, Shape, io_model};
+use syncline_store::{Block, ElementType, Layout, Matrix, Shape, model::io_model};
 use syncline_wave::{
-    BlockPlan, Error, Executor, Lk23, Monitor, Order, Runner, Sor, Sweep, SweepPlan, plain_sweep,
+    Error, Executor, Order, Runner, Sweep,
+    kernels::{Lk23, Sor},
+    monitor::Monitor,
+    plan::{BlockPlan, SweepPlan},
+    reference::plain_sweep,
 };
 
 fn blocks(plan: SweepPlan) -> BlockPlan {

@@ -9,8 +9,12 @@ use crate::common::{Data, blank, corners, lanes, layouts, same, values};
 use proptest::prelude::*;
 use syncline_store::{Block, Grid, Layout, Matrix, Shape};
 use syncline_wave::{
-    Alignment, Described, Error, Executor, Lane, Lanes, Neighbour, Neighbours, Order, PointKernel,
-    Real, Reference, Runner, Stencil, Sweep, Target, plain_sweep,
+    Described, Error, Executor, Lane, Neighbour, Neighbours, Order, PointKernel, Runner, Stencil,
+    Sweep,
+    kernels::Alignment,
+    lanes::{Lanes, Real},
+    reference::{Reference, plain_sweep},
+    target::Target,
 };
 
 /// Distances by a chess king's steps, whose kernel names fewer neighbours than it reads: all but

@@ -7,7 +7,12 @@ use crate::common::{Data, Place, lanes, least_memory, same, side, values};
 use crate::kernels::{Check, KERNELS, with_kernel};
 use proptest::prelude::*;
 use syncline_store::{Layout, Matrix, Shape};
-use syncline_wave::{Executor, Lanes, Monitor, PointKernel, Real, Runner, Sweep, Target};
+use syncline_wave::{
+    Executor, PointKernel, Runner, Sweep,
+    lanes::{Lanes, Real},
+    monitor::Monitor,
+    target::Target,
+};
 
 #[derive(Clone, Debug)]
 struct Case {

@@ -11,9 +11,16 @@ use std::time::{Duration, SystemTime};
 use crate::common::{Data, Place, bits, lanes, same, values};
 use crate::kernels::Hooked;
 use proptest::prelude::*;
-use syncline_store::{Generations, Identity, Layout, Leftover, Matrix, Shape};
+use syncline_store::{
+    Layout, Matrix, Shape,
+    generation::{Generations, Identity, Leftover},
+};
 use syncline_wave::{
-    Error, Lanes, Leftovers, Monitor, Pending, Runner, Sor, Sweep, SweepReport, Target,
+    Error, Runner, Sweep, SweepReport,
+    kernels::Sor,
+    lanes::Lanes,
+    monitor::Monitor,
+    target::{Leftovers, Pending, Target},
 };
 
 pub(crate) const KERNEL: Sor = Sor::gauss_seidel();

@@ -2,8 +2,8 @@
 //! one, or with none.
 
 use proptest::prelude::*;
-use syncline_store::{Existing, Layout, Matrix, Shape};
-use syncline_wave::{Error, Executor, Leftovers, Result, SweepReport};
+use syncline_store::{Layout, Matrix, Shape, generation::Existing};
+use syncline_wave::{Error, Executor, Result, SweepReport, target::Leftovers};
 
 use crate::common::{bits, same, values};
 use crate::target::results::has_marks;

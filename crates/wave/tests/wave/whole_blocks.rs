@@ -8,11 +8,14 @@ use std::sync::{Mutex, OnceLock};
 
 use libloading::Library;
 use proptest::prelude::*;
-use syncline_overlay::RunError;
-use syncline_store::{Block, Layout, Rect, Shape};
+use syncline_overlay::error::RunError;
+use syncline_store::{Block, Layout, Shape, placement::Rect};
 use syncline_wave::{
-    Alignment, BlockKernel, CBlockFunction, CBlockKernel, Error, Executor, Lk23, Neighbour,
-    NinePoint, Order, PointKernel, Real, Runner, Sor, Stencil, Sweep, plain_sweep,
+    BlockKernel, Error, Executor, Neighbour, Order, PointKernel, Runner, Stencil, Sweep,
+    c::{CBlockFunction, CBlockKernel},
+    kernels::{Alignment, Lk23, NinePoint, Sor},
+    lanes::Real,
+    reference::plain_sweep,
 };
 
 use crate::bits::{Case, case, red_black, runner};

@@ -20,8 +20,11 @@ use std::time::Duration;
 use clap::ValueEnum;
 use syncline_fabric::{Launcher, Member, Team};
 use syncline_sync::{
-    Array, Auto, BarrierMember, Counter, Dissemination, Flags, Lock, Mcs, RawLock, SpaceError,
-    Ticket,
+    Auto, BarrierMember, Lock, Mcs, SpaceError, Ticket,
+    barrier::{Counter, Dissemination},
+    board::Flags,
+    lock::RawLock,
+    space::Array,
 };
 
 use super::contend::{Shares, compete};

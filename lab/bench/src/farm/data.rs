@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
-use syncline_farm::{Farm, FarmError, Numbers, Vpid};
+use syncline_farm::{Farm, FarmError, Vpid, wire::Numbers};
 
 use super::rivals;
 use super::worker::{Role, program, sum};

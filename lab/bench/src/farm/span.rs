@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use syncline_farm::{Forks, Pool, PoolBuilder, Task};
+use syncline_farm::{Pool, PoolBuilder, Task, pool::Forks};
 
 use super::worker::{Role, program};
 use super::{Heat, Kit};

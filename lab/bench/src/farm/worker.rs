@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use syncline_farm::{Farm, Numbers, Program, Vpid, serve, serve_forks};
+use syncline_farm::{Farm, Program, Vpid, pool::serve_forks, serve, wire::Numbers};
 use syncline_lab::baselines::futex_ping_pong;
 use syncline_lab::baselines::sysv::{Between, Channel};
 use syncline_signal::Policy;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use syncline_overlay::{Checked, Initial, Location, Overlay, ReadyOrder, Runner, Stop};
+use syncline_overlay::{Checked, Initial, Location, Overlay, Runner, Stop, run::ReadyOrder};
 
 use super::by_hand::{Barrier, ByHand, Locks, Plain};
 use super::compiled::Peer;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use syncline_store::{
-    Block, DataDir, Element, Layout, Matrix, NewFile, Shape, convert, write_layout_json,
+    Block, DataDir, Element, Layout, Matrix, NewFile, Shape, convert, dir::write_layout_json,
 };
-use syncline_wave::Lk23;
+use syncline_wave::kernels::Lk23;
 
 use crate::disk;
 use crate::error::{Failure, Result, failed};

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use syncline_lab::schemes::{Arrays, Exchange, Job, Scheme};
-use syncline_store::{Checksum, Element, Grid, Matrix, io_model};
+use syncline_store::{Element, Grid, Matrix, checksum::Checksum, model::io_model};
 
 use super::data::{Data, Folder, Inputs};
 use super::report::label;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-use syncline_sync::Shared;
+use syncline_sync::space::Shared;
 
 use crate::error::{Result, failed};
 use crate::places::Places;

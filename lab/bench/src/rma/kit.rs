@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use syncline_fabric::endpoint::{Out, Service};
-use syncline_fabric::{Member, TeamBarrier, TeamBoard};
+use syncline_fabric::{Member, TeamBarrier, board::TeamBoard};
 use syncline_mpi::Communicator;
 use syncline_mpi::unstable::Window;
 use syncline_rma::unstable::{self, LockKind};
 use syncline_rma::{Global, Mutexes, Rma};
-use syncline_sync::{DisseminationMember, TournamentMember};
+use syncline_sync::barrier::{DisseminationMember, TournamentMember};
 
 use super::race;
 use crate::error::Result;

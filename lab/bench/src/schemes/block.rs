@@ -12,8 +12,12 @@
 //!
 //! Costs: two copies of the block, in and out; framed three or four.
 
-use syncline_store::{Contents, MatrixBlock, Rect, Region, Shape, Side};
-use syncline_wave::{Lk23, Neighbours, PointKernel, Result};
+use syncline_store::{
+    Shape,
+    blocks::{Contents, MatrixBlock, Region},
+    placement::{Rect, Side},
+};
+use syncline_wave::{Neighbours, PointKernel, Result, kernels::Lk23};
 
 /// Rows that are updated together.
 const TOGETHER: usize = 8;

@@ -33,8 +33,8 @@
 //! Changed: blocks under way are copied to a buffer; a processor is a location, and any worker of a pool runs
 //! it; waves in a band are as many tasks, so that their order is checked like all others.
 
-use syncline_overlay::{Initial, Location, Overlay, Read, Runner, Step, Stop};
-use syncline_store::{Matrix, Side};
+use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop, access::Read};
+use syncline_store::{Matrix, placement::Side};
 use syncline_wave::Result;
 
 use super::block::Halo;

@@ -13,8 +13,11 @@
 
 use std::slice;
 
-use syncline_store::{Advice, Layout, Mapped, Matrix, Shape, Touch};
-use syncline_wave::{Lk23, Neighbours, PointKernel, Result};
+use syncline_store::{
+    Layout, Matrix, Shape,
+    chunk::{Advice, Mapped, Touch},
+};
+use syncline_wave::{Neighbours, PointKernel, Result, kernels::Lk23};
 
 use super::Arrays;
 

@@ -29,8 +29,8 @@
 //! E. Caron, F. Desprez, F. Suter, IPDPS 2005, as described by Clauss, Gustedt, Suter, PDP 2008. Changed: shared
 //! memory in place of messages, mapped files in place of read and write.
 
-use syncline_overlay::{Initial, Location, Overlay, Read, Runner, Stop};
-use syncline_store::{Matrix, Side};
+use syncline_overlay::{Initial, Location, Overlay, Runner, Stop, access::Read};
+use syncline_store::{Matrix, placement::Side};
 use syncline_wave::Result;
 
 use super::Job;

@@ -17,7 +17,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use syncline_overlay::Location;
-use syncline_store::{Block, Grid, Matrix, MatrixBlock, Region, Side, Tile};
+use syncline_store::{
+    Block, Grid, Matrix,
+    blocks::{MatrixBlock, Region, Tile},
+    placement::Side,
+};
 use syncline_wave::{Error, Result};
 
 use super::Arrays;

@@ -8,8 +8,12 @@ use std::ops::RangeInclusive;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use syncline_overlay::raw::AccessMode;
-use syncline_overlay::{Location, Read, ReadyOrder, Runner, Write};
+use syncline_overlay::AccessMode;
+use syncline_overlay::{
+    Location, Runner,
+    access::{Read, Write},
+    run::ReadyOrder,
+};
 pub(crate) use syncline_testkit::Random;
 
 pub(crate) const I: AccessMode = AccessMode::Inclusive;

@@ -12,7 +12,9 @@ use crate::strip::tests::numbers;
 use crate::strip::tile::{Chain, Job, Scratch, run};
 use crate::strip::{Geometry, Ring};
 use crate::{
-    Alignment, GaussSeidelVariable, Lk23, NinePoint, PointKernel, Sor, Stencil, plain_sweep,
+    PointKernel, Stencil,
+    kernels::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor},
+    reference::plain_sweep,
 };
 use syncline_store::Shape;
 

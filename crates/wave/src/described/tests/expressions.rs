@@ -199,7 +199,7 @@ fn avx512<L: Vector>(code: &Code, values: &[Vec<L::Element>]) -> Vec<L::Element>
 }
 
 /// Runs the code with these lanes.
-fn executed<T: crate::Real>(lanes: Lanes, code: &Code, values: &[Vec<T>]) -> Vec<T> {
+fn executed<T: crate::lanes::Real>(lanes: Lanes, code: &Code, values: &[Vec<T>]) -> Vec<T> {
     match lanes {
         // SAFETY: the lanes are available.
         #[cfg(target_arch = "x86_64")]

@@ -32,7 +32,7 @@ use crate::lanes::{Lanes, Real};
 use crate::semaphore::Semaphore;
 use crate::strip::pack::Rows;
 use crate::strip::tests::numbers;
-use crate::{Lk23, Monitor, Stencil};
+use crate::{Stencil, kernels::Lk23, monitor::Monitor};
 
 /// Updates the field `levels` times on the way from the first source to `rows`.
 fn pass<E: Real>(

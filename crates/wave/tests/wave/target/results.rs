@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
-use syncline_store::{Existing, Layout, Leftover, Matrix, Shape};
-use syncline_wave::{Error, Leftovers, Monitor};
+use syncline_store::{
+    Layout, Matrix, Shape,
+    generation::{Existing, Leftover},
+};
+use syncline_wave::{Error, monitor::Monitor, target::Leftovers};
 
 use super::{How, KERNEL, THREE, Work};
 use crate::common::{bits, lanes};

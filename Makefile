@@ -9,7 +9,7 @@ LAB = $(BUILT)/syncline-lab
 # What CI runs, a person can run; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help demo demo-for-tests command-for-tests test test-deps test-anywhere loom miri tsan lint bench bench-overlay bench-sync bench-rma bench-farm bench-rma-testbed bench-peers-deps bench-disk bench-papers soak \
+.PHONY: help demo demo-for-tests command-for-tests test test-deps test-anywhere loom miri tsan lint bench bench-overlay bench-sync bench-rma bench-farm bench-rma-testbed bench-peers-deps bench-disk bench-papers soak book \
 	testbed-deps testbed-test mpi-wheels build build-lab install install-build install-files uninstall
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "make install     the command, libraries, header, pkg-config file: PREFIX=/usr/local, DESTDIR=; STRIP= keeps the symbols of debuggers"
 	@echo "make uninstall   takes them away again"
 	@echo "make lint        formatting, clippy, documentation, licences; no crate depends on a floor above its own"
+	@echo "make book        the book as pages of HTML, below target/book (mdBook; without it: the line that installs it)"
 	@echo "make miri        queues, spaces, plans and codecs under Miri (a nightly with miri; ten minutes)"
 	@echo "make tsan        suites of threads under ThreadSanitizer (a nightly with rust-src; ten minutes)"
 	@echo "make bench       the cost of order: empty tasks, and a sweep in memory against the plain loop"
@@ -96,6 +97,11 @@ test-anywhere:
 LOOM = env RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test $(LOOM_CRATES) --profile loom --lib -- --test-threads=1
 loom:
 	$(LOOM)
+
+# The book. Its code and its links are checked by `make test`, which does not need mdBook.
+book:
+	@if command -v mdbook >/dev/null; then mdbook build docs/book && echo "target/book/index.html"; \
+	else echo "skipped: no mdBook; cargo install mdbook --locked (some minutes)"; fi
 
 # Undefined behaviour and data races, as far as the tests go there: queues, plans, spaces, codecs, copies and words.
 # Suites are small under Miri (`cfg(miri)`), or say why they are left out. PROPTEST_CASES is what a codec's test takes.

@@ -2,6 +2,7 @@
 
 mod advice;
 mod bad_input;
+mod book;
 mod cgroup;
 mod common;
 mod data;

@@ -1,22 +1,24 @@
-//! What a process does with a signal that comes.
+//! The disposition of signals in this process.
 
 use std::io;
 
 use rustix::process::Signal;
 
-/// What this process does with a signal.
+/// The disposition of a signal in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// What the system does by default.
+    /// The system's default action.
     Default,
-    /// Nothing. Programs that it starts ignore the signal as well, unless they change that.
+    /// The signal is ignored. Programs that this process starts ignore it as well, unless they
+    /// change that.
     Ignored,
-    /// It has a handler.
+    /// The signal has a handler.
     Caught,
 }
 
 impl Disposition {
-    /// What this process does with a signal, as the kernel says it (in `/proc`; without that: what is usual).
+    /// Returns the disposition of a signal in this process, as `/proc/self/status` reports it.
+    /// Returns [`Default`](Self::Default) if that file cannot be read.
     ///
     /// ```
     /// use syncline_process::disposition::Disposition;
@@ -40,10 +42,11 @@ impl Disposition {
     }
 }
 
-/// Whether this process is told how its children end: not if it ignores SIGCHLD, which it may have inherited.
+/// Checks that this process receives the exit status of its children. It does not if it ignores
+/// SIGCHLD, a disposition that it may have inherited.
 ///
 /// # Errors
-/// It ignores it; the message says what to do.
+/// Returns an error if the process ignores SIGCHLD; the message says how to restore the default.
 ///
 /// ```
 /// syncline_process::disposition::children_can_be_watched()?;

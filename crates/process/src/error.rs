@@ -1,46 +1,46 @@
-//! The one error type of the crate.
+//! The error type of the crate.
 
 use std::io;
 
-/// The result of a question about a process, or about a descriptor that was handed down.
+/// The result of an operation on a process, or on an inherited descriptor.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a process cannot be watched, or a descriptor is of no use.
+/// The reason why a process cannot be watched, or a descriptor cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A descriptor is of the wrong kind.
     #[error("descriptor {fd} is not {expected}")]
     WrongDescriptor {
-        /// Number of the descriptor in this process.
+        /// The number of the descriptor in this process.
         fd: i32,
-        /// What it should have been.
+        /// The kind of descriptor that was expected.
         expected: &'static str,
     },
 
-    /// A process cannot be watched. It does not exist if the source says `ESRCH`.
+    /// A process cannot be watched. The source is `ESRCH` if it does not exist.
     #[error("cannot {op} process {pid}: {source}")]
     Process {
-        /// What was attempted.
+        /// The operation that failed.
         op: &'static str,
-        /// The process number.
+        /// The process ID.
         pid: u32,
-        /// What the system answered.
+        /// The system's error.
         source: io::Error,
     },
 
     /// A lifeline cannot be made or polled.
     #[error("cannot {op} a lifeline: {source}")]
     Lifeline {
-        /// What was attempted.
+        /// The operation that failed.
         op: &'static str,
-        /// What the system answered.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl From<Error> for io::Error {
-    /// What the system has answered.
+    /// Returns the system's error; a wrong descriptor becomes `InvalidInput`.
     fn from(error: Error) -> io::Error {
         match error {
             Error::Lifeline { source, .. } | Error::Process { source, .. } => source,

@@ -1,19 +1,20 @@
-//! A pipe whose hang-up kills: the calls of fcntl that no safe wrapper has.
+//! A pipe whose hang-up kills a process group: the fcntl commands that have no safe wrapper.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The kernel sends SIGKILL to all of a process group when the last write end of the pipe is
-/// closed, for as long as any process has this open file.
+/// Makes the kernel send SIGKILL to a whole process group when the last write end of the pipe is
+/// closed, for as long as any process has this open file description.
 ///
-/// The kernel keeps the group itself and not its number, so the signal reaches no later group of
-/// that number.
+/// The kernel keeps a reference to the group itself and not its number, so the signal cannot reach
+/// a later group of the same number.
 pub(crate) fn kill_at_hang_up(pipe: BorrowedFd<'_>, group: Group) -> io::Result<()> {
-    // The last one arms it. A pipe that no process reads needs no other flag.
+    // The last command arms the signal. A pipe that no process reads needs no other flag.
     for (command, value) in
         [(libc::F_SETOWN, group.owner()), (F_SETSIG, libc::SIGKILL), (libc::F_SETFL, libc::O_ASYNC)]
     {
-        // SAFETY: the descriptor is open, and each of these commands takes an integer; none touches memory.
+        // SAFETY: the descriptor is open; each of these commands takes an integer and touches no
+        // memory.
         if unsafe { libc::fcntl(pipe.as_raw_fd(), command, value) } == -1 {
             return Err(io::Error::last_os_error());
         }
@@ -21,9 +22,9 @@ pub(crate) fn kill_at_hang_up(pipe: BorrowedFd<'_>, group: Group) -> io::Result<
     Ok(())
 }
 
-/// Whether the kernel does that already, to this very group.
+/// Returns whether the kernel already does that, for this group.
 pub(crate) fn kills_at_hang_up(pipe: BorrowedFd<'_>, group: Group) -> bool {
-    // SAFETY: as above; these take nothing.
+    // SAFETY: as above; these commands take no argument.
     let (flags, owner) = unsafe {
         (
             libc::fcntl(pipe.as_raw_fd(), libc::F_GETFL),
@@ -36,23 +37,23 @@ pub(crate) fn kills_at_hang_up(pipe: BorrowedFd<'_>, group: Group) -> bool {
 /// The processes that the kernel kills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// The group of that number.
+    /// The group of this number.
     Of(libc::pid_t),
-    /// This process alone: its group has no number in this namespace of processes.
+    /// This process alone: its group has no number in this PID namespace.
     Alone(libc::pid_t),
 }
 
 impl Group {
-    /// The group of this process.
+    /// Returns the group of this process.
     pub(crate) fn own() -> Group {
-        // SAFETY: these take nothing, and cannot fail.
+        // SAFETY: these functions have no preconditions and cannot fail.
         match unsafe { (libc::getpgrp(), libc::getpid()) } {
             (0, process) => Group::Alone(process),
             (group, _) => Group::Of(group),
         }
     }
 
-    /// As `F_SETOWN` has it.
+    /// Returns the value for `F_SETOWN`.
     fn owner(self) -> libc::pid_t {
         match self {
             Group::Of(group) => -group,
@@ -61,5 +62,5 @@ impl Group {
     }
 }
 
-/// Not in libc for every target; it is Linux's own.
+/// Linux only, and missing from libc for some targets.
 const F_SETSIG: libc::c_int = 10;

@@ -1,24 +1,23 @@
-//! Whether this process is still the one in which something was made, or a child that `fork` has
-//! made of it since.
+//! Detects whether this process is the one that created an object, or a child forked from it since.
 //!
 //! # Contract
-//! A [`Generation`] is a number that a process has and its children do not: whatever way a child
-//! was forked (`fork`, `clone` without `CLONE_VM`), every generation that was noted before is
-//! *past* there. A child that asks for the [current](Generation::current) one gets a number that
-//! none of its ancestors had.
+//! A [`Generation`] is a number that a process has and its children do not. However a child was
+//! forked (`fork`, or `clone` without `CLONE_VM`), every generation that was noted before the fork
+//! is *past* there. A child that asks for the [current](Generation::current) generation gets a
+//! number that none of its ancestors had.
 //!
 //! ```text
-//!   process:  page | 7 |      handle: made in generation 7        page == 7: the handle may be used
+//!   process:  page | 7 |      handle: made in generation 7        page == 7: the handle is usable
 //!      │ fork
 //!   child:    page | 0 |      handle: a copy, generation 7        page != 7: it is the parent's
-//!                └──> 8 when the child makes something itself
+//!                 └──> 8 when the child makes something itself
 //! ```
-//! The number is a static in a page of its own, which the kernel wipes in a child
-//! (`MADV_WIPEONFORK`, Linux 4.14). Where the kernel refuses that, a handler of `pthread_atfork`
-//! clears it, which a raw `clone` does not call.
+//! The number is a static in a page of its own, which the kernel zeroes in a child
+//! (`MADV_WIPEONFORK`, Linux 4.14). Where the kernel refuses that advice, a `pthread_atfork`
+//! handler clears the number; a raw `clone` does not call it.
 //!
 //! # Costs
-//! A look is one load of a line that never changes, and a comparison.
+//! A check is one load from a cache line that never changes, and a comparison.
 
 use std::fmt;
 use std::sync::Once;
@@ -26,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm;
 
-/// The generation of a process: a number that a child made by fork() does not have.
+/// The generation of a process: a number that a child made by `fork` does not share.
 ///
 /// ```
 /// use syncline_process::Generation;
@@ -39,21 +38,21 @@ pub struct Generation {
     number: u64,
 }
 
-/// A child in which nothing was made yet.
+/// The value in a child that has not asked for its generation yet.
 const CHILD: u64 = 0;
 
-/// The last number that this process or an ancestor of it has had. A child inherits it.
+/// The last number given to this process or to one of its ancestors. A child inherits it.
 static LAST: AtomicU64 = AtomicU64::new(CHILD);
 
 impl Generation {
-    /// The generation of this process now.
+    /// Returns the current generation of this process.
     #[must_use]
     pub fn current() -> Generation {
         static GUARDED: Once = Once::new();
         GUARDED.call_once(|| guard(&PAGE));
         let page = &PAGE.number;
-        // Relaxed, here and below: the number stands for itself, and fork orders what the child
-        // sees.
+        // Relaxed, here and below: no other data depends on the number, and fork itself orders what
+        // the child sees.
         let mut number = page.load(Ordering::Relaxed);
         if number == CHILD {
             let new = LAST.fetch_add(1, Ordering::Relaxed) + 1;
@@ -65,14 +64,16 @@ impl Generation {
         Generation { number }
     }
 
-    /// Whether this process is the one that noted the generation, and not a child of it.
+    /// Returns whether this process is the one that obtained the generation, rather than a child
+    /// of it.
     #[inline]
     #[must_use]
     pub fn is_current(self) -> bool {
         self.passed() == 0
     }
 
-    /// 0 while it is current, else another number: to be compared together with something else.
+    /// Returns 0 while the generation is current, and another number afterwards. The number can be
+    /// combined with other conditions in a single comparison.
     #[inline]
     #[must_use]
     pub fn passed(self) -> u64 {
@@ -86,7 +87,7 @@ impl fmt::Debug for Generation {
     }
 }
 
-/// The number of this process, in whole pages of its own: the kernel wipes nothing else with it.
+/// The generation number, alone in whole pages, so that the kernel wipes nothing else with it.
 #[repr(C, align(4096))]
 #[cfg_attr(not(target_arch = "x86_64"), repr(align(65536)))]
 struct Page {
@@ -94,33 +95,33 @@ struct Page {
     _rest: [u8; LARGEST_PAGE - size_of::<AtomicU64>()],
 }
 
-/// The largest page that the architecture has for such memory.
+/// The largest page size that the architecture uses for such memory.
 const LARGEST_PAGE: usize = if cfg!(target_arch = "x86_64") { 4096 } else { 65536 };
 
 static PAGE: Page =
     Page { number: AtomicU64::new(CHILD), _rest: [0; LARGEST_PAGE - size_of::<AtomicU64>()] };
 
-/// Sees to it that the number is cleared in children.
+/// Makes sure that the number is cleared in children.
 fn guard(page: &'static Page) {
     if cfg!(miri) {
-        return; // Miri knows no fork
+        return; // Miri does not support fork
     }
     let first = (&raw const *page).cast_mut().cast();
-    // SAFETY: the range is whole pages of a static that is zero at first, so anonymous memory, and
-    // is nothing but the number, which is read and written as an atomic. The advice changes nothing
-    // in this process.
+    // SAFETY: the range is whole pages of a static: it is zero at first, so the memory is
+    // anonymous, and it holds nothing but the number, which is only accessed as an atomic. The
+    // advice changes nothing in this process.
     if unsafe { mm::madvise(first, LARGEST_PAGE, mm::Advice::LinuxWipeOnFork) }.is_err() {
         clear_by_handler();
     }
 }
 
-/// A handler clears the number in children made by `fork`.
+/// Registers a `pthread_atfork` handler that clears the number in children.
 fn clear_by_handler() {
     extern "C" fn clear() {
         PAGE.number.store(CHILD, Ordering::Relaxed);
     }
-    // SAFETY: the handler only stores into a static, which is allowed in a child of whatever state.
-    // If there is no memory for it, children are not noticed: there is nothing better to do.
+    // SAFETY: the handler only stores into a static, which is allowed in a child in any state. If
+    // there is no memory to register it, forked children go undetected; there is no fallback.
     let _ = unsafe { libc::pthread_atfork(None, None, Some(clear)) };
 }
 
@@ -128,16 +129,16 @@ fn clear_by_handler() {
 mod tests {
     use super::*;
 
-    /// What a child says of itself, in its exit code.
+    /// Runs `child` in a forked process and returns its exit code.
     fn in_a_child(fork: impl FnOnce() -> libc::pid_t, child: impl FnOnce() -> u8) -> i32 {
         match fork() {
-            // SAFETY: ends the child without anything else of it, as no function of the test's
-            // harness may run there.
+            // SAFETY: `_exit` ends the child without running destructors or any code of the test
+            // harness, which must not run there.
             0 => unsafe { libc::_exit(child().into()) },
             pid => {
                 assert!(pid > 0, "{}", std::io::Error::last_os_error());
                 let mut status = 0;
-                // SAFETY: the status has room.
+                // SAFETY: `status` is valid for writes.
                 assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
                 assert!(libc::WIFEXITED(status), "{status:x}");
                 libc::WEXITSTATUS(status)
@@ -146,14 +147,14 @@ mod tests {
     }
 
     fn fork() -> libc::pid_t {
-        // SAFETY: the child does nothing but what `in_a_child` lets it, which takes no lock.
+        // SAFETY: the child runs only the closure of `in_a_child`, which takes no lock.
         unsafe { libc::fork() }
     }
 
-    /// A fork of which the C library knows nothing.
+    /// Forks with a raw system call, so that the C library runs no fork handlers.
     fn raw() -> libc::pid_t {
-        // SAFETY: as in `fork`; without CLONE_VM the child has a copy of everything, and goes on on
-        // the same stack.
+        // SAFETY: as in `fork`; without `CLONE_VM` the child has a copy of all memory and continues
+        // on its copy of the stack.
         unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t }
     }
 
@@ -176,10 +177,11 @@ mod tests {
         assert_eq!(Generation::current().number, made.number);
     }
 
-    /// In a child, which is asked to keep its page, so that nothing but the handler can clear it.
+    /// Runs in a child that advises the kernel to keep its page, so that only the handler can clear
+    /// it.
     #[test]
     fn without_the_kernel_a_handler_ends_it() {
-        // The first call has the kernel wipe the page, here and not in the child that has it kept.
+        // The first call sets `MADV_WIPEONFORK`, here and not in the child that resets it.
         let _ = Generation::current();
         let child = || {
             let first = (&raw const PAGE).cast_mut().cast();

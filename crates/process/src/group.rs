@@ -1,20 +1,19 @@
-//! A child process that leads a process group, which ends with it.
+//! A child process that leads a process group, and whose end ends the group.
 //!
 //! # Contract
-//! The child is started in a group of its own ([`Spawn::start_group`]), so all processes that it
-//! starts, and those that they start, are in that group, unless they leave it (`setsid`, `setpgid`:
-//! daemons, shells with job control). When the child has ended, however, the rest of the group is
-//! killed *before* the child is collected:
+//! The child is started in a group of its own ([`Spawn::start_group`]), so all its descendants are
+//! in that group, unless they leave it (`setsid`, `setpgid`: daemons, shells with job control).
+//! When the child has ended, the rest of the group is killed *before* the child is collected:
 //!
 //! ```text
-//!   the child exits ──> its pidfd is readable ──> SIGKILL to the group ──> the child is collected
-//!                       └── until then its number, which is the group's, is that of no other process or group ──┘
+//!   child exits ──> its pidfd is readable ──> SIGKILL to the group ──> the child is collected
+//!                   └── until then its number, the group's, names no other process or group ──┘
 //! ```
-//! SIGKILL reaches all members of a group at one moment: a member that is about to fork does not.
+//! SIGKILL reaches all members of a group at the same moment, so no member can escape by forking.
 //!
 //! # Costs
-//! `posix_spawn` sets the group in the child: no call more at a start. An end: one signal, one
-//! poll.
+//! `posix_spawn` sets the group in the child, so a start needs no further call. An end costs one
+//! signal and one poll.
 //!
 //! [`Spawn::start_group`]: crate::Spawn::start_group
 
@@ -30,9 +29,9 @@ use crate::{error::Result, spawn::Child, watch::ProcessWatch};
 
 /// A child that leads a process group, and has not been collected.
 ///
-/// When it has ended the rest of its group is killed before it is collected, so the number of the
-/// group cannot be another's by then. A process that leaves the group (`setsid`, `setpgid`) is let
-/// go.
+/// When the child has ended, the rest of its group is killed before the child is collected, so the
+/// group's number cannot have been reused by then. A process that leaves the group (`setsid`,
+/// `setpgid`) is not killed.
 ///
 /// ```
 /// use syncline_process::Spawn;
@@ -48,8 +47,8 @@ pub struct GroupLeader {
 }
 
 impl GroupLeader {
-    /// Watches a child that was started in a group of its own. If it cannot be watched its group is
-    /// killed, and it is collected.
+    /// Watches a child that was started in a group of its own. If the child cannot be watched, its
+    /// group is killed and it is collected.
     pub(crate) fn new(mut child: Child) -> Result<GroupLeader> {
         match ProcessWatch::new(child.id()) {
             Ok(watch) => Ok(GroupLeader { child, watch }),
@@ -61,40 +60,39 @@ impl GroupLeader {
         }
     }
 
-    /// The number of the child, and of its group.
+    /// Returns the process ID of the child, which is also the ID of its group.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// A signal to all processes of the group. It is no error if none is left.
+    /// Sends a signal to all processes of the group. An empty group is no error.
     pub fn send(&self, signal: i32) {
         send_to_group(&self.watch, signal);
     }
 
-    /// Whether the child has exited. Does not block.
+    /// Returns whether the child has exited. Does not block.
     #[must_use]
     pub fn has_exited(&self) -> bool {
-        // It fails only if the kernel has no memory to answer: then it is asked again.
+        // The call fails only if the kernel has no memory to answer; the caller polls again.
         self.watch.has_exited().unwrap_or(false)
     }
 
-    /// Waits until the child has exited (`true`) or the deadline has passed (`false`).
+    /// Blocks until the child has exited (`true`) or the deadline has passed (`false`).
     #[must_use]
     pub fn wait_exit(&self, deadline: Option<Instant>) -> bool {
         self.watch.wait_exit(deadline).unwrap_or(false)
     }
 
-    /// If the child has exited: kills the rest of its group, and collects it. Does not block.
+    /// If the child has exited, kills the rest of its group and collects it. Does not block.
     ///
     /// # Errors
-    /// What the system says; the child was collected by other code of this process if that is
-    /// `ECHILD`.
+    /// Returns the system's error; `ECHILD` if other code of this process has collected the child.
     pub fn try_collect(&mut self) -> io::Result<Option<ExitStatus>> {
         self.try_collect_after(|| ())
     }
 
-    /// Waits until the child has exited, kills the rest of its group, and collects it.
+    /// Blocks until the child has exited, kills the rest of its group, and collects it.
     ///
     /// # Errors
     /// As [`try_collect`](Self::try_collect).
@@ -102,7 +100,7 @@ impl GroupLeader {
         self.collect_after(|| ())
     }
 
-    /// The same; a function is called between the kill and the collection.
+    /// Like [`collect`](Self::collect), but calls a function between the kill and the collection.
     pub(crate) fn collect_after(mut self, mut before: impl FnMut()) -> io::Result<ExitStatus> {
         loop {
             self.watch.wait_exit(None)?;
@@ -123,44 +121,44 @@ impl GroupLeader {
 }
 
 impl AsFd for GroupLeader {
-    /// For a caller's own poll: readable when the child has exited.
+    /// Lets a caller poll the descriptor itself: it is readable when the child has exited.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.watch.as_fd()
     }
 }
 
-/// A signal to the group that a watched child leads, or has led.
+/// Sends a signal to the group that a watched child leads, or has led.
 fn send_to_group(leader: &ProcessWatch, signal: i32) {
     let (fd, group) = (leader.as_fd().as_raw_fd(), PIDFD_SIGNAL_PROCESS_GROUP);
     let info = std::ptr::null_mut::<libc::siginfo_t>();
-    // SAFETY: the descriptor is open, and a null pointer means that the kernel fills in the sender:
+    // SAFETY: the descriptor is open, and a null pointer makes the kernel fill in the sender:
     // pidfd_send_signal(2).
     if unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, info, group) } == 0 {
         return;
     }
-    // Before Linux 6.9 by number.
+    // Before Linux 6.9 the signal is sent by number.
     if [Some(libc::EINVAL), Some(libc::ENOSYS)].contains(&io::Error::last_os_error().raw_os_error())
     {
         let _ = kill_by_number(leader.pid(), signal);
     }
 }
 
-/// The same by number, unless other code of this process has collected the leader: the number may
-/// be another's then.
+/// Sends a signal to the group by number, unless other code of this process has collected the
+/// leader, as the number may have been reused then.
 fn kill_by_number(leader: u32, signal: i32) -> io::Result<()> {
     let pid = i32::try_from(leader).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
     waitid(
         WaitId::Pid(pid),
         WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG,
     )?;
-    // SAFETY: takes two numbers, and touches no memory of this process.
+    // SAFETY: `kill` takes two numbers, and touches no memory of this process.
     match unsafe { libc::kill(-pid.as_raw_nonzero().get(), signal) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// To the group of the process, and not to the process: Linux 6.9.
+/// Sends the signal to the group of the process instead of the process alone: Linux 6.9.
 const PIDFD_SIGNAL_PROCESS_GROUP: libc::c_uint = 4;
 
 #[cfg(test)]
@@ -172,7 +170,7 @@ mod tests {
     use super::*;
     use crate::Spawn;
 
-    /// A leader that leaves a child, which holds its standard output.
+    /// Starts a leader that leaves behind a child, which holds its standard output.
     fn leader(script: &str) -> (GroupLeader, impl Read + use<>) {
         let (output, writer) = io::pipe().unwrap();
         let leader = Spawn::new("sh").args(["-c", script]).stream(1, writer.as_fd()).start_group();
@@ -191,7 +189,7 @@ mod tests {
         let (mut state_then, pid) = (None, leader.id());
         let status = leader.try_collect_after(|| {
             state_then = state(pid);
-            // Its end is that of the last process that holds the pipe.
+            // The pipe reaches its end when the last process that holds it has ended.
             output.read_to_end(&mut Vec::new()).unwrap();
         });
         assert_eq!(status.unwrap().unwrap().code(), Some(7));
@@ -205,7 +203,7 @@ mod tests {
         output.read_to_end(&mut Vec::new()).unwrap();
         let pid = leader.id();
         assert_eq!(leader.collect().unwrap().signal(), Some(9));
-        // From now on the number may be another's.
+        // The process has been collected, so its number may have been reused.
         assert_eq!(
             kill_by_number(pid, libc::SIGKILL).unwrap_err().raw_os_error(),
             Some(libc::ECHILD)

@@ -1,26 +1,26 @@
-//! The guard: a process that kills what is left when its keeper is killed.
+//! A guard process that kills the remaining process groups when its keeper is killed.
 //!
 //! # Contract
-//! The keeper starts process groups by its guard. When the keeper has ended, however it has, all
-//! groups that began and did not end are killed (SIGKILL). The programs need not know of it, and
-//! may close every descriptor that they have; so it holds also for those to which a
-//! [`Lifeline`](crate::lifeline::Lifeline) could not be handed.
+//! The keeper starts process groups through its guard. When the keeper has ended, for whatever
+//! reason, all groups that began and did not end are killed (SIGKILL). The programs need no support
+//! for this, and may close every descriptor that they have; so it also covers programs to which a
+//! [`Lifeline`](crate::lifeline::Lifeline) could not be passed.
 //!
 //! ```text
-//!   keeper                       memory without a name, a word a group        guard, in a group of its own
-//!                                0      none
-//!   start: the word, then exec   1      a group begins: found by its mark     reads a pipe until its end:
-//!          the number            1234   group 1234                            the keeper has ended
-//!   finish: group killed, word   0                                            then kills what the words say
+//!   keeper                      anonymous memory, a word per group    guard, in a group of its own
+//!                               0      none
+//!   start: the word, then exec  1      a group begins: found by mark  reads a pipe until its end:
+//!          the number           1234   group 1234                     the keeper has ended
+//!   finish: group killed, word  0                                     then kills by the words
 //!           then collected
 //! ```
-//! The word is cleared *before* the leader is collected, as from then on the number may be another's.
+//! The word is cleared *before* the leader is collected, as the number may be reused from then on.
 //! A group that ends by itself between the keeper's end and the kill leaves its number free; Linux
-//! does not give it to another before it has gone round.
+//! does not reuse the number before it has gone through all others.
 //!
 //! # Costs
-//! A start: two writes of four bytes into memory, and a look whether the guard lives; an end: one.
-//! The guard sleeps until the keeper has ended.
+//! A start: two writes of four bytes into memory, and a check whether the guard is alive; an end:
+//! one write. The guard sleeps until the keeper has ended.
 
 use std::fs::File;
 use std::io;
@@ -38,28 +38,28 @@ use crate::{
     mark::{EnvironmentMark, Process},
 };
 
-/// How long the guard may take to end, and to look for a group that has just begun.
+/// The time limit for the guard to end, and for its search for a group that has just begun.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A word: no group.
 const NONE: u32 = 0;
-/// A word: a group begins. Number 1 is no group's that a keeper starts.
+/// A word: a group begins. No group that a keeper starts has the number 1.
 const BEGINS: u32 = 1;
 
-/// The keeper's end of the guard. When it is dropped, the groups that have not ended are killed.
+/// The keeper's side of the guard. When it is dropped, the groups that have not ended are killed.
 #[derive(Debug)]
 pub struct Guard {
     process: GroupLeader,
-    /// `None` once it is over.
+    /// The write end of the guard's pipe; `None` once it has been closed.
     line: Option<OwnedFd>,
     words: OwnedFd,
-    /// Words that were used and are free, and how many were used.
+    /// Words that were used and are free. `used` is the number of words ever used.
     free: Vec<u32>,
     used: u32,
     mark: EnvironmentMark,
 }
 
-/// A process group that the guard knows, and whose leader was not collected.
+/// A process group that the guard has registered, and whose leader has not been collected.
 #[derive(Debug)]
 pub struct Guarded {
     /// The leader of the group.
@@ -67,21 +67,21 @@ pub struct Guarded {
     word: u32,
 }
 
-/// Why a group did not begin.
+/// The reason why a group was not started.
 #[derive(Debug)]
 pub enum Unstarted {
     /// This process could not be started.
     Process(io::Error),
-    /// No process may be, as nothing would guard it.
+    /// No process can be started, as nothing would guard it.
     Guard(io::Error),
 }
 
 impl Guard {
-    /// Starts a guard. `program` is this very program, in a way in which it calls [`serve`] with the
-    /// same mark; `variable` is the mark's.
+    /// Starts a guard. `program` must run this same program in a mode in which it calls [`serve`]
+    /// with the same mark; `variable` is the environment variable of the mark.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub fn start(
         variable: &'static str,
         program: impl FnOnce(&EnvironmentMark) -> Spawn<'static>,
@@ -97,7 +97,7 @@ impl Guard {
         Ok(Guard { process, line: Some(line), words, free: Vec::new(), used: 0, mark })
     }
 
-    /// Starts a process as the leader of a group that the guard knows.
+    /// Starts a process as the leader of a group, and registers the group with the guard.
     ///
     /// # Errors
     /// [`Unstarted`]: this process cannot be started, or the guard is gone.
@@ -126,16 +126,16 @@ impl Guard {
         }
     }
 
-    /// Collects the leader of a group, when it has exited, and kills what is left of the group. Waits
-    /// until it has.
+    /// Blocks until the leader of a group has exited, kills the rest of the group, and collects the
+    /// leader.
     ///
     /// # Errors
-    /// What the system says: the leader was collected by other code of this process.
+    /// Returns the system's error: the leader was collected by other code of this process.
     pub fn finish(&mut self, group: Guarded) -> io::Result<ExitStatus> {
         let Guarded { leader, word } = group;
         let mut written = None;
         let status = leader.collect_after(|| written = Some(self.write(word, NONE)));
-        // Else the group may live, and the guard is to know of it.
+        // Otherwise the group may still be alive, and its word must stay.
         if let Some(Ok(())) = &written {
             self.free.push(word);
         }
@@ -152,7 +152,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         drop(self.line.take());
-        // Stopped by another process, it is left to itself: it ends when it goes on.
+        // A guard that another process has stopped is not waited for: it ends when it is continued.
         let until = Instant::now() + PATIENCE;
         if self.process.wait_exit(Some(until)) {
             let _ = self.process.try_collect();
@@ -160,16 +160,16 @@ impl Drop for Guard {
     }
 }
 
-/// What the guard does: waits until its keeper has ended, and kills what is left.
+/// Runs the guard: waits until its keeper has ended, and kills the remaining groups.
 ///
-/// Called in the program that [`Guard::start`] was given, which has the pipe as its standard input and
-/// the words as its standard error: it must print nothing there.
+/// Must be called in the program that [`Guard::start`] was given, which has the pipe as its
+/// standard input and the words as its standard error: it must not print to standard error.
 ///
 /// # Errors
-/// The words cannot be read.
+/// Returns the system's error if the words cannot be read.
 pub fn serve(mark: &EnvironmentMark) -> io::Result<()> {
     let (line, table) = (io::stdin(), io::stderr());
-    // What cannot be read any more is over, too; a signal is not the end.
+    // A read error ends the wait as well; an interrupting signal does not.
     while rustix::io::retry_on_intr(|| rustix::io::read(&line, &mut [0; 64]))
         .is_ok_and(|read| read > 0)
     {}
@@ -193,34 +193,34 @@ pub fn serve(mark: &EnvironmentMark) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a group begins, and the groups that there are.
+/// Returns whether a group is beginning, and the groups that exist.
 fn left(words: &[u8]) -> (bool, Vec<Pid>) {
     let (words, _) = words.as_chunks();
     let words = || words.iter().map(|&word| u32::from_ne_bytes(word));
-    // Group 1 is not one to kill, whatever was read.
+    // Group 1 must never be killed, whatever was read.
     let groups = words()
         .filter(|&word| word > BEGINS)
         .filter_map(|word| Pid::from_raw(word.try_into().ok()?));
     (words().any(|word| word == BEGINS), groups.collect())
 }
 
-/// One that is gone is no error.
+/// Kills a group. A group that is gone is no error.
 fn kill(group: Pid) {
     let _ = kill_process_group(group, Signal::KILL);
 }
 
-/// Does something to each group whose first process has that mark. One that leads a session has
-/// left its keeper on purpose.
+/// Calls `each` for every process that leads its group, leads no session, and has the mark. A
+/// process that leads a session has left its keeper on purpose.
 ///
-/// A process that is started holds the guard's pipe until it has its own program, but gets its
-/// environment a moment later: so this looks again while there is a process without one.
+/// A process that is being started holds the guard's pipe until its exec, but gets its environment
+/// a moment later: so the search is repeated while there is a process without an environment.
 fn kill_marked(mark: &EnvironmentMark, mut each: impl FnMut(Pid)) {
     let leads = |process: &Process| {
         let number = process.pid.as_raw_pid();
         process.group == number && process.session != number
     };
     let until = Instant::now() + PATIENCE;
-    // One may have been started without an environment.
+    // The time limit is for a process that was started with an empty environment.
     while mark.find(leads, |process| each(process.pid)) && Instant::now() <= until {
         thread::sleep(Duration::from_millis(5));
     }
@@ -251,7 +251,7 @@ mod tests {
         mark.put_on(spawn.args(["-c", "sleep 4000 & wait"]));
         let leader = spawn.start_group().unwrap();
         let group = Pid::from_raw(leader.id().try_into().unwrap()).unwrap();
-        // It is found at once, though it may not have its environment yet.
+        // The search finds the group at once, though it may not have its environment yet.
         let mut found = HashSet::new();
         kill_marked(&mark, |group| {
             found.insert(group);

@@ -1,7 +1,8 @@
 //! Descriptors and variables that pass from a process to its children.
 //!
-//! A child is told the numbers of descriptors, and its own, in a variable of its environment: see [`Told`]. What it finds
-//! there may be anything, so all functions here answer with an error where the number is none of its descriptors.
+//! A child gets the numbers of descriptors, and its own number, in an environment variable: see
+//! [`Told`]. The content of the variable is untrusted, so all functions here return an error where
+//! a number is not one of the process's descriptors.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -10,7 +11,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use rustix::io::{Errno, FdFlags};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Numbers that one process tells another in a variable: `version=4 memory=5 process=0`.
+/// Numbers that one process passes to another in a variable: `version=4 memory=5 process=0`.
 ///
 /// ```
 /// use syncline_process::inherit::Told;
@@ -23,19 +24,20 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Told<const N: usize> {
-    /// What tells them, as messages name it.
+    /// The name of the writer in error messages.
     pub by: &'static str,
-    /// Both processes are to be of one kind: to be raised with any change of what they share.
+    /// The version of the format. Must be raised with any change of the data that the two processes
+    /// share: both must have the same version.
     pub version: u64,
-    /// What each number is called, and which it can be.
+    /// The name of each number, and its range.
     pub fields: [(&'static str, RangeInclusive<u64>); N],
 }
 
-/// Which numbers a descriptor can have.
+/// The range of valid descriptor numbers.
 pub const DESCRIPTOR: RangeInclusive<u64> = 0..=i32::MAX as u64;
 
 impl<const N: usize> Told<N> {
-    /// What the variable is to be set to.
+    /// Returns the value to which the variable is set.
     #[must_use]
     pub fn write(&self, numbers: [u64; N]) -> String {
         let fields =
@@ -43,10 +45,10 @@ impl<const N: usize> Told<N> {
         format!("version={}{}", self.version, fields.collect::<String>())
     }
 
-    /// The numbers that it says.
+    /// Parses the numbers from the value of the variable.
     ///
     /// # Errors
-    /// What is wrong with it, as the end of a sentence.
+    /// Returns a description of the fault, phrased as the end of a sentence.
     pub fn read(&self, value: &str) -> std::result::Result<[u64; N], String> {
         let mut words = value.split_whitespace();
         let mut field = |name: &str| {
@@ -76,10 +78,11 @@ impl<const N: usize> Told<N> {
     }
 }
 
-/// A copy, closed on exec, of a descriptor that was inherited under this number. The number itself stays as it is.
+/// Returns a copy, closed on exec, of a descriptor that was inherited under this number. The number
+/// itself stays as it is.
 ///
 /// # Errors
-/// What the system says: there is no such descriptor, or no room for another.
+/// Returns the system's error: there is no such descriptor, or no descriptor is left.
 ///
 /// ```
 /// use std::os::fd::AsRawFd;
@@ -95,10 +98,10 @@ pub fn copy(number: RawFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(borrow(number)?, 3)?)
 }
 
-/// Has an inherited descriptor closed on exec: it is not passed on to other programs.
+/// Sets close-on-exec on an inherited descriptor, so that it is not passed on to other programs.
 ///
 /// # Errors
-/// What the system says: there is no such descriptor.
+/// Returns the system's error: there is no such descriptor.
 pub fn close_on_exec(number: RawFd) -> io::Result<()> {
     Ok(rustix::io::fcntl_setfd(borrow(number)?, FdFlags::CLOEXEC)?)
 }
@@ -107,36 +110,39 @@ fn borrow(number: RawFd) -> io::Result<BorrowedFd<'static>> {
     if number < 0 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: the number is not -1. Whoever passes a number in a variable keeps it open in the child, which is not
-    // told of it in any other way and so does not close it. If it does not, the callers above, which only ask the
-    // kernel, are answered by an error, or by one about another descriptor, which they do not change unless it is
-    // what the variable says.
+    // SAFETY: the number is not -1. The parent that passes a number in a variable keeps the
+    // descriptor open in the child, and no other code of the child uses the number, so none closes
+    // it. If the variable is wrong, the callers above, which only make fcntl calls on the
+    // descriptor, get an error, or act on whichever descriptor the variable names.
     Ok(unsafe { BorrowedFd::borrow_raw(number) })
 }
 
-/// Removes a variable from the environment of this process if it has no other thread; else it stays, as others may
-/// read the environment.
+/// Removes a variable from the environment of this process if it has a single thread; otherwise the
+/// variable stays, as other threads may be reading the environment.
 pub fn forget_variable(variable: &str) {
     if is_alone() {
-        // SAFETY: no other thread can read or write the environment, for there is none: only this one could make one.
+        // SAFETY: no other thread can read or write the environment: this thread is the only one,
+        // and only it could create another.
         unsafe { std::env::remove_var(variable) };
     }
 }
 
-/// Whether this thread is the only one of its process.
+/// Returns whether this thread is the only one of its process.
 fn is_alone() -> bool {
     let thread = UnshareFlags::from_bits_retain(CLONE_THREAD);
-    // SAFETY: to leave the other threads is refused where there are any, and changes nothing where there are none: unshare(2).
+    // SAFETY: `unshare(CLONE_THREAD)` fails in a process with several threads, and changes nothing
+    // in one with a single thread: unshare(2).
     match unsafe { unshare_unsafe(thread) } {
         Ok(()) => true,
         Err(Errno::INVAL) => false,
-        // It may not be asked, in some containers. A folder has two links, and one for each folder in it: here, one for
-        // each thread. If that is not so somewhere, it is not 3.
+        // Some containers forbid the call. A directory has two links, and one more for each
+        // subdirectory: here, one for each thread. On a file system that counts differently, the
+        // result is not 3.
         Err(_) => rustix::fs::stat("/proc/self/task").is_ok_and(|tasks| tasks.st_nlink == 3),
     }
 }
 
-/// Not among the flags that rustix names.
+/// Not among the flags that rustix defines.
 const CLONE_THREAD: u32 = 0x0001_0000;
 
 #[cfg(test)]
@@ -181,7 +187,8 @@ mod tests {
 
     #[test]
     fn a_test_is_not_alone() {
-        // There is at least the thread that runs the tests, or the test is that one.
+        // At least the thread of the test harness exists beside this one, or the harness runs this
+        // test on its own thread.
         let alone = std::thread::scope(|scope| scope.spawn(is_alone).join().unwrap());
         assert!(!alone);
     }

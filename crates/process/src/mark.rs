@@ -1,12 +1,13 @@
-//! Finds processes by a mark in their environment, which all that they start inherits.
+//! Finds processes by a mark: an environment variable that child processes inherit.
 //!
 //! # Contract
-//! A mark is a variable with a value that no other mark has. A process has it from the moment when it
-//! has become its program: for a moment before that, its environment reads as empty. One that has
-//! cleared its environment, has ended, or is another user's is not found.
+//! A mark is an environment variable whose value no other mark has. A process has the mark from the
+//! moment at which exec has replaced its program; for a short time before that, its environment
+//! reads as empty. A process that has cleared its environment, has ended, or belongs to another
+//! user is not found.
 //!
 //! # Costs
-//! One look at the processes of the system, and at the environment of those that are asked for.
+//! Each search reads `/proc` once, plus the environment of each process that passes the filter.
 
 use std::fs;
 
@@ -14,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::Spawn;
 
-/// A variable in the environment of processes that belong together.
+/// An environment variable that marks processes which belong together.
 #[derive(Clone, Debug)]
 pub struct EnvironmentMark {
     variable: &'static str,
@@ -22,7 +23,7 @@ pub struct EnvironmentMark {
 }
 
 impl EnvironmentMark {
-    /// A mark that no other process has made, nor this one before.
+    /// Creates a mark whose value no other mark has, in this process or another.
     #[must_use]
     pub fn new(variable: &'static str) -> EnvironmentMark {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
@@ -30,25 +31,25 @@ impl EnvironmentMark {
         EnvironmentMark { variable, value }
     }
 
-    /// A mark that another process has made.
+    /// Returns the mark that another process has created with this variable and value.
     #[must_use]
     pub fn of(variable: &'static str, value: String) -> EnvironmentMark {
         EnvironmentMark { variable, value }
     }
 
-    /// What the variable is set to.
+    /// Returns the value of the variable.
     #[must_use]
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// The process that is to be started, and all that it starts, will have the mark.
+    /// Puts the mark on a process that is about to be started; all its descendants inherit it.
     pub fn put_on(&self, spawn: &mut Spawn<'_>) {
         spawn.env(self.variable, &self.value);
     }
 
-    /// Calls a function with each process that has the mark, of those that are wanted. Whether there
-    /// is one without an environment, which may be about to have the mark.
+    /// Calls `each` with every process that passes `wanted` and has the mark. Returns whether any
+    /// process that passes `wanted` has an empty environment: it may be about to get the mark.
     ///
     /// ```
     /// use syncline_process::mark::EnvironmentMark;
@@ -72,19 +73,20 @@ impl EnvironmentMark {
         is_any_begun
     }
 
-    /// Kills (SIGKILL) the processes that have the mark, of those that are wanted. Whether there were
-    /// any.
+    /// Kills (SIGKILL) every process that passes `wanted` and has the mark. Returns whether there
+    /// was any.
     pub fn kill(&self, wanted: impl Fn(&Process) -> bool) -> bool {
         let mut any = false;
         self.find(&wanted, |process| {
             any = true;
-            // By a descriptor, and looked at again: from here on it is not about another process of
-            // that number.
+            // The process is checked again after the pidfd is opened: from here on the pidfd cannot
+            // refer to another process of that number.
             if let Ok(pidfd) = pidfd_open(process.pid, PidfdFlags::empty())
                 && let Some(process) = Process::of(process.pid).filter(&wanted)
                 && process.environment().is_some_and(|environment| self.is_in(&environment))
             {
-                let _ = pidfd_send_signal(pidfd, Signal::KILL); // it fails only for one that has ended
+                // Fails only if the process has ended.
+                let _ = pidfd_send_signal(pidfd, Signal::KILL);
             }
         });
         any
@@ -100,18 +102,18 @@ impl EnvironmentMark {
     }
 }
 
-/// What the kernel says of a process.
+/// The state of a process, as `/proc` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Process {
-    /// Its number.
+    /// The process ID.
     pub pid: Pid,
-    /// The number of its process group; 0 for threads of the kernel, and for one outside of this
+    /// The ID of the process group; 0 for kernel threads and for a group outside of this PID
     /// namespace.
     pub group: i32,
-    /// The number of its session.
+    /// The ID of the session.
     pub session: i32,
-    /// It has ended, and was not collected.
+    /// Whether the process has ended and its parent has not collected it yet.
     pub is_over: bool,
 }
 
@@ -120,16 +122,16 @@ impl Process {
         Process::parse(pid, &fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
     }
 
-    /// Of a line: number (name) state parent group session ...
+    /// Parses a line of `/proc/PID/stat`: number (name) state parent group session ...
     fn parse(pid: Pid, line: &str) -> Option<Process> {
-        // The name may have any characters.
+        // The name may contain any characters, parentheses and spaces among them.
         let mut behind_name = line.rsplit_once(')')?.1.split_whitespace();
         let is_over = matches!(behind_name.next()?, "Z" | "X");
         let mut numbers = behind_name.skip(1).map_while(|number| number.parse().ok());
         Some(Process { pid, group: numbers.next()?, session: numbers.next()?, is_over })
     }
 
-    /// `None` if it has gone, or is another user's.
+    /// Returns the environment, or `None` if the process has gone or belongs to another user.
     fn environment(&self) -> Option<Vec<u8>> {
         fs::read(format!("/proc/{}/environ", self.pid.as_raw_pid())).ok()
     }
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn every_process_of_the_machine_can_be_asked_for_its_group() {
-        // Also those that have none: process 2 is the kernel's, where it is seen.
+        // Kernel threads have no group: process 2 is one, where it is visible.
         assert!(!EnvironmentMark::new("SYNCLINE_TEST_MARK").kill(|_| true));
         let own = Process::of(rustix::process::getpid()).unwrap();
         assert_eq!(own.group, getpgrp().as_raw_pid());
@@ -168,7 +170,7 @@ mod tests {
         let leader = spawn.start_group().unwrap();
         let of_group = |process: &Process| process.group.unsigned_abs() == leader.id();
         let mut found = 0;
-        // The second may not have begun.
+        // The second process may not have started yet.
         while found < 2 {
             found = 0;
             mark.find(of_group, |_| found += 1);

@@ -1,38 +1,42 @@
-//! Starts a process that has the descriptors that it is given, and lets no other process have them.
+//! Starts a process with exactly the descriptors that it is given, without exposing them to other
+//! processes.
 //!
 //! # Contract
 //! A descriptor that a child is to inherit is usually made inheritable in the parent first. Between
-//! that moment and the start, any other thread that starts a program hands it down as well: a lock
-//! helps only against threads that take the same lock. Here nothing in this process ever becomes
-//! inheritable. The copy for the child is made in the child, by a file action of `posix_spawn`:
+//! that moment and the start, any other thread that starts a program passes it on as well; a lock
+//! helps only against threads that take the same lock. Here no descriptor of this process ever
+//! becomes inheritable. The copy for the child is made in the child, by a file action of
+//! `posix_spawn`:
 //!
 //! ```text
 //!   this process    7 ──> a pipe    close-on-exec
 //!                   9 ──> a pipe    close-on-exec: a copy that reserves the number
 //!   child           dup2(7, 9), then exec: 9 ──> a pipe, and nothing else of this process's own
 //! ```
-//! The number is reserved by a copy so that it is free in this process as well: a descriptor that the
-//! program has made inheritable itself, such as that of a job server, keeps its number in the child.
+//! The copy reserves the number, so that it is free in this process as well: a descriptor that the
+//! program has made inheritable itself, such as that of a job server, keeps its number in the
+//! child.
 //!
 //! | what                | in the child                                                          |
 //! |---------------------|-----------------------------------------------------------------------|
 //! | environment         | that of this process, with the variables that were set                |
 //! | standard streams    | those of this process, or those that were given                       |
 //! | blocked signals     | none                                                                  |
-//! | SIGPIPE             | its default effect, which Rust programs change for themselves         |
+//! | SIGPIPE             | its default action, which Rust programs change for themselves         |
 //! | process group       | this process's, or its own                                            |
 //! | current directory   | this process's                                                        |
 //!
 //! # Costs
 //! One `posix_spawn`, whose time does not grow with the memory of this process (`CLONE_VFORK`), and
-//! a copy for each descriptor that is handed down beside standard streams.
+//! one duplicated descriptor for each descriptor that is passed on besides the standard streams.
 //!
 //! # Limits
-//! glibc before 2.24 tells of a program that cannot be started by the exit code 127 of the child.
+//! glibc before 2.24 reports a program that cannot be started as exit code 127 of the child.
 //!
 //! # Source
-//! POSIX.1-2017, `posix_spawn` and `posix_spawn_file_actions_adddup2`. Since 2024 dup2 of a number to
-//! itself clears close-on-exec there; glibc before 2.29 does not, so a second number is used.
+//! POSIX.1-2017, `posix_spawn` and `posix_spawn_file_actions_adddup2`. Since POSIX.1-2024, dup2 of
+//! a number to itself clears close-on-exec there; glibc before 2.29 does not, so a second number is
+//! used.
 
 mod system;
 
@@ -51,7 +55,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::GroupLeader;
 
-/// A process that is to be started.
+/// A process that is about to be started.
 ///
 /// ```
 /// use std::io::Read;
@@ -72,19 +76,19 @@ use crate::GroupLeader;
 #[derive(Debug)]
 pub struct Spawn<'a> {
     program: OsString,
-    /// The program's name and its arguments.
+    /// The name of the program, then its arguments.
     args: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
     removed: Vec<OsString>,
-    /// What the child has, and under which number.
+    /// The descriptors of the child, each with its number there.
     descriptors: Vec<(BorrowedFd<'a>, RawFd)>,
     /// Copies that reserve these numbers in this process.
     reserved: Vec<OwnedFd>,
 }
 
 impl<'a> Spawn<'a> {
-    /// A process of a program, which is looked for as a shell would: in the `PATH` of the child if its
-    /// name has no slash.
+    /// Creates a process that runs a program. The program is looked up as a shell would: in the
+    /// `PATH` of the child if its name has no slash.
     #[must_use]
     pub fn new(program: impl AsRef<OsStr>) -> Spawn<'a> {
         let program = program.as_ref().to_owned();
@@ -98,19 +102,19 @@ impl<'a> Spawn<'a> {
         }
     }
 
-    /// By which name the program is called: `argv[0]`, the program itself if it is not said.
+    /// Sets the name by which the program is called, `argv[0]`. The default is the program itself.
     pub fn arg0(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
         name.as_ref().clone_into(&mut self.args[0]);
         self
     }
 
-    /// More arguments.
+    /// Appends arguments.
     pub fn args<A: AsRef<OsStr>>(&mut self, args: impl IntoIterator<Item = A>) -> &mut Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
-    /// Sets a variable in the child's environment; the last one of that name counts.
+    /// Sets a variable in the child's environment; a later value replaces an earlier one.
     pub fn env(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
         let name = name.as_ref().to_owned();
         self.variables.retain(|(before, _)| *before != name);
@@ -118,26 +122,28 @@ impl<'a> Spawn<'a> {
         self
     }
 
-    /// The child's environment does not have a variable of this process's.
+    /// Removes a variable from the child's environment. A later [`env`](Self::env) of the same name
+    /// sets it again.
     pub fn env_remove(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
         self.variables.retain(|(before, _)| before != name.as_ref());
         self.removed.push(name.as_ref().to_owned());
         self
     }
 
-    /// The child's standard input (0), output (1) or error (2).
+    /// Sets the child's standard input (0), output (1) or error (2).
     pub fn stream(&mut self, number: RawFd, fd: BorrowedFd<'a>) -> &mut Self {
         debug_assert!((0..3).contains(&number), "{number} is no standard stream");
         self.descriptors.push((fd, number));
         self
     }
 
-    /// Hands a descriptor down: under which number the child has it, which it has to be told.
+    /// Passes a descriptor on to the child, and returns the number that it has there. The caller
+    /// must pass that number to the child.
     ///
-    /// This process has a copy of it, which reserves the number, until the `Spawn` is dropped.
+    /// This process holds a copy, which reserves the number, until the `Spawn` is dropped.
     ///
     /// # Errors
-    /// What the system says: no descriptor is left.
+    /// Returns the system's error: no descriptor is left.
     pub fn hand(&mut self, fd: BorrowedFd<'a>) -> io::Result<RawFd> {
         let reserved = rustix::io::fcntl_dupfd_cloexec(fd, 3)?;
         let number = reserved.as_raw_fd();
@@ -149,8 +155,8 @@ impl<'a> Spawn<'a> {
     /// Starts the process in the group of this process.
     ///
     /// # Errors
-    /// What the system says, `NotFound` if there is no such program; `InvalidInput` for a zero byte in
-    /// an argument or a variable.
+    /// Returns the system's error: `NotFound` if there is no such program; `InvalidInput` for a
+    /// zero byte in an argument or a variable.
     pub fn start(&self) -> io::Result<Child> {
         self.start_in(false)
     }
@@ -158,7 +164,7 @@ impl<'a> Spawn<'a> {
     /// Starts the process as the leader of a process group, which ends with it.
     ///
     /// # Errors
-    /// As [`start`](Self::start), and if it cannot be watched.
+    /// As [`start`](Self::start), and if the process cannot be watched.
     pub fn start_group(&self) -> io::Result<GroupLeader> {
         GroupLeader::new(self.start_in(true)?).map_err(io::Error::from)
     }
@@ -173,7 +179,7 @@ impl<'a> Spawn<'a> {
             variables.into_iter().map(|(name, value)| variable(name, &value)).collect();
         let args: io::Result<Vec<_>> =
             self.args.iter().map(|arg| text(arg.as_bytes().to_vec())).collect();
-        // A source below 3 could be replaced by another action before it is read, and dup2 of a number to
+        // Another action could replace a source below 3 before it is read, and dup2 of a number to
         // itself may leave it close-on-exec.
         let mut copies = Vec::new();
         for (fd, _) in &self.descriptors {
@@ -198,7 +204,7 @@ impl<'a> Spawn<'a> {
 
 /// A process that was started, and has not been collected.
 ///
-/// As with the standard library's, one that is dropped goes on, and is not collected.
+/// As with the standard library's `Child`, dropping it neither ends nor collects the process.
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
@@ -206,16 +212,16 @@ pub struct Child {
 }
 
 impl Child {
-    /// Its number, which is that of no other process until it has been collected.
+    /// Returns the process ID, which is not reused until the process has been collected.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.pid.as_raw_pid().unsigned_abs()
     }
 
-    /// Kills it (SIGKILL). Nothing happens if it has been collected.
+    /// Kills the process (SIGKILL). Does nothing if it has been collected.
     ///
     /// # Errors
-    /// What the system says: it is another user's by now.
+    /// Returns the system's error: the process belongs to another user by now.
     pub fn kill(&self) -> io::Result<()> {
         match self.status {
             None => Ok(kill_process(self.pid, Signal::KILL)?),
@@ -223,7 +229,7 @@ impl Child {
         }
     }
 
-    /// Collects it if it has ended. Does not block.
+    /// Collects the process if it has ended. Does not block.
     ///
     /// # Errors
     /// `ECHILD` if other code of this process has collected it.
@@ -231,7 +237,7 @@ impl Child {
         self.collect(WaitOptions::NOHANG)
     }
 
-    /// Waits until it has ended, and collects it.
+    /// Blocks until the process has ended, and collects it.
     ///
     /// # Errors
     /// As [`try_wait`](Self::try_wait).
@@ -256,28 +262,29 @@ impl Child {
     }
 }
 
-/// Where a program stands: in the first folder of a `PATH` in which it can be executed.
+/// Returns the path of a program: in the first directory of a `PATH` in which it can be executed.
 ///
 /// # Errors
-/// `NotFound`, or that there is one which may not be executed.
+/// `NotFound`, or `PermissionDenied` if the program exists but may not be executed.
 pub fn find(program: &OsStr, path: Option<OsString>) -> io::Result<PathBuf> {
     first(program, path, |program| Ok(program.to_owned()))
 }
 
-/// Does something with each place where a program may stand until it is done, as `execvp` does: the next folder comes
-/// if the system says that a program is not there (its interpreter, in a script), or may not be executed.
+/// Calls `start` with each possible path of a program until it succeeds, as `execvp` does: the
+/// search continues with the next directory if the system reports that the program does not exist
+/// (or its interpreter, for a script), or may not be executed.
 fn first<T>(
     program: &OsStr,
     path: Option<OsString>,
     mut start: impl FnMut(&Path) -> io::Result<T>,
 ) -> io::Result<T> {
-    // The system says what is wrong with it when it is started.
+    // A path with a slash is not searched for; the start itself reports what is wrong with it.
     if program.as_bytes().contains(&b'/') {
         return start(program.as_ref());
     }
     let mut why = Errno::NOENT;
     for folder in env::split_paths(&path.unwrap_or_else(|| "/bin:/usr/bin".into())) {
-        // An empty entry is the current directory; an empty name is no program's.
+        // An empty entry is the current directory. An empty name is no program's.
         let candidate = Path::new(".").join(folder).join(program);
         let executable = rustix::fs::access(&candidate, Access::EXEC_OK).map_err(io::Error::from);
         let started = match executable {
@@ -296,7 +303,7 @@ fn first<T>(
     Err(why.into())
 }
 
-/// As C has a text.
+/// Converts bytes to a C string.
 fn text(bytes: Vec<u8>) -> io::Result<CString> {
     CString::new(bytes).map_err(io::Error::from)
 }
@@ -315,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    /// What a program says on its standard output.
+    /// Runs a program and returns its standard output.
     fn said(spawn: impl FnOnce(&mut Spawn<'_>)) -> String {
         let (mut reader, writer) = pipe().unwrap();
         let mut child = {
@@ -361,7 +368,8 @@ mod tests {
         assert_eq!(kind(Spawn::new("sh").env("A", "a\0b")), io::ErrorKind::InvalidInput);
     }
 
-    /// A script whose interpreter is gone, as one of an old virtual environment, hides no other.
+    /// A script whose interpreter is gone, as in an old virtual environment, does not hide the
+    /// program in the next directory.
     #[test]
     fn the_next_folder_has_the_program() {
         let folder = tempfile::tempdir().unwrap();
@@ -374,7 +382,7 @@ mod tests {
         }
         let path = env::join_paths([folder.path().join("old"), folder.path().join("new")]).unwrap();
         let mut spawn = Spawn::new("program");
-        // Another test that forks meanwhile may hold the file open for writing.
+        // A test that forks at the same time may hold the file open for writing.
         let mut child = loop {
             match spawn.env("PATH", &path).start() {
                 Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => (),
@@ -384,7 +392,7 @@ mod tests {
         assert_eq!(child.wait().unwrap().code(), Some(7));
     }
 
-    /// One descriptor may be handed down several times.
+    /// One descriptor may be passed on several times.
     #[test]
     fn descriptors_are_those_that_were_given() {
         let (mut reader, writer) = pipe().unwrap();

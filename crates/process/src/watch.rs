@@ -1,4 +1,4 @@
-//! A parent watches its children by pidfd, and how they ended.
+//! Watches a child by pidfd for its exit, and describes how it ended.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags};
 
 use crate::{Error, error::Result};
 
-/// How a process ended.
+/// The way in which a process ended.
 ///
 /// ```
 /// use syncline_process::watch::Ending;
@@ -23,16 +23,16 @@ use crate::{Error, error::Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
-    /// It exited, with this code.
+    /// The process exited with this code.
     Exited(u8),
-    /// This signal killed it.
+    /// The process was killed by this signal.
     Killed(i32),
 }
 
 impl From<ExitStatus> for Ending {
     fn from(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
-            // The kernel keeps eight bits of a code.
+            // The kernel keeps eight bits of an exit code.
             (Some(code), _) => Ending::Exited(code as u8),
             (None, signal) => Ending::Killed(signal.unwrap_or(0)),
         }
@@ -50,8 +50,8 @@ impl fmt::Display for Ending {
 
 /// Watches one process for its exit.
 ///
-/// A process counts as exited when all its threads have, whether or not its parent has collected
-/// its status yet. Watching does not collect it: that stays with the parent.
+/// A process counts as exited when all its threads have exited, whether or not its parent has
+/// collected its status. Watching does not collect the status: that remains the parent's task.
 ///
 /// # Examples
 /// ```
@@ -72,13 +72,14 @@ pub struct ProcessWatch {
 }
 
 impl ProcessWatch {
-    /// Begins to watch the process with that number.
+    /// Begins to watch the process with this number.
     ///
-    /// Called by its parent before it collects the child's status: until then the number cannot
-    /// go to another process. From here on the watch is about this very process for ever.
+    /// Must be called by its parent before it collects the child's status: until then the number
+    /// cannot be reused. From then on the watch always refers to this process.
     ///
     /// # Errors
-    /// [`Error::Process`]: with `ESRCH` if there is no such process, else if no descriptor is left.
+    /// [`Error::Process`]: with `ESRCH` if there is no such process; otherwise no descriptor is
+    /// left.
     pub fn new(pid: u32) -> Result<ProcessWatch> {
         let known = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let opened = known
@@ -90,12 +91,12 @@ impl ProcessWatch {
         }
     }
 
-    /// The number of the watched process.
+    /// Returns the number of the watched process.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Whether the process has exited. Does not block.
+    /// Returns whether the process has exited. Does not block.
     ///
     /// # Errors
     /// [`Error::Process`] if the kernel has no memory left to answer.
@@ -103,9 +104,9 @@ impl ProcessWatch {
         self.wait_exit(Some(Instant::now()))
     }
 
-    /// Waits until the process has exited (`true`) or the deadline has passed (`false`).
+    /// Blocks until the process has exited (`true`) or the deadline has passed (`false`).
     ///
-    /// Without a deadline it waits as long as it takes. Signals do not cut it short.
+    /// Without a deadline it blocks until the process has exited. Signals do not interrupt it.
     ///
     /// # Errors
     /// [`Error::Process`] if the kernel has no memory left to answer.
@@ -119,21 +120,21 @@ impl ProcessWatch {
 }
 
 impl AsFd for ProcessWatch {
-    /// For a caller's own poll: readable when the process has exited.
+    /// Lets a caller poll the descriptor itself: it is readable when the process has exited.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 }
 
-/// Polls until an event comes (`true`) or the deadline has passed (`false`).
+/// Polls until an event arrives (`true`) or the deadline has passed (`false`).
 pub(crate) fn wait_ready(
     fd: BorrowedFd<'_>,
     events: PollFlags,
     deadline: Option<Instant>,
 ) -> rustix::io::Result<bool> {
     loop {
-        // What is left is computed anew after each signal. A time too long for the system to
-        // express is as good as no deadline.
+        // The remaining time is computed again after each signal. A time that is too long for the
+        // system to express counts as no deadline.
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         match rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, events)], timeout.as_ref()) {

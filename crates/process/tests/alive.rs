@@ -1,4 +1,4 @@
-//! Real processes, really killed. Whatever goes wrong, every wait here ends by its deadline.
+//! Liveness in both directions, with real processes that are killed. Every wait ends by a deadline.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,7 @@ use syncline_process::{
 
 const ROLE: &str = "SYNCLINE_MEMORY_TEST_ROLE";
 
-/// Far beyond what any wait takes, and the time after which helpers give up by themselves.
+/// A deadline far beyond what any wait takes; helpers give up by themselves after this time.
 fn late() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(30))
 }
@@ -86,7 +86,7 @@ fn a_lifeline_is_cut_by_dropping_its_keeper() {
     assert!(LifelineEnd::from_fd(end.into_fd()).unwrap().is_cut().unwrap());
 }
 
-/// Children that were not given the keeper on purpose do not keep the line whole.
+/// A child that was not given the keeper explicitly does not keep the lifeline intact.
 #[test]
 fn a_living_child_does_not_hold_the_keeper() {
     let (keeper, end) = Lifeline::pair().unwrap();
@@ -107,7 +107,7 @@ fn only_a_read_end_of_a_pipe_is_a_lifeline() {
     }
 }
 
-/// Runs one of the two helpers below in a process of its own.
+/// A command that runs one of the helpers below in a process of its own.
 fn run_helper(role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &format!("helper_{role}"), "--nocapture"]).env(ROLE, role);
@@ -118,7 +118,7 @@ fn is_helper(role: &str) -> bool {
     std::env::var(ROLE).is_ok_and(|mine| mine == role)
 }
 
-/// Not a test by itself: a parent that makes a lifeline and a child, and would live on.
+/// A helper: a parent that makes a lifeline and a child, and does not end by itself.
 #[test]
 fn helper_parent() {
     if is_helper("parent") {
@@ -128,7 +128,7 @@ fn helper_parent() {
     }
 }
 
-/// Not a test by itself: a child with its lifeline as standard input.
+/// A helper: a child with its lifeline as standard input.
 #[test]
 fn helper_child() {
     if is_helper("child") {
@@ -140,7 +140,7 @@ fn helper_child() {
     }
 }
 
-/// The parent is killed with SIGKILL; its orphan hears of it and ends.
+/// When the parent is killed with SIGKILL, its orphan sees the lifeline cut and ends.
 #[test]
 fn an_orphan_hears_of_its_parents_death() {
     let mut parent = run_helper("parent").stdout(Stdio::piped()).spawn().unwrap();
@@ -163,7 +163,7 @@ fn an_orphan_hears_of_its_parents_death() {
     assert!(orphan.wait_exit(late()).unwrap());
 }
 
-/// Not a test by itself: a child that computes for ever, and has its lifeline as standard input.
+/// A helper: a child that computes without end, and has its lifeline as standard input.
 #[test]
 fn helper_busy() {
     if is_helper("busy") {
@@ -177,7 +177,7 @@ fn helper_busy() {
     }
 }
 
-/// Two that have a lifeline each: they are killed, though they look at nothing.
+/// The kernel kills two children with a lifeline each, though they never poll it.
 #[test]
 fn the_kernel_kills_children_whose_lifeline_is_cut() {
     use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -204,7 +204,7 @@ fn the_kernel_kills_children_whose_lifeline_is_cut() {
         drop(keeper);
         assert_eq!(child.wait().unwrap().signal(), Some(9));
     }
-    // One that comes too late.
+    // A child that arms its lifeline after the keeper is gone is killed at once.
     let (keeper, end) = Lifeline::pair().unwrap();
     drop(keeper);
     let mut late = run_helper("busy").stdin(end.into_fd()).stdout(Stdio::null()).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! A keeper is killed; what it has started ends, whatever that does with its descriptors.
+//! When a keeper is killed, its process groups end, even if they have closed their descriptors.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
@@ -15,7 +15,7 @@ fn late() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(60))
 }
 
-/// This program in a role.
+/// A command that runs this test program in a role.
 fn program(name: &str) -> Spawn<'static> {
     let mut spawn = Spawn::new(std::env::current_exe().unwrap());
     spawn.args(["--exact", "role", "--ignored", "--nocapture"]).env(ROLE, name);
@@ -26,7 +26,8 @@ fn guard() -> Guard {
     Guard::start(VARIABLE, |mark| program(&format!("guard {}", mark.value()))).unwrap()
 }
 
-/// Sleeps in a group with a child, closes what it has inherited, and says so on its way.
+/// Starts a child that sleeps, prints its own number, closes the descriptors it has inherited, and
+/// sleeps.
 const STUBBORN: &str =
     "sleep 4000 & exec sh -c 'echo $$; exec 0<&- 1>&- 2>&- 3>&-; exec env -i sleep 4000'";
 
@@ -56,7 +57,7 @@ fn a_killed_keeper_leaves_nothing() {
     let mut keeper = keeper.stdout(Stdio::piped()).spawn().unwrap();
     let mut output = BufReader::new(keeper.stdout.take().unwrap());
     let mut line = String::new();
-    // The test runner says something first.
+    // The test runner prints something first.
     let pid = loop {
         line.clear();
         assert_ne!(output.read_line(&mut line).unwrap(), 0, "the keeper ended early");
@@ -69,7 +70,7 @@ fn a_killed_keeper_leaves_nothing() {
     keeper.kill().unwrap();
     keeper.wait().unwrap();
     assert!(group.wait_exit(late()).unwrap(), "the group outlives its keeper");
-    // The sleeper beside it has the pipe.
+    // The other `sleep` of the group still holds the pipe until it is killed.
     output.read_to_end(&mut Vec::new()).unwrap();
 }
 

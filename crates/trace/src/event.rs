@@ -1,4 +1,4 @@
-//! What is recorded: an event, and its three words in a ring.
+//! An event, and its encoding as three words of a ring.
 //!
 //! ```text
 //!   word 0   time in nanoseconds                                 64 bits
@@ -6,7 +6,8 @@
 //!   word 2   value                                               64 bits
 //! ```
 
-/// What happened. The meaning of subject and value is the recorder's; the usual one is given here.
+/// The kind of an event. The recording code defines what subject and value mean; the usual meaning
+/// is given here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -19,15 +20,15 @@ pub enum EventKind {
     Begin = 2,
     /// Work on `subject` ended.
     End = 3,
-    /// A wait for `subject` to reach `value` went past its first look.
+    /// A wait for `subject` to reach `value` was not satisfied by its first check.
     Wait = 4,
-    /// That wait is over.
+    /// That wait has ended.
     Woken = 5,
     /// `value` bytes of `subject` were mapped.
     Map = 6,
     /// `value` bytes of `subject` were unmapped.
     Unmap = 7,
-    /// A moment that the program wants to find again.
+    /// A point of the program's choice.
     Mark = 8,
 }
 
@@ -49,15 +50,15 @@ impl EventKind {
 /// One recorded event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Nanoseconds since recording was first enabled in this process.
+    /// The time in nanoseconds since recording was first enabled in this process.
     pub time_ns: u64,
-    /// Number of the recording thread, in the order of the threads' first events.
+    /// The number of the recording thread, in the order of the threads' first events.
     pub thread: u32,
-    /// What happened.
+    /// The kind of the event.
     pub kind: EventKind,
-    /// To what it happened: a number of the recorder's choice.
+    /// The object of the event: a number chosen by the recording code.
     pub subject: u32,
-    /// More about it: a number of the recorder's choice.
+    /// Further detail: a number chosen by the recording code.
     pub value: u64,
 }
 
@@ -66,7 +67,7 @@ impl Event {
         [time_ns, u64::from(kind as u8) << 32 | u64::from(subject), value]
     }
 
-    /// `None` if the words were not made by `encode`.
+    /// Returns `None` if the words were not made by `encode`.
     pub(crate) fn decode(thread: u32, [time_ns, what, value]: [u64; 3]) -> Option<Event> {
         let kind = *EventKind::ALL.get((what >> 32) as usize)?;
         Some(Event { time_ns, thread, kind, subject: what as u32, value })

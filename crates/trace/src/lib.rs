@@ -1,12 +1,12 @@
-//! Records what threads do, into one ring of events per thread.
+//! Records thread activity, into one ring of events per thread.
 //!
-//! Recording only: tables, plots and files are made elsewhere, from a [`snapshot`].
+//! This crate only records: tables, plots and files are made elsewhere, from a [`snapshot`].
 //!
-//! | call | by whom | cost |
+//! | call | called by | cost |
 //! |---|---|---|
 //! | [`record`], off | any thread, all the time | one relaxed load and a predictable branch |
 //! | [`record`], on | any thread | a clock reading and four stores to the thread's own ring |
-//! | [`snapshot`] | any thread, at any time | a copy of all rings; writers do not notice |
+//! | [`snapshot`] | any thread, at any time | a copy of all rings; writers are not delayed |
 //! | [`enable`], [`disable`], [`clear`] | any thread, at any time | short |
 //!
 //! # Examples

@@ -1,10 +1,10 @@
-//! Planted bugs: proof that the models would notice.
+//! Planted bugs, which prove that the models detect an error.
 //!
 //! Each protocol has one or two places where `plant::is("name")` switches to a broken variant. In
-//! every build but a loom one the answer is the constant `false` and nothing is left of it. A loom
-//! test plants a bug and expects the model to fail.
+//! every build except a loom build the result is the constant `false`, and the compiler removes the
+//! branch. A loom test plants a bug and expects the model to fail.
 
-/// Whether the bug `name` is planted in this model run; always `false` outside of loom.
+/// Returns whether the bug `name` is planted in this model run; always `false` outside of loom.
 #[cfg(not(loom))]
 #[inline(always)]
 #[must_use]
@@ -16,13 +16,13 @@ pub const fn is(_name: &str) -> bool {
 mod planted {
     use std::cell::Cell;
 
-    // Loom runs all threads of a model on one thread of the system, so this reaches all of them and
-    // no other test.
+    // Loom runs all threads of a model on one operating system thread, so this variable reaches all
+    // of them and no other test.
     std::thread_local! {
         static PLANTED: Cell<&'static str> = const { Cell::new("") };
     }
 
-    /// Whether the bug `name` is planted in this model run.
+    /// Returns whether the bug `name` is planted in this model run.
     #[must_use]
     pub fn is(name: &str) -> bool {
         PLANTED.get() == name

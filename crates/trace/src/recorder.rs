@@ -1,7 +1,9 @@
-//! The recorder of the process: which threads have rings, and whether they write to them.
+//! The recorder of the process: the registry of the threads' rings, and the switch that turns
+//! recording on and off.
 //!
-//! A thread gets its ring at its first event. The registry shares it, so that it stays readable
-//! after the thread's end. Recording threads meet only in the registry's mutex, once each.
+//! A thread gets its ring at its first event. The registry shares the ring, so that it stays
+//! readable after the thread's end. Recording threads contend only for the registry's mutex, once
+//! each.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,11 +13,12 @@ use std::time::Instant;
 use crate::ring::{Ring, Writer};
 use crate::{Event, EventKind};
 
-/// The most events that a ring keeps: 2^24 slots, 384 MiB.
+/// The maximum number of events that a ring keeps: 2^24 slots, 384 MiB.
 pub const MAX_EVENTS_PER_THREAD: usize = (1 << 24) - 1;
 
-/// Events that each thread's ring keeps; 0 is off. Relaxed everywhere: it orders nothing, and a
-/// thread that sees a change late records a little longer or begins a little later.
+/// The number of events that each thread's ring keeps; 0 while recording is off. All accesses are
+/// Relaxed: the value orders nothing, and a thread that sees a change late starts or stops
+/// recording a little later.
 static CAPACITY: AtomicUsize = AtomicUsize::new(0);
 
 /// Time zero of all events.
@@ -27,36 +30,36 @@ thread_local! {
     static MINE: RefCell<Option<Mine>> = const { RefCell::new(None) };
 }
 
-/// What a thread writes its events with.
+/// The state with which a thread records its events.
 struct Mine {
     writer: Writer,
     thread: u32,
     origin: Instant,
 }
 
-/// What others read a thread's events from.
+/// The registry's entry for a ring.
 #[derive(Clone)]
 struct Lane {
     ring: Arc<Ring>,
     thread: u32,
-    /// Number of the first entry that is not cleared.
+    /// The number of the first entry that has not been cleared.
     from: u64,
 }
 
 struct Registry {
-    /// In order of birth.
+    /// The rings, in the order of creation.
     lanes: Vec<Lane>,
-    /// How many threads have recorded so far.
+    /// The number of threads that have recorded so far.
     threads: u32,
 }
 
-/// Begins to record, keeping the last `events_per_thread` events of each thread.
+/// Starts recording, keeping the last `events_per_thread` events of each thread.
 ///
-/// Called by any thread at any time. The size is at least 1 and at most [`MAX_EVENTS_PER_THREAD`];
-/// other values are brought there. A ring takes 24 bytes for each slot, and its slots are a power
-/// of two that is more than the size: 1023 is cheaper than 1024. What was recorded before stays. A
-/// thread whose ring has another size begins a new one at its next event; the old one stays
-/// readable until [`clear`].
+/// May be called by any thread at any time. The size is clamped to the range from 1 to
+/// [`MAX_EVENTS_PER_THREAD`]. A ring takes 24 bytes for each slot, and the number of its slots is
+/// the next power of two above the size: 1023 is cheaper than 1024. Events recorded earlier are
+/// kept. A thread whose ring has another size starts a new ring at its next event; the old one
+/// stays readable until [`clear`].
 ///
 /// Time zero is the first call in the process.
 pub fn enable(events_per_thread: usize) {
@@ -64,32 +67,32 @@ pub fn enable(events_per_thread: usize) {
     CAPACITY.store(events_per_thread.clamp(1, MAX_EVENTS_PER_THREAD), Relaxed);
 }
 
-/// Stops recording. What was recorded stays.
+/// Stops recording. Events recorded so far are kept.
 ///
-/// Called by any thread at any time. Threads that are recording at this moment may each finish the
-/// event that they have begun.
+/// May be called by any thread at any time. A thread that is inside [`record`] at this moment may
+/// still record that event.
 pub fn disable() {
     CAPACITY.store(0, Relaxed);
 }
 
-/// Whether events are recorded now: to save a caller work that only an event needs.
+/// Returns whether recording is on, so that a caller can skip work that only an event needs.
 ///
 /// # Memory ordering
-/// Relaxed: it says nothing about other memory.
+/// Relaxed: the result orders no other memory access.
 #[inline]
 pub fn is_enabled() -> bool {
     CAPACITY.load(Relaxed) != 0
 }
 
-/// Records that this happened now, in this thread, if recording is on.
+/// Records an event of this thread at the current time, if recording is on.
 ///
 /// Never blocks and never allocates, except at the thread's first event (and at the first after
-/// [`enable`] changed the size), when its ring is made. When the ring is full the oldest event is
-/// lost. During the destruction of the thread's local variables events may be lost.
+/// [`enable`] changed the size), when its ring is made. When the ring is full, the oldest event is
+/// lost. Events may be lost while the thread's local variables are being destroyed.
 ///
 /// # Memory ordering
-/// None that a caller may build on. An event is in every [`snapshot`] that it happens before, while
-/// the ring keeps it.
+/// A call synchronises with nothing that a caller may rely on. An event is in every [`snapshot`]
+/// that it happens before, for as long as the ring keeps it.
 ///
 /// # Examples
 /// ```
@@ -109,11 +112,11 @@ pub fn record(kind: EventKind, subject: u32, value: u64) {
     }
 }
 
-/// `cold` keeps it out of line and off the path of programs that do not record.
+/// `cold` keeps the function out of line, and off the path of programs that do not record.
 #[cold]
 fn record_now(capacity: usize, kind: EventKind, subject: u32, value: u64) {
-    // Neither step fails unless the thread is ending or an allocator records while its ring is
-    // made: such an event is lost.
+    // Both steps succeed, unless the thread is ending, or an allocator records while the thread's
+    // ring is being made: such an event is lost.
     let _ = MINE.try_with(|mine| {
         let Ok(mut mine) = mine.try_borrow_mut() else { return };
         if mine.as_ref().is_none_or(|mine| mine.writer.ring().keep() != capacity) {
@@ -126,10 +129,10 @@ fn record_now(capacity: usize, kind: EventKind, subject: u32, value: u64) {
     });
 }
 
-/// Makes a ring for this thread, which has that number already or gets the next.
+/// Makes a ring for this thread, which has the number `thread`, or gets the next one.
 fn register(capacity: usize, thread: Option<u32>) -> Mine {
     let writer = Writer::new(capacity);
-    // `enable` has set it, and if this thread does not see that yet it waits for it here.
+    // `enable` has set the origin; a thread that does not see it yet blocks here until it does.
     let origin = *ORIGIN.get_or_init(Instant::now);
     let mut registry = registry();
     let thread = thread.unwrap_or_else(|| {
@@ -140,15 +143,17 @@ fn register(capacity: usize, thread: Option<u32>) -> Mine {
     Mine { writer, thread, origin }
 }
 
-/// All events that are kept, of living and ended threads, sorted by time.
+/// Returns all events that are kept, of living and ended threads, sorted by time.
 ///
-/// Called by any thread at any time; recording goes on meanwhile. Each thread's events are
-/// consecutive and in order. Those that their thread overwrites while they are copied are left out.
+/// May be called by any thread at any time; recording continues meanwhile. Each thread's events are
+/// consecutive and in order. Events that are overwritten while they are being copied are left out.
 ///
 /// # Memory ordering
-/// Contains every event that happens before the call, unless it was overwritten or cleared.
+/// The result contains every event that happens before the call, unless it was overwritten or
+/// cleared.
 pub fn snapshot() -> Vec<Event> {
-    // Copied without the mutex, so that no thread waits for a copy at its first event.
+    // The rings are copied without the mutex, so that no thread waits for a copy at its first
+    // event.
     let lanes = registry().lanes.clone();
     let mut events: Vec<Event> = lanes
         .iter()
@@ -159,25 +164,25 @@ pub fn snapshot() -> Vec<Event> {
                 .filter_map(|words| Event::decode(lane.thread, words))
         })
         .collect();
-    // Stable: events of one thread at the same nanosecond keep their order.
+    // The sort is stable: events of one thread at the same nanosecond keep their order.
     events.sort_by_key(|event| event.time_ns);
     events
 }
 
-/// Forgets what was recorded so far, and frees the rings that no thread will write to again.
+/// Clears all recorded events, and frees the rings that no thread will write to again.
 ///
-/// Called by any thread at any time. Recording stays on or off, as it is; events recorded at this
-/// moment may be forgotten or not.
+/// May be called by any thread at any time. Recording stays on or off, as it is; an event recorded
+/// concurrently may be cleared or kept.
 pub fn clear() {
     registry().lanes.retain_mut(|lane| {
         lane.from = lane.ring.head();
-        // The other holders are the thread itself and snapshots; a ring that only a snapshot
-        // holds is empty from now on, and freed by the next clear.
+        // The other holders are the thread itself and snapshots. A ring that only a snapshot holds
+        // is empty from now on, and the next clear frees it.
         Arc::strong_count(&lane.ring) > 1
     });
 }
 
-/// A panic elsewhere leaves the registry whole: every change to it is one step.
+/// Locks the registry. A poisoned lock is usable: every change to the registry is a single step.
 fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,10 @@
-//! A ring of three-word entries: one thread writes, any thread reads, nobody waits.
+//! A ring of three-word entries with one writer and any number of readers, none of which blocks.
 //!
-//! Contract: a ring has one [`Writer`], whose `push` never waits. [`Ring::read`] may be called by
-//! any thread at any time, and returns a run of consecutive entries, none torn, that ends at or
-//! after the last entry whose `push` happened before the call. Entries that the writer overwrites
-//! while they are read are left out, oldest first.
+//! # Contract
+//! A ring has one [`Writer`], whose `push` is wait-free. [`Ring::read`] may be called by any thread
+//! at any time, and returns a run of consecutive entries, none torn, that ends at or after the last
+//! entry whose `push` happened before the call. Entries that the writer overwrites while they are
+//! read are left out, oldest first.
 //!
 //! ```text
 //!   head = 13, 8 slots: entries 6..13 may be read, entry 13 is perhaps being written over entry 5
@@ -13,14 +14,18 @@
 //!                                     ^ head % slots
 //! ```
 //!
-//! The method is that of a sequence lock in which `head` is the sequence of every slot: entry `i`
-//! stands in slot `i % slots` from the moment when `head` becomes `i + 1` until the moment when it
-//! becomes `i + slots`. H.-J. Boehm, "Can seqlocks get along with programming language memory
-//! models?", MSPC 2012, doi:10.1145/2247684.2247688, shows where the fences go. Ours differs in
-//! that one counter serves all slots, so that an entry has no word of its own for it.
+//! # Method
+//! The method is that of a sequence lock in which `head` is the sequence number of every slot:
+//! entry `i` is in slot `i % slots` from the moment when `head` becomes `i + 1` until the moment
+//! when it becomes `i + slots`. H.-J. Boehm, "Can seqlocks get along with programming language
+//! memory models?", MSPC 2012, doi:10.1145/2247684.2247688, shows where the fences belong. This
+//! ring differs in that one counter serves all slots, so that an entry has no sequence word of its
+//! own.
 //!
-//! Costs: `push` is four stores to lines that only the writer writes (on x86-64 the fence and the
-//! orderings are free; on ARM a barrier each). `read` copies the entries, and looks at `head` twice.
+//! # Costs
+//! `push` is four stores to cache lines that only the writer writes (on x86-64 the fence and the
+//! orderings are free; on ARM they cost a barrier each). `read` copies the entries, and loads
+//! `head` twice.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -28,15 +33,15 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::plant;
 use crate::sync::{AtomicU64, fence};
 
-/// One entry's words.
+/// The words of one entry.
 pub(crate) type Words = [u64; 3];
 
-/// The readers' part of a ring.
+/// The readers' side of a ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// Number of entries ever written: the next entry's number.
+    /// The number of entries ever written, which is the number of the next entry.
     head: AtomicU64,
-    /// A power of two, more than `keep`.
+    /// The number of slots is a power of two greater than `keep`.
     slots: Box<[[AtomicU64; 3]]>,
     keep: usize,
 }
@@ -45,16 +50,17 @@ pub(crate) struct Ring {
 #[derive(Debug)]
 pub(crate) struct Writer {
     ring: Arc<Ring>,
-    /// What `head` is: the writer need not read it back. (Nor should it: loom 0.7 looks for races
-    /// with the last access to a word only, so such a load would hide the readers' loads before it.)
+    /// The value of `head`, so that the writer need not load it. (It must not load it under loom
+    /// 0.7, which checks for races only against the last access to a word: such a load would hide
+    /// the readers' loads before it.)
     next: u64,
 }
 
 impl Writer {
-    /// Makes a ring that keeps the last `keep` entries; at least 1 and less than 2^62.
+    /// Makes a ring that keeps the last `keep` entries; `keep` is at least 1 and less than 2^62.
     ///
-    /// One slot more is needed, for the entry that may be under way, and the sum is rounded up to
-    /// a power of two.
+    /// One more slot is needed, for the entry that is being written, and the sum is rounded up to a
+    /// power of two.
     pub(crate) fn new(keep: usize) -> Writer {
         let slots = (keep + 1).next_power_of_two();
         let slot = |_| [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
@@ -62,17 +68,17 @@ impl Writer {
         Writer { ring: Arc::new(ring), next: 0 }
     }
 
-    /// The ring, for its readers.
+    /// Returns the ring, for its readers.
     pub(crate) fn ring(&self) -> &Arc<Ring> {
         &self.ring
     }
 
-    /// Appends an entry, over the oldest if the ring is full.
+    /// Appends an entry, overwriting the oldest if the ring is full.
     #[inline]
     pub(crate) fn push(&mut self, words: Words) {
         if !plant::is("no fence in push") {
-            // Pairs with the fence in `read`: a reader that has seen any of the stores below then
-            // also sees that `head` has come to `next`, and does not take the slot for the old entry.
+            // Pairs with the fence in `read`: a reader that has seen any of the stores below also
+            // sees that `head` has reached `next`, and does not take the slot for the old entry.
             fence(Release);
         }
         for (slot, word) in self.ring.slot(self.next).iter().zip(words) {
@@ -85,20 +91,20 @@ impl Writer {
 }
 
 impl Ring {
-    /// How many entries the ring keeps.
+    /// Returns the number of entries that the ring keeps.
     pub(crate) fn keep(&self) -> usize {
         self.keep
     }
 
-    /// The next entry's number.
+    /// Returns the number of the next entry.
     pub(crate) fn head(&self) -> u64 {
         self.head.load(Relaxed)
     }
 
-    /// Copies the entries that are still there, from number `from` on, oldest first.
+    /// Copies the entries that are still present, from number `from` on, oldest first.
     pub(crate) fn read(&self, from: u64) -> Vec<Words> {
-        // Acquire: pairs with the Release store in `push`; words of entries before `end`, or of
-        // newer ones over them, are seen below.
+        // Acquire: pairs with the Release store in `push`, so that the loads below return the words
+        // of entries before `end`, or of newer entries in the same slots.
         let end = self.head.load(Acquire);
         let first = from.max(end.saturating_sub(self.keep as u64)).min(end);
         let mut entries: Vec<Words> = (first..end)
@@ -110,8 +116,9 @@ impl Ring {
             fence(Acquire);
         }
         let head = self.head.load(Relaxed);
-        // So a word of entry `i` can be one of entry `i + slots`, or of a later one over it, only
-        // if `head` has come to `i + slots` by now. Entry `head` itself may be under way, hence +1.
+        // So a word of entry `i` can come from entry `i + slots`, or from a later one in the same
+        // slot, only if `head` has reached `i + slots` by now. Entry `head` itself may be in the
+        // middle of its `push`, hence the +1.
         let under_way = if plant::is("entry under way forgotten") { 0 } else { 1 };
         let intact = (head + under_way).saturating_sub(self.slots.len() as u64);
         let lost = intact.saturating_sub(first).min(end - first);
@@ -120,7 +127,8 @@ impl Ring {
     }
 
     fn slot(&self, entry: u64) -> &[AtomicU64; 3] {
-        // The length is a power of two, so the mask is the remainder, and the index is in bounds.
+        // The length is a power of two, so the mask computes the remainder, and the index is in
+        // bounds.
         &self.slots[entry as usize & (self.slots.len() - 1)]
     }
 }
@@ -155,7 +163,8 @@ mod loom_tests {
         [10 + number, 20 + number, 30 + number]
     }
 
-    /// A reader at any moment sees whole, consecutive entries, and after the owner's end the last.
+    /// Checks that a reader at any moment sees whole, consecutive entries, and the last ones after
+    /// the writer has ended.
     fn reader_against_writer(keep: usize, pushes: u64) {
         loom::model(move || {
             let mut writer = Writer::new(keep);

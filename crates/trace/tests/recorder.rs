@@ -1,4 +1,4 @@
-//! The recorder as a whole. It is one per process, so the tests take turns.
+//! The recorder as a whole. There is one per process, so the tests run one at a time.
 #![cfg(not(loom))]
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const KINDS: [EventKind; 9] = [
     EventKind::Mark,
 ];
 
-/// The recorder off and empty, until dropped.
+/// Turns the recorder off and clears it; the guard keeps other tests out.
 fn my_turn() -> MutexGuard<'static, ()> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     disable();
@@ -50,10 +50,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a test chooses of an event.
+/// The parts of an event that a test chooses.
 type Chosen = (EventKind, u32, u64);
 
-/// What the recorder should hold for one thread: vectors, of which the last is written to.
+/// The expected contents of the recorder for one thread: one vector per ring, of which the last is
+/// written to.
 #[derive(Default)]
 struct Model {
     capacity: usize,
@@ -96,11 +97,11 @@ fn apply(step: &Step) {
 }
 
 proptest! {
-    /// One thread's recorder agrees with plain vectors after every step.
+    /// After every step, the recorder holds the same events of one thread as plain vectors do.
     #[test]
     fn agrees_with_vectors(steps in proptest::collection::vec(step(), 0..60)) {
         let _turn = my_turn();
-        // A thread of its own for each case: no ring is left from the last.
+        // Each case runs in a new thread, so that no ring is left from the previous case.
         let outcome = thread::spawn(move || {
             let mut model = Model::default();
             for (count, step) in steps.iter().enumerate() {
@@ -119,7 +120,7 @@ proptest! {
     }
 }
 
-/// An event in which every part follows from the value.
+/// Records an event whose kind and subject follow from its value.
 fn record_nth(writer: u64, count: u64) {
     let value = writer << 32 | count;
     record(
@@ -129,8 +130,8 @@ fn record_nth(writer: u64, count: u64) {
     );
 }
 
-/// Checks that no event is torn and that each thread's are consecutive; returns the last counts and
-/// numbers of events by writer.
+/// Checks that no event is torn and that each thread's events are consecutive; returns the last
+/// count and the number of events of each writer.
 fn check(events: &[Event]) -> BTreeMap<u64, (u64, usize)> {
     let mut threads = BTreeMap::new();
     let mut writers = BTreeMap::new();
@@ -172,7 +173,7 @@ fn readers_see_whole_events_in_order_while_threads_write() {
         assert!(outcome.iter().all(Result::is_ok));
         assert!(reader.join().is_ok());
     });
-    // The writers have ended: their last events are all there.
+    // The writers have ended, so their last events are all present.
     let writers = check(&snapshot());
     assert_eq!(writers.len() as u64, WRITERS);
     assert!(writers.values().all(|&(last, number)| last == EVENTS - 1 && number == KEPT));
@@ -213,7 +214,8 @@ fn off_records_nothing_and_keeps_what_there_was() {
     assert_eq!(events[0].value, 1);
 }
 
-/// Events from the destructors of a thread's local variables are kept or lost, and nothing breaks.
+/// Events from the destructors of a thread's local variables are kept or lost, without further
+/// effect.
 #[test]
 fn recording_while_a_thread_ends_is_harmless() {
     struct Last;

@@ -1,9 +1,11 @@
-//! The cost of order on real work: Livermore kernel 23 on 4096 x 4096 in memory, 20 iterations,
-//! streamed and in blocks of 512, against the plain double loop. Wall time per element and
-//! iteration, from row-major and back, alternating, medians and the least; of it, by the sweep's
-//! own clocks, what the threads spent with packing and with the updates alone. A virtual machine
-//! may give free memory back to its host, and wait for it when a sweep takes it again: the warm
-//! ways are those that run right after the very same, which is not timed.
+//! The cost of ordering on real work: Livermore kernel 23 on 4096 x 4096 in memory, 20 iterations,
+//! streamed and in blocks of 512, compared to the plain double loop.
+//!
+//! Measured is the wall time per element and iteration, including the conversion from row-major and
+//! back, with alternating variants, as the median and the least; and, by the sweep's own clocks,
+//! the time that the threads spent on packing and on the updates alone. A virtual machine may give
+//! free memory back to its host, and wait for it when a sweep needs it again: the warm variants are
+//! those that run immediately after an identical run, which is not timed.
 //!
 //! `cargo bench -p syncline-wave --bench order [-- ROUNDS]`
 
@@ -18,10 +20,10 @@ use syncline_wave::{
 
 const SIDE: usize = 4096;
 const ITERATIONS: u64 = 20;
-/// The end of the name of a way that has just been run.
+/// The end of the name of a variant that has just been run.
 const WARM: &str = ", warm";
 
-/// Numbers between 0 and `scale` that look random.
+/// Returns pseudo-random numbers between 0 and `scale`.
 fn numbers(seed: u64, scale: f64) -> Vec<f64> {
     let mut state = seed;
     let next = || {
@@ -32,7 +34,7 @@ fn numbers(seed: u64, scale: f64) -> Vec<f64> {
     std::iter::repeat_with(next).take(SIDE * SIDE).collect()
 }
 
-/// The ways to run the sweep.
+/// Returns the variants of the sweep.
 fn ways() -> Vec<(String, Sweep<Lk23>)> {
     let sweep = || Sweep::new(Lk23).iterations(ITERATIONS);
     let pool = |workers| Runner::Pool { workers, order: ReadyOrder::Fifo };
@@ -76,8 +78,8 @@ fn main() {
     let mut times = vec![Vec::new(); ways.len()];
     let mut parts = vec![(Vec::new(), Vec::new()); ways.len()];
     let mut result = Matrix::zeros(shape, Layout::RowMajor).expect("memory for a matrix");
-    // The plain loop gets memory of the same kind as the matrices: its arrays come from the same
-    // place.
+    // The memory of the plain loop is allocated in the same way as that of the matrices, so that it
+    // is of the same kind.
     let mut work = start.clone();
     for round in 0..rounds {
         work.copy_from_slice(&start);

@@ -1,10 +1,11 @@
-//! The blocked executor: the papers' way.
+//! The blocked executor: the method of the papers.
 //!
 //! # Contract
 //! Every block of the result is a location; the task of a block has an exclusive request for its
-//! own and inclusive ones for up to four neighbours', or eight if the kernel uses those across,
-//! too. The input and the coefficients are never written, and need no locks. With the orders that
-//! keep order, the bits are those of the plain double loop.
+//! own location and inclusive requests for those of up to four neighbours, or eight if the kernel
+//! also uses the diagonal neighbours. The input and the coefficients are never written, and need no
+//! locks. With the orders that preserve program order, the result is bit-identical to that of the
+//! plain double loop.
 //!
 //! # One step of a task
 //! ```text
@@ -13,21 +14,22 @@
 //!               ─> map the coefficients ─> take a processor ─> update ─> unmap
 //! ```
 //! Mapping waits for the disk. Out of core there are twice as many workers as processors, so that
-//! one half reads while the other computes.
+//! one half reads while the other half computes.
 //!
-//! A neighbour that has not been updated yet still has its values in the input, not in the result.
+//! The current values of a neighbour that has not been updated yet are in the input, not in the
+//! result.
 //!
 //! # Costs
-//! Read per step: the paper's model ([`syncline_store::model::io_model`]): the block and its coefficients,
-//! and of each neighbour the whole block (row-major, blocked) or one frontier (framed). Written:
-//! the block. When held: nothing but the first reading. Locks: up to five requests, one
-//! allocation-free step.
+//! Bytes read per step, by the paper's model ([`syncline_store::model::io_model`]): the block and its
+//! coefficients, and of each neighbour the whole block (row-major, blocked) or one frontier
+//! (framed). Bytes written: the block. When all matrices are held, only the first reading remains.
+//! Locks: up to five requests, or nine with the diagonal neighbours, in one allocation-free step.
 //!
 //! # Source
 //! Clauss and Gustedt, "Experimenting Iterative Computations with Ordered Read-Write Locks", PDP
-//! 2010; Clauss, Gustedt and Suter, PDP 2008. Changed: a pool of workers instead of a thread per
-//! block (which remains), a bound on the blocks in memory, frontiers without sub-tasks, and the
-//! input is kept.
+//! 2010; Clauss, Gustedt and Suter, PDP 2008. The differences: a pool of workers instead of a
+//! thread per block (which remains available), a bound on the blocks in memory, frontiers without
+//! sub-tasks, and the input is preserved.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,22 +52,24 @@ use crate::{Error, Result, monitor::Monitor};
 /// The data of a location: a block of the result.
 struct Block<E: Real> {
     region: Region<E>,
-    /// Updates so far. Before the first the block's values are those of the input.
+    /// The number of updates so far. Before the first one, the values of the block are those of the
+    /// input.
     rounds: u64,
 }
 
-/// What all tasks share.
+/// The state that all tasks share.
 struct Shared<'a, E: Real, K: Blockwise<E>> {
     kernel: &'a K,
     field: &'a Arc<Matrix<E>>,
     coefficients: &'a [Arc<Matrix<E>>],
     grid: Grid,
     shape: Shape,
-    /// The right to have a block in memory.
+    /// Limits the blocks in memory.
     windows: Semaphore,
-    /// The right to compute: out of core there are more blocks under way than processors.
+    /// Limits the blocks that are being computed: out of core, more blocks than processors are in
+    /// flight.
     processors: Semaphore,
-    /// Buffers not in use; never more than blocks under way.
+    /// Buffers that are not in use; never more than the blocks in flight.
     buffers: Mutex<Vec<Buffers<E, K::Workspace>>>,
     monitor: &'a Monitor,
     norm: bool,
@@ -75,7 +79,7 @@ struct Shared<'a, E: Real, K: Blockwise<E>> {
 struct Buffers<E, W> {
     frontiers: Frontiers<E>,
     block: Vec<E>,
-    /// A line of a neighbour of which only the corner is wanted.
+    /// A line of a diagonal neighbour, of which only the corner value is needed.
     line: Vec<E>,
     workspace: W,
 }
@@ -156,7 +160,7 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
         }
     };
     drop(overlay);
-    // The overlay and its references are gone, so every location gives its block back.
+    // The overlay, which borrowed the locations, is gone, so every location gives its block back.
     let regions =
         blocks.into_iter().filter_map(|b| b.into_inner().ok()).map(|b| b.region).collect();
     let result = Matrix::from_regions(regions)?;
@@ -183,7 +187,7 @@ struct Done {
     converged: Option<u64>,
 }
 
-/// One iteration after the other, with nothing in between.
+/// Runs one iteration after the other, without overlap.
 fn barriers(overlay: &mut Checked<'_>, runner: Runner, settings: &Settings) -> Result<Done> {
     let mut done = Done { iterations: 0, residuals: Vec::new(), converged: None };
     while done.iterations < settings.iterations && done.converged.is_none() {
@@ -223,8 +227,8 @@ impl<E: Real, K: Blockwise<E>> Shared<'_, E, K> {
         overlay
     }
 
-    /// The neighbours on the four sides, and those across them that the kernel uses, in the order
-    /// of [`Frontiers::corners`].
+    /// Returns the neighbours on the four sides, then the diagonal neighbours that the kernel uses,
+    /// in the order of [`Frontiers::corners`].
     fn around(&self, block: usize) -> [Option<usize>; 8] {
         let side = |b: usize, side: Side| self.grid.neighbour(b, side);
         let across = |vertical, horizontal| {
@@ -298,8 +302,8 @@ impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
                 buffers.frontiers.corners[c] = E::splat(f64::NAN);
                 continue;
             };
-            // The line of that block which faces this one's row of blocks; its near end is the
-            // corner.
+            // The line of the diagonal block that faces this block's row of blocks; its near end is
+            // the corner.
             buffers.line.resize(across.rect().line(vertical), E::default());
             read(4 + c, vertical.facing(), &mut buffers.line)?;
             let near =
@@ -339,7 +343,7 @@ impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
         Ok(norm)
     }
 
-    /// The block's part of a buffer that is large enough for every block.
+    /// Returns this block's part of a buffer that is large enough for every block.
     fn sized<'b>(&self, block: &'b mut Vec<E>) -> &'b mut [E] {
         let most = self.shared.grid.rect(0).elements();
         if block.len() < most {
@@ -348,7 +352,8 @@ impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
         &mut block[..self.input.rect().elements()]
     }
 
-    /// Updates the block whose first value and pitch these are: no other task has it.
+    /// Updates the block that starts at the given pointer, with the given pitch. No other task
+    /// accesses the block.
     fn update_rows(
         &self,
         values: (*mut E, usize),
@@ -366,8 +371,9 @@ impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
             coefficients: &coefficients,
             frontiers,
         };
-        // SAFETY: the values are those of a view or a buffer that the caller holds alone, the
-        // coefficients those of the views, as many as were found to be the kernel's.
+        // SAFETY: `values` points into a view or a buffer to which the caller has exclusive access;
+        // the coefficients point into `views`, which outlive the call, and their number was checked
+        // to be the kernel's.
         unsafe { kernel.update(&block, shape, workspace, norm) }
     }
 }

@@ -1,4 +1,4 @@
-//! How far a sweep is, and how to end it early.
+//! Reports the progress of a running sweep, and can end it early.
 
 pub use crate::sweep::Times;
 
@@ -7,37 +7,37 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use syncline_overlay::{Snapshot, Watch};
 
-/// At what a sweep is.
+/// The stage of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
-    /// It has not begun, or goes in blocks.
+    /// The sweep has not begun, or runs in blocks.
     #[default]
     Other,
-    /// It reads an input that was moved or touched, to see whether it is the same: the number of
-    /// this input, and of all.
+    /// The sweep reads an input that was moved or touched, to check whether its contents are the
+    /// same: the number of this input, and the number of all such inputs.
     Compares(usize, usize),
-    /// It streams.
+    /// The sweep is streaming.
     Passes(Passes),
 }
 
-/// How far a streamed sweep is.
+/// The progress of a streamed sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Passes {
-    /// The pass under way, from 1.
+    /// The number of the current pass, from 1.
     pub pass: u64,
-    /// How many there are, if it does not converge before.
+    /// The number of all passes, if the sweep does not converge earlier.
     pub passes: u64,
-    /// The iterations that are not lost if the sweep is killed now.
+    /// The number of iterations that are preserved if the sweep is killed now.
     pub safe: u64,
-    /// The iterations asked for.
+    /// The number of iterations requested.
     pub iterations: u64,
 }
 
-/// Shared with a running sweep: how far it is, and a way to end it.
+/// Reports the progress of a running sweep, and can end it; shared with that sweep.
 ///
-/// All atomic accesses are Relaxed: nothing but the numbers themselves is communicated.
+/// All atomic accesses are Relaxed: no other data depends on these numbers.
 #[derive(Debug, Default)]
 pub struct Monitor {
     done: AtomicU64,
@@ -49,26 +49,26 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// A monitor for a sweep that has not begun.
+    /// Creates a monitor for a sweep that has not begun.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Updates of blocks, or pieces of bands, so far.
+    /// Returns the number of updates of blocks, or of pieces of bands, so far.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.done.load(Relaxed)
     }
 
-    /// How many there are when all iterations are done; 0 before the start. A convergence test may
-    /// end the sweep before.
+    /// Returns the number of updates after all iterations; 0 before the start. A convergence test
+    /// may end the sweep earlier.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total.load(Relaxed)
     }
 
-    /// Bytes read from files and written to them so far by a streamed sweep.
+    /// Returns the number of bytes that a streamed sweep has read from and written to files so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.moved.load(Relaxed)
@@ -84,7 +84,7 @@ impl Monitor {
         self.cancelled.store(true, Relaxed);
     }
 
-    /// At what the sweep is.
+    /// Returns the current stage of the sweep.
     #[must_use]
     pub fn stage(&self) -> Stage {
         *self.lock()
@@ -94,30 +94,31 @@ impl Monitor {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An input is read for its checksum.
+    /// Records that input number `input` of `of` is being read for its checksum.
     pub(crate) fn compares(&self, input: usize, of: usize) {
         *self.lock() = Stage::Compares(input, of);
     }
 
-    /// `passes` passes are about to begin, after `safe` of `iterations` iterations.
+    /// Records that `passes` passes are about to begin, after `safe` of `iterations` iterations.
     pub(crate) fn passes_are(&self, passes: u64, safe: u64, iterations: u64) {
         *self.lock() = Stage::Passes(Passes { pass: 1, passes, safe, iterations });
     }
 
-    /// A pass is over, with what is safe now if it has made that more.
+    /// Records the end of a pass, and the number of iterations that are now preserved, if the pass
+    /// has increased it.
     pub(crate) fn pass_is_over(&self, safe: Option<u64>) {
         if let Stage::Passes(at) = &mut *self.lock() {
             (at.pass, at.safe) = ((at.pass + 1).min(at.passes), safe.unwrap_or(at.safe));
         }
     }
 
-    /// Which tasks run now, and which wait for which; `None` while none do.
+    /// Returns which tasks are running and which tasks wait for which; `None` while none run.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.snapshot()
     }
 
-    /// An overlay that is about to run.
+    /// Registers an overlay that is about to run.
     pub(crate) fn watches(&self, watch: Watch) {
         *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
     }
@@ -131,7 +132,7 @@ impl Monitor {
         self.done.fetch_add(1, Relaxed);
     }
 
-    /// Whether [`cancel`](Self::cancel) was called.
+    /// Returns whether [`cancel`](Self::cancel) was called.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)

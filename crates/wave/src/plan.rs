@@ -1,9 +1,9 @@
-//! What a sweep in blocks will do with the memory that it is allowed.
+//! The way in which a sweep in blocks will use the memory that it is allowed.
 //!
-//! Either all matrices fit, and are mapped once and *held*; or one *window* per block under way is
-//! mapped, worked on and unmapped: the block of the result, those of the coefficients, and a buffer
-//! if a layout does not keep rows in one piece. The number of windows that fit bounds how many
-//! blocks are under way at once; if not even one fits, the sweep is refused.
+//! If all matrices fit, they are mapped once and *held*. Otherwise one *window* per block in flight
+//! is mapped, processed and unmapped: the block of the result, those of the coefficients, and a
+//! buffer if a layout does not keep rows contiguous. The number of windows that fit bounds the
+//! blocks in flight at once; if not even one fits, the sweep is refused.
 
 mod model;
 
@@ -20,25 +20,25 @@ pub use model::{BlockModel, BlockTime};
 
 use crate::{Error, Result, lanes::Real};
 
-/// What a sweep in blocks will do with the memory that it is allowed.
+/// The way in which a sweep in blocks will use the memory that it is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockPlan {
-    /// The blocks.
+    /// The grid of blocks.
     pub grid: Grid,
     /// Whether all matrices are mapped for the whole run.
     pub held: bool,
-    /// Bytes that one block under way takes; when held, of its buffer only.
+    /// Bytes that one block in flight takes; when held, only its buffer.
     pub window: u64,
-    /// How many blocks may be under way at once.
+    /// The maximum number of blocks in flight at once.
     pub windows: u64,
-    /// What an iteration is expected to take, if the blocks were chosen by a [`BlockModel`].
+    /// The expected time of an iteration, if a [`BlockModel`] chose the blocks.
     pub expected: Option<Duration>,
 }
 
-/// The largest block that is chosen without being asked for, in bytes: long enough to be read at
-/// the full rate of a disk, and short enough that a few iterations find a band in the page cache
-/// one after the other.
+/// The size in bytes of the largest block that is chosen by default: long enough to be read at the
+/// full rate of a disk, and short enough that a few successive iterations find a band in the page
+/// cache.
 const LARGEST: u64 = 16 << 20;
 
 pub(crate) struct Question<'a, E: Real, K> {
@@ -50,7 +50,7 @@ pub(crate) struct Question<'a, E: Real, K> {
     pub(crate) memory: u64,
     pub(crate) workers: u64,
     pub(crate) iterations: u64,
-    /// What the disk does, if the blocks are to be chosen by it.
+    /// The performance of the disk, if it should determine the blocks.
     pub(crate) disk: Option<Disk>,
 }
 
@@ -69,7 +69,7 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
             None => self.grid(false)?,
         };
         for matrix in self.matrices() {
-            // Blocked and framed matrices know their blocks; they must all be the same.
+            // Blocked and framed matrices have blocks of their own; they must all be the same.
             matrix.grid(grid.block_size())?;
         }
         let (files, window) =
@@ -106,12 +106,12 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
         }
     }
 
-    /// Bytes of all matrices that are not in memory anyway.
+    /// Returns the bytes of all matrices that are not resident in memory.
     fn files(&self) -> u64 {
         self.matrices().filter(|m| !m.chunk().is_resident()).map(|m| m.chunk().len()).sum()
     }
 
-    /// Whether a block has to be brought into row-major form in a buffer.
+    /// Returns whether a block has to be converted to row-major form in a buffer.
     fn needs_buffer(&self) -> bool {
         !(self.field.layout().in_place() && self.result.layout().in_place())
     }
@@ -122,8 +122,8 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
         workspace + if self.needs_buffer() { rect.elements() as u64 * Self::VALUE } else { 0 }
     }
 
-    /// The most that a block under way takes: first its old values beside the new, later the
-    /// coefficients. A neighbour's frontier is taken before, and is less.
+    /// Returns the maximum size of a block in flight: its old values beside the new ones at first,
+    /// and the coefficients later. A neighbour's frontier is read before that, and is smaller.
     fn window(&self, grid: &Grid) -> u64 {
         let result = self.result.resident_bytes(grid);
         let first = self.field.resident_bytes(grid) + result;
@@ -141,12 +141,12 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
             None if held => self.block_in_memory(),
             None => self.block_on_disk()?,
         };
-        // The checked way: a side of zero is an error.
+        // This constructor checks its input: a side of zero is an error.
         Ok(Layout::Blocked(block).grid(self.field.shape())?)
     }
 
-    /// The blocks by the model, if the disk is known and they may be chosen; those of the least
-    /// expected time.
+    /// Returns the blocks with the least expected time by the model, or `None` if the disk is
+    /// unknown or the blocks are given.
     fn by_model(&self) -> Result<Option<(Grid, Duration)>> {
         let own = self.matrices().find_map(|m| m.layout().block());
         let Some(disk) = self.disk.filter(|_| self.block.or(own).is_none()) else {
@@ -169,7 +169,7 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
             .filter(|block| !self.kernel.stencil().corners() || block.cols == shape.cols)
         {
             let grid = Layout::Blocked(block).grid(shape)?;
-            // The model's window is about right; this one is exact.
+            // The model's window is an approximation; this one is exact.
             let Some(time) = model.time(block)?.filter(|_| self.window(&grid) <= self.memory)
             else {
                 continue;
@@ -181,7 +181,7 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
         Ok(best.map(|(grid, seconds)| (grid, Duration::from_secs_f64(seconds.min(1e9)))))
     }
 
-    /// Eight blocks in each direction give 15 diagonals their tasks; 512 values to a row keep the
+    /// Eight blocks in each direction provide 15 diagonals with tasks; 512 values per row keep the
     /// prefetchers busy.
     fn block_in_memory(&self) -> Block {
         let shape = self.field.shape();
@@ -189,8 +189,9 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
         Block::new(side, if self.kernel.stencil().corners() { shape.cols } else { side })
     }
 
-    /// Row-major on disk: bands as wide as the matrix, each of which is one piece of the file. The
-    /// wave then lives of chained iterations; so there are bands enough for some to be far apart.
+    /// Row-major data on disk: bands as wide as the matrix, each of which is contiguous in the
+    /// file. The parallelism of the wave comes from chained iterations, so there must be enough
+    /// bands for some to be far apart.
     fn block_on_disk(&self) -> Result<Block> {
         let shape = self.field.shape();
         let high = (LARGEST / (shape.cols as u64 * Self::VALUE)).max(1) as usize;
@@ -202,7 +203,7 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
             }
             match block {
                 Block { rows: 2.., .. } => block.rows /= 2,
-                // A shorter piece of a row takes as many pages, but shorter strips.
+                // A shorter piece of a row takes as many pages, but its strips are shorter.
                 Block { cols: 256.., .. } => block.cols /= 2,
                 _ => return Ok(block),
             }

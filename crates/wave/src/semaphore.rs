@@ -1,24 +1,24 @@
-//! A bound on the blocks that are in memory, or being computed, at once.
+//! A semaphore that bounds the blocks that are in memory, or being computed, at once.
 //!
 //! # Contract
-//! [`Semaphore::take`] returns when fewer than the allowed number of windows are out; in the order of
-//! the calls. A holder of one waits for no thread that wants one of the same kind, so every thread
-//! gets one.
+//! [`Semaphore::take`] returns when fewer than the allowed number of windows are taken, in the order
+//! of the calls. A holder never waits for a thread that is waiting for a window of the same
+//! semaphore, so every thread gets one.
 //!
-//! # State: two numbers that only grow
+//! # State: two counters that only grow
 //! ```text
-//! taken      1  2  3  4  5          the fifth to come may enter
-//! returned         2                when 5 - allowed have been returned
+//! taken      1  2  3  4  5          the fifth caller may enter
+//! returned         2                when 5 - allowed windows have been returned
 //! ```
 //!
 //! # Costs
-//! Take: one addition, and a wait if all are out. Return: one addition.
+//! Taking a window: one addition, and a wait if all are taken. Returning it: one addition.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use syncline_signal::{PaddedSignal, Policy};
 
-/// A bound on the blocks in memory at once.
+/// A semaphore that bounds the blocks in memory at once.
 #[derive(Debug)]
 pub(crate) struct Semaphore {
     allowed: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Semaphore {
     returned: PaddedSignal,
 }
 
-/// The right to have one block in memory.
+/// A permit to have one block in memory.
 #[derive(Debug)]
 pub(crate) struct Window<'a>(&'a Semaphore);
 
@@ -36,10 +36,10 @@ impl Semaphore {
     }
 
     pub(crate) fn take(&self) -> Window<'_> {
-        // Relaxed: the number is only a place in the line; the wait acquires what was released
-        // before.
+        // Relaxed: the number is only a position in the queue; the wait acquires the releases
+        // before it.
         let place = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
-        // Without death word or deadline the wait cannot fail.
+        // Without a death word or a deadline the wait cannot fail.
         let _ =
             self.returned.wait_until(place.saturating_sub(self.allowed), &Policy::default(), None);
         Window(self)

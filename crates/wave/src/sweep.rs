@@ -1,4 +1,4 @@
-//! A sweep: what to run, and how.
+//! A sweep: its kernel and its settings.
 
 mod blocks;
 mod dynamic;
@@ -25,44 +25,44 @@ use crate::{Error, PointKernel, Result, blocked, monitor::Monitor};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {
-    /// Diagonal by diagonal, the next iteration following closely: the bits of the plain double
-    /// loop.
+    /// Diagonal by diagonal, with the next iteration following closely: bit-identical to the plain
+    /// double loop.
     #[default]
     Wave,
-    /// Red-black by blocks: half of all blocks can run at once from the start. **Other numbers**
-    /// than the plain double loop's, with the same fixed point.
+    /// Red-black by blocks: half of all blocks can run at once from the start. The **numbers
+    /// differ** from those of the plain double loop; the fixed point is the same.
     MaxParallel,
-    /// As `Wave` within an iteration, but the next begins only when all of one has ended. The same
-    /// bits.
+    /// Like `Wave` within an iteration, but the next iteration begins only when all blocks of the
+    /// previous one are done. Bit-identical to `Wave`.
     Barrier,
 }
 
-/// How a sweep goes over the data.
+/// The way in which a sweep traverses the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Executor {
-    /// Streamed where the order is the wave's, all matrices are row-major, and nothing was said of
-    /// blocks or of a thread per block; blocked elsewhere.
+    /// Streamed if the order is [`Order::Wave`], all matrices are row-major, no block size was
+    /// given, and the runner is [`Runner::Pool`]; blocked otherwise.
     #[default]
     Auto,
-    /// Block by block, any layout and order: all data are read once per iteration.
+    /// Block by block, in any layout and order: all data are read once per iteration.
     Blocked,
     /// Many iterations in one pass over the rows: all data are read once per pass.
     Streamed,
 }
 
-/// What a sweep will do with the memory that it is allowed.
+/// The way in which a sweep will use the memory that it is allowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SweepPlan {
-    /// In blocks.
+    /// The plan of a sweep in blocks.
     Blocked(BlockPlan),
-    /// Streamed.
+    /// The plan of a streamed sweep.
     Streamed(StreamPlan),
 }
 
 impl SweepPlan {
-    /// The plan in blocks, if it is one.
+    /// Returns the plan of a sweep in blocks, or `None` if the sweep is streamed.
     #[must_use]
     pub const fn blocked(&self) -> Option<&BlockPlan> {
         match self {
@@ -71,7 +71,7 @@ impl SweepPlan {
         }
     }
 
-    /// The streamed plan, if it is one.
+    /// Returns the plan of a streamed sweep, or `None` if the sweep runs in blocks.
     #[must_use]
     pub const fn streamed(&self) -> Option<&StreamPlan> {
         match self {
@@ -81,7 +81,7 @@ impl SweepPlan {
     }
 }
 
-/// A sweep: a kernel, how often, and in what way.
+/// A sweep: a kernel, a number of iterations, and settings.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -104,7 +104,7 @@ pub struct Sweep<K> {
     settings: Settings,
 }
 
-/// All of a sweep but its kernel.
+/// All settings of a sweep except its kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) iterations: u64,
@@ -121,7 +121,7 @@ pub(crate) struct Settings {
     disk: Option<Disk>,
 }
 
-/// Where the time of a streamed sweep went, of all threads together.
+/// The time that a streamed sweep spent in each activity, summed over all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Times {
@@ -129,48 +129,50 @@ pub struct Times {
     pub read: Duration,
     /// Waiting for writes.
     pub write: Duration,
-    /// Checksums of what an earlier pass had written.
+    /// Checking the checksums of data that an earlier pass has written.
     pub check: Duration,
-    /// Bringing rows into the form of vectors, and back.
+    /// Converting rows to vector form and back.
     pub pack: Duration,
     /// Updating points.
     pub update: Duration,
-    /// What the computing threads did not compute: waiting for data and for one another.
+    /// The time in which the computing threads waited, for data and for one another.
     pub wait: Duration,
 }
 
-/// What a sweep did.
+/// The results and statistics of a sweep.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SweepReport {
-    /// Iterations done, by every point.
+    /// The number of iterations done, for every point.
     pub iterations: u64,
-    /// With a convergence test: the greatest change of a point in each iteration; where earlier
-    /// runs did some, in as many of the last as are known.
+    /// With a convergence test: the largest change of a point in each iteration. If earlier runs
+    /// did some of the iterations, only the last ones whose residuals are known.
     pub residuals: Vec<f64>,
-    /// With a convergence test: the first iteration, from 0, in which no point changed by more.
+    /// With a convergence test: the first iteration, from 0, in which no point changed by more than
+    /// the tolerance.
     pub converged: Option<u64>,
-    /// Bytes of files read (streamed), or mapped for reading, as in the papers' model (blocked).
+    /// Bytes read from files (streamed), or mapped for reading, as in the papers' model (blocked).
     pub bytes_read: u64,
-    /// Bytes of files written, or mapped for writing.
+    /// Bytes written to files, or mapped for writing.
     pub bytes_written: u64,
-    /// Threads that computed at once, at most.
+    /// The maximum number of threads that computed at once.
     pub processors: u64,
-    /// Blocks that were under way at once, at most; out of core, some of them only being read.
+    /// The maximum number of blocks in flight at once; out of core, some of them are only being
+    /// read.
     pub workers: u64,
-    /// Passes over the data; in blocks, one per iteration.
+    /// The number of passes over the data; in blocks, one per iteration.
     pub passes: u64,
-    /// Iterations that an earlier run had done.
+    /// The number of iterations that an earlier run had done.
     pub resumed: u64,
-    /// Where the time went, if streamed.
+    /// The time spent in each activity, if streamed.
     pub times: Option<Times>,
-    /// How the memory was used.
+    /// The way in which the memory was used.
     pub plan: SweepPlan,
 }
 
 impl SweepReport {
-    /// What a result of this sweep is [marked](syncline_store::generation::ResultMark) with, where `tolerance` was
-    /// that of [`until`](Sweep::until).
+    /// Returns the data with which a result of this sweep is [marked](syncline_store::generation::ResultMark), where
+    /// `tolerance` is that of [`until`](Sweep::until).
     #[must_use]
     pub fn made(&self, tolerance: Option<f64>) -> Made {
         let Self { iterations, converged, .. } = *self;
@@ -179,7 +181,7 @@ impl SweepReport {
 }
 
 impl Settings {
-    /// How many threads are to compute at once.
+    /// Returns the number of threads that should compute at once.
     pub(crate) fn processors(&self) -> u64 {
         match self.runner {
             Runner::Pool { workers, .. }
@@ -189,7 +191,7 @@ impl Settings {
         }
     }
 
-    /// Whether something was said that only blocks have.
+    /// Returns whether a setting was made that only the blocked executor supports.
     pub(crate) fn asks_for_blocks(&self) -> bool {
         self.block.is_some() || !matches!(self.runner, Runner::Pool { .. })
     }
@@ -282,7 +284,7 @@ impl Settings {
         Ok(done)
     }
 
-    /// No iteration.
+    /// Copies the input to the result, for a sweep without iterations.
     fn copy<E: Real>(
         &self,
         plan: BlockPlan,
@@ -328,7 +330,8 @@ impl Settings {
 }
 
 impl<K> Sweep<K> {
-    /// One iteration of `kernel` in wave order, on all processors, with all the memory there is.
+    /// Creates a sweep of one iteration of `kernel` in wave order, on all processors, without a
+    /// memory limit.
     pub fn new(kernel: K) -> Self {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let settings = Settings {
@@ -353,8 +356,8 @@ impl<K> Sweep<K> {
         self
     }
 
-    /// How many iterations; with [`until`](Sweep::until), at most. None is allowed: the result is
-    /// the input.
+    /// Sets the number of iterations; with [`until`](Sweep::until), the maximum number. With 0
+    /// iterations the result is the input.
     #[must_use]
     pub fn iterations(self, iterations: u64) -> Self {
         self.with(|s| s.iterations = iterations)
@@ -362,89 +365,94 @@ impl<K> Sweep<K> {
 
     /// Ends the sweep when no point changes by more than `tolerance` in an iteration.
     ///
-    /// Streamed, it is known at the end of a pass, so the sweep goes on to that: at most
-    /// [`depth`](Sweep::depth) less one iterations too far. In blocks, with the orders that chain
-    /// iterations, blocks are ahead of the last one when it is known; all stop at one common
-    /// iteration, at most as many later as there are blocks between two corners (twice as many with
-    /// more than 1024 blocks). With [`Order::Barrier`] the stop is exact.
+    /// A streamed sweep detects convergence at the end of a pass, so it runs at most
+    /// [`depth`](Sweep::depth) - 1 iterations too many. In blocks, with the orders that chain
+    /// iterations, some blocks are ahead of the last one when convergence is detected; all blocks
+    /// stop at a common iteration, which is later by at most the number of blocks between two
+    /// corners (twice as many with more than 1024 blocks). With [`Order::Barrier`] the stop is
+    /// exact.
     #[must_use]
     pub fn until(self, tolerance: f64) -> Self {
         self.with(|s| s.tolerance = Some(tolerance))
     }
 
-    /// Whether a streamed sweep that has converged runs its last pass again to stop at the very
-    /// iteration.
+    /// Sets whether a streamed sweep that has converged runs its last pass again, so that it stops
+    /// at exactly the iteration in which it converged.
     #[must_use]
     pub fn exact_stop(self, exact: bool) -> Self {
         self.with(|s| s.exact_stop = exact)
     }
 
-    /// How the sweep goes over the data.
+    /// Sets the way in which the sweep traverses the data.
     #[must_use]
     pub fn executor(self, executor: Executor) -> Self {
         self.with(|s| s.executor = executor)
     }
 
-    /// How many iterations a streamed sweep does in one pass, at most; at least 1. Without it, what
-    /// suits memory, cache and disk.
+    /// Sets the maximum number of iterations that a streamed sweep does in one pass; at least 1.
+    /// The default suits memory, cache and disk.
     #[must_use]
     pub fn depth(self, depth: u64) -> Self {
         self.with(|s| s.depth = Some(depth.max(1)))
     }
 
-    /// The vectors to compute with. Without it, [the best](Lanes::best) of the machine. The result
-    /// is the same.
+    /// Sets the vector type to compute with. The default is the machine's [best](Lanes::best). The
+    /// result does not depend on it.
     #[must_use]
     pub fn lanes(self, lanes: Lanes) -> Self {
         self.with(|s| s.lanes = lanes)
     }
 
-    /// The size of the blocks; implies [`Executor::Blocked`]. Without it, that of the layout, or
-    /// one that suits the memory.
+    /// Sets the size of the blocks; implies [`Executor::Blocked`]. The default is the block of the
+    /// layout, or one that suits the memory.
     #[must_use]
     pub fn block(self, block: Block) -> Self {
         self.with(|s| s.block = Some(block))
     }
 
-    /// What the disk does, which the data are on. If they are row-major, do not fit the memory, and
-    /// no block was given, a [`BlockModel`](crate::plan::BlockModel) then chooses the blocks; without it
-    /// they are bands that suit the memory.
+    /// Sets the performance of the disk that holds the data. If the data are row-major and do not
+    /// fit the memory, and no block size was given, a [`BlockModel`](crate::plan::BlockModel) then
+    /// chooses the blocks; without it they are bands that suit the memory.
     #[must_use]
     pub fn disk(self, disk: Disk) -> Self {
         self.with(|s| s.disk = Some(disk))
     }
 
-    /// The order of the blocks; others than the wave imply [`Executor::Blocked`].
+    /// Sets the order of the blocks; any order other than [`Order::Wave`] implies
+    /// [`Executor::Blocked`].
     #[must_use]
     pub fn order(self, order: Order) -> Self {
         self.with(|s| s.order = order)
     }
 
-    /// The threads that compute: a pool, or (in blocks) a thread per block. Out of core there are
-    /// more threads, if the memory allows, that read while others compute.
+    /// Sets the runner, which provides the threads that compute; any runner other than
+    /// [`Runner::Pool`], such as a thread per block, implies [`Executor::Blocked`]. Out of core, if
+    /// the memory allows, further threads read while these compute.
     #[must_use]
     pub fn runner(self, runner: Runner) -> Self {
         self.with(|s| s.runner = runner)
     }
 
-    /// The most bytes of files and buffers that the sweep holds at once. Matrices in memory do not
-    /// count, nor do the tasks of a sweep in blocks: about 2.5 KiB per block.
+    /// Sets the maximum number of bytes of files and buffers that the sweep holds at once. It does
+    /// not include matrices in memory, nor the tasks of a sweep in blocks, which take about 2.5 KiB
+    /// per block.
     #[must_use]
     pub fn memory(self, bytes: u64) -> Self {
         self.with(|s| s.memory = bytes)
     }
 
-    /// Shows how far the sweep is, and can end it.
+    /// Sets the monitor, which reports the progress of the sweep and can end it.
     #[must_use]
     pub fn monitor(self, monitor: Arc<Monitor>) -> Self {
         self.with(|s| s.monitor = monitor)
     }
 
-    /// What [`run`](Sweep::run) will do with the memory, without doing it.
+    /// Returns the plan by which [`run`](Sweep::run) will use the memory, without running the
+    /// sweep.
     ///
     /// # Errors
-    /// [`Error::Memory`] or [`Error::StreamMemory`] when not even the least fits, and whatever is
-    /// wrong with the matrices.
+    /// [`Error::Memory`] or [`Error::StreamMemory`] if not even the smallest plan fits, and all
+    /// errors about the matrices.
     pub fn plan<T: Real, const N: usize>(
         &self,
         field: &Arc<Matrix<T>>,
@@ -460,15 +468,15 @@ impl<K> Sweep<K> {
     /// Runs the sweep from `field` into `result`, which is given back.
     ///
     /// The field and the coefficients are only read. Matrices may be on file or in memory and in
-    /// any layout, but that coefficients are not framed; those with blocks must have the same.
-    /// Streamed, several passes update the result in place. The result is not to be used after an
-    /// error.
+    /// any layout, except that coefficients must not be framed; all matrices with blocks must have
+    /// the same ones. A streamed sweep of several passes updates the result in place. The contents
+    /// of the result are unspecified after an error.
     ///
     /// # Errors
-    /// See [`Error`]; a kernel that panics is one, and an input file that was written to meanwhile.
-    /// [`Error::Undeclared`] for a kernel that reads a neighbour that its stencil does not name.
-    /// [`Error::ExactStop`] if an exact stop was asked for, the result is on file, and there are
-    /// several passes: then only [`run_to`](Sweep::run_to) can go back.
+    /// See [`Error`]; also a kernel that panics, and an input file that was written to during the
+    /// sweep. [`Error::Undeclared`] for a kernel that reads a neighbour that its stencil does not
+    /// name. [`Error::ExactStop`] if an exact stop was requested, the result is on file, and there
+    /// are several passes: only [`run_to`](Sweep::run_to) can go back then.
     pub fn run<T: Real, const N: usize>(
         &self,
         field: &Arc<Matrix<T>>,
@@ -481,12 +489,13 @@ impl<K> Sweep<K> {
         self.settings.run(&Typed(&self.kernel), &Arrays { field, coefficients }, result)
     }
 
-    /// What makes this sweep the same computation as another that is described in the same way,
-    /// whatever its number of iterations and its tolerance: what a result into `target` would be
-    /// [marked](syncline_store::generation::ResultMark) with. The checksums of inputs on file are not in it.
+    /// Returns the identity of the computation with which a result in `target` would be
+    /// [marked](syncline_store::generation::ResultMark): two sweeps with the same identity are the same computation,
+    /// whatever their number of iterations and their tolerance. The checksums of inputs on file are
+    /// not included.
     ///
     /// # Errors
-    /// When an input cannot be looked at, or is another file by now.
+    /// Returns an error if an input cannot be examined, or is a different file by now.
     pub fn identity<T: Real>(
         &self,
         field: &Arc<Matrix<T>>,
@@ -496,12 +505,12 @@ impl<K> Sweep<K> {
         streamed::identity(&Arrays { field, coefficients }, target)
     }
 
-    /// What has the name of `target` already, if anything has, and whether it is a result that this
-    /// sweep could go on from. Inputs that were moved or touched are not read for it: those of the
-    /// same length are taken for the same.
+    /// Returns a description of the file that already has the name of `target`, if there is one. It
+    /// says whether the file is a result that this sweep could continue from. Inputs that were moved
+    /// or touched are not read for this: an input of the same length is taken for the same.
     ///
     /// # Errors
-    /// As [`identity`](Sweep::identity), and when what is there cannot be looked at.
+    /// As [`identity`](Sweep::identity), and if the existing file cannot be examined.
     pub fn taken<T: Real>(
         &self,
         field: &Arc<Matrix<T>>,
@@ -511,12 +520,13 @@ impl<K> Sweep<K> {
         streamed::taken(&self.settings, &Arrays { field, coefficients }, target)
     }
 
-    /// Where a sweep in blocks begins whose result is to get the name of `target`: anew, after the
-    /// result that has it, or not at all. [`run_to`](Sweep::run_to) does this by itself.
+    /// Returns the point at which a sweep in blocks begins if its result is to get the name of
+    /// `target`: at the first iteration, after the result that has the name, or not at all.
+    /// [`run_to`](Sweep::run_to) determines this by itself.
     ///
     /// # Errors
-    /// Those of [`run_to`](Sweep::run_to) about what is there; [`Error::Leftovers`] also when a
-    /// streamed run was interrupted, from which only a streamed one goes on.
+    /// The errors of [`run_to`](Sweep::run_to) about existing files; [`Error::Leftovers`] also if a
+    /// streamed run was interrupted, which only a streamed run can resume.
     pub fn resumption<T: Real>(
         &self,
         field: &Arc<Matrix<T>>,
@@ -526,14 +536,15 @@ impl<K> Sweep<K> {
         streamed::resumption(&self.settings, &Arrays { field, coefficients }, target)
     }
 
-    /// Runs the sweep from `field` into a file that is whole or not there, and from which a later
-    /// run can go on if this one is killed between two passes: see [`Target`].
+    /// Runs the sweep from `field` into a file that is either complete or absent, and that a later
+    /// run can resume if this one is killed between two passes: see [`Target`].
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::Taken`] when the name is taken, [`Error::Leftovers`] when there is
-    /// something of an interrupted run, and the target does not say what to do with it, or says
-    /// [`Leftovers::Resume`](crate::streamed::Leftovers) and it is of another computation;
-    /// [`Error::NotStreamed`] for what only blocks can do. What an earlier pass has written stays.
+    /// See [`Error`]. [`Error::Taken`] if the name is taken. [`Error::Leftovers`] if an interrupted
+    /// run has left files, and either the target does not say what to do with them, or it says
+    /// [`Leftovers::Resume`](crate::streamed::Leftovers) and they belong to another computation.
+    /// [`Error::NotStreamed`] for a sweep that only the blocked executor can run. Data that an
+    /// earlier pass has written stays.
     ///
     /// ```
     /// use std::sync::Arc;

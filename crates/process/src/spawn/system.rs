@@ -9,7 +9,7 @@ use std::ptr;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-/// Starts a program. Each pair is a descriptor of this process, and the number of its copy in the child.
+/// Starts a program. Each pair is a descriptor of this process, and its number in the child.
 pub(super) fn spawn(
     program: &CStr,
     args: &[CString],
@@ -24,9 +24,12 @@ pub(super) fn spawn(
     let attributes = Attributes::new(own_group)?;
     let (args, environment) = (pointers(args), pointers(environment));
     let mut pid = 0;
-    // SAFETY: the program is a C string; both lists are pointers to C strings that live until the end of
-    // this function, with a null pointer behind the last; the two objects are initialised, and not
-    // changed meanwhile; there is room for the number.
+    // SAFETY:
+    // * `program` is a C string;
+    // * `args` and `environment` are arrays of pointers to C strings that outlive the call, each
+    //   terminated by a null pointer;
+    // * `actions` and `attributes` are initialised and not modified during the call;
+    // * `pid` is valid for writes.
     done(unsafe {
         libc::posix_spawn(
             &raw mut pid,
@@ -40,12 +43,12 @@ pub(super) fn spawn(
     Pid::from_raw(pid).ok_or_else(|| Errno::SRCH.into())
 }
 
-/// As C has a list of texts: behind the last there is a null pointer.
+/// Converts strings to the array that C expects: pointers, with a null pointer at the end.
 fn pointers(texts: &[CString]) -> Vec<*mut c_char> {
     texts.iter().map(|text| text.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect()
 }
 
-/// These functions return the error.
+/// Converts a return value: these functions return the error number, and do not set `errno`.
 fn done(returned: libc::c_int) -> io::Result<()> {
     match returned {
         0 => Ok(()),
@@ -53,20 +56,20 @@ fn done(returned: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// What the child does with its descriptors before it becomes the program.
+/// The operations on descriptors that the child performs before exec.
 struct Actions(MaybeUninit<libc::posix_spawn_file_actions_t>);
 
 impl Actions {
     fn new() -> io::Result<Actions> {
         let mut actions = MaybeUninit::uninit();
-        // SAFETY: there is room for the object, which the function initialises.
+        // SAFETY: the pointer is valid for writes of the object, which the function initialises.
         done(unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) })?;
         Ok(Actions(actions))
     }
 
     fn copy(&mut self, from: RawFd, to: RawFd) -> io::Result<()> {
-        // SAFETY: `new` has initialised the object, which is not in use; numbers that are no descriptors
-        // are an error, here or at the start.
+        // SAFETY: `new` has initialised the object, and nothing else accesses it; an invalid
+        // descriptor number is an error, here or at the start of the child.
         done(unsafe { libc::posix_spawn_file_actions_adddup2(self.0.as_mut_ptr(), from, to) })
     }
 }
@@ -78,21 +81,23 @@ impl Drop for Actions {
     }
 }
 
-/// Groups and signals of the child.
+/// The process group and the signals of the child.
 struct Attributes(MaybeUninit<libc::posix_spawnattr_t>);
 
 impl Attributes {
     fn new(own_group: bool) -> io::Result<Attributes> {
         let mut attributes = MaybeUninit::uninit();
-        // SAFETY: there is room for the object, which the function initialises.
+        // SAFETY: the pointer is valid for writes of the object, which the function initialises.
         done(unsafe { libc::posix_spawnattr_init(attributes.as_mut_ptr()) })?;
         let mut attributes = Attributes(attributes);
         let object = attributes.0.as_mut_ptr();
         let mut flags = libc::POSIX_SPAWN_SETSIGDEF | libc::POSIX_SPAWN_SETSIGMASK;
         let (mut none, mut defaults) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: the first two initialise the sets, which there is room for; the third is given one of
-        // them and a signal that exists; the rest take an initialised object and such a set, or a
-        // number, and keep neither.
+        // SAFETY:
+        // * `sigemptyset` initialises both sets, which are valid for writes;
+        // * `sigaddset` gets an initialised set and a valid signal;
+        // * the `posix_spawnattr_` functions get an initialised object and an initialised set or a
+        //   number, and keep no pointer.
         unsafe {
             libc::sigemptyset(none.as_mut_ptr());
             libc::sigemptyset(defaults.as_mut_ptr());

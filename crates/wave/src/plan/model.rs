@@ -1,62 +1,62 @@
-//! How long an iteration in blocks takes, as a function of their size.
+//! A model of the time of an iteration in blocks, as a function of the block size.
 //!
 //! # Contract
-//! [`BlockModel::time`] is a pure function of what is known of the data, the memory, the processors
-//! and the disk; [`BlockModel::best`] takes the size of block for which it is least.
+//! [`BlockModel::time`] is a pure function of the properties of the data, the memory, the
+//! processors and the disk; [`BlockModel::best`] returns the block size for which it is least.
 //!
 //! ```text
-//! seconds                                     disk    bytes / rate + pieces * time of a piece
-//!    │ pieces                      too few    cpu     elements * nanoseconds, on p processors
-//!    │   \                       / blocks     under   w = min(blocks that fit, threads, those the wave allows)
-//!    │     \__                _/   under      way
-//!    │        \______________/     way        time    max(disk, cpu / p, (disk + cpu) / w)
-//!    └───────────────────────────── side              + the first block's reading and the last one's updating
+//! seconds                                 disk    bytes / rate + pieces * time of a piece
+//!    │ pieces                    too few  cpu     elements * nanoseconds, on p processors
+//!    │   \                     / blocks   in      w = min(blocks that fit, threads,
+//!    │     \__              _/   in       flight      blocks the wave allows)
+//!    │        \____________/     flight   time    max(disk, cpu / p, (disk + cpu) / w)
+//!    └─────────────────────────── side            + reading the first block, updating the last one
 //! ```
 //!
-//! The last line is the bound of a closed system: `w` blocks go round between one disk and `p`
-//! processors. Chained iterations let `R C K / (R + C - 1 + 2 (K - 1))` blocks of a grid of R x C
-//! be under way in the mean of K iterations.
+//! The formula for the time is the bound of a closed system: `w` blocks circulate between one disk
+//! and `p` processors. Chained iterations allow a mean of `R C K / (R + C - 1 + 2 (K - 1))` blocks
+//! in flight, over K iterations on a grid of R x C blocks.
 //!
-//! | read per block | from                                                                           |
-//! |----------------|--------------------------------------------------------------------------------|
-//! | its own        | [`io_model`]: a piece per matrix; out of row-major data a piece per row        |
-//! | frames         | [`io_model`]: a piece per neighbour                                            |
-//! | other lines    | a piece per row of a column, or the whole block if that takes less             |
+//! | read per block | bytes and pieces                                                            |
+//! |----------------|-----------------------------------------------------------------------------|
+//! | its own        | [`io_model`]: a piece per matrix; out of row-major data a piece per row     |
+//! | frames         | [`io_model`]: a piece per neighbour                                         |
+//! | other lines    | a piece per row of a column, or the whole block if that takes less          |
 //!
 //! The lines of unframed neighbours are still in the page cache if the data of a row of blocks fit
-//! the memory; they have to be read again, all of them, if that is twice the memory. A gap between
-//! pieces is read over where that takes less than a piece.
+//! the memory; all of them have to be read again if those data are twice the memory. A gap between
+//! pieces is read over where that takes less time than a piece.
 //!
 //! # Source
 //! P.-N. Clauss, J. Gustedt, "Experimenting Iterative Computations with Ordered Read-Write Locks",
-//! PDP 2010, section 3.4, for the bytes. Ours: pieces, blocks under way, the page cache. On its
-//! data (16384² doubles, 2 GiB, disks of 64 and 52 MiB/s) blocks of 2048², its best, are within a
-//! few percent of the least.
+//! PDP 2010, section 3.4, for the bytes. Pieces, blocks in flight and the page cache are this
+//! project's. On the paper's data (16384² doubles, 2 GiB, disks of 64 and 52 MiB/s) blocks of
+//! 2048², its best, are within a few percent of the least.
 
 use syncline_store::probe::Disk;
 use syncline_store::{Block, ElementType, Grid, Layout, Result, Shape, model::io_model};
 
 use crate::block::workspace_bytes;
 
-/// Nanoseconds that a processor takes for a value of each array, beside waiting for the disk: its
-/// part of a page that is mapped and unmapped, and packing; and for an update. On a processor
-/// of 2022.
+/// Nanoseconds of processor time for a value of each array, excluding the wait for the disk: its
+/// share of mapping and unmapping a page, and packing. `UPDATE_NS` is the time of an update. Both
+/// are for a processor of 2022.
 const VALUE_NS: f64 = 3.0;
 const UPDATE_NS: f64 = 1.0;
-/// Seconds that a processor takes for a piece that is brought in by itself.
+/// Seconds of processor time for a piece that is read separately.
 const TOUCH: f64 = 1.5e-6;
 /// The smallest side of a block that is considered.
 const LEAST: usize = 16;
-/// Blocks with more tasks than this are not considered, whatever the memory.
+/// Block sizes that make more blocks than this are not considered, whatever the memory.
 const MOST_BLOCKS: usize = 1 << 18;
-/// Bytes of the task of a block.
+/// The bytes of the task of a block.
 const TASK: u64 = 2560;
-/// Bytes of the widest vectors.
+/// The bytes of the widest vectors.
 const WIDEST: usize = 64;
-/// Bytes of the smallest page.
+/// The bytes of the smallest page.
 const PAGE: u64 = 4096;
 
-/// What is known of a sweep in blocks before the size of its blocks is.
+/// The properties of a sweep in blocks from which the block size is chosen.
 ///
 /// ```
 /// use syncline_store::probe::Disk;
@@ -79,48 +79,49 @@ const PAGE: u64 = 4096;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockModel {
-    /// Of all matrices.
+    /// The shape of all matrices.
     pub shape: Shape,
-    /// Of the field, whatever its block; coefficients are as [`Layout::without_frame`] says.
+    /// The layout of the field; its block size is ignored. Coefficients have the layout that
+    /// [`Layout::without_frame`] returns.
     pub layout: Layout,
-    /// How many matrices go with the field.
+    /// The number of coefficient matrices.
     pub coefficients: usize,
     /// The type of all elements.
     pub element: ElementType,
-    /// Bytes that the sweep may hold; the page cache is taken to have as much.
+    /// The number of bytes that the sweep may hold; the page cache is assumed to have as much.
     pub memory: u64,
-    /// Threads that compute.
+    /// The number of threads that compute.
     pub workers: u64,
-    /// Iterations of the sweep.
+    /// The number of iterations of the sweep.
     pub iterations: u64,
-    /// Where the matrices are.
+    /// The disk that holds the matrices.
     pub disk: Disk,
 }
 
-/// What is expected of a size of blocks.
+/// The expected performance of a block size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockTime {
-    /// The size.
+    /// The size of the blocks.
     pub block: Block,
-    /// Seconds of an iteration.
+    /// Seconds per iteration.
     pub seconds: f64,
-    /// Of which the disk is busy.
+    /// Seconds per iteration in which the disk is busy.
     pub disk: f64,
-    /// Bytes that a block under way takes.
+    /// Bytes that a block in flight takes.
     pub window: u64,
-    /// How many may be under way at once.
+    /// The maximum number of blocks in flight at once.
     pub windows: u64,
-    /// How many blocks there are.
+    /// The number of blocks.
     pub blocks: usize,
 }
 
 impl BlockModel {
-    /// The size of blocks that takes the least time, of squares whose sides are powers of two (cut
-    /// down to the matrix) and, for row-major data, of bands as wide as the matrix; nothing if no
-    /// block fits the memory.
+    /// Returns the block size with the least time. The candidates are squares whose sides are
+    /// powers of two times the smallest side (clipped to the matrix) and, for row-major data, bands
+    /// as wide as the matrix. Returns `None` if no block fits the memory.
     ///
     /// # Errors
-    /// As [`Grid`]: a shape without elements, or of too many.
+    /// As [`Grid`]: a shape without elements, or with too many.
     pub fn best(&self) -> Result<Option<BlockTime>> {
         let mut best: Option<BlockTime> = None;
         for block in self.candidates() {
@@ -133,7 +134,8 @@ impl BlockModel {
         Ok(best)
     }
 
-    /// The sizes that [`best`](Self::best) looks at, from small to large.
+    /// Returns the sizes that [`best`](Self::best) considers, from small to large: first the
+    /// squares, then the bands.
     pub fn candidates(&self) -> impl Iterator<Item = Block> + use<> {
         let Self { shape, layout, .. } = *self;
         let longest = shape.rows.max(shape.cols);
@@ -148,7 +150,8 @@ impl BlockModel {
         squares.chain(bands.filter(move |_| layout == Layout::RowMajor)).filter(few)
     }
 
-    /// What is expected of blocks of this size; nothing if not even one of them fits the memory.
+    /// Returns the expected performance of blocks of this size, or `None` if not even one of them
+    /// fits the memory.
     ///
     /// # Errors
     /// As [`best`](Self::best), and for a block side of zero.
@@ -186,12 +189,13 @@ impl BlockModel {
         }))
     }
 
-    /// Seconds that the disk is busy in an iteration, and pieces that are brought in by themselves.
+    /// Returns the seconds in which the disk is busy in an iteration, and the number of pieces that
+    /// are read separately.
     fn disk_seconds(&self, layout: Layout, grid: &Grid) -> Result<(f64, f64)> {
         let model = io_model(layout, *grid, self.coefficients, self.element)?;
         let field = io_model(layout, *grid, 0, self.element)?;
         let written = model.written as f64;
-        // A block is written as much as it is read; what is left of the field's reading are
+        // A block is written as often as it is read; the rest of the field's reads are of
         // neighbours.
         let own = (model.read - field.read) as f64 + written;
         let around = field.read as f64 - written;
@@ -212,7 +216,7 @@ impl BlockModel {
             let frames = around / self.disk.read + (beside + above) * self.disk.piece;
             return Ok((read + write + frames, apart));
         }
-        // Of a column whole pages are read.
+        // Whole pages of a column are read.
         let page = pitch.min(PAGE as f64);
         let column =
             self.pieces(beside, high, beside * high * page, beside * high * (pitch - page));
@@ -222,16 +226,16 @@ impl BlockModel {
         Ok((read + write + again * (row + column), apart + beside * high))
     }
 
-    /// Seconds to read `sets` of `count` pieces each, with `bytes` in all of them and `gaps` bytes
-    /// between.
+    /// Returns the seconds to read `sets` sets of `count` pieces each, with `bytes` bytes in all
+    /// pieces and `gaps` bytes between them.
     fn pieces(&self, sets: f64, count: f64, bytes: f64, gaps: f64) -> f64 {
         let one_by_one = sets * count * self.disk.piece;
         let over_gaps = sets * self.disk.piece + gaps / self.disk.read;
         bytes / self.disk.read + one_by_one.min(over_gaps)
     }
 
-    /// The most that a block under way takes, about: as [`BlockPlan`](crate::plan::BlockPlan) has it of
-    /// matrices on file.
+    /// Returns the approximate maximum size of a block in flight, as that of
+    /// [`BlockPlan`](crate::plan::BlockPlan) for matrices on file.
     fn window(&self, layout: Layout, grid: &Grid) -> u64 {
         let Block { rows, cols } = grid.block_size().clipped(self.shape);
         let value = self.element.bytes();
@@ -253,7 +257,8 @@ impl BlockModel {
     }
 }
 
-/// Neighbours on two opposite sides, of all blocks of `lines` lines of `long` blocks each.
+/// Returns the number of neighbours on two opposite sides, over all blocks of `lines` lines of
+/// `long` blocks each.
 const fn pairs(long: usize, lines: usize) -> f64 {
     (2 * (long - 1) * lines) as f64
 }

@@ -1,4 +1,4 @@
-//! Where a pass takes its rows from, and where it puts them.
+//! The sources of the rows of a pass, and the sink of its results.
 
 use std::ops::Range;
 
@@ -17,15 +17,15 @@ use crate::{Error, Result};
 pub(crate) enum Source<'a, E> {
     /// All rows, in memory.
     Memory(Rows<E>),
-    /// A file and the byte of its first element.
+    /// A file and the byte offset of its first element.
     File(&'a DirectFile, u64),
 }
 
-/// Where a pass writes the field.
+/// The place to which a pass writes the field.
 pub(crate) enum Sink<E> {
     /// All rows, in memory.
     Memory(Rows<E>),
-    /// A file, and the sums of what was written, if they are wanted.
+    /// A file, and the checksums of the data written, if requested.
     File(Box<FileSink>),
 }
 
@@ -49,10 +49,11 @@ pub(crate) enum Held {
 }
 
 impl Held {
-    /// How a row-major matrix is to be read or written.
+    /// Prepares a row-major matrix for reading or writing; opens its file, if it has one.
     ///
     /// # Errors
-    /// When its file cannot be opened for direct I/O, or it is in another layout.
+    /// Returns an error if the matrix is in another layout, or its file cannot be opened for direct
+    /// I/O.
     pub(crate) fn of<E: Real>(matrix: &Matrix<E>) -> Result<Self> {
         if matrix.as_slice().is_some() {
             return Ok(Held::Memory);
@@ -78,21 +79,21 @@ impl Held {
     }
 }
 
-/// All rows of a matrix in memory.
+/// Returns all rows of a matrix in memory.
 pub(crate) fn all_rows<E>(start: *mut E, rows: usize, cols: usize) -> Rows<E> {
     Rows { start, first: 0, end: rows, left: 0, right: cols, pitch: cols }
 }
 
-/// The rows of one panel, of all arrays: in buffers of its own, or where they are in memory.
+/// The rows of one panel, of all arrays: in buffers of the panel, or in the memory of the array.
 pub(crate) struct Panel<E> {
     buffers: Vec<Option<IoBuffer>>,
     ghosts: Ghosts,
-    /// Where the rows stand, of each array, counted with the ghost lines.
+    /// The position of the rows of each array, counted with the ghost lines.
     pub(crate) rows: Vec<(usize, Rows<E>)>,
 }
 
 impl<E: Real> Panel<E> {
-    /// Buffers for up to `rows` rows of each array that is on file.
+    /// Creates buffers for up to `rows` rows of each array on file.
     pub(crate) fn new(
         sources: &[Source<'_, E>],
         ghosts: Ghosts,
@@ -115,7 +116,7 @@ impl<E: Real> Panel<E> {
         Ok(Panel { buffers, ghosts, rows: places })
     }
 
-    /// The other arrays stay; the field comes from elsewhere in the next pass.
+    /// Changes the source of the field for the next pass; the other arrays stay.
     pub(crate) fn change_field(
         &mut self,
         field: &Source<'_, E>,
@@ -136,7 +137,7 @@ impl<E: Real> Panel<E> {
         Ok(())
     }
 
-    /// Reads these rows of all arrays on file; returns how many bytes that were.
+    /// Reads the given rows of all arrays on file; returns the number of bytes read.
     pub(crate) fn read(
         &mut self,
         sources: &[Source<'_, E>],
@@ -167,7 +168,7 @@ impl<E: Real> Panel<E> {
         Ok((len * reads.len()) as u64)
     }
 
-    /// The bytes of an array that were read last; the field is the first.
+    /// Returns the bytes of an array that were read last; the field is array 0.
     pub(crate) fn bytes_of(&self, array: usize, cols: usize) -> &[u8] {
         let rows = &self.rows[array].1;
         match &self.buffers[array] {
@@ -180,19 +181,19 @@ impl<E: Real> Panel<E> {
     }
 }
 
-/// Final rows on their way out.
+/// Final rows that are to be written.
 pub(crate) struct Outgoing<E> {
     buffer: Option<IoBuffer>,
-    /// Of the file; the byte of its first element.
+    /// The alignment of the file; `start` is the byte offset of its first element.
     alignment: u64,
     start: u64,
     ghosts: Ghosts,
-    /// Where they are put, counted with the ghost lines.
+    /// The position of the rows, counted with the ghost lines.
     pub(crate) rows: Rows<E>,
 }
 
 impl<E: Real> Outgoing<E> {
-    /// A buffer for up to `rows` rows if the sink is a file.
+    /// Creates a buffer for up to `rows` rows if the sink is a file.
     pub(crate) fn new(sink: &Sink<E>, ghosts: Ghosts, rows: usize, cols: usize) -> Result<Self> {
         match sink {
             Sink::Memory(all) => Ok(Outgoing {
@@ -216,7 +217,7 @@ impl<E: Real> Outgoing<E> {
         }
     }
 
-    /// Makes room for these rows.
+    /// Positions the buffer for the given rows.
     pub(crate) fn place(&mut self, rows: Range<usize>) {
         let cols = self.rows.pitch;
         if let Some(buffer) = &mut self.buffer {
@@ -233,7 +234,8 @@ impl<E: Real> Outgoing<E> {
         }
     }
 
-    /// Writes the rows, which are next in the file; returns how many bytes that were.
+    /// Writes the rows, which must be the next ones in the file; returns the number of bytes
+    /// written.
     pub(crate) fn write(&mut self, sink: &mut FileSink, rows: Range<usize>) -> Result<u64> {
         let Some(buffer) = &mut self.buffer else {
             return Ok(0);

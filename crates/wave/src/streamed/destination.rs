@@ -1,20 +1,21 @@
-//! Where the result of a run that must not be lost goes.
+//! The destination of a run whose result must survive a crash.
 //!
 //! # Contract
-//! Of one pass, a new file that has no name until it is whole. Of several, [`Generations`]: every
-//! pass writes the next one and commits it with the checksums of its panels, against which the pass
-//! after it is checked while it reads. Where a run begins [`start`](super::start) finds.
+//! A run of one pass writes a new file that has no name until it is complete. A run of several
+//! passes writes [`Generations`]: every pass writes the next generation and commits it with the
+//! checksums of its panels, against which the next pass checks it while reading.
+//! [`start`](super::start) determines where a run begins.
 //!
 //! ```text
-//! pass 1        pass 2        pass 3         A crash at any moment leaves the last committed generation
-//!  | write       | read 1, check              whole, and that is where `resume` goes on.
+//! pass 1        pass 2        pass 3     A crash at any moment leaves the last committed
+//!  | write       | read 1, check         generation complete, from which `resume` continues.
 //!  v  gen. 1 ───>|
 //!  commit        v write gen. 2 ──> ...
 //! ```
 //!
 //! # Source
-//! Two copies in turn and a manifest that is renamed into place: shadow paging (R. Lorie, "Physical
-//! integrity in a large segmented database", TODS 1977). See [`Generations`].
+//! Two alternating copies and a manifest that is renamed into place: shadow paging (R. Lorie,
+//! "Physical integrity in a large segmented database", TODS 1977). See [`Generations`].
 
 use std::ops::Range;
 use std::path::Path;
@@ -31,16 +32,16 @@ use super::target::{Kind, Target};
 use crate::Result;
 use crate::lanes::Real;
 
-/// Bytes of a unit of checksums.
+/// The bytes of a unit of checksums.
 const UNIT: usize = 4 << 20;
-/// Bytes of a piece that is only checked.
+/// The bytes read at once when a file is only checked.
 const CHECKED: usize = 1 << 20;
 
-/// Where a result goes.
+/// The destination of a result.
 pub(crate) enum Destination {
-    /// A file that gets its name when it is whole.
+    /// A file that gets its name when it is complete.
     New(NewFile),
-    /// One file per pass, in turn.
+    /// Files that the passes write in turn.
     Generations(Generations),
 }
 
@@ -53,33 +54,33 @@ impl From<Destination> for Kind {
     }
 }
 
-/// A committed generation, and the rows of its units of checksums.
+/// A committed generation, and the number of rows in its units of checksums.
 pub(crate) type Last = (DirectFile, usize);
 
-/// How the rows stand in a file.
+/// The position of the rows in a file.
 #[derive(Clone, Copy)]
 pub(crate) struct Panels {
-    /// The byte of the first element.
+    /// The byte offset of the first element.
     pub(crate) start: u64,
     pub(crate) row_bytes: usize,
     pub(crate) rows: usize,
 }
 
 impl Panels {
-    /// Those of a result.
+    /// Returns the position of the rows in a result.
     pub(crate) fn of<E: Real>(target: &Target, shape: Shape) -> Self {
         let start = Matrix::<E>::header(target.npy, shape).len() as u64;
         Self { start, row_bytes: shape.cols * E::BYTES, rows: shape.rows }
     }
 
-    /// Rows of a unit of checksums.
+    /// Returns the number of rows in a unit of checksums.
     pub(crate) fn unit(&self) -> usize {
         (UNIT / self.row_bytes).max(1)
     }
 }
 
 impl Destination {
-    /// The file that the next pass writes; `path` is that of the result.
+    /// Returns the file that the next pass writes; `path` is that of the result.
     pub(crate) fn next(&mut self, path: &Path) -> Result<DirectFile> {
         match self {
             Destination::New(new) => Ok(DirectFile::of(new.file(), path, true)?),
@@ -91,7 +92,7 @@ impl Destination {
         }
     }
 
-    /// Whether a later pass compares what it reads with checksums.
+    /// Returns whether a later pass compares the data that it reads with checksums.
     pub(crate) fn is_checked(&self) -> bool {
         matches!(self, Destination::Generations(_))
     }
@@ -104,14 +105,14 @@ impl Destination {
         }
     }
 
-    /// What is known of the computation by now.
+    /// Records what is known about the computation so far.
     pub(crate) fn record_identity(&mut self, identity: &Identity) {
         if let Destination::Generations(generations) = self {
             generations.record_identity(identity);
         }
     }
 
-    /// What the last pass has written is now what a run can go on from.
+    /// Commits the output of the last pass: a run can resume from it now.
     pub(crate) fn commit(&mut self, progress: Progress) -> Result<Option<Last>> {
         if let Destination::Generations(generations) = self {
             let generation = generations.committed() + 1;
@@ -120,7 +121,7 @@ impl Destination {
         self.last()
     }
 
-    /// The last generation that was committed, for reading.
+    /// Returns the last committed generation, opened for reading.
     pub(crate) fn last(&mut self) -> Result<Option<Last>> {
         let Destination::Generations(generations) = self else {
             return Ok(None);
@@ -146,20 +147,22 @@ impl Destination {
 }
 
 impl Panels {
-    /// Whether a file has the numbers of the generation that was committed with this.
+    /// Returns whether the values in a file are those of the generation that was committed with
+    /// `progress`.
     pub(crate) fn are_of(&self, path: &Path, progress: &Progress) -> Result<bool> {
         let unit = progress.panel_rows.max(1) as usize;
         Ok(self.sums(&DirectFile::open(path)?, unit)? == progress.checksums)
     }
 
-    /// The checksums of a file's units.
+    /// Returns the checksums of the units of a file.
     fn sums(&self, file: &DirectFile, unit: usize) -> Result<Vec<u64>> {
         let mut sums = Sums::new(unit, self.rows);
         self.read(file, |rows, bytes| sums.feed(rows, bytes, |_, _| Ok(())))?;
         Ok(sums.into_done())
     }
 
-    /// The checksum of all rows; `go_on` is asked before each piece.
+    /// Returns the checksum of all rows. Calls `go_on` with the size of each piece read; an error
+    /// from it ends the sum.
     pub(crate) fn sum(&self, file: &DirectFile, go_on: impl Fn(u64) -> Result<()>) -> Result<u64> {
         let mut sum = Checksum::new();
         self.read(file, |_, bytes| {

@@ -1,10 +1,10 @@
-//! A streamed sweep into a file that is whole or not there, and that can go on after a crash or
-//! from its own result.
+//! A streamed sweep into a file that is either complete or absent, and that can resume after a
+//! crash or from its own result.
 //!
-//! Where it begins is said in [`start`](super::start), where its passes go in
-//! [`destination`](super::destination). The first pass also takes the checksum of each input that
-//! it reads: by these a later run knows inputs again that were moved or touched. In every later
-//! pass an input is known by place, length and time.
+//! [`start`](super::start) determines where a run begins, and [`destination`](super::destination)
+//! where its passes are written. The first pass also computes the checksum of each input that it
+//! reads: by these a later run recognises inputs that were moved or touched. In every later pass an
+//! input is recognised by path, length and modification time.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ use crate::lanes::Real;
 use crate::sweep::{Settings, SweepReport};
 use crate::{Error, Result};
 
-/// Runs into a file that is whole or not there, and can go on after a crash.
+/// Runs a sweep into a file that is either complete or absent, and that can resume after a crash.
 pub(crate) fn into_target<E: Real>(
     settings: &Settings,
     kernel: &dyn Kernel<E>,
@@ -87,23 +87,23 @@ pub(crate) fn into_target<E: Real>(
     };
     let mut previous = destination.last()?;
     if let (true, Some(last)) = (done.is_complete(settings), &previous) {
-        // No pass will read it, so nothing else would notice.
+        // No pass will read the last generation, so damage would go undetected otherwise.
         destination.check_all(last, &panels)?;
     }
     let settings_of = (settings.processors() as usize, settings.tolerance.is_some());
     let mut stream =
         Stream::new(kernel, plan, shape, settings_of, monitor, &arrays.sources(&held))?;
     monitor.begin(stream.tasks(settings.iterations - resumed));
-    // What is kept when a run is killed: the passes in the folder, or the result from which it goes
-    // on.
+    // The iterations that survive a killed run: the passes in the folder, or the result from which
+    // the run resumes.
     monitor.passes_are(plan.passes, resumed, settings.iterations);
     while !done.is_complete(settings) {
         let levels = plan.depth.min(settings.iterations - done.iterations);
         stream.before = done.iterations;
         let first = done.passes == 0;
         let from_input = previous.is_none() && origin.is_none();
-        // The inputs that this pass reads and whose checksums are not known: their numbers in the
-        // identity, and as arrays.
+        // The inputs that this pass reads and whose checksums are unknown: their indices in the
+        // identity, and among the arrays.
         let unknown: Vec<(usize, usize)> = on_file
             .iter()
             .copied()
@@ -157,7 +157,8 @@ pub(crate) fn into_target<E: Real>(
     Ok((pending(destination.into(), identity, &report), SweepReport { resumed, ..report }))
 }
 
-/// Where a run begins, of what computation it is, and what it may replace.
+/// Returns the identity of the computation, the point where the run begins, and the state of the
+/// output that the run may replace.
 fn begin<E: Real>(
     settings: &Settings,
     arrays: &Arrays<'_, E>,
@@ -185,13 +186,13 @@ fn begin<E: Real>(
     Ok((identity, start, standing))
 }
 
-/// Where a sweep in blocks begins.
+/// Returns the point where a sweep in blocks begins.
 pub(crate) fn resumption<E: Real>(
     settings: &Settings,
     arrays: &Arrays<'_, E>,
     target: &Target,
 ) -> Result<Resumption> {
-    // No streamed run has read what is not row-major, so nothing asks for its checksum.
+    // Streamed runs only read row-major inputs, so no checksum of another layout is ever needed.
     let hold = |matrix: &Matrix<E>| match matrix.layout() {
         Layout::RowMajor => Held::of(matrix),
         _ => Ok(Held::Memory),
@@ -211,11 +212,12 @@ pub(crate) fn resumption<E: Real>(
     Ok(Resumption { identity, made, is_complete, standing })
 }
 
-/// What makes a sweep the same computation as another. The checksums of its inputs on file are not
-/// known yet.
+/// Returns the identity of a computation: two sweeps with the same identity are the same
+/// computation. The checksums of its inputs on file are not known yet.
 ///
 /// # Errors
-/// When an input cannot be looked at, or another file has taken its place since it was opened.
+/// Returns an error if an input cannot be examined, or if another file has replaced it since it was
+/// opened.
 pub(crate) fn identity<E: Real>(arrays: &Arrays<'_, E>, target: &Target) -> Result<Identity> {
     let shape = arrays.field.shape();
     let mut what = target.what.clone();
@@ -242,7 +244,7 @@ pub(crate) fn identity<E: Real>(arrays: &Arrays<'_, E>, target: &Target) -> Resu
     Ok(Identity { what, inputs })
 }
 
-/// What has the name of the target, if anything has.
+/// Returns a description of the file that has the name of the target, if there is one.
 pub(crate) fn taken<E: Real>(
     settings: &Settings,
     arrays: &Arrays<'_, E>,

@@ -1,4 +1,4 @@
-//! One pass, as an overlay: see the table at the top of [`streamed`](super).
+//! One pass, as an overlay: see the table in the documentation of [`streamed`](super).
 
 #[cfg(test)]
 mod counters;
@@ -26,10 +26,10 @@ use crate::strip::ghosts::Ghosts;
 use crate::strip::tile::{self, Chain, Job, Scratch};
 use crate::{Error, Result, monitor::Monitor};
 
-/// Tells what is wrong with a unit of the field whose sum is this.
+/// Checks the checksum of a unit of the field; returns an error that describes the damage.
 pub(crate) type CheckUnit<'a> = &'a (dyn Fn(usize, u64) -> Result<()> + Sync);
 
-/// What runs passes: the memory, kept from one to the next.
+/// The state that runs passes; its memory is kept from one pass to the next.
 pub(crate) struct Stream<'a, E> {
     pub(crate) kernel: &'a dyn Kernel<E>,
     pub(crate) plan: StreamPlan,
@@ -38,14 +38,14 @@ pub(crate) struct Stream<'a, E> {
     pub(crate) threads: usize,
     pub(crate) monitor: &'a Monitor,
     pub(crate) norm: bool,
-    /// Iterations before the present pass.
+    /// The number of iterations before the current pass.
     pub(crate) before: u64,
     ring: Ring<E>,
     panels: Vec<Panel<E>>,
     pub(crate) spent: Spent,
 }
 
-/// Nanoseconds and bytes, of all threads together.
+/// Nanoseconds and bytes, summed over all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Spent {
     pub(crate) read_ns: AtomicU64,
@@ -57,7 +57,7 @@ pub(crate) struct Spent {
     pub(crate) written: AtomicU64,
 }
 
-/// Adds the time that `work` takes.
+/// Adds the time that `work` takes to `total`.
 fn timed<R>(total: &AtomicU64, work: impl FnOnce() -> R) -> R {
     let start = Instant::now();
     let result = work();
@@ -66,22 +66,22 @@ fn timed<R>(total: &AtomicU64, work: impl FnOnce() -> R) -> R {
 }
 
 fn add(total: &AtomicU64, time: Duration) {
-    // Relaxed: a statistic.
+    // Relaxed: only a statistic.
     total.fetch_add(time.as_nanos() as u64, Relaxed);
 }
 
-/// What the field is checked against while it is read.
+/// The checksums against which the field is checked while it is read.
 pub(crate) struct Expected<'a> {
-    /// Rows of a unit.
+    /// The number of rows in a unit.
     pub(crate) unit: usize,
     pub(crate) check: CheckUnit<'a>,
 }
 
-/// What a pass has come to.
+/// The outcome of a pass.
 pub(crate) struct Passed {
     pub(crate) norms: Vec<f64>,
     pub(crate) written: Option<FileSink>,
-    /// Of the arrays that were to be summed, in their order.
+    /// The checksums of the arrays that were to be summed, in their order.
     pub(crate) sums: Vec<u64>,
 }
 
@@ -113,17 +113,18 @@ impl<'a, E: Real> Stream<'a, E> {
         })
     }
 
-    /// The chain of a pass of `iterations` iterations.
+    /// Returns the chain of a pass of `levels` iterations.
     fn chain(&self, levels: u64) -> Chain {
         Chain { geometry: self.ring.geometry, levels: levels as usize, band: self.plan.band }
     }
 
-    /// Pieces of a wave.
+    /// Returns the number of pieces of a wave.
     fn pieces(&self, chain: &Chain) -> usize {
         chain.walk().len().div_ceil(self.plan.piece)
     }
 
-    /// Tasks of all passes over `iterations` iterations: what a monitor counts.
+    /// Returns the number of tasks of all passes over `iterations` iterations, which a monitor
+    /// counts.
     pub(crate) fn tasks(&self, iterations: u64) -> u64 {
         let pass = |levels| {
             let chain = self.chain(levels);
@@ -137,10 +138,10 @@ impl<'a, E: Real> Stream<'a, E> {
         })
     }
 
-    /// Updates the field `levels` times on the way from the first source to the sink. The sink may
-    /// be the field itself, in memory or on file, as rows are written after they were read; but no
-    /// other source. Returns the norms, the file that was written, and the checksums of the
-    /// `summed` arrays, all of which are on file.
+    /// Updates the field `levels` times between the first source and the sink. The sink may be the
+    /// field itself, in memory or on file, as rows are written after they were read; it must not be
+    /// another source. Returns the norms, the file that was written, and the checksums of the
+    /// `summed` arrays, all of which must be on file.
     pub(crate) fn pass(
         &mut self,
         levels: u64,
@@ -220,13 +221,13 @@ struct Places<E: 'static> {
     outs: Vec<Location<Outgoing<E>>>,
     cells: Vec<Vec<Location<()>>>,
     sums: Option<Location<Sums>>,
-    /// Arrays and their checksums.
+    /// The arrays to be summed, and their checksums.
     inputs: Vec<(usize, Location<Checksum>)>,
     reader: Location<IoQueue>,
     writer: Option<Location<FileSink>>,
 }
 
-/// What all tasks of a pass share.
+/// The state that all tasks of a pass share.
 struct Run<'r, E> {
     stream: &'r Stream<'r, E>,
     sources: &'r [Source<'r, E>],
@@ -234,9 +235,10 @@ struct Run<'r, E> {
     chain: Chain,
     pieces: usize,
     slots: usize,
-    /// The right to compute: there are more workers, as some wait for the disk.
+    /// Limits the threads that compute: there are more workers than that, as some wait for the
+    /// disk.
     processors: Semaphore,
-    /// Buffers not in use.
+    /// Buffers that are not in use.
     scratch: Mutex<Vec<Scratch<E>>>,
     norms: Mutex<&'r mut Vec<f64>>,
 }
@@ -249,7 +251,7 @@ impl<E: Real> Run<'_, E> {
         let workers = self.stream.threads + if on_file { 2 * self.slots } else { 0 };
         let mut checked = self.overlay(places).check(Initial::Program)?;
         self.stream.monitor.watches(checked.watch());
-        // The newest first: a thread stays with its band, whose columns are in its cache.
+        // Depth first: a thread stays with its band, whose columns are in its cache.
         let runner = Runner::Pool { workers, order: ReadyOrder::DepthFirst };
         checked.run(runner, Stop::after(rounds))?;
         Ok(())
@@ -306,23 +308,23 @@ impl<E: Real> Run<'_, E> {
         overlay
     }
 
-    /// The band of slot `r` in this round, which may be after the last.
+    /// Returns the band of slot `r` in this round, which may be after the last band.
     fn band(&self, r: usize, step: &Step) -> usize {
         step.iteration() as usize * self.slots + r
     }
 
-    /// The rows of the matrix that come in with a band.
+    /// Returns the rows of the matrix that come in with a band.
     fn rows_in(&self, band: usize) -> Range<usize> {
         self.stream.ghosts.rows(self.chain.rows_in(band))
     }
 
-    /// The rows of the matrix that are final after a band.
+    /// Returns the rows of the matrix that are final after a band.
     fn rows_out(&self, band: usize) -> Range<usize> {
         self.stream.ghosts.rows(self.chain.rows_out(band))
     }
 
-    /// Every task asks that has something to do: a pass of which a part was left out must not look
-    /// complete.
+    /// Returns an error if the sweep is cancelled. Every task that has work to do calls it: a pass
+    /// of which a part was left out must not look complete.
     fn go_on(&self) -> Result<()> {
         match self.stream.monitor.is_cancelled() {
             true => Err(Error::Cancelled { iteration: self.stream.before }),
@@ -405,14 +407,17 @@ impl<E: Real> Run<'_, E> {
         {
             let _processor = self.processors.take();
             let wanted = self.stream.norm.then_some(&mut norms[..]);
-            // SAFETY: the ring is of the chain's geometry, made for these lanes, which were found
-            // to be there, for this kernel's corners and arrays; so is the scratch, for the plan's
-            // tile. The panel has the rows that come in, the outgoing rows have room for those that
-            // are final, and memory that is lent has all rows. Before this piece, the one to its
-            // left has run (both hold the outgoing rows exclusively) and the band above up to
-            // `ahead` columns further right (its cell, which is read here), as the pieces are at
-            // least that wide. A band `slots` before has ended, as both hold these outgoing rows;
-            // so the ring has slots for all, see `Chain::slots`.
+            // SAFETY:
+            // * the ring has the chain's geometry, and was made for these lanes, which were checked
+            //   to be available, and for this kernel's corners and arrays; so was the scratch, for
+            //   the plan's tile;
+            // * the panel contains the rows that come in, the outgoing rows have room for those
+            //   that are final, and an array in memory has all rows;
+            // * the piece to the left has run before this one, as both hold the outgoing rows
+            //   exclusively; the band above has run up to `ahead` columns further right, as this
+            //   task holds its cell inclusively and the pieces are at least that wide;
+            // * the band `slots` earlier has ended, as both hold these outgoing rows; so the ring
+            //   has slots for all bands in flight, see `Chain::slots`.
             unsafe { tile::run(plan.lanes, *kernel, &job, &mut scratch, wanted) };
         }
         let spent = &self.stream.spent;

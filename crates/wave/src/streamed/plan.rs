@@ -1,32 +1,39 @@
-//! How deep, how wide: what a streamed sweep does with memory, cache and disk.
+//! Chooses the depth, the tiles and the panels of a streamed sweep, from its memory, cache and
+//! disk.
 //!
 //! # Contract
-//! [`Question::answer`] gives the numbers of a run, or says how much memory the least one needs.
+//! [`Question::answer`] returns the plan of a run, or an error with the memory that the smallest
+//! plan needs.
 //!
-//! | number  | chosen                                                                                  |
-//! |---------|-----------------------------------------------------------------------------------------|
-//! | band    | about 128 rows: then a tile of all iterations is mostly updates, and fits the L2 cache  |
-//! | depth   | as given, or else the one with the least estimated time, see [`Question::depth_for`]    |
-//! | slots   | the threads and two more: one panel is read, one waits to be; not more than panels      |
-//! | tile    | as many columns as fit the cache                                                        |
-//! | piece   | a sixteenth of the width, or as much as a band must be ahead                            |
+//! | number | choice                                                                            |
+//! |--------|-----------------------------------------------------------------------------------|
+//! | band   | about 128 rows: a tile of all iterations is mostly updates, and fits the L2 cache |
+//! | depth  | as given, or the one with the least estimated time, see [`Question::depth_for`]   |
+//! | slots  | the threads plus two: one panel is read, one waits to be; at most the panels      |
+//! | tile   | as many columns as fit the cache                                                  |
+//! | piece  | a sixteenth of the width, or the distance that a band must be ahead               |
+//!
+//! If no array is on file, there is one slot less. Less memory leads to fewer slots and smaller
+//! bands.
 //!
 //! # The time of a pass
-//! The greater of what the disk takes, for the bytes at its measured rate, and what the processors
-//! take. Per value they pack once, per iteration they update; the deeper the chain, the narrower
-//! are the tiles that the cache holds, and a narrow tile is mostly its beginning: with tiles of 80
-//! columns (depth 20) an update takes 0.6 ns, of 52 (50) 0.9, of 32 (100) 1.2. The optimum is flat:
-//! with 3 GiB and 200 iterations, passes of 40 to 200 took between 8.3 and 10.5 s.
+//! The time of a pass is the greater of the disk's time, for the bytes at its measured rate, and
+//! the processors' time. The processors pack each value once, and update it once per iteration; the
+//! deeper the chain, the narrower are the tiles that the cache holds, and the start of a tile
+//! dominates a narrow tile: with tiles of 80 columns (depth 20) an update takes 0.6 ns, with 52
+//! (depth 50) 0.9 ns, with 32 (depth 100) 1.2 ns. The optimum is flat: with 3 GiB and 200
+//! iterations, passes of 40 to 200 iterations took between 8.3 and 10.5 s.
 //!
-//! One pass needs no second copy of the field on the disk, and is taken if it is at most a quarter
-//! slower than the best. A sweep that may converge at any time takes the shortest passes that are
-//! at most a quarter slower per iteration than the best, as it may do most of a pass for nothing.
+//! A single pass needs no second copy of the field on the disk, and is chosen if it is at most a
+//! quarter slower than the best. A sweep that may converge at any time takes the shortest passes
+//! that are at most a quarter slower per iteration than the best, as most of its last pass may be
+//! unnecessary.
 //!
 //! # The memory of a run
 //! ```text
-//! ring     band + depth + 2 strips of all arrays, or all there are  everything else is small:
-//! panels   slots * band strips of each array on file                the buffers of the writer and
-//! rows out slots * band strips, if the result is on file            of the tasks, below a MiB
+//! ring     band + depth + 2 strips of all arrays, or all strips  everything else is small:
+//! panels   slots * band strips of each array on file             the buffers of the writer and
+//! rows out slots * band strips, if the result is on file         of the tasks, below a MiB
 //! ```
 
 use syncline_store::Shape;
@@ -37,82 +44,84 @@ use crate::strip::tile::Chain;
 use crate::strip::{Geometry, TOGETHER};
 use crate::{Error, Result, Stencil};
 
-/// What a streamed sweep will do.
+/// The way in which a streamed sweep will use memory, cache and disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StreamPlan {
-    /// The vectors that it computes with.
+    /// The vector type that it computes with.
     pub lanes: Lanes,
-    /// Iterations of a pass, at most.
+    /// The maximum number of iterations in a pass.
     pub depth: u64,
-    /// Passes, if no convergence test ends the sweep before.
+    /// The number of passes, if no convergence test ends the sweep earlier.
     pub passes: u64,
-    /// Rows that a task brings in.
+    /// The number of rows that a task brings in.
     pub rows: usize,
-    /// Panels of as many rows in memory at once.
+    /// The number of panels, each of that number of rows, in memory at once.
     pub panels: usize,
-    /// Columns of a tile: what is computed in the cache.
+    /// The number of columns of a tile, which is computed in the cache.
     pub tile: usize,
-    /// Columns of a task.
+    /// The number of columns of a task.
     pub piece: usize,
-    /// Bytes of all buffers.
+    /// The bytes of all buffers.
     pub memory: u64,
-    /// Strips, and how many are in memory at once.
+    /// The strips, and the number of them in memory at once.
     pub(crate) geometry: Geometry,
-    /// Strips of a band.
+    /// The number of strips in a band.
     pub(crate) band: usize,
 }
 
-/// Iterations of a pass at most: more are beyond all use.
+/// The maximum number of iterations in a pass; a deeper pass is of no use.
 const DEEPEST: u64 = 1 << 24;
-/// Rows that a band has at best.
+/// The preferred number of rows in a band.
 const BAND_ROWS: usize = 128;
-/// Strips of a band at most.
+/// The maximum number of strips in a band.
 const BAND_MOST: usize = 64;
-/// Columns of a tile: a loop of fewer is mostly its beginning, and of more gains nothing.
+/// The range of columns in a tile: in a narrower one the start of the loop dominates, and a wider
+/// one gains nothing.
 const TILE: std::ops::RangeInclusive<usize> = 32..=128;
-/// Iterations that a smaller band is taken for, rather than fewer.
+/// The depth for which a smaller band is chosen, instead of a smaller depth.
 const WORTH: u64 = 20;
-/// Nanoseconds that packing a value takes, and updating a point with four values to a vector; of a
-/// tile's beginning per row of it. On a processor of 2022.
+/// Nanoseconds to pack a value; `UPDATE_NS` is that to update a point with four values to a vector,
+/// `BEGIN_NS` that to start a tile, per row of it. On a processor of 2022.
 const PACK_NS: f64 = 1.3;
 const UPDATE_NS: f64 = 0.3;
 const BEGIN_NS: f64 = 28.0;
-/// Nanoseconds that a tile takes which has nothing to do.
+/// Nanoseconds for a tile without work.
 const TILE_NS: f64 = 300.0;
-/// Nanoseconds that a pass takes besides: to make a generation last, or only to begin.
+/// Nanoseconds of overhead per pass: to make a generation durable, or (`PASS_NS`) only to begin.
 const COMMIT_NS: f64 = 5e6;
 const PASS_NS: f64 = 1e5;
-/// What one pass may take more than the best, and short passes more than the best.
+/// The factor by which a single pass, or short passes, may be slower than the best.
 const MORE: f64 = 1.25;
-/// Buffers that are there whatever the plan, and rounding to huge pages.
+/// Bytes of the buffers that every plan has, and of rounding to huge pages.
 const SMALL: u64 = 1 << 20;
 
 pub(crate) struct Question {
     pub(crate) shape: Shape,
-    /// Bytes of a value.
+    /// The bytes of a value.
     pub(crate) value: usize,
-    /// The field and its coefficients.
+    /// The number of arrays: the field and its coefficients.
     pub(crate) arrays: usize,
-    /// How many of them are on file, and whether the result is.
+    /// The number of them on file. `result_on_file` says whether the result is on file.
     pub(crate) on_file: usize,
     pub(crate) result_on_file: bool,
     pub(crate) lanes: Lanes,
     pub(crate) stencil: Stencil,
     pub(crate) iterations: u64,
-    /// Whether it may end at any iteration before.
+    /// Whether the sweep may end at any earlier iteration.
     pub(crate) converges: bool,
     pub(crate) depth: Option<u64>,
     pub(crate) threads: usize,
     pub(crate) memory: u64,
-    /// Bytes of the cache of a core.
+    /// The bytes of a core's cache.
     pub(crate) cache: u64,
-    /// Bytes per second of the disk, if known.
+    /// The disk's rate in bytes per second, if known.
     pub(crate) disk: Option<f64>,
 }
 
 impl Question {
-    /// The strips of a pass of this depth and, as the same numbers tell, of its ring.
+    /// Returns the strips of a pass of this depth and, as the same numbers determine it, of its
+    /// ring.
     fn geometry(&self, depth: usize, band: usize, slots: usize) -> Geometry {
         let width = self.lanes.width(self.value);
         let skew = if self.stencil.corners() { 2 } else { 1 };
@@ -121,25 +130,25 @@ impl Question {
             .with_slots(Chain::slots(width, depth, band, slots))
     }
 
-    /// Rows of a panel.
+    /// Returns the number of rows in a panel.
     fn rows(&self, band: usize) -> usize {
         (band * self.lanes.width(self.value)).min(self.shape.rows)
     }
 
-    /// Bytes of a run.
+    /// Returns the bytes of a run.
     fn bytes(&self, depth: u64, band: usize, slots: usize) -> u64 {
         let ring = self.geometry(depth as usize, band, slots).bytes(self.value);
         let norms = if self.converges { 16 * depth } else { 0 };
         let panel = ((self.rows(band) + 1) * self.shape.cols * self.value + (16 << 10)) as u64;
         let buffers = self.on_file + usize::from(self.result_on_file);
-        // Large buffers stand in whole huge pages.
+        // Large buffers occupy whole huge pages.
         let whole =
             |bytes: u64| if bytes >= 2 << 20 { bytes.next_multiple_of(2 << 20) } else { bytes };
         let tables = slots as u64 * 64 * (4 << 10);
         whole(ring) + (slots * buffers) as u64 * whole(panel) + norms + SMALL + tables
     }
 
-    /// The greatest depth, up to `most`, that the memory allows.
+    /// Returns the greatest depth, up to `most`, that the memory allows.
     fn deepest(&self, band: usize, slots: usize, most: u64) -> u64 {
         let (mut least, mut most) = (0, most);
         while least < most {
@@ -165,7 +174,7 @@ impl Question {
         let mut best = (0, TOGETHER, 2);
         'found: for halves in 0.. {
             let band = ((widest >> halves) / TOGETHER * TOGETHER).max(TOGETHER);
-            // More than there are panels would stay empty.
+            // More slots than there are panels would stay empty.
             let most = strips.div_ceil(band) + 1;
             for slots in [room, room - 1, 2] {
                 let slots = slots.min(most).max(2);
@@ -211,23 +220,23 @@ impl Question {
         })
     }
 
-    /// Columns of a tile of all iterations that are in the cache.
+    /// Returns the number of columns of a tile of all iterations that fits the cache.
     fn tile(&self, depth: u64, band: usize) -> usize {
         let column = self.column(depth, band);
         ((self.budget() / column) as usize / 16 * 16).clamp(*TILE.start(), *TILE.end())
     }
 
-    /// Bytes of the cache that a tile may take.
+    /// Returns the bytes of the cache that a tile may take.
     const fn budget(&self) -> u64 {
         self.cache / 5 * 4
     }
 
-    /// Bytes of a column of a tile of all iterations.
+    /// Returns the bytes of a column of a tile of all iterations.
     fn column(&self, depth: u64, band: usize) -> u64 {
         (band as u64 + depth) * (self.arrays * self.lanes.width(self.value) * self.value) as u64
     }
 
-    /// The depth, up to `deepest`, whose passes are expected to take the least time.
+    /// Returns the depth, up to `deepest`, whose passes are expected to take the least time.
     fn depth_for(&self, band: usize, deepest: u64) -> u64 {
         let iterations = self.iterations.max(1);
         let mut depths = vec![1];
@@ -239,7 +248,7 @@ impl Question {
             if self.converges {
                 return pass / depth as f64;
             }
-            // Passes are made equal.
+            // All passes are given equal depth.
             let passes = iterations.div_ceil(depth);
             self.pass_ns(iterations.div_ceil(passes), band) * passes as f64
         };
@@ -252,7 +261,7 @@ impl Question {
         depths.into_iter().find(|&depth| time(depth) <= enough * best).unwrap_or(deepest)
     }
 
-    /// What a pass is expected to take.
+    /// Returns the expected nanoseconds of a pass.
     fn pass_ns(&self, depth: u64, band: usize) -> f64 {
         let (width, tile) = (self.lanes.width(self.value) as f64, self.tile(depth, band) as f64);
         let (rows, cols, levels) = (self.shape.rows as f64, self.shape.cols as f64, depth as f64);
@@ -272,7 +281,8 @@ impl Question {
     }
 }
 
-/// Bytes of the second cache of a core, as the kernel tells; or a guess that is small.
+/// Returns the bytes of a core's second-level cache, as the kernel reports it; otherwise a small
+/// guess.
 pub(crate) fn cache_bytes() -> u64 {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size");
     let kibibytes = text.ok().and_then(|t| t.trim().strip_suffix('K')?.parse::<u64>().ok());

@@ -1,4 +1,5 @@
-//! A whole streamed sweep: pass after pass, until the iterations are done or it has converged.
+//! A whole streamed sweep: one pass after another, until the iterations are done or it has
+//! converged.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +22,7 @@ use crate::lanes::Real;
 use crate::sweep::{Executor, Order, Settings, SweepPlan, SweepReport, Times};
 use crate::{Error, Result};
 
-/// Bytes that are read to see how fast the disk is.
+/// The number of bytes that are read to measure the rate of the disk.
 const PROBE: u64 = 16 << 20;
 
 /// The arrays of a sweep.
@@ -35,16 +36,16 @@ impl<E: Real> Arrays<'_, E> {
         std::iter::once(self.field).chain(self.coefficients)
     }
 
-    /// Those that were opened by a path, each with its number among all.
+    /// Returns the arrays that were opened by a path, each with its index among all.
     pub(crate) fn on_file(&self) -> impl Iterator<Item = (usize, &Arc<Matrix<E>>)> {
         self.all().enumerate().filter(|(_, matrix)| matrix.path().is_some())
     }
 
-    /// All must have the shape of the field.
+    /// Checks that all arrays have the shape of the field.
     pub(crate) fn check_shapes(&self, result: Option<&Matrix<E>>) -> Result<()> {
         let expected = self.field.shape();
         let coefficients = self.coefficients.iter().map(|m| ("the coefficient", &**m));
-        // Matrices in memory all have one name.
+        // Matrices in memory all have the same name, so the message names the role as well.
         let mut all = coefficients.chain(result.map(|m| ("the result", m)));
         match all.find(|(_, m)| m.shape() != expected) {
             None => Ok(()),
@@ -57,7 +58,7 @@ impl<E: Real> Arrays<'_, E> {
         }
     }
 
-    /// What the files are now: the same later, if nothing was written to them.
+    /// Returns the versions of the files; they are the same later if no file was written to.
     pub(crate) fn versions(&self) -> Result<Vec<Option<(u64, i128)>>> {
         Ok(self
             .all()
@@ -65,7 +66,7 @@ impl<E: Real> Arrays<'_, E> {
             .collect::<syncline_store::Result<_>>()?)
     }
 
-    /// Whether the files are what they were.
+    /// Checks that the files have not changed since the versions were taken.
     pub(crate) fn check_versions(&self, then: &[Option<(u64, i128)>]) -> Result<()> {
         let now = self.versions()?;
         match self.all().zip(then.iter().zip(&now)).find(|(_, (then, now))| then != now) {
@@ -84,13 +85,13 @@ impl<E: Real> Arrays<'_, E> {
         self.all().zip(held).map(|(matrix, held)| held.source(matrix)).collect()
     }
 
-    /// Whether a kernel has a point to update.
+    /// Returns whether the kernel has a point to update.
     pub(crate) fn has_points(&self, kernel: &dyn Kernel<E>) -> bool {
         kernel.stencil().updated(self.field.shape()).elements() > 0
     }
 }
 
-/// Whether a sweep is streamed if its settings do not say how it is to be run.
+/// Returns whether a sweep runs streamed, by its settings and the layouts of its matrices.
 pub(crate) fn streamable<E: Real>(
     settings: &Settings,
     arrays: &Arrays<'_, E>,
@@ -105,7 +106,7 @@ pub(crate) fn streamable<E: Real>(
     }
 }
 
-/// What a streamed sweep into a matrix will do.
+/// Returns the plan of a streamed sweep into a matrix.
 pub(crate) fn plan_into<E: Real>(
     settings: &Settings,
     kernel: &dyn Kernel<E>,
@@ -116,7 +117,7 @@ pub(crate) fn plan_into<E: Real>(
     plan_for(settings, kernel, arrays, &arrays.hold()?, on_file, settings.iterations)
 }
 
-/// What a streamed sweep of `iterations` iterations will do.
+/// Returns the plan of a streamed sweep of `iterations` iterations.
 pub(crate) fn plan_for<E: Real>(
     settings: &Settings,
     kernel: &dyn Kernel<E>,
@@ -133,7 +134,7 @@ pub(crate) fn plan_for<E: Real>(
         Held::File(file, start) => Some((file, *start)),
         Held::Memory => None,
     });
-    // From the second pass on the field is where the result is.
+    // From the second pass on, the field is read from the result.
     let field = matches!(held.first(), Some(Held::File(..))) || (result_on_file && iterations > 1);
     let others = held.iter().skip(1).filter(|h| matches!(h, Held::File(..)));
     let on_file = usize::from(field) + others.count();
@@ -156,26 +157,27 @@ pub(crate) fn plan_for<E: Real>(
     .answer()
 }
 
-/// Bytes per second of the disk, by reading a little, in half of the memory at most.
+/// Returns the bytes per second of the disk, measured by a short read, in at most half of the
+/// memory.
 fn probe(file: &DirectFile, start: u64, memory: u64) -> Result<f64> {
     let len = file.len()?.saturating_sub(start).min(memory / 2).min(PROBE) as usize;
     let range = StridedRun { start: start as usize, len, pitch: len, count: 1 };
     Ok(syncline_store::probe::read(file, range)?.rate())
 }
 
-/// What has been done so far.
+/// The progress of a sweep so far.
 #[derive(Default)]
 pub(crate) struct Done {
     pub(crate) iterations: u64,
-    /// Of the last iterations; of all, if those of all are known.
+    /// The residuals of the last iterations; of all iterations, if all are known.
     pub(crate) residuals: Vec<f64>,
     converged: Option<u64>,
     pub(crate) passes: u64,
 }
 
 impl Done {
-    /// Takes a pass. Returns after how many of its iterations it should have stopped, if that is
-    /// fewer.
+    /// Records a pass. Returns the number of its iterations after which it should have stopped, if
+    /// that is fewer.
     pub(crate) fn take(
         &mut self,
         settings: &Settings,
@@ -189,7 +191,8 @@ impl Done {
             self.converged = pass.converged_to(settings.tolerance);
         }
         if residuals.is_empty() {
-            // They are those of the last iterations, and of these none were taken.
+            // The known residuals must be those of the last iterations, and this pass has computed
+            // none.
             self.residuals.clear();
         }
         self.passes += 1;
@@ -199,12 +202,12 @@ impl Done {
         (settings.exact_stop && enough < levels).then_some(enough)
     }
 
-    /// What an earlier run has done.
+    /// Returns the progress of an earlier run.
     pub(crate) fn from(progress: &Progress, settings: &Settings) -> Self {
         Self::after(Asked::of(settings).judge(made(progress, settings.tolerance)))
     }
 
-    /// What the result at hand has behind it.
+    /// Returns the progress that a result represents.
     pub(crate) fn after(made: Made) -> Self {
         let Made { iterations, residuals, converged, .. } = made;
         Done { iterations, residuals, converged, passes: 0 }
@@ -214,7 +217,7 @@ impl Done {
         self.iterations >= settings.iterations || self.converged.is_some()
     }
 
-    /// The same pass is run once more, for fewer iterations.
+    /// Records that the pass was run once more, for `enough` instead of `levels` iterations.
     pub(crate) fn take_back(&mut self, levels: u64, enough: u64) {
         self.iterations -= levels - enough;
         self.residuals.truncate(self.residuals.len().saturating_sub((levels - enough) as usize));
@@ -253,9 +256,9 @@ impl Done {
     }
 }
 
-/// A sweep without points to update, or of no iteration: a copy.
+/// Returns the report of a sweep without points to update, or without iterations: a copy.
 pub(crate) fn copied(settings: &Settings, plan: StreamPlan) -> SweepReport {
-    // Every iteration changes nothing.
+    // Without points to update, no iteration changes anything.
     let norms = settings.tolerance.map_or(0, |_| settings.iterations.min(1));
     let done = Done {
         iterations: if norms > 0 { 1 } else { settings.iterations },
@@ -266,7 +269,7 @@ pub(crate) fn copied(settings: &Settings, plan: StreamPlan) -> SweepReport {
     done.report(plan, 1, &Spent::default(), Duration::ZERO)
 }
 
-/// Runs into a matrix.
+/// Runs a sweep into a matrix.
 pub(crate) fn into_matrix<E: Real>(
     settings: &Settings,
     kernel: &dyn Kernel<E>,
@@ -294,7 +297,7 @@ pub(crate) fn into_matrix<E: Real>(
     settings.monitor.begin(stream.tasks(settings.iterations));
     settings.monitor.passes_are(plan.passes, 0, settings.iterations);
     let mut done = Done::default();
-    // The values before the present pass, if they may be needed again.
+    // The values before the current pass, if they may be needed again.
     let mut before: Option<Vec<E>> = None;
     while !done.is_complete(settings) {
         let levels = plan.depth.min(settings.iterations - done.iterations);
@@ -330,7 +333,7 @@ pub(crate) fn into_matrix<E: Real>(
     Ok((result, report))
 }
 
-/// Brings the rest of a file's last block out. Returns the sums, if they were wanted.
+/// Writes the last partial block of a file. Returns the checksums, if they were requested.
 pub(crate) fn finish(written: Option<FileSink>) -> Result<Option<Vec<u64>>> {
     let Some(FileSink { writer, sums, .. }) = written else {
         return Ok(None);

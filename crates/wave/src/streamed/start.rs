@@ -1,29 +1,32 @@
-//! Where a run begins: anew, after an interrupted one, after a finished result, or not at all.
+//! The point where a run begins: at the first iteration, after an interrupted run, after a finished
+//! result, or not at all.
 //!
 //! # Contract
-//! No run replaces a file unasked that is not the result of the same computation. The same is: the
-//! same description, shape, type and inputs. How many iterations are asked for, and where a
-//! tolerance ends them, is no part of it: `k` iterations give the same bits whatever the tolerance.
+//! Unless requested, no run replaces a file that is not the result of the same computation. Two
+//! computations are the same if they have the same description, shape, type and inputs. The number
+//! of iterations requested, and where a tolerance ends them, are not part of it: `k` iterations
+//! give the same bits whatever the tolerance.
 //!
-//! | at the result's name, or in its folder         | `Refuse` | `Resume`                   | `Discard` |
-//! |------------------------------------------------|----------|----------------------------|-----------|
-//! | nothing                                        | begin    | begin                      | begin     |
-//! | the folder of an interrupted run, the same     | refuse   | go on after its last pass  | begin     |
-//! | a result of the same, of fewer iterations      | refuse   | go on from it              | begin     |
-//! | a result of the same, of as many, or converged | refuse   | nothing is left to do      | begin     |
-//! | the same, of more iterations than are wanted   | refuse   | refuse                     | begin     |
-//! | of another computation, or not known           | refuse   | refuse                     | begin     |
+//! | exists at the result's name or in its folder   | `Refuse` | `Resume`             | `Discard` |
+//! |------------------------------------------------|----------|----------------------|-----------|
+//! | nothing                                        | begin    | begin                | begin     |
+//! | same computation: folder of an interrupted run | refuse   | resume at last pass  | begin     |
+//! | same: a result of fewer iterations             | refuse   | continue from it     | begin     |
+//! | same: a result of as many, or converged        | refuse   | nothing left to do   | begin     |
+//! | same: of more iterations than are wanted       | refuse   | refuse               | begin     |
+//! | another computation, or unknown                | refuse   | refuse               | begin     |
 //!
-//! Converged is: one of its residuals that are known is at most the tolerance of this run
-//! ([`Made::converged_to`]). An iteration whose residual is not known counts as one that changed
-//! more. Wanted are as many as are asked for; with an exact stop, no more than up to that
+//! A result has converged if one of its known residuals is at most the tolerance of this run
+//! ([`Made::converged_to`]). An iteration whose residual is unknown counts as one with a larger
+//! change. The wanted iterations are those requested; with an exact stop, only those up to that
 //! iteration.
 //!
-//! What a run may replace it notes when it begins ([`FileState`]), and replaces nothing else at its
-//! end.
+//! When a run begins, it notes the state of the output ([`FileState`]) that it may replace, and it
+//! replaces nothing else at its end.
 //!
 //! # Costs
-//! Inputs of other places or times than those noted are read once, for their checksums.
+//! Inputs whose path or modification time differs from the recorded one are read once, for their
+//! checksums.
 
 use std::path::Path;
 
@@ -36,50 +39,52 @@ use super::target::{Leftovers, Target};
 use crate::sweep::{Settings, SweepPlan, SweepReport};
 use crate::{Error, Result};
 
-/// The name of what a manifest notes of the output when its run began.
+/// The key under which a manifest notes the state of the output when its run began.
 const STANDING: &str = "output at the start";
 
-/// Names of what an [`Identity`] says of the field.
+/// The keys under which an [`Identity`] describes the field.
 pub(crate) const ELEMENT: &str = "element";
 pub(crate) const ROWS: &str = "rows";
 pub(crate) const COLS: &str = "cols";
 
-/// Where a run begins.
+/// The point where a run begins.
 pub(crate) enum Start {
     Anew,
     /// After the last pass of an interrupted run.
     From(Generations),
     /// After the result that has the name.
     After(Made),
-    /// The result is there.
+    /// The result exists already.
     Complete(Made),
 }
 
-/// Where a sweep in blocks begins that may go on from a result.
+/// The point where a sweep in blocks begins that may continue from a result.
 ///
-/// A result of fewer iterations is gone on from by a sweep from that result in place of the field;
-/// [`add`](Self::add) then makes its report that of all iterations.
+/// To continue from a result of fewer iterations, run a sweep with that result in place of the
+/// field; [`add`](Self::add) then turns its report into that of all iterations.
 #[derive(Debug)]
 pub struct Resumption {
-    /// Of what computation the result is: what it is to be [marked](syncline_store::generation::ResultMark) with.
+    /// The identity of the computation, with which the result must be
+    /// [marked](syncline_store::generation::ResultMark).
     pub identity: Identity,
-    /// What the result that has the name has behind it, if the sweep goes on from one, or has
-    /// nothing to do.
+    /// The iterations, residuals and convergence of the result that has the name, if the sweep
+    /// continues from it or has nothing to do.
     pub made: Option<Made>,
     /// Whether nothing is left to do.
     pub is_complete: bool,
-    /// What had the name: all that the result may replace, unless the target says so.
+    /// The state of the file that had the name. The result may replace only that, unless the target
+    /// says otherwise.
     pub standing: FileState,
 }
 
 impl Resumption {
-    /// The iterations that are done.
+    /// Returns the number of iterations that are done.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.made.as_ref().map_or(0, |made| made.iterations)
     }
 
-    /// The report where nothing is left to do.
+    /// Returns the report of a run that has nothing left to do.
     #[must_use]
     pub fn report(&self, plan: SweepPlan) -> SweepReport {
         let none = SweepReport {
@@ -98,7 +103,7 @@ impl Resumption {
         self.add(none)
     }
 
-    /// Adds what was done before to the report of the sweep that has gone on from it.
+    /// Adds the earlier iterations to the report of the sweep that has continued from them.
     #[must_use]
     pub fn add(&self, report: SweepReport) -> SweepReport {
         let Some(made) = &self.made else { return report };
@@ -116,10 +121,10 @@ impl Resumption {
     }
 }
 
-/// How far a run is to go.
+/// The number of iterations and the convergence test that a run was asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
-    /// At most.
+    /// The maximum number of iterations.
     pub(crate) iterations: u64,
     pub(crate) tolerance: Option<f64>,
     pub(crate) exact_stop: bool,
@@ -131,41 +136,42 @@ impl Asked {
         Self { iterations, tolerance, exact_stop }
     }
 
-    /// What was made, with where it came to the tolerance of this run in place of that of its own.
+    /// Returns `made`, with the iteration in which it reached this run's tolerance in place of that
+    /// for its own.
     pub(crate) fn judge(self, made: Made) -> Made {
         Made { converged: made.converged_to(self.tolerance), tolerance: self.tolerance, ..made }
     }
 
-    /// The most iterations that the result may have behind it, where it has come so far as `made`;
-    /// `None` if an exact stop would have ended at an iteration that is not known.
+    /// Returns the maximum number of iterations that the result may have, given the progress
+    /// `made`; `None` if an exact stop would have ended at an unknown iteration.
     fn wanted(self, made: &Made) -> Option<u64> {
         let Some(at) = made.converged_to(self.tolerance).filter(|_| self.exact_stop) else {
             return Some(self.iterations);
         };
-        // Among those whose residuals are not known any more could be an earlier one, but for the
-        // tolerance of the run that had taken them.
+        // An earlier iteration could be among those whose residuals are no longer known, unless the
+        // run that computed them had the same tolerance.
         let known = made.iterations.saturating_sub(made.residuals.len() as u64);
         let is_first = known == 0 || at > known || made.tolerance == self.tolerance;
         is_first.then_some(self.iterations.min(at + 1))
     }
 
-    /// The iterations that are left to do, at most; `None` if there are too many already.
+    /// Returns the maximum number of iterations left to do; `None` if there are too many already.
     fn left(self, made: &Made) -> Option<u64> {
         let left = self.wanted(made)?.checked_sub(made.iterations)?;
         Some(if made.converged_to(self.tolerance).is_some() { 0 } else { left })
     }
 }
 
-/// What beginning takes.
+/// The parameters that determine where a run begins.
 pub(crate) struct Begin<'a> {
     pub(crate) target: &'a Target,
     pub(crate) asked: Asked,
 }
 
 impl Begin<'_> {
-    /// Looks at what is there, and what was said about it. The identity gets the checksums of its
-    /// inputs that are known; `sum` finds out that of one, `is_generation` whether the result's
-    /// file has the numbers of a generation.
+    /// Examines what exists, and decides by the target's setting. Fills in the known checksums of
+    /// the identity's inputs; `sum` computes that of one input, `is_generation` returns whether the
+    /// values of the result's file are those of a generation.
     pub(crate) fn start(
         &self,
         identity: &mut Identity,
@@ -198,7 +204,7 @@ impl Begin<'_> {
                     let made = made(&progress, self.asked.tolerance);
                     self.of_the_same(ResultMark { identity: identity.clone(), made })
                 }
-                // Another program has put a file there since.
+                // Another program has replaced the file since.
                 Resumed::Complete(_) => {
                     Err(Taken::unknown("it is not the result that got the name").into_error(path))
                 }
@@ -211,7 +217,7 @@ impl Begin<'_> {
         Ok((Start::Anew, FileState::of(&self.target.path)?))
     }
 
-    /// After an interrupted run.
+    /// Resumes an interrupted run.
     fn from(&self, generations: Generations) -> Result<(Start, FileState)> {
         let path = &self.target.path;
         let progress = generations.progress();
@@ -221,14 +227,15 @@ impl Begin<'_> {
             let (done, asked) = (made.iterations, self.asked.wanted(&made).unwrap_or_default());
             return Err(Error::Fewer { path: path.clone(), done, asked });
         }
-        // Of a manifest without the note nothing is known: then only a name that is free is taken.
+        // A manifest without the note says nothing about the output: then only a free name may be
+        // used.
         let noted = progress.and_then(|progress| progress.note.get(STANDING)?.parse().ok());
         let standing: FileState = noted.unwrap_or_default();
         standing.check(path)?;
         Ok((Start::From(generations), standing))
     }
 
-    /// After the result that has the name, if there is one.
+    /// Continues from the result that has the name, if there is one.
     fn after(
         &self,
         identity: &mut Identity,
@@ -249,7 +256,7 @@ impl Begin<'_> {
         }
     }
 
-    /// After a result of the same computation.
+    /// Continues from a result of the same computation.
     fn of_the_same(&self, mark: ResultMark) -> Result<(Start, FileState)> {
         let standing = FileState::of(&self.target.path)?;
         let left = self.asked.left(&mark.made);
@@ -261,33 +268,33 @@ impl Begin<'_> {
     }
 }
 
-/// What an interrupted run has made, for one with this tolerance. A manifest has room for all
-/// residuals.
+/// Returns what an interrupted run has made, for a run with this tolerance. A manifest has room for
+/// all residuals.
 pub(crate) fn made(progress: &Progress, tolerance: Option<f64>) -> Made {
     let Progress { iterations, residuals, .. } = progress;
     Made { iterations: *iterations, residuals: residuals.clone(), tolerance, converged: None }
 }
 
-/// What a manifest notes of the output.
+/// Notes the state of the output in a manifest.
 pub(crate) fn note(progress: &mut Progress, standing: &FileState) {
     progress.note.insert(STANDING.to_owned(), standing.to_string());
 }
 
-/// A name that is taken.
+/// A description of the file that has a result's name already.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// What stands there, as what follows "FILE is": "the result of 40 iterations of lk23".
+    /// The kind of the file, phrased to follow "FILE is": "the result of 40 iterations of lk23".
     pub found: String,
-    /// In what it is not the result that was asked for, one thing each; nothing if it is, or a run
-    /// could go on from it.
+    /// The respects in which it differs from the requested result, one per entry; empty if it does
+    /// not, or if a run could continue from it.
     pub differs: Vec<String>,
-    /// Whether it is the result of any computation, of this one or another.
+    /// Whether it is the result of a computation, this one or another.
     pub is_result: bool,
     /// Whether it has the shape and type of the field, so that any run like this one can start from
     /// it.
     pub is_like_the_field: bool,
-    /// The iterations that a run has left to do when it goes on from it, at most; `None` if it does
-    /// not.
+    /// The maximum number of iterations left to do for a run that continues from it; `None` if a
+    /// run cannot continue from it.
     pub left: Option<u64>,
 }
 
@@ -319,7 +326,7 @@ impl Taken {
         Self { found, differs: Vec::new(), is_result: false, is_like_the_field: false, left: None }
     }
 
-    /// Whether a run could go on from it, or has nothing to do.
+    /// Returns whether a run could continue from it, or has nothing to do.
     #[must_use]
     pub const fn is_the_same(&self) -> bool {
         self.left.is_some()
@@ -340,13 +347,13 @@ impl std::fmt::Display for Taken {
     }
 }
 
-/// What has a result's name, for a run that is not to touch it.
+/// Returns a description of the file that has a result's name, for a run that must not change it.
 pub(crate) fn taken(path: &Path, identity: &Identity, asked: Asked) -> Result<Option<Taken>> {
     Ok(match Existing::at(path)? {
         Existing::Nothing => None,
         Existing::Result(mark) => {
             let mut now = identity.clone();
-            // Not worth reading the inputs: those of the same length are taken for the same.
+            // The inputs are not read for this: an input of the same length is taken for the same.
             now.settle::<Error>(&mark.identity, |n| Ok(mark.identity.inputs[n].sum))?;
             Some(Taken::by(&mark, &now, asked))
         }

@@ -1,8 +1,8 @@
-//! Checksums of a field, unit by unit of rows, as rows come along.
+//! Checksums of a field, per unit of rows, computed as the rows are read or written.
 //!
-//! A unit is a number of rows, counted from row 0; the last may be shorter. It does not depend on
-//! how passes cut the matrix into panels, so a generation can be checked by a run with other
-//! panels.
+//! A unit is a number of rows, counted from row 0; the last unit may be shorter. Units do not
+//! depend on how passes cut the matrix into panels, so a run with other panels can check a
+//! generation.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ use syncline_store::checksum::Checksum;
 
 use crate::Result;
 
-/// The sums of the units that have gone by.
+/// The checksums of the units that have been fed so far.
 #[derive(Default)]
 pub(crate) struct Sums {
-    /// Rows of a unit.
+    /// The number of rows in a unit.
     unit: usize,
-    /// Rows of the matrix.
+    /// The number of rows of the matrix.
     rows: usize,
-    /// The next row.
+    /// The number of the next row.
     row: usize,
     current: Checksum,
     done: Vec<u64>,
@@ -28,8 +28,8 @@ impl Sums {
         Sums { unit, rows, ..Sums::default() }
     }
 
-    /// Takes the bytes of the next rows. `ended` is told of each unit that is complete, and its
-    /// sum.
+    /// Adds the bytes of the next rows. Calls `ended` with the number and the checksum of each unit
+    /// that is complete.
     pub(crate) fn feed(
         &mut self,
         rows: Range<usize>,
@@ -54,7 +54,7 @@ impl Sums {
         Ok(())
     }
 
-    /// All sums so far.
+    /// Returns all checksums so far.
     pub(crate) fn into_done(self) -> Vec<u64> {
         self.done
     }

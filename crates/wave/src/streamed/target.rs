@@ -1,5 +1,4 @@
-//! Where a result goes that must not be lost, and what to do with what an earlier run has left
-//! there.
+//! The file of a result that must survive a crash, and the policy for files of an earlier run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,12 +11,14 @@ use syncline_store::{
 
 use crate::{Result, lanes::Real};
 
-/// A file that a sweep writes, whole or not at all, with what it takes to go on after a crash.
+/// A file that a sweep writes completely or not at all, with the data needed to resume after a
+/// crash.
 ///
-/// Until the result is complete, what is needed to go on stands in the folder `PATH.syncline`
-/// beside it; see [`Generations`](syncline_store::generation::Generations) for what is promised. A sweep of one
-/// pass needs no such folder, and begins anew. Where the name is taken already, [`Leftovers`] say
-/// what is done; a complete result carries a [`ResultMark`](syncline_store::generation::ResultMark), by which it is known.
+/// Until the result is complete, the data needed to resume are in the folder `PATH.syncline` beside
+/// it; see [`Generations`](syncline_store::generation::Generations) for the guarantees. A sweep of one pass
+/// needs no such folder, and starts from the first iteration. If the name is taken already,
+/// [`Leftovers`] determines what happens; a complete result carries a
+/// [`ResultMark`](syncline_store::generation::ResultMark), by which it is recognised.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub(crate) path: PathBuf,
@@ -26,77 +27,77 @@ pub struct Target {
     pub(crate) what: BTreeMap<String, String>,
 }
 
-/// What to do when the result's name is taken, or something is left of an interrupted run.
+/// The policy for a result's name that is taken, and for files of an interrupted run.
 ///
-/// Whatever is said, a file that gets the name while the sweep runs is not replaced, but by
+/// Under any policy, a file that gets the name while the sweep runs is not replaced, except with
 /// [`Discard`](Leftovers::Discard).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leftovers {
-    /// Nothing: that is an error.
+    /// Return an error.
     #[default]
     Refuse,
-    /// Go on from there, if it was the same computation; begin if there is nothing.
+    /// Resume if it was the same computation; start if there is nothing.
     ///
-    /// The same is: the same description, type, shape and inputs. Not the number of iterations, nor
-    /// where a tolerance ends them: these say how far to go. Files are the same inputs by place,
-    /// length and time, or by length and the checksum of their values; matrices in memory by that
-    /// checksum.
+    /// Two computations are the same if they have the same description, type, shape and inputs. The
+    /// number of iterations and the tolerance are not part of it: they say how far to go. Files are
+    /// the same inputs if they have the same path, length and modification time, or the same length
+    /// and the same checksum of their values; matrices in memory are compared by that checksum.
     ///
-    /// A result of fewer iterations is gone on from, up to those asked for. Of one with as many, or
-    /// with a residual that is known and at most the tolerance, nothing is left to do. Everything
-    /// else that has the name is an error.
+    /// The sweep continues from a result of fewer iterations, up to those requested. If the result
+    /// has as many, or a known residual that is at most the tolerance, nothing is left to do. Any
+    /// other file with the name is an error.
     Resume,
-    /// Delete what is left, begin, and replace what has the name.
+    /// Delete the files of the earlier run, start, and replace the file that has the name.
     Discard,
 }
 
 impl Target {
-    /// A `.npy` file.
+    /// Creates a target that is a `.npy` file.
     pub fn npy(path: impl Into<PathBuf>) -> Self {
         Target { path: path.into(), npy: true, leftovers: Leftovers::Refuse, what: BTreeMap::new() }
     }
 
-    /// A file of nothing but the values, row by row.
+    /// Creates a target that is a file of the values only, row by row.
     pub fn raw(path: impl Into<PathBuf>) -> Self {
         Target { npy: false, ..Self::npy(path) }
     }
 
-    /// What to do when the name is taken, or something is left of an interrupted run.
+    /// Sets the policy for a name that is taken, and for files of an interrupted run.
     #[must_use]
     pub fn leftovers(self, leftovers: Leftovers) -> Self {
         Target { leftovers, ..self }
     }
 
-    /// Something that makes this computation another: the kernel, its parameters. A run with other
-    /// ones does not go on where this one has ended.
+    /// Adds a property that distinguishes this computation from others, such as the kernel or one
+    /// of its parameters. A run with different properties does not resume this one.
     #[must_use]
     pub fn describe(mut self, name: impl Into<String>, value: impl ToString) -> Self {
         self.what.insert(name.into(), value.to_string());
         self
     }
 
-    /// The file.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// A complete result that has not got its name yet.
+/// A complete result that does not have its name yet.
 ///
-/// Dropped without [`commit`](Pending::commit) it leaves what was at its place before: of a sweep
-/// of one pass nothing, of others the folder from which a run can go on.
+/// If it is dropped without [`commit`](Pending::commit), the files that existed before remain: for
+/// a sweep of one pass none, for others the folder from which a run can resume.
 #[derive(Debug)]
 #[must_use = "the result gets its name by `commit`"]
 pub struct Pending {
     pub(crate) kind: Kind,
     pub(crate) npy: bool,
     pub(crate) shape: Shape,
-    /// Of what it is the result.
+    /// The computation of which it is the result.
     pub(crate) identity: Identity,
     pub(crate) made: Made,
-    /// What it may replace; `None` for whatever is there.
+    /// The file that it may replace; `None` for any file.
     pub(crate) replaces: Option<FileState>,
 }
 
@@ -104,15 +105,15 @@ pub struct Pending {
 pub(crate) enum Kind {
     New(NewFile),
     Generations(Generations),
-    /// It has its name already.
+    /// The result has its name already.
     Complete(PathBuf),
 }
 
 impl Pending {
-    /// The result, to look at.
+    /// Opens the result for inspection before it is committed.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// Returns an error if the file cannot be opened.
     pub fn matrix<T: Real>(&self) -> Result<Matrix<T>> {
         let path = match &self.kind {
             Kind::New(new) => {
@@ -127,19 +128,21 @@ impl Pending {
         Ok(Matrix::open_raw(&path, self.shape, Layout::RowMajor)?)
     }
 
-    /// Whether it has its name already: it was complete before, and nothing was done.
+    /// Returns whether the result has its name already: it was complete before, and nothing was
+    /// done.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         matches!(self.kind, Kind::Complete(_))
     }
 
     /// Brings the result to disk and gives it its name, in place of the file that had it when the
-    /// sweep began; then removes what was kept to go on from.
+    /// sweep began; then removes the data that were kept to resume from.
     ///
     /// # Errors
-    /// [`Appeared`](syncline_store::Error::Appeared) when another file has the name by now, unless
-    /// the target said [`Leftovers::Discard`]. When the file system refuses: then what was there
-    /// before stays, or the result has its name and only what follows has failed.
+    /// [`Appeared`](syncline_store::Error::Appeared) if another file has the name by now, unless
+    /// the target's policy is [`Leftovers::Discard`]. An error of the file system: then either the
+    /// files that existed before remain, or the result has its name and only a later step has
+    /// failed.
     pub fn commit(self) -> Result<()> {
         let Self { kind, identity, made, replaces, .. } = self;
         match kind {

@@ -1,4 +1,4 @@
-//! Sweeps of kernels that are given a whole block at a time.
+//! Sweeps of kernels that update a whole block at a time.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::streamed::Arrays;
 use crate::{BlockKernel, Error, Result, lanes::Real, plan::BlockPlan};
 
 impl Settings {
-    /// Whole blocks are for the blocked executor, also where the automatic choice would be another.
+    /// Rejects an explicit [`Executor::Streamed`]: whole blocks always run on the blocked executor.
     fn check_executor(&self) -> Result<()> {
         if self.executor == Executor::Streamed {
             let why = "it is given a block at a time; run the sweep in blocks";
@@ -23,14 +23,15 @@ impl Settings {
     }
 }
 
-/// Sweeps of kernels that are given a whole block at a time: always by [`Executor::Blocked`].
-/// Layouts, orders, runners, the memory bound and convergence are as with any other kernel in
+/// Sweeps of kernels that update a whole block at a time, always with [`Executor::Blocked`].
+/// Layouts, orders, runners, the memory limit and convergence are as with any other kernel in
 /// blocks.
 impl<K> Sweep<K> {
-    /// What [`run_blocks`](Sweep::run_blocks) will do with the memory, without doing it.
+    /// Returns the plan by which [`run_blocks`](Sweep::run_blocks) will use the memory, without
+    /// running the sweep.
     ///
     /// # Errors
-    /// As those of [`plan`](Sweep::plan) and [`run_blocks`](Sweep::run_blocks).
+    /// As [`plan`](Sweep::plan) and [`run_blocks`](Sweep::run_blocks).
     pub fn plan_blocks<T: Real>(
         &self,
         field: &Arc<Matrix<T>>,
@@ -44,14 +45,15 @@ impl<K> Sweep<K> {
         self.settings.plan_in_blocks(&Whole(&self.kernel), &Arrays { field, coefficients }, result)
     }
 
-    /// Runs the sweep from `field` into `result`, which is given back; the kernel is given one
-    /// block after the other, as plain matrices with a halo of one element: see [`BlockKernel`].
+    /// Runs the sweep from `field` into `result`, which is given back. The kernel gets one block
+    /// after the other, as plain matrices with a halo of one element: see [`BlockKernel`].
     ///
     /// # Errors
-    /// As those of [`run`](Sweep::run); [`Error::Coefficients`] if they are not as many as the
-    /// kernel takes; [`Error::NotStreamed`] with [`Executor::Streamed`]; [`Error::Corners`] for a
-    /// stencil with neighbours across in the order max-parallel; [`Error::CornerBlocks`] for one
-    /// with north-east or south-west and blocks of several rows that are not as wide as the matrix.
+    /// As [`run`](Sweep::run); [`Error::Coefficients`] if their number is not the kernel's;
+    /// [`Error::NotStreamed`] with [`Executor::Streamed`]; [`Error::Corners`] for a stencil with
+    /// diagonal neighbours in [`Order::MaxParallel`](crate::Order::MaxParallel);
+    /// [`Error::CornerBlocks`] for a stencil with the north-east or south-west neighbour and blocks
+    /// of several rows that are not as wide as the matrix.
     pub fn run_blocks<T: Real>(
         &self,
         field: &Arc<Matrix<T>>,

@@ -1,4 +1,4 @@
-//! Sweeps of kernels that are only known at run time.
+//! Sweeps of kernels that are defined at run time.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::dynamic::Dynamic;
 use crate::streamed::{Arrays, Pending, Target};
 use crate::{Result, lanes::Real};
 
-/// Sweeps of kernels that are only known at run time. The methods are those of other kernels, with
-/// any number of coefficients.
+/// Sweeps of kernels that are defined at run time. The methods correspond to those of other
+/// kernels, with any number of coefficients.
 impl<K: Dynamic> Sweep<K> {
-    /// [`plan`](Sweep::plan).
+    /// Like [`plan`](Sweep::plan), for a kernel that is defined at run time.
     ///
     /// # Errors
-    /// As there; [`Error::Coefficients`](crate::Error::Coefficients) if they are not as many as the
-    /// kernel takes.
+    /// As [`plan`](Sweep::plan); [`Error::Coefficients`](crate::Error::Coefficients) if their
+    /// number is not the kernel's.
     pub fn plan_dynamic<T: Real>(
         &self,
         field: &Arc<Matrix<T>>,
@@ -27,11 +27,11 @@ impl<K: Dynamic> Sweep<K> {
         self.settings.plan(&*self.kernel.kernel(), &arrays, result)
     }
 
-    /// [`run`](Sweep::run).
+    /// Like [`run`](Sweep::run), for a kernel that is defined at run time.
     ///
     /// # Errors
-    /// As there; [`Error::Coefficients`](crate::Error::Coefficients) if they are not as many as the
-    /// kernel takes.
+    /// As [`run`](Sweep::run); [`Error::Coefficients`](crate::Error::Coefficients) if their number
+    /// is not the kernel's.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -59,11 +59,11 @@ impl<K: Dynamic> Sweep<K> {
         self.settings.run(&*self.kernel.kernel(), &arrays, result)
     }
 
-    /// [`run_to`](Sweep::run_to).
+    /// Like [`run_to`](Sweep::run_to), for a kernel that is defined at run time.
     ///
     /// # Errors
-    /// As there; [`Error::Coefficients`](crate::Error::Coefficients) if they are not as many as the
-    /// kernel takes.
+    /// As [`run_to`](Sweep::run_to); [`Error::Coefficients`](crate::Error::Coefficients) if their
+    /// number is not the kernel's.
     pub fn run_dynamic_to<T: Real>(
         &self,
         field: &Arc<Matrix<T>>,

@@ -1,6 +1,6 @@
-//! Every run that keeps the order equals the plain double loop bit for bit, on any shape, in any
-//! layout, in memory, on file and through the smallest window; and red-black by blocks equals its
-//! own plain loop.
+//! Every run that preserves program order is bit-identical to the plain double loop, on any shape,
+//! in any layout, in memory, on file and with the smallest window; red-black by blocks is
+//! bit-identical to a plain loop of that order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ fn around<T: Copy>(field: &[T], i: usize, cols: usize) -> Neighbours<T> {
     }
 }
 
-/// The block red-black loop, written once more, on plain vectors.
+/// A second implementation of the block red-black loop, on plain vectors.
 pub(crate) fn red_black<T: Real, K: PointKernel<N>, const N: usize>(
     kernel: &K,
     data: &Data<T, N>,
@@ -74,10 +74,10 @@ pub(crate) struct Case {
     pub(crate) shape: Shape,
     block: Block,
     pub(crate) iterations: u64,
-    /// Of the field and of the result, of four.
+    /// The layouts of the field and of the result, of four.
     pub(crate) layouts: (usize, usize),
     pub(crate) on_file: bool,
-    /// In the least window.
+    /// Whether the sweep runs with the smallest window.
     pub(crate) least: bool,
     barrier: bool,
     runner: usize,
@@ -116,7 +116,7 @@ pub(crate) fn case(
 }
 
 impl Case {
-    /// The blocks, or if the kernel uses all corners, some that it can have.
+    /// Returns the blocks; if the kernel uses all corners, blocks that it supports.
     pub(crate) fn block(&self, corners: bool) -> Block {
         match self.block.rows {
             _ if !corners => self.block,
@@ -241,7 +241,7 @@ proptest! {
     }
 }
 
-/// The shapes at which off-by-one errors live.
+/// Shapes at which off-by-one errors occur.
 #[test]
 fn odd_shapes() {
     let shapes = [(3, 3), (1, 1), (1, 17), (17, 1), (2, 9), (3, 31), (31, 3), (13, 29), (37, 41)];
@@ -263,7 +263,7 @@ fn odd_shapes() {
     }
 }
 
-/// A kernel that takes its time, now and then, and sometimes gives way.
+/// A kernel that is slow now and then, and sometimes yields.
 #[derive(Clone)]
 struct Delayed(Lk23, Arc<AtomicU64>);
 
@@ -304,7 +304,7 @@ fn no_schedule_changes_a_bit() {
     }
 }
 
-/// Values that are not numbers spread, and any two of them are equal.
+/// NaNs spread, and any two of them count as equal.
 #[test]
 fn not_a_number_is_a_value() {
     let shape = Shape::new(20, 20);

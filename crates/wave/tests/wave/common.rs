@@ -1,4 +1,5 @@
-//! Matrices of every kind, on every kind of file, and what the plain double loop makes of them.
+//! Matrices of every kind, in memory and on every kind of file, and the results of the plain double
+//! loop for them.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -14,7 +15,7 @@ use syncline_wave::{
     reference::plain_sweep,
 };
 
-/// Numbers between 0 and `scale` that look random.
+/// Returns pseudo-random numbers between 0 and `scale`.
 pub(crate) fn numbers<T: Real>(seed: u64, count: usize, scale: f64) -> Vec<T> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let next = || {
@@ -26,18 +27,18 @@ pub(crate) fn numbers<T: Real>(seed: u64, count: usize, scale: f64) -> Vec<T> {
     std::iter::repeat_with(next).take(count).collect()
 }
 
-/// The layouts with blocks of this size.
+/// Returns the layouts with blocks of this size.
 pub(crate) fn layouts(block: Block) -> [Layout; 4] {
     let framed = |thickness| Layout::Framed { block, thickness };
     [Layout::RowMajor, Layout::Blocked(block), framed(1), framed(2)]
 }
 
-/// Whether blocks of several rows must be as wide as the matrix.
+/// Returns whether blocks of several rows must be as wide as the matrix.
 pub(crate) fn corners(stencil: Stencil) -> bool {
     stencil.has(Neighbour::NorthEast) || stencil.has(Neighbour::SouthWest)
 }
 
-/// A matrix of zeros in memory, or on a file in `folder` that has no name.
+/// Creates a matrix of zeros in memory, or on an unnamed file in `folder`.
 pub(crate) fn blank<T: Real>(folder: Option<&Path>, shape: Shape, layout: Layout) -> Matrix<T> {
     match folder {
         None => Matrix::zeros(shape, layout).unwrap(),
@@ -51,7 +52,7 @@ fn nameless<T: Real>(folder: &Path, npy: bool, shape: Shape, layout: Layout) -> 
     Matrix::create(&file, npy, shape, layout).unwrap()
 }
 
-/// A matrix with these values, in memory or on file.
+/// Creates a matrix with these values, in memory or on file.
 pub(crate) fn filled<T: Real>(
     folder: Option<&Path>,
     shape: Shape,
@@ -64,15 +65,15 @@ pub(crate) fn filled<T: Real>(
     matrix
 }
 
-/// Where a row-major matrix stands.
+/// The place of a row-major matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In memory.
     Memory,
-    /// On a file of nothing but the values.
+    /// On a file of the values only.
     Raw,
-    /// On a `.npy` file whose data begin at this multiple of 16 bytes; the result: where they
-    /// usually do.
+    /// On a `.npy` file whose data begin at this multiple of 16 bytes; for a result, at the default
+    /// offset.
     Npy(usize),
 }
 
@@ -82,7 +83,7 @@ impl Place {
         prop_oneof![2 => Just(Place::Memory), 1 => Just(Place::Raw), 2 => header.prop_map(Place::Npy)]
     }
 
-    /// An input here; on a file with this name.
+    /// Creates an input at this place; on file, with this name.
     pub(crate) fn input<T: Real>(
         self,
         folder: &Path,
@@ -104,7 +105,7 @@ impl Place {
         }
     }
 
-    /// A result of zeros here.
+    /// Creates a result of zeros at this place.
     pub(crate) fn result<T: Real>(self, folder: &Path, shape: Shape) -> Matrix<T> {
         match self {
             Place::Memory => Matrix::zeros(shape, Layout::RowMajor).unwrap(),
@@ -120,7 +121,7 @@ pub(crate) fn bytes<T: Real>(values: &[T]) -> Vec<u8> {
     bits.collect()
 }
 
-/// A `.npy` file, version 1.0, whose data begin at byte `start`.
+/// Writes a `.npy` file, version 1.0, whose data begin at byte `start`.
 fn write_npy<T: Real>(path: &Path, start: usize, shape: Shape, values: &[T]) {
     let descr = if T::BYTES == 4 { ElementType::Float32 } else { ElementType::Float64 }.descr();
     let Shape { rows, cols } = shape;
@@ -134,19 +135,19 @@ fn write_npy<T: Real>(path: &Path, start: usize, shape: Shape, values: &[T]) {
     file.write_all(&bytes(values)).unwrap();
 }
 
-/// All values, row by row.
+/// Returns all values of a matrix, row by row.
 pub(crate) fn values<T: Real>(matrix: &Matrix<T>) -> Vec<T> {
     let mut values = vec![T::default(); matrix.shape().elements()];
     matrix.read_rows(0..matrix.shape().rows, &mut values).unwrap();
     values
 }
 
-/// The bits of the values; all that are not numbers are one.
+/// Returns the bits of the values; all NaNs map to the same bits.
 pub(crate) fn bits<T: Real>(values: &[T]) -> Vec<u64> {
     values.iter().map(|v| if v.is_nan() { f64::NAN.to_bits() } else { v.bits() }).collect()
 }
 
-/// Says where the first wrong value is.
+/// Compares values and reports the first difference.
 pub(crate) fn same<T: Real>(found: &[T], expected: &[T], cols: usize) -> Result<(), TestCaseError> {
     prop_assert_eq!(found.len(), expected.len());
     let differs = |(a, b): (&T, &T)| a.bits() != b.bits() && !(a.is_nan() && b.is_nan());
@@ -181,7 +182,7 @@ impl<T: Real, const N: usize> Data<T, N> {
         }
     }
 
-    /// With some values of every array infinite, or no number.
+    /// Replaces some values of every array by infinities and NaNs.
     pub(crate) fn with_odd_values(mut self, seed: u64) -> Self {
         let n = self.shape.elements();
         let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0].map(T::from_f64);
@@ -194,21 +195,21 @@ impl<T: Real, const N: usize> Data<T, N> {
         self
     }
 
-    /// What the plain double loop makes of it.
+    /// Returns the field after iterations of the plain double loop.
     pub(crate) fn plain<K: PointKernel<N>>(&self, kernel: &K, iterations: u64) -> Vec<T> {
         let mut field = self.field.clone();
         (0..iterations).for_each(|_| self.sweep(kernel, &mut field));
         field
     }
 
-    /// One iteration of the plain double loop.
+    /// Runs one iteration of the plain double loop.
     fn sweep<K: PointKernel<N>>(&self, kernel: &K, field: &mut [T]) {
         let c = std::array::from_fn(|n| &self.coefficients[n][..]);
         plain_sweep(kernel, field, c, self.shape.rows, self.shape.cols);
     }
 
-    /// The greatest change of a point in each of the iterations; no number if that of any point is
-    /// none.
+    /// Returns the greatest change of a point in each of the iterations; NaN if that of any point
+    /// is NaN.
     pub(crate) fn residuals<K: PointKernel<N>>(&self, kernel: &K, iterations: u64) -> Vec<f64> {
         let cols = self.shape.cols;
         let mut field = self.field.clone();
@@ -231,7 +232,7 @@ impl<T: Real, const N: usize> Data<T, N> {
         (0..iterations).map(|_| residual()).collect()
     }
 
-    /// As matrices; coefficients are never framed.
+    /// Returns the data as matrices; coefficients are never framed.
     pub(crate) fn matrices(
         &self,
         folder: Option<&Path>,
@@ -245,7 +246,8 @@ impl<T: Real, const N: usize> Data<T, N> {
         (Arc::new(field), std::array::from_fn(coefficient))
     }
 
-    /// As row-major matrices: the field, and each coefficient in turn, at the next of these places.
+    /// Returns the data as row-major matrices: the field, and each coefficient in turn, at the next
+    /// of these places.
     pub(crate) fn at(
         &self,
         places: &[Place],
@@ -265,19 +267,19 @@ impl<T: Real, const N: usize> Data<T, N> {
     }
 }
 
-/// Lengths around every boundary of vectors, strips, tiles and bands.
+/// Generates lengths around every boundary of vectors, strips, tiles and bands.
 pub(crate) fn side() -> impl Strategy<Value = usize> {
     let unit = prop::sample::select(vec![4_usize, 8, 16, 32, 64, 128]);
     let near = (unit, 1..10_usize, 0..5_usize);
     prop_oneof![1..301_usize, near.prop_map(|(unit, count, off)| (unit * count + off).min(301) - 1)]
 }
 
-/// One of the vectors that this machine has.
+/// Generates a vector type that this machine supports.
 pub(crate) fn lanes() -> impl Strategy<Value = Lanes> {
     prop::sample::select(Lanes::available().collect::<Vec<_>>())
 }
 
-/// The smallest memory bound with which the sweep runs.
+/// Returns the smallest memory limit with which the sweep runs.
 pub(crate) fn least_memory<T: Real, K: Clone + PointKernel<N>, const N: usize>(
     sweep: &Sweep<K>,
     field: &Arc<Matrix<T>>,

@@ -1,5 +1,5 @@
-//! The convergence test: the residual of every iteration is the plain loop's, and the sweep ends
-//! where it must.
+//! The convergence test: the residual of every iteration is that of the plain loop, and the sweep
+//! ends where it must.
 
 use crate::common::{Data, Place, bits, blank, corners, lanes, same, values};
 use crate::kernels::{Check, KERNELS, with_kernel};
@@ -12,7 +12,7 @@ use syncline_wave::{
     target::Target,
 };
 
-/// Where a streamed sweep puts its result.
+/// The destination of a streamed sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Into {
     Matrix(Place),
@@ -24,7 +24,7 @@ struct Case {
     shape: Shape,
     most: u64,
     depth: u64,
-    /// The residual of this iteration, or a tolerance of its own.
+    /// The tolerance: the residual of this iteration, or a number.
     tolerance: Result<usize, f64>,
     exact: bool,
     input: Place,
@@ -77,12 +77,12 @@ fn case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// What the plain loop says.
+/// The results of the plain loop.
 struct Plain<T, const N: usize> {
     data: Data<T, N>,
     residuals: Vec<f64>,
     tolerance: f64,
-    /// The first iteration that is good enough.
+    /// The first iteration that reaches the tolerance.
     first: Option<u64>,
     /// Whether any point is updated.
     updates: bool,
@@ -108,7 +108,7 @@ impl Case {
         sweep.runner(Runner::pool(self.threads)).lanes(self.lanes)
     }
 
-    /// Iterations after which a streamed sweep ends.
+    /// Returns the number of iterations after which a streamed sweep ends.
     fn end<T, const N: usize>(&self, plain: &Plain<T, N>) -> u64 {
         match plain.first {
             None => self.most,
@@ -188,7 +188,7 @@ impl Check for Blocked {
         let sweep = case.sweep(kernel.clone(), plain.tolerance).block(block).order(order);
         let result = blank(folder, case.shape, Layout::RowMajor);
         let (result, report) = sweep.run(&field, &coefficients, result).unwrap();
-        // From corner to corner of the blocks.
+        // The number of steps from corner to corner of the blocks.
         let steps = (case.shape.rows.div_ceil(case.block.rows)
             + case.shape.cols.div_ceil(case.block.cols)) as u64;
         let late = if case.barrier { 0 } else { steps };
@@ -216,7 +216,7 @@ proptest! {
     }
 }
 
-/// A change that is no number is greater than any tolerance.
+/// A NaN change is greater than any tolerance.
 #[test]
 fn what_is_no_number_never_converges() {
     let shape = Shape::new(20, 30);

@@ -1,5 +1,5 @@
-//! What goes wrong while a sweep runs is an error, and never a hang: a kernel that panics, a
-//! cancelled sweep, an input that is cut short, a full disk.
+//! Faults during a sweep lead to an error and never to a hang: a kernel that panics, a cancelled
+//! sweep, a truncated input, a full disk.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -22,7 +22,7 @@ use syncline_wave::{
     target::{Leftovers, Target},
 };
 
-/// Runs `work`, but not for ever.
+/// Runs `work` with a time limit.
 fn soon<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, wait) = mpsc::channel();
     std::thread::spawn(move || done.send(work()));
@@ -31,7 +31,7 @@ fn soon<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
 
 const SHAPE: Shape = Shape::new(150, 90);
 
-/// Calls of the kernel in a whole run.
+/// The number of kernel calls in a whole run.
 const CALLS: u64 = 7 * 148 * 88;
 
 fn sweep(at: u64, hook: impl Fn() + Send + Sync + 'static) -> Sweep<Hooked> {
@@ -83,7 +83,7 @@ fn a_kernel_that_panics_on_the_way_to_a_target_leaves_the_passes_before() {
     }
 }
 
-/// Whatever is cancelled, wherever, says so.
+/// A cancelled sweep returns `Cancelled`, wherever it is when it is cancelled.
 #[test]
 fn a_sweep_is_cancelled_anywhere() {
     for n in 0..12 {
@@ -97,15 +97,15 @@ fn a_sweep_is_cancelled_anywhere() {
             let sweep = if n % 3 == 0 { sweep.block(Block::new(20, 40)) } else { sweep };
             let outcome = sweep.run(&field, &[], place.result(folder.path(), SHAPE));
             let Err(Error::Cancelled { iteration }) = outcome else { panic!("{n}: {outcome:?}") };
-            // Passes are ahead of the slowest point by some; blocks by as many iterations as there
-            // are between two corners, which is all of these.
+            // Passes are ahead of the slowest point by a few iterations; blocks by the number of
+            // iterations between two corners, which is all of them here.
             let most = if n % 3 == 0 { 7 } else { 4 };
             assert!(iteration < 7 && iteration.abs_diff(n * 7 / 13) < most, "{n}: {iteration}");
         });
     }
 }
 
-/// A file that another process cuts short is an error that names it, and no signal.
+/// A file that another process truncates leads to an error that names it, and not to a signal.
 #[test]
 fn an_input_that_is_cut_short_is_an_error() {
     let shape = Shape::new(3000, 40);
@@ -161,7 +161,7 @@ impl Small {
 
 impl Drop for Small {
     fn drop(&mut self) {
-        // What stays mounted is seen by the tests' machine, not by its outcome.
+        // A failed unmount does not change the outcome of the test.
         let _ = Command::new("umount").arg(self.0.path()).status();
     }
 }
@@ -170,8 +170,8 @@ fn names(folder: &Path) -> Vec<std::ffi::OsString> {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
 }
 
-/// Without room for both generations nothing is begun; in a later pass the one before stays, and
-/// the run goes on when there is room.
+/// Without room for both generations no run begins. In a later pass the previous generation stays,
+/// and the run resumes when there is room.
 #[test]
 fn a_full_disk_is_an_error_and_loses_no_pass() {
     let shape = Shape::new(300, 250);
@@ -190,7 +190,7 @@ fn a_full_disk_is_an_error_and_loses_no_pass() {
         assert!(matches!(error, Error::Store(syncline_store::Error::NoSpace { .. })), "{error:?}");
         assert!(names(small.0.path()).is_empty(), "{:?}", names(small.0.path()));
     }
-    // Enough for both, but another process takes some during the first pass.
+    // Room for both generations, but another process takes some of it during the first pass.
     small.grow(bytes * 5 / 2);
     let filler = small.0.path().join("filler");
     let fill = filler.clone();
@@ -209,7 +209,7 @@ fn a_full_disk_is_an_error_and_loses_no_pass() {
     assert_eq!(names(small.0.path()), ["out"]);
 }
 
-/// The blocked executor, too, hands a panic on.
+/// The blocked executor also propagates a panic as an error.
 #[test]
 fn a_kernel_that_panics_in_blocks_is_an_error() {
     for runner in [Runner::pool(2), Runner::Threads] {

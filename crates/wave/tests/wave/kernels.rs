@@ -1,4 +1,4 @@
-//! Kernels for tests, and a way to run one test with each of them in both types of elements.
+//! Kernels for tests, and a function that runs a test with each of them in both element types.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,8 +9,8 @@ use syncline_wave::{
     lanes::Real,
 };
 
-/// All eight neighbours, each with a weight and a coefficient of its own, so that any two that are
-/// mixed up show.
+/// A sum of all eight neighbours, each with a different weight and coefficient, so that confusing
+/// any two of them changes the result.
 #[derive(Clone, Debug)]
 pub(crate) struct Weighted;
 
@@ -32,7 +32,7 @@ impl PointKernel<8> for Weighted {
     }
 }
 
-/// Dynamic programming: the best of three ways to come here.
+/// Dynamic programming: the best of three paths to a point.
 #[derive(Clone, Debug)]
 pub(crate) struct BestWay;
 
@@ -47,7 +47,7 @@ impl PointKernel<1> for BestWay {
     }
 }
 
-/// The counterpart of [`BestWay`]: nothing but the old neighbour across, and a bound.
+/// The counterpart of [`BestWay`]: only the old diagonal neighbour, and a bound.
 #[derive(Clone, Debug)]
 pub(crate) struct Shift;
 
@@ -87,7 +87,7 @@ impl PointKernel<1> for Decay {
     }
 }
 
-/// Relaxation where the coefficient allows it; elsewhere the point stays.
+/// Relaxation where the coefficient allows it; other points stay.
 #[derive(Clone, Debug)]
 pub(crate) struct Masked;
 
@@ -101,18 +101,19 @@ impl PointKernel<1> for Masked {
     }
 }
 
-/// A test of any kernel and type.
+/// A test that runs with any kernel and element type.
 pub(crate) trait Check {
     type Outcome;
     fn run<T: Real, K: PointKernel<N> + Clone, const N: usize>(&self, kernel: K) -> Self::Outcome;
 }
 
-/// Kernels of [`with_kernel`]; those of them that run in single precision, too.
+/// The number of kernels of [`with_kernel`]; `SINGLE` is the number of those that also run in
+/// single precision.
 pub(crate) const KERNELS: usize = 9;
 const SINGLE: usize = 5;
 
-/// Runs the check with one of the kernels. That takes long to compile, so not all of them are there
-/// twice.
+/// Runs the check with one of the kernels. Not every kernel is instantiated in both types, as that
+/// takes long to compile.
 pub(crate) fn with_kernel<C: Check>(check: &C, kernel: usize, float32: bool) -> C::Outcome {
     match (kernel % if float32 { SINGLE } else { KERNELS }, float32) {
         (0, false) => check.run::<f64, _, 5>(Lk23),
@@ -133,11 +134,11 @@ pub(crate) fn with_kernel<C: Check>(check: &C, kernel: usize, float32: bool) -> 
 }
 
 /// Gauss-Seidel, with or without a right-hand side, that calls a hook before one of its updates.
-/// The call that each sweep begins with, to check the stencil, does not count. Not inlined, as time is not
-/// what is tested: the loops around it are quick to compile.
+/// The call with which each sweep begins, to check the stencil, does not count. Not inlined: these
+/// tests do not measure time, and the loops around it are then quick to compile.
 #[derive(Clone)]
 pub(crate) struct Hooked {
-    /// How many calls from now; 1 is the next.
+    /// The number of calls from now; 1 is the next call.
     pub(crate) at: Arc<AtomicU64>,
     hook: Arc<dyn Fn() + Send + Sync>,
 }

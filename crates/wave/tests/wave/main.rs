@@ -1,4 +1,4 @@
-//! The tests of the executors against the plain double loop, and against the papers' model.
+//! Tests of the executors against the plain double loop, and against the papers' model.
 
 mod bits;
 mod common;

@@ -1,4 +1,4 @@
-//! What a sweep reads, writes and keeps: the papers' model, the memory bound, convergence, and
+//! The reads, writes and memory of a sweep: the papers' model, the memory limit, convergence, and
 //! failure.
 
 use std::sync::Arc;
@@ -17,8 +17,8 @@ fn blocks(plan: SweepPlan) -> BlockPlan {
     *plan.blocked().expect("a sweep in blocks")
 }
 
-/// Counted reads and writes are those of the papers' model, exactly: on a divisible shape and on
-/// one that is not.
+/// Counted reads and writes are exactly those of the papers' model, on a divisible shape and on one
+/// that is not.
 #[test]
 fn reads_and_writes_are_those_of_the_model() {
     for shape in [Shape::new(256, 256), Shape::new(211, 307)] {
@@ -61,7 +61,7 @@ fn what_is_held_is_read_once() {
     assert_eq!(report.bytes_written, 80_000);
 }
 
-/// One window less than one block needs is refused, with the numbers.
+/// Memory for less than one window is refused, with the numbers.
 #[test]
 fn too_little_memory_is_refused() {
     let shape = Shape::new(200, 200);
@@ -81,7 +81,7 @@ fn too_little_memory_is_refused() {
     assert_eq!((blocks(report.plan).windows, report.workers), (1, 1));
 }
 
-/// A chosen block leaves room for every worker.
+/// The default block leaves room for every worker.
 #[test]
 fn a_block_is_chosen_for_the_memory() {
     let shape = Shape::new(1000, 1000);

@@ -1,6 +1,6 @@
-//! Stencils: a point is updated if and only if every neighbour that the kernel names exists, by
-//! both executors and in every form of kernel, and a kernel that reads what it does not name is
-//! refused before anything is computed.
+//! Stencils: a point is updated if and only if every neighbour that the kernel declares exists,
+//! with both executors and in every form of kernel, and a kernel that reads an undeclared neighbour
+//! is refused before anything is computed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use syncline_wave::{
     target::Target,
 };
 
-/// Distances by a chess king's steps, whose kernel names fewer neighbours than it reads: all but
-/// those to the north-east and south-west, which `min` would hide if they were no numbers.
+/// Distances by a chess king's steps. The kernel declares fewer neighbours than it reads: all
+/// except those to the north-east and south-west, which `min` would hide if they were NaN.
 #[derive(Clone)]
 struct Chess<const ALL: bool>;
 
@@ -34,7 +34,7 @@ impl<const ALL: bool> PointKernel<1> for Chess<ALL> {
     }
 }
 
-/// The same sum as five points have, with one across.
+/// A kernel that reads a diagonal neighbour which its stencil does not declare.
 #[derive(Clone)]
 struct Leaning;
 
@@ -55,8 +55,8 @@ fn chess() -> Data<f64, 1> {
     Data { shape: SHAPE, field, coefficients: [cost] }
 }
 
-/// Every way to run the kernel is refused with an error that names what it reads, and leaves
-/// nothing.
+/// Checks that every way to run the kernel is refused with an error that names the neighbours it
+/// reads, and leaves no file.
 fn is_refused<K: PointKernel<1> + Clone>(kernel: &K, expected: Stencil) {
     let data = chess();
     let (field, coefficients) = data.matrices(None, Layout::RowMajor);
@@ -112,7 +112,7 @@ fn a_kernel_that_reads_what_it_does_not_name_is_refused() {
     is_refused(&Leaning, Stencil::of(&[Neighbour::NorthWest]));
 }
 
-/// With all neighbours named it is right: a loop that is written by hand finds the same.
+/// With all neighbours declared the result is that of a hand-written loop.
 #[test]
 fn a_kernel_that_names_what_it_reads_is_right() {
     let data = chess();
@@ -137,16 +137,16 @@ fn a_kernel_that_names_what_it_reads_is_right() {
     }
 }
 
-/// How a matrix is swept.
+/// The settings of a sweep.
 #[derive(Clone, Debug)]
 struct How {
     lanes: Lanes,
     threads: usize,
     iterations: u64,
-    /// Streamed with passes of this depth, or else in blocks.
+    /// The depth of the passes of a streamed sweep; `None` for a sweep in blocks.
     depth: Option<u64>,
     block: (usize, usize),
-    /// One of the layouts with these blocks.
+    /// The index of a layout with these blocks.
     layout: usize,
     barrier: bool,
 }
@@ -175,7 +175,7 @@ impl How {
         }
     }
 
-    /// The field, its coefficients and a result, in the layout.
+    /// Returns the field, its coefficients and a result, in the layout.
     #[expect(clippy::type_complexity, reason = "three matrices")]
     fn matrices<T: Real, const N: usize>(
         &self,
@@ -197,7 +197,7 @@ impl How {
         (field, coefficients, blank(None, data.shape, layout))
     }
 
-    /// Runs a kernel in Rust, and the same as a text.
+    /// Runs a kernel in Rust, and the same kernel as a text.
     fn both<T: Real, K: PointKernel<N> + Clone, const N: usize>(
         &self,
         kernel: &K,
@@ -231,15 +231,15 @@ impl How {
             order: Order::Wave,
             grid,
         };
-        // In bands of few rows.
+        // The reference runs in bands of few rows.
         let plain = loops.run_dynamic(blank(None, data.shape, Layout::RowMajor), 3000).unwrap();
         assert_eq!(values(&result), values(&plain), "the reference differs: {text}");
         values(&result)
     }
 }
 
-/// The scores of two sequences and of all their beginnings, in whole numbers: rows of the one,
-/// columns of the other.
+/// Returns the scores of two sequences and of all their prefixes, in whole numbers: rows of the
+/// one, columns of the other.
 fn scores(a: &[u8], b: &[u8], (equal, other, gap): (i64, i64, i64), local: bool) -> Vec<i64> {
     let cols = b.len() + 1;
     let mut table = vec![0; (a.len() + 1) * cols];
@@ -273,7 +273,8 @@ fn sequences() -> impl Strategy<Value = Sequences> {
 }
 
 impl Sequences {
-    /// The matrices of the sequences: the gaps alone, zeros, and what letters score.
+    /// Returns the matrices of the sequences: the gaps alone, zeros, and the scores of pairs of
+    /// letters.
     fn data<T: Real>(&self) -> Data<T, 1> {
         let shape = Shape::new(self.a.len() + 1, self.b.len() + 1);
         let (mut field, mut meet) =
@@ -285,7 +286,7 @@ impl Sequences {
                 *field = T::from_f64(if self.local { 0.0 } else { -(gap * (j + k) as i64) as f64 });
             } else {
                 let score = if self.a[j - 1] == self.b[k - 1] { equal } else { other };
-                // What is left of an earlier alignment makes no difference.
+                // Values of an earlier alignment make no difference.
                 (*meet, *field) = (T::from_f64(score as f64), T::from_f64(99.0));
             }
         }
@@ -311,7 +312,7 @@ impl Sequences {
             .collect();
         let cols = data.shape.cols;
         for found in how.both(&kernel.unwrap(), &text, &data) {
-            // Zeros of either sign are one score.
+            // Zeros of either sign are the same score.
             let at = found.iter().zip(&expected).position(|(a, b)| a != b);
             prop_assert!(
                 at.is_none(),
@@ -323,7 +324,7 @@ impl Sequences {
     }
 }
 
-/// The neighbours of a stencil by the bits of a number, with their names in a text.
+/// Returns the neighbours of a stencil by the bits of a number, with their names in a text.
 fn chosen(bits: u8) -> (Stencil, Vec<&'static str>) {
     let names = ["n", "w", "e", "s", "nw", "se", "ne", "sw"];
     let all = Neighbour::ALL.into_iter().zip(names).enumerate();
@@ -341,8 +342,8 @@ proptest! {
         if float32 { sequences.check::<f32>(&how)? } else { sequences.check::<f64>(&how)? }
     }
 
-    /// Any stencil, on any shape: what a loop updates that asks of each point whether its
-    /// neighbours exist.
+    /// For any stencil on any shape, the sweep updates the points for which a loop finds that all
+    /// their neighbours exist.
     #[test]
     fn points_are_updated_if_their_neighbours_exist(
         bits: u8,
@@ -375,8 +376,8 @@ proptest! {
     }
 }
 
-/// What the reproduction of the literature shows: AAA and AAA score 6 with 2 for each pair, the
-/// last point tells.
+/// The example that the reproduction of the literature shows: AAA and AAA score 6 with 2 for each
+/// pair, and the last point has that score.
 #[test]
 fn the_last_point_is_the_score_of_both_sequences() {
     let shape = Shape::new(4, 4);

@@ -1,5 +1,5 @@
-//! Streamed sweeps equal the plain double loop bit for bit: any shape, kernel, type, depth, number
-//! of threads, lanes and memory, in memory and on file, into a matrix and into a target.
+//! Streamed sweeps are bit-identical to the plain double loop: any shape, kernel, type, depth,
+//! number of threads, lanes and memory, in memory and on file, into a matrix and into a target.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ struct Case {
     depth: Option<u64>,
     threads: usize,
     lanes: Lanes,
-    /// With the least memory that will do.
+    /// Whether the sweep runs with the least memory possible.
     least: bool,
-    /// The inputs, in turn.
+    /// The places of the inputs, used in turn.
     inputs: Vec<Place>,
     result: Place,
     odd_values: bool,
@@ -73,7 +73,7 @@ impl Case {
     }
 }
 
-/// Into a matrix.
+/// Runs a case into a matrix.
 struct IntoMatrix(Case);
 
 impl Check for IntoMatrix {
@@ -108,7 +108,7 @@ impl Check for IntoMatrix {
     }
 }
 
-/// Into a target, that gets its name by the commit and leaves nothing beside it.
+/// Runs a case into a target, which gets its name by the commit and leaves no other file.
 struct IntoTarget(Case);
 
 impl Check for IntoTarget {
@@ -160,7 +160,7 @@ proptest! {
     }
 }
 
-/// The shapes at which off-by-one errors live, with every kind of vectors.
+/// Shapes at which off-by-one errors occur, with every vector type.
 #[test]
 fn odd_shapes() {
     for lanes in Lanes::available() {

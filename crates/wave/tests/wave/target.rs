@@ -1,4 +1,5 @@
-//! Targets of several passes: what an interrupted run leaves, and how one goes on from there.
+//! Targets of several passes: the files that an interrupted run leaves, and how a run resumes from
+//! them.
 
 pub(crate) mod results;
 
@@ -27,7 +28,7 @@ pub(crate) const KERNEL: Sor = Sor::gauss_seidel();
 
 type Outcome = Result<(Pending, SweepReport), Error>;
 
-/// How a sweep is run; the result does not depend on it.
+/// The settings of a sweep; the result does not depend on them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     pub(crate) iterations: u64,
@@ -64,7 +65,7 @@ impl Work {
         Work { data, field, coefficients, path, folder }
     }
 
-    /// Three passes, interrupted in the last.
+    /// Creates the files of a run of three passes that was interrupted in the last.
     pub(crate) fn interrupted(shape: Shape) -> Self {
         let work = Self::new(1, shape);
         let at = work.calls(THREE) * 5 / 6;
@@ -81,7 +82,7 @@ impl Work {
         how.sweep(KERNEL).run_to(&self.field, &self.coefficients, &self.target(leftovers))
     }
 
-    /// Goes on, and says why not.
+    /// Tries to resume, and returns the message of the refusal.
     fn refusal(&self, how: How, target: &Target) -> String {
         let (leftover, result) = (self.leftover(), std::fs::read(&self.path).ok());
         let outcome = how.sweep(KERNEL).run_to(&self.field, &self.coefficients, target);
@@ -99,7 +100,7 @@ impl Work {
         sweep.run_to(&self.field, &self.coefficients, &self.target(Leftovers::Refuse))
     }
 
-    /// Updates of the whole sweep; some are of points at the edge.
+    /// Returns the number of updates of the whole sweep; some are of points at the edge.
     fn calls(&self, how: How) -> u64 {
         let kernel = Hooked::new(0, || ());
         let at = Arc::clone(&kernel.at);
@@ -117,7 +118,7 @@ impl Work {
         Generations::leftover(&self.path).unwrap()
     }
 
-    /// The result, committed, is that of the plain loop, and nothing is beside it.
+    /// Checks that the committed result is that of the plain loop, and that no other file is left.
     pub(crate) fn finish(&self, pending: Pending, iterations: u64) -> Result<(), TestCaseError> {
         pending.commit().unwrap();
         let expected = self.data.plain(&KERNEL, iterations);
@@ -130,7 +131,8 @@ impl Work {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(60) })]
 
-    /// Interrupted anywhere and run on in another way: the same bits, the same residuals.
+    /// A run that is interrupted anywhere and resumed with other settings has the same bits and
+    /// residuals.
     #[test]
     fn a_sweep_goes_on_where_it_was_interrupted(
         (rows, cols) in (3..180_usize, 3..180_usize),
@@ -159,7 +161,7 @@ proptest! {
         };
         match &outcome {
             Err(Error::Cancelled { iteration }) => prop_assert_eq!(*iteration, committed),
-            // It was in the last piece of the last pass.
+            // The cancellation came in the last piece of the last pass.
             other => prop_assert!(other.is_ok() && part > 0.5, "{:?}", other),
         }
         drop(outcome);
@@ -174,8 +176,8 @@ proptest! {
     }
 }
 
-/// A sweep cancelled at the very end of a pass, when only writing and checking are left, is not
-/// taken for a complete one.
+/// A sweep cancelled at the very end of a pass, when only writing and checking are left, does not
+/// count as complete.
 #[test]
 fn nothing_that_was_not_written_is_taken_for_a_result() {
     let shape = Shape::new(40, 30);
@@ -196,8 +198,8 @@ fn nothing_that_was_not_written_is_taken_for_a_result() {
     }
 }
 
-/// An input that is written to while it is read makes an error, and the last pass that knew it
-/// unchanged stays.
+/// An input that is written to while it is read leads to an error, and the last pass before the
+/// change stays.
 #[test]
 fn an_input_that_changes_meanwhile_is_an_error() {
     for (iterations, part) in [(2, 50), (6, 10), (6, 50), (6, 90)] {
@@ -241,14 +243,14 @@ fn leftovers_are_refused_resumed_or_discarded() {
         refused.contains("a run that ended after 4 iterations: resume it, or discard it"),
         "{refused}"
     );
-    // What has got the name since is not replaced.
+    // A file that has got the name since is not replaced.
     std::fs::write(&work.path, b"what was there").unwrap();
     let refused = work.refusal(THREE, &work.target(Leftovers::Resume));
     assert!(refused.contains("is not what it was when the run began"), "{refused}");
     std::fs::remove_file(&work.path).unwrap();
     let (pending, report) = work.run(THREE, Leftovers::Resume).unwrap();
     assert_eq!((report.resumed, report.passes), (4, 1));
-    // Dropped, it can be had again.
+    // After the drop, another run gets the same result.
     drop(pending);
     let (pending, report) = work.run(THREE, Leftovers::Resume).unwrap();
     assert_eq!((report.resumed, report.passes, report.iterations), (6, 0, 6));
@@ -259,7 +261,7 @@ fn leftovers_are_refused_resumed_or_discarded() {
     assert_eq!((report.resumed, report.passes), (0, 3));
     assert_eq!(std::fs::read(&work.path).unwrap(), b"what was there");
     work.finish(pending, 6).unwrap();
-    // The result is there, if it has its mark.
+    // The result is recognised if it has its mark.
     match work.run(THREE, Leftovers::Resume) {
         Ok((pending, report)) => {
             assert_eq!((report.passes, pending.is_complete()), (0, true));
@@ -269,12 +271,13 @@ fn leftovers_are_refused_resumed_or_discarded() {
     }
 }
 
-/// Killed between the result's name and the removal of what is beside it.
+/// A run that was killed between giving the result its name and removing its folder: a file with
+/// the name must have the values of the result.
 #[test]
 fn a_file_with_the_name_of_the_result_must_have_its_numbers() {
     for stranger in [false, true] {
         let work = Work::new(1, Shape::new(40, 30));
-        // Told to replace anything, it fails in its very last step.
+        // With `Discard`, the run fails only in its very last step.
         let (pending, _) = work.run(THREE, Leftovers::Discard).unwrap();
         std::fs::create_dir(&work.path).unwrap();
         pending.commit().unwrap_err();
@@ -316,8 +319,7 @@ fn other_values_in_memory_are_another_computation() {
     assert_eq!(run(0.5).unwrap().1.passes, 0);
 }
 
-/// The first pass of a run that was killed, another run at work, and a folder that cannot be
-/// understood.
+/// The first pass of a killed run, a concurrent run, and a folder that cannot be understood.
 #[test]
 fn leftovers_of_other_kinds() {
     let work = Work::new(1, Shape::new(40, 30));
@@ -351,7 +353,7 @@ fn leftovers_of_other_kinds() {
     work.finish(pending, 6).unwrap();
 }
 
-/// What is not the same computation is not gone on with, and the message says what differs.
+/// A run does not resume another computation, and the message says what differs.
 #[test]
 fn another_computation_is_refused() {
     let work = Work::interrupted(Shape::new(70, 60));
@@ -376,7 +378,7 @@ fn another_computation_is_refused() {
         &Target::raw(work.target(Leftovers::Resume).path()).leftovers(Leftovers::Resume),
         "format was npy",
     );
-    // Another input, one that is not there, and one that was written to.
+    // Another input, a missing one, and one that was written to.
     let (field, coefficients) = (&work.field, &work.coefficients);
     let message = THREE
         .sweep(KERNEL)
@@ -405,7 +407,8 @@ fn another_computation_is_refused() {
     work.finish(pending, 6).unwrap();
 }
 
-/// A changed byte, wherever, is found before it gets into the result; put right, the run goes on.
+/// Changes a byte at each of these offsets, and checks that the run detects it before it gets into
+/// the result, and resumes after it is restored.
 fn damage_is_found(work: &Work, how: How, offsets: &[u64]) {
     let Leftover::Resumable(progress) = work.leftover() else { panic!("{:?}", work.leftover()) };
     let slot = work.beside().join(format!("generation.{}", progress.generation % 2));
@@ -445,7 +448,7 @@ fn a_changed_byte_of_a_generation_is_found() {
     damage_is_found(&work, THREE, &offsets);
 }
 
-/// As above, with several sums to a generation.
+/// As above, with several checksums to a generation.
 #[test]
 fn a_changed_byte_of_a_large_generation_is_found() {
     let work = Work::interrupted(Shape::new(1100, 1000));
@@ -453,7 +456,7 @@ fn a_changed_byte_of_a_large_generation_is_found() {
     damage_is_found(&work, THREE, &[128, 128 + (4 << 20), end / 2, end - 1]);
 }
 
-/// As above, when there is nothing left to do.
+/// As above, when nothing is left to do.
 #[test]
 fn a_changed_byte_of_the_last_generation_is_found() {
     let work = Work::new(1, Shape::new(70, 60));
@@ -461,7 +464,7 @@ fn a_changed_byte_of_the_last_generation_is_found() {
     damage_is_found(&work, THREE, &[128, 20_000, 128 + 70 * 60 * 8 - 1]);
 }
 
-/// What was there before stays until the commit, and goes only if that was said; in one pass or
+/// An existing file stays until the commit, and is replaced only with `Discard`; in one pass or
 /// several.
 #[test]
 fn an_old_result_is_replaced_by_the_commit() {

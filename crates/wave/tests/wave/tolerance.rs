@@ -1,5 +1,5 @@
-//! A tolerance says where a run ends, not what it computes: a result is gone on from with another
-//! one, or with none.
+//! A tolerance determines where a run ends, not what it computes: a run can continue from a result
+//! with another tolerance, or with none.
 
 use proptest::prelude::*;
 use syncline_store::{Layout, Matrix, Shape, generation::Existing};
@@ -9,11 +9,11 @@ use crate::common::{bits, same, values};
 use crate::target::results::has_marks;
 use crate::target::{How, KERNEL, THREE, Work};
 
-/// A run of a chain of them onto one result.
+/// One run of a chain of runs onto the same result.
 #[derive(Clone, Copy, Debug)]
 struct Leg {
     most: u64,
-    /// The residual of this iteration, if any.
+    /// The tolerance is the residual of this iteration, if any.
     tolerance: Option<usize>,
     exact: bool,
     depth: u64,
@@ -24,7 +24,7 @@ fn leg() -> impl Strategy<Value = Leg> {
         .prop_map(|(most, tolerance, exact, depth)| Leg { most, tolerance, exact, depth })
 }
 
-/// What is known of the result: its iterations, and those whose residuals are known.
+/// The known state of the result: its iterations, and those whose residuals are known.
 #[derive(Default)]
 struct Known {
     done: usize,
@@ -35,8 +35,9 @@ struct Known {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(60) })]
 
-    /// However runs with tolerances, exact stops and without follow one another: the bits of the
-    /// plain loop, the residuals that are known, and nothing is done where nothing is left to do.
+    /// For any sequence of runs with and without tolerances and exact stops: the bits are those of
+    /// the plain loop, the known residuals are right, and a run with nothing left to do does
+    /// nothing.
     #[test]
     fn runs_of_any_tolerance_go_on_from_one_another(legs in prop::collection::vec(leg(), 1..6), seed: u64) {
         let work = Work::new(seed, Shape::new(20, 17));
@@ -100,13 +101,13 @@ proptest! {
     }
 }
 
-/// An interrupted run is gone on with, too, until another tolerance or none.
+/// An interrupted run can also resume with another tolerance, or with none.
 #[test]
 fn an_interrupted_run_goes_on_with_another_tolerance() {
     let shape = Shape::new(70, 60);
     let tolerances = [None, Some(f64::INFINITY), Some(0.0)];
     for tolerance in tolerances {
-        // It was interrupted without a tolerance, after 4 of 6.
+        // The run was interrupted without a tolerance, after 4 of 6 iterations.
         let work = Work::interrupted(shape);
         let mut sweep = How { iterations: 9, ..THREE }.sweep(KERNEL);
         if let Some(tolerance) = tolerance {
@@ -114,7 +115,8 @@ fn an_interrupted_run_goes_on_with_another_tolerance() {
         }
         let target = work.target(Leftovers::Resume);
         let (pending, report) = sweep.run_to(&work.field, &work.coefficients, &target).unwrap();
-        // What the first four changed is not known; the fifth comes to any that is infinite.
+        // The residuals of the first four iterations are unknown; the fifth reaches an infinite
+        // tolerance.
         let (iterations, converged) = match tolerance {
             Some(f64::INFINITY) => (5, Some(4)),
             _ => (9, None),
@@ -130,13 +132,13 @@ fn an_interrupted_run_goes_on_with_another_tolerance() {
     }
 }
 
-/// An interrupted run that has gone past the iteration of an exact stop is refused, and says both
-/// numbers.
+/// An interrupted run that has gone past the iteration of an exact stop is refused, and the message
+/// contains both numbers.
 #[test]
 fn an_exact_stop_before_what_is_done_is_refused() {
     let work = Work::new(1, Shape::new(70, 60));
     let until = |how: How| how.sweep(KERNEL).until(0.0);
-    // Not committed, it is as if it had been interrupted.
+    // Dropped without a commit, the run counts as interrupted.
     let target = work.target(Leftovers::Refuse);
     drop(until(THREE).run_to(&work.field, &work.coefficients, &target).unwrap());
     let third = work.data.residuals(&KERNEL, 3)[2];
@@ -150,8 +152,9 @@ fn an_exact_stop_before_what_is_done_is_refused() {
     work.finish(pending, 6).unwrap();
 }
 
-/// Where the residuals of the first iterations are not known, nor is where an exact stop would have
-/// ended among them: that is refused, but for the tolerance with which they were taken.
+/// Where the residuals of the first iterations are unknown, so is the point at which an exact stop
+/// would have ended among them: that is refused, except with the tolerance with which they were
+/// computed.
 #[test]
 fn an_exact_stop_among_residuals_that_are_not_known_is_refused() {
     let work = Work::new(1, Shape::new(40, 30));
@@ -175,7 +178,7 @@ fn an_exact_stop_among_residuals_that_are_not_known_is_refused() {
     );
 }
 
-/// Goes on in blocks from the result that has the name, and gives it the name again.
+/// Continues in blocks from the result that has the name, and gives the name to the new result.
 fn in_blocks(work: &Work, iterations: u64) -> Result<SweepReport> {
     let sweep = |iterations| THREE.sweep(KERNEL).iterations(iterations).until(0.0);
     let sweep = |iterations| {
@@ -199,8 +202,8 @@ fn in_blocks(work: &Work, iterations: u64) -> Result<SweepReport> {
     Ok(report)
 }
 
-/// A sweep in blocks goes on from a result as a streamed one does; not from an interrupted streamed
-/// run.
+/// A sweep in blocks continues from a result as a streamed sweep does, but not from an interrupted
+/// streamed run.
 #[test]
 fn a_sweep_in_blocks_goes_on_from_a_result() {
     let work = Work::new(1, Shape::new(40, 30));

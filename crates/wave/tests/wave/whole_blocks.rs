@@ -1,5 +1,5 @@
-//! Routines that are given whole blocks: the bits are those of the plain double loop, the halo is
-//! what it would see, and old code in C runs as it is.
+//! Routines that update whole blocks: the bits are those of the plain double loop, the halo has the
+//! values that the loop would read, and existing C code runs unchanged.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +22,7 @@ use crate::bits::{Case, case, red_black, runner};
 use crate::common::{Data, bits, blank, corners, layouts, same, values};
 use crate::kernels::{Check, KERNELS, with_kernel};
 
-/// The plain double loop as old code.
+/// The plain double loop as existing code would have it.
 #[derive(Clone, Debug)]
 struct Loops<K, const N: usize>(K);
 
@@ -38,7 +38,7 @@ impl<T: Real, K: PointKernel<N>, const N: usize> BlockKernel<T> for Loops<K, N> 
     fn sweep(&self, shape: Shape, field: &mut [T], coefficients: &[&[T]]) {
         let coefficients = <[&[T]; N]>::try_from(coefficients).expect("other coefficients");
         plain_sweep(&self.0, field, coefficients, shape.rows, shape.cols);
-        // The halo is ours.
+        // The routine may overwrite its halo.
         let Rect { row, col, rows, cols } = K::STENCIL.updated(shape);
         for (i, value) in field.iter_mut().enumerate() {
             let (j, k) = (i / shape.cols, i % shape.cols);
@@ -88,8 +88,8 @@ impl Check for WholeBlocks {
     }
 }
 
-/// A library of these files, compiled as old code should be for equal bits; none without a
-/// compiler.
+/// Compiles these files to a library, without contraction of multiplications and additions, so that
+/// the bits are equal; `None` without a compiler.
 fn compiled(sources: &[&Path]) -> Option<Library> {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("old.so");
@@ -109,15 +109,15 @@ fn compiled(sources: &[&Path]) -> Option<Library> {
     Some(unsafe { Library::new(&library) }.unwrap())
 }
 
-/// The old code of `crates/syncline/examples/legacy`.
+/// Loads the existing code of `crates/syncline/examples/legacy`.
 fn old_lk23() -> Option<CBlockKernel<f64>> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     let here = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../syncline/examples/legacy"));
     let library = LIBRARY.get_or_init(|| compiled(&[&here.join("lk23.c"), &here.join("block.c")]));
-    // SAFETY: the function is of this type.
+    // SAFETY: the function has this type.
     let function = *unsafe { library.as_ref()?.get::<CBlockFunction<f64>>("lk23_block") }.unwrap();
-    // SAFETY: it has no state, and keeps to its arrays, of which five are coefficients; it is never
-    // unloaded.
+    // SAFETY: the function has no state, and stays within its arrays, of which five are
+    // coefficients; the library is in a static and never unloaded.
     Some(unsafe { CBlockKernel::new(function, std::ptr::null_mut(), 5, Stencil::FIVE_POINT) })
 }
 
@@ -167,7 +167,7 @@ fn old_lk23_in_c_on_framed_data() {
     }
 }
 
-/// In single precision, nine points, with a factor behind the context.
+/// A routine in single precision with nine points, which reads a factor through its context.
 const NINE: &str = "
 #include <stddef.h>
 void nine(float *u, const float *const *c, size_t rows, size_t cols, void *context) {
@@ -189,11 +189,11 @@ fn nine_points_in_c_in_single_precision() {
     let source = folder.path().join("nine.c");
     std::fs::write(&source, NINE).unwrap();
     let Some(library) = compiled(&[&source]) else { return };
-    // SAFETY: the function is of this type.
+    // SAFETY: the function has this type.
     let function = *unsafe { library.get::<CBlockFunction<f32>>("nine") }.unwrap();
     let omega = 1.25_f32;
-    // SAFETY: it only reads the number behind the context, which lives as long as the kernel, and
-    // so does the library; and it keeps to its arrays, of which one is a coefficient.
+    // SAFETY: the function only reads the number behind the context, and stays within its arrays,
+    // of which one is a coefficient; the number and the library live as long as the kernel.
     let old = unsafe {
         CBlockKernel::new(function, (&raw const omega).cast_mut().cast(), 1, Stencil::NINE_POINT)
     };
@@ -211,7 +211,7 @@ fn nine_points_in_c_in_single_precision() {
     }
 }
 
-/// A dynamic program as it is in textbooks: it fills the last row and column of what it is given.
+/// A dynamic program as in textbooks: it fills the last row and column of its matrix.
 const TABLE: &str = "
 #include <stddef.h>
 void table(double *s, const double *const *c, size_t rows, size_t cols, void *context) {
@@ -231,16 +231,16 @@ fn a_table_in_c_is_filled_to_the_end() {
     let source = folder.path().join("table.c");
     std::fs::write(&source, TABLE).unwrap();
     let Some(library) = compiled(&[&source]) else { return };
-    // SAFETY: the function is of this type.
+    // SAFETY: the function has this type.
     let function = *unsafe { library.get::<CBlockFunction<f64>>("table") }.unwrap();
     let stencil = Stencil::of(&[Neighbour::North, Neighbour::West, Neighbour::NorthWest]);
-    // SAFETY: it has no state, and keeps to its arrays, of which one is a coefficient; the library
-    // lives as long as the kernel.
+    // SAFETY: the function has no state, and stays within its arrays, of which one is a
+    // coefficient; the library lives as long as the kernel.
     let old = unsafe { CBlockKernel::new(function, std::ptr::null_mut(), 1, stencil) };
     for (rows, cols) in [(40, 53), (2, 2), (1, 7), (9, 2)] {
         let shape = Shape::new(rows, cols);
         let data = Data::<f64, 1>::new(6, shape);
-        // The whole matrix at once is what old code did, and the kernel of points does.
+        // The function on the whole matrix at once gives the same as the kernel of points.
         let mut whole = data.field.clone();
         if rows > 1 {
             old.sweep(shape, &mut whole, &[&data.coefficients[0]]);
@@ -260,9 +260,9 @@ fn a_table_in_c_is_filled_to_the_end() {
     }
 }
 
-/// Counts iterations in each point, and looks at the halo: what is above or to the left has one
-/// more, what is to the right or below has as many. Points of the edge of the matrix are at -1 for
-/// ever.
+/// Counts iterations in each point, and checks the halo: points above or to the left have one
+/// iteration more, points to the right or below have the same number. Points of the edge of the
+/// matrix always have -1.
 #[derive(Clone, Debug)]
 struct Counting(Stencil);
 
@@ -301,7 +301,8 @@ impl BlockKernel<f64> for Counting {
                 Stencil::SEVEN_POINT => n < 2,
                 _ => true,
             };
-            // Where the matrix ends, the corner is a point of its edge, whatever is used.
+            // At the end of the matrix, the corner is a point of its edge, whether or not the
+            // kernel uses it.
             let found = field[at];
             assert!(
                 found == -1.0 || if used { found == expected } else { found.is_nan() },
@@ -339,7 +340,7 @@ fn the_halo_is_what_the_double_loop_would_see() {
     }
 }
 
-/// Keeps the shapes that it is given.
+/// Records the shapes of its blocks.
 struct Shapes<'s>(Stencil, &'s Mutex<Vec<Shape>>);
 
 impl BlockKernel<f64> for Shapes<'_> {
@@ -356,7 +357,7 @@ impl BlockKernel<f64> for Shapes<'_> {
     }
 }
 
-/// One block that is the whole matrix is given as it is, whichever edges are updated.
+/// A block that is the whole matrix has no halo, whichever edges are updated.
 #[test]
 fn the_halo_is_where_the_stencil_reaches() {
     use Neighbour::{East, North, NorthWest, SouthWest, West};
@@ -370,7 +371,8 @@ fn the_halo_is_where_the_stencil_reaches() {
     }
 }
 
-/// The order of updates is the routine's: column by column five points find the same neighbours.
+/// The routine determines the order of updates: column by column, five points read the same
+/// neighbours.
 #[derive(Clone)]
 struct ByColumns;
 
@@ -406,7 +408,7 @@ fn column_by_column_is_the_same_for_five_points() {
     assert_eq!(bits(&values(&result)), bits(&whole));
 }
 
-/// The greatest change of each iteration is reckoned by the wrapper, in the type of the matrices.
+/// The wrapper computes the greatest change of each iteration, in the type of the matrices.
 #[test]
 fn residuals_are_those_of_the_plain_loop() {
     fn check<T: Real>(odd: bool) {
@@ -437,8 +439,8 @@ fn residuals_are_those_of_the_plain_loop() {
     check::<f64>(true);
 }
 
-/// The memory bound counts all arrays of a block in plain form, and the block itself if it comes in
-/// frames.
+/// The memory limit includes all arrays of a block in plain form, and the block itself if it is
+/// framed.
 #[test]
 fn the_plain_form_counts() {
     let (shape, block) = (Shape::new(40, 50), Block::new(8, 9));
@@ -474,7 +476,7 @@ fn what_cannot_be_is_refused() {
     assert!(matches!(run(Order::Wave, Stencil::NINE_POINT), Error::CornerBlocks { .. }));
 }
 
-/// Breaks when it is called for the twentieth time.
+/// Panics when it is called for the twentieth time.
 struct Breaking(AtomicUsize);
 
 impl BlockKernel<f64> for Breaking {

@@ -1,4 +1,4 @@
-//! The model on the papers' data, and its properties on any.
+//! The model on the papers' data, and its properties on any data.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// The papers' disks: the bandwidth of their Table 2, and the seek of disks of their kind.
+/// The papers' disks: the bandwidth of their Table 2, and the seek time of disks of their kind.
 const GRELON: Disk = Disk { read: 64.0 * MIB, write: 29.0 * MIB, piece: 13e-3 };
 const CAPRICORNE: Disk = Disk { read: 52.0 * MIB, write: 47.0 * MIB, piece: 8e-3 };
 
@@ -46,7 +46,7 @@ fn the_papers_block_is_in_the_flat_optimum() {
                 assert!(found <= 1.05 * least, "{layout} {found} {best:?}");
                 assert!((1024..=4096).contains(&best.block.rows), "{layout}: {best:?}");
             }
-            // An optimum inside: both ends are worse.
+            // The optimum is in the interior: both ends are worse.
             let model = papers(layout, disk);
             for side in [128, 8192] {
                 assert!(seconds(&model, side) > 1.2 * seconds(&model, 2048), "{layout} {side}");
@@ -55,7 +55,7 @@ fn the_papers_block_is_in_the_flat_optimum() {
     }
 }
 
-/// 12 GiB are read and 2 GiB are written; what comes on top of that is small.
+/// The model's disk time is that of 12 GiB read and 2 GiB written, plus at most 10 percent.
 #[test]
 fn the_disk_moves_what_the_papers_say() {
     for (layout, disk) in [(blocked(), GRELON), (framed(), GRELON), (framed(), CAPRICORNE)] {
@@ -66,7 +66,7 @@ fn the_disk_moves_what_the_papers_say() {
     }
 }
 
-/// Row-major data are best in bands, which are one piece of the file.
+/// Row-major data are best in bands, which are contiguous in the file.
 #[test]
 fn row_major_data_are_cut_into_bands() {
     let best = papers(Layout::RowMajor, GRELON).best().unwrap().unwrap();
@@ -101,7 +101,8 @@ fn model() -> impl Strategy<Value = BlockModel> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// The best fits if any does, and none that is looked at is better; so its neighbours are not.
+    /// The best block size fits if any does, and no candidate is better, so neither are its
+    /// neighbours.
     #[test]
     fn the_best_fits_and_is_the_best(model in model()) {
         let best = model.best().unwrap();
@@ -126,7 +127,7 @@ proptest! {
         }
     }
 
-    /// A disk that is faster in any way, more memory and more processors make nothing slower.
+    /// A disk that is faster in any respect, more memory or more processors make nothing slower.
     #[test]
     fn what_is_better_is_not_slower(model in model(), side in 1_usize..600, factor in 1_f64..9.0) {
         let Disk { read, write, piece } = model.disk;

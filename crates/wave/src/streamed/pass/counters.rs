@@ -1,20 +1,20 @@
-//! A pass without locks: the plain reference for its order, and what it is raced against.
+//! A pass without locks: the plain reference for its order, and the competitor in a measurement.
 //!
 //! # Contract
 //! [`pass`] does what [`Stream::pass`] does with data in memory: the same pieces of the same bands.
-//! But all order is in one counter per band, of pieces done, as one would write it by hand for this
-//! one pipeline:
+//! But all ordering is in one counter of finished pieces per band, as a hand-written implementation
+//! of this one pipeline would have it:
 //!
 //! ```text
 //! band p, piece c, waits for      counter[p - 1] >= c + 2 (or all pieces)
 //! band p, before its first piece  counter[p - slots] = all pieces
 //! ```
-//! A thread takes the next band that no thread has and goes through it from left to right; it
-//! spins, then yields.
+//! A thread claims the next unclaimed band and processes it from left to right; it spins, then
+//! yields.
 //!
 //! # Costs
-//! Per piece: a store, and a load of the neighbour's counter, which is a transfer of a cache line
-//! when both bands are under way.
+//! Per piece: a store, and a load of the neighbour's counter, which transfers a cache line when
+//! both bands are in flight.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -61,7 +61,7 @@ fn pass<E: Real>(
     };
     let (bands, pieces, slots) = (run.chain.bands(), run.pieces, run.slots);
     let done: Vec<_> = (0..bands).map(|_| AtomicUsize::new(0)).collect();
-    // Acquire: pairs with the Release below, and brings the values of those pieces.
+    // Acquire: pairs with the Release below, and makes the values of those pieces visible.
     let wait = |band: usize, pieces: usize| {
         let mut spins = 0;
         while done[band].load(Acquire) < pieces {
@@ -69,7 +69,7 @@ fn pass<E: Real>(
             if spins < 100 { std::hint::spin_loop() } else { thread::yield_now() }
         }
     };
-    // Relaxed: which thread takes a band does not matter.
+    // Relaxed: which thread claims a band does not matter.
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(band) = Some(next.fetch_add(1, Relaxed)).filter(|&band| band < bands) {
@@ -129,7 +129,7 @@ impl Case {
         Case { shape, plan, levels, threads, arrays }
     }
 
-    /// Writes the field at the end to `result`; returns the seconds of the pass.
+    /// Writes the final field to `result`; returns the seconds of the pass.
     fn run(&self, by_counters: bool, result: &mut [f64]) -> f64 {
         let Shape { rows, cols } = self.shape;
         let all = |values: &[f64]| all_rows(values.as_ptr().cast_mut(), rows, cols);
@@ -176,7 +176,7 @@ fn locks_against_counters() {
     for threads in [1, 2] {
         let case = Case::new(shape, levels, threads);
         let mut times = [Vec::new(), Vec::new()];
-        // The first round touches the memory.
+        // The first round is not measured: it touches the memory.
         for round in 0..=ROUNDS {
             for way in [round % 2, 1 - round % 2] {
                 let seconds = case.run(way == 1, &mut result);
@@ -191,8 +191,8 @@ fn locks_against_counters() {
             values.sort_by(f64::total_cmp);
             [0, 1, 2, 3].map(|q| values[q * values.len() / 4])
         };
-        // This many ranks from the middle of the sample is the median at most, with 95 % confidence
-        // (sign test).
+        // With 95 % confidence, the median is at most this number of ranks from the middle of the
+        // sample (sign test).
         let off = (ROUNDS as f64).sqrt() as usize;
         let [_, lower, middle, upper] = quarters(&mut ratios);
         let bounds = (ratios[ROUNDS / 2 - off], ratios[ROUNDS / 2 + off]);

@@ -1,4 +1,4 @@
-//! What the depth is for cases of which the best is known.
+//! Checks the chosen depth in cases where the best is known, and the bounds of the plan.
 
 use super::*;
 
@@ -108,7 +108,7 @@ fn the_estimate_knows_how_far_deep_chains_walk() {
             let geometry = wide.geometry(plan.depth as usize, plan.band, 2);
             let walk =
                 Chain { geometry, levels: plan.depth as usize, band: plan.band }.walk().len();
-            // What has nothing to do is less than what has.
+            // A tile without work must cost less than one with work.
             let tiles =
                 walk / plan.tile * ((300 / geometry.width + plan.depth as usize) / plan.band);
             let work = 300.0 * 300.0 * plan.depth as f64 * UPDATE_NS;

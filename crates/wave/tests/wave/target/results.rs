@@ -1,4 +1,5 @@
-//! Runs that begin with an existing result: what is gone on from, and what is refused or kept.
+//! Runs that begin with an existing result: which results a run continues from, and which it
+//! refuses.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::{How, KERNEL, THREE, Work};
 use crate::common::{bits, lanes};
 use crate::kernels::Hooked;
 
-/// Whether the file system of the result has room for marks; if not, a line that says so.
+/// Returns whether the file system of the result supports marks; prints a line if it does not.
 pub(crate) fn has_marks(work: &Work) -> bool {
     let marked = matches!(Existing::at(&work.path), Ok(Existing::Result(_)));
     if !marked {
@@ -27,7 +28,7 @@ pub(crate) fn has_marks(work: &Work) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(40) })]
 
-    /// After some iterations, some more in another way: the bits and residuals of all in one
+    /// Some iterations, then more with other settings, give the bits and residuals of all in one
     /// run.
     #[test]
     fn a_result_of_fewer_iterations_is_gone_on_from(
@@ -51,14 +52,14 @@ proptest! {
         let all = How { iterations: first + more, depth: other_depth, lanes: other_lanes, ..how };
         let (pending, report) = run(all, Leftovers::Resume).unwrap();
         if report.converged.is_some() {
-            // Without interior points nothing ever changes.
+            // Without interior points no iteration changes anything.
             prop_assert!(rows < 3 || cols < 3 || report.residuals.contains(&0.0));
         } else {
             prop_assert_eq!((report.resumed, report.iterations), (first, first + more));
             prop_assert_eq!(bits(&report.residuals), bits(&work.data.residuals(&KERNEL, first + more)));
         }
         work.finish(pending, report.iterations)?;
-        // And of that nothing is left to do, nor fewer.
+        // Nothing is left to do from that result; fewer iterations are refused.
         let (pending, report) = run(all, Leftovers::Resume).unwrap();
         prop_assert!(pending.is_complete() && report.passes == 0);
         if report.iterations > 0 {
@@ -68,7 +69,8 @@ proptest! {
     }
 }
 
-/// Interrupted anywhere on the way from a result, that is still there, and the run can go on.
+/// A run that is interrupted anywhere while it continues from a result leaves that result, and can
+/// resume.
 #[test]
 fn an_interrupted_run_from_a_result_leaves_that() {
     let shape = Shape::new(60, 50);
@@ -100,7 +102,8 @@ fn an_interrupted_run_from_a_result_leaves_that() {
     }
 }
 
-/// A result that is written to while a run goes on from it is not replaced, nor is what came of it.
+/// A result that is written to while a run continues from it is not replaced, nor is the outcome
+/// committed.
 #[test]
 fn a_result_that_changes_under_the_run_is_an_error() {
     for depth in [2, 9] {
@@ -127,8 +130,8 @@ fn a_result_that_changes_under_the_run_is_an_error() {
     }
 }
 
-/// Inputs that were moved, copied or touched are the same by their checksums; of an interrupted
-/// run, and of a result.
+/// Inputs that were moved, copied or touched are the same by their checksums, for an interrupted
+/// run and for a result.
 #[test]
 fn inputs_that_were_moved_or_touched_are_the_same() {
     let touch = |path: &std::path::Path| {
@@ -155,7 +158,7 @@ fn inputs_that_were_moved_or_touched_are_the_same() {
             THREE.sweep(KERNEL).run_to(&field, std::array::from_ref(&moved), &target).unwrap();
         assert_eq!((report.resumed, report.iterations), (4, 6));
         work.finish(pending, 6).unwrap();
-        // They are known where they are now.
+        // The inputs are recognised at their new paths.
         if has_marks(&work) {
             let (pending, _) = THREE.sweep(KERNEL).run_to(&field, &[moved], &target).unwrap();
             assert!(pending.is_complete());
@@ -163,7 +166,8 @@ fn inputs_that_were_moved_or_touched_are_the_same() {
     }
 }
 
-/// Of another computation a result is neither gone on from nor replaced, and what differs is named.
+/// A run neither continues from nor replaces the result of another computation, and the message
+/// says what differs.
 #[test]
 fn a_result_of_another_computation_is_refused() {
     let work = Work::new(1, Shape::new(40, 30));

@@ -55,8 +55,8 @@ impl Disposition {
 pub fn children_can_be_watched() -> io::Result<()> {
     match Disposition::of(Signal::CHILD.as_raw()) {
         Disposition::Ignored => Err(io::Error::other(
-            "this process ignores SIGCHLD, so it is not told how they end; give that signal its default (from a shell: \
-             env --default-signal=CHLD ...)",
+            "this process ignores SIGCHLD, so the kernel discards how its children end; restore the \
+             signal's default (from a shell: env --default-signal=CHLD ...)",
         )),
         _ => Ok(()),
     }

@@ -16,7 +16,11 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 /// ```
 /// use syncline_process::inherit::Told;
 ///
-/// const PLACE: Told<2> = Told { by: "launcher", version: 4, fields: [("memory", 0..=99), ("process", 0..=7)] };
+/// const PLACE: Told<2> = Told {
+///     by: "launcher",
+///     version: 4,
+///     fields: [("memory", 0..=99), ("process", 0..=7)],
+/// };
 /// assert_eq!(PLACE.write([5, 0]), "version=4 memory=5 process=0");
 /// assert_eq!(PLACE.read("version=4 memory=5 process=0"), Ok([5, 0]));
 /// let wrong = PLACE.read("version=4 memory=x process=0").unwrap_err();

@@ -318,8 +318,7 @@ impl Settings {
         kernel.check()?;
         arrays.check_shapes(None)?;
         if !streamed::streamable(self, arrays, None) {
-            let why =
-                "only a streamed sweep can go on after a crash; give this one a result, by `run`";
+            let why = "only a streamed sweep can resume after a crash; run this one with `run`";
             return Err(Error::NotStreamed {
                 name: "a sweep in blocks".to_owned(),
                 why: why.to_owned(),
@@ -506,8 +505,8 @@ impl<K> Sweep<K> {
     }
 
     /// Returns a description of the file that already has the name of `target`, if there is one. It
-    /// says whether the file is a result that this sweep could continue from. Inputs that were moved
-    /// or touched are not read for this: an input of the same length is taken for the same.
+    /// says whether the file is a result that this sweep could continue from. Inputs that were
+    /// moved or touched are not read for this: an input of the same length is taken for the same.
     ///
     /// # Errors
     /// As [`identity`](Sweep::identity), and if the existing file cannot be examined.
@@ -555,7 +554,8 @@ impl<K> Sweep<K> {
     /// # let path = folder.path().join("u.npy");
     /// let field = Arc::new(Matrix::from_vec(Shape::new(9, 9), vec![1.0; 81])?);
     /// let sweep = Sweep::new(Sor::gauss_seidel()).iterations(6).depth(2);
-    /// let (result, report) = sweep.run_to(&field, &[], &Target::npy(&path).describe("kernel", "gauss-seidel"))?;
+    /// let target = Target::npy(&path).describe("kernel", "gauss-seidel");
+    /// let (result, report) = sweep.run_to(&field, &[], &target)?;
     /// result.commit()?;
     /// assert_eq!((report.passes, path.exists()), (3, true));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -198,7 +198,7 @@ impl<'a, E: Real> Stream<'a, E> {
         done?;
         let written = places.writer.map(|writer| {
             writer.into_inner().unwrap_or_else(|_| {
-                unreachable!("nobody else has the writer of a pass that is over")
+                unreachable!("a finished pass holds the last reference to its writer")
             })
         });
         let sum =

@@ -127,7 +127,7 @@ pub(crate) fn plan_for<E: Real>(
     iterations: u64,
 ) -> Result<StreamPlan> {
     if settings.order != Order::Wave {
-        let why = "only the order wave is kept by chained iterations; run the sweep in blocks";
+        let why = "chained iterations preserve only the order wave; run the sweep in blocks";
         return Err(Error::NotStreamed { name: "the sweep".to_owned(), why: why.to_owned() });
     }
     let file = held.iter().find_map(|h| match h {

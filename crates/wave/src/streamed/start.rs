@@ -206,7 +206,7 @@ impl Begin<'_> {
                 }
                 // Another program has replaced the file since.
                 Resumed::Complete(_) => {
-                    Err(Taken::unknown("it is not the result that got the name").into_error(path))
+                    Err(Taken::unknown("another file has replaced the result").into_error(path))
                 }
                 Resumed::Nothing => self.anew(),
             },
@@ -306,7 +306,7 @@ impl Taken {
             let done = mark.made.iterations;
             let why = match asked.wanted(&mark.made) {
                 None => format!(
-                    "iterations were {done}, where an exact stop ends is not known any more"
+                    "iterations were {done}, the iteration of an exact stop is no longer known"
                 ),
                 Some(wanted) if wanted < asked.iterations => {
                     format!("iterations were {done}, are {wanted}, where an exact stop ends")
@@ -368,7 +368,7 @@ fn what_is_left(leftover: &Leftover) -> String {
         Leftover::Resumable(progress) => {
             format!("a run that ended after {} iterations", progress.iterations)
         }
-        Leftover::Complete(_) => "a run that was complete but for its removal".to_owned(),
+        Leftover::Complete(_) => "a run that was complete except for its cleanup".to_owned(),
         Leftover::Damaged(why) => format!("a damaged run ({why})"),
         _ => "something unknown".to_owned(),
     }

@@ -64,7 +64,7 @@ proptest! {
                 || known.tolerance == tolerance;
             if leg.exact && n > 0 && !sure {
                 let error = outcome.unwrap_err().to_string();
-                prop_assert!(error.contains("where an exact stop ends is not known any more"), "{}", error);
+                prop_assert!(error.contains("the iteration of an exact stop is no longer known"), "{}", error);
                 continue;
             }
             if known.done > wanted {
@@ -173,7 +173,7 @@ fn an_exact_stop_among_residuals_that_are_not_known_is_refused() {
     assert_eq!((pending.is_complete(), report.iterations, report.converged), (true, 5, Some(4)));
     let error = run(9, Some(residuals[4] * 2.0)).unwrap_err().to_string();
     assert!(
-        error.contains("iterations were 5, where an exact stop ends is not known any more"),
+        error.contains("iterations were 5, the iteration of an exact stop is no longer known"),
         "{error}"
     );
 }

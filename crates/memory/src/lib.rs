@@ -1,12 +1,12 @@
-//! Memory that tasks share.
+//! Memory that threads and processes share.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`Segment`] | one owned mapping: private heap pages, a shared memfd, or a window of a file |
-//! | [`most`](room::most), [`left`](room::left) | how much memory a program can have here, and now |
+//! | [`most`](room::most), [`left`](room::left) | the memory that a program can have: at most, and at present |
 //!
-//! A segment is raw bytes. Signals, boards, locations and arrays are typed views made above this
-//! crate, and whoever makes a reference into a segment answers for its races.
+//! A segment is raw bytes. Signals, boards, locations and arrays are typed views that the crates
+//! above this one make. Code that makes a reference into a segment must exclude data races on it.
 
 mod error;
 pub mod room;

@@ -1,32 +1,33 @@
-//! How much memory a program can have: what the host has available, and what its control groups
-//! leave it.
+//! The memory available to a program: the least of what the host has and what its control groups
+//! allow.
 //!
-//! | number | host | control group, of version 2 or 1, and each one above it |
-//! |---|---|---|
-//! | [`most`] | `MemTotal` | the limit |
-//! | [`left`] | `MemAvailable` + `SwapFree` | the limit - what is used + what of that is cache of files (+ its swap) |
+//! | function | host                        | each control group (v2 or v1) up to the root   |
+//! |----------|-----------------------------|------------------------------------------------|
+//! | [`most`] | `MemTotal`                  | limit                                          |
+//! | [`left`] | `MemAvailable` + `SwapFree` | limit - usage + page cache in it (+ free swap) |
 //!
-//! The least of all counts. [`left`] leaves a margin: a sixty-fourth of [`most`], and 64 MiB at
-//! most. Memory that is taken beyond these numbers is not refused by the kernel: it kills a process
-//! then.
+//! The minimum over the host and all groups counts. [`left`] subtracts a margin: a sixty-fourth of
+//! [`most`], but at most 64 MiB. The kernel does not refuse memory taken beyond these numbers: it
+//! kills a process when the memory is touched.
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The greatest margin.
+/// The upper bound of the margin, in bytes.
 const MARGIN: u64 = 64 << 20;
 
-/// The bytes that this process and others like it could have at most; `None` if the kernel does not
-/// tell.
+/// Returns the number of bytes that this process and others in the same control groups can have at
+/// most; `None` if the kernel does not report it.
 #[must_use]
 pub fn most() -> Option<u64> {
     let limits = groups().into_iter().filter_map(|group| group.limit());
     limits.chain(host("MemTotal:")).min()
 }
 
-/// The bytes that this process can take now, less the margin; `None` if the kernel does not tell.
+/// Returns the number of bytes that this process can take at present, less the margin; `None` if
+/// the kernel does not report it.
 #[must_use]
 pub fn left() -> Option<u64> {
     let swap = host("SwapFree:").unwrap_or(0);
@@ -35,7 +36,7 @@ pub fn left() -> Option<u64> {
     Some(least.saturating_sub(MARGIN.min(most()? / 64)))
 }
 
-/// A control group of memory.
+/// A memory control group.
 struct Group {
     folder: PathBuf,
     version: u8,
@@ -46,7 +47,8 @@ impl Group {
         fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok()
     }
 
-    /// `None` if it has none: "max", or of version 1 a number near 2^63.
+    /// Returns the limit in bytes; `None` if the group has no limit ("max" in version 2, a number
+    /// near 2^63 in version 1).
     fn limit(&self) -> Option<u64> {
         let file = if self.version == 2 { "memory.max" } else { "memory.limit_in_bytes" };
         self.number(file).filter(|&limit| limit < 1 << 62)
@@ -66,8 +68,8 @@ impl Group {
         Some(limit.saturating_sub(used).saturating_add(self.swap(swap)))
     }
 
-    /// What it may swap out; of version 1, where memory and swap have a limit together, nothing is
-    /// counted on.
+    /// Returns the number of bytes that the group may swap out. In version 1, where one limit
+    /// covers memory and swap together, the result is 0.
     fn swap(&self, host: u64) -> u64 {
         if self.version != 2 || host == 0 {
             return 0;
@@ -80,8 +82,8 @@ impl Group {
     }
 }
 
-/// The groups of this process, and those above them. In a container the path may be the host's; the
-/// files of the groups above then still are ours.
+/// Returns the control groups of this process and all their ancestors. In a container the path may
+/// be that of the host; the files of the ancestors then still describe this process's groups.
 fn groups() -> Vec<Group> {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let of = |line: &str| {
@@ -107,7 +109,7 @@ fn groups() -> Vec<Group> {
     text.lines().filter_map(of).flatten().collect()
 }
 
-/// A line of `/proc/meminfo`, in bytes.
+/// Returns a field of `/proc/meminfo`, converted from KiB to bytes.
 fn host(name: &str) -> Option<u64> {
     field(&fs::read_to_string("/proc/meminfo").ok()?, name)?.checked_mul(1024)
 }
@@ -122,7 +124,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
         .ok()
 }
 
-/// A number of bytes, written and read in words: "3.2 GiB".
+/// A number of bytes that is displayed and parsed in binary units: "3.2 GiB".
 ///
 /// The units that [`FromStr`] reads (B, K, M, G, T, with or without B or iB) are powers of 1024.
 ///
@@ -174,7 +176,7 @@ impl FromStr for Size {
         }
         let number: f64 = number.parse().map_err(|_| format!("{number:?} is not a number"))?;
         let bytes = number * (1_u64 << shift) as f64;
-        // Far below 2^64, where doubles and integers part.
+        // 2^62 is far below 2^64, where the conversion to an integer would saturate.
         if bytes < (1_u64 << 62) as f64 { Ok(Size(bytes as u64)) } else { Err(too_much()) }
     }
 }
@@ -214,7 +216,7 @@ mod tests {
         assert!(most > 1 << 20 && left < most + (host("SwapFree:").unwrap()), "{left} of {most}");
     }
 
-    /// A group, as files say it.
+    /// Creates a group from the contents of its files.
     fn group(version: u8, files: &[(&str, &str)]) -> (tempfile::TempDir, Group) {
         let folder = tempfile::tempdir().unwrap();
         files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).unwrap());

@@ -1,10 +1,14 @@
-//! One owned mapping of bytes: heap, shared between processes, or a window of a file.
+//! Owned mappings of bytes: private heap memory, memory shared between processes, or a window of a
+//! file.
 //!
-//! | made by | bytes are | seen by | system object |
-//! |---|---|---|---|
-//! | [`Segment::heap`] | zero | this process | anonymous private pages |
-//! | [`Segment::shared`], [`Segment::from_fd`] | zero at first | whoever holds the descriptor | memfd |
-//! | [`Segment::file`] | the file's | whoever maps or reads the file | the file's page cache |
+//! | constructor             | initial bytes     | visible to         | system object           |
+//! |-------------------------|-------------------|--------------------|-------------------------|
+//! | [`heap`](Segment::heap) | zero              | this process       | anonymous private pages |
+//! | [`shared`], [`from_fd`] | zero              | descriptor holders | memfd                   |
+//! | [`file`](Segment::file) | those of the file | users of the file  | page cache              |
+//!
+//! [`shared`]: Segment::shared
+//! [`from_fd`]: Segment::from_fd
 //!
 //! ```text
 //!   base                       as_ptr                    as_ptr + len      base + mapped
@@ -12,9 +16,9 @@
 //!    |<-------- lead ---------->|<------------ len ----------->|
 //! ```
 //!
-//! `lead` is the file offset within its page, or the way to the next 2 MiB boundary for huge pages;
-//! otherwise it is 0. All the `unsafe` of mappings is in this file and in `reserve`, which has
-//! segments that are address space until they are used.
+//! `lead` is the offset of the window within its first page, or the distance to the next 2 MiB
+//! boundary for huge pages; otherwise it is 0. All `unsafe` code for mappings is in this file and
+//! in `reserve`, which implements segments that reserve address space and take memory on demand.
 
 mod reserve;
 
@@ -32,56 +36,57 @@ use rustix::mm::{self, MapFlags, ProtFlags};
 
 use crate::{Error, Result};
 
-/// Size and alignment of a huge page on x86-64 and on aarch64 with 4 KiB pages.
+/// The size and alignment of a huge page on x86-64 and on aarch64 with 4 KiB pages.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// How a file-backed segment may be used.
+/// The permitted accesses to a file-backed segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Its bytes may be read. Writing to them is a fault.
+    /// The bytes may be read. Writing to them raises a fault.
     Read,
-    /// Its bytes may be read and written; what is written reaches the file.
+    /// The bytes may be read and written; writes reach the file.
     ReadWrite,
 }
 
-/// The pages that a heap segment asks for.
+/// The page size requested for a heap segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// The machine's ordinary pages.
+    /// The ordinary pages of the machine.
     Small,
-    /// Transparent huge pages, if the kernel has any: advice, not a demand. The segment begins on a
-    /// 2 MiB boundary either way.
+    /// Transparent huge pages, if the kernel supports them. This is advice, not a requirement. The
+    /// segment begins on a 2 MiB boundary in either case.
     Huge,
 }
 
-/// What the kernel is told about a range of a segment. No advice ever changes a byte.
+/// Advice to the kernel about the use of a range of a segment. No advice changes the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Advice {
-    /// No expectation: undoes `Sequential` and `Random`.
+    /// No expectation; reverts `Sequential` and `Random`.
     Normal,
-    /// Reads will go upwards: read far ahead.
+    /// Sequential reads in ascending order: the kernel reads far ahead.
     Sequential,
-    /// Reads will jump: do not read ahead.
+    /// Reads in random order: the kernel does not read ahead.
     Random,
-    /// Reads will come soon: start to bring the pages in, and do not wait for them.
+    /// Reads are imminent: the kernel starts to bring the pages in, and the call does not wait for
+    /// them.
     WillNeed,
-    /// Not needed soon: unmap the pages that lie wholly inside the range.
+    /// Not needed soon: unmaps the pages that lie entirely inside the range.
     ///
-    /// Shared and file segments keep their bytes in the page cache, and the next touch maps them
-    /// again. A heap segment has no other copy, so there this advice does nothing.
+    /// Shared and file segments keep their bytes in the page cache, and the next access maps them
+    /// again. A heap segment has no other copy of its bytes, so the advice has no effect on it.
     DontNeed,
-    /// Bring the pages in and map them for reading, and return when that is done.
+    /// Brings the pages in, maps them for reading, and returns when this is done.
     ///
-    /// A page that cannot be brought in (the file was truncated, the disk failed) is an error here
-    /// instead of a bus error at a later touch. Before Linux 5.14 this does nothing.
+    /// A page that cannot be brought in (the file was truncated, the disk failed) is reported as an
+    /// error, instead of raising a bus error at a later access. Has no effect before Linux 5.14.
     PopulateRead,
-    /// As `PopulateRead`, and ready to be written: a file system that has no room for a hole in
-    /// the file says so here.
+    /// Like `PopulateRead`, but prepares the pages for writing: a file system without space for a
+    /// hole in the file reports an error.
     PopulateWrite,
 }
 
-/// What stands behind a mapping.
+/// The system object behind a mapping.
 enum Backing {
     Heap,
     Shared(OwnedFd),
@@ -90,15 +95,15 @@ enum Backing {
 
 /// An owned mapping of bytes, unmapped when dropped.
 ///
-/// A segment has a fixed length and a fixed address, and moving the `Segment` does not move its
-/// bytes. Length 0 is allowed everywhere: no mapping is made then.
+/// A segment has a fixed length and a fixed address; moving the `Segment` does not move its bytes.
+/// Length 0 is allowed everywhere and creates no mapping.
 ///
-/// # Safety of what is built on it
-/// This type hands out a raw pointer and nothing else. Whoever makes a reference from it answers
-/// for three things: the bytes are within `len`, the reference does not outlive the segment, and
-/// nobody (no thread, no other process that maps the same descriptor or file) writes to them in
-/// the meantime unless they are atomics or cells. The kernel adds a fourth for files: if somebody
-/// truncates the file, touching the lost pages is a bus error ([`Advice::PopulateRead`] finds out
+/// # Safety of references into a segment
+/// This type gives out a raw pointer only. Code that makes a reference from it must guarantee that
+/// the bytes are within `len`, that the reference does not outlive the segment, and that no thread
+/// and no other process that maps the same descriptor or file writes to the bytes during its
+/// lifetime, unless they are atomics or cells. Files add a fourth condition: if a file is
+/// truncated, accessing the lost pages raises a bus error ([`Advice::PopulateRead`] detects this
 /// beforehand).
 ///
 /// # Examples
@@ -114,41 +119,43 @@ enum Backing {
 /// # Ok::<(), syncline_memory::Error>(())
 /// ```
 pub struct Segment {
-    /// First mapped byte, on a page boundary; dangling if `mapped` is 0.
+    /// The first mapped byte, on a page boundary; dangling if `mapped` is 0.
     base: *mut u8,
-    /// Bytes mapped from `base`: a multiple of the page, or 0.
+    /// The number of bytes mapped from `base`: a multiple of the page size, or 0.
     mapped: usize,
-    /// Bytes from `base` to the segment's first byte.
+    /// The number of bytes from `base` to the segment's first byte.
     lead: usize,
     len: usize,
     access: Access,
     backing: Backing,
-    /// Of a reserved segment: the number of bytes, from the start, that may be accessed.
+    /// For reserved segments, the number of bytes from the start that may be accessed; otherwise
+    /// `None`.
     opened: Option<AtomicUsize>,
 }
 
 // SAFETY: a `Segment` owns its mapping, which belongs to the process and not to a thread; its
-// methods read only its own fields and the mapping may be unmapped by any thread.
+// methods read only its own fields, and any thread may unmap the mapping.
 unsafe impl Send for Segment {}
-// SAFETY: as above; `&Segment` gives out a raw pointer, and using that is unsafe at its user's.
+// SAFETY: as for `Send`; `&Segment` gives out a raw pointer, and dereferencing it is `unsafe` for
+// its user.
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Makes a segment of zeroed memory, private to this process.
+    /// Creates a segment of zeroed memory, private to this process.
     ///
     /// `len` is in bytes. The segment begins on a page boundary, or on a 2 MiB boundary with
-    /// [`Pages::Huge`]. Pages are taken when first touched, on the memory node of whoever touches
-    /// them.
+    /// [`Pages::Huge`]. The kernel allocates each page on first touch, on the memory node of the
+    /// touching thread.
     ///
     /// # Errors
-    /// [`Error::Segment`] if there is no address space or memory left, [`Error::TooLong`] if `len`
-    /// cannot be rounded up to pages.
+    /// [`Error::Segment`] if no address space or memory is left, [`Error::TooLong`] if `len` cannot
+    /// be rounded up to pages.
     pub fn heap(len: usize, pages: Pages) -> Result<Segment> {
         if len == 0 {
             return Ok(Segment::empty(Access::ReadWrite, Backing::Heap));
         }
-        // The kernel aligns to pages only, so huge pages take room to align in. The room is
-        // never touched and never trimmed: it costs addresses, not memory.
+        // The kernel aligns to pages only, so huge pages need slack to align in. The slack is
+        // neither touched nor trimmed: it costs addresses, not memory.
         let slack = match pages {
             Pages::Small => 0,
             Pages::Huge => HUGE_PAGE - page_size(),
@@ -156,7 +163,8 @@ impl Segment {
         let mapped = page_ceil(len)
             .and_then(|whole| whole.checked_add(slack))
             .ok_or(Error::TooLong { offset: 0, len: len as u64 })?;
-        // SAFETY: the address is null, so the kernel picks fresh pages and no memory in use changes.
+        // SAFETY: the address is null, so the kernel picks unused addresses and changes no existing
+        // mapping.
         let base = unsafe {
             mm::mmap_anonymous(
                 ptr::null_mut(),
@@ -174,8 +182,8 @@ impl Segment {
         let (access, backing) = (Access::ReadWrite, Backing::Heap);
         let segment = Segment { base, mapped, lead, len, access, backing, opened: None };
         if pages == Pages::Huge {
-            // SAFETY: the range lies in the mapping just made, and the advice changes no byte.
-            // A kernel without huge pages refuses, and then small ones it is.
+            // SAFETY: the range lies in the mapping just made, and the advice changes no byte. A
+            // kernel without huge pages refuses; the segment then has small pages.
             let _ = unsafe {
                 mm::madvise(segment.as_ptr().cast(), mapped - lead, mm::Advice::LinuxHugepage)
             };
@@ -183,13 +191,13 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Makes a segment of zeroed memory that other processes can attach to by its descriptor.
+    /// Creates a segment of zeroed memory that other processes can attach to by its descriptor.
     ///
-    /// It has no name to guess: it is a memfd with mode 0600, closed on exec, and gone when the
-    /// last process that maps it or holds its descriptor is gone. Its length is sealed, so nobody
-    /// can truncate it under its users. To share it, pass [`fd`](Self::fd) to another process
-    /// (as a standard stream of a child, by clearing close-on-exec on a copy, or over a socket),
-    /// which calls [`from_fd`](Self::from_fd).
+    /// The memory is an unnamed memfd with mode 0600, closed on exec. It is freed when no process
+    /// maps it or holds its descriptor. Its length is sealed, so no process can truncate it while
+    /// others use it. To share it, pass [`fd`](Self::fd) to another process (as a standard stream
+    /// of a child, by clearing close-on-exec on a copy, or over a socket), which calls
+    /// [`from_fd`](Self::from_fd).
     ///
     /// # Errors
     /// [`Error::Segment`] if the system has no descriptor, memory or address space left.
@@ -215,12 +223,12 @@ impl Segment {
 
     /// Attaches to a shared segment by its descriptor, which the segment keeps.
     ///
-    /// The descriptor comes from [`shared`](Self::shared) in another process, or from a file of
-    /// shared memory that somebody else made. The length is the file's length now.
+    /// The descriptor comes from [`shared`](Self::shared) in another process, or from another file
+    /// of shared memory. The length of the segment is the current length of the file.
     ///
     /// # Errors
-    /// [`Error::WrongDescriptor`] if it is a pipe, a socket or the like; [`Error::Segment`] if it is
-    /// not open for reading and writing, or if it cannot be mapped.
+    /// [`Error::WrongDescriptor`] if `fd` is not a regular file (a pipe or a socket, for example);
+    /// [`Error::Segment`] if it is not open for reading and writing, or if it cannot be mapped.
     pub fn from_fd(fd: OwnedFd) -> Result<Segment> {
         let stat = rustix::fs::fstat(&fd).map_err(refused("attach to", 0, 0))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -233,11 +241,11 @@ impl Segment {
         Segment::map_shared(fd, len)
     }
 
-    /// Maps a window of a file, beginning at any byte.
+    /// Maps a window of a file, which may begin at any byte.
     ///
     /// `offset` and `len` are in bytes. The mapping is shared: writes through it reach the file
-    /// (`fsync` on the file makes them durable), and others' writes show. The segment outlives
-    /// `file`, and keeps no descriptor.
+    /// (`fsync` on the file makes them durable), and writes by other processes are visible. The
+    /// segment outlives `file` and keeps no descriptor.
     ///
     /// # Errors
     /// [`Error::PastEnd`] if a regular file ends before the window does; [`Error::Segment`] if
@@ -251,7 +259,7 @@ impl Segment {
     /// let mut file = tempfile::tempfile()?;
     /// file.write_all(b"header, then data")?;
     /// let segment = Segment::file(&file, 13, 4, Access::Read)?;
-    /// // SAFETY: the segment is 4 bytes long, and nobody writes to the file.
+    /// // SAFETY: the segment is 4 bytes long, and no other code writes to the file.
     /// assert_eq!(unsafe { std::slice::from_raw_parts(segment.as_ptr(), 4) }, b"data");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -262,7 +270,7 @@ impl Segment {
         };
         let stat = rustix::fs::fstat(file).map_err(refused("map", offset, len))?;
         let file_len = stat.st_size as u64;
-        // Devices have no length here, and answer for themselves at a touch.
+        // Devices report no length, and answer an access beyond their end themselves.
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && end > file_len {
             return Err(Error::PastEnd { offset, len, file_len });
         }
@@ -278,7 +286,7 @@ impl Segment {
         Ok(Segment { base, mapped, lead, len, access, backing: Backing::File, opened: None })
     }
 
-    /// The descriptor to pass to other processes: of shared segments only.
+    /// Returns the descriptor to pass to other processes; `None` unless the segment is shared.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.backing {
             Backing::Shared(fd) => Some(fd.as_fd()),
@@ -286,35 +294,36 @@ impl Segment {
         }
     }
 
-    /// The segment's first byte.
+    /// Returns a pointer to the segment's first byte.
     ///
-    /// It is page-aligned except in a file segment, where it is as far into a page as the offset
-    /// was. It is never null, and dangling but page-aligned if the segment is empty.
+    /// The pointer is page-aligned, except in a file segment, where it has the offset within a page
+    /// of the window's offset in the file. It is never null; if the segment is empty, it is
+    /// dangling but page-aligned.
     pub fn as_ptr(&self) -> *mut u8 {
-        // `lead` is within the mapping; wrapping, because an empty segment has none.
+        // `lead` is within the mapping; wrapping, because an empty segment has no mapping.
         self.base.wrapping_add(self.lead)
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the length is 0.
+    /// Returns whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Tells the kernel how a range of the segment, in bytes from its start, will be used.
+    /// Advises the kernel how a range of the segment, in bytes from its start, will be used.
     ///
-    /// The range is rounded outwards to pages, except for [`Advice::DontNeed`], which is rounded
-    /// inwards. The bytes stay as they are whatever the advice.
+    /// The range is rounded outwards to pages, except for [`Advice::DontNeed`], where it is rounded
+    /// inwards. No advice changes the bytes.
     ///
     /// # Errors
     /// [`Error::Range`] if the range is not in the segment; [`Error::ReadOnly`] for
-    /// [`Advice::PopulateWrite`] without write access; [`Error::Segment`] if the kernel refuses:
-    /// for the two populating kinds of advice this means that touching the range would have been
-    /// fatal.
+    /// [`Advice::PopulateWrite`] without write access; [`Error::Segment`] if the kernel refuses.
+    /// For the two populating kinds of advice a refusal means that accessing the range would have
+    /// raised a fatal signal.
     ///
     /// # Examples
     /// ```
@@ -323,7 +332,10 @@ impl Segment {
     /// let segment = Segment::heap(100_000, Pages::Small)?;
     /// segment.advise(0..50_000, Advice::PopulateWrite)?;
     /// let error = segment.advise(0..100_001, Advice::WillNeed).unwrap_err();
-    /// assert_eq!(error.to_string(), "bytes 0..100001 are not a range in a segment of 100000 bytes");
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "bytes 0..100001 are not a range in a segment of 100000 bytes"
+    /// );
     /// # Ok::<(), syncline_memory::Error>(())
     /// ```
     pub fn advise(&self, range: Range<usize>, advice: Advice) -> Result<()> {
@@ -348,15 +360,16 @@ impl Segment {
         }
         let first = self.base.wrapping_add(pages.start).cast::<c_void>();
         loop {
-            // SAFETY: the pages lie in this segment's mapping, which `&self` keeps. No advice used
-            // changes a byte: `LinuxDontNeed` would zero private pages, but it reaches only
-            // shared mappings, whose bytes stay in the page cache.
+            // SAFETY: the pages lie in this segment's mapping, which `&self` keeps alive. No advice
+            // used changes a byte: `LinuxDontNeed` would zero private pages, but it is applied only
+            // to shared mappings, whose bytes stay in the page cache.
             let answer = unsafe { mm::madvise(first, pages.len(), advice.system()) };
             return match answer {
                 Ok(()) => Ok(()),
                 Err(Errno::INTR) => continue,
-                // The kernel is older than this advice, or these are a device's own pages, which
-                // have no need of it. The range itself is page-aligned and has the access.
+                // Either the kernel predates this advice, or the pages belong to a device and need
+                // no populating. Other causes are excluded: the range is page-aligned and the
+                // access permitted.
                 Err(Errno::INVAL) if advice.populates() => Ok(()),
                 // A kernel without swap has nothing to read ahead for a heap.
                 Err(Errno::BADF) if heap && advice == Advice::WillNeed => Ok(()),
@@ -375,8 +388,8 @@ impl Segment {
         Ok(Segment { base, mapped, lead, len, access, backing: Backing::Shared(fd), opened: None })
     }
 
-    /// A segment of no bytes. Its pointer is aligned like any other's, so that empty slices of any
-    /// type can be made from it.
+    /// Returns a segment of no bytes. Its pointer is page-aligned, so that empty slices of any type
+    /// can be made from it.
     fn empty(access: Access, backing: Backing) -> Segment {
         let base = ptr::without_provenance_mut(page_size());
         Segment { base, mapped: 0, lead: 0, len: 0, access, backing, opened: None }
@@ -386,9 +399,10 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         if self.mapped != 0 {
-            // SAFETY: `base` and `mapped` are the mapping made for this segment, nobody else unmaps
-            // it, and makers of references promised that none outlives the segment. It cannot fail
-            // on a whole mapping; if it did, the pages would leak, which is safe.
+            // SAFETY: `base` and `mapped` describe the mapping made for this segment, no other code
+            // unmaps it, and makers of references guarantee that no reference outlives the segment.
+            // `munmap` of a whole mapping cannot fail; if it did, the pages would leak, which is
+            // safe.
             let _ = unsafe { mm::munmap(self.base.cast(), self.mapped) };
         }
     }
@@ -436,7 +450,7 @@ impl Advice {
     }
 }
 
-/// Makes a memfd of `len` zeroed bytes, mode 0600, whose length nobody can change.
+/// Creates a memfd of `len` zeroed bytes, mode 0600, with a sealed length.
 fn make_memfd(len: u64) -> rustix::io::Result<OwnedFd> {
     let fd = new_memfd()?;
     rustix::fs::ftruncate(&fd, len)?;
@@ -444,10 +458,10 @@ fn make_memfd(len: u64) -> rustix::io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Makes an empty memfd, mode 0600.
+/// Creates an empty memfd, mode 0600.
 fn new_memfd() -> rustix::io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // A hardened kernel insists on the no-exec seal, one before 6.3 does not know it.
+    // A hardened kernel requires the no-exec seal; a kernel before 6.3 rejects it.
     let fd = match rustix::fs::memfd_create(c"syncline", flags | MemfdFlags::NOEXEC_SEAL) {
         Err(Errno::INVAL) => rustix::fs::memfd_create(c"syncline", flags)?,
         made => made?,
@@ -456,12 +470,12 @@ fn new_memfd() -> rustix::io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Fixes its length.
+/// Seals the length of a memfd against shrinking and growing.
 fn seal(fd: &OwnedFd) -> rustix::io::Result<()> {
     rustix::fs::fcntl_add_seals(fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
 }
 
-/// Maps `len` bytes of a file from `offset`, which is a multiple of the page, shared.
+/// Maps `len` bytes of a file, shared, from `offset`, which is a multiple of the page size.
 fn map_fd(
     fd: BorrowedFd<'_>,
     offset: u64,
@@ -472,7 +486,8 @@ fn map_fd(
         Access::Read => ProtFlags::READ,
         Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
     };
-    // SAFETY: the address is null, so the kernel picks fresh pages and no memory in use changes.
+    // SAFETY: the address is null, so the kernel picks unused addresses and changes no existing
+    // mapping.
     let base = unsafe { mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, fd, offset) };
     base.map(|base| base.cast())
 }
@@ -489,17 +504,18 @@ fn page_ceil(len: usize) -> Option<usize> {
     len.checked_next_multiple_of(page_size())
 }
 
-/// The whole pages that cover a range of bytes. The mapping ends on a page, so no overflow.
+/// Returns the whole pages that cover a range of bytes. A mapping ends on a page boundary, so the
+/// rounding cannot overflow.
 fn pages_around(bytes: Range<usize>, page: usize) -> Range<usize> {
     bytes.start / page * page..bytes.end.next_multiple_of(page)
 }
 
-/// The whole pages within a range of bytes; empty if there are none.
+/// Returns the whole pages within a range of bytes; empty if there are none.
 fn pages_inside(bytes: Range<usize>, page: usize) -> Range<usize> {
     bytes.start.next_multiple_of(page)..bytes.end / page * page
 }
 
-/// Whether a descriptor is memory whose length nobody can change, as [`Segment::shared`] makes it.
+/// Returns whether a descriptor is memory with a sealed length, as [`Segment::shared`] creates it.
 #[must_use]
 pub fn is_sealed(fd: &OwnedFd) -> bool {
     let needed = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;

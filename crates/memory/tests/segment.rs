@@ -24,13 +24,14 @@ fn page() -> usize {
 }
 
 fn bytes(segment: &Segment) -> Vec<u8> {
-    // SAFETY: the segment is that long, and in these tests nobody writes while it is copied.
+    // SAFETY: the segment is that long, and in these tests no thread writes while it is copied.
     unsafe { std::slice::from_raw_parts(segment.as_ptr(), segment.len()) }.to_vec()
 }
 
 fn fill(segment: &Segment, at: usize, data: &[u8]) {
     assert!(at + data.len() <= segment.len());
-    // SAFETY: the range was checked, the segment is writable, and nobody else uses it now.
+    // SAFETY: the range was checked, the segment is writable, and no other thread uses it at the
+    // time.
     unsafe { segment.as_ptr().add(at).copy_from_nonoverlapping(data.as_ptr(), data.len()) };
 }
 
@@ -159,7 +160,7 @@ fn read_only_means_read_only() {
     assert!(matches!(error, Error::ReadOnly { start: 3, end: 7 }), "{error}");
 }
 
-/// The purpose of populating: a truncated file is an error, where a touch would be a bus error.
+/// Populating reports a truncated file as an error, where a touch would raise a bus error.
 #[test]
 fn populating_a_truncated_file_is_an_error() {
     let file = file_of(&vec![1; 4 * page()]);
@@ -195,7 +196,7 @@ fn attaching_to_something_else_is_an_error() {
 
 const CHILD: &str = "SYNCLINE_MEMORY_TEST_SEGMENT";
 
-/// Not a test by itself: the child's part of the next one, with the segment as standard input.
+/// Not a test by itself: the child's part of the next test, with the segment as standard input.
 #[test]
 fn child_of_shared_memory() {
     if std::env::var_os(CHILD).is_some() {

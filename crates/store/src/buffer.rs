@@ -1,7 +1,8 @@
 //! Memory for direct I/O.
 //!
-//! The device writes into the buffer's pages themselves. Small pages are pinned one by one, 2048 for a piece
-//! of 8 MiB; a huge page is pinned as one, and its bytes go to the device as one segment.
+//! The device accesses the buffer's pages directly. Small pages are pinned one by one, 2048 for a
+//! piece of 8 MiB; a huge page is pinned as one page, and its bytes go to the device as one
+//! segment.
 
 use std::io;
 
@@ -9,13 +10,13 @@ use syncline_memory::{Pages, Segment};
 
 use crate::{Error, Result};
 
-/// From here on a buffer is in huge pages, where the system has them.
+/// The size in bytes from which on a buffer is in huge pages, if the system has them.
 const HUGE: usize = 2 << 20;
 
-/// Bytes for direct I/O: zeroed, page-aligned, and from 2 MiB on aligned to 2 MiB and in huge pages where the
-/// system has them.
+/// A buffer for direct I/O: zeroed and page-aligned; from 2 MiB on aligned to 2 MiB and in huge
+/// pages if the system has them.
 ///
-/// Memory is taken when first touched.
+/// Memory is taken on first touch.
 ///
 /// ```
 /// let mut buffer = syncline_store::direct_io::IoBuffer::new(10_000)?;
@@ -30,10 +31,10 @@ pub struct IoBuffer {
 }
 
 impl IoBuffer {
-    /// Makes a buffer of `len` zero bytes.
+    /// Creates a buffer of `len` zero bytes.
     ///
     /// # Errors
-    /// [`Error::Memory`] when there is no address space or memory left.
+    /// [`Error::Memory`] if no address space or memory is left.
     pub fn new(len: usize) -> Result<Self> {
         let pages = if len < HUGE { Pages::Small } else { Pages::Huge };
         let segment = Segment::heap(len, pages).map_err(|error| Error::Memory {
@@ -46,37 +47,41 @@ impl IoBuffer {
         Ok(Self { segment })
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.segment.len()
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.segment.is_empty()
     }
 
-    /// The first byte of [`len`](Self::len); good for reading as long as nobody writes to them, and for writing by
-    /// one who sees to it that nobody else accesses what he writes.
+    /// Returns a pointer to the first of [`len`](Self::len) bytes. It is valid for reads while no
+    /// code writes the bytes, and for writes if the caller ensures that no other code accesses the
+    /// written bytes.
     pub fn as_ptr(&self) -> *const u8 {
         self.segment.as_ptr()
     }
 
-    /// The first byte; good for [`len`](Self::len) bytes as long as no reference to them is in use.
+    /// Returns a pointer to the first byte, valid for [`len`](Self::len) bytes while no reference
+    /// to them is in use.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.segment.as_ptr()
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the segment is `len` initialised bytes, aligned and not null also when there are none. It
-        // is private to `self`, which is borrowed for as long as the slice; writing takes `&mut self`.
+        // SAFETY: the pointer is aligned and not null, also for an empty segment, and the segment
+        // has `len` initialised bytes. They are private to `self`, which is borrowed for the
+        // lifetime of the slice; writing takes `&mut self`.
         unsafe { std::slice::from_raw_parts(self.segment.as_ptr(), self.segment.len()) }
     }
 
-    /// The bytes, to be changed.
+    /// Returns the bytes for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `self` is borrowed mutably, so that this is the only reference.
+        // SAFETY: as in `as_slice`, and `self` is borrowed exclusively, so this is the only
+        // reference.
         unsafe { std::slice::from_raw_parts_mut(self.segment.as_ptr(), self.segment.len()) }
     }
 }

@@ -1,9 +1,9 @@
-//! Sixty-four bits over the bytes of a panel: XXH3.
+//! The checksum over the bytes of a panel: 64-bit XXH3.
 //!
-//! Why this one: it runs at the speed of memory, so that checking what comes from a disk costs nothing beside
-//! reading it, where a CRC of 64 bits does not; and 64 bits let a damaged panel pass once in 10^19, where 32
-//! bits would once in 4 10^9. It is no defence against a forger. The value is fixed by the specification of
-//! XXH3 (seed 0), so that it can be stored.
+//! XXH3 runs at the speed of memory, so checking the data of a disk costs nothing beside reading
+//! it; a 64-bit CRC is slower. With 64 bits a damaged panel passes undetected once in 10^19, with
+//! 32 bits once in 4 10^9. The checksum is no defence against forgery. The specification of XXH3
+//! (seed 0) fixes its value, so that it can be stored.
 //!
 //! Source: Yann Collet, xxHash specification 0.2; the crate `twox-hash`.
 
@@ -11,7 +11,7 @@ use std::hash::Hasher as _;
 
 use twox_hash::xxhash3_64::Hasher;
 
-/// XXH3, 64 bits, seed 0, of `bytes`.
+/// Returns the 64-bit XXH3 of `bytes`, with seed 0.
 ///
 /// ```
 /// assert_eq!(syncline_store::checksum::checksum(b""), 0x2d06_8005_38d3_94c2);
@@ -21,7 +21,7 @@ pub fn checksum(bytes: &[u8]) -> u64 {
     Hasher::oneshot(bytes)
 }
 
-/// [`checksum`] of bytes that come piece by piece.
+/// A [`checksum`] computed incrementally.
 ///
 /// ```
 /// use syncline_store::checksum::{Checksum, checksum};
@@ -34,18 +34,18 @@ pub fn checksum(bytes: &[u8]) -> u64 {
 pub struct Checksum(Hasher);
 
 impl Checksum {
-    /// The checksum of no bytes yet.
+    /// Creates the checksum of zero bytes.
     #[must_use]
     pub fn new() -> Self {
         Self(Hasher::new())
     }
 
-    /// Takes the next bytes in.
+    /// Appends bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
     }
 
-    /// The checksum of all bytes so far.
+    /// Returns the checksum of all bytes so far.
     #[must_use]
     pub fn value(&self) -> u64 {
         self.0.finish()
@@ -64,7 +64,8 @@ mod tests {
 
     use super::*;
 
-    /// Values of the reference implementation, libxxhash; the last is beyond what is taken in one piece.
+    /// Values of the reference implementation, libxxhash; the last input exceeds the size that the
+    /// implementation processes in one piece.
     #[test]
     fn known_values() {
         assert_eq!(checksum(b""), 0x2d06_8005_38d3_94c2);

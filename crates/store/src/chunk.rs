@@ -1,15 +1,16 @@
-//! Bytes on file, on the heap or in a shared segment; when, how and how much of them is mapped.
+//! Bytes on file, on the heap or in a shared segment, and their mapping into the address space.
 //!
-//! | chunk        | `map`                         | counts as traffic      | `prefetch` |
-//! |--------------|-------------------------------|------------------------|------------|
-//! | heap, shared | a pointer into it: free       | nothing                | nothing    |
-//! | file         | a new mapping until dropped   | what each map says     | fadvise    |
-//! | file, held   | a pointer into the held: free | its whole length, once | nothing    |
+//! | chunk        | `map`                            | counted as traffic     | `prefetch` |
+//! |--------------|----------------------------------|------------------------|------------|
+//! | heap, shared | a pointer into the memory: free  | nothing                | no effect  |
+//! | file         | a new mapping until dropped      | the bytes of each map  | fadvise    |
+//! | file, held   | a pointer into the mapping: free | its whole length, once | no effect  |
 //!
-//! A mapping by itself reads nothing. [`Mapped::populate`] does, and turns what would be a SIGBUS (the file
-//! was truncated, the disk failed) into an error.
+//! A mapping by itself reads nothing. [`Mapped::populate`] reads the pages, and reports an error
+//! where an access would raise SIGBUS (the file was truncated, the disk failed).
 //!
-//! Source: the chunks of parXXL (J. Gustedt, S. Vialle, A. De Vivo, PARA 2006), as used by the papers.
+//! Source: the chunks of parXXL (J. Gustedt, S. Vialle, A. De Vivo, PARA 2006), as used by the
+//! papers.
 
 pub use syncline_memory::{Advice, Pages};
 
@@ -26,30 +27,31 @@ use syncline_memory::{Access, Segment};
 
 use crate::{Error, Result};
 
-/// The bytes of one piece of advice to read ahead in this file. The kernel silently cuts a longer one off
-/// at its read-ahead size or at the disk's largest request, whichever is larger.
+/// Returns the number of bytes of one read-ahead advice for this file. The kernel silently
+/// truncates a longer advice to its read-ahead size or to the disk's largest request, whichever is
+/// larger.
 fn read_ahead(file: &File) -> usize {
-    /// Half of what Linux begins with, where the disk does not tell.
+    /// Half of the default of Linux, used if the disk does not report its read-ahead size.
     const USUAL: usize = 64 << 10;
     let Ok(device) = rustix::fs::fstat(file).map(|stat| stat.st_dev) else {
         return USUAL;
     };
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    // A disk has a queue; a partition is below the disk that has.
+    // A disk has a queue folder; the folder of a partition is below that of its disk.
     ["", "../"]
         .iter()
         .map(|up| format!("/sys/dev/block/{major}:{minor}/{up}queue/read_ahead_kb"))
         .find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok())
-        // Half, as a piece that does not begin on a page takes one page more.
+        // Half, because a piece that does not begin on a page boundary takes one page more.
         .map_or(USUAL, |kib| (kib << 9).clamp(USUAL, 4 << 20))
 }
 
-/// When a file was last written, in nanoseconds since 1970.
+/// Returns the time of a file's last modification, in nanoseconds since 1970.
 pub(crate) fn modified(found: &Metadata) -> i128 {
     i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec())
 }
 
-/// The version of the kernel: major and minor number.
+/// Returns the version of the kernel: major and minor number.
 fn kernel() -> (u32, u32) {
     static VERSION: OnceLock<(u32, u32)> = OnceLock::new();
     *VERSION.get_or_init(|| {
@@ -60,26 +62,26 @@ fn kernel() -> (u32, u32) {
     })
 }
 
-/// Bytes mapped (or copied) for reading and for writing since a chunk was made.
+/// The bytes mapped (or copied) for reading and for writing since a chunk was created.
 ///
-/// This counts what a computation asks for, as the papers' model does ([`io_model`](crate::model::io_model)); the
-/// page cache may have it already.
+/// The figures count the bytes that a computation requests, as the papers' model does
+/// ([`io_model`](crate::model::io_model)); the page cache may hold them already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// For reading.
+    /// The bytes requested for reading.
     pub read: u64,
-    /// For writing.
+    /// The bytes requested for writing.
     pub written: u64,
 }
 
-/// What a range is mapped for.
+/// The intended accesses to a mapped range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    /// To be read.
+    /// The range is read.
     Read,
-    /// To be overwritten wholly: counts as written only.
+    /// The range is overwritten entirely: counts as written only.
     Write,
-    /// To be read and written: counts as both.
+    /// The range is read and written: counts as both.
     Update,
 }
 
@@ -89,10 +91,10 @@ enum Backing {
     File(File),
 }
 
-/// Bytes on file, heap or shared segment.
+/// A range of bytes on file, on the heap or in a shared segment.
 ///
-/// Nothing here orders accesses: [`map`](Self::map) hands out pointers. [`Matrix`](crate::Matrix) and its
-/// tiles and regions are the safe way in.
+/// A chunk does not order accesses: [`map`](Self::map) hands out pointers.
+/// [`Matrix`](crate::Matrix) and its tiles and regions are the safe interface.
 #[derive(Debug)]
 pub struct Chunk {
     backing: Backing,
@@ -100,15 +102,15 @@ pub struct Chunk {
     len: u64,
     access: Access,
     held: OnceLock<Segment>,
-    /// See [`read_ahead`].
+    /// The result of [`read_ahead`].
     ahead: usize,
-    // Statistics: read and written independently of everything else, hence Relaxed throughout.
+    // Relaxed throughout: statistics, which do not order other accesses.
     read: AtomicU64,
     written: AtomicU64,
 }
 
 impl Chunk {
-    /// `bytes` zero bytes of private memory.
+    /// Creates a chunk of `bytes` zero bytes of private memory.
     ///
     /// # Errors
     /// [`Error::Memory`].
@@ -123,7 +125,7 @@ impl Chunk {
         ))
     }
 
-    /// `bytes` zero bytes of memory that processes forked later share.
+    /// Creates a chunk of `bytes` zero bytes of memory that is shared with processes forked later.
     ///
     /// # Errors
     /// [`Error::Memory`].
@@ -138,7 +140,7 @@ impl Chunk {
         ))
     }
 
-    /// The bytes of a file, for reading.
+    /// Opens a file for reading.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -147,8 +149,8 @@ impl Chunk {
         Self::from_file(file, path, Access::Read)
     }
 
-    /// The bytes of an open file, as long as it is now; `path` is for messages. For [`Access::ReadWrite`] the
-    /// file must be open for both.
+    /// Creates a chunk from an open file, with the file's current length; `path` is for messages.
+    /// For [`Access::ReadWrite`] the file must be open for reading and writing.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -177,27 +179,27 @@ impl Chunk {
         }
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub const fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The path, or what kind of memory it is.
+    /// Returns the path, or the kind of memory.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the bytes are on file.
+    /// Returns whether the bytes are on file.
     pub const fn is_file(&self) -> bool {
         matches!(self.backing, Backing::File(_))
     }
 
-    /// The file, if the bytes are on one.
+    /// Returns the file, if the bytes are on file.
     pub(crate) const fn file(&self) -> Option<&File> {
         match &self.backing {
             Backing::File(file) => Some(file),
@@ -205,8 +207,8 @@ impl Chunk {
         }
     }
 
-    /// The length of the file now and when it was last written, in nanoseconds since 1970; `None` in memory. If
-    /// it is another than it was, the file was changed meanwhile.
+    /// Returns the current length of the file and the time of its last modification, in nanoseconds
+    /// since 1970; `None` in memory. If two results differ, the file was changed between the calls.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -221,12 +223,12 @@ impl Chunk {
         Ok(Some((found.len(), modified(&found))))
     }
 
-    /// Whether the bytes may be written.
+    /// Returns whether the bytes may be written.
     pub fn is_writable(&self) -> bool {
         self.access == Access::ReadWrite
     }
 
-    /// Whether maps are free: heap, shared, or a held file.
+    /// Returns whether maps are free: true for heap, shared memory and held files.
     pub fn is_resident(&self) -> bool {
         self.resident().is_some()
     }
@@ -238,14 +240,15 @@ impl Chunk {
         }
     }
 
-    /// Maps the whole file, brings it in for what `touch` says, and keeps the mapping: for files that fit the
+    /// Maps the whole file, reads it in for `touch`, and keeps the mapping: for files that fit the
     /// memory allowed.
     ///
-    /// Later maps cost nothing and are not counted; instead the whole length is counted once. Holding twice,
-    /// or holding memory, does nothing.
+    /// Later maps are free and not counted; instead the whole length is counted once. Holding a
+    /// file twice, or holding memory, has no effect.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] when it may not be written, [`Error::Part`] when the file cannot be mapped or read.
+    /// [`Error::ReadOnly`] if the file may not be written, [`Error::Part`] if it cannot be mapped
+    /// or read.
     pub fn hold(&self, touch: Touch) -> Result<()> {
         let Backing::File(file) = &self.backing else {
             return Ok(());
@@ -257,11 +260,12 @@ impl Chunk {
             return Err(Error::ReadOnly { name: self.name.clone() });
         }
         let segment = self.segment(file, 0..self.len)?;
-        // The advice only makes the reading faster.
+        // Failures are ignored: the advice only makes reading faster.
         let _ = segment.advise(0..segment.len(), Advice::Sequential);
         self.populate(&segment, 0, 0..segment.len(), touch != Touch::Read)?;
         let _ = segment.advise(0..segment.len(), Advice::Normal);
-        // Of two that hold at once one keeps its mapping; both map the same pages.
+        // If two threads hold the file at once, one of the mappings is kept; both map the same
+        // pages.
         if self.held.set(segment).is_ok() {
             self.count(touch, self.len);
         }
@@ -271,14 +275,14 @@ impl Chunk {
     /// Makes `range` addressable until the result is dropped, and counts its bytes.
     ///
     /// # Errors
-    /// [`Error::Range`] when the chunk ends before the range, [`Error::ReadOnly`] when it may not be written,
-    /// [`Error::Part`] when the operating system cannot map it.
+    /// [`Error::Range`] if the chunk ends before the range, [`Error::ReadOnly`] if it may not be
+    /// written, [`Error::Part`] if the operating system cannot map it.
     ///
     /// ```
     /// use syncline_store::chunk::{Chunk, Pages, Touch};
     /// let chunk = Chunk::heap(4096, Pages::Small)?;
     /// let mapped = chunk.map(16..32, Touch::Update)?;
-    /// // SAFETY: 16 bytes are mapped, and nobody else uses them.
+    /// // SAFETY: 16 bytes are mapped, and no other code uses them.
     /// unsafe { mapped.as_ptr().write(7) };
     /// assert_eq!(mapped.len(), 16);
     /// # Ok::<(), syncline_store::Error>(())
@@ -288,7 +292,8 @@ impl Chunk {
         self.map_counting(range, touch, bytes)
     }
 
-    /// [`map`](Self::map) that counts `bytes`, for ranges of which only a part will be touched.
+    /// Like [`map`](Self::map), but counts `bytes`, for ranges of which only a part will be
+    /// touched.
     pub(crate) fn map_counting(
         &self,
         range: Range<u64>,
@@ -305,11 +310,12 @@ impl Chunk {
         let offset = range.start;
         let (pointer, fresh) = match (self.resident(), &self.backing) {
             (Some(segment), _) | (None, Backing::Memory(segment)) => {
-                // SAFETY: the range was checked to lie within the chunk, which is as long as the segment.
+                // SAFETY: the range was checked to lie within the chunk, which is as long as the
+                // segment.
                 let pointer = unsafe { segment.as_ptr().add(offset as usize) };
                 (pointer, None)
             }
-            // The system has no mappings of no bytes.
+            // The system does not support mappings of zero bytes.
             (None, Backing::File(_)) if len == 0 => (std::ptr::dangling_mut::<f64>().cast(), None),
             (None, Backing::File(file)) => {
                 let segment = self.segment(file, range)?;
@@ -344,7 +350,7 @@ impl Chunk {
             .map_err(|error| self.part("map", range, reason(error)))
     }
 
-    /// Faults in a range of a segment that was mapped at `offset` of the file.
+    /// Faults in a range of a segment that is mapped at `offset` of the file.
     fn populate(
         &self,
         segment: &Segment,
@@ -360,7 +366,7 @@ impl Chunk {
         segment.advise(range, advice).map_err(|error| self.part(action, bytes, reason(error)))
     }
 
-    /// The bytes asked for so far.
+    /// Returns the bytes requested so far.
     pub fn traffic(&self) -> Traffic {
         Traffic {
             read: self.read.load(Ordering::Relaxed),
@@ -368,7 +374,8 @@ impl Chunk {
         }
     }
 
-    /// Asks for `range` to be read into the page cache in the background. A hint: it never fails.
+    /// Requests that `range` be read into the page cache in the background. This is a hint and
+    /// never fails.
     pub fn prefetch(&self, range: Range<u64>) {
         if let (Backing::File(file), None) = (&self.backing, self.held.get()) {
             for start in range.clone().step_by(self.ahead) {
@@ -378,11 +385,11 @@ impl Chunk {
         }
     }
 
-    /// Copies the bytes from `offset` on into `bytes`, by `pread` where they are not in memory, and counts
-    /// them.
+    /// Copies the bytes from `offset` on into `bytes`, by `pread` if they are not in memory, and
+    /// counts them.
     ///
     /// # Safety
-    /// Nobody may write these bytes of the chunk meanwhile.
+    /// No thread and no process may write these bytes of the chunk during the call.
     pub(crate) unsafe fn copy_out(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let end = offset.saturating_add(bytes.len() as u64);
         if end > self.len {
@@ -390,8 +397,9 @@ impl Chunk {
         }
         match (self.resident(), &self.backing) {
             (Some(segment), _) | (None, Backing::Memory(segment)) => {
-                // SAFETY: the range lies within the segment, the caller keeps writers away, and `bytes` is
-                // exclusive.
+                // SAFETY: the source range lies within the segment, and the caller guarantees that
+                // it is not written (see `# Safety`); `bytes` is borrowed exclusively, so the two
+                // do not overlap.
                 unsafe {
                     let from = segment.as_ptr().add(offset as usize);
                     from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len());
@@ -406,10 +414,10 @@ impl Chunk {
         Ok(())
     }
 
-    /// Copies `bytes` to `offset`, by `pwrite` where the chunk is not in memory, and counts them.
+    /// Copies `bytes` to `offset`, by `pwrite` if the chunk is not in memory, and counts them.
     ///
     /// # Safety
-    /// Nobody may read or write these bytes of the chunk meanwhile.
+    /// No thread and no process may read or write these bytes of the chunk during the call.
     pub(crate) unsafe fn copy_in(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset.saturating_add(bytes.len() as u64);
         if end > self.len {
@@ -420,8 +428,9 @@ impl Chunk {
         }
         match (self.resident(), &self.backing) {
             (Some(segment), _) | (None, Backing::Memory(segment)) => {
-                // SAFETY: the range lies within the segment, which is writable, and the caller keeps all
-                // others away.
+                // SAFETY: the destination range lies within the segment, which is writable, and the
+                // caller guarantees that no other code accesses it (see `# Safety`), so `bytes`
+                // does not overlap it.
                 unsafe {
                     let to = segment.as_ptr().add(offset as usize);
                     to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -437,7 +446,7 @@ impl Chunk {
     }
 }
 
-/// The system's reason for an error of a segment; the rest of its text is in ours.
+/// Returns the system's reason for an error of a segment; [`Error`] contains the other facts.
 fn reason(error: syncline_memory::Error) -> io::Error {
     match error {
         syncline_memory::Error::Segment { source, .. }
@@ -453,10 +462,10 @@ fn reason(error: syncline_memory::Error) -> io::Error {
     }
 }
 
-/// Opens a file for reading, or says which cannot be.
+/// Opens a regular file for reading; the error names the file.
 pub(crate) fn open(path: &Path) -> Result<File> {
     let failed = |source| Error::File { action: "open", path: path.to_owned(), source };
-    // To open a pipe would wait for its writer.
+    // Opening a pipe would wait for its writer.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err(failed(io::Error::other("it is not a regular file")));
     }
@@ -466,7 +475,7 @@ pub(crate) fn open(path: &Path) -> Result<File> {
 /// Reads a text of at most `most` bytes.
 ///
 /// # Errors
-/// [`Error::File`] when the file cannot be read, is not a regular one, is longer, or is not UTF-8.
+/// [`Error::File`] if the file cannot be read, is not a regular file, is longer, or is not UTF-8.
 pub fn read_text(path: &Path, most: u64) -> Result<String> {
     let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
     let file = open(path)?;
@@ -479,45 +488,45 @@ pub fn read_text(path: &Path, most: u64) -> Result<String> {
     Ok(text)
 }
 
-/// A range of a chunk in the address space, for as long as this lives.
+/// A range of a chunk that stays mapped until this value is dropped.
 #[derive(Debug)]
 pub struct Mapped<'a> {
     chunk: &'a Chunk,
     pointer: *mut u8,
     len: usize,
     offset: u64,
-    /// The mapping, if it is this range's own.
+    /// The mapping, if this range has its own.
     fresh: Option<Segment>,
 }
 
 impl Mapped<'_> {
-    /// The first byte. Reading or writing through it is up to the caller: within [`len`](Self::len), writing
-    /// only if mapped for it, and ordered with everybody else's accesses. A file is best
-    /// [populated](Self::populate) first.
+    /// Returns a pointer to the first byte. Accesses through it must be within [`len`](Self::len),
+    /// may write only if the range was mapped for writing, and must be ordered with all other
+    /// accesses. A range of a file should be [populated](Self::populate) first.
     pub const fn as_ptr(&self) -> *mut u8 {
         self.pointer
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether this is a new mapping of a file, whose pages have to be faulted in.
+    /// Returns whether this is a new mapping of a file, whose pages have to be faulted in.
     pub const fn is_fresh(&self) -> bool {
         self.fresh.is_some()
     }
 
-    /// Faults in `range` of a fresh mapping, for reading or for writing; does nothing for others.
+    /// Faults in `range` of a fresh mapping, for reading or for writing; has no effect on others.
     ///
     /// # Errors
-    /// [`Error::Part`] where touching the range would raise SIGBUS: the file is now shorter, or its disk
-    /// fails.
+    /// [`Error::Part`] if touching the range would raise SIGBUS: the file was truncated, or its
+    /// disk fails.
     pub fn populate(&self, range: Range<usize>, write: bool) -> Result<()> {
         match &self.fresh {
             Some(segment) if !range.is_empty() => {
@@ -527,7 +536,8 @@ impl Mapped<'_> {
         }
     }
 
-    /// Asks for `range` of a fresh mapping to be read in the background, whatever its length. Never fails.
+    /// Requests that `range` of a fresh mapping, of any length, be read in the background. Never
+    /// fails.
     pub(crate) fn read_ahead(&self, range: Range<usize>) {
         let ahead = self.chunk.ahead;
         for start in range.clone().step_by(ahead) {
@@ -535,14 +545,14 @@ impl Mapped<'_> {
         }
     }
 
-    /// Forbids huge pages in a fresh mapping, of which otherwise [`Advice::DontNeed`] on a part unmaps all;
-    /// does nothing for others, and never fails.
+    /// Disables huge pages in a fresh mapping: with huge pages, [`Advice::DontNeed`] on a part
+    /// would unmap all of it. Has no effect on other mappings, and never fails.
     pub(crate) fn small_pages(&self) {
         self.advise_pages(rustix::mm::Advice::LinuxNoHugepage);
     }
 
-    /// Asks for a fresh mapping to be read in huge pages, whole ones only, also with [`Advice::Random`].
-    /// Whether the kernel will: since 5.18, if it has huge pages at all.
+    /// Requests that a fresh mapping be read in whole huge pages, also with [`Advice::Random`].
+    /// Returns whether the kernel supports it: since 5.18, if it has huge pages at all.
     pub(crate) fn read_huge_pages(&self) -> bool {
         kernel() >= (5, 18) && self.advise_pages(rustix::mm::Advice::LinuxHugepage)
     }
@@ -555,12 +565,13 @@ impl Mapped<'_> {
         let lead = segment.as_ptr().addr() % page;
         let first = segment.as_ptr().wrapping_sub(lead);
         let len = lead + segment.len();
-        // SAFETY: these are the pages of the segment's mapping, which begins on the page of its first byte;
-        // `self` keeps it, and the advice changes no byte.
+        // SAFETY: the range is the pages of the segment's mapping, which begins on the page of the
+        // segment's first byte; `self` keeps the mapping alive, and the advice changes no byte.
         unsafe { rustix::mm::madvise(first.cast(), len, advice) }.is_ok()
     }
 
-    /// Advises on how `range` of a fresh mapping will be used; does nothing for others, and never fails.
+    /// Advises the kernel how `range` of a fresh mapping will be used; has no effect on others, and
+    /// never fails.
     pub fn advise(&self, range: Range<usize>, advice: Advice) {
         if let Some(segment) = &self.fresh {
             let _ = segment.advise(range, advice);

@@ -1,28 +1,29 @@
-//! From any layout to any other, in bounded memory.
+//! Conversion between any two layouts in bounded memory.
 //!
 //! ```text
 //! read a band of whole rows  ->  buffer, row-major  ->  write it
 //! ```
 //!
-//! Whole rows are contiguous when row-major, and so are whole rows of blocks in the other layouts: with
-//! memory for one row of blocks both files are read and written from start to end. With less, the band is
-//! fewer rows and the blocked file is accessed in pieces of that many rows of a block; with less than a row,
-//! in parts of one row.
+//! Whole rows are contiguous in a row-major file, and so are whole rows of blocks in the other
+//! layouts: with memory for one row of blocks both files are read and written sequentially. With
+//! less memory the band has fewer rows, and the blocked file is accessed in pieces of that number
+//! of rows of a block; with memory for less than a row, parts of one row are converted.
 //!
-//! Costs: each byte is read once and written once, plus the corners' second copies; a few accesses per band,
-//! see `rows.rs`; values are copied as bits, so that every NaN stays itself.
+//! Costs: each byte is read once and written once, plus the second copies of corners; a few
+//! accesses per band, see `rows.rs`. Values are copied as bits, so every NaN is preserved.
 
 use crate::rows::{STAGE, bytes_per_staged};
 use crate::{Element, Error, Matrix, Result, Shape, layout::Rect};
 
-/// The least memory: a stage of one value and a buffer of eight, if they are doubles.
+/// The minimum of memory in bytes: a stage of one value and a buffer of eight, for doubles.
 const LEAST: u64 = 128;
 
 /// Copies `src` into `dst`, whatever their layouts, with buffers of at most `memory` bytes.
 ///
 /// # Errors
-/// [`Error::Shapes`] when the two differ in shape, [`Error::MemoryBound`] when `memory` is under 128 bytes,
-/// [`Error::ReadOnly`] when `dst` is, and [`Error::Part`] when a file cannot be read or written.
+/// [`Error::Shapes`] if the matrices differ in shape, [`Error::MemoryBound`] if `memory` is less
+/// than 128 bytes, [`Error::ReadOnly`] if `dst` is read-only, and [`Error::Part`] if a file cannot
+/// be read or written.
 ///
 /// ```
 /// use syncline_store::{Block, Layout, Matrix, Shape, convert};
@@ -69,14 +70,14 @@ pub fn convert<T: Element>(src: &Matrix<T>, dst: &mut Matrix<T>, memory: u64) ->
     Ok(())
 }
 
-/// Rows of a block of the matrix that has blocks; of the written one if both have.
+/// Returns the rows of a block of the matrix that has blocks; of `dst` if both have.
 fn block_rows<T: Element>(src: &Matrix<T>, dst: &Matrix<T>) -> usize {
     let block = dst.layout().block().or(src.layout().block());
     block.map_or(1, |block| block.clipped(src.shape()).rows)
 }
 
-/// Rows and columns to be moved at once with a buffer of so many values: whole rows of blocks, else whole
-/// rows, else a part of a row.
+/// Returns the rows and columns that are moved at once with a buffer of `buffer` values: whole rows
+/// of blocks, else whole rows, else a part of a row.
 fn band(shape: Shape, block_rows: usize, buffer: usize) -> (usize, usize) {
     match (buffer / shape.cols).min(shape.rows) {
         0 => (1, buffer.max(1)),

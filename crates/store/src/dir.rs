@@ -12,11 +12,11 @@
 //!               "zr": { "layout": "row-major", "dtype": "<f4" } } }
 //! ```
 //!
-//! `dtype` is the type of all elements, `<f8` (or `float64`), `<f4` (or `float32`); float64 when missing. An
-//! array of another type than the rest has its own.
+//! `dtype` is the type of all elements, `<f8` (or `float64`) or `<f4` (or `float32`); it defaults
+//! to float64. An array of another type has its own `dtype`.
 //!
-//! A directory with a `layout.json` is raw, whatever else is in it; but a matrix that it lists is
-//! not there as `.npy` as well.
+//! A directory with a `layout.json` is raw, whatever other files it contains; but a matrix that it
+//! lists must not also exist as a `.npy` file.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,7 +30,7 @@ use crate::{Block, Element, ElementType, Error, Layout, Matrix, NewFile, Result,
 
 const FILE: &str = "layout.json";
 const VERSION: u32 = 1;
-/// No directory has so many matrices that its description is longer.
+/// The maximal length in bytes of a description, sufficient for any directory.
 const LONGEST: u64 = 1 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -80,7 +80,7 @@ impl Array {
         }
     }
 
-    /// The layout, or which member is missing or too much.
+    /// Returns the layout, or an error that names the missing or superfluous member.
     fn layout(&self) -> Result<Layout, &'static str> {
         let block = self.block.map(|[rows, cols]| Block::new(rows, cols));
         match (self.layout, block, self.thickness) {
@@ -101,7 +101,10 @@ impl Array {
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path();
 /// let shape = Shape::new(3, 3);
-/// let new = NewFile::create(&path.join("za.npy"), Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor)?)?;
+/// let new = NewFile::create(
+///     &path.join("za.npy"),
+///     Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor)?
+/// )?;
 /// Matrix::<f64>::create(&new, true, shape, Layout::RowMajor)?;
 /// new.commit()?;
 /// let dir = DataDir::open(path)?;
@@ -115,16 +118,17 @@ impl Array {
 pub struct DataDir {
     path: PathBuf,
     names: Vec<String>,
-    /// What the `layout.json` of a raw directory says.
+    /// The contents of the `layout.json` of a raw directory.
     raw: Option<(Shape, Arrays)>,
 }
 
 impl DataDir {
-    /// Looks into the directory; its matrices are opened one by one.
+    /// Opens a directory; its matrices are opened one by one.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read, [`Error::Directory`] when it has neither a `layout.json` nor a
-    /// `.npy` file, its `layout.json` makes no sense, or a matrix is there both raw and as `.npy`.
+    /// [`Error::File`] if it cannot be read; [`Error::Directory`] if it has neither a `layout.json`
+    /// nor a `.npy` file, if its `layout.json` is invalid, or if a matrix exists both as a raw and
+    /// as a `.npy` file.
     pub fn open(path: &Path) -> Result<Self> {
         if path.is_file() {
             let why = "it is a file, not a directory of matrices".to_owned();
@@ -149,27 +153,27 @@ impl DataDir {
         Ok(Self { path: path.to_owned(), names, raw })
     }
 
-    /// The matrices' names, sorted.
+    /// Returns the names of the matrices, sorted.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Whether there is a matrix `name`.
+    /// Returns whether there is a matrix `name`.
     pub fn has(&self, name: &str) -> bool {
         self.names.iter().any(|own| own == name)
     }
 
-    /// Whether the matrices are raw files with a `layout.json`, rather than `.npy`.
+    /// Returns whether the matrices are raw files with a `layout.json`, rather than `.npy` files.
     pub const fn is_raw(&self) -> bool {
         self.raw.is_some()
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file of the matrix `name`, whether there is one or not.
+    /// Returns the path of the file of the matrix `name`, whether it exists or not.
     pub fn file(&self, name: &str) -> PathBuf {
         match self.is_raw() {
             true => self.path.join(name),
@@ -177,11 +181,11 @@ impl DataDir {
         }
     }
 
-    /// The type of a matrix's elements, without opening it as a matrix: from the `layout.json`, or from the
-    /// header of its `.npy` file.
+    /// Returns the type of a matrix's elements without opening the matrix: from the `layout.json`,
+    /// or from the header of its `.npy` file.
     ///
     /// # Errors
-    /// [`Error::NoMatrix`], and as [`ElementType::of_npy`].
+    /// [`Error::NoMatrix`], and those of [`ElementType::of_npy`].
     pub fn element(&self, name: &str) -> Result<ElementType> {
         match self.entry(name)? {
             Some((_, _, element)) => Ok(element),
@@ -192,8 +196,8 @@ impl DataDir {
     /// Opens a matrix for reading.
     ///
     /// # Errors
-    /// [`Error::NoMatrix`], [`Error::Dtype`] when its elements are no `T`, and as [`Matrix::open`] or
-    /// [`Matrix::open_raw`].
+    /// [`Error::NoMatrix`], [`Error::Dtype`] if its elements are not of type `T`, and those of
+    /// [`Matrix::open`] or [`Matrix::open_raw`].
     pub fn matrix<T: Element>(&self, name: &str) -> Result<Matrix<T>> {
         let path = self.file(name);
         match self.entry(name)? {
@@ -205,7 +209,7 @@ impl DataDir {
         }
     }
 
-    /// What the `layout.json` says of a matrix; `None` for `.npy`.
+    /// Returns the entry of a matrix in the `layout.json`; `None` for `.npy` files.
     ///
     /// # Errors
     /// [`Error::NoMatrix`].
@@ -221,12 +225,12 @@ impl DataDir {
     }
 }
 
-/// Writes the `layout.json` of a directory of raw matrices of one shape, each with its layout and type of
-/// elements; at once or not at all.
+/// Writes the `layout.json` of a directory of raw matrices of one shape, each with its layout and
+/// element type. The file appears completely or not at all.
 ///
 /// # Errors
-/// [`Error::File`] and [`Error::NoSpace`] when it cannot be written, [`Error::Directory`] for a name that is
-/// no file name.
+/// [`Error::File`] and [`Error::NoSpace`] if it cannot be written, [`Error::Directory`] if a name
+/// is not a valid file name.
 ///
 /// ```
 /// use syncline_store::{DataDir, ElementType, Layout, Shape, dir::write_layout_json};
@@ -247,7 +251,7 @@ pub fn write_layout_json(
     for (name, (layout, _)) in arrays {
         check(&path, name, shape, *layout)?;
     }
-    // The type of the first stands for all; only arrays of another have their own.
+    // The type of the first array is the common type; only arrays of another type have their own.
     let common = arrays.values().next().map_or(ElementType::Float64, |&(_, element)| element);
     let array = |&(layout, element)| Array::new(layout, (element != common).then_some(element));
     let description = Description {
@@ -265,7 +269,8 @@ pub fn write_layout_json(
     new.commit()
 }
 
-/// A name of a plain file in the directory, and a layout that the shape can have.
+/// Checks that `name` is the name of a plain file in the directory, and that the layout is valid
+/// for the shape.
 fn check(path: &Path, name: &str, shape: Shape, layout: Layout) -> Result<()> {
     let odd =
         name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) || name == FILE;

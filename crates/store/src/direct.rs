@@ -7,13 +7,14 @@
 //!                        └──────────── one file ────────┘
 //! ```
 //!
-//! Direct I/O moves data between the device and the caller's memory: no copy, and nothing else is driven
-//! out of the page cache. It takes ranges of whole blocks; [`DirectFile::alignment`] says how long a block
-//! is.
+//! Direct I/O moves data between the device and the caller's memory without a copy, and displaces
+//! nothing from the page cache. It takes ranges of whole blocks; [`DirectFile::alignment`] returns
+//! the length of a block.
 //!
-//! Both ways show the same bytes. Before a direct read the kernel writes out the pages of the range that
-//! wait in the page cache, and a direct write drops them. Only a *concurrent* write through the page cache
-//! to the page that a direct write touches may bring old bytes back: see [`WriteRequest`](crate::io_queue::WriteRequest).
+//! Both descriptors show the same bytes. Before a direct read the kernel writes back the dirty
+//! pages of the range, and a direct write drops the cached pages. Only a *concurrent* write through
+//! the page cache to the page that a direct write touches may restore old bytes: see
+//! [`WriteRequest`](crate::io_queue::WriteRequest).
 //!
 //! Source: open(2) under O_DIRECT, statx(2) under STATX_DIOALIGN.
 
@@ -28,19 +29,19 @@ use rustix::io::Errno;
 
 use crate::{Error, Result, buffer::IoBuffer};
 
-/// Where neither the kernel nor a trial tells.
+/// The alignment assumed if neither the kernel nor a trial determines it.
 const CAREFUL: usize = 4096;
-/// The least block of any device.
+/// The smallest block of any device.
 const LEAST: usize = 512;
-/// No file has more bytes.
+/// The maximal length of a file in bytes.
 const LARGEST: u64 = i64::MAX as u64;
 
-/// A file for direct I/O (O_DIRECT), or through the page cache where the file system has none or a request is
-/// not aligned.
+/// A file for direct I/O (O_DIRECT), with a fallback to the page cache if the file system has no
+/// direct I/O or a request is not aligned.
 ///
-/// What is read or written, and through which memory, is up to [`IoQueue`](crate::io_queue::IoQueue)s: any number of
-/// them may use one file at once. A file whose file system accepts O_DIRECT and then refuses a direct request
-/// goes on through the page cache.
+/// [`IoQueue`](crate::io_queue::IoQueue)s perform the transfers: any number of them may use one file
+/// concurrently. If the file system accepts O_DIRECT and then refuses a direct request, later
+/// requests to the file go through the page cache.
 ///
 /// ```
 /// use syncline_store::direct_io::{DirectFile, IoBuffer, IoQueue, Method, ReadRequest};
@@ -59,16 +60,16 @@ const LARGEST: u64 = i64::MAX as u64;
 #[derive(Debug)]
 pub struct DirectFile {
     name: PathBuf,
-    /// Through the page cache.
+    /// The descriptor for requests through the page cache.
     cached: File,
-    /// With O_DIRECT, if the file system has it.
+    /// The descriptor with O_DIRECT, if the file system supports it.
     direct: Option<File>,
-    /// Whether no direct request was refused so far.
+    /// False once the file system has refused a direct request.
     accepted: AtomicBool,
-    /// Whether no request was refused so far for its flag that it must not wait.
+    /// False once the file system has refused a request because of the no-wait flag.
     unwaiting: AtomicBool,
     alignment: usize,
-    /// Alignment of memory; divides `alignment`.
+    /// The alignment of memory; divides `alignment`.
     memory: usize,
     writable: bool,
 }
@@ -77,22 +78,23 @@ impl DirectFile {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be opened or is not a regular file.
+    /// [`Error::File`] if it cannot be opened or is not a regular file.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |source| Error::File { action: "open", path: path.to_owned(), source };
-        // Before it is opened: to open a pipe is to wait for its other end.
+        // Checked before opening: opening a pipe would wait for its other end.
         let stat = rustix::fs::stat(path).map_err(|error| failed(error.into()))?;
         regular(stat.st_mode).map_err(failed)?;
         Self::of(&File::open(path).map_err(failed)?, path, false)
     }
 
-    /// Takes a file that is open already, also one without a name, for reading or for reading and writing.
+    /// Creates a direct file from an open file, which may be unnamed, for reading or for reading
+    /// and writing.
     ///
-    /// It is opened anew, so that `file` and what is done with it stay as they are. `name` is for messages.
+    /// The file is opened again, so `file` and its state do not change. `name` is for messages.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] when it is to be written and `file` is open for reading only; [`Error::File`] when
-    /// it is not a regular file, not open for reading, or open for appending.
+    /// [`Error::ReadOnly`] if `write` is true and `file` is open for reading only; [`Error::File`]
+    /// if it is not a regular file, not open for reading, or open for appending.
     pub fn of(file: &File, name: &Path, write: bool) -> Result<Self> {
         let failed = |source| Error::File { action: "use", path: name.to_owned(), source };
         regular(rustix::fs::fstat(file).map_err(|error| failed(error.into()))?.st_mode)
@@ -125,36 +127,38 @@ impl DirectFile {
         })
     }
 
-    /// Whether aligned requests bypass the page cache.
+    /// Returns whether aligned requests bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct.is_some() && self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Bytes of a block: direct requests begin and end at multiples of it. A power of two, the same for as
-    /// long as the file is open, and 1 when all goes through the page cache from the start.
+    /// Returns the length of a block in bytes: direct requests begin and end at multiples of it. It
+    /// is a power of two, does not change while the file is open, and is 1 if all requests go
+    /// through the page cache from the start.
     pub const fn alignment(&self) -> usize {
         self.alignment
     }
 
-    /// Bytes from the start of the block that `offset` is in to `offset`.
+    /// Returns the number of bytes from the start of the block that contains `offset` to `offset`.
     pub const fn lead(&self, offset: u64) -> usize {
         (offset % self.alignment as u64) as usize
     }
 
-    /// Bytes of memory that it takes to read `len` bytes at `offset`: the blocks around them.
+    /// Returns the number of bytes of memory needed to read `len` bytes at `offset`: the blocks
+    /// around them.
     pub fn room(&self, offset: u64, len: usize) -> usize {
         let blocks = |end: usize| end.checked_next_multiple_of(self.alignment);
         match len {
             0 => 0,
-            // What overflows is more than any memory has.
+            // A result that overflows exceeds any memory.
             _ => self.lead(offset).checked_add(len).and_then(blocks).unwrap_or(usize::MAX),
         }
     }
 
-    /// Bytes of the file now.
+    /// Returns the current length of the file in bytes.
     ///
     /// # Errors
-    /// [`Error::File`] when the file system does not tell.
+    /// [`Error::File`] if the file system does not report it.
     #[expect(clippy::len_without_is_empty, reason = "of no use: this asks the file system")]
     pub fn len(&self) -> Result<u64> {
         match self.cached.metadata() {
@@ -165,7 +169,7 @@ impl DirectFile {
         }
     }
 
-    /// What messages call it.
+    /// Returns the name of the file in messages.
     pub fn name(&self) -> &Path {
         &self.name
     }
@@ -174,12 +178,12 @@ impl DirectFile {
         self.writable
     }
 
-    /// Whether `address` is aligned as direct I/O needs it.
+    /// Returns whether `address` is aligned for direct I/O.
     pub(crate) const fn is_aligned(&self, address: usize) -> bool {
         address.is_multiple_of(self.memory)
     }
 
-    /// The descriptor for a request, and whether it is the direct one.
+    /// Returns the descriptor for a request, and whether it is the direct one.
     pub(crate) fn descriptor(&self, offset: u64, address: usize, len: usize) -> (&File, bool) {
         let aligned = self.lead(offset) == 0
             && len.is_multiple_of(self.alignment)
@@ -190,26 +194,26 @@ impl DirectFile {
         }
     }
 
-    /// From now on all goes through the page cache.
+    /// Sends all later requests through the page cache.
     pub(crate) fn give_up_direct(&self) {
-        // Relaxed: whoever sees it late asks once more in vain.
+        // Relaxed: a thread that reads the old value makes one more request that is refused.
         self.accepted.store(false, Ordering::Relaxed);
     }
 
-    /// Whether direct requests can be told not to wait (RWF_NOWAIT).
+    /// Returns whether direct requests can be made with the no-wait flag (RWF_NOWAIT).
     pub(crate) fn is_unwaiting(&self) -> bool {
         self.unwaiting.load(Ordering::Relaxed)
     }
 
-    /// From now on no request is told not to wait.
+    /// Makes all later requests without the no-wait flag.
     pub(crate) fn give_up_unwaiting(&self) {
-        // Relaxed: whoever sees it late asks once more in vain.
+        // Relaxed: a thread that reads the old value makes one more request that is refused.
         self.unwaiting.store(false, Ordering::Relaxed);
     }
 
-    /// Says whether `len` bytes at `offset` can be in a file at all.
+    /// Checks that `len` bytes at `offset` are within the maximal length of a file.
     pub(crate) fn check_range(&self, offset: u64, len: usize) -> Result<()> {
-        // Less a block: the range is rounded up to blocks.
+        // Less a block, because the range is rounded up to blocks.
         let asked = offset.saturating_add(len as u64);
         if asked <= LARGEST - self.alignment as u64 {
             return Ok(());
@@ -222,7 +226,7 @@ impl DirectFile {
         })
     }
 
-    /// A file that claims to need no alignment, so that its requests are refused.
+    /// Makes the file claim that it needs no alignment, so that its requests are refused.
     #[cfg(test)]
     pub(crate) fn claiming_no_alignment(mut self) -> Self {
         (self.alignment, self.memory) = (1, 1);
@@ -238,8 +242,8 @@ fn regular(mode: u32) -> io::Result<()> {
     }
 }
 
-/// The file with O_DIRECT, and its alignments for offset and memory; none if it has no direct I/O, or cannot
-/// be opened anew.
+/// Opens the file again with O_DIRECT and returns it with its alignments for offset and memory;
+/// `None` if it has no direct I/O or cannot be opened again.
 fn open_direct(file: &File, write: bool) -> Option<(File, usize, usize)> {
     let again = format!("/proc/self/fd/{}", file.as_raw_fd());
     let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
@@ -252,19 +256,21 @@ fn open_direct(file: &File, write: bool) -> Option<(File, usize, usize)> {
             (found, found)
         }
     };
-    // Zeros: the kernel says that this file has no direct I/O.
+    // Alignments of zero mean that this file has no direct I/O.
     let sound = offset.is_power_of_two() && memory.is_power_of_two();
     sound.then_some((direct, offset.max(memory), memory))
 }
 
-/// What Linux 6.1 and later says of most file systems.
+/// Returns the alignments for offset and memory that Linux 6.1 and later reports for most file
+/// systems.
 fn told_alignment(file: &File) -> Option<(usize, usize)> {
     let stat = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let told = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
     told.then_some((stat.stx_dio_offset_align as usize, stat.stx_dio_mem_align as usize))
 }
 
-/// Whether a block of 512 bytes is taken. Only a file that has such bytes can tell.
+/// Returns the alignment found by a trial: 512 if a read of 512 bytes succeeds. The trial needs a
+/// file that has such bytes.
 fn tried_alignment(file: &File) -> usize {
     let Ok(mut buffer) = IoBuffer::new(2 * LEAST) else {
         return CAREFUL;

@@ -1,12 +1,13 @@
-//! The types of elements that matrices have.
+//! The element types of matrices.
 //!
 //! | type  | numpy name | in a `.npy` header | bytes | significand |
 //! |-------|------------|--------------------|-------|-------------|
 //! | `f64` | `float64`  | `<f8`              | 8     | 53 bits     |
 //! | `f32` | `float32`  | `<f4`              | 4     | 24 bits     |
 //!
-//! [`Element`] is the type at compile time, [`ElementType`] at run time, as a file tells it. Both types have
-//! no padding, and every bit pattern is a value of them: a file can be mapped as it is.
+//! [`Element`] is the type at compile time, [`ElementType`] the type at run time, as read from a
+//! file. Both types have no padding, and every bit pattern is a valid value: a file can be mapped
+//! as it is.
 
 use std::fmt::{self, Debug, Display, LowerExp};
 use std::path::Path;
@@ -20,7 +21,8 @@ mod sealed {
     impl Sealed for f32 {}
 }
 
-/// An element of a matrix: `f64` or `f32`. There are no others, as unsafe code relies on what these two are.
+/// An element of a matrix: `f64` or `f32`. The trait is sealed, because unsafe code relies on the
+/// properties of these two types.
 ///
 /// ```
 /// use syncline_store::{Element, Layout, Matrix, Result, Shape};
@@ -36,25 +38,26 @@ mod sealed {
 pub trait Element:
     sealed::Sealed + Copy + Send + Sync + Default + PartialOrd + Debug + Display + LowerExp + 'static
 {
-    /// The same at run time.
+    /// The corresponding run-time type.
     const TYPE: ElementType;
-    /// Bytes of one element, and their alignment.
+    /// The number of bytes of one element, which is also its alignment.
     const BYTES: usize = size_of::<Self>();
-    /// The `descr` in a `.npy` header.
+    /// The `descr` of the type in a `.npy` header.
     const DESCR: &'static str = Self::TYPE.descr();
-    /// numpy's name.
+    /// The name of the type in numpy.
     const NAME: &'static str = Self::TYPE.name();
 
-    /// The nearest value; ties go to even, and what is too large to infinity.
+    /// Returns the nearest value of this type; ties go to even, and values that are too large
+    /// become infinity.
     fn from_f64(value: f64) -> Self;
 
-    /// The value itself, which an `f64` can always hold.
+    /// Returns the value as an `f64`, which is exact.
     fn to_f64(self) -> f64;
 
-    /// The bits; those of an `f32` are the lower half.
+    /// Returns the bits of the value; those of an `f32` are the lower half.
     fn bits(self) -> u64;
 
-    /// Whether it is not a number.
+    /// Returns whether the value is not a number.
     fn is_nan(self) -> bool;
 }
 
@@ -98,12 +101,15 @@ impl Element for f32 {
     }
 }
 
-/// The type of the elements of a matrix, as a file tells it.
+/// The type of the elements of a matrix, as read from a file.
 ///
 /// ```
 /// use syncline_store::ElementType;
 /// let element: ElementType = "float32".parse()?;
-/// assert_eq!((element.bytes(), element.descr(), element.to_string()), (4, "<f4", "float32".to_owned()));
+/// assert_eq!(
+///     (element.bytes(), element.descr(), element.to_string()),
+///     (4, "<f4", "float32".to_owned())
+/// );
 /// # Ok::<(), syncline_store::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -115,10 +121,10 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// All of them.
+    /// All element types.
     pub const ALL: [Self; 2] = [Self::Float64, Self::Float32];
 
-    /// Bytes of one element.
+    /// Returns the number of bytes of one element.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Float64 => 8,
@@ -126,7 +132,7 @@ impl ElementType {
         }
     }
 
-    /// The `descr` in a `.npy` header.
+    /// Returns the `descr` of the type in a `.npy` header.
     pub const fn descr(self) -> &'static str {
         match self {
             Self::Float64 => "<f8",
@@ -134,7 +140,7 @@ impl ElementType {
         }
     }
 
-    /// numpy's name.
+    /// Returns the name of the type in numpy.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Float64 => "float64",
@@ -142,10 +148,11 @@ impl ElementType {
         }
     }
 
-    /// The type of the elements of a `.npy` file, told from its header alone.
+    /// Returns the type of the elements of a `.npy` file, read from its header alone.
     ///
     /// # Errors
-    /// [`Error::File`], [`Error::NotNpy`], and [`Error::UnknownDtype`] for a type that matrices cannot have.
+    /// [`Error::File`], [`Error::NotNpy`], and [`Error::UnknownDtype`] for a type that matrices do
+    /// not support.
     pub fn of_npy(path: &Path) -> Result<Self> {
         npy::element(&chunk::open(path)?, path)
     }
@@ -157,7 +164,7 @@ impl Display for ElementType {
     }
 }
 
-/// Reads numpy's name, or the `descr`.
+/// Parses the name of the type in numpy, or its `descr`.
 impl FromStr for ElementType {
     type Err = Error;
 

@@ -1,11 +1,11 @@
-//! What can go wrong, in one line each, with the file and the numbers.
+//! The error type of the crate. Each error is one line that names the file and the numbers.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::{Block, ElementType, Layout, Shape};
 
-/// The result of everything in this crate.
+/// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of the store.
@@ -15,55 +15,56 @@ pub enum Error {
     /// The file system refused an operation on a file or folder as a whole.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was tried: "open", "create", ...
+        /// The attempted operation: "open", "create", ...
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The operating system's reason.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A part of a file could not be read, written or mapped: a truncated file, a failing disk, no address
-    /// space.
+    /// A part of a file could not be read, written or mapped: the file is truncated, the disk
+    /// fails, or no address space is left.
     #[error("cannot {action} bytes {offset} to {} of {name}: {source}", offset + len)]
     Part {
-        /// What was tried: "map", "read", "write".
+        /// The attempted operation: "map", "read", "write".
         action: &'static str,
         /// The file.
         name: String,
-        /// First byte.
+        /// The first byte.
         offset: u64,
-        /// Number of bytes.
+        /// The number of bytes.
         len: u64,
-        /// The operating system's reason.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Memory for a matrix could not be had.
+    /// Memory for a matrix could not be allocated.
     #[error("cannot get {bytes} bytes of memory: {source}")]
     Memory {
-        /// Bytes asked for.
+        /// The number of bytes requested.
         bytes: usize,
-        /// The operating system's reason.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The file is not a `.npy` file that can be understood.
+    /// The file is not a valid `.npy` file.
     #[error("{} is not a .npy file: {why}", path.display())]
     NotNpy {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// The file holds elements of another type than was asked for.
+    /// The file holds elements of a type other than the requested one.
     #[error("{} holds elements of type {found}, not '{}' ({asked})", path.display(), asked.descr())]
     Dtype {
         /// The file.
         path: PathBuf,
-        /// What it holds: the `descr` of a `.npy` header, or of the type that `layout.json` gives.
+        /// The type that the file holds: the `descr` of a `.npy` header, or of the type that
+        /// `layout.json` gives.
         found: String,
-        /// The type that it was to be opened as.
+        /// The requested type.
         asked: ElementType,
     },
-    /// The `.npy` file holds elements of a type that matrices cannot have.
+    /// The `.npy` file holds elements of a type that matrices do not support.
     #[error("{} holds elements of type {found}, neither '<f8' (float64) nor '<f4' (float32)", path.display())]
     UnknownDtype {
         /// The file.
@@ -71,7 +72,7 @@ pub enum Error {
         /// The `descr` of its header.
         found: String,
     },
-    /// A text that names no type of elements.
+    /// A text does not name a type of elements.
     #[error("{text:?} is no type of elements: there are float64 and float32")]
     UnknownElement {
         /// The text.
@@ -83,7 +84,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// The `.npy` file has not two dimensions.
+    /// The `.npy` file does not have two dimensions.
     #[error("{} has {} dimension(s) {dims:?}, not 2", path.display(), dims.len())]
     NotTwoDimensions {
         /// The file.
@@ -91,19 +92,19 @@ pub enum Error {
         /// Its dimensions.
         dims: Vec<u64>,
     },
-    /// The file is shorter or longer than its shape and layout demand.
+    /// The length of the file does not match its shape and layout.
     #[error("{} has {actual} bytes, but {what} takes {expected}", path.display())]
     Length {
         /// The file.
         path: PathBuf,
-        /// What is in it.
+        /// The contents that determine the expected length.
         what: String,
-        /// Bytes that it should have.
+        /// The expected number of bytes.
         expected: u64,
-        /// Bytes that it has.
+        /// The actual number of bytes.
         actual: u64,
     },
-    /// The data start at a byte that no element can start at in memory.
+    /// The data start at an offset that is not aligned for the elements.
     #[error(
         "the data of {} start at byte {offset}, not a multiple of {}: save the file anew",
         path.display(), element.bytes()
@@ -111,7 +112,7 @@ pub enum Error {
     Unaligned {
         /// The file.
         path: PathBuf,
-        /// Where the data start.
+        /// The byte at which the data start.
         offset: u64,
         /// The type of its elements.
         element: ElementType,
@@ -124,25 +125,25 @@ pub enum Error {
         /// [`Empty`](Self::Empty) or [`TooLarge`](Self::TooLarge).
         source: Box<Error>,
     },
-    /// A matrix without elements.
+    /// The matrix has no elements.
     #[error("a matrix of {shape} has no elements")]
     Empty {
         /// The shape.
         shape: Shape,
     },
-    /// A matrix whose bytes cannot be counted.
+    /// The number of bytes of the matrix overflows.
     #[error("a matrix of {shape} is too large")]
     TooLarge {
         /// The shape.
         shape: Shape,
     },
-    /// A layout with a zero in it.
+    /// The layout contains a zero.
     #[error("layout {layout} has a zero: blocks and thickness are at least 1")]
     BadBlock {
         /// The layout.
         layout: Layout,
     },
-    /// A grid that is not of the matrix's shape, or not the one that the layout is made of.
+    /// The grid does not have the matrix's shape, or does not match the layout.
     #[error("{name} is {shape} {layout}: it cannot be cut as {asked_shape} into blocks of {asked}")]
     Grid {
         /// The matrix.
@@ -156,39 +157,39 @@ pub enum Error {
         /// The block of the grid.
         asked: Block,
     },
-    /// A block, row or range that the matrix has not.
+    /// A block, row or range is beyond the end of the matrix or file.
     #[error("{name} has {count} {what}, not {asked}")]
     Range {
         /// The matrix or file.
         name: String,
         /// "rows", "blocks", "bytes".
         what: &'static str,
-        /// How many it has.
+        /// The number of items that exist.
         count: u64,
-        /// The end of what was asked.
+        /// The end of the requested range.
         asked: u64,
     },
-    /// A buffer of the wrong length.
+    /// A buffer has the wrong length.
     #[error("{name}: the buffer holds {actual} values, {expected} are needed")]
     Buffer {
         /// The matrix.
         name: String,
-        /// Values needed.
+        /// The number of values needed.
         expected: usize,
-        /// Values that the buffer holds.
+        /// The number of values that the buffer holds.
         actual: usize,
     },
-    /// A buffer for I/O that is too short.
+    /// An I/O buffer is too short.
     #[error("{name}: the buffer has {given} bytes, {needed} are needed")]
     Room {
         /// The file.
         name: String,
-        /// Bytes needed: whole blocks.
+        /// The number of bytes needed, in whole blocks.
         needed: usize,
-        /// Bytes that the buffer has.
+        /// The number of bytes in the buffer.
         given: usize,
     },
-    /// A view of a framed block was asked for; such a block must be loaded and stored.
+    /// A view of a framed block was requested; such a block must be loaded and stored.
     #[error("{name} is {layout}: its blocks cannot be used in place")]
     NotInPlace {
         /// The matrix.
@@ -196,146 +197,147 @@ pub enum Error {
         /// Its layout.
         layout: Layout,
     },
-    /// A `.npy` file of a layout that `.npy` has not.
+    /// The requested layout cannot be stored in a `.npy` file.
     #[error("a .npy file is row-major, it cannot be {layout}")]
     NotRowMajor {
-        /// The layout asked for.
+        /// The requested layout.
         layout: Layout,
     },
-    /// Writing to what was opened for reading.
+    /// A write to a matrix or file that was opened for reading.
     #[error("{name} was opened for reading only")]
     ReadOnly {
         /// The matrix or file.
         name: String,
     },
-    /// The regions handed back are not all those of one matrix.
+    /// The regions handed back are not exactly those of one matrix.
     #[error(
         "{given} region(s) of {name} were handed back, but it has {expected}, each needed once"
     )]
     Regions {
-        /// The matrix of the first of them.
+        /// The matrix of the first region.
         name: String,
-        /// How many were given.
+        /// The number of regions given.
         given: usize,
-        /// How many there are.
+        /// The number of regions of the matrix.
         expected: usize,
     },
-    /// Two matrices that should have one shape have two.
+    /// Two matrices that must have the same shape differ.
     #[error("{src} is {src_shape}, but {dst} is {dst_shape}")]
     Shapes {
-        /// The matrix read.
+        /// The source matrix.
         src: String,
-        /// Its shape.
+        /// The shape of the source.
         src_shape: Shape,
-        /// The matrix written.
+        /// The destination matrix.
         dst: String,
-        /// Its shape.
+        /// The shape of the destination.
         dst_shape: Shape,
     },
-    /// The memory allowed is too little for the least piece of work.
+    /// The memory bound is too small for the smallest piece of work.
     #[error("{needed} bytes of memory are needed at least, {given} are allowed")]
     MemoryBound {
-        /// The least that is needed.
+        /// The minimum number of bytes.
         needed: u64,
-        /// What is allowed.
+        /// The number of bytes allowed.
         given: u64,
     },
-    /// The file system has not enough room for an output.
+    /// The file system does not have enough space for an output.
     #[error("{} needs {needed} bytes, but only {free} are free in its folder's file system", path.display())]
     NoSpace {
-        /// The file to be made.
+        /// The file to be created.
         path: PathBuf,
-        /// Its bytes.
+        /// The size of the file in bytes.
         needed: u64,
-        /// Bytes that the file system has free for the caller.
+        /// The number of bytes that the file system has free for the caller.
         free: u64,
     },
-    /// A data directory without matrices, or a `layout.json` that makes no sense.
+    /// A data directory without matrices, or an invalid `layout.json`.
     #[error("{}: {why}", path.display())]
     Directory {
         /// The folder or its `layout.json`.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// A matrix that the data directory has not.
+    /// The data directory does not have the requested matrix.
     #[error("{} has no matrix {name}; it has {}", path.display(), names.join(", "))]
     NoMatrix {
         /// The folder.
         path: PathBuf,
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names that it has.
+        /// The names of the matrices in the directory.
         names: Vec<String>,
     },
-    /// Another run works on the same output.
+    /// Another run holds the lock of the output.
     #[error("another run works on this output: it holds {}", path.display())]
     Busy {
-        /// The lock that it holds.
+        /// The lock file.
         path: PathBuf,
     },
-    /// An interrupted run has left something where a new one would begin.
+    /// An interrupted run left files that block a new run.
     #[error("{} is left of an interrupted run: resume or discard it first", path.display())]
     Leftover {
         /// The folder of the interrupted run.
         path: PathBuf,
     },
-    /// A file or folder that no run has made, where only a run's files should be. It is never removed.
+    /// A file or folder that was not created by a run stands where only a run's files belong. It is
+    /// never removed.
     #[error("{} was not made by a run: move it away", path.display())]
     Foreign {
         /// The file or folder.
         path: PathBuf,
     },
-    /// The manifest of an interrupted run is damaged, or of a newer version.
+    /// The manifest of an interrupted run is damaged, or has a newer version.
     #[error("manifest {}: {why}", path.display())]
     Manifest {
         /// The manifest.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// A generation is not what its manifest says, or was never committed.
+    /// A generation does not match its manifest, or was never committed.
     #[error("generation {generation}, {}: {why}", path.display())]
     Generation {
-        /// Its number.
+        /// The number of the generation.
         generation: u64,
-        /// The file that holds it, or should.
+        /// The file of the generation, which may be missing.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// What an interrupted run has left is of another computation.
+    /// The files of an interrupted run belong to another computation.
     #[error("{} is of another computation: {}", path.display(), differences.join("; "))]
     OtherRun {
         /// The folder of the interrupted run.
         path: PathBuf,
-        /// What differs, one thing each.
+        /// The differences, one entry each.
         differences: Vec<String>,
     },
-    /// An input that was written to while a run read it.
+    /// An input was modified while a run read it.
     #[error("{} was changed while it was read: the result would be of neither version", path.display())]
     InputChanged {
         /// The file.
         path: PathBuf,
     },
-    /// Where a result was to get its name stands something that was not there, or was another file,
-    /// when its run began.
+    /// The name of a result is taken by a file that did not exist, or was another file, when the
+    /// run began.
     #[error("{} is not what it was when the run began, and is not replaced: move it away", path.display())]
     Appeared {
         /// The name of the result.
         path: PathBuf,
     },
-    /// A generation that is neither the last committed one nor the next.
+    /// The requested generation is neither the last committed one nor the next.
     #[error("generation {asked} of {} is not at hand: {committed} is the last that was committed", path.display())]
     NotAtHand {
         /// The folder of the run.
         path: PathBuf,
-        /// The generation asked for.
+        /// The requested generation.
         asked: u64,
-        /// The last that was committed, 0 for none.
+        /// The last committed generation, 0 if there is none.
         committed: u64,
     },
-    /// A commit failed half-way: which generation is the last will be seen when the run is resumed.
+    /// A commit failed midway: resuming the run determines which generation is the last.
     #[error("a commit in {} failed before: resume the run", path.display())]
     CommitFailed {
         /// The folder of the run.

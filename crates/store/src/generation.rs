@@ -1,8 +1,8 @@
-//! Generations: a long computation on disk that a crash does not undo.
+//! Generations: a long computation on disk that survives crashes.
 //!
-//! A computation goes over a matrix in passes. Each pass reads one generation of it (the first pass: the input)
-//! and writes the next. Beside the output stands a folder with two slots, used in turn, and a manifest that
-//! names the last generation that is complete:
+//! A computation makes passes over a matrix. Each pass reads one generation of it (the first pass:
+//! the input) and writes the next. Beside the output is a folder with two slots, used in turn, and
+//! a manifest that names the last complete generation:
 //!
 //! ```text
 //! OUTPUT.syncline/   lock   manifest   generation.0   generation.1
@@ -13,54 +13,63 @@
 //! finish   slot 1 ───────> OUTPUT      the folder is removed
 //!
 //! commit   sync the slot ─ write and sync manifest.part ─ rename it to manifest ─ sync the folder
-//! finish   commit "finishing" ─ rename the slot to OUTPUT ─ sync its folder ─ remove slots, manifest, lock
+//! finish   commit "finishing" ─ rename the slot to OUTPUT ─ sync its folder
+//!          ─ remove slots, manifest, lock
 //! ```
 //!
-//! A slot is only written while no manifest, not even one that a power failure may bring back, names it.
+//! A slot is written only while no manifest names it, not even a manifest that a power failure may
+//! bring back.
 //!
-//! # The promise
+//! # Guarantees
 //!
-//! After a SIGKILL or a power failure at any moment, what is found is one of these, and nothing else:
+//! After a SIGKILL or a power failure at any moment, the files are in one of these states, and no
+//! other:
 //!
-//! | found                       | when                                 | [`leftover`](Generations::leftover) |
-//! |-----------------------------|--------------------------------------|-------------------------------------|
-//! | no folder, or an empty one  | before the first pass, or all done   | `Nothing`                           |
-//! | slots without a manifest    | in the first pass                    | `Empty`                             |
-//! | a manifest and its slot     | from the first commit on             | `Resumable`                         |
-//! | a manifest, its slot moved  | after the output got its name        | `Complete`                          |
+//! | state                      | when                               | [`leftover`] |
+//! |----------------------------|------------------------------------|--------------|
+//! | no folder, or an empty one | before the first pass, or all done | `Nothing`    |
+//! | slots without a manifest   | in the first pass                  | `Empty`      |
+//! | a manifest and its slot    | from the first commit on           | `Resumable`  |
+//! | a manifest, its slot moved | after the output got its name      | `Complete`   |
 //!
-//! * The generation of a `Resumable` is the last whose commit returned, or the one whose commit was under
-//!   way; it is whole. So at most one pass is lost.
-//! * OUTPUT is what it was before, or the result, never anything else. When `finish` has returned, it is the
-//!   result and nothing is left beside it.
-//! * Nothing that is found is removed but by [`discard`](Generations::discard) or the end of an interrupted
-//!   [`finish`](Generations::finish); what no run has made is never removed.
+//! [`leftover`]: Generations::leftover
 //!
-//! # What is assumed of the medium
+//! * The generation of a `Resumable` is the last whose commit returned, or the one whose commit was
+//!   in progress; it is complete. So at most one pass is lost.
+//! * OUTPUT is either its old version or the result. When `finish` has returned, it is the result
+//!   and no other file is left beside it.
+//! * Files that are found are removed only by [`discard`](Generations::discard) or at the end of an
+//!   interrupted [`finish`](Generations::finish); files that no run has created are never removed.
 //!
-//! 1. When a sync of a file or folder has returned, its data, length and names survive a power failure. A
-//!    disk that lies about it voids the promise for power failures, not for SIGKILL.
-//! 2. `rename` within a file system is atomic also over a power failure, between folders too: the file has
-//!    the old name or the new one. It is durable once the new name's folder is synced.
-//! 3. Before a sync any of the changes since the last may be lost and any may be kept, in any order and by
-//!    any byte; but changes to one file leave others alone.
-//! 4. `flock` works. Over NFS it does between runs on machines with a working lock service only.
+//! # Assumptions about the medium
 //!
-//! ext4, XFS, btrfs and tmpfs (SIGKILL only) keep 2 to 4.
+//! 1. When a sync of a file or folder has returned, its data, length and names survive a power
+//!    failure. A disk that reports a sync too early voids the guarantees for power failures, not
+//!    for SIGKILL.
+//! 2. `rename` within a file system is atomic also under a power failure, between folders too: the
+//!    file has the old name or the new one. It is durable once the folder of the new name is
+//!    synced.
+//! 3. Before a sync any of the changes since the last sync may be lost and any may be kept, in any
+//!    order and by any byte; but changes to one file do not affect others.
+//! 4. `flock` works. Over NFS it works between runs only on machines with a working lock service.
 //!
-//! # What is detected
+//! ext4, XFS, btrfs and tmpfs (SIGKILL only) satisfy 2 to 4.
 //!
-//! Any change of the manifest, any other length or header of a generation, and, if the reader compares each
-//! panel by [`check_panel`](Generations::check_panel), any change of its data, each but for one chance in
-//! 2^64; and an input that was written to during the run ([`Identity::check_inputs`]). Not detected: an input
-//! that was changed and given its old length and time again; a forger. Whether a file without a folder
-//! beside it is the result of a computation, its mark tells ([`Existing`]).
+//! # Detection of damage
 //!
-//! Costs: at most two copies of the matrix on disk beside the input (and an old OUTPUT until it is replaced).
-//! A commit syncs the slot, the manifest and the folder, once each. The manifest takes about 20 bytes for each
-//! panel and iteration.
+//! Detected, each except with a probability of 2^-64, are any change of the manifest, a wrong
+//! length or header of a generation, and, if the reader compares each panel by
+//! [`check_panel`](Generations::check_panel), any change of its data; also an input that was
+//! written to during the run ([`Identity::check_inputs`]). Not detected are an input that was
+//! changed and given its old length and time again, and forgery. The mark of a file shows whether a
+//! file without a folder beside it is the result of a computation ([`Existing`]).
 //!
-//! Source: T. S. Pillai et al., "All file systems are not created equal", OSDI 2014, for what may be lost.
+//! Costs: at most two copies of the matrix on disk beside the input (and an old OUTPUT until it is
+//! replaced). A commit syncs the slot, the manifest and the folder, once each. The manifest takes
+//! about 20 bytes for each panel and iteration.
+//!
+//! Source: T. S. Pillai et al., "All file systems are not created equal", OSDI 2014, for the
+//! changes that may be lost.
 
 use std::fs::File;
 use std::io;
@@ -86,39 +95,41 @@ use manifest::Manifest;
 pub use manifest::Progress;
 pub use mark::{Existing, Made, ResultMark};
 
-/// What an earlier run has left beside an output.
+/// The state that an earlier run has left beside an output.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Leftover {
-    /// Nothing: a run can begin.
+    /// Nothing is left: a run can begin.
     Nothing,
-    /// The files of a run that has committed nothing.
+    /// The files of a run that has committed no generation.
     Empty,
-    /// A generation to go on from.
+    /// A generation to resume from.
     Resumable(Progress),
-    /// The output is complete, only the folder beside it is still to be removed: resume does it.
+    /// The output is complete, and only the folder beside it remains to be removed, which `resume`
+    /// does.
     Complete(Progress),
-    /// Another run is at work; the lock that it holds.
+    /// Another run is active; the path of the lock that it holds.
     Busy(PathBuf),
-    /// A manifest or generation that cannot be used, and why.
+    /// A manifest or generation that cannot be used, and the reason.
     Damaged(Error),
 }
 
-/// What came of [`Generations::resume`].
+/// The result of [`Generations::resume`].
 #[derive(Debug)]
 pub enum Resumed {
-    /// Nothing was committed.
+    /// No generation was committed.
     Nothing,
-    /// The run goes on after the generation that [`Generations::progress`] tells of.
+    /// The run continues after the generation that [`Generations::progress`] returns.
     Underway(Generations),
-    /// The generation got the output's name, and a file of its length and header has it; what was left beside
-    /// it is gone. That it is still that file the checksums tell.
+    /// The generation was renamed to the output, and a file of its length and header has that name;
+    /// the folder beside it is removed. The checksums show whether the data are unchanged.
     Complete(Progress),
 }
 
 /// The generations of one computation, and the lock on its output.
 ///
-/// Dropped after a commit it leaves all as it is, to be resumed; before, it removes what it has made.
+/// If it is dropped after a commit, all files remain, to be resumed; if dropped before, it removes
+/// the files that it created.
 ///
 /// ```
 /// use std::os::unix::fs::FileExt;
@@ -146,18 +157,18 @@ pub enum Resumed {
 pub struct Generations {
     place: RunFolder,
     manifest: Manifest,
-    /// The slot of the next generation, open since before its first byte, so that `sync` tells of every
-    /// failed write to it.
+    /// The slot of the next generation, open since before its first byte was written, so that
+    /// `sync` reports every failed write to it.
     writing: Option<File>,
-    /// A manifest stands, or may: the folder stays.
+    /// A manifest exists, or may exist: the folder must stay.
     kept: bool,
-    /// A commit got as far as the rename and failed.
+    /// A commit failed at or after the rename.
     failed: bool,
-    /// Held for the life of the run.
+    /// The lock, held for the lifetime of the run.
     _lock: File,
 }
 
-/// What stands in a folder.
+/// The state of the files in a folder.
 enum Found {
     Nothing,
     Empty,
@@ -166,10 +177,11 @@ enum Found {
 }
 
 impl Generations {
-    /// Looks at what is there, and changes nothing.
+    /// Returns the state of the files beside `output`, and changes nothing.
     ///
     /// # Errors
-    /// [`Error::Foreign`] when the folder holds what no run has made, [`Error::File`] when it cannot be read.
+    /// [`Error::Foreign`] if the folder contains files that no run has created, [`Error::File`] if
+    /// it cannot be read.
     pub fn leftover(output: &Path) -> Result<Leftover> {
         let place = RunFolder::of(output)?;
         let found = place.peek().and_then(|_lock| look(&place));
@@ -188,13 +200,13 @@ impl Generations {
 
     /// Begins a computation whose generations are files of `bytes` bytes that begin with `header`.
     ///
-    /// The first slot is made here, with its room on disk; the second by [`file`](Self::file) when a second
-    /// pass needs it, but without room for both nothing is begun.
+    /// This call creates the first slot and reserves its space on disk; [`file`](Self::file)
+    /// creates the second when a second pass needs it. Without space for both, nothing is begun.
     ///
     /// # Errors
-    /// [`Error::Busy`]; [`Error::Leftover`] when anything is left of an earlier run; [`Error::Foreign`];
-    /// [`Error::NoSpace`]; [`Error::Length`] when the header is longer than the file; [`Error::File`], also
-    /// when `output` is a folder. Then all is as it was before.
+    /// [`Error::Busy`]; [`Error::Leftover`] if files of an earlier run are left;
+    /// [`Error::Foreign`]; [`Error::NoSpace`]; [`Error::Length`] if the header is longer than the
+    /// file; [`Error::File`], also if `output` is a folder. After an error all files are as before.
     pub fn create(output: &Path, identity: &Identity, header: &[u8], bytes: u64) -> Result<Self> {
         let place = RunFolder::of(output)?;
         if output.is_dir() {
@@ -220,21 +232,22 @@ impl Generations {
         Ok(new)
     }
 
-    /// Goes on with an interrupted computation after its last committed generation.
+    /// Resumes an interrupted computation after its last committed generation.
     ///
     /// # Errors
-    /// [`Error::OtherRun`] names each thing that differs; [`Error::Manifest`] and [`Error::Generation`] tell
-    /// of damage; [`Error::Busy`]; [`Error::Foreign`]; [`Error::File`]. Nothing is changed by any of them.
+    /// [`Error::OtherRun`] names each difference; [`Error::Manifest`] and [`Error::Generation`]
+    /// report damage; [`Error::Busy`]; [`Error::Foreign`]; [`Error::File`]. None of them changes
+    /// any file.
     pub fn resume(output: &Path, identity: &Identity) -> Result<Resumed> {
         Self::resume_settled(output, &mut identity.clone(), |_, _| Ok::<_, Error>(()))
     }
 
-    /// [`resume`](Self::resume) that lets `settle` complete the identity of this run, by that of
-    /// the interrupted one, before they are compared: see [`Identity::settle`]. The manifest has
-    /// the completed one from the next commit on.
+    /// Like [`resume`](Self::resume), but `settle` completes the identity of this run, given that
+    /// of the interrupted run, before they are compared: see [`Identity::settle`]. The manifest
+    /// contains the completed identity from the next commit on.
     ///
     /// # Errors
-    /// As [`resume`](Self::resume), and those of `settle`.
+    /// Those of [`resume`](Self::resume), and those of `settle`.
     pub fn resume_settled<E: From<Error>>(
         output: &Path,
         identity: &mut Identity,
@@ -261,8 +274,8 @@ impl Generations {
             return Ok(Resumed::Complete(manifest.progress));
         }
         let manifest = Manifest { identity: identity.clone(), ..manifest };
-        // The manifest may have been renamed and its folder not synced: a power failure could still bring
-        // back the one before, whose generation the next pass overwrites.
+        // The manifest may have been renamed and its folder not synced: a power failure could still
+        // bring back the previous manifest, whose generation the next pass overwrites.
         disk::sync_folder(&place.folder)?;
         Ok(Resumed::Underway(Self {
             place,
@@ -274,10 +287,10 @@ impl Generations {
         }))
     }
 
-    /// Removes what earlier runs have left, if anything; OUTPUT stays as it is.
+    /// Removes the files that earlier runs have left, if any; OUTPUT is not changed.
     ///
     /// # Errors
-    /// [`Error::Busy`]; [`Error::Foreign`], then nothing is removed; [`Error::File`].
+    /// [`Error::Busy`]; [`Error::Foreign`], in which case no file is removed; [`Error::File`].
     pub fn discard(output: &Path) -> Result<()> {
         let place = RunFolder::of(output)?;
         let Some(_lock) = place.enter(false)? else { return Ok(()) };
@@ -285,50 +298,51 @@ impl Generations {
         place.discard()
     }
 
-    /// What is known of the computation by now, checksums of its inputs for example: the next
-    /// commit notes it.
+    /// Replaces the identity of the computation, for example to add checksums of its inputs; the
+    /// next commit records it.
     pub fn record_identity(&mut self, identity: &Identity) {
         self.manifest.identity.clone_from(identity);
     }
 
-    /// What the last commit told, if there was one.
+    /// Returns the progress of the last commit, if there was one.
     #[must_use]
     pub const fn progress(&self) -> Option<&Progress> {
         if self.committed() == 0 { None } else { Some(&self.manifest.progress) }
     }
 
-    /// The number of the last committed generation, 0 for none.
+    /// Returns the number of the last committed generation, 0 if there is none.
     #[must_use]
     pub const fn committed(&self) -> u64 {
         self.manifest.progress.generation
     }
 
-    /// Bytes of a generation's file, header included.
+    /// Returns the length of a generation's file in bytes, header included.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.manifest.bytes
     }
 
-    /// The name that the result gets.
+    /// Returns the path of the result.
     #[must_use]
     pub fn output(&self) -> &Path {
         &self.place.output
     }
 
-    /// Where a generation stands while it is at hand, for messages.
+    /// Returns the path of a generation while it exists, for messages.
     #[must_use]
     pub fn path(&self, generation: u64) -> PathBuf {
         self.place.slot(generation)
     }
 
-    /// The file of a generation: the last committed one for reading, the next for reading and writing.
+    /// Opens the file of a generation: the last committed one for reading, the next for reading and
+    /// writing.
     ///
-    /// The next one has its length, its room on disk and its header; its data are whatever was there before.
-    /// Asked for again, the file is opened again, and what was written to it stays.
+    /// The next generation has its length, its reserved space and its header; the contents of its
+    /// data are unspecified. A second call opens the file again, and the data written to it stay.
     ///
     /// # Errors
-    /// [`Error::NotAtHand`] for any other generation; [`Error::NoSpace`]: the last generation is as it was;
-    /// [`Error::File`]; [`Error::CommitFailed`].
+    /// [`Error::NotAtHand`] for any other generation; [`Error::NoSpace`], in which case the last
+    /// generation is unchanged; [`Error::File`]; [`Error::CommitFailed`].
     pub fn file(&mut self, generation: u64) -> Result<File> {
         self.check_usable()?;
         let path = self.place.slot(generation);
@@ -350,11 +364,12 @@ impl Generations {
         disk::open(&path, next).map_err(|source| Error::File { action: "open", path, source })
     }
 
-    /// Compares the checksum of a panel of the last generation, as it was read, with what its pass told.
+    /// Compares the checksum of a panel of the last generation, as it was read, with the checksum
+    /// that its commit recorded.
     ///
     /// # Errors
-    /// [`Error::Generation`] when they differ: the data were changed since; [`Error::Range`] for a panel that
-    /// the generation has not.
+    /// [`Error::Generation`] if they differ: the data were changed since; [`Error::Range`] if the
+    /// generation has no such panel.
     pub fn check_panel(&self, panel: usize, found: u64) -> Result<()> {
         let Progress { generation, panel_rows, ref checksums, .. } = self.manifest.progress;
         let path = self.place.slot(generation);
@@ -373,14 +388,15 @@ impl Generations {
         }
     }
 
-    /// Makes the next generation, all of whose data were written, the one that a later run goes on from; on
-    /// return it is on disk.
+    /// Commits the next generation, all of whose data must have been written: a later run resumes
+    /// from it. On return it is on disk.
     ///
     /// # Errors
-    /// [`Error::NotAtHand`] when `progress` is not of the generation that was written to. [`Error::File`] for
-    /// data that did not reach the disk: the pass must be done again, from [`file`](Self::file) on; for a
-    /// manifest that could not be written: the commit can be tried again. [`Error::CommitFailed`] from then on
-    /// when the last steps failed and it is open whether the generation is committed.
+    /// [`Error::NotAtHand`] if `progress` does not belong to the generation that was written.
+    /// [`Error::File`] if data did not reach the disk, in which case the pass must be repeated,
+    /// from [`file`](Self::file) on; or if the manifest could not be written, in which case the
+    /// commit can be retried. [`Error::CommitFailed`] from then on if the last steps failed and it
+    /// is unknown whether the generation is committed.
     pub fn commit(&mut self, progress: &Progress) -> Result<()> {
         self.check_usable()?;
         let generation = progress.generation;
@@ -389,7 +405,8 @@ impl Generations {
             return Err(self.not_at_hand(generation));
         };
         let path = self.place.slot(generation);
-        // After a failed sync the kernel forgets what was not written: a second try would succeed wrongly.
+        // After a failed sync the kernel drops the unwritten data: a second sync would succeed
+        // wrongly.
         disk::sync(&slot, &path)?;
         check_whole(&path, generation, &self.manifest)?;
         self.writing = Some(slot);
@@ -398,13 +415,13 @@ impl Generations {
         Ok(())
     }
 
-    /// Gives the last committed generation the name of the output, in place of a file that had it, and removes
-    /// the rest; on return that has reached the disk.
+    /// Renames the last committed generation to the output, replacing an existing file, and removes
+    /// the other files; on return this has reached the disk.
     ///
     /// # Errors
-    /// [`Error::Generation`] when nothing was committed. [`Error::File`]: either the output is as it was and
-    /// the run can be resumed to finish, or it is complete and only tidying up failed;
-    /// [`leftover`](Self::leftover) tells.
+    /// [`Error::Generation`] if no generation was committed. [`Error::File`] if either the output
+    /// is unchanged and the run can be resumed to finish, or the output is complete and only the
+    /// removal of files failed; [`leftover`](Self::leftover) shows which.
     pub fn finish(mut self) -> Result<()> {
         self.check_usable()?;
         let generation = self.committed();
@@ -448,7 +465,7 @@ impl Generations {
 impl Drop for Generations {
     fn drop(&mut self) {
         if !self.kept {
-            // What cannot be removed is found as a leftover.
+            // Files that cannot be removed are reported as a leftover.
             let _ = self.place.discard();
         }
     }
@@ -470,7 +487,7 @@ fn look(place: &RunFolder) -> Result<Found> {
     Ok(Found::Underway(manifest))
 }
 
-/// Whether the file has the length and header of a generation.
+/// Checks that the file has the length and header of a generation.
 fn check_whole(path: &Path, generation: u64, manifest: &Manifest) -> Result<()> {
     let wrong = |why| Error::Generation { generation, path: path.to_owned(), why };
     let failed = |source: io::Error| match source.kind() {

@@ -1,23 +1,24 @@
-//! Transfers under way together.
+//! Concurrent transfers.
 //!
-//! Requests are cut into pieces of 8 MiB, and up to 16 pieces are under way at once. Nothing is allocated.
+//! Requests are cut into pieces of 8 MiB, and up to 16 pieces are in flight at once. Transfers
+//! allocate no memory.
 //!
-//! | method | a piece costs                          | under way | needs                        |
+//! | method | a piece costs                          | in flight | needs                        |
 //! |--------|----------------------------------------|-----------|------------------------------|
 //! | uring  | a ring entry; one system call for many | 16        | io_uring, Linux 5.6 or later |
 //! | plain  | a system call                          | 1         | nothing                      |
 //!
-//! With a ring, too, plain calls make what goes through the page cache, and writes where a file grows or has a
-//! hole: they would wait for the file system.
+//! Even with a ring, plain calls make all requests through the page cache, and writes where a file
+//! grows or has a hole: these requests would wait for the file system.
 
 use crate::io_uring::Ring;
 use crate::transfer::{PIECE, Piece};
 use crate::{Error, Result, direct::DirectFile};
 
-/// How transfers are made.
+/// The method of making transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
-    /// By io_uring, or plainly where the kernel refuses it.
+    /// By io_uring, or by plain calls if the kernel refuses it.
     #[default]
     Auto,
     /// By io_uring, many at a time.
@@ -28,19 +29,19 @@ pub enum Method {
 
 /// A range of bytes to be read.
 ///
-/// They land at `into[lead..lead + len]`, where `lead` is `offset % alignment`: read is the aligned range
-/// around them, so that data behind a header of any length need no copy. The bytes of `into` around them, up
-/// to [`DirectFile::room`], may change.
+/// The bytes are stored at `into[lead..lead + len]`, where `lead` is `offset % alignment`: the
+/// aligned range around them is read, so that data behind a header of any length need no copy. The
+/// bytes of `into` around them, up to [`DirectFile::room`], may change.
 ///
-/// It is direct if `into` begins on a page, as an [`IoBuffer`](crate::buffer::IoBuffer) does; otherwise it goes
-/// through the page cache.
+/// The read is direct if `into` begins on a page boundary, as an [`IoBuffer`](crate::buffer::IoBuffer)
+/// does; otherwise it goes through the page cache.
 #[derive(Debug)]
 pub struct ReadRequest<'a> {
     /// The file.
     pub file: &'a DirectFile,
-    /// The first byte to be read.
+    /// The offset of the first byte to be read.
     pub offset: u64,
-    /// Bytes to be read.
+    /// The number of bytes to be read.
     pub len: usize,
     /// Memory of at least `file.room(offset, len)` bytes.
     pub into: &'a mut [u8],
@@ -48,23 +49,24 @@ pub struct ReadRequest<'a> {
 
 /// Bytes to be written at an offset.
 ///
-/// Its whole blocks are direct if they stand in memory as in the file: a byte at a multiple of
-/// [`DirectFile::alignment`] in both. The rest goes through the page cache, after the direct part is complete.
+/// Whole blocks are written directly if memory and file are equally aligned: the same byte is at a
+/// multiple of [`DirectFile::alignment`] in both. The rest goes through the page cache after the
+/// direct part is complete.
 ///
-/// Two writes under way in *different* queues must not touch one page of the file, unless both are direct: a
-/// write through the page cache rewrites the page whole.
+/// Two writes in flight in *different* queues must not touch the same page of the file, unless both
+/// are direct: a write through the page cache rewrites the whole page.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteRequest<'a> {
     /// The file.
     pub file: &'a DirectFile,
-    /// Where the first byte is written.
+    /// The offset of the first byte in the file.
     pub offset: u64,
-    /// What is written.
+    /// The bytes to be written.
     pub from: &'a [u8],
 }
 
 impl ReadRequest<'_> {
-    /// Where in `into` the first byte lands.
+    /// Returns the offset in `into` of the first byte read.
     pub const fn lead(&self) -> usize {
         self.file.lead(self.offset)
     }
@@ -102,7 +104,7 @@ impl<'a> WriteRequest<'a> {
         self.file.check_range(self.offset, self.from.len())
     }
 
-    /// Bytes before the direct part, and bytes of it.
+    /// Returns the number of bytes before the direct part, and the length of the direct part.
     fn split(&self) -> (usize, usize) {
         let block = self.file.alignment();
         let head = (block - self.file.lead(self.offset)) % block;
@@ -139,7 +141,7 @@ fn pieces<'a>(
     parts.map(move |(nth, part)| Piece::write(file, offset + (nth * PIECE) as u64, part))
 }
 
-/// Makes transfers, many under way together. Each thread that does has its own.
+/// A queue that makes concurrent transfers. Each thread uses its own queue.
 ///
 /// ```
 /// use syncline_store::direct_io::{DirectFile, IoBuffer, IoQueue, Method, ReadRequest, WriteRequest};
@@ -156,21 +158,24 @@ fn pieces<'a>(
 ///
 /// let mut buffer = IoBuffer::new(2 * 8192)?;
 /// let mut halves = buffer.as_mut_slice().chunks_mut(8192);
-/// let mut reads: Vec<_> =
-///     files.iter().zip(&mut halves).map(|(file, into)| ReadRequest { file, offset: 300, len: 5000, into }).collect();
+/// let mut reads: Vec<_> = files
+///     .iter()
+///     .zip(&mut halves)
+///     .map(|(file, into)| ReadRequest { file, offset: 300, len: 5000, into })
+///     .collect();
 /// queue.read(&mut reads)?;
 /// assert!(reads.iter().all(|read| read.into[read.lead()..][..5000] == [7; 5000]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct IoQueue {
-    /// None: plainly.
+    /// The ring; `None` for plain calls.
     ring: Option<Ring>,
 }
 
 impl IoQueue {
-    /// Makes a queue. Where the kernel refuses io_uring (too old, forbidden, no memory to be locked) it is
-    /// plain, whatever was asked for.
+    /// Creates a queue. If the kernel refuses io_uring (too old, forbidden, no memory to be
+    /// locked), the queue makes plain calls, whatever `method` is.
     pub fn new(method: Method) -> Self {
         let ring = match method {
             Method::Auto | Method::Uring => Ring::new().ok(),
@@ -179,7 +184,7 @@ impl IoQueue {
         Self { ring }
     }
 
-    /// The method in use: never [`Method::Auto`].
+    /// Returns the method in use: never [`Method::Auto`].
     pub const fn method(&self) -> Method {
         match self.ring {
             Some(_) => Method::Uring,
@@ -187,14 +192,15 @@ impl IoQueue {
         }
     }
 
-    /// Reads all, and returns when all are complete.
+    /// Makes all reads, and returns when all are complete.
     ///
-    /// After an error the buffers hold anything, and nothing is under way any more.
+    /// After an error the contents of the buffers are unspecified, and no request is in flight.
     ///
     /// # Errors
-    /// [`Error::Room`] when a buffer is too short, [`Error::Range`] when no file can have such an offset: then
-    /// nothing was read. [`Error::Part`] when a file ends before the range does ([`UnexpectedEof`]), or its
-    /// disk fails; of several failures it is the one noticed first.
+    /// [`Error::Room`] if a buffer is too short, [`Error::Range`] if an offset exceeds the maximal
+    /// length of a file: in these cases nothing was read. [`Error::Part`] if a file ends before the
+    /// range does ([`UnexpectedEof`]) or its disk fails; of several failures, the first one
+    /// detected.
     ///
     /// [`UnexpectedEof`]: std::io::ErrorKind::UnexpectedEof
     pub fn read(&mut self, reads: &mut [ReadRequest<'_>]) -> Result<()> {
@@ -202,22 +208,23 @@ impl IoQueue {
         self.run(reads.iter_mut().flat_map(ReadRequest::pieces))
     }
 
-    /// Writes all, and returns when all are complete; they may not have reached the disk then, only its
-    /// queue or, where they were not direct, the page cache. They must not overlap.
+    /// Makes all writes, and returns when all are complete. The data may not have reached the disk
+    /// then, only its queue or, if the write was not direct, the page cache. The writes must not
+    /// overlap.
     ///
-    /// A file becomes longer where it has to. After an error any part of the bytes is written, and nothing is
-    /// under way any more.
+    /// A file grows as needed. After an error any part of the bytes may have been written, and no
+    /// request is in flight.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] when a file was opened for reading, [`Error::Range`] when no file can have such an
-    /// offset: then nothing was written. [`Error::Part`] when the file system is full or its disk fails; of
-    /// several failures it is the one noticed first.
+    /// [`Error::ReadOnly`] if a file was opened for reading, [`Error::Range`] if an offset exceeds
+    /// the maximal length of a file: in these cases nothing was written. [`Error::Part`] if the
+    /// file system is full or its disk fails; of several failures, the first one detected.
     pub fn write(&mut self, writes: &[WriteRequest<'_>]) -> Result<()> {
         writes.iter().try_for_each(WriteRequest::check)?;
         self.run(writes.iter().flat_map(WriteRequest::direct_pieces))?;
-        // Afterwards: a page that is written through the page cache while a neighbouring block in it is
-        // written direct could bring that block's old bytes back.
-        // By plain calls, as a ring would make them too: they only copy to memory.
+        // After the direct part: writing a page through the page cache while a neighbouring block
+        // in it is written directly could restore that block's old bytes. By plain calls, as a ring
+        // would also make them: they only copy to memory.
         writes.iter().flat_map(WriteRequest::other_pieces).try_for_each(Piece::plain)
     }
 

@@ -1,32 +1,33 @@
-//! Pieces under way together in an io_uring.
+//! Concurrent transfer of pieces by an io_uring.
 //!
 //! ```text
 //!   pieces ──> slot 0..DEPTH ──> submission queue ──> kernel ──> completion queue ──┐
 //!                  ^                                                                │
-//!                  └────── again (short, interrupted, refused) ──────── answer <────┘
+//!                  └────── retry (short, interrupted, refused) ──────── answer <────┘
 //! ```
 //!
-//! A piece stays in its slot, and its memory borrowed, until the kernel has answered. [`Flight`] sees to it:
-//! its drop waits for all that the kernel has. So no buffer is free while the device may still write to it,
-//! whatever fails.
+//! A piece stays in its slot, and its memory borrowed, until the kernel has answered. [`Flight`]
+//! ensures this: its drop waits for all requests that the kernel has accepted. So no buffer is
+//! freed while the device may still write to it, even after a failure.
 //!
-//! Nothing is left to the kernel's workers: Linux 6.18 takes a write through the page cache, says that a
-//! worker is to make it, and now and then, where several rings are in use, never starts one.
+//! No request is left to the kernel's workers: Linux 6.18 accepts a write through the page cache,
+//! assigns it to a worker, and occasionally, if several rings are in use, never starts one.
 //!
-//! | a request                                        | is made                                          |
-//! |--------------------------------------------------|--------------------------------------------------|
-//! | through the page cache                           | by plain calls                                   |
-//! | direct                                           | by the ring, and told not to wait: RWF_NOWAIT    |
-//! | direct, but it would wait (EAGAIN), as a write   | by plain calls                                   |
-//! | does where the file grows or has a hole          |                                                  |
-//! | direct, but the file system does not know the    | by plain calls, as all of the file from then on  |
-//! | flag (EOPNOTSUPP)                                |                                                  |
+//! | a request                         | is made                                         |
+//! |-----------------------------------|-------------------------------------------------|
+//! | through the page cache            | by plain calls                                  |
+//! | direct                            | by the ring, with the no-wait flag RWF_NOWAIT   |
+//! | direct, would wait (EAGAIN)       | by plain calls                                  |
+//! | direct, flag refused (EOPNOTSUPP) | by plain calls, like all later ones to the file |
 //!
-//! A ring that cannot be entered any more (memory shortage, a new seccomp filter) is `broken`: what the
-//! kernel has is waited for by looking at the completion queue, the rest is transferred by plain system
-//! calls, and the ring is not used again.
+//! A direct request would wait, for example, if it is a write where the file grows or has a hole. A
+//! file system refuses a flag that it does not support.
 //!
-//! All the `unsafe` of direct I/O but the buffer's is in this file. Source: io_uring(7).
+//! A ring that can no longer be entered (memory shortage, a new seccomp filter) is `broken`:
+//! requests that the kernel has accepted are awaited by polling the completion queue, the rest is
+//! transferred by plain system calls, and the ring is not used again.
+//!
+//! All the `unsafe` of direct I/O except that of the buffer is in this file. Source: io_uring(7).
 
 use std::fmt;
 use std::io;
@@ -39,19 +40,20 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::transfer::{Piece, Step};
 use crate::{Error, Result};
 
-/// Requests under way at most.
+/// The maximal number of requests in flight.
 const DEPTH: usize = 16;
-/// Between two looks at the completion queue of a broken ring.
+/// The interval at which the completion queue of a broken ring is polled.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// A ring with nothing in it.
+/// A ring with no requests in flight.
 pub(crate) struct Ring {
     uring: IoUring,
     broken: bool,
 }
 
 impl Ring {
-    /// Makes a ring, if the kernel has it, lets this process have it, and it reads and writes.
+    /// Creates a ring, if the kernel supports it, permits this process to use it, and supports
+    /// reads and writes.
     pub(crate) fn new() -> io::Result<Self> {
         let uring = IoUring::new(DEPTH as u32)?;
         let mut probe = Probe::new();
@@ -59,7 +61,7 @@ impl Ring {
         if !probe.is_supported(opcode::Read::CODE) || !probe.is_supported(opcode::Write::CODE) {
             return Err(Errno::NOSYS.into());
         }
-        // A filter may let a ring be made and refuse its use.
+        // A seccomp filter may permit the creation of a ring and refuse its use.
         while let Err(error) = uring.submit() {
             if error.kind() != io::ErrorKind::Interrupted {
                 return Err(error);
@@ -68,7 +70,7 @@ impl Ring {
         Ok(Self { uring, broken: false })
     }
 
-    /// Whether it is of no use any more.
+    /// Returns whether the ring can no longer be used.
     pub(crate) const fn is_broken(&self) -> bool {
         self.broken
     }
@@ -103,7 +105,7 @@ impl Ring {
         if let Some(error) = flight.failure.take() {
             return Err(error);
         }
-        // There is something only if the ring broke.
+        // Pieces are left only if the ring broke.
         debug_assert!(flight.ring.broken || pieces.next().is_none());
         let mut left = flight.slots.iter_mut().filter_map(Option::take);
         left.try_for_each(Piece::plain)?;
@@ -117,11 +119,11 @@ impl fmt::Debug for Ring {
     }
 }
 
-/// A ring with pieces in it.
+/// A ring with pieces in flight.
 struct Flight<'r, 'a> {
     ring: &'r mut Ring,
     slots: [Option<Piece<'a>>; DEPTH],
-    /// Requests pushed whose answers were not taken.
+    /// The number of requests pushed whose answers were not taken.
     under_way: usize,
     /// The first failure. No request is sent after it.
     failure: Option<Error>,
@@ -132,8 +134,8 @@ impl Flight<'_, '_> {
         self.failure.is_none() && !self.ring.broken
     }
 
-    /// Sends the next request of the piece in slot `nth`, if there is one, or does its rest plainly if the
-    /// ring must not have it.
+    /// Sends the next request of the piece in slot `nth`, if there is one, or transfers its rest by
+    /// plain calls if the request must not use the ring.
     fn send(&mut self, nth: usize) {
         let Some(piece) = &mut self.slots[nth] else {
             return;
@@ -150,18 +152,19 @@ impl Flight<'_, '_> {
         } else {
             opcode::Read::new(fd, pointer, len).offset(offset).rw_flags(flags).build()
         };
-        // SAFETY: the file and the memory are good as long as the piece lives, and exclusively borrowed if
-        // they are read into. The piece has one request under way and is dropped after its answer was taken,
-        // or with `self`, whose drop first waits for all answers.
+        // SAFETY: the file and the memory are valid as long as the piece lives, and memory that is
+        // read into is borrowed exclusively. The piece has one request in flight, and is dropped
+        // after its answer was taken, or with `self`, whose drop first waits for all answers.
         let pushed = unsafe { self.ring.uring.submission().push(&entry.user_data(nth as u64)) };
         match pushed {
             Ok(()) => self.under_way += 1,
-            // It has an entry for every slot; if not, the piece is for the plain way.
+            // The queue has an entry for each slot; if the push fails nevertheless, the piece is
+            // left to plain calls.
             Err(_) => self.ring.broken = true,
         }
     }
 
-    /// Hands the kernel what was pushed, and waits for an answer.
+    /// Submits the pushed requests to the kernel, and waits for an answer.
     fn wait(&mut self) {
         loop {
             match self.ring.uring.submit_and_wait(1) {
@@ -172,7 +175,7 @@ impl Flight<'_, '_> {
         }
     }
 
-    /// The next answer that is there: its slot, and bytes or error.
+    /// Returns the next available answer: its slot, and the number of bytes or the error.
     fn landed(&mut self) -> Option<(usize, Result<usize, Errno>)> {
         let entry = self.ring.uring.completion().next()?;
         self.under_way -= 1;
@@ -181,7 +184,7 @@ impl Flight<'_, '_> {
         Some((entry.user_data() as usize, answer))
     }
 
-    /// Gives the answer to its piece.
+    /// Passes the answer to its piece.
     fn take(&mut self, nth: usize, answer: Result<usize, Errno>) {
         let Some(piece) = &mut self.slots[nth] else {
             return;
@@ -195,7 +198,7 @@ impl Flight<'_, '_> {
         match piece.answer(answer) {
             Ok(Step::Done) => self.slots[nth] = None,
             Ok(Step::Again) if self.goes_on() => self.send(nth),
-            // It stays for the plain way, or for nothing after a failure.
+            // The piece stays for plain calls, or after a failure until it is dropped.
             Ok(Step::Again) => {}
             Err(error) => {
                 self.slots[nth] = None;
@@ -204,16 +207,17 @@ impl Flight<'_, '_> {
         }
     }
 
-    /// Does the rest of the piece in slot `nth`, of which nothing is under way, without the ring.
+    /// Transfers the rest of the piece in slot `nth`, which has no request in flight, without the
+    /// ring.
     fn do_plainly(&mut self, nth: usize) {
         if let Some(Err(error)) = self.slots[nth].take().map(Piece::plain) {
             self.failure.get_or_insert(error);
         }
     }
 
-    /// Waits without the kernel's help for all that it has taken.
+    /// Waits, by polling, for all requests that the kernel has accepted.
     fn settle(&mut self) {
-        // The kernel takes no more: nobody enters the ring again.
+        // The kernel accepts no more requests, because the ring is not entered again.
         let untaken = self.ring.uring.submission().len();
         while self.under_way > untaken {
             match self.landed() {
@@ -268,7 +272,7 @@ mod tests {
         };
         let mut buffer = IoBuffer::new(8192).unwrap();
         buffer.as_mut_slice().fill(2);
-        // The last is a short one: its rest is not aligned any more.
+        // The last answer is a short transfer: its rest is not aligned.
         for (answer, left) in [(Err(Errno::AGAIN), 0), (Err(Errno::OPNOTSUPP), 0), (Ok(4097), 4097)]
         {
             let (plain, file) = file(&[1; 8192]);
@@ -285,7 +289,7 @@ mod tests {
                 found.len() == 8192 && found[left..].iter().all(|&byte| byte == 2),
                 "{answer:?}"
             );
-            // A flag was refused, if anything; not to be direct.
+            // At most the flag was refused; direct I/O was not.
             assert_eq!(file.is_direct(), direct);
             assert_eq!(file.is_unwaiting(), answer != Err(Errno::OPNOTSUPP));
             let request = Piece::write(&file, 0, buffer.as_slice()).request();
@@ -323,7 +327,7 @@ mod tests {
         let mut buffer = IoBuffer::new(COUNT * 4096).unwrap();
         let (plains, files): (Vec<_>, Vec<_>) = [file(&[]), file(&[])].into_iter().unzip();
         files[1].give_up_direct();
-        // The files grow, for which a file system waits, and are written over.
+        // The files grow, for which a file system waits, and are overwritten.
         for round in 0..3 {
             for (nth, byte) in buffer.as_mut_slice().iter_mut().enumerate() {
                 *byte = (nth / 4096 + nth + round) as u8;
@@ -344,7 +348,7 @@ mod tests {
             ring.run(pieces).unwrap();
             assert!(found.as_slice() == buffer.as_slice());
         }
-        // It would live for seconds.
+        // A worker would live for seconds.
         let worker = format!("iou-wrk-{}", rustix::thread::gettid().as_raw_nonzero());
         for task in std::fs::read_dir("/proc/self/task").unwrap() {
             // A task may have ended.
@@ -380,8 +384,8 @@ mod tests {
 
     /// Makes the kernel refuse all use of the ring.
     fn break_it(ring: &Ring) {
-        // SAFETY: the descriptor is open, `ManuallyDrop` leaves it to the ring, and it stays a descriptor
-        // that the ring may close; nothing is under way.
+        // SAFETY: the descriptor is open; `ManuallyDrop` leaves its ownership to the ring; `dup2`
+        // keeps it an open descriptor that the ring may close; no request is in flight.
         let mut fd = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(ring.uring.as_raw_fd()) });
         rustix::io::dup2(File::open("/dev/null").unwrap(), &mut fd).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Shapes, blocks and the grid that a matrix is cut into: index arithmetic without I/O.
+//! Shapes, blocks and the grid of blocks that a matrix is cut into: index arithmetic without I/O.
 //!
 //! ```text
 //!            cols = 7, block 2 x 3
@@ -16,20 +16,20 @@ use std::str::FromStr;
 
 use crate::{Error, Result, placement::Placement};
 
-/// Bytes of the largest element.
+/// The number of bytes of the largest element.
 const LARGEST: usize = size_of::<f64>();
 
-/// Rows and columns of a matrix.
+/// The numbers of rows and columns of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// Number of rows.
+    /// The number of rows.
     pub rows: usize,
-    /// Number of columns.
+    /// The number of columns.
     pub cols: usize,
 }
 
 impl Shape {
-    /// The shape of `rows` x `cols`.
+    /// Creates the shape of `rows` x `cols`.
     ///
     /// ```
     /// use syncline_store::Shape;
@@ -39,7 +39,8 @@ impl Shape {
         Self { rows, cols }
     }
 
-    /// Number of elements. Saturates at `usize::MAX`, which no matrix that was opened or made can have.
+    /// Returns the number of elements. The result saturates at `usize::MAX`, which exceeds the size
+    /// of any matrix that can be opened or created.
     pub const fn elements(self) -> usize {
         self.rows.saturating_mul(self.cols)
     }
@@ -51,22 +52,22 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Rows and columns of a block.
+/// The numbers of rows and columns of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
-    /// Number of rows.
+    /// The number of rows.
     pub rows: usize,
-    /// Number of columns.
+    /// The number of columns.
     pub cols: usize,
 }
 
 impl Block {
-    /// A block of `rows` x `cols`.
+    /// Creates a block of `rows` x `cols`.
     pub const fn new(rows: usize, cols: usize) -> Self {
         Self { rows, cols }
     }
 
-    /// This block cut down to fit `shape`; a zero counts as one.
+    /// Returns this block clipped to `shape`; a side of zero counts as one.
     pub fn clipped(self, shape: Shape) -> Self {
         Self { rows: self.rows.min(shape.rows).max(1), cols: self.cols.min(shape.cols).max(1) }
     }
@@ -78,29 +79,29 @@ impl fmt::Display for Block {
     }
 }
 
-/// How the elements of a matrix are ordered.
+/// The order in which the elements of a matrix are stored.
 ///
-/// Where each element stands is told by [`Placement`](crate::placement::Placement).
+/// [`Placement`] computes the position of each element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
-    /// Row after row, as `.npy` has it.
+    /// Row after row, as in a `.npy` file.
     RowMajor,
-    /// Block after block in row-major order of blocks, each row-major inside. Blocks at the right and bottom
-    /// edge have their true, smaller size.
+    /// Block after block in row-major order of blocks, each row-major inside. Blocks at the right
+    /// and bottom edges have their true, smaller size.
     Blocked(Block),
-    /// As blocked, but each block is stored as top frontier, left frontier, centre, right frontier, bottom
-    /// frontier, so that the block and each of its frontiers are one contiguous piece. The corners stand
-    /// twice.
+    /// Like `Blocked`, but each block is stored as top frontier, left frontier, centre, right
+    /// frontier, bottom frontier, so that the block and each of its frontiers are contiguous. The
+    /// corners are stored twice.
     Framed {
         /// The size of the blocks.
         block: Block,
-        /// Lines of a frontier, at least 1.
+        /// The number of lines of a frontier, at least 1.
         thickness: usize,
     },
 }
 
 impl Layout {
-    /// The block size that the layout itself has, if any.
+    /// Returns the block size of the layout; `None` if it is row-major.
     pub const fn block(self) -> Option<Block> {
         match self {
             Self::RowMajor => None,
@@ -108,15 +109,15 @@ impl Layout {
         }
     }
 
-    /// Whether a row of a block is one slice where it stands: true unless framed.
+    /// Returns whether a row of a block is stored as one slice: true unless framed.
     pub const fn in_place(self) -> bool {
         !matches!(self, Self::Framed { .. })
     }
 
-    /// The layout that goes with this one for matrices whose frontiers nobody reads: blocked for framed,
-    /// itself otherwise.
+    /// Returns the corresponding layout for matrices whose frontiers are not read: blocked for
+    /// framed, the same layout otherwise.
     ///
-    /// A sweep needs frontiers of its field only, so coefficients need not be framed.
+    /// A sweep reads frontiers of its field only, so coefficients need not be framed.
     pub const fn without_frame(self) -> Self {
         match self {
             Self::Framed { block, .. } => Self::Blocked(block),
@@ -124,12 +125,13 @@ impl Layout {
         }
     }
 
-    /// The values stored for a matrix of `shape`: those of the matrix, and for framed also the corners'
-    /// second copies.
+    /// Returns the number of values stored for a matrix of `shape`: those of the matrix, and, if
+    /// framed, the second copies of the corners.
     ///
     /// # Errors
-    /// [`Error::Empty`] when the shape has no elements, [`Error::TooLarge`] when the bytes exceed the address
-    /// space whatever the elements, and [`Error::BadBlock`] when a block side or the thickness is zero.
+    /// [`Error::Empty`] if the shape has no elements, [`Error::TooLarge`] if the bytes exceed the
+    /// address space for the largest element type, and [`Error::BadBlock`] if a block side or the
+    /// thickness is zero.
     ///
     /// ```
     /// use syncline_store::{Block, Layout, Shape};
@@ -141,15 +143,16 @@ impl Layout {
         self.grid(shape).map(|grid| Placement::unchecked(self, grid).stored())
     }
 
-    /// The layout's own blocks of a matrix of `shape`; one block, the whole, when row-major.
+    /// Returns the layout's own blocks of a matrix of `shape`; if row-major, one block that is the
+    /// whole matrix.
     ///
     /// # Errors
-    /// As [`stored`](Self::stored).
+    /// The same as those of [`stored`](Self::stored).
     pub fn grid(self, shape: Shape) -> Result<Grid> {
         if shape.rows == 0 || shape.cols == 0 {
             return Err(Error::Empty { shape });
         }
-        // A frame repeats an element at most in each of its four frontiers, hence the 5.
+        // A frame repeats an element at most once in each of its four frontiers, hence the 5.
         let room = isize::MAX.unsigned_abs() / LARGEST / 5;
         if shape.rows.checked_mul(shape.cols).is_none_or(|n| n > room) {
             return Err(Error::TooLarge { shape });
@@ -179,7 +182,8 @@ impl fmt::Display for Layout {
     }
 }
 
-/// A text that is no block or layout, as [`Block`] and [`Layout`] are displayed.
+/// The error of parsing a text that is not a block or layout as [`Block`] and [`Layout`] display
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no {what}")]
 pub struct LayoutTextError {
@@ -190,7 +194,7 @@ pub struct LayoutTextError {
 impl FromStr for Block {
     type Err = LayoutTextError;
 
-    /// From its display: "256 x 1024".
+    /// Parses the displayed form: "256 x 1024".
     fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
         let sides = text
             .split_once(" x ")
@@ -204,7 +208,7 @@ impl FromStr for Block {
 impl FromStr for Layout {
     type Err = LayoutTextError;
 
-    /// From its display.
+    /// Parses the displayed form.
     ///
     /// ```
     /// use syncline_store::{Block, Layout};
@@ -243,10 +247,10 @@ pub enum Side {
 }
 
 impl Side {
-    /// All four, in the order in which their elements lie in memory.
+    /// All four sides, in the order in which their elements lie in memory.
     pub const ALL: [Self; 4] = [Self::North, Self::West, Self::East, Self::South];
 
-    /// The side that faces this one across an edge.
+    /// Returns the side that faces this side across an edge.
     pub const fn facing(self) -> Self {
         match self {
             Self::North => Self::South,
@@ -256,7 +260,7 @@ impl Side {
         }
     }
 
-    /// Whether the frontier on this side is a row (North, South) rather than a column.
+    /// Returns whether the frontier on this side is a row (north, south) rather than a column.
     pub const fn is_row(self) -> bool {
         matches!(self, Self::North | Self::South)
     }
@@ -276,23 +280,24 @@ impl fmt::Display for Side {
 /// A rectangle of elements within a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rect {
-    /// First row.
+    /// The first row.
     pub row: usize,
-    /// First column.
+    /// The first column.
     pub col: usize,
-    /// Number of rows.
+    /// The number of rows.
     pub rows: usize,
-    /// Number of columns.
+    /// The number of columns.
     pub cols: usize,
 }
 
 impl Rect {
-    /// Number of elements.
+    /// Returns the number of elements.
     pub const fn elements(self) -> usize {
         self.rows * self.cols
     }
 
-    /// Length of the frontier on a side: the columns for a row, the rows for a column.
+    /// Returns the length of the frontier on a side: the number of columns for a row, of rows for a
+    /// column.
     pub const fn line(self, side: Side) -> usize {
         if side.is_row() { self.cols } else { self.rows }
     }
@@ -306,7 +311,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Cuts `shape` into blocks of `block`, which is first clipped to the shape ([`Block::clipped`]).
+    /// Cuts `shape` into blocks of `block`, which is first clipped to the shape
+    /// ([`Block::clipped`]).
     ///
     /// ```
     /// use syncline_store::{Block, Grid, Shape, placement::{Rect, Side}};
@@ -320,37 +326,37 @@ impl Grid {
         Self { shape, block: block.clipped(shape) }
     }
 
-    /// The shape that is cut.
+    /// Returns the shape that is cut.
     pub const fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// The size of a block that is not at the edge.
+    /// Returns the size of a block that is not at the right or bottom edge.
     pub const fn block_size(&self) -> Block {
         self.block
     }
 
-    /// Blocks from top to bottom.
+    /// Returns the number of rows of blocks.
     pub const fn rows(&self) -> usize {
         self.shape.rows.div_ceil(self.block.rows)
     }
 
-    /// Blocks from left to right.
+    /// Returns the number of columns of blocks.
     pub const fn cols(&self) -> usize {
         self.shape.cols.div_ceil(self.block.cols)
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     pub const fn len(&self) -> usize {
         self.rows() * self.cols()
     }
 
-    /// Whether there is no block, as in an empty shape.
+    /// Returns whether there are no blocks, as for an empty shape.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The elements of block (`i`, `j`); empty when the grid has no such block.
+    /// Returns the elements of block (`i`, `j`); empty if the grid has no such block.
     pub fn block(&self, i: usize, j: usize) -> Rect {
         let row = i.saturating_mul(self.block.rows).min(self.shape.rows);
         let col = j.saturating_mul(self.block.cols).min(self.shape.cols);
@@ -362,24 +368,24 @@ impl Grid {
         }
     }
 
-    /// The elements of the block numbered `index`; empty when the grid has no such block.
+    /// Returns the elements of the block numbered `index`; empty if the grid has no such block.
     pub fn rect(&self, index: usize) -> Rect {
         let (i, j) = self.at(index);
         self.block(i, j)
     }
 
-    /// The number of block (`i`, `j`).
+    /// Returns the number of block (`i`, `j`).
     pub const fn index(&self, i: usize, j: usize) -> usize {
         i * self.cols() + j
     }
 
-    /// Row and column, in blocks, of the block numbered `index`.
+    /// Returns the row and column, in blocks, of the block numbered `index`.
     pub const fn at(&self, index: usize) -> (usize, usize) {
         let cols = if self.cols() == 0 { 1 } else { self.cols() };
         (index / cols, index % cols)
     }
 
-    /// The block next to `index` on `side`, or `None` at the edge of the matrix.
+    /// Returns the block next to `index` on `side`, or `None` at the edge of the matrix.
     pub fn neighbour(&self, index: usize, side: Side) -> Option<usize> {
         let (i, j) = self.at(index);
         let (i, j) = match side {

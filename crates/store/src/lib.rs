@@ -1,33 +1,33 @@
-//! Matrices on disk and in memory: chunks, layouts, .npy.
+//! Matrices on disk and in memory: chunks, layouts and `.npy` files.
 //!
 //! | module        | holds                                                                    |
 //! |---------------|--------------------------------------------------------------------------|
 //! | `element`     | [`Element`], [`ElementType`]: float64 and float32                        |
 //! | `layout`      | [`Shape`], [`Block`], [`Layout`], [`Grid`], [`Side`](placement::Side), [`Rect`](placement::Rect)           |
-//! | `placement`   | [`Placement`](placement::Placement): where each block, frontier and element stands             |
-//! | `model`       | [`io_model`](model::io_model): what a sweep reads and writes                              |
+//! | `placement`   | [`Placement`](placement::Placement): the positions of blocks, frontiers and elements           |
+//! | `model`       | [`io_model`](model::io_model): the amount of data that a sweep reads and writes           |
 //! | `chunk`       | [`Chunk`](chunk::Chunk): bytes on file, heap or shared segment, mapped by part         |
 //! | `matrix`      | [`Matrix`]                                                               |
-//! | `whole`       | matrices that are lent whole, and where their rows are on file           |
+//! | `whole`       | matrices lent as a whole, and the positions of their rows in the file    |
 //! | `tile`        | [`Tile`](blocks::Tile): a block for reading                                            |
 //! | `region`      | [`Region`](blocks::Region): a block for writing                                          |
-//! | `rows`        | rectangles of any layout by few accesses                                 |
+//! | `rows`        | rectangles of any layout, transferred in few accesses                    |
 //! | `npy`         | `.npy` headers                                                           |
-//! | `newfile`     | [`NewFile`]: an output that appears whole or not at all                  |
-//! | `generation`  | [`Generations`](generation::Generations): a long computation that a crash does not undo           |
+//! | `newfile`     | [`NewFile`]: an output that appears complete or not at all               |
+//! | `generation`  | [`Generations`](generation::Generations): a long computation that survives crashes                |
 //! | `checksum`    | [`checksum`]: 64 bits over the bytes of a panel                          |
-//! | `convert`     | [`convert`]: from layout to layout in bounded memory                     |
+//! | `convert`     | [`convert`]: conversion between layouts in bounded memory                |
 //! | `dir`         | [`DataDir`]: the matrices of one computation                             |
 //! | `buffer`      | [`IoBuffer`](direct_io::IoBuffer): aligned memory in huge pages                               |
 //! | `direct`      | [`DirectFile`](direct_io::DirectFile): a file for direct I/O                                    |
-//! | `queue`       | [`IoQueue`](direct_io::IoQueue): [`ReadRequest`](direct_io::ReadRequest)s and [`WriteRequest`](direct_io::WriteRequest)s under way together                 |
-//! | `transfer`    | one piece of a read or write, to its end                                 |
+//! | `queue`       | [`IoQueue`](direct_io::IoQueue): [`ReadRequest`](direct_io::ReadRequest)s and [`WriteRequest`](direct_io::WriteRequest)s in flight together                 |
+//! | `transfer`    | one piece of a read or write, continued until it completes               |
 //! | `ring`        | pieces in an io_uring                                                    |
-//! | `stream`      | [`DirectWriter`](direct_io::DirectWriter): a file written from front to back                      |
-//! | [`probe`]     | what a disk does with the requests of a sweep                            |
+//! | `stream`      | [`DirectWriter`](direct_io::DirectWriter): a file written sequentially                            |
+//! | [`probe`]     | the speed of a disk under the requests of a sweep                        |
 //!
-//! The crate knows neither locks nor kernels. Matrices have at least one element; a dimension of zero is an
-//! error.
+//! The crate depends on neither locks nor kernels. Matrices have at least one element; a dimension
+//! of zero is an error.
 
 mod buffer;
 mod bytes;

@@ -1,10 +1,11 @@
 //! Matrices of float64 or float32, on file or in memory, in any layout.
 //!
-//! What keeps data races out: a matrix is written through `&mut Matrix`, or through the [`Region`]s that it
-//! was cut into and that are disjoint; [`Tile`]s share it behind an [`Arc`], which gives nobody `&mut`. A
-//! region gives nobody `&Matrix`, so that whoever has one can lend the elements as a slice. No two matrices
-//! share a chunk, and a chunk's own safe functions touch no byte of it. A file must be left alone by others
-//! meanwhile, as with every mapped file; and so must what forked processes share.
+//! The following rules exclude data races. A matrix is written through `&mut Matrix`, or through
+//! the disjoint [`Region`]s that it was cut into. [`Tile`]s share it behind an [`Arc`], which never
+//! gives out `&mut Matrix`. A region never gives out `&Matrix`, so the owner of a `&Matrix` can
+//! lend the elements as a slice. No two matrices share a chunk, and the safe functions of a chunk
+//! access none of its bytes. As with every mapped file, other processes must not change a file
+//! meanwhile; the same holds for memory that forked processes share.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -24,10 +25,11 @@ use crate::{
     placement::Placement,
 };
 
-/// What Linux may map around a touched page: folios of the page cache, of up to a huge page, below and above.
+/// The bytes that Linux may map around a touched page: folios of the page cache, of up to a huge
+/// page, below and above it.
 const AROUND: u64 = 2 * (2 << 20);
 
-/// A matrix of `f64`, or of `f32`.
+/// A matrix of `f64` or of `f32`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -43,12 +45,12 @@ const AROUND: u64 = 2 * (2 << 20);
 #[derive(Debug)]
 pub struct Matrix<T: Element = f64> {
     chunk: Arc<Chunk>,
-    /// The first byte of the data in the chunk, a multiple of `T::BYTES`.
+    /// The offset of the first data byte in the chunk, a multiple of `T::BYTES`.
     start: u64,
     /// The layout with its own grid: one block if row-major.
     place: Placement,
     name: String,
-    /// The file that it was opened from.
+    /// The path of the file that the matrix was opened from.
     opened: Option<PathBuf>,
     values: PhantomData<T>,
 }
@@ -60,42 +62,42 @@ impl<T: Element> Matrix<T> {
         Ok(Self { chunk: Arc::new(chunk), start, place, name, opened: None, values: PhantomData })
     }
 
-    /// A row-major matrix on the heap with these values, row by row.
+    /// Creates a row-major matrix on the heap from its values, row by row.
     ///
     /// # Errors
-    /// [`Error::Buffer`] when the values are not as many as the shape has elements, [`Error::Memory`], and as
-    /// [`Layout::stored`].
+    /// [`Error::Buffer`] if the number of values is not the number of elements of the shape,
+    /// [`Error::Memory`], and those of [`Layout::stored`].
     pub fn from_vec(shape: Shape, values: Vec<T>) -> Result<Self> {
         let mut matrix = Self::zeros(shape, Layout::RowMajor)?;
         matrix.write_rows(0..shape.rows, &values)?;
         Ok(matrix)
     }
 
-    /// A matrix of zeros on the heap, in huge pages where the system has them.
+    /// Creates a matrix of zeros on the heap, in huge pages if the system has them.
     ///
     /// # Errors
-    /// [`Error::Memory`], and as [`Layout::stored`].
+    /// [`Error::Memory`], and those of [`Layout::stored`].
     pub fn zeros(shape: Shape, layout: Layout) -> Result<Self> {
         let chunk = Chunk::heap(layout.stored(shape)? * T::BYTES, Pages::Huge)?;
         Self::new(chunk, 0, shape, layout)
     }
 
-    /// A matrix of zeros in memory that processes forked later share.
+    /// Creates a matrix of zeros in memory that is shared with processes forked later.
     ///
     /// # Errors
-    /// As [`zeros`](Self::zeros).
+    /// The same as those of [`zeros`](Self::zeros).
     pub fn shared(shape: Shape, layout: Layout) -> Result<Self> {
         let chunk = Chunk::shared(layout.stored(shape)? * T::BYTES)?;
         Self::new(chunk, 0, shape, layout)
     }
 
-    /// The matrix in a `.npy` file, for reading.
+    /// Opens the matrix in a `.npy` file for reading.
     ///
     /// # Errors
-    /// When the file cannot be opened, is not a `.npy` file, or holds something else than little-endian
-    /// elements of this type ([`Error::Dtype`]) in C order with two dimensions, neither of them zero; when it
-    /// is shorter or longer than that; when others wrote it such that its data do not start at a multiple of
-    /// an element's bytes.
+    /// An error if the file cannot be opened; is not a `.npy` file; does not hold little-endian
+    /// elements of this type ([`Error::Dtype`]) in C order with two dimensions, neither of them
+    /// zero; has a length that does not match; or was written such that its data do not start at a
+    /// multiple of an element's bytes.
     pub fn open(path: &Path) -> Result<Self> {
         let file = chunk::open(path)?;
         let (shape, start) = npy::open::<T>(&file, path)?;
@@ -106,11 +108,11 @@ impl<T: Element> Matrix<T> {
         })
     }
 
-    /// The matrix in a file of nothing but little-endian elements, for reading.
+    /// Opens the matrix in a file that consists of little-endian elements only, for reading.
     ///
     /// # Errors
-    /// [`Error::File`], [`Error::Length`] when the file has not exactly the bytes of the shape and layout,
-    /// and as [`Layout::stored`].
+    /// [`Error::File`], [`Error::Length`] if the length of the file does not match the shape and
+    /// layout, and those of [`Layout::stored`].
     pub fn open_raw(path: &Path, shape: Shape, layout: Layout) -> Result<Self> {
         let chunk = Chunk::open(path)?;
         let expected = Self::file_bytes(false, shape, layout)?;
@@ -118,18 +120,20 @@ impl<T: Element> Matrix<T> {
         Ok(Self { opened: Some(path.to_owned()), ..Self::new(chunk, 0, shape, layout)? })
     }
 
-    /// A matrix over a new file, to be written and read; zeros at first. The caller commits the file when the
-    /// matrix is complete.
+    /// Creates a matrix over a new file, for reading and writing; the elements are zero at first.
+    /// The caller commits the file when the matrix is complete.
     ///
     /// # Errors
-    /// [`Error::Length`] when the file was not made with [`file_bytes`](Self::file_bytes), [`Error::File`].
+    /// [`Error::Length`] if the file was not created with [`file_bytes`](Self::file_bytes),
+    /// [`Error::File`].
     ///
     /// ```
     /// use syncline_store::{Layout, Matrix, NewFile, Shape};
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("za.npy");
     /// let shape = Shape::new(2, 2);
-    /// let new = NewFile::create(&path, Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor)?)?;
+    /// let new =
+    ///     NewFile::create(&path, Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor)?)?;
     /// let mut matrix = Matrix::create(&new, true, shape, Layout::RowMajor)?;
     /// matrix.write_row(1, &[3.0, 4.0])?;
     /// new.commit()?;
@@ -151,15 +155,17 @@ impl<T: Element> Matrix<T> {
         Self::new(chunk, header.len() as u64, shape, layout)
     }
 
-    /// The bytes before the data in the file that [`create`](Self::create) fills: none if it is not `.npy`.
+    /// Returns the bytes before the data in the file that [`create`](Self::create) fills: none
+    /// unless the file is a `.npy` file.
     pub fn header(npy: bool, shape: Shape) -> Vec<u8> {
         if npy { npy::header(T::TYPE, shape) } else { Vec::new() }
     }
 
-    /// The bytes of the file that [`create`](Self::create) fills.
+    /// Returns the number of bytes of the file that [`create`](Self::create) fills.
     ///
     /// # Errors
-    /// As [`Layout::stored`]; [`Error::NotRowMajor`] when a `.npy` is to be blocked or framed.
+    /// Those of [`Layout::stored`]; [`Error::NotRowMajor`] if a `.npy` file is requested for a
+    /// blocked or framed layout.
     pub fn file_bytes(npy: bool, shape: Shape, layout: Layout) -> Result<u64> {
         let data = (layout.stored(shape)? * T::BYTES) as u64;
         match npy {
@@ -171,58 +177,61 @@ impl<T: Element> Matrix<T> {
         }
     }
 
-    /// Rows and columns.
+    /// Returns the numbers of rows and columns.
     pub const fn shape(&self) -> Shape {
         self.place.grid().shape()
     }
 
-    /// The order of the elements.
+    /// Returns the order of the elements.
     pub const fn layout(&self) -> Layout {
         self.place.layout()
     }
 
-    /// The file, or what kind of memory it is, unless it was [named](Self::named): for messages.
+    /// Returns the name for messages: the [assigned name](Self::named), or else the file or the
+    /// kind of memory.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The matrix with another name in messages, to tell those in memory apart. Errors about bytes of a file
-    /// name the file as before.
+    /// Returns the matrix with another name in messages, to distinguish matrices in memory. Errors
+    /// about bytes of a file still name the file.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
-    /// The path that it was opened by, if it was.
+    /// Returns the path that the matrix was opened by, if any.
     pub(crate) fn opened(&self) -> Option<&Path> {
         self.opened.as_deref()
     }
 
-    /// Where the bytes are; its [`traffic`](Chunk::traffic) is that of this matrix.
+    /// Returns the chunk that holds the bytes; its [`traffic`](Chunk::traffic) is that of this
+    /// matrix.
     pub const fn chunk(&self) -> &Arc<Chunk> {
         &self.chunk
     }
 
-    /// Maps the whole file and keeps it, see [`Chunk::hold`].
+    /// Maps the whole file and keeps the mapping, see [`Chunk::hold`].
     ///
     /// # Errors
-    /// As [`Chunk::hold`].
+    /// The same as those of [`Chunk::hold`].
     pub fn hold(&self, touch: Touch) -> Result<()> {
         self.chunk.hold(touch)
     }
 
-    /// The matrix cut into blocks; those of the layout itself unless row-major.
+    /// Returns the grid that cuts the matrix into blocks; unless the matrix is row-major, `block`
+    /// must be the layout's own.
     ///
     /// # Errors
-    /// [`Error::Grid`] when the layout has blocks of another size, [`Error::BadBlock`] for a block side of
-    /// zero.
+    /// [`Error::Grid`] if the layout has blocks of another size, [`Error::BadBlock`] if a block
+    /// side is zero.
     pub fn grid(&self, block: Block) -> Result<Grid> {
         let grid = Layout::Blocked(block).grid(self.shape())?;
         self.placement(&grid)?;
         Ok(grid)
     }
 
-    /// The blocks of `grid` in this matrix.
+    /// Returns the placement of the blocks of `grid` in this matrix.
     pub(crate) fn placement(&self, grid: &Grid) -> Result<Placement> {
         let own = self.place.grid();
         if grid.shape() != own.shape() || (self.layout() != Layout::RowMajor && grid != own) {
@@ -237,7 +246,7 @@ impl<T: Element> Matrix<T> {
         Ok(Placement::unchecked(self.layout(), *grid))
     }
 
-    /// The bytes in the chunk of a range of stored values.
+    /// Returns the range of bytes in the chunk that holds a range of stored values.
     pub(crate) const fn bytes_of(&self, values: Range<usize>) -> Range<u64> {
         let start = self.start + (values.start * T::BYTES) as u64;
         let end = self.start + (values.end * T::BYTES) as u64;
@@ -247,7 +256,7 @@ impl<T: Element> Matrix<T> {
     /// Reads one row of `cols` values.
     ///
     /// # Errors
-    /// [`Error::Range`], [`Error::Buffer`], and [`Error::Part`] when the file cannot be read.
+    /// [`Error::Range`], [`Error::Buffer`], and [`Error::Part`] if the file cannot be read.
     pub fn read_row(&self, row: usize, values: &mut [T]) -> Result<()> {
         self.read_rows(row..row.saturating_add(1), values)
     }
@@ -255,23 +264,25 @@ impl<T: Element> Matrix<T> {
     /// Writes one row of `cols` values.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], and as [`read_row`](Self::read_row).
+    /// [`Error::ReadOnly`], and those of [`read_row`](Self::read_row).
     pub fn write_row(&mut self, row: usize, values: &[T]) -> Result<()> {
         self.write_rows(row..row.saturating_add(1), values)
     }
 
-    /// Reads whole rows, row-major, whatever the layout; takes up to 8 MiB besides the buffer.
+    /// Reads whole rows, row-major, whatever the layout; takes up to 8 MiB in addition to the
+    /// buffer.
     ///
     /// # Errors
-    /// As [`read_row`](Self::read_row).
+    /// The same as those of [`read_row`](Self::read_row).
     pub fn read_rows(&self, range: Range<usize>, values: &mut [T]) -> Result<()> {
         self.read_rect(self.band(&range), values)
     }
 
-    /// Writes whole rows, row-major, whatever the layout; takes up to 8 MiB besides the buffer.
+    /// Writes whole rows, row-major, whatever the layout; takes up to 8 MiB in addition to the
+    /// buffer.
     ///
     /// # Errors
-    /// As [`write_row`](Self::write_row).
+    /// The same as those of [`write_row`](Self::write_row).
     pub fn write_rows(&mut self, range: Range<usize>, values: &[T]) -> Result<()> {
         self.write_rect(self.band(&range), values)
     }
@@ -287,19 +298,21 @@ impl<T: Element> Matrix<T> {
         }
     }
 
-    /// Reads a rectangle, row-major, whatever the layout; takes up to 8 MiB besides the buffer.
+    /// Reads a rectangle, row-major, whatever the layout; takes up to 8 MiB in addition to the
+    /// buffer.
     ///
     /// # Errors
-    /// [`Error::Range`], [`Error::Buffer`], and [`Error::Part`] when the file cannot be read.
+    /// [`Error::Range`], [`Error::Buffer`], and [`Error::Part`] if the file cannot be read.
     pub fn read_rect(&self, rect: Rect, values: &mut [T]) -> Result<()> {
         self.check_rect(rect, values.len())?;
         self.read_staged(rect, values, STAGE)
     }
 
-    /// Writes a rectangle, row-major, whatever the layout; takes up to 8 MiB besides the buffer.
+    /// Writes a rectangle, row-major, whatever the layout; takes up to 8 MiB in addition to the
+    /// buffer.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], and as [`read_rect`](Self::read_rect).
+    /// [`Error::ReadOnly`], and those of [`read_rect`](Self::read_rect).
     pub fn write_rect(&mut self, rect: Rect, values: &[T]) -> Result<()> {
         self.check_rect(rect, values.len())?;
         self.write_staged(rect, values, STAGE)
@@ -321,26 +334,30 @@ impl<T: Element> Matrix<T> {
         self.check_buffer(rect.elements(), len)
     }
 
-    /// Reads a rectangle within the matrix, with a stage of `stage` values for pieces that are adjacent in
-    /// the file.
+    /// Reads a rectangle within the matrix, with a stage of `stage` values for pieces that are
+    /// adjacent in the file.
     pub(crate) fn read_staged(&self, rect: Rect, values: &mut [T], stage: usize) -> Result<()> {
         rows::read(&self.place, rect, values, stage, |at, values| {
-            // SAFETY: matrices are written through `&mut` only, and we have `&`.
+            // SAFETY: no code writes the bytes during the call: writing a matrix takes
+            // `&mut Matrix`, and `self` is borrowed shared.
             unsafe { self.chunk.copy_out(self.bytes_of(at..at).start, bytes::of_mut(values)) }
         })
     }
 
-    /// Writes a rectangle within the matrix, all copies of each element.
+    /// Writes a rectangle within the matrix, including all copies of each element.
     pub(crate) fn write_staged(&mut self, rect: Rect, values: &[T], stage: usize) -> Result<()> {
         rows::write(&self.place, rect, values, stage, |at, values| {
-            // SAFETY: the matrix is borrowed exclusively, and its chunk is no other matrix's.
+            // SAFETY: no other code accesses the bytes during the call: the matrix is borrowed
+            // exclusively, and no other matrix shares its chunk.
             unsafe { self.chunk.copy_in(self.bytes_of(at..at).start, bytes::of(values)) }
         })
     }
 
-    /// The most that a view of any one block of `grid` keeps resident, see [`MatrixBlock::resident_bytes`].
+    /// Returns the maximal number of bytes that a view of any one block of `grid` keeps resident,
+    /// see [`MatrixBlock::resident_bytes`].
     pub fn resident_bytes(&self, grid: &Grid) -> u64 {
-        // No block is larger than the first, but one may start elsewhere in a page.
+        // No block is larger than the first, but another block may start at another offset in a
+        // page.
         match self.resident_of(grid, 0) {
             0 => 0,
             first => first + rustix::param::page_size() as u64,
@@ -363,19 +380,19 @@ impl<T: Element> Matrix<T> {
         span.min(rows as u64 * row + AROUND)
     }
 
-    /// The block numbered `index` of `grid`, for reading.
+    /// Returns the block numbered `index` of `grid`, for reading.
     ///
-    /// A grid that is not of this matrix ([`grid`](Self::grid)) or an index beyond it makes a tile of which
-    /// every use is an error.
+    /// If `grid` does not belong to this matrix ([`grid`](Self::grid)) or `index` is beyond its
+    /// end, every use of the tile is an error.
     pub fn tile(self: &Arc<Self>, grid: &Grid, index: usize) -> Tile<T> {
         Tile::new(MatrixBlock::new(Arc::clone(self), *grid, index))
     }
 
-    /// Cuts the matrix into the blocks of `grid`, each of which can be written by itself.
+    /// Cuts the matrix into the blocks of `grid`, each of which can be written independently.
     ///
     /// # Errors
-    /// [`Error::Grid`] when the grid is not of this matrix, [`Error::ReadOnly`] when it was opened for
-    /// reading.
+    /// [`Error::Grid`] if the grid does not belong to this matrix, [`Error::ReadOnly`] if the
+    /// matrix was opened for reading.
     pub fn into_regions(self, grid: Grid) -> Result<Vec<Region<T>>> {
         self.placement(&grid)?;
         if !self.chunk.is_writable() {
@@ -386,10 +403,10 @@ impl<T: Element> Matrix<T> {
         Ok((0..grid.len()).map(part).collect())
     }
 
-    /// The matrix again, once all of its regions are back; their order does not matter.
+    /// Returns the matrix, given all of its regions in any order.
     ///
     /// # Errors
-    /// [`Error::Regions`] when some are missing, or there are some of another matrix.
+    /// [`Error::Regions`] if regions are missing, or some belong to another matrix.
     pub fn from_regions(regions: Vec<Region<T>>) -> Result<Self> {
         let given = regions.len();
         let incomplete = |name, expected| Error::Regions { name, given, expected };
@@ -400,7 +417,8 @@ impl<T: Element> Matrix<T> {
         let matrix = Arc::clone(first.matrix());
         let same = regions.iter().all(|region| Arc::ptr_eq(region.matrix(), &matrix));
         drop(regions);
-        // Every region of a matrix is another block, so to count them is to have them all.
+        // Each region of a matrix is a different block, so the number of regions shows that they
+        // are complete.
         if !same || given != expected {
             return Err(incomplete(matrix.name.clone(), expected));
         }

@@ -1,43 +1,46 @@
 //! The papers' model of the I/O of one sweep: bytes mapped for reading and for writing.
 //!
-//! To compute a block its own block of the field and of each coefficient is read, and something of each
-//! neighbour that exists (up to four); then the block of the field is written.
+//! To compute a block, a sweep reads its own block of the field and of each coefficient, and part
+//! or all of each existing neighbour (up to four); then it writes the block of the field.
 //!
-//! | layout             | read of a neighbour | worst block of the papers' case | all its blocks      |
-//! |--------------------|---------------------|---------------------------------|---------------------|
-//! | row-major, blocked | its whole block     | 320 MiB                         | 19 GiB              |
-//! | framed             | the facing frontier | 192 MiB + 64.03 KiB             | 12 GiB + 3.5 MiB    |
+//! | layout             | read of a neighbour | worst block         | all blocks       |
+//! |--------------------|---------------------|---------------------|------------------|
+//! | row-major, blocked | its whole block     | 320 MiB             | 19 GiB           |
+//! | framed             | the facing frontier | 192 MiB + 64.03 KiB | 12 GiB + 3.5 MiB |
 //!
-//! The case is 16384² doubles in blocks of 2048² with five coefficients.
+//! The figures are those of the papers' case, a matrix of 16384² doubles in blocks of 2048² with
+//! five coefficients.
 //!
-//! With all neighbours still in memory, row-major and blocked read 192 MiB a block too: the best case.
+//! If all neighbours are still in memory, row-major and blocked layouts also read 192 MiB for each
+//! block: the best case.
 //!
-//! Source: P.-N. Clauss, J. Gustedt, "Experimenting Iterative Computations with Ordered Read-Write Locks",
-//! PDP 2010, doi:10.1109/PDP.2010.11, section 3.4. Its 20 GiB take each block for an interior one; here
-//! blocks at the edge have fewer neighbours.
+//! Source: P.-N. Clauss, J. Gustedt, "Experimenting Iterative Computations with Ordered Read-Write
+//! Locks", PDP 2010, doi:10.1109/PDP.2010.11, section 3.4. The paper's figure of 20 GiB treats each
+//! block as an interior one; here blocks at the edge have fewer neighbours.
 
 use crate::{ElementType, Grid, Layout, Result, layout::Side, placement::Placement};
 
-/// Bytes of one sweep over a matrix.
+/// The numbers of bytes that one sweep over a matrix reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoModel {
-    /// Read in the sweep.
+    /// The bytes read in the sweep.
     pub read: u64,
-    /// Written in the sweep.
+    /// The bytes written in the sweep.
     pub written: u64,
-    /// Read for the block that needs most.
+    /// The bytes read for the block that needs the most.
     pub worst_block: u64,
-    /// Read for the block that needs most when nothing of its neighbours has to be read.
+    /// The bytes read for the block that needs the most if no data of its neighbours has to be
+    /// read.
     pub best_block: u64,
 }
 
-/// What one sweep reads and writes when the field has `layout` and `coefficients` matrices go with it, all of
-/// elements of one type.
+/// Returns the bytes that one sweep reads and writes if the field has `layout` and the sweep reads
+/// `coefficients` further matrices, all with elements of one type.
 ///
 /// The coefficients of a framed field are blocked.
 ///
 /// # Errors
-/// As [`Placement::new`].
+/// The same as those of [`Placement::new`].
 ///
 /// ```
 /// use syncline_store::{Block, ElementType, Grid, Layout, Shape, model::io_model};
@@ -97,7 +100,7 @@ mod tests {
             assert_eq!(model.best_block, 192 * MIB);
             assert_eq!(64 * model.worst_block, 20 * GIB);
             assert_eq!(64 * model.best_block, 12 * GIB);
-            // 64 blocks of 6, and 2 * 2 * 8 * 7 neighbours.
+            // 64 cases of 6 own blocks, and 2 * 2 * 8 * 7 neighbours.
             assert_eq!(model.read, (64 * 6 + 224) * 32 * MIB);
             assert_eq!(model.read, 19 * GIB);
             assert_eq!(model.written, 2 * GIB);

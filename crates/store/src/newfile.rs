@@ -1,14 +1,15 @@
-//! An output file that appears whole or not at all.
+//! An output file that appears completely or not at all.
 //!
 //! ```text
-//! create ── room checked ── nameless file in the target's folder (O_TMPFILE), preallocated
+//! create ── space checked ── unnamed file in the target's folder (O_TMPFILE), preallocated
 //!    │
 //!    ├─ commit ── data to disk ── linked as .NAME.PID.part ── renamed to NAME ── folder to disk
-//!    └─ drop, crash, kill ── the file was never named: it is gone (between link and rename: the part stays)
+//!    └─ drop, crash, kill ── the unnamed file is gone (between link and rename: the part stays)
 //! ```
 //!
-//! `linkat` cannot replace a file, `rename` can: hence the short-lived second name. Where the file system
-//! lacks O_TMPFILE the file has that name from the start, and only a kill can leave it behind.
+//! `linkat` cannot replace a file, `rename` can: hence the short-lived second name. If the file
+//! system lacks O_TMPFILE, the file has the second name from the start, and only a kill can leave
+//! it behind.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -25,9 +26,9 @@ use rustix::io::Errno;
 use crate::chunk::modified;
 use crate::{Error, Result};
 
-/// An output under way: a file that gets its name when it is [committed](Self::commit).
+/// An output in progress: a file that gets its name when it is [committed](Self::commit).
 ///
-/// Dropped without commit it leaves nothing, and a file that had the name keeps it.
+/// If it is dropped without a commit, nothing remains, and an existing file keeps the name.
 ///
 /// ```
 /// use std::os::unix::fs::FileExt;
@@ -45,18 +46,18 @@ pub struct NewFile {
     file: File,
     bytes: u64,
     target: PathBuf,
-    /// The name of a file that is not nameless; taken when it is renamed.
+    /// The temporary name of the file, if it has one; taken when the file is renamed.
     part: Option<PathBuf>,
 }
 
 impl NewFile {
-    /// Makes a file of `bytes` zero bytes that will be called `target`, with its room on disk set aside. It has the
-    /// permissions of a file that has the name already, but the owner, who is the caller, may always read and
-    /// write it; the old file's owner and group are not kept.
+    /// Creates a file of `bytes` zero bytes that will be named `target`, and reserves its space on
+    /// disk. The file has the permissions of an existing file `target`, but its owner, the caller,
+    /// may always read and write it; the old file's owner and group are not kept.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] when the file system has less free than `bytes`; [`Error::File`] when the folder is
-    /// missing or not writable, or `target` is a folder.
+    /// [`Error::NoSpace`] if the file system has fewer than `bytes` bytes free; [`Error::File`] if
+    /// the folder is missing or not writable, or `target` is a folder.
     pub fn create(target: &Path, bytes: u64) -> Result<Self> {
         let failed =
             |action, source: io::Error| Error::File { action, path: target.to_owned(), source };
@@ -89,51 +90,53 @@ impl NewFile {
         }
     }
 
-    /// The file, that is to have no name at all: nothing of it stays when it is closed, however the program ends.
+    /// Returns the file, which will not be named: nothing of it remains when it is closed, however
+    /// the program ends.
     pub(crate) fn into_nameless(self) -> Result<File> {
-        // A name that it has for want of O_TMPFILE goes with `self`.
+        // A temporary name, used if O_TMPFILE is missing, is removed with `self`.
         let failed = |source| Error::File { action: "create", path: self.target.clone(), source };
         self.file.try_clone().map_err(failed)
     }
 
-    /// The file, open for reading and writing.
+    /// Returns the file, open for reading and writing.
     pub const fn file(&self) -> &File {
         &self.file
     }
 
-    /// The bytes that it was made with.
+    /// Returns the number of bytes that the file was created with.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The name that it will have.
+    /// Returns the name that the file will have.
     pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Brings the data to disk and gives the file its name, in place of a file that had it; on return both
-    /// have reached the disk.
+    /// Writes the data to disk and gives the file its name, replacing an existing file; on return
+    /// both the data and the name are on disk.
     ///
     /// # Errors
-    /// [`Error::File`]; then the target is as before, unless it was the last step, bringing the folder to
-    /// disk, that failed.
+    /// [`Error::File`]; the target is then unchanged, unless the last step, syncing the folder,
+    /// failed.
     pub fn commit(self) -> Result<()> {
         self.commit_as(RenameFlags::empty())
     }
 
-    /// [`commit`](Self::commit) that leaves a file alone that has the name meanwhile: an error then.
+    /// Like [`commit`](Self::commit), but an error if the name exists; the existing file is not
+    /// changed.
     ///
     /// # Errors
-    /// [`Error::File`], also when the target exists.
+    /// [`Error::File`], also if the target exists.
     pub fn commit_new(self) -> Result<()> {
         self.commit_as(RenameFlags::NOREPLACE)
     }
 
-    /// [`commit`](Self::commit) in place of what had the name at an earlier look, and of nothing
-    /// else.
+    /// Like [`commit`](Self::commit), but replaces only the file that `then` recorded, if it
+    /// recorded one.
     ///
     /// # Errors
-    /// [`Error::Appeared`] when there is something else by now; [`Error::File`].
+    /// [`Error::Appeared`] if the name belongs to another file; [`Error::File`].
     pub fn commit_over(self, then: &FileState) -> Result<()> {
         then.check(&self.target)?;
         if then.0.is_some() {
@@ -160,7 +163,7 @@ impl NewFile {
         }
         if let Some(part) = &self.part {
             match rustix::fs::renameat_with(CWD, part, CWD, &target, flags) {
-                // As NFS, which knows no flags.
+                // For example NFS, which does not support flags.
                 Err(Errno::INVAL) if flags == RenameFlags::NOREPLACE => {
                     rename_by_link(part, &target)
                 }
@@ -177,15 +180,16 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(part) = self.part.take() {
-            // Nothing can be done about a failure here, and nothing depends on success.
+            // A failure is ignored: it cannot be repaired here, and nothing depends on success.
             let _ = std::fs::remove_file(part);
         }
     }
 }
 
-/// Which file has a name, if any: to see later that it is still that one.
+/// A record of the file that has a name, if any, to check later that it is still the same file.
 ///
-/// A file is known by its number, length and time. As text it can be kept, and read again.
+/// A file is identified by its inode number, length and modification time. The record can be stored
+/// as text and parsed again.
 ///
 /// ```
 /// use syncline_store::newfile::FileState;
@@ -202,10 +206,10 @@ impl Drop for NewFile {
 pub struct FileState(Option<(u64, u64, i128)>);
 
 impl FileState {
-    /// Looks at the name, not through it if it is a link.
+    /// Records the file at `path`; a symbolic link is not followed.
     ///
     /// # Errors
-    /// [`Error::File`] when that is not possible.
+    /// [`Error::File`] if its metadata cannot be read.
     pub fn of(path: &Path) -> Result<Self> {
         match path.symlink_metadata() {
             Ok(found) => Ok(Self(Some((found.ino(), found.len(), modified(&found))))),
@@ -214,10 +218,11 @@ impl FileState {
         }
     }
 
-    /// Whether the name has what it had. What has been removed since is fine.
+    /// Checks that the name still belongs to the recorded file, or to no file.
     ///
     /// # Errors
-    /// [`Error::Appeared`] when it has something else, [`Error::File`] when it cannot be looked at.
+    /// [`Error::Appeared`] if it belongs to another file, [`Error::File`] if its metadata cannot be
+    /// read.
     pub fn check(&self, path: &Path) -> Result<()> {
         match Self::of(path)? {
             Self(None) => Ok(()),
@@ -252,16 +257,18 @@ impl FromStr for FileState {
     }
 }
 
-/// Renames a file, unless the target exists, where the file system has no such way of renaming but links.
+/// Renames a file unless the target exists, by links, on file systems that cannot do so by
+/// `rename`.
 fn rename_by_link(part: &Path, target: &Path) -> io::Result<()> {
     std::fs::hard_link(part, target)?;
-    // The target has its name: a second name that cannot be removed makes that no failure.
+    // The target has its name, so a part that cannot be removed is not a failure.
     let _ = std::fs::remove_file(part);
     Ok(())
 }
 
-/// Gives a new file the permissions of the one whose place it is to take, if there is one. The owner keeps the right
-/// to read and write: the file is opened again for direct I/O, and when a run is resumed.
+/// Gives a new file the permissions of the file that it will replace, if there is one. The owner
+/// keeps read and write permission: the file is opened again for direct I/O, and when a run is
+/// resumed.
 pub(crate) fn keep_mode(file: &File, target: &Path) -> io::Result<()> {
     match target.metadata() {
         Ok(old) if old.is_file() => {
@@ -271,7 +278,7 @@ pub(crate) fn keep_mode(file: &File, target: &Path) -> io::Result<()> {
     }
 }
 
-/// The folder that `target` is in.
+/// Returns the folder of `target`.
 pub(crate) fn folder(target: &Path) -> &Path {
     match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -279,17 +286,19 @@ pub(crate) fn folder(target: &Path) -> &Path {
     }
 }
 
-/// Bytes that the caller may use in the file system of `path`, a file or folder.
+/// Returns the number of bytes available to the caller in the file system of `path`, a file or
+/// folder.
 pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path)?;
     if stat.f_blocks == 0 {
-        // ramfs and others do not tell: it shows when room is taken.
+        // ramfs and others do not report it: a lack of space shows on allocation.
         return Ok(u64::MAX);
     }
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// A hidden name next to `target` that no other process, nor another output of this one, uses.
+/// Returns a hidden name next to `target` that no other process and no other output of this process
+/// uses.
 fn part_name(target: &Path) -> PathBuf {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let mut name = OsString::from(".");
@@ -317,17 +326,17 @@ fn open_named(target: &Path) -> io::Result<(File, PathBuf)> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o666);
         match options.open(&part) {
-            // Left behind by a killed process that had our number: take the next name.
+            // Left behind by a killed process that had the same number: use the next name.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             other => return Ok((other?, part)),
         }
     }
 }
 
-/// Gives a nameless file a temporary name next to `target`.
+/// Gives an unnamed file a temporary name next to `target`.
 fn link(file: &File, target: &Path) -> io::Result<PathBuf> {
     use std::os::fd::AsRawFd;
-    // The way that needs no privilege, see open(2) under O_TMPFILE.
+    // This form needs no privilege, see open(2) under O_TMPFILE.
     let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
     loop {
         let part = part_name(target);
@@ -350,7 +359,7 @@ mod tests {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// The way of a file system without O_TMPFILE.
+    /// Creates a file as on a file system without O_TMPFILE.
     fn create_named(target: &Path, bytes: u64) -> NewFile {
         let (file, part) = open_named(target).unwrap();
         let new = NewFile { file, bytes, target: target.to_owned(), part: Some(part) };
@@ -415,8 +424,8 @@ mod tests {
         assert_eq!(names(folder.path()), ["out"]);
     }
 
-    /// What another has put there meanwhile stays; what was there at the look goes, or may have
-    /// gone.
+    /// A file put at the name after the record stays; the recorded file is replaced, or may have
+    /// been removed.
     #[test]
     fn only_what_was_there_is_replaced() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,13 +1,14 @@
-//! Headers of `.npy` files: reading versions 1, 2 and 3, writing version 1.
+//! Headers of `.npy` files: versions 1, 2 and 3 are read, version 1 is written.
 //!
 //! ```text
 //! byte 0         6  7  8       10 or 12                                 multiple of 64
 //!      \x93NUMPY 1  0  length  {'descr': '<f8', ... 'shape': (3, 4), }  \n data
 //! ```
 //!
-//! Read are little-endian float64 and float32 in C order with two dimensions. The header is a Python dictionary literal
-//! of just three keys, so a strict parser of those is shorter and safer than a general one: `npyz` 0.9
-//! overflows on a large shape and its grammar takes exponential time on nested brackets.
+//! Supported are little-endian float64 and float32 in C order with two dimensions. The header is a
+//! Python dictionary literal with exactly three keys, so a strict parser for these is shorter and
+//! safer than a general one: `npyz` 0.9 overflows on a large shape, and its grammar takes
+//! exponential time on nested brackets.
 //!
 //! Source: NumPy enhancement proposal 1 and `numpy.lib.format`.
 
@@ -18,7 +19,8 @@ use std::path::Path;
 use crate::{Element, ElementType, Error, Layout, Result, Shape};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// NumPy itself refuses headers over 10 000 bytes; its version 1 ends at 65 535.
+/// The maximal length of a header. NumPy itself refuses headers over 10 000 bytes; its version 1
+/// ends at 65 535.
 const LONGEST: usize = 1 << 16;
 
 /// The three keys of a header.
@@ -29,14 +31,15 @@ struct Dictionary {
     dims: Vec<u64>,
 }
 
-/// The header of a file with a matrix of `shape`, padded so that the data start at a multiple of 64.
+/// Returns the header of a file with a matrix of `shape`, padded so that the data start at a
+/// multiple of 64.
 pub(crate) fn header(element: ElementType, shape: Shape) -> Vec<u8> {
     let Shape { rows, cols } = shape;
     let descr = element.descr();
     let text =
         format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({rows}, {cols}), }}");
     let total = (MAGIC.len() + 4 + text.len() + 1).next_multiple_of(64);
-    // The text has at most 101 bytes, so the length fits with room.
+    // The text has at most 101 bytes, so the length fits.
     let length = (total - MAGIC.len() - 4) as u16;
     let mut bytes = Vec::with_capacity(total);
     bytes.extend_from_slice(MAGIC);
@@ -48,7 +51,7 @@ pub(crate) fn header(element: ElementType, shape: Shape) -> Vec<u8> {
     bytes
 }
 
-/// The dictionary at the head of a file and the offset behind it.
+/// Reads the dictionary at the head of a file, and returns it with the offset behind it.
 fn head(file: &File, path: &Path) -> Result<(Dictionary, usize)> {
     let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
     let mut head = Vec::new();
@@ -56,19 +59,19 @@ fn head(file: &File, path: &Path) -> Result<(Dictionary, usize)> {
     parse(&head).map_err(|why| Error::NotNpy { path: path.to_owned(), why })
 }
 
-/// The type of the elements in a `.npy` file, whatever else its header says.
+/// Returns the type of the elements in a `.npy` file, whatever the rest of its header contains.
 pub(crate) fn element(file: &File, path: &Path) -> Result<ElementType> {
     let (Dictionary { descr, .. }, _) = head(file, path)?;
     let known = ElementType::ALL.into_iter().find(|element| element.descr() == descr);
     known.ok_or_else(|| Error::UnknownDtype { path: path.to_owned(), found: descr })
 }
 
-/// The shape of the matrix of `T` in a `.npy` file and where its data start; the file is checked to have
-/// exactly its bytes.
+/// Returns the shape of the matrix of `T` in a `.npy` file and the offset of its data, after
+/// checking that the length of the file matches.
 ///
 /// # Errors
-/// One for each thing that can be wrong: not a `.npy`, dtype, order, dimensions, no elements, length,
-/// alignment.
+/// A separate error for each defect: not a `.npy` file, dtype, order, dimensions, no elements,
+/// length, alignment.
 pub(crate) fn open<T: Element>(file: &File, path: &Path) -> Result<(Shape, u64)> {
     let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
     let size = file.metadata().map_err(failed)?.len();
@@ -103,7 +106,8 @@ pub(crate) fn open<T: Element>(file: &File, path: &Path) -> Result<(Shape, u64)>
     Ok((shape, start))
 }
 
-/// The dictionary at the head of a file and the offset behind it, or why there is none.
+/// Parses the dictionary at the head of a file, and returns it with the offset behind it, or the
+/// reason of the failure.
 fn parse(head: &[u8]) -> Result<(Dictionary, usize), String> {
     let rest = head.strip_prefix(MAGIC).ok_or("it does not start with \\x93NUMPY")?;
     let (length, start) = match *rest {
@@ -122,7 +126,7 @@ fn parse(head: &[u8]) -> Result<(Dictionary, usize), String> {
     Ok((dictionary.ok_or_else(|| format!("its header is {:?}", text.trim_end()))?, start + length))
 }
 
-/// A parser of exactly what `.npy` headers are; `None` for anything else.
+/// A parser of exactly the syntax of `.npy` headers; its methods return `None` for other input.
 struct Parser<'a> {
     rest: &'a str,
 }
@@ -147,7 +151,7 @@ impl<'a> Parser<'a> {
         end.then_some(Dictionary { descr: descr?, fortran: fortran?, dims: dims? })
     }
 
-    /// Behind a key: the colon.
+    /// Parses the colon behind a key.
     fn key(&mut self) -> Option<&mut Self> {
         self.expect(':')?;
         Some(self)
@@ -175,7 +179,7 @@ impl<'a> Parser<'a> {
         (!string.contains('\\')).then_some(string)
     }
 
-    /// A type string, or, to be named in the error, the text of a structured type.
+    /// Parses a type string, or the text of a structured type, which the error will name.
     fn descr(&mut self) -> Option<String> {
         self.rest = self.rest.trim_start();
         if !self.rest.starts_with(['[', '(']) {
@@ -207,7 +211,7 @@ impl<'a> Parser<'a> {
         Some(value)
     }
 
-    /// `()`, `(3,)`, `(3, 4)`, with the `L` of old Pythons.
+    /// Parses a tuple such as `()`, `(3,)` or `(3, 4)`, with the `L` suffix of old Pythons.
     fn tuple(&mut self) -> Option<Vec<u64>> {
         let mut dims = Vec::new();
         self.expect('(')?;
@@ -219,7 +223,7 @@ impl<'a> Parser<'a> {
             dims.push(number.parse().ok()?);
             if !self.accept(',') {
                 self.expect(')')?;
-                // Without a comma a lone number in brackets is no tuple.
+                // Without a comma a lone number in brackets is not a tuple.
                 return (dims.len() > 1).then_some(dims);
             }
         }

@@ -1,8 +1,8 @@
-//! Where each block, frontier and element stands: the layouts, exactly.
+//! The exact positions of blocks, frontiers and elements in each layout.
 //!
-//! A stored block is a list of *sections*, each a rectangle of the block stored row by row. In place
-//! (row-major, blocked) there is one. A framed block of `r` x `c` with frontiers of `t` lines has five, one
-//! after the other:
+//! A stored block is a list of *sections*, each of which is a rectangle of the block stored row by
+//! row. A block in place (row-major, blocked) has one section. A framed block of `r` x `c` with
+//! frontiers of `t` lines has five consecutive sections:
 //!
 //! ```text
 //!   column 0        t            c-t        c       section  rows    values
@@ -15,15 +15,17 @@
 //!   r      +--------+-------------+---------+       all              r c + 4 t t
 //! ```
 //!
-//! The corners stand twice, which costs 4 t² values a block. So the whole block, and each frontier by itself,
-//! is one contiguous piece, where a row-major or blocked matrix has the column frontiers one element a row.
+//! The corners are stored twice, which costs 4 t² values a block. In return the whole block, and
+//! each frontier by itself, is contiguous; in a row-major or blocked matrix a column frontier is
+//! one element in each row.
 //!
-//! Where a block is thinner than `t` (or `2 t`) the frontiers are clipped to it (overlap); then an element
-//! can stand up to four times and the centre may be empty. All copies of an element are always written, so
-//! any copy may be read.
+//! If a block is thinner than `t` (or `2 t`), the frontiers are clipped to it (and overlap); an
+//! element may then be stored up to four times and the centre may be empty. Writes always update
+//! all copies of an element, so any copy may be read.
 //!
 //! Source: P.-N. Clauss, J. Gustedt, F. Suter, "Out-of-Core Wavefront Computations with Reduced
-//! Synchronization", PDP 2008 (HAL inria-00176084), section 4. Ours: ragged and thin blocks.
+//! Synchronization", PDP 2008 (HAL inria-00176084), section 4. The treatment of ragged and thin
+//! blocks is not in the paper.
 
 pub use crate::layout::{Rect, Side};
 
@@ -36,16 +38,16 @@ use crate::{Error, Grid, Layout, Result};
 pub struct StridedRun {
     /// The first value.
     pub start: usize,
-    /// Values in a run.
+    /// The number of values in a run.
     pub len: usize,
-    /// From the start of a run to the start of the next.
+    /// The distance from the start of a run to the start of the next.
     pub pitch: usize,
-    /// Number of runs.
+    /// The number of runs.
     pub count: usize,
 }
 
 impl StridedRun {
-    /// The ranges of values, run after run.
+    /// Returns the range of values of each run, in order.
     pub fn runs(self) -> impl Iterator<Item = Range<usize>> {
         (0..self.count).map(move |run| {
             let start = self.start + run * self.pitch;
@@ -53,7 +55,7 @@ impl StridedRun {
         })
     }
 
-    /// From the first value to behind the last, gaps included.
+    /// Returns the range from the first value to behind the last, gaps included.
     pub const fn span(self) -> Range<usize> {
         match self.count.checked_sub(1) {
             Some(last) => self.start..self.start + last * self.pitch + self.len,
@@ -61,25 +63,25 @@ impl StridedRun {
         }
     }
 
-    /// Whether there are no gaps.
+    /// Returns whether there are no gaps.
     pub const fn is_contiguous(self) -> bool {
         self.count <= 1 || self.pitch == self.len
     }
 }
 
-/// A rectangle of a block and where it is stored row by row.
+/// A rectangle of a block and its position; the rectangle is stored row by row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Section {
-    /// Where the first value is stored.
+    /// The position of the first value.
     pub start: usize,
-    /// From one stored row to the next.
+    /// The distance from one stored row to the next.
     pub pitch: usize,
     /// The rectangle, relative to the block.
     pub rect: Rect,
 }
 
 impl Section {
-    /// The rows as stored.
+    /// Returns the stored rows.
     pub const fn rows(self) -> StridedRun {
         StridedRun {
             start: self.start,
@@ -89,7 +91,7 @@ impl Section {
         }
     }
 
-    /// The part of this section that covers `rows` and `cols` of the block.
+    /// Returns the part of this section that covers `rows` and `cols` of the block.
     fn cut(self, rows: Range<usize>, cols: Range<usize>) -> Self {
         let Rect { row, col, .. } = self.rect;
         let top = rows.start.max(row);
@@ -103,7 +105,8 @@ impl Section {
         }
     }
 
-    /// The part of this section within `rect`, which is relative to the block; possibly empty.
+    /// Returns the part of this section within `rect`, which is relative to the block; possibly
+    /// empty.
     pub(crate) fn within(self, rect: Rect) -> Self {
         self.cut(rect.row..rect.row + rect.rows, rect.col..rect.col + rect.cols)
     }
@@ -113,16 +116,16 @@ impl Section {
     }
 }
 
-/// Which copies of the elements that a framed block stores more than once.
+/// The selection among the copies of elements that a framed block stores more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Copies {
-    /// Each element once: for reading.
+    /// One copy of each element: for reading.
     One,
-    /// All: for writing.
+    /// All copies: for writing.
     All,
 }
 
-/// A layout applied to a grid: where everything is, counted in values from the start of the data.
+/// A layout applied to a grid: the positions of all elements, in values from the start of the data.
 ///
 /// ```
 /// use syncline_store::{Block, Grid, Layout, Shape, placement::{Placement, Side}};
@@ -132,7 +135,7 @@ pub enum Copies {
 /// // Block 1: 4 top, 3 left, 1 x 2 in the centre, 3 right, 4 bottom.
 /// assert_eq!(place.block(1), 16..32);
 /// assert_eq!(place.frontier(1, Side::East).span(), 16 + 9..16 + 12);
-/// // Its top right corner stands in the top and in the right frontier.
+/// // Its top right corner is stored in the top and in the right frontier.
 /// assert_eq!(place.offsets(0, 7).collect::<Vec<_>>(), [16 + 3, 16 + 9]);
 /// # Ok::<(), syncline_store::Error>(())
 /// ```
@@ -143,11 +146,11 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// The placement of the blocks of `grid` in a matrix of `layout`.
+    /// Creates the placement of the blocks of `grid` in a matrix of `layout`.
     ///
     /// # Errors
-    /// As [`Layout::stored`]; and [`Error::Grid`] when the layout has blocks and they are not those of the
-    /// grid.
+    /// The same as those of [`Layout::stored`]; and [`Error::Grid`] if the layout has blocks that
+    /// differ from those of the grid.
     pub fn new(layout: Layout, grid: Grid) -> Result<Self> {
         let own = layout.grid(grid.shape())?;
         if layout != Layout::RowMajor && own != grid {
@@ -162,22 +165,22 @@ impl Placement {
         Ok(Self { layout, grid })
     }
 
-    /// For a grid that `layout` is known to go with.
+    /// Creates a placement without checks; `grid` must match `layout`.
     pub(crate) const fn unchecked(layout: Layout, grid: Grid) -> Self {
         Self { layout, grid }
     }
 
-    /// The layout.
+    /// Returns the layout.
     pub const fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// The grid.
+    /// Returns the grid.
     pub const fn grid(&self) -> &Grid {
         &self.grid
     }
 
-    /// Values stored for the whole matrix.
+    /// Returns the number of values stored for the whole matrix.
     pub fn stored(&self) -> usize {
         let shape = self.grid.shape();
         let whole = shape.rows / self.grid.block_size().rows;
@@ -185,7 +188,7 @@ impl Placement {
         whole * self.band(self.grid.block_size().rows) + self.band(rest)
     }
 
-    /// Values stored for a block of `rows` x `cols`.
+    /// Returns the number of values stored for a block of `rows` x `cols`.
     fn stored_block(&self, rows: usize, cols: usize) -> usize {
         match self.layout {
             Layout::RowMajor | Layout::Blocked(_) => rows * cols,
@@ -197,14 +200,14 @@ impl Placement {
         }
     }
 
-    /// Values stored for a row of blocks that has `rows` rows.
+    /// Returns the number of values stored for a row of blocks that has `rows` rows.
     fn band(&self, rows: usize) -> usize {
         let cols = self.grid.shape().cols;
         let block = self.grid.block_size().cols;
         (cols / block) * self.stored_block(rows, block) + self.stored_block(rows, cols % block)
     }
 
-    /// Where the block numbered `index` starts.
+    /// Returns the position of the first value of the block numbered `index`.
     fn start(&self, index: usize) -> usize {
         let (i, j) = self.grid.at(index);
         let rect = self.grid.block(i, j);
@@ -217,8 +220,9 @@ impl Placement {
         }
     }
 
-    /// The stored range of a block: exactly the block unless row-major, else from its first to its last
-    /// element, between which there are other blocks' elements.
+    /// Returns the stored range of a block. The range contains exactly the block, unless the layout
+    /// is row-major: then it extends from the block's first to its last element and includes
+    /// elements of other blocks in between.
     pub fn block(&self, index: usize) -> Range<usize> {
         let start = self.start(index);
         let rect = self.grid.rect(index);
@@ -230,13 +234,13 @@ impl Placement {
         }
     }
 
-    /// The values stored of a block, gaps not counted.
+    /// Returns the number of values stored for a block, without gaps.
     pub fn values(&self, index: usize) -> usize {
         let rect = self.grid.rect(index);
         self.stored_block(rect.rows, rect.cols)
     }
 
-    /// The rows of a block that is in place.
+    /// Returns the stored rows of a block that is in place.
     fn rows(&self, rect: Rect, start: usize) -> StridedRun {
         StridedRun { start, len: rect.cols, pitch: self.pitch(rect), count: rect.rows }
     }
@@ -248,8 +252,8 @@ impl Placement {
         }
     }
 
-    /// The five sections of a framed block, in stored order; in place, the first is the block and the others
-    /// are empty.
+    /// Returns the five sections of a framed block, in stored order; in place, the first section is
+    /// the block and the others are empty.
     fn five(&self, index: usize) -> [Section; 5] {
         let rect = self.grid.rect(index);
         let (r, c) = (rect.rows, rect.cols);
@@ -279,12 +283,14 @@ impl Placement {
         ]
     }
 
-    /// The sections of a block in stored order, with all copies of its elements or with one of each.
+    /// Returns the sections of a block in stored order, with all copies of its elements or with one
+    /// of each.
     pub fn sections(&self, index: usize, copies: Copies) -> impl Iterator<Item = Section> + use<> {
         let mut five = self.five(index);
         if let (Layout::Framed { .. }, Copies::One) = (self.layout, copies) {
-            // The top is read whole, the bottom where the top does not reach; the left, centre and right give
-            // the rows between them, the right where the left does not reach.
+            // The top is read entirely, and the bottom where the top does not reach. The left,
+            // centre and right provide the rows in between, the right where the left does not
+            // reach.
             let Rect { rows: r, cols: c, .. } = self.grid.rect(index);
             let (t, l) = (five[0].rect.rows, five[1].rect.cols);
             let between = t..r.saturating_sub(t).max(t);
@@ -295,8 +301,8 @@ impl Placement {
         five.into_iter().filter(|section| !section.is_empty())
     }
 
-    /// All the lines of a block's frontier on `side`: one contiguous piece when framed, else one line
-    /// ([`line`](Self::line)).
+    /// Returns all lines of a block's frontier on `side`: one contiguous piece if framed, otherwise
+    /// one line ([`line`](Self::line)).
     pub fn frontier(&self, index: usize, side: Side) -> StridedRun {
         if self.layout.in_place() {
             return self.line(index, side);
@@ -306,7 +312,7 @@ impl Placement {
         StridedRun { start: section.start, len, pitch: len, count: 1 }
     }
 
-    /// The outermost row or column of a block on `side`. Framed, it stands within
+    /// Returns the outermost row or column of a block on `side`. If framed, it is within
     /// [`frontier`](Self::frontier).
     pub fn line(&self, index: usize, side: Side) -> StridedRun {
         let section = match self.layout.in_place() {
@@ -334,7 +340,7 @@ impl Placement {
         }
     }
 
-    /// All the places where the element at (`row`, `col`) is stored, in stored order: one in place, up to
+    /// Returns all positions of the element at (`row`, `col`), in stored order: one in place, up to
     /// four in a frame, none outside of the matrix.
     pub fn offsets(&self, row: usize, col: usize) -> impl Iterator<Item = usize> + use<> {
         let block = self.grid.block_size();

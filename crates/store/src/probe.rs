@@ -1,28 +1,29 @@
-//! What a disk does with the requests of a sweep: measured on a scratch file without a name.
+//! The speed of a disk under the requests of a sweep, measured on an unnamed scratch file.
 //!
-//! The scratch file is seen as one matrix in each layout, cut into the same square blocks:
+//! The scratch file is used as one matrix in each layout, cut into the same square blocks:
 //!
-//! | pattern  | what is read or written                                   | pieces                       |
-//! |----------|-----------------------------------------------------------|------------------------------|
-//! | read     | a quarter of the file, band after band of 32 MiB          | 8 MiB                        |
-//! | block    | blocks of the blocked layout                              | 8 MiB                        |
-//! | rows     | a block out of the row-major layout                       | a row of the block, 16 KiB   |
-//! | row      | northern frontiers out of row-major, one after the other  | a row of the block           |
-//! | column   | an eastern frontier out of row-major                      | one value                    |
-//! | frame    | eastern frontiers of the framed layout, one after another | a column of the block        |
-//! | write    | a quarter of the file, written over and brought to disk   | 8 MiB                        |
+//! | pattern | read or written data                                  | pieces                     |
+//! |---------|-------------------------------------------------------|----------------------------|
+//! | read    | a quarter of the file, in consecutive bands of 32 MiB | 8 MiB                      |
+//! | block   | blocks of the blocked layout                          | 8 MiB                      |
+//! | rows    | a block of the row-major layout                       | a row of the block, 16 KiB |
+//! | row     | northern frontiers of the row-major layout, in turn   | a row of the block         |
+//! | column  | an eastern frontier of the row-major layout           | one value                  |
+//! | frame   | eastern frontiers of the framed layout, in turn       | a column of the block      |
+//! | write   | a quarter of the file, overwritten and synced         | 8 MiB                      |
 //!
-//! Each is done in two ways: *direct*, by the [`IoQueue`] that streamed sweeps use, with up to 16 pieces under
-//! way; and *mapped*, by the [`Tile`](crate::tile::Tile)s and regions that sweeps in blocks use. Before each sample the
-//! page cache is asked to forget the file (`posix_fadvise`, DONTNEED), which takes no privilege. Where files
-//! live in memory (tmpfs), or O_DIRECT is refused, the direct way is [not there](Scratch::lacks).
+//! Each pattern is measured in two ways: *direct*, by the [`IoQueue`] that streamed sweeps use,
+//! with up to 16 pieces in flight; and *mapped*, by the [`Tile`](crate::tile::Tile)s and regions that
+//! sweeps in blocks use. Before each sample the page cache is asked to drop the file
+//! (`posix_fadvise`, DONTNEED), which takes no privilege. If files live in memory (tmpfs) or
+//! O_DIRECT is refused, the direct way is [not available](Scratch::lacks).
 //!
-//! # Two numbers
-//! [`Disk`] is what a model can work with: a piece of `n` bytes takes `piece + n / read` seconds. Two samples of
-//! the mapped way, of long pieces and of short ones, give both.
+//! # The disk model
+//! [`Disk`] holds the parameters of a model: a piece of `n` bytes takes `piece + n / read` seconds.
+//! Two samples of the mapped way, with long and with short pieces, determine both.
 //!
 //! # Costs
-//! The file is written once when it is made. A sample moves at most a quarter of it.
+//! The file is written once, on creation. A sample moves at most a quarter of it.
 
 use std::fs::File;
 use std::path::Path;
@@ -41,75 +42,76 @@ use crate::{
 mod scratch;
 pub use scratch::Scratch;
 
-/// Bytes of a band, and of all buffers of direct requests.
+/// The length of a band, and of all buffers of direct requests together, in bytes.
 const BAND: usize = 32 << 20;
-/// Bytes of the scratch file that a [`Disk`] is measured with.
+/// The length in bytes of the scratch file for measuring a [`Disk`].
 const SHORT: u64 = 64 << 20;
-/// Rounds that a [`Disk`] is the median of.
+/// The number of samples of which a [`Disk`] takes the median.
 const ROUNDS: usize = 3;
 
-/// What is read or written.
+/// The data that a sample reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Bands, one after the other.
+    /// Bands, in sequence.
     Read,
-    /// Blocks that are one piece of the file each.
+    /// Blocks that are each one piece of the file.
     Block,
-    /// A block out of a row-major file.
+    /// A block of a row-major file.
     Rows,
-    /// Rows of blocks, out of a row-major file or a blocked one.
+    /// Northern rows of blocks of a row-major file.
     Row,
-    /// A column of a block, out of a row-major file.
+    /// A column of a block of a row-major file.
     Column,
-    /// Columns of blocks in a framed file.
+    /// Columns of blocks of a framed file.
     Frame,
-    /// Bands, written over one after the other; until they are on the disk.
+    /// Bands, overwritten in sequence, until they are on disk.
     Write,
 }
 
 impl Pattern {
-    /// All of them.
+    /// All patterns.
     pub const ALL: [Self; 7] =
         [Self::Read, Self::Block, Self::Rows, Self::Row, Self::Column, Self::Frame, Self::Write];
 }
 
-/// How it is read or written.
+/// The way in which data are read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Past the page cache, as streamed sweeps do.
+    /// Bypassing the page cache, as streamed sweeps do.
     Direct,
     /// Through a mapping, as sweeps in blocks do.
     Mapped,
 }
 
 impl Way {
-    /// Both.
+    /// Both ways.
     pub const ALL: [Self; 2] = [Self::Direct, Self::Mapped];
 }
 
-/// What was moved, and how long it took.
+/// The amount of data moved, and the time taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Bytes that were asked for: of a column, 8 per value, whatever the disk had to read for them.
+    /// The number of bytes requested: 8 per value of a column, whatever the disk had to read for
+    /// them.
     pub bytes: u64,
-    /// Pieces of the file that they stood in; at most 8 MiB each.
+    /// The number of pieces of the file that hold them; a piece has at most 8 MiB.
     pub pieces: u64,
-    /// Until all were there.
+    /// The time until all bytes were transferred.
     pub time: Duration,
 }
 
 impl Sample {
-    /// Bytes per second.
+    /// Returns the rate in bytes per second.
     pub fn rate(&self) -> f64 {
         self.bytes as f64 / self.seconds()
     }
 
-    /// Seconds per piece.
+    /// Returns the time per piece in seconds.
     pub fn per_piece(&self) -> f64 {
         self.seconds() / self.pieces.max(1) as f64
     }
 
-    /// No less than a nanosecond, so that a rate is a number.
+    /// Returns the time in seconds, at least a nanosecond, so that rates are finite.
     fn seconds(&self) -> f64 {
         self.time.as_secs_f64().max(1e-9)
     }
@@ -120,7 +122,7 @@ impl Sample {
         self.time += other.time;
     }
 
-    /// The middle one by time, or nothing of nothing.
+    /// Returns the sample with the median time; `None` if there are no samples.
     #[must_use]
     pub fn median(mut samples: Vec<Self>) -> Option<Self> {
         samples.sort_by_key(|sample| sample.time);
@@ -128,33 +130,33 @@ impl Sample {
     }
 }
 
-/// The two numbers of a disk that a model needs, and one for writing.
+/// The parameters of a disk that a model needs: two for reading, and one for writing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Disk {
-    /// Bytes per second of long pieces.
+    /// The rate of reading long pieces, in bytes per second.
     pub read: f64,
-    /// The same, written.
+    /// The rate of writing long pieces, in bytes per second.
     pub write: f64,
-    /// Seconds that a piece takes besides: a seek, or the work of a request.
+    /// The additional time of each piece in seconds: a seek, or the work of a request.
     pub piece: f64,
 }
 
 impl Disk {
-    /// What lets samples of long and of short pieces take the time that they did.
+    /// Computes the parameters that explain the times of samples of long and of short pieces.
     pub fn explaining(long: Sample, short: Sample, write: f64) -> Self {
         let piece = |read: f64| {
             (short.seconds() - short.bytes as f64 / read).max(0.0) / short.pieces.max(1) as f64
         };
-        // What the long pieces spent beside moving bytes is little: one correction is enough.
+        // The overhead of the long pieces is small, so one correction is enough.
         let beside = long.pieces as f64 * piece(long.rate());
         let read = long.bytes as f64 / (long.seconds() - beside).max(long.seconds() / 2.0);
         Self { read, write, piece: piece(read) }
     }
 
-    /// The disk below `folder`, by a scratch file of 64 MiB.
+    /// Measures the disk of `folder` with a scratch file of 64 MiB.
     ///
     /// # Errors
-    /// As [`Scratch::create`] and [`Scratch::measure`].
+    /// The same as those of [`Scratch::create`] and [`Scratch::measure`].
     pub fn below(folder: &Path) -> Result<Self> {
         let mut scratch = Scratch::create(folder, SHORT)?;
         let mut medians = [Sample::default(); 3];
@@ -170,12 +172,14 @@ impl Disk {
         Ok(Self::explaining(long, short, write.rate()))
     }
 
-    /// The disk that a row-major matrix is on, by reading a few megabytes of it; writing is taken to be as fast.
+    /// Measures the disk of a row-major matrix by reading a few megabytes of it; writing is assumed
+    /// to be as fast.
     ///
-    /// Nothing where there is no disk to be measured: in memory, in another layout, in less than a megabyte.
+    /// Returns `None` if there is no disk to measure: in memory, in another layout, and for less
+    /// than a megabyte.
     ///
     /// # Errors
-    /// [`Error::Part`](crate::Error::Part) when it cannot be read.
+    /// [`Error::Part`](crate::Error::Part) if the file cannot be read.
     pub fn of<T: Element>(matrix: &Arc<Matrix<T>>) -> Result<Option<Self>> {
         const LONG: usize = 16 << 20;
         const SHORT: Block = Block { rows: 256, cols: (16 << 10) / size_of::<f64>() };
@@ -209,12 +213,12 @@ impl Disk {
     }
 }
 
-/// Reads ranges of bytes of a file, up to 16 pieces under way, and takes the time.
+/// Reads ranges of bytes of a file, with up to 16 pieces in flight, and measures the time.
 ///
-/// The memory, at most 32 MiB, is there before the clock starts.
+/// The memory, at most 32 MiB, is allocated and touched before the clock starts.
 ///
 /// # Errors
-/// As [`IoQueue::read`], and [`Error::Memory`](crate::Error::Memory).
+/// The same as those of [`IoQueue::read`], and [`Error::Memory`](crate::Error::Memory).
 ///
 /// ```
 /// use syncline_store::{probe, direct_io::DirectFile, placement::StridedRun};
@@ -228,7 +232,7 @@ impl Disk {
 /// ```
 pub fn read(file: &DirectFile, ranges: StridedRun) -> Result<Sample> {
     let part = ranges.len.clamp(1, BAND);
-    // Every part begins on a page of its own, which direct I/O needs.
+    // Each part begins on a page boundary, as direct I/O needs.
     let slot = (part + 2 * file.alignment()).next_multiple_of(rustix::param::page_size());
     let parts: Vec<_> = ranges
         .runs()
@@ -263,7 +267,7 @@ fn mapped(bytes: u64, pieces: u64, work: impl FnOnce() -> Result<()>) -> Result<
     Ok(Sample { bytes, pieces, time: start.elapsed() })
 }
 
-/// Asks the page cache to drop a file's pages that are on the disk as well. A hint: it never fails.
+/// Asks the page cache to drop a file's clean pages. This is a hint and never fails.
 fn drop_cached(file: &File) {
     let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
 }
@@ -282,7 +286,7 @@ mod tests {
         let disk = Disk::explaining(long, short, 1.0);
         assert!((disk.read / f64::from(64 << 20) - 1.0).abs() < 0.01, "{disk:?}");
         assert!((disk.piece / 0.008 - 1.0).abs() < 0.02, "{disk:?}");
-        // Short pieces that are no slower than long ones.
+        // Short pieces that are as fast as long ones.
         assert_eq!(Disk::explaining(long, sample(1 << 20, 64, 1), 1.0).piece, 0.0);
     }
 

@@ -1,7 +1,8 @@
-//! Blocks of a matrix for writing: regions, each the only way to its elements.
+//! Blocks of a matrix for writing: each region is the only access to its elements.
 //!
-//! Two regions of a row-major matrix share pages and cache lines but never an element; the references given
-//! out are slices of one row of one region, so threads can write neighbouring regions at once.
+//! Two regions of a row-major matrix share pages and cache lines but never an element. The
+//! references given out are slices of one row of one region, so threads can write neighbouring
+//! regions concurrently.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -12,20 +13,21 @@ use crate::placement::Copies;
 use crate::tile::MatrixBlock;
 use crate::{Element, Matrix, Result, layout::Rect, placement::StridedRun};
 
-/// What becomes of the old values of a region that is viewed for writing.
+/// The treatment of the old values of a region that is viewed for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// They are read: the view counts as read and written.
+    /// The old values are read: the view counts as read and written.
     Keep,
-    /// All of them will be overwritten: the view counts as written only. Until then they are the old ones.
+    /// All values will be overwritten: the view counts as written only. Until overwritten, the
+    /// values are the old ones.
     Discard,
 }
 
-/// A block of a matrix for reading and writing, of which there is only one.
+/// A block of a matrix for reading and writing; only one exists for each block.
 ///
-/// Made by [`Matrix::into_regions`], which takes the matrix; [`Matrix::from_regions`] gives it back.
-/// Everything of [`MatrixBlock`] reads it through `&self`; writing takes `&mut self`. To lend it to others is the
-/// job of a lock above.
+/// [`Matrix::into_regions`] consumes a matrix and makes its regions; [`Matrix::from_regions`]
+/// returns the matrix. All methods of [`MatrixBlock`] read the region through `&self`; writing takes `&mut
+/// self`. A lock in a layer above lends regions to threads.
 ///
 /// ```
 /// use syncline_store::{Block, Layout, Matrix, Shape, blocks::Contents};
@@ -40,13 +42,13 @@ pub enum Contents {
 /// # Ok::<(), syncline_store::Error>(())
 /// ```
 ///
-/// A region cannot be cloned, nor what it reads through:
+/// A region cannot be cloned, and neither can the [`MatrixBlock`] that it reads through:
 /// ```compile_fail,E0599
 /// # fn test(region: syncline_store::blocks::Region) {
 /// let second = region.clone();
 /// # }
 /// ```
-/// and it cannot be viewed twice for writing, nor read while it is written:
+/// It cannot be viewed twice for writing, nor read while it is written:
 /// ```compile_fail,E0499
 /// # use syncline_store::{Result, blocks::{Contents, Region}};
 /// # fn test(mut region: Region) -> Result<()> {
@@ -77,11 +79,12 @@ impl<T: Element> Region<T> {
         self.0.matrix()
     }
 
-    /// The block in its place, for writing.
+    /// Views the block in place, for writing.
     ///
     /// # Errors
-    /// [`Error::NotInPlace`](crate::Error::NotInPlace) when framed, [`Error::Part`](crate::Error::Part) when
-    /// the file cannot be mapped, read, or given room on disk.
+    /// [`Error::NotInPlace`](crate::Error::NotInPlace) if the layout is framed,
+    /// [`Error::Part`](crate::Error::Part) if the file cannot be mapped or read, or has no room on
+    /// disk.
     pub fn view_mut(&mut self, contents: Contents) -> Result<ViewMut<'_, T>> {
         let touch = match contents {
             Contents::Keep => Touch::Update,
@@ -91,11 +94,12 @@ impl<T: Element> Region<T> {
         Ok(ViewMut { mapped, rows, values: PhantomData })
     }
 
-    /// Overwrites the block with `values`, row-major, whatever the layout; of a frame all copies are written.
+    /// Overwrites the block with `values`, row-major, whatever the layout; in a framed layout all
+    /// copies are written.
     ///
     /// # Errors
-    /// [`Error::Buffer`](crate::Error::Buffer) when `values` are not `rows * cols`;
-    /// [`Error::Part`](crate::Error::Part) when the file cannot be mapped or given room on disk.
+    /// [`Error::Buffer`](crate::Error::Buffer) if the number of `values` is not `rows * cols`;
+    /// [`Error::Part`](crate::Error::Part) if the file cannot be mapped or has no room on disk.
     pub fn store(&mut self, values: &[T]) -> Result<()> {
         let place = self.0.placement()?;
         let Rect { rows, cols, .. } = self.rect();
@@ -106,8 +110,10 @@ impl<T: Element> Region<T> {
             let first = section.rect.row * cols + section.rect.col;
             for (row, run) in section.rows().runs().enumerate() {
                 let from = &values[first + row * cols..][..run.len()];
-                // SAFETY: the run is of this block, within its mapping and populated; the region is the only
-                // way to it and is borrowed exclusively; the data are aligned in every mapping.
+                // SAFETY: the run belongs to this block, so it is within its mapping and populated;
+                // the region is the only access to it and is borrowed exclusively, so no other code
+                // reads or writes it and `values` does not overlap it; the data are aligned in
+                // every mapping.
                 unsafe {
                     let to = mapped.as_ptr().cast::<T>().add(run.start - start);
                     to.copy_from_nonoverlapping(from.as_ptr(), from.len());
@@ -126,67 +132,70 @@ impl<T: Element> Deref for Region<T> {
     }
 }
 
-/// A block in its place, readable and writable row by row.
+/// A view of a block in place, readable and writable row by row.
 #[derive(Debug)]
 pub struct ViewMut<'a, T: Element = f64> {
     mapped: Mapped<'a>,
-    /// In values from the start of the mapping.
+    /// The rows of the block, in values from the start of the mapping.
     rows: StridedRun,
     values: PhantomData<&'a mut [T]>,
 }
 
 impl<T: Element> ViewMut<'_, T> {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub const fn rows(&self) -> usize {
         self.rows.count
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub const fn cols(&self) -> usize {
         self.rows.len
     }
 
-    /// From the start of a row to the start of the next, in values.
+    /// Returns the distance from the start of a row to the start of the next, in values.
     pub const fn pitch(&self) -> usize {
         self.rows.pitch
     }
 
-    /// The first value. The values of row `i` are the `cols` from `i * pitch` on; those between the rows are
-    /// other regions', which others may be writing: not even a reference to them may be made.
+    /// Returns a pointer to the first value. The values of row `i` are the `cols` values from `i *
+    /// pitch` on. Those between the rows belong to other regions, which other threads may be
+    /// writing: not even a reference to them may be made.
     pub const fn as_mut_ptr(&mut self) -> *mut T {
         self.mapped.as_ptr().cast()
     }
 
-    /// Row `i`.
+    /// Returns row `i`.
     ///
     /// # Panics
-    /// When there are not so many rows, as indexing does.
+    /// If `i` is not less than [`rows`](Self::rows).
     pub fn row(&self, i: usize) -> &[T] {
         let (pointer, len) = self.place(i);
-        // SAFETY: the row is within the mapping and populated, the data are aligned in every mapping, and the
-        // region, the only way to the row, is borrowed by this view, which is borrowed shared.
+        // SAFETY: the row is within the mapping and populated, and the data are aligned in every
+        // mapping; the region, the only access to the row, is borrowed by this view, which is
+        // borrowed shared for the lifetime of the slice.
         unsafe { std::slice::from_raw_parts(pointer, len) }
     }
 
-    /// Row `i`, for writing.
+    /// Returns row `i` for writing.
     ///
     /// # Panics
-    /// When there are not so many rows, as indexing does.
+    /// If `i` is not less than [`rows`](Self::rows).
     pub fn row_mut(&mut self, i: usize) -> &mut [T] {
         let (pointer, len) = self.place(i);
-        // SAFETY: as in `row`, and this view, which has the region to itself, is borrowed exclusively.
+        // SAFETY: as in `row`; this view has exclusive access to the region and is borrowed
+        // exclusively.
         unsafe { std::slice::from_raw_parts_mut(pointer, len) }
     }
 
-    /// Row `i` for writing, between the rows above and below it as far as the block has them.
+    /// Returns row `i` for writing, between the rows above and below it where the block has them.
     ///
     /// # Panics
-    /// When there are not so many rows, as indexing does.
+    /// If `i` is not less than [`rows`](Self::rows).
     pub fn rows_around(&mut self, i: usize) -> (Option<&[T]>, &mut [T], Option<&[T]>) {
         let above = i.checked_sub(1).map(|i| self.place(i));
         let below = (i + 1 < self.rows.count).then(|| self.place(i + 1));
         let (row, len) = self.place(i);
-        // SAFETY: as in `row` and `row_mut`; three rows of one block have no element in common.
+        // SAFETY: as in `row` and `row_mut`; the three rows of one block have no element in common.
         unsafe {
             (
                 above.map(|(p, len)| std::slice::from_raw_parts(p, len)),
@@ -199,7 +208,7 @@ impl<T: Element> ViewMut<'_, T> {
     fn place(&self, i: usize) -> (*mut T, usize) {
         assert!(i < self.rows.count, "row {i} of a view of {}", self.rows.count);
         let offset = i * self.rows.pitch * T::BYTES;
-        // SAFETY: the row is one of the block's, all of which are within the mapping.
+        // SAFETY: the row belongs to the block, all of whose rows are within the mapping.
         let pointer = unsafe { self.mapped.as_ptr().add(offset) };
         (pointer.cast(), self.rows.len)
     }

@@ -1,35 +1,37 @@
-//! Rectangles of a matrix in any layout, read and written row-major by few, large, sequential accesses.
+//! Reads and writes rectangles of a matrix in any layout, row-major, by few, large, sequential
+//! accesses.
 //!
-//! A rectangle is many short runs of values, which in stored order are mostly adjacent: a full-width band of
-//! a blocked matrix is one contiguous piece of the file. So runs are gathered while each starts where the
-//! last ended, or for reading a little further, and a bounded stage is read or written in one access:
+//! A rectangle consists of many short runs of values, most of which are adjacent in stored order: a
+//! full-width band of a blocked matrix is one contiguous piece of the file. Runs are therefore
+//! gathered as long as each starts where the previous one ended, or for reading within a small gap,
+//! and a bounded stage is read or written in one access:
 //!
 //! ```text
 //! file  ...[run][run][run]           [run]..[run]...
 //!          \____________/            \__________/
-//!             one pread    wide gap     another     ->  stage  ->  each run to its place in the buffer
+//!             one pread    wide gap     another     ->  stage  ->  each run to the buffer
 //! ```
 //!
-//! Costs: one access per stage or wide gap, one copy of each value through the stage; a run that stands alone
-//! goes straight between file and buffer.
+//! Costs: one access for each stage or wide gap, and one copy of each value through the stage; an
+//! isolated run is transferred directly between file and buffer.
 
 use crate::placement::Copies;
 use crate::{Element, Result, layout::Rect, placement::Placement};
 
-/// Values staged at once where memory is no concern: 1 MiB of doubles.
+/// The number of values staged at once if memory is not bounded: 1 MiB of doubles.
 pub(crate) const STAGE: usize = 1 << 17;
 
-/// Bytes of memory for each value of the stage at most: the value and a run, as a run has at least one value,
-/// and twice that because vectors double.
+/// Returns the maximal number of bytes of memory for each staged value: the value and a run,
+/// because a run has at least one value; doubled, because vectors grow by doubling.
 pub(crate) const fn bytes_per_staged<T: Element>() -> usize {
     2 * (T::BYTES + size_of::<Run>())
 }
 
-/// Bytes that are rather read and dropped than left out by another access: a page. A frame has such gaps,
-/// its second corners.
+/// The largest gap, in bytes, that is read and dropped rather than skipped by another access: a
+/// page. A frame has such gaps: the second copies of its corners.
 const GAP: usize = 4096;
 
-/// A run of values: where it is stored, where in the buffer, how many.
+/// A run of values: its position in the file, its position in the buffer, and its length.
 #[derive(Clone, Copy)]
 struct Run {
     at: usize,
@@ -37,11 +39,11 @@ struct Run {
     len: usize,
 }
 
-/// Runs that are near each other in stored order: one in the buffer of any length, or several in `limit`
-/// values.
+/// A group of runs that are close to each other in stored order: a single run of any length, which
+/// is contiguous in the buffer, too, or several runs within `limit` values.
 struct Adjacent {
     limit: usize,
-    /// The largest gap between runs.
+    /// The largest gap between runs, in values.
     gap: usize,
     start: usize,
     end: usize,
@@ -53,7 +55,8 @@ impl Adjacent {
         Self { limit, gap, start: 0, end: 0, runs: Vec::new() }
     }
 
-    /// Adds a run that comes later in stored order, or refuses it when it is too far off or too much.
+    /// Adds a run that comes later in stored order; returns false, without adding it, if it is too
+    /// far away or the group would exceed the limit.
     fn take(&mut self, run: Run) -> bool {
         let end = run.at + run.len;
         if self.runs.is_empty() {
@@ -61,7 +64,7 @@ impl Adjacent {
         }
         let one = self.runs.len() == 1;
         match self.runs.last_mut() {
-            // Goes on in the buffer too.
+            // The run is also contiguous in the buffer.
             Some(last)
                 if run.at == self.end
                     && run.to == last.to + last.len
@@ -92,7 +95,7 @@ fn runs(
     for i in rect.row / block.rows..bottom.div_ceil(block.rows) {
         for j in rect.col / block.cols..right.div_ceil(block.cols) {
             let own = grid.block(i, j);
-            // What of the block is in the rectangle, relative to the block.
+            // The part of the block that is in the rectangle, relative to the block.
             let top = rect.row.saturating_sub(own.row);
             let left = rect.col.saturating_sub(own.col);
             let wanted = Rect {
@@ -162,7 +165,7 @@ pub(crate) fn write<T: Element>(
     })
 }
 
-/// Calls `flush` with all the runs of `rect`, as many at a time as `adjacent` takes.
+/// Calls `flush` with all runs of `rect`, in groups as large as `adjacent` accepts.
 fn gather(
     place: &Placement,
     rect: Rect,
@@ -192,7 +195,7 @@ mod tests {
     fn runs_are_gathered_up_to_gap_and_limit() {
         let mut adjacent = Adjacent::new(10, 2);
         let take = |adjacent: &mut Adjacent, at, to, len| adjacent.take(Run { at, to, len });
-        // Alone, a run may go on beyond the limit.
+        // A single run may grow beyond the limit.
         assert!(take(&mut adjacent, 100, 0, 8) && take(&mut adjacent, 108, 8, 8));
         assert!(!take(&mut adjacent, 116, 50, 1));
         assert_eq!((adjacent.start, adjacent.end, adjacent.runs.len()), (100, 116, 1));

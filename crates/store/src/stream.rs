@@ -1,15 +1,15 @@
-//! A file written from front to back by direct I/O.
+//! Sequential writing of a file by direct I/O.
 //!
 //! ```text
 //!   file     |  block  |  block  |  block  |  block  |
 //!   bytes    . . . start######################next
 //!            |  kept  >|<      written       >| carried
 //!
-//!   buffer            |lead|##### len #####|     the caller puts bytes at `lead`, and the carried part
-//!                     |  block  |  block  |      block goes in front: whole blocks, no other copy
+//!   buffer            |lead|##### len #####|     the caller puts bytes at `lead`, and `write` puts
+//!                     |  block  |  block  |      the carried part in front: no other copy
 //! ```
 //!
-//! Costs: one copy of less than a block each way per write.
+//! Costs: for each write, one copy of less than a block in each direction.
 
 use crate::transfer::Piece;
 use crate::{
@@ -19,11 +19,11 @@ use crate::{
     io_queue::{IoQueue, WriteRequest},
 };
 
-/// Writes a file from front to back by direct I/O, in pieces of any length, from any byte on.
+/// Writes a file sequentially by direct I/O, in pieces of any length, beginning at any byte.
 ///
-/// The bytes that do not fill a block are carried in memory; [`finish`](Self::finish) writes the last of
-/// them, and without it they are lost. Until then nobody else may write to the block where it starts nor to
-/// the page where it ends.
+/// Bytes that do not fill a block are carried in memory; [`finish`](Self::finish) writes the last
+/// of them, and without it they are lost. Until then no other code may write to the block where the
+/// data start nor to the page where they end.
 ///
 /// ```
 /// use std::path::Path;
@@ -48,19 +48,20 @@ use crate::{
 pub struct DirectWriter {
     file: DirectFile,
     start: u64,
-    /// Where the next byte goes.
+    /// The offset of the next byte.
     next: u64,
     /// One block: its first `lead` bytes are those before `next`.
     block: IoBuffer,
 }
 
 impl DirectWriter {
-    /// Begins at byte `start`; the bytes of `file` before it are kept. A file that is shorter gets zeros in
-    /// between.
+    /// Creates a writer that begins at byte `start`; the bytes of `file` before it are kept. A
+    /// shorter file is filled with zeros up to `start`.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] when the file was opened for reading; [`Error::Range`] when no file can have such
-    /// a byte; [`Error::Part`] when the bytes before `start` in its block cannot be read; [`Error::Memory`].
+    /// [`Error::ReadOnly`] if the file was opened for reading; [`Error::Range`] if `start` exceeds
+    /// the maximal length of a file; [`Error::Part`] if the bytes before `start` in its block
+    /// cannot be read; [`Error::Memory`].
     pub fn new(file: DirectFile, start: u64) -> Result<Self> {
         if !file.is_writable() {
             return Err(Error::ReadOnly { name: file.name().display().to_string() });
@@ -76,30 +77,32 @@ impl DirectWriter {
         Ok(Self { file, start, next: start, block })
     }
 
-    /// Where in the next buffer the caller puts the next bytes, so that memory and file are equally aligned.
-    /// It changes with every write.
+    /// Returns the offset in the next buffer at which the caller must put the next bytes, so that
+    /// memory and file are equally aligned. It changes with every write.
     pub const fn lead(&self) -> usize {
         self.file.lead(self.next)
     }
 
-    /// The offset in the file of the next byte.
+    /// Returns the offset in the file of the next byte.
     pub const fn position(&self) -> u64 {
         self.next
     }
 
-    /// The file. Bytes from [`position`](Self::position) less [`lead`](Self::lead) on are not in it yet.
+    /// Returns the file. The bytes from [`position`](Self::position) less [`lead`](Self::lead) on
+    /// are not in it yet.
     pub const fn file(&self) -> &DirectFile {
         &self.file
     }
 
-    /// Writes `buffer[lead..lead + len]` as the next bytes, and returns when they are written, but for those
-    /// after the last whole block. The bytes before `lead` are overwritten.
+    /// Writes `buffer[lead..lead + len]` as the next bytes, and returns when they are written,
+    /// except those after the last whole block. The bytes before `lead` are overwritten.
     ///
-    /// The buffer should begin on a page, as an [`IoBuffer`] does; otherwise all goes through the page cache.
-    /// After an error nothing has advanced, and the same write may be tried again.
+    /// The buffer should begin on a page boundary, as an [`IoBuffer`] does; otherwise all data go
+    /// through the page cache. After an error the position has not advanced, and the same write may
+    /// be retried.
     ///
     /// # Errors
-    /// [`Error::Room`] when the buffer is shorter than `lead + len`; those of [`IoQueue::write`].
+    /// [`Error::Room`] if the buffer is shorter than `lead + len`; those of [`IoQueue::write`].
     pub fn write(&mut self, queue: &mut IoQueue, buffer: &mut [u8], len: usize) -> Result<()> {
         let (lead, given) = (self.lead(), buffer.len());
         let needed = lead.saturating_add(len);
@@ -129,12 +132,12 @@ impl DirectWriter {
         Ok(())
     }
 
-    /// Writes the carried rest, through the page cache, and gives the file back. Its length is then what it
-    /// was or the end of what was written, whichever is more; a writer that was given no bytes changes nothing.
-    /// The data are not synced.
+    /// Writes the carried rest through the page cache, and returns the file. Its length is then the
+    /// larger of its old length and the end of the written bytes; a writer that was given no bytes
+    /// changes nothing. The data are not synced.
     ///
     /// # Errors
-    /// [`Error::Part`] when the file system is full or its disk fails.
+    /// [`Error::Part`] if the file system is full or its disk fails.
     pub fn finish(self) -> Result<DirectFile> {
         let rest = &self.block.as_slice()[..self.lead()];
         if !rest.is_empty() && self.next > self.start {

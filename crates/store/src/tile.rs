@@ -4,11 +4,11 @@
 //! |-----------|---------------------------|------------|-----------------|-----------------------|
 //! | row-major | one mapping, rows read in | row by row | the whole block | the pages of the line |
 //! | blocked   | one mapping, read in      | row by row | the whole block | the pages of the line |
-//! | framed    | none: rows are in pieces  | by section | the frontier    | one contiguous piece  |
+//! | framed    | none: rows are not slices | by section | the frontier    | one contiguous piece  |
 //!
-//! A view of a row-major block spans from its first to its last element; of what is between its rows, other
-//! blocks' elements, no page is read on purpose and no reference is ever made. References are slices of one
-//! row of one block.
+//! A view of a row-major block extends from its first to its last element. Between its rows lie
+//! elements of other blocks: no page of these is read on purpose, and no reference to them is made.
+//! References are slices of one row of one block.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -25,17 +25,17 @@ use crate::{
     placement::{Placement, StridedRun},
 };
 
-/// A block of a matrix: what [`Tile`] and [`Region`](crate::region::Region) have in common, all of it reading.
+/// A block of a matrix: the read access that [`Tile`] and [`Region`](crate::region::Region) have in common.
 ///
-/// It cannot be cloned: a tile can, but a region must stay the only one.
+/// A part cannot be cloned: a tile can, but a region must remain unique.
 pub struct MatrixBlock<T: Element = f64> {
     matrix: Arc<Matrix<T>>,
     grid: Grid,
     index: usize,
 }
 
-/// Pieces of at least this many bytes are read in huge pages, where the kernel can: that takes a tenth of
-/// its time, as there is one page to be found, charged and freed in place of 512.
+/// The size in bytes from which on pieces are read in huge pages, if the kernel supports it. This
+/// takes a tenth of the time, because one page is found, charged and freed instead of 512.
 const LONG: usize = 1 << 20;
 
 impl<T: Element> fmt::Debug for MatrixBlock<T> {
@@ -57,43 +57,43 @@ impl<T: Element> MatrixBlock<T> {
         &self.matrix
     }
 
-    /// Where the block is in the matrix.
+    /// Returns the position of the block in the matrix.
     pub fn rect(&self) -> Rect {
         self.grid.rect(self.index)
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rect().rows
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn cols(&self) -> usize {
         self.rect().cols
     }
 
-    /// Its number in the grid.
+    /// Returns the number of the block in the grid.
     pub const fn index(&self) -> usize {
         self.index
     }
 
-    /// The grid that it is a block of.
+    /// Returns the grid that the block belongs to.
     pub const fn grid(&self) -> &Grid {
         &self.grid
     }
 
-    /// The matrix's name, for messages.
+    /// Returns the name of the matrix, for messages.
     pub fn name(&self) -> &str {
         self.matrix.name()
     }
 
-    /// Whether a row of the block is one slice where it is: true for row-major and blocked, false for framed,
-    /// whose blocks are loaded and stored instead of viewed.
+    /// Returns whether a row of the block is stored as one slice: true for row-major and blocked,
+    /// false for framed, whose blocks are loaded and stored instead of viewed.
     pub fn in_place(&self) -> bool {
         self.matrix.layout().in_place()
     }
 
-    /// The placement of the block, after the checks that [`Matrix::tile`] leaves to us.
+    /// Returns the placement of the block, after the checks that [`Matrix::tile`] defers.
     pub(crate) fn placement(&self) -> Result<Placement> {
         let place = self.matrix.placement(&self.grid)?;
         if self.index >= self.grid.len() {
@@ -107,13 +107,13 @@ impl<T: Element> MatrixBlock<T> {
         Ok(place)
     }
 
-    /// Maps stored `values`, of which `count` are the block's.
+    /// Maps the stored `values`, of which `count` belong to the block.
     fn map(&self, values: Range<usize>, count: usize, touch: Touch) -> Result<Mapped<'_>> {
         let bytes = self.matrix.bytes_of(values);
         self.matrix.chunk().map_counting(bytes, touch, (count * T::BYTES) as u64)
     }
 
-    /// Maps the block where it is and reads its rows in.
+    /// Maps the block in place and reads its rows in.
     pub(crate) fn map_in_place(&self, touch: Touch) -> Result<(Mapped<'_>, StridedRun)> {
         if !self.in_place() {
             return Err(Error::NotInPlace {
@@ -124,8 +124,8 @@ impl<T: Element> MatrixBlock<T> {
         self.map_block(touch)
     }
 
-    /// Maps the block and reads it in; also the rows (framed: the whole) in values from the start of the
-    /// mapping.
+    /// Maps the block and reads it in; also returns its rows (if framed: the whole block) in values
+    /// from the start of the mapping.
     pub(crate) fn map_block(&self, touch: Touch) -> Result<(Mapped<'_>, StridedRun)> {
         let place = self.placement()?;
         let range = place.block(self.index);
@@ -148,13 +148,13 @@ impl<T: Element> MatrixBlock<T> {
         let bytes = in_bytes(values, T::BYTES);
         let (read, write) = (touch != Touch::Write, touch != Touch::Read);
         let piece = if bytes.is_contiguous() { bytes.span().len() } else { bytes.len };
-        // What the kernel reads around each fault if left alone, megabytes, is read for nothing: the next
-        // block in the file is not the next to be worked on.
+        // By default the kernel reads megabytes around each fault. They would be wasted: the next
+        // block in the file is not the next block to be processed.
         if read && piece >= LONG && mapped.read_huge_pages() {
             mapped.advise(0..mapped.len(), Advice::Random);
         } else if read {
-            // First ask for all the pieces, so that the disk has them all to order, then wait for one after
-            // the other.
+            // Request all pieces first, so that the disk can order the requests; then wait for each
+            // piece.
             whole_pages(bytes, address, |piece| {
                 mapped.read_ahead(piece);
                 Ok(())
@@ -166,8 +166,9 @@ impl<T: Element> MatrixBlock<T> {
         if bytes.is_contiguous() {
             return mapped.populate(bytes.span(), write);
         }
-        // Around each touched page Linux maps what else the page cache has: 64 KiB, and whole folios of up to
-        // 2 MiB. Unmapped at once, it does not add up to the other blocks between the rows.
+        // Around each touched page Linux maps other pages in the page cache: 64 KiB, and whole
+        // folios of up to 2 MiB. Unmapping them at once prevents the blocks between the rows from
+        // accumulating.
         let others_between = self.matrix.layout() == Layout::RowMajor;
         if others_between {
             mapped.small_pages();
@@ -183,10 +184,10 @@ impl<T: Element> MatrixBlock<T> {
         })
     }
 
-    /// The block where it is, read in.
+    /// Views the block in place, read in.
     ///
     /// # Errors
-    /// [`Error::NotInPlace`] when framed, [`Error::Part`] when the file cannot be mapped or read.
+    /// [`Error::NotInPlace`] if framed, [`Error::Part`] if the file cannot be mapped or read.
     pub fn view(&self) -> Result<View<'_, T>> {
         let (mapped, rows) = self.map_in_place(Touch::Read)?;
         Ok(View { mapped, rows, values: PhantomData })
@@ -195,8 +196,8 @@ impl<T: Element> MatrixBlock<T> {
     /// Copies the block into `values`, row-major, whatever the layout.
     ///
     /// # Errors
-    /// [`Error::Buffer`] when `values` are not `rows * cols`, [`Error::Part`] when the file cannot be mapped
-    /// or read.
+    /// [`Error::Buffer`] if the number of `values` is not `rows * cols`, [`Error::Part`] if the
+    /// file cannot be mapped or read.
     pub fn load(&self, values: &mut [T]) -> Result<()> {
         let place = self.placement()?;
         let Rect { rows, cols, .. } = self.rect();
@@ -207,8 +208,8 @@ impl<T: Element> MatrixBlock<T> {
             let first = section.rect.row * cols + section.rect.col;
             for (row, run) in section.rows().runs().enumerate() {
                 let to = first + row * cols;
-                // SAFETY: the run is of this block and within its mapping, populated; nobody writes the block
-                // while we have it by reference.
+                // SAFETY: the run belongs to this block, so it is within the mapping and populated;
+                // no code writes the block while `self` is borrowed.
                 unsafe { copy_out(&mapped, run.start - start, &mut values[to..to + run.len()]) };
             }
         }
@@ -217,12 +218,12 @@ impl<T: Element> MatrixBlock<T> {
 
     /// Copies the outermost row (north, south) or column (west, east) of the block.
     ///
-    /// Framed, only that frontier is mapped. Otherwise the whole block is, and counted, but only the pages
-    /// that the line stands in are read.
+    /// If framed, only that frontier is mapped. Otherwise the whole block is mapped, and counted,
+    /// but only the pages that contain the line are read.
     ///
     /// # Errors
-    /// [`Error::Buffer`] when `values` are not `cols` (north, south) or `rows` (west, east), [`Error::Part`]
-    /// when the file cannot be mapped or read.
+    /// [`Error::Buffer`] if the number of `values` is not `cols` (north, south) or `rows` (west,
+    /// east), [`Error::Part`] if the file cannot be mapped or read.
     pub fn frontier(&self, side: Side, values: &mut [T]) -> Result<()> {
         let place = self.placement()?;
         self.matrix.check_buffer(self.rect().line(side), values.len())?;
@@ -238,22 +239,22 @@ impl<T: Element> MatrixBlock<T> {
         let mapped = self.map(range, count, Touch::Read)?;
         self.populate(&mapped, line, Touch::Read)?;
         for (run, values) in line.runs().zip(values.chunks_exact_mut(line.len)) {
-            // SAFETY: the run is of this block, within the mapping and populated; nobody writes the block
-            // while we have it by reference.
+            // SAFETY: the run belongs to this block, so it is within the mapping and populated; no
+            // code writes the block while `self` is borrowed.
             unsafe { copy_out(&mapped, run.start, values) };
         }
         Ok(())
     }
 
-    /// Asks for the block to be read into the page cache in the background. Never fails.
+    /// Requests that the block be read into the page cache in the background. Never fails.
     pub fn prefetch(&self) {
         if let (Ok(place), false) = (self.placement(), self.matrix.chunk().is_resident()) {
             self.pieces(place, |bytes| self.matrix.chunk().prefetch(bytes));
         }
     }
 
-    /// Asks for the pages that [`frontier`](Self::frontier) touches to be read in the background. Never
-    /// fails.
+    /// Requests that the pages that [`frontier`](Self::frontier) touches be read in the background.
+    /// Never fails.
     pub fn prefetch_frontier(&self, side: Side) {
         if let (Ok(place), false) = (self.placement(), self.matrix.chunk().is_resident()) {
             let line = match self.in_place() {
@@ -264,7 +265,7 @@ impl<T: Element> MatrixBlock<T> {
         }
     }
 
-    /// The pieces of the file that hold the block.
+    /// Calls `visit` with the pieces of the file that hold the block.
     pub(crate) fn pieces(&self, place: Placement, visit: impl FnMut(Range<u64>)) {
         let range = place.block(self.index);
         let rows = match place.sections(self.index, Copies::One).next() {
@@ -280,27 +281,27 @@ impl<T: Element> MatrixBlock<T> {
         }
         let start = self.matrix.bytes_of(values.start..values.start).start;
         let runs = in_bytes(StridedRun { start: 0, ..values }, T::BYTES);
-        // In a mapping of the whole file the start's place within its page would be the same.
+        // In a mapping of the whole file the start would have the same offset within its page.
         let _ = whole_pages(runs, start as usize, |bytes| {
             visit(start + bytes.start as u64..start + bytes.end as u64);
             Ok(())
         });
     }
 
-    /// The most that a [`view`](Self::view) or [`load`](Self::load) keeps resident of its file while it
-    /// lasts; 0 for memory and for held files.
+    /// Returns the maximal number of bytes of its file that a [`view`](Self::view) or
+    /// [`load`](Self::load) keeps resident while it lasts; 0 for memory and for held files.
     ///
-    /// A contiguous block takes its pages. A row-major block takes the pages of each row, and up to 4 MiB
-    /// while they are read in, because Linux maps whole folios of the page cache around a touched page; but
-    /// never more than the pages from its first to its last element.
+    /// A contiguous block keeps its pages. A row-major block keeps the pages of each row, and up to
+    /// 4 MiB while they are read in, because Linux maps whole folios of the page cache around a
+    /// touched page; but never more than the pages from its first to its last element.
     pub fn resident_bytes(&self) -> u64 {
         self.matrix.resident_of(&self.grid, self.index)
     }
 }
 
-/// A block of a matrix for reading. Clones are the same block.
+/// A block of a matrix for reading. Clones refer to the same block.
 ///
-/// Made by [`Matrix::tile`]. While tiles are about, nobody can write the matrix.
+/// Tiles are made by [`Matrix::tile`]. While tiles exist, the matrix cannot be written.
 #[derive(Debug)]
 pub struct Tile<T: Element = f64>(MatrixBlock<T>);
 
@@ -324,45 +325,46 @@ impl<T: Element> Deref for Tile<T> {
     }
 }
 
-/// A block in its place, readable row by row.
+/// A view of a block in place, readable row by row.
 #[derive(Debug)]
 pub struct View<'a, T: Element = f64> {
     mapped: Mapped<'a>,
-    /// In values from the start of the mapping.
+    /// The rows of the block, in values from the start of the mapping.
     rows: StridedRun,
     values: PhantomData<&'a [T]>,
 }
 
 impl<T: Element> View<'_, T> {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub const fn rows(&self) -> usize {
         self.rows.count
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub const fn cols(&self) -> usize {
         self.rows.len
     }
 
-    /// From the start of a row to the start of the next, in values.
+    /// Returns the distance from the start of a row to the start of the next, in values.
     pub const fn pitch(&self) -> usize {
         self.rows.pitch
     }
 
-    /// The first value. The values of row `i` are the `cols` from `i * pitch` on; those between the rows are
-    /// not ours.
+    /// Returns a pointer to the first value. The values of row `i` are the `cols` values from
+    /// `i * pitch` on; those between the rows belong to other blocks.
     pub const fn as_ptr(&self) -> *const T {
         self.mapped.as_ptr().cast()
     }
 
-    /// Row `i`.
+    /// Returns row `i`.
     ///
     /// # Panics
-    /// When there are not so many rows, as indexing does.
+    /// If `i` is not less than [`rows`](Self::rows).
     pub fn row(&self, i: usize) -> &[T] {
         assert!(i < self.rows.count, "row {i} of a view of {}", self.rows.count);
-        // SAFETY: the row is within the mapping and populated; nobody writes the block while this view
-        // borrows it; the data start at a multiple of their size in a mapping, so values are aligned.
+        // SAFETY: the row is within the mapping and populated; no code writes the block while this
+        // view borrows it; the data start at a multiple of the element size in a mapping, so the
+        // values are aligned.
         unsafe { std::slice::from_raw_parts(self.as_ptr().add(i * self.rows.pitch), self.rows.len) }
     }
 }
@@ -370,16 +372,18 @@ impl<T: Element> View<'_, T> {
 /// Copies stored values, the first of them `from` values into the mapping.
 ///
 /// # Safety
-/// The values are within the mapping, populated, and nobody writes them meanwhile.
+/// The values must be within the mapping and populated, and no code may write them during the call.
 unsafe fn copy_out<T: Element>(mapped: &Mapped<'_>, from: usize, values: &mut [T]) {
-    // SAFETY: the caller's; `values` is exclusive, and the data are aligned in every mapping.
+    // SAFETY: the source is valid and not written: the caller guarantees it (see `# Safety`);
+    // `values` is borrowed exclusively, so the two do not overlap; the data are aligned in every
+    // mapping.
     unsafe {
         let from = mapped.as_ptr().cast::<T>().add(from);
         from.copy_to_nonoverlapping(values.as_mut_ptr(), values.len());
     }
 }
 
-/// The same runs, in bytes.
+/// Returns the same runs in bytes.
 pub(crate) const fn in_bytes(values: StridedRun, element: usize) -> StridedRun {
     StridedRun {
         start: values.start * element,
@@ -389,8 +393,8 @@ pub(crate) const fn in_bytes(values: StridedRun, element: usize) -> StridedRun {
     }
 }
 
-/// Calls `visit` with ranges of bytes that lie in the same pages as the runs, joining those whose pages
-/// touch; `address` is that of byte 0.
+/// Calls `visit` with ranges of bytes that lie in the same pages as the runs, joining runs whose
+/// pages are adjacent or equal; `address` is the address of byte 0.
 fn whole_pages(
     runs: StridedRun,
     address: usize,
@@ -436,7 +440,7 @@ mod tests {
             joined(runs(8, 2 * page), 0),
             [0..8, 2 * page..2 * page + 8, 4 * page..4 * page + 8]
         );
-        // The first run reaches into a second page.
+        // The first run extends into a second page.
         assert_eq!(joined(runs(8, 2 * page), page - 4).len(), 1);
         assert_eq!(joined(runs(0, page), 0), []);
     }

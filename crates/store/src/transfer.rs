@@ -1,13 +1,13 @@
 //! One piece of a transfer, from its first system request to its last.
 //!
-//! | the system answers            | then                                                            |
-//! |-------------------------------|-----------------------------------------------------------------|
-//! | all that is needed            | done                                                            |
-//! | some                          | again for the rest, through the page cache if it is not aligned |
-//! | interrupted                   | again                                                           |
-//! | EINVAL to a direct request    | again through the page cache, and so for the file from now on   |
-//! | nothing                       | an error: the file ends there                                   |
-//! | any other error               | an error with name, range and reason                            |
+//! | answer of the system       | next step                                                       |
+//! |----------------------------|-----------------------------------------------------------------|
+//! | all bytes needed           | done                                                            |
+//! | some bytes                 | retry for the rest, through the page cache if it is not aligned |
+//! | interrupted                | retry                                                           |
+//! | EINVAL to a direct request | retry through the page cache, like all later requests           |
+//! | no bytes                   | an error: the file ends there                                   |
+//! | any other error            | an error with name, range and reason                            |
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -16,18 +16,20 @@ use rustix::io::Errno;
 
 use crate::{Error, Result, direct::DirectFile};
 
-/// Longest piece in bytes, a multiple of every alignment. Longer ones are not faster.
+/// The maximal length of a piece in bytes, a multiple of every alignment. Longer pieces are not
+/// faster.
 pub(crate) const PIECE: usize = 8 << 20;
 
-/// Up to [`PIECE`] bytes between a file and memory. The memory is borrowed for as long as this lives.
+/// A transfer of up to [`PIECE`] bytes between a file and memory, which is borrowed for the
+/// lifetime of the piece.
 pub(crate) struct Piece<'a> {
     file: &'a DirectFile,
     memory: Memory<'a>,
-    /// Where the first byte of `memory` is in the file.
+    /// The offset in the file of the first byte of `memory`.
     offset: u64,
-    /// Bytes of `memory` that must be transferred; more may be. At least 1.
+    /// The number of bytes of `memory` that must be transferred, at least 1; more may be.
     need: usize,
-    /// Bytes transferred.
+    /// The number of bytes transferred.
     done: usize,
     /// Whether the last request was direct.
     direct: bool,
@@ -38,18 +40,19 @@ enum Memory<'a> {
     From(&'a [u8]),
 }
 
-/// What is to be done after a request.
+/// The next step after a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Done,
     Again,
 }
 
-/// A request in the terms of the kernel.
+/// A request to the kernel.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) write: bool,
-    /// Whether it must be made by a plain call: it is not direct, or cannot be told not to wait.
+    /// Whether the request must be made by a plain call: it is not direct, or the no-wait flag is
+    /// refused.
     pub(crate) plainly: bool,
     pub(crate) fd: RawFd,
     pub(crate) pointer: *mut u8,
@@ -58,7 +61,7 @@ pub(crate) struct Request {
 }
 
 impl<'a> Piece<'a> {
-    /// Reads `into`, of which the first `need` bytes must be in the file.
+    /// Creates a piece that reads into `into`, of which the first `need` bytes must be in the file.
     pub(crate) const fn read(
         file: &'a DirectFile,
         offset: u64,
@@ -68,13 +71,13 @@ impl<'a> Piece<'a> {
         Self { file, memory: Memory::Into(into), offset, need, done: 0, direct: false }
     }
 
-    /// Writes `from`.
+    /// Creates a piece that writes `from`.
     pub(crate) const fn write(file: &'a DirectFile, offset: u64, from: &'a [u8]) -> Self {
         Self { file, memory: Memory::From(from), offset, need: from.len(), done: 0, direct: false }
     }
 
-    /// What to ask of the kernel next. The pointer is good for `len` bytes as long as the piece lives, for
-    /// reading only if it is a request to write.
+    /// Returns the next request. Its pointer is valid for `len` bytes as long as the piece lives;
+    /// if the request is a write, for reading only.
     pub(crate) fn request(&mut self) -> Request {
         let (write, pointer, len) = match &mut self.memory {
             Memory::Into(bytes) => {
@@ -88,7 +91,7 @@ impl<'a> Piece<'a> {
         let (file, direct) = self.file.descriptor(offset, pointer.addr(), len);
         self.direct = direct;
         let plainly = !(direct && self.file.is_unwaiting());
-        // A piece is short enough: the kernel itself takes at most 2 GiB less a page.
+        // A piece is within the kernel's limit for a request, 2 GiB less a page.
         Request {
             write,
             plainly,
@@ -99,7 +102,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Takes the answer to the last request: how many bytes were transferred.
+    /// Processes the answer to the last request: the number of bytes transferred.
     pub(crate) fn answer(&mut self, answer: Result<usize, Errno>) -> Result<Step> {
         match answer {
             Ok(0) => Err(self.failed(self.nothing())),
@@ -116,7 +119,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Takes the answer that the last request was made with a flag unknown to the file system.
+    /// Records that the file system does not support the flag of the last request.
     pub(crate) fn refuse_flag(&self) {
         self.file.give_up_unwaiting();
     }
@@ -147,7 +150,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Why nothing was transferred.
+    /// Returns the reason why no bytes were transferred.
     fn nothing(&self) -> io::Error {
         if matches!(self.memory, Memory::From(_)) {
             return io::Error::new(io::ErrorKind::WriteZero, "the file system takes no more");
@@ -194,7 +197,7 @@ mod tests {
         assert_eq!((piece.request().offset, piece.request().len), (4096, 4096));
         assert_eq!(piece.direct, file.is_direct());
         assert_eq!(piece.answer(Ok(1)).unwrap(), Step::Again);
-        // No longer aligned.
+        // The rest is not aligned.
         assert_eq!((piece.request().offset, piece.request().len), (4097, 4095));
         assert!(!piece.direct);
         assert_eq!(piece.answer(Ok(1903)).unwrap(), Step::Done);

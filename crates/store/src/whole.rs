@@ -1,34 +1,36 @@
-//! Row-major matrices whole: lent as one slice when in memory, and where their rows are when on file.
+//! Access to whole row-major matrices: as one slice in memory, or by the position of their rows on
+//! file.
 //!
-//! | matrix                       | `as_slice` | `row_major_file`                          |
-//! |------------------------------|------------|-------------------------------------------|
-//! | row-major, heap or shared    | all of it  | none                                      |
-//! | row-major, opened from file  | none       | its path and the byte of its first element|
-//! | row-major, over a new file   | none       | none: the file has no name yet            |
-//! | blocked, framed              | none       | none                                      |
+//! | matrix                       | `as_slice`     | `row_major_file`                             |
+//! |------------------------------|----------------|----------------------------------------------|
+//! | row-major, heap or shared    | the whole data | none                                         |
+//! | row-major, opened from file  | none           | its path and the offset of its first element |
+//! | row-major, over a new file   | none           | none: the file has no name yet               |
+//! | blocked, framed              | none           | none                                         |
 //!
-//! A file that is [held](Matrix::hold) is still a file: it is not lent whole, as that would turn a truncated
-//! file into a SIGBUS far from here.
+//! A file that is [held](Matrix::hold) is still a file: it is not lent as a slice, because a
+//! truncated file would then raise SIGBUS in unrelated code.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Element, Layout, Matrix, Result, bytes, chunk::Touch, direct::DirectFile};
 
-/// Where the rows of a matrix are: row `i` of `cols` elements begins at byte `start + i * cols * T::BYTES` of
-/// the file at `path`.
+/// The position of the rows of a matrix: row `i` of `cols` elements begins at byte
+/// `start + i * cols * T::BYTES` of the file at `path`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RowMajorFile {
-    /// The file, as it was named when the matrix was opened; a relative path stays one.
+    /// The path by which the matrix was opened; a relative path stays relative.
     pub path: PathBuf,
-    /// The byte of the first element.
+    /// The offset of the first element in bytes.
     pub start: u64,
 }
 
 impl<T: Element> Matrix<T> {
-    /// Where the rows are on file, for readers that go around the page cache; `None` in memory, for other
-    /// layouts, and for a matrix [over a new file](Self::create), which has no name yet.
+    /// Returns the position of the rows on file, for readers that bypass the page cache; `None` in
+    /// memory, for other layouts, and for a matrix [over a new file](Self::create), which has no
+    /// name yet.
     ///
-    /// Whoever opens the path anew must make sure that the file was not replaced meanwhile.
+    /// A caller that opens the path again must ensure that the file was not replaced meanwhile.
     ///
     /// ```
     /// use syncline_store::{Layout, Matrix, Shape};
@@ -45,15 +47,18 @@ impl<T: Element> Matrix<T> {
         Some(RowMajorFile { path, start: self.bytes_of(0..0).start })
     }
 
-    /// The path that it was opened by; `None` for a matrix in memory, or over a new file.
+    /// Returns the path that the matrix was opened by; `None` for a matrix in memory or over a new
+    /// file.
     pub fn path(&self) -> Option<&Path> {
         self.opened()
     }
 
-    /// The file of a row-major matrix, opened once more for direct I/O, and the byte of its first element;
-    /// `None` in memory and for other layouts. It is open for writing if the matrix is.
+    /// Opens the file of a row-major matrix again for direct I/O, and returns it with the offset of
+    /// its first element in bytes; `None` in memory and for other layouts. The file is open for
+    /// writing if the matrix is.
     ///
-    /// What is written this way is seen through the matrix, too; but not at the same time.
+    /// Data written this way are visible through the matrix, but the two must not be used at the
+    /// same time.
     ///
     /// # Errors
     /// [`Error::File`](crate::Error::File).
@@ -66,7 +71,8 @@ impl<T: Element> Matrix<T> {
         Ok(Some((file, self.bytes_of(0..0).start)))
     }
 
-    /// All elements, row by row, of a row-major matrix on the heap or in shared memory; `None` for others.
+    /// Returns all elements, row by row, of a row-major matrix on the heap or in shared memory;
+    /// `None` for others.
     ///
     /// ```
     /// use syncline_store::{Matrix, Shape};
@@ -76,20 +82,21 @@ impl<T: Element> Matrix<T> {
     /// ```
     pub fn as_slice(&self) -> Option<&[T]> {
         let (pointer, len) = self.whole()?;
-        // SAFETY: `whole` gives aligned, initialised elements in memory that lives as long as the chunk, which
-        // `self` keeps. Nobody writes them while `self` is borrowed: there is no `&mut Matrix`, and regions,
-        // whose making takes the matrix, give nobody a `&Matrix`.
+        // SAFETY: `whole` returns a pointer to aligned, initialised elements in memory that lives
+        // as long as the chunk, which `self` keeps alive. No code writes them while `self` is
+        // borrowed: there is no `&mut Matrix`, and regions, whose creation consumes the matrix,
+        // give out no `&Matrix`.
         Some(unsafe { std::slice::from_raw_parts(pointer, len) })
     }
 
-    /// The [`checksum`](crate::checksum::checksum) of [`as_slice`](Self::as_slice)'s bytes.
+    /// Returns the [`checksum`](crate::checksum::checksum) of the bytes of [`as_slice`](Self::as_slice).
     pub fn values_checksum(&self) -> Option<u64> {
         self.as_slice().map(|values| crate::checksum::checksum(bytes::of(values)))
     }
 
-    /// [`as_slice`](Self::as_slice), for writing.
+    /// Returns [`as_slice`](Self::as_slice) for writing.
     ///
-    /// As long as a tile of the matrix is about there is no `&mut Matrix`:
+    /// While a tile of the matrix exists, there is no `&mut Matrix`:
     /// ```compile_fail,E0596
     /// # use std::sync::Arc;
     /// # use syncline_store::{Grid, Matrix};
@@ -100,18 +107,19 @@ impl<T: Element> Matrix<T> {
     /// ```
     pub fn as_mut_slice(&mut self) -> Option<&mut [T]> {
         let (pointer, len) = self.whole()?;
-        // SAFETY: as in `as_slice`, the memory is writable, and the matrix, the only one of its chunk, is
-        // borrowed exclusively.
+        // SAFETY: as in `as_slice`; the memory is writable, and the matrix, the only one of its
+        // chunk, is borrowed exclusively.
         Some(unsafe { std::slice::from_raw_parts_mut(pointer, len) })
     }
 
-    /// The first element and how many there are, of a row-major matrix in memory.
+    /// Returns a pointer to the first element and the number of elements of a row-major matrix in
+    /// memory.
     fn whole(&self) -> Option<(*mut T, usize)> {
         if self.chunk().is_file() || self.layout() != Layout::RowMajor {
             return None;
         }
         let len = self.shape().elements();
-        // What is mapped of memory stays where it is as long as the chunk lives.
+        // Maps of memory keep their address as long as the chunk lives.
         let mapped = self.chunk().map(self.bytes_of(0..len), Touch::Read).ok()?;
         Some((mapped.as_ptr().cast(), len))
     }

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A folder that `make` fills, unless one of this name and key is there; those of the name and other keys
-/// are removed. Several processes may ask for it at once: each sees a folder that is whole.
+/// Returns a folder that `make` fills, unless a folder of this name and key exists; folders of the
+/// same name and other keys are removed. Several processes may call it at once: each gets a
+/// complete folder.
 ///
-/// The key is all that the contents depend on.
+/// The key is all data that the contents depend on.
 ///
 /// # Panics
 /// If a folder cannot be made.
@@ -38,21 +39,21 @@ pub fn kept<K: AsRef<[u8]>>(
         return folder;
     }
     if let Ok(old) = fs::read_dir(&all) {
-        // Another thread may just have made the one that is asked for.
+        // Another thread may have just created the requested folder.
         let is_whole = |path: &PathBuf| path.extension().is_none() && *path != folder;
         for path in old.filter_map(|entry| Some(entry.ok()?.path())).filter(is_whole) {
-            // Another process may remove it, too.
+            // Another process may remove it at the same time.
             let _ = fs::remove_dir_all(path);
         }
     }
-    // Relaxed: numbers that differ.
+    // Relaxed: the numbers only have to differ.
     let number = MAKING.fetch_add(1, Ordering::Relaxed);
     let making = folder.with_extension(format!("{}-{number}", process::id()));
     fs::create_dir_all(&making).expect("a folder below the target folder");
     make(&making);
     if fs::rename(&making, &folder).is_err() {
         assert!(folder.is_dir(), "{} cannot be renamed", making.display());
-        // Another process has made it meanwhile.
+        // Another process has made the folder meanwhile.
         let _ = fs::remove_dir_all(&making);
     }
     folder

@@ -1,7 +1,9 @@
-//! What the tests of several crates share: random numbers, this test program in another role, tools and
-//! what they make, the MPIs of the machine.
+//! Helpers shared by the tests of several crates: random numbers, re-execution of the test program
+//! in another role, external tools and the files they make, and the MPI installations of the
+//! machine.
 //!
-//! A dependency of tests only. It is below all other crates, and none of them is known here.
+//! The crate is a dependency of tests only. It is below all other crates and depends on none of
+//! them.
 
 mod kept;
 pub mod mpi;

@@ -1,4 +1,4 @@
-//! The MPIs of this machine.
+//! The MPI installations of this machine.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,23 +7,24 @@ use std::process::Command;
 
 use crate::{Tool, kept};
 
-/// An MPI: its compilers, its launcher, and how that is told things.
+/// An MPI installation: its compilers, its launcher, and the launcher's options.
 #[derive(Clone, Copy, Debug)]
 pub struct Mpi {
-    /// What it is called.
+    /// The name of the implementation.
     pub name: &'static str,
-    /// Its compiler of C.
+    /// The C compiler.
     pub c: &'static str,
-    /// Its compiler of Fortran.
+    /// The Fortran compiler.
     pub fortran: &'static str,
-    /// What starts programs.
+    /// The program that starts MPI jobs.
     pub launcher: &'static str,
     options: &'static [&'static str],
-    /// What tells the launcher to set a variable: the option, and what stands between name and value.
+    /// The launcher's syntax to set a variable: the option, and the separator between name and
+    /// value.
     set: (&'static str, Option<char>),
 }
 
-/// Those of Debian.
+/// The MPI implementations that Debian packages.
 pub static MPIS: [Mpi; 2] = [
     Mpi {
         name: "Open MPI",
@@ -43,7 +44,7 @@ pub static MPIS: [Mpi; 2] = [
     },
 ];
 
-/// One whose jobs go on when a process dies: what `make mpi-wheels` installs.
+/// An MPI whose jobs continue when a process dies, installed by `make mpi-wheels`.
 pub static SURVIVOR: Mpi = Mpi {
     name: "Open MPI 5",
     c: concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mpi/openmpi5/bin/mpicc"),
@@ -54,17 +55,18 @@ pub static SURVIVOR: Mpi = Mpi {
 };
 
 impl Mpi {
-    /// Whether compiler and launcher are here; else says that something is skipped.
+    /// Returns whether compiler and launcher are installed; otherwise prints that tests are
+    /// skipped.
     #[must_use]
     pub fn is_here(&self) -> bool {
         Tool::find(self.c).is_some() && Tool::find(self.launcher).is_some()
     }
 
-    /// The shim for it, which `build` makes for a compiler in a folder: once for all tests, until its
-    /// sources or the compiler change.
+    /// Returns the shim for this MPI. `build` gets a compiler and a folder to build it in; it runs
+    /// once for all tests, until the sources of the shim or the compiler change.
     ///
     /// # Panics
-    /// If no file is made.
+    /// If the shim is not built.
     pub fn shim(&self, build: impl FnOnce(&OsStr, &Path)) -> PathBuf {
         let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/mpi");
         let sources = ["shim/shim.c", "shim/window.h", "shim/failures.h", "src/build.rs"];
@@ -77,8 +79,9 @@ impl Mpi {
         made.next().expect("a shim").expect("a name").path()
     }
 
-    /// `program` in `processes` processes, started by the launcher, with variables that it sets for them
-    /// only. Arguments of the program may follow.
+    /// Returns a command that runs `program` in `processes` processes under the launcher, with
+    /// variables that the launcher sets in those processes only. Arguments of the program may be
+    /// appended.
     pub fn run(
         &self,
         program: impl AsRef<OsStr>,

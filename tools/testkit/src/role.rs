@@ -1,10 +1,10 @@
-//! This test program again, as another process.
+//! Re-execution of the test program as another process.
 
 use std::env;
 use std::process::Command;
 
-/// This test program with the one test `test`, named with its modules, whether it is ignored or not.
-/// Variables of the environment say what it is to do.
+/// Returns a command that runs this test program with the one test `test`, named with its modules,
+/// whether it is ignored or not. Environment variables select what the test does.
 ///
 /// # Panics
 /// If the program cannot be found.
@@ -15,7 +15,7 @@ pub fn again(test: &str) -> Command {
     command
 }
 
-/// The arguments of [`again`], for a program that starts this one.
+/// Returns the arguments of [`again`], for a program that starts this test program.
 #[must_use]
 pub fn as_role(test: &str) -> [&str; 4] {
     [test, "--exact", "--include-ignored", "--nocapture"]

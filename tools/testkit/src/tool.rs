@@ -1,4 +1,4 @@
-//! Tools of this machine, and what they say.
+//! External tools of this machine, and their output.
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,12 +10,12 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A program of this machine.
+/// An installed program.
 #[derive(Clone, Copy, Debug)]
 pub struct Tool(pub(crate) &'static str);
 
 impl Tool {
-    /// The program, if it is installed; else says that something is skipped.
+    /// Returns the program if it is installed; otherwise prints that tests are skipped.
     #[must_use]
     pub fn find(name: &'static str) -> Option<Self> {
         let there = Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
@@ -25,17 +25,18 @@ impl Tool {
         there.then_some(Tool(name))
     }
 
-    /// The name by which it was found.
+    /// Returns the name by which the program was found.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.0
     }
 
-    /// What differs from version to version: what it says, and the time of its file, as a wrapper says only the
-    /// version of the compiler below it.
+    /// Returns a text that differs from version to version: the reported version, and the
+    /// modification time of the file, because a compiler wrapper reports only the version of the
+    /// compiler below it.
     ///
     /// # Panics
-    /// If it does not say its version.
+    /// If the program does not report its version.
     #[must_use]
     pub fn version(self) -> String {
         let path = env::var_os("PATH").unwrap_or_default();
@@ -44,15 +45,15 @@ impl Tool {
         format!("{} {time:?} {}", self.0, self.run(["--version"]))
     }
 
-    /// Whether it does this without an error.
+    /// Returns whether the program succeeds with these arguments.
     pub fn works<A: AsRef<OsStr>>(self, arguments: impl IntoIterator<Item = A>) -> bool {
         Command::new(self.0).args(arguments).output().is_ok_and(|o| o.status.success())
     }
 
-    /// Runs it, and gives what it wrote.
+    /// Runs the program and returns its standard output.
     ///
     /// # Panics
-    /// With all that it said if it fails.
+    /// With all output of the program, if it fails.
     pub fn run<A: AsRef<OsStr>>(self, arguments: impl IntoIterator<Item = A>) -> String {
         let mut command = Command::new(self.0);
         command.args(arguments);
@@ -60,13 +61,15 @@ impl Tool {
     }
 }
 
-/// Far beyond what any program here takes, under valgrind and on any machine.
+/// The time limit of a command, far beyond the need of any program here, under valgrind and on any
+/// machine.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs a command to its end.
 ///
 /// # Panics
-/// If it cannot be started, or does not end: then it is killed with all that it has started.
+/// If the command cannot be started, or does not end within the limit: it is then killed with all
+/// processes of its group.
 pub fn output(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().unwrap();
@@ -89,7 +92,7 @@ pub fn output(command: &mut Command) -> Output {
         thread::sleep(Duration::from_millis(2));
     };
     if status.is_none() {
-        // The shell's own: there may be no program of that name.
+        // `kill` is the shell's builtin: a program of that name may be missing.
         Command::new("sh")
             .args(["-c", "kill -KILL -- -$0", &child.id().to_string()])
             .status()
@@ -103,10 +106,10 @@ pub fn output(command: &mut Command) -> Output {
     Output { status, stdout, stderr }
 }
 
-/// Runs a command, and gives what it wrote.
+/// Runs a command and returns its standard output.
 ///
 /// # Panics
-/// With all that it said if it fails.
+/// With all output of the command, if it fails.
 pub fn succeed(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = output(command);
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
@@ -114,7 +117,7 @@ pub fn succeed(command: &mut Command) -> String {
     stdout.into_owned()
 }
 
-/// Where cargo puts libraries: beside the tests.
+/// Returns the folder where cargo puts libraries, beside the tests.
 ///
 /// # Panics
 /// If this program is in no folder.

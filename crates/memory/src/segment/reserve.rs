@@ -1,20 +1,20 @@
-//! Segments that are address space first, and memory when it is wanted.
+//! Segments that reserve address space first and take memory on demand.
 //!
 //! # Contract
 //! ```text
-//!   | opened: may be accessed          | reserved: no access, no memory, in no core dump                    |
-//!   | committed: taken from the system | ...
-//!   0                  open(end) ──────^                                                              len
+//!   | opened: may be accessed          | reserved: no access, no memory, in no core dump |
+//!   | committed: backed by memory      | ...
+//!   0                  open(end) ──────^                                              len
 //! ```
-//! A reserved segment is as long as it was asked to be, or as the memory that there could be at
-//! most ([`most`](crate::room::most), asked for once in a process): shorter where the system has no such
-//! address space. It may be accessed below what was [opened](Segment::open).
-//! [`commit`](Segment::commit) takes the memory of a range, or says that there is none: a touch of
-//! memory that was not committed, and is not there, kills the process. Of other segments everything
-//! is opened, and to commit does nothing.
+//! A reserved segment has the requested length. Without one it is as long as the memory that the
+//! program could have at most ([`most`](crate::room::most), queried once in a process), or shorter where
+//! that much address space is not available. The bytes below the [opened](Segment::open) end may be
+//! accessed. [`commit`](Segment::commit) takes memory for a range, or reports that there is none:
+//! touching uncommitted memory when none is left kills the process. In segments of other kinds all
+//! bytes are opened, and `commit` has no effect.
 //!
 //! # Costs
-//! To reserve is a mapping, whatever its length: page tables come with use.
+//! Reserving is one mapping, whatever its length: the kernel builds page tables on use.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -33,19 +33,19 @@ use super::{
 };
 use crate::{Error, Result, room};
 
-/// The least number of bytes by which access grows.
+/// The smallest increment, in bytes, by which the opened part grows.
 const STEP: usize = 1 << 20;
-/// Less than this is not worth having.
+/// The smallest length, in bytes, that is reserved when no length is requested.
 const LEAST: usize = 1 << 20;
-/// If the system does not say how much memory it has.
+/// The assumed limit, in bytes, if the system does not report how much memory it has.
 const UNKNOWN: u64 = 1 << 30;
 
 impl Segment {
-    /// Reserves memory that is private to this process: of this length, or as long as makes sense
-    /// here.
+    /// Reserves memory that is private to this process: `len` bytes, or without a length as many as
+    /// the program could use.
     ///
     /// # Errors
-    /// [`Error::Segment`] if the system has no such address space.
+    /// [`Error::Segment`] if the system does not have that much address space.
     ///
     /// ```
     /// use syncline_memory::Segment;
@@ -58,8 +58,8 @@ impl Segment {
     /// # Ok::<(), syncline_memory::Error>(())
     /// ```
     pub fn reserve_heap(len: Option<usize>) -> Result<Segment> {
-        // SAFETY: the address is null, so the kernel picks fresh pages and no memory in use
-        // changes.
+        // SAFETY: the address is null, so the kernel picks unused addresses and changes no existing
+        // mapping.
         let map = |mapped| unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             mm::mmap_anonymous(ptr::null_mut(), mapped, ProtFlags::empty(), flags)
@@ -68,20 +68,20 @@ impl Segment {
         Ok(Segment::reserved(base, len, Backing::Heap))
     }
 
-    /// Reserves memory that other processes can attach to, as [`shared`](Self::shared) makes it: of
-    /// this length, or as long as makes sense here.
+    /// Reserves memory that other processes can attach to, as [`shared`](Self::shared) does: `len`
+    /// bytes, or without a length as many as the program could use.
     ///
     /// # Errors
-    /// As [`shared`](Self::shared).
+    /// The same as those of [`shared`](Self::shared).
     pub fn reserve_shared(len: Option<usize>) -> Result<Segment> {
         let fd = new_memfd().map_err(refused("make shared memory of", 0, len.unwrap_or(0)))?;
-        // A file must not be longer, and one that would be gets the process killed.
+        // A file beyond this limit is not allowed, and growing one past it kills the process.
         let file = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
         if let Some(len) = len.filter(|&len| len as u64 > file) {
             return Err(refused("make shared memory of", 0, len)(Errno::FBIG));
         }
         let (base, len) = shrinking(len, file, |mapped| map_reserved(fd.as_fd(), mapped))?;
-        // From here on the mapping goes if there is an error.
+        // From here on the segment owns the mapping, and drops it on an error.
         let segment = Segment::reserved(base, len, Backing::Shared(fd));
         if let Backing::Shared(fd) = &segment.backing {
             let made = rustix::fs::ftruncate(fd, len as u64).and_then(|()| seal(fd));
@@ -90,10 +90,11 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Attaches to what [`reserve_shared`](Self::reserve_shared) has made in another process.
+    /// Attaches to a segment that [`reserve_shared`](Self::reserve_shared) created in another
+    /// process.
     ///
     /// # Errors
-    /// As [`from_fd`](Self::from_fd).
+    /// The same as those of [`from_fd`](Self::from_fd).
     pub fn attach_reserved(fd: OwnedFd) -> Result<Segment> {
         let stat = rustix::fs::fstat(&fd).map_err(refused("attach to", 0, 0))?;
         let len = stat.st_size as u64;
@@ -115,42 +116,44 @@ impl Segment {
 
     fn reserved(base: *mut c_void, len: usize, backing: Backing) -> Segment {
         let mapped = page_ceil(len).unwrap_or(len);
-        // SAFETY: the range is the mapping just made. Refused, cores are longer.
+        // SAFETY: the range is the mapping just made. If the advice is refused, core dumps are
+        // longer.
         let _ = unsafe { mm::madvise(base, mapped, mm::Advice::LinuxDontDump) };
         let (access, lead, opened) = (Access::ReadWrite, 0, Some(AtomicUsize::new(0)));
         Segment { base: base.cast(), mapped, lead, len, access, backing, opened }
     }
 
-    /// Lets the bytes below `end` be accessed by this process.
+    /// Makes the bytes below `end` accessible to this process.
     ///
     /// # Errors
-    /// [`Error::Range`] if the segment is shorter; [`Error::Segment`] if the system refuses it.
+    /// [`Error::Range`] if the segment is shorter; [`Error::Segment`] if the system refuses.
     pub fn open(&self, end: usize) -> Result<()> {
         if end > self.len {
             return Err(Error::Range { start: 0, end, len: self.len });
         }
         let Some(opened_to) = &self.opened else { return Ok(()) };
-        // Acquire: pairs with the Release below: another thread has done it.
+        // Acquire: pairs with the Release below; another thread has opened these bytes.
         let opened = opened_to.load(Ordering::Acquire);
         if end <= opened {
             return Ok(());
         }
         let to = end.checked_next_multiple_of(STEP).unwrap_or(end).min(self.mapped);
         let (first, len) = (self.base.wrapping_add(opened).cast::<c_void>(), to - opened);
-        // SAFETY: the pages lie in this segment's mapping. They become accessible, which nothing
-        // relies on their not being.
+        // SAFETY: the pages lie in this segment's mapping. They become accessible, and no code
+        // relies on their being inaccessible.
         unsafe {
             mm::mprotect(first, len, MprotectFlags::READ | MprotectFlags::WRITE)
                 .map_err(refused("open", opened as u64, len))?;
             let _ = mm::madvise(first, len, mm::Advice::LinuxDoDump);
         }
-        // Release: see above. Several threads may have opened the same, or one more.
+        // Release: pairs with the Acquire above. Other threads may have opened the same bytes, or
+        // more.
         opened_to.fetch_max(to, Ordering::Release);
         Ok(())
     }
 
-    /// Takes memory for a range of bytes, which then can be touched, or says that there is none.
-    /// Bytes stay as they are.
+    /// Takes memory for a range of bytes, so that it can be touched, or reports that there is none.
+    /// The bytes do not change.
     ///
     /// # Errors
     /// [`Error::Range`] if the range is not in the segment; [`Error::Segment`] if there is no
@@ -164,7 +167,7 @@ impl Segment {
             return Ok(());
         }
         let Backing::Shared(fd) = &self.backing else {
-            // Little of private memory comes with its first touch.
+            // A short private range takes its memory at the first touch.
             self.open(end)?;
             return if end - start < STEP {
                 Ok(())
@@ -185,18 +188,17 @@ impl Segment {
         }
     }
 
-    /// Gives the memory of the whole pages in a range back to the system; they are zero at the next
-    /// touch.
+    /// Returns the memory of the whole pages in a range to the system; the pages read as zero at
+    /// the next touch.
     ///
     /// # Safety
-    /// The bytes are not in use: no reference into the range lives, and no code relies on their
-    /// values.
+    /// No reference into the range may be live, and no code may rely on the values of its bytes.
     pub unsafe fn give_back(&self, range: Range<usize>) {
         let pages = pages_inside(range, page_size());
         if self.opened.is_none() || pages.start >= pages.end || pages.end > self.mapped {
             return;
         }
-        // Refused, the memory is kept.
+        // If the system refuses, the memory is kept.
         match &self.backing {
             Backing::Shared(fd) => {
                 let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -205,15 +207,15 @@ impl Segment {
             _ => {
                 let first = self.base.wrapping_add(pages.start).cast::<c_void>();
                 // SAFETY: the pages lie in this segment's mapping, and the caller guarantees that
-                // their bytes are not in use.
+                // their bytes are not in use (see `# Safety`).
                 let _ = unsafe { mm::madvise(first, pages.len(), mm::Advice::LinuxDontNeed) };
             }
         }
     }
 }
 
-/// Maps `said` bytes; without a number, as many as there could be memory for, or fewer where that
-/// many cannot be mapped.
+/// Maps `said` bytes; without a length, as many bytes as there could be memory for, halved until
+/// the mapping succeeds.
 fn shrinking(
     said: Option<usize>,
     most: u64,
@@ -223,9 +225,9 @@ fn shrinking(
         let mapped = page_ceil(len.max(1)).ok_or(Error::TooLong { offset: 0, len: len as u64 })?;
         return Ok((map(mapped).map_err(refused("reserve", 0, len))?, len.max(1)));
     }
-    // Where address space is limited, the program needs some of it for other things.
+    // Where address space is limited, the program needs some of it for other purposes.
     let space = getrlimit(Resource::As).current.map_or(u64::MAX, |limit| limit / 4);
-    // Files of the kernel tell, which takes longer than all else here.
+    // Reading the limits from files of the kernel takes longer than all other steps here.
     static POSSIBLE: OnceLock<u64> = OnceLock::new();
     let possible = *POSSIBLE.get_or_init(|| room::most().unwrap_or(UNKNOWN));
     let want = possible.min(most).min(space);
@@ -241,7 +243,8 @@ fn shrinking(
 
 fn map_reserved(fd: BorrowedFd<'_>, mapped: usize) -> rustix::io::Result<*mut c_void> {
     let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-    // SAFETY: the address is null, so the kernel picks fresh pages and no memory in use changes.
+    // SAFETY: the address is null, so the kernel picks unused addresses and changes no existing
+    // mapping.
     unsafe { mm::mmap(ptr::null_mut(), mapped, ProtFlags::empty(), flags, fd, 0) }
 }
 
@@ -264,7 +267,7 @@ mod tests {
         let other =
             Segment::attach_reserved(segment.fd().unwrap().try_clone_to_owned().unwrap()).unwrap();
         other.open(3 << 20).unwrap();
-        // SAFETY: both are opened so far, and used by this thread alone.
+        // SAFETY: both segments are opened to 3 MiB, and only this thread uses them.
         unsafe {
             segment.as_ptr().add(2 << 20).write(7);
             assert_eq!(other.as_ptr().add(2 << 20).read(), 7);
@@ -278,7 +281,7 @@ mod tests {
         let segment = Segment::reserve_heap(None).unwrap();
         segment.open(1 << 20).unwrap();
         segment.commit(0..1 << 20).unwrap();
-        // SAFETY: it is opened so far, and used by this thread alone.
+        // SAFETY: the segment is opened to 1 MiB, and only this thread uses it.
         unsafe {
             segment.as_ptr().add(5000).write(7);
             segment.give_back(0..1 << 20);

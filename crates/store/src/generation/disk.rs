@@ -1,7 +1,8 @@
-//! The one door to the file system for everything that changes it.
+//! The only functions that change the file system.
 //!
-//! Each change is named before it is done ([`Change`]): the name makes the error, and the tests' model of a
-//! power failure cuts the sequence of changes anywhere and loses what was not synced.
+//! Each change is described before it is made ([`Change`]): the error names the description, and
+//! the tests' model of a power failure cuts the sequence of changes at any point and loses changes
+//! that were not synced.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -14,7 +15,7 @@ use rustix::io::Errno;
 use crate::newfile::free_bytes;
 use crate::{Error, Result};
 
-/// A change of the file system, or a sync of earlier ones.
+/// A change of the file system, or a sync of earlier changes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Change<'a> {
     MakeFolder(&'a Path),
@@ -22,7 +23,7 @@ pub(super) enum Change<'a> {
     Write(&'a Path),
     Sync(&'a Path),
     SyncFolder(&'a Path),
-    /// From, to.
+    /// The old name and the new name.
     #[cfg_attr(not(test), expect(dead_code, reason = "the error names the file by its new name"))]
     Rename(&'a Path, &'a Path),
     Remove(&'a Path),
@@ -30,7 +31,7 @@ pub(super) enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// The error of a change that could not be made.
+    /// Returns the error of a change that could not be made.
     pub(super) fn failed(self, source: io::Error) -> Error {
         let (action, path) = match self {
             Self::MakeFolder(path) | Self::Create(path) => ("create", path),
@@ -52,7 +53,7 @@ fn make<T>(change: Change<'_>, act: impl FnOnce() -> io::Result<T>) -> Result<T>
     Ok(made)
 }
 
-/// Makes a folder for its owner only; one that is there is left alone.
+/// Creates a folder accessible to its owner only; an existing folder is not changed.
 pub(super) fn make_folder(path: &Path) -> Result<()> {
     match path.symlink_metadata() {
         Ok(found) if found.is_dir() => return Ok(()),
@@ -71,12 +72,12 @@ fn options() -> OpenOptions {
     options
 }
 
-/// Opens a file that is there.
+/// Opens an existing file.
 pub(super) fn open(path: &Path, write: bool) -> io::Result<File> {
     options().write(write).open(path)
 }
 
-/// Opens a file for reading and writing, and makes it if it is not there.
+/// Opens a file for reading and writing, and creates it if it does not exist.
 pub(super) fn create(path: &Path) -> Result<File> {
     let changed = |source| Change::Create(path).failed(source);
     match open(path, true) {
@@ -87,7 +88,7 @@ pub(super) fn create(path: &Path) -> Result<File> {
     }
 }
 
-/// Whether so many bytes are free on the file system of a file or folder.
+/// Checks that `needed` bytes are free on the file system of a file or folder.
 ///
 /// # Errors
 /// [`Error::NoSpace`].
@@ -96,10 +97,11 @@ pub(super) fn check_room(path: &Path, needed: u64) -> Result<()> {
     if free < needed { Err(Error::NoSpace { path: path.to_owned(), needed, free }) } else { Ok(()) }
 }
 
-/// Gives the file `bytes` bytes, of any contents, with their room on disk, and the `header` at its front.
+/// Gives the file a length of `bytes` bytes with unspecified contents, reserves their space on
+/// disk, and writes the `header` at its front.
 ///
 /// # Errors
-/// [`Error::NoSpace`]; then the file is empty.
+/// [`Error::NoSpace`]; the file is then empty.
 pub(super) fn allocate(file: &File, path: &Path, bytes: u64, header: &[u8]) -> Result<()> {
     let failed = |source: io::Error| Change::Write(path).failed(source);
     let found = file.metadata().map_err(failed)?;
@@ -133,7 +135,7 @@ pub(super) fn allocate(file: &File, path: &Path, bytes: u64, header: &[u8]) -> R
     }
 }
 
-/// Makes `contents` all that is in the file, and brings it to disk.
+/// Replaces the contents of the file by `contents`, and syncs it.
 pub(super) fn replace(file: &File, path: &Path, contents: &[u8]) -> Result<()> {
     make(Change::Write(path), || {
         file.set_len(0)?;
@@ -142,27 +144,28 @@ pub(super) fn replace(file: &File, path: &Path, contents: &[u8]) -> Result<()> {
     make(Change::Sync(path), || file.sync_all())
 }
 
-/// Brings the file's data to disk.
+/// Syncs the file's data to disk.
 pub(super) fn sync(file: &File, path: &Path) -> Result<()> {
     make(Change::Sync(path), || file.sync_data())
 }
 
-/// Brings the names in a folder to disk.
+/// Syncs the names in a folder to disk.
 pub(super) fn sync_folder(path: &Path) -> Result<()> {
     make(Change::SyncFolder(path), || File::open(path)?.sync_all())
 }
 
-/// Gives the file `from` the name `to`, in place of a file that had it.
+/// Renames the file `from` to `to`, replacing an existing file.
 pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
     make(Change::Rename(from, to), || std::fs::rename(from, to))
 }
 
-/// Removes a file; none is fine too.
+/// Removes a file; a missing file is not an error.
 pub(super) fn remove(path: &Path) -> Result<()> {
     make(Change::Remove(path), || gone(std::fs::remove_file(path)))
 }
 
-/// Removes a folder; none is fine too. Tells whether the folder is gone, rather than not empty.
+/// Removes a folder; a missing folder is not an error. Returns whether the folder is gone; false if
+/// it is not empty.
 pub(super) fn remove_folder(path: &Path) -> Result<bool> {
     make(Change::RemoveFolder(path), || match std::fs::remove_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),

@@ -1,11 +1,11 @@
-//! Where a run works: the folder beside the output, its files, and its lock.
+//! The folder of a run beside the output, its files, and its lock.
 //!
 //! ```text
 //! OUTPUT.syncline/   lock   manifest   manifest.part   generation.0   generation.1
 //! ```
 //!
-//! The lock is a `flock`, so it ends with its process. The lock file goes with the folder: who gets the lock
-//! on a file that is not there any more tries again.
+//! The lock is a `flock`, so it ends with its process. The lock file is removed with the folder: a
+//! run that gets the lock on a file that no longer exists tries again.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -18,7 +18,8 @@ use rustix::io::Errno;
 use super::disk;
 use crate::{Error, Result};
 
-/// A look takes the lock for a moment; who wants to work waits this long for it.
+/// The number of attempts to take the lock, because [`peek`](RunFolder::peek) of another process holds
+/// it for a moment.
 const TRIES: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 5 });
 
@@ -29,16 +30,16 @@ pub(super) struct RunFolder {
     pub(super) folder: PathBuf,
 }
 
-/// Which of a run's files are there.
+/// Flags for the files of a run that exist.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) manifest: bool,
-    /// Slots and an unfinished manifest.
+    /// Whether slots or an unfinished manifest exist.
     pub(super) others: bool,
 }
 
 impl RunFolder {
-    /// The place of `output`.
+    /// Returns the place of `output`.
     pub(super) fn of(output: &Path) -> Result<Self> {
         let not_a_file = || Error::File {
             action: "create",
@@ -50,7 +51,7 @@ impl RunFolder {
         Ok(Self { output: output.to_owned(), folder: output.with_file_name(name) })
     }
 
-    /// The folder that the output is in.
+    /// Returns the folder that contains the output.
     pub(super) fn parent(&self) -> &Path {
         crate::newfile::folder(&self.output)
     }
@@ -63,17 +64,17 @@ impl RunFolder {
         self.folder.join("manifest")
     }
 
-    /// The next manifest, until it is complete.
+    /// Returns the path of the next manifest until it is complete.
     pub(super) fn part(&self) -> PathBuf {
         self.folder.join("manifest.part")
     }
 
-    /// Where a generation stands.
+    /// Returns the path of a generation.
     pub(super) fn slot(&self, generation: u64) -> PathBuf {
         self.folder.join(if generation.is_multiple_of(2) { "generation.0" } else { "generation.1" })
     }
 
-    /// What is in the folder; `None` if there is no folder.
+    /// Returns the files in the folder; `None` if there is no folder.
     pub(super) fn contents(&self) -> Result<Option<Contents>> {
         let failed = |source| Error::File { action: "read", path: self.folder.clone(), source };
         match self.folder.symlink_metadata() {
@@ -98,7 +99,8 @@ impl RunFolder {
         Ok(Some(contents))
     }
 
-    /// Gets the lock, and the folder first if it shall be made; `None` if there is no folder.
+    /// Takes the lock, and creates the folder first if `create` is true; `None` if there is no
+    /// folder.
     pub(super) fn enter(&self, create: bool) -> Result<Option<File>> {
         let path = self.lock();
         let failed = |source| Error::File { action: "lock", path: path.clone(), source };
@@ -110,7 +112,7 @@ impl RunFolder {
                 return Ok(None);
             }
             let lock = match disk::create(&path) {
-                // The folder was removed just now, by a run that ended.
+                // A run that ended has just removed the folder.
                 Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                     continue;
                 }
@@ -126,7 +128,8 @@ impl RunFolder {
         Err(Error::Busy { path })
     }
 
-    /// Holds off runs during a look; `None` if there is no lock to hold.
+    /// Takes the lock shared, which excludes runs while the files are inspected; `None` if there is
+    /// no lock file.
     pub(super) fn peek(&self) -> Result<Option<File>> {
         self.contents()?;
         let path = self.lock();
@@ -138,7 +141,7 @@ impl RunFolder {
         for _ in 0..TRIES {
             match lock.try_lock_shared() {
                 Ok(()) => return Ok(Some(lock)),
-                // A process that was forked just now holds the locks of its parent until it is another program.
+                // A forked process holds the locks of its parent until it executes another program.
                 Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
                 Err(TryLockError::Error(source)) => return Err(failed(source)),
             }
@@ -146,7 +149,8 @@ impl RunFolder {
         Err(Error::Busy { path })
     }
 
-    /// Removes all of a run: first what makes it a run, so that no crash in between leaves half of one.
+    /// Removes all files of a run. The manifest is removed first, so that a crash in between does
+    /// not leave an incomplete run that looks resumable.
     pub(super) fn discard(&self) -> Result<()> {
         disk::remove(&self.manifest())?;
         disk::sync_folder(&self.folder)?;
@@ -154,7 +158,8 @@ impl RunFolder {
         self.remove_folder()
     }
 
-    /// Removes all that is left beside a complete output: last what tells that it is complete.
+    /// Removes all files beside a complete output. The manifest is removed last, because it shows
+    /// that the output is complete.
     pub(super) fn tidy(&self) -> Result<()> {
         disk::sync_folder(self.parent())?;
         self.remove_files()?;
@@ -167,18 +172,18 @@ impl RunFolder {
         [self.part(), self.slot(0), self.slot(1)].iter().try_for_each(|path| disk::remove(path))
     }
 
-    /// Removes a folder with nothing but a lock in it.
+    /// Removes a folder that contains only a lock.
     pub(super) fn remove_folder(&self) -> Result<()> {
         disk::remove(&self.lock())?;
         if !disk::remove_folder(&self.folder)? {
-            // Another run that has entered since is fine, a stranger's file is not.
+            // Files of another run that has started since are permitted, foreign files are not.
             self.contents()?;
         }
         disk::sync_folder(self.parent())
     }
 }
 
-/// Whether `file` is what stands at `path`.
+/// Returns whether `file` is the file at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), path.symlink_metadata()) {
         (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),

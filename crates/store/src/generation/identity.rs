@@ -1,4 +1,4 @@
-//! What makes two runs the same computation.
+//! The identity of a computation: the criteria by which two runs are the same.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::chunk::modified;
 use crate::{Error, Result};
 
-/// What makes two runs the same computation: all that has a say in the bits of the result.
+/// The identity of a computation: all that influences the bits of the result.
 ///
 /// ```
 /// use syncline_store::generation::Identity;
@@ -24,39 +24,40 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// Names and values, as a message shall show them: "kernel", "omega", "rows".
+    /// Names and values, as messages display them: "kernel", "omega", "rows".
     pub what: BTreeMap<String, String>,
-    /// The files read, in the computation's order: the first of two runs is compared with the first
-    /// of the other.
+    /// The files read, in the order of the computation: the inputs of two runs are compared in
+    /// pairs by position.
     pub inputs: Vec<InputId>,
 }
 
-/// A file that is read, and how to see that it was not changed since.
+/// An input file, with the data to detect that it was changed.
 ///
-/// Two are the same input when place, length and time are the same, or when length and checksum
-/// are: a file that was moved, copied or touched stays the same input.
+/// Two inputs are the same if path, length and time are equal, or if length and checksum are: a
+/// file that was moved, copied or touched stays the same input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputId {
-    /// What it is to the computation: "za".
+    /// The role of the file in the computation: "za".
     pub name: String,
-    /// Where it stands, absolute and without links.
+    /// The path of the file, absolute and without symbolic links.
     #[serde(serialize_with = "write_path", deserialize_with = "read_path")]
     pub path: PathBuf,
-    /// Its length.
+    /// The length of the file in bytes.
     pub bytes: u64,
-    /// When it was last written, in nanoseconds since 1970.
+    /// The time of the last modification, in nanoseconds since 1970.
     pub modified_ns: i128,
-    /// The [`checksum`](crate::checksum::checksum) of its values, front to back, once they have been read.
+    /// The [`checksum`](crate::checksum::checksum) of its values, from front to back, once they have been
+    /// read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum: Option<u64>,
 }
 
 impl InputId {
-    /// Looks at the file.
+    /// Reads the metadata of the file.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be looked at or is not a file.
+    /// [`Error::File`] if they cannot be read or `path` is not a regular file.
     pub fn of(name: &str, path: &Path) -> Result<Self> {
         let failed = |source| Error::File { action: "look at", path: path.to_owned(), source };
         let absolute = path.canonicalize().map_err(failed)?;
@@ -74,7 +75,7 @@ impl InputId {
         })
     }
 
-    /// Whether it is the same file by place, length and time.
+    /// Returns whether both are the same file by path, length and time.
     #[must_use]
     pub fn is_at(&self, now: &Self) -> bool {
         (&self.path, self.bytes, self.modified_ns) == (&now.path, now.bytes, now.modified_ns)
@@ -111,7 +112,8 @@ impl InputId {
 }
 
 impl Identity {
-    /// What differs between this run and one of `now`, a sentence each; nothing if they are the same.
+    /// Returns the differences between this run and `now`, one sentence each; empty if they are the
+    /// same.
     #[must_use]
     pub fn differences(&self, now: &Self) -> Vec<String> {
         let mut all = Vec::new();
@@ -140,10 +142,10 @@ impl Identity {
         all
     }
 
-    /// Takes over the checksums of inputs that are where they were, and asks `sum` for those that
-    /// have been moved or touched, by their number: only where both are known can
-    /// [`differences`](Self::differences) see that they are the same. Nothing is asked for when the
-    /// runs differ anyway, or when the lengths do.
+    /// Copies the checksums of inputs that are unchanged from `then`, and calls `sum` with the
+    /// index of each input that has been moved or touched: [`differences`](Self::differences)
+    /// recognises such inputs only if both checksums are known. `sum` is not called if the runs or
+    /// the lengths of inputs differ anyway.
     ///
     /// # Errors
     /// Those of `sum`.
@@ -170,10 +172,11 @@ impl Identity {
         Ok(())
     }
 
-    /// Whether the inputs are what they were when this was made.
+    /// Checks that the inputs have not changed since this value was created.
     ///
     /// # Errors
-    /// [`Error::InputChanged`] names one that is not, [`Error::File`] one that cannot be looked at.
+    /// [`Error::InputChanged`] names an input that has changed, [`Error::File`] an input whose
+    /// metadata cannot be read.
     pub fn check_inputs(&self) -> Result<()> {
         for then in &self.inputs {
             if !InputId::of(&then.name, &then.path)?.is_at(then) {
@@ -184,7 +187,7 @@ impl Identity {
     }
 }
 
-/// JSON has no paths: text where they are, bytes where they are not.
+/// The JSON form of a path: text if it is valid UTF-8, otherwise bytes.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Name {

@@ -1,12 +1,13 @@
-//! The manifest: which generation is the last, of what computation, and its checksums.
+//! The manifest: the last generation, the identity of the computation, and the checksums.
 //!
 //! ```text
 //! {"format":1,"finishing":false,"bytes":..,"header":[..],"identity":{..},"progress":{..}}
 //! xxh3 0123456789abcdef
 //! ```
 //!
-//! One line of JSON, and a line with the XXH3 of the first, line end included. Every later format shall be
-//! JSON with a `format` and end with such a line: so a newer manifest is told from a damaged one.
+//! The first line is JSON, the second contains the XXH3 of the first, line end included. Every
+//! later format must be JSON with a `format` and end with such a line, which distinguishes a newer
+//! manifest from a damaged one.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -19,30 +20,30 @@ use crate::{Error, Result, checksum::checksum};
 
 const FORMAT: u32 = 1;
 const SUM_LINE: usize = "xxh3 0123456789abcdef\n".len();
-/// No run has so many panels and iterations that its manifest is longer.
+/// The maximal length in bytes of a manifest, sufficient for any number of panels and iterations.
 const LONGEST: u64 = 1 << 30;
 
-/// What a pass leaves at its end, beside the generation itself. All of it survives exactly.
+/// The record of a pass that is stored beside the generation. All of it is preserved exactly.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
-    /// The generation that is complete: 1 after the first pass.
+    /// The number of the complete generation: 1 after the first pass.
     pub generation: u64,
-    /// The iterations that it has behind it.
+    /// The number of iterations computed.
     pub iterations: u64,
-    /// Rows of a panel; the last may have fewer.
+    /// The number of rows of a panel; the last panel may have fewer.
     pub panel_rows: u64,
-    /// The [`checksum`] of each panel's data, front to back.
+    /// The [`checksum`] of each panel's data, from front to back.
     pub checksums: Vec<u64>,
-    /// The residuals of the last iterations, of all if all are known; also NaN and infinities come
-    /// back bit by bit.
+    /// The residuals of the last iterations, or of all iterations if all are known; NaN and
+    /// infinities are preserved bit by bit.
     #[serde(with = "bits")]
     pub residuals: Vec<f64>,
-    /// Whatever else the computation wants back.
+    /// Additional data of the computation.
     pub note: BTreeMap<String, String>,
 }
 
-/// JSON knows neither NaN nor infinity: numbers as their bits.
+/// Numbers as their bits, because JSON has neither NaN nor infinity.
 mod bits {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -60,14 +61,14 @@ mod bits {
     }
 }
 
-/// What stands in the file.
+/// The contents of the manifest file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Manifest {
     pub(super) format: u32,
-    /// The generation is the result, and is, or is about to be, the output.
+    /// Whether the generation is the result and has been, or is about to be, renamed to the output.
     pub(super) finishing: bool,
-    /// Bytes of a generation.
+    /// The length of a generation in bytes.
     pub(super) bytes: u64,
     /// The first bytes of every generation.
     pub(super) header: Vec<u8>,
@@ -81,7 +82,7 @@ struct Version {
 }
 
 impl Manifest {
-    /// The manifest of a run that has committed nothing.
+    /// Creates the manifest of a run that has committed no generation.
     pub(super) fn new(identity: &Identity, header: &[u8], bytes: u64) -> Self {
         let (identity, header) = (identity.clone(), header.to_owned());
         Self {
@@ -94,7 +95,7 @@ impl Manifest {
         }
     }
 
-    /// The bytes of the file.
+    /// Returns the bytes of the file.
     pub(super) fn encode(&self, path: &Path) -> Result<Vec<u8>> {
         let failed = |error: serde_json::Error| Error::Manifest {
             path: path.to_owned(),

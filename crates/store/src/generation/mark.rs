@@ -1,29 +1,30 @@
-//! A mark on a complete file: the result of which computation it is, and how far that went.
+//! A mark on a complete file, which identifies the computation that produced it and its progress.
 //!
 //! # Contract
-//! [`Identity::mark`] notes it in an extended attribute of the file, with the file's length and
-//! time; [`Existing::at`] reads it back. A file without a mark, on a file system without extended
-//! attributes, or written to since is no result that is known: no run takes it for its own, goes on
-//! from it or replaces it unasked.
+//! [`Identity::mark`] stores the mark in an extended attribute of the file, with the file's length
+//! and time; [`Existing::at`] reads it back. A file without a mark, on a file system without
+//! extended attributes, or written to since it was marked is not a known result: no run treats it
+//! as its own, resumes from it or replaces it without a request.
 //!
 //! ```text
-//! user.syncline             one line of JSON: {"format":3,"bytes":..,"modified_ns":..,"made":{..},"identity":{..}}
+//! user.syncline             one line of JSON, and one of its checksum:
+//!                           {"format":3,"bytes":..,"modified_ns":..,"made":{..},"identity":{..}}
 //!                           xxh3 0123456789abcdef
-//! user.syncline.residuals   the residuals of all iterations, 8 bytes each, where there is room for them
+//! user.syncline.residuals   the residuals of all iterations, 8 bytes each, if they fit
 //! ```
 //!
-//! Where there is no room for all of it, the residuals but the last are left out, then the folders
-//! of the inputs' paths (whose checksums still tell them), then there is no mark. ext4 has some
+//! If the mark does not fit, all residuals but the last are left out; then the folders of the
+//! inputs' paths (the checksums still identify the inputs); then there is no mark. ext4 has some
 //! 4000 bytes, which is about 300 residuals; XFS has 64 KiB.
 //!
-//! "Not written to" is by length and time: a file that was given its old time again is not found
-//! out.
+//! Writes are detected by length and time: a file that was given its old time again is not
+//! detected.
 //!
 //! # Costs
-//! A few system calls. The mark reaches the disk with the name that the file gets afterwards, as
-//! the sync of the folder brings out what was changed before it. After a power failure it may be
-//! missing where a file system does otherwise; then the file is not known any more, and is not
-//! touched unasked.
+//! A few system calls. The mark reaches the disk with the name that the file gets afterwards,
+//! because the sync of the folder writes earlier changes. On file systems where this does not hold,
+//! the mark may be missing after a power failure; the file is then not a known result, and is not
+//! changed without a request.
 
 use std::fmt;
 use std::fs::File;
@@ -42,28 +43,28 @@ use crate::{Error, Result, checksum::checksum};
 const NAME: &str = "user.syncline";
 const RESIDUALS: &str = "user.syncline.residuals";
 const FORMAT: u32 = 3;
-/// No value is longer: the kernel's own limit.
+/// The maximal length of a value in bytes: the limit of the kernel.
 const LONGEST: usize = 64 << 10;
 
-/// What is known of a result without looking at its numbers.
+/// The facts known about a result without reading its data.
 #[derive(Debug, Clone, Default)]
 pub struct Made {
-    /// The iterations behind it.
+    /// The number of iterations computed.
     pub iterations: u64,
-    /// The residuals of the last iterations, bit by bit: as many as are known, or none if none were
-    /// taken.
+    /// The residuals of the last iterations, exact to the bit: as many as are known, or none if
+    /// none were computed.
     pub residuals: Vec<f64>,
     /// The tolerance of the run that ended here, if it had one.
     pub tolerance: Option<f64>,
-    /// The first iteration, from 0, whose residual was not above that tolerance, if there was one.
+    /// The first iteration, from 0, whose residual was not above that tolerance, if any.
     pub converged: Option<u64>,
 }
 
 impl Made {
-    /// The first iteration, from 0, whose residual is known to be at most `tolerance`, if there is
-    /// one.
+    /// Returns the first iteration, from 0, whose residual is known to be at most `tolerance`, if
+    /// any.
     ///
-    /// A residual that was not taken, or that the mark had no room for, counts as greater.
+    /// A residual that was not computed, or that did not fit in the mark, counts as greater.
     ///
     /// ```
     /// use syncline_store::generation::Made;
@@ -76,31 +77,31 @@ impl Made {
         let at = self.residuals.iter().position(|&residual| Some(residual) <= tolerance);
         let known =
             at.map(|at| self.iterations.saturating_sub(self.residuals.len() as u64) + at as u64);
-        // What is at most a smaller tolerance is at most this one.
+        // A residual that is at most a smaller tolerance is also at most this one.
         let noted =
             self.converged.filter(|_| self.tolerance.is_some() && self.tolerance <= tolerance);
         known.into_iter().chain(noted).min()
     }
 }
 
-/// A note on a file: the result of which computation it is.
+/// The mark of a file: the computation that produced it, and its progress.
 #[derive(Debug, Clone)]
 pub struct ResultMark {
-    /// The computation.
+    /// The identity of the computation.
     pub identity: Identity,
-    /// How far it went.
+    /// The progress of the computation.
     pub made: Made,
 }
 
-/// What has the name that a result is to have.
+/// The file that has the name of a result.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Existing {
-    /// Nothing.
+    /// There is no file.
     Nothing,
-    /// A result that was not written to since it was complete.
+    /// A result that was not written to since it was completed.
     Result(Box<ResultMark>),
-    /// Something else, and why it is not known as a result: "it has no mark".
+    /// Another file, and the reason why it is not a known result: "it has no mark".
     Other(&'static str),
 }
 
@@ -113,7 +114,7 @@ struct Text {
     identity: Identity,
 }
 
-/// JSON has neither NaN nor infinity: numbers as their bits.
+/// Numbers as their bits, because JSON has neither NaN nor infinity.
 #[derive(Serialize, Deserialize)]
 struct Numbers {
     iterations: u64,
@@ -131,16 +132,16 @@ struct Version {
 }
 
 impl Existing {
-    /// Looks at what is there; changes nothing.
+    /// Reads the mark of the file at `path`, if there is one; changes nothing.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be looked at.
+    /// [`Error::File`] if its metadata or contents cannot be read.
     pub fn at(path: &Path) -> Result<Self> {
         let failed = |source| Error::File { action: "look at", path: path.to_owned(), source };
         match path.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nothing),
             Err(error) => return Err(failed(error)),
-            // To open a pipe would wait for its writer.
+            // Opening a pipe would wait for its writer.
             Ok(found) if !found.is_file() => return Ok(Self::Other("it is no regular file")),
             Ok(_) => {}
         }
@@ -178,7 +179,7 @@ impl Existing {
 }
 
 impl fmt::Display for Existing {
-    /// As what follows "FILE is": "the result of 40 iterations of lk23".
+    /// Formats the value to follow "FILE is": "the result of 40 iterations of lk23".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => f.write_str("not there"),
@@ -217,8 +218,8 @@ fn decode(bytes: &[u8]) -> Option<Text> {
 }
 
 impl Identity {
-    /// Notes on a file that is written to its end that it is the result of this computation. Tells
-    /// whether the file system had room for the note.
+    /// Marks a completely written file as the result of this computation. Returns whether the file
+    /// system had space for the mark.
     pub fn mark(&self, file: &File, made: &Made) -> bool {
         let Ok(found) = file.metadata() else { return false };
         let bytes: Vec<u8> =
@@ -266,7 +267,7 @@ mod tests {
     use super::*;
     use crate::generation::InputId;
 
-    /// The note as it stands in the file; residuals may be NaN.
+    /// Returns the mark of a file as text, with residuals as bits, because they may be NaN.
     fn found(path: &Path) -> Option<String> {
         let Existing::Result(mark) = Existing::at(path).unwrap() else { return None };
         let bits: Vec<_> = mark.made.residuals.iter().map(|residual| residual.to_bits()).collect();
@@ -282,7 +283,7 @@ mod tests {
         )
     }
 
-    /// With a tolerance, and the iteration that came to it.
+    /// Returns the progress of a run that reached its tolerance at iteration `at`.
     fn converged(at: u64) -> Made {
         Made { tolerance: Some(0.125), converged: Some(at), ..Made::default() }
     }
@@ -309,7 +310,7 @@ mod tests {
         let moved = folder.path().join("moved");
         std::fs::rename(&path, &moved).unwrap();
         assert_eq!(found(&moved), Some(expected(&identity, &seven)));
-        // Of other residuals, the last alone is left.
+        // If the checksum of the residuals does not match, only the last residual is left.
         rustix::fs::fsetxattr(&file, RESIDUALS, &[0; 24], XattrFlags::empty()).unwrap();
         let last = Made { residuals: vec![-f64::INFINITY], ..seven.clone() };
         assert_eq!(found(&moved), Some(expected(&identity, &last)));
@@ -340,7 +341,8 @@ mod tests {
         assert!(Existing::at(folder.path()).unwrap().to_string().contains("no regular file"));
     }
 
-    /// Room runs out: the residuals go first, then the folders of paths, then the mark.
+    /// If space is short, the residuals are left out first, then the folders of paths, then the
+    /// mark.
     #[test]
     fn what_there_is_no_room_for_is_left_out() {
         let folder = tempfile::tempdir().unwrap();
@@ -360,7 +362,7 @@ mod tests {
             return;
         }
         let Existing::Result(mark) = Existing::at(&path).unwrap() else { panic!("no mark") };
-        // 72 KB are more than any file system takes.
+        // 72 KB are more than any file system accepts.
         assert_eq!((mark.made.residuals, mark.made.iterations), (vec![0.25], 9000));
         let long = PathBuf::from(format!("/{}/za", "x".repeat(70_000)));
         let long = Identity { inputs: vec![input(long)], ..Identity::default() };

@@ -1,11 +1,14 @@
-//! The power fails: after every change, with every choice of what had not been synced.
+//! Simulated power failures: after every change, with every selection of the changes that had not
+//! been synced.
 //!
-//! While a tape runs, all changes of the file system are recorded. A [`Medium`] replays a part of the tape and
-//! keeps two states, what programs see and what is safe; a failure mixes them: of the names that were not
-//! synced any may be lost, of the data any byte. The outcome is laid out in a folder and looked at.
+//! While a tape is active, all changes of the file system are recorded. A [`Medium`] replays a part
+//! of the tape and keeps two states, the one that programs see and the one that is safe; a failure
+//! mixes them: any of the names that were not synced may be lost, and any byte of the data. The
+//! resulting files are written to a folder and examined.
 //!
-//! The tests here forbid: a lost commit, a torn generation, an output that is neither old nor new; and a sync
-//! that has something to do and is not needed, or a model too kind to see that it is.
+//! The tests here reject: a lost commit, a torn generation, an output that is neither old nor new;
+//! and also a sync that has an effect but is not needed, or a model too lenient to show that it is
+//! needed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,7 +23,7 @@ use super::tests::{HEADER, PASSES, contents, folder, identity, is_progress, prog
 use super::{Generations, Leftover, Resumed};
 use crate::{Result, checksum::checksum};
 
-/// A line of the tape; paths are relative to the root.
+/// An entry of the tape; paths are relative to the root.
 #[derive(Debug, Clone)]
 enum Event {
     MakeFolder(PathBuf),
@@ -31,7 +34,7 @@ enum Event {
     Rename(PathBuf, PathBuf),
     Remove(PathBuf),
     RemoveFolder(PathBuf),
-    /// A commit of this generation begins, or has returned.
+    /// A commit of this generation begins (`Committing`) or has returned (`Committed`).
     Committing(u64),
     Committed(u64),
     Finishing,
@@ -41,7 +44,7 @@ enum Event {
 struct Tape {
     root: PathBuf,
     events: Vec<Event>,
-    /// Changes until the power is off.
+    /// The number of changes until the power is off.
     left: usize,
 }
 
@@ -49,7 +52,7 @@ thread_local! {
     static TAPE: RefCell<Option<Tape>> = const { RefCell::new(None) };
 }
 
-/// Before each change: an error when the power is off.
+/// Called before each change; an error if the power is off.
 pub(super) fn before(change: Change<'_>) -> Result<()> {
     TAPE.with_borrow_mut(|tape| match tape {
         Some(Tape { left: 0, .. }) => Err(change.failed(io::Error::other("the power is off"))),
@@ -61,7 +64,7 @@ pub(super) fn before(change: Change<'_>) -> Result<()> {
     })
 }
 
-/// After each change: writes it down.
+/// Called after each change; records it.
 pub(super) fn after(change: Change<'_>) {
     record(|root| {
         let below = |path: &Path| path.strip_prefix(root).unwrap().to_owned();
@@ -86,19 +89,19 @@ fn record(event: impl FnOnce(&Path) -> Event) {
     });
 }
 
-/// Runs `act` while the power lasts, for `left` changes; what was recorded.
+/// Runs `act` with power for `left` changes, and returns the recorded events.
 fn taped(root: &Path, left: usize, act: impl FnOnce()) -> Vec<Event> {
     TAPE.set(Some(Tape { root: root.to_owned(), events: Vec::new(), left }));
     act();
     TAPE.take().unwrap().events
 }
 
-/// Runs `act` with power for so many changes: after them nothing, not even a drop, changes anything.
+/// Runs `act` with power for `changes` changes: no later change, not even by a drop, has an effect.
 pub(super) fn lasting(changes: usize, act: impl FnOnce()) {
     taped(Path::new("/"), changes, act);
 }
 
-/// What a program does: goes on with what is there, to the end.
+/// Runs the computation of a program: resumes from the existing files and continues to the end.
 fn compute(output: &Path) -> Result<()> {
     let mut run = match Generations::resume(output, &identity())? {
         Resumed::Nothing if is_result(output) => return Ok(()),
@@ -157,13 +160,14 @@ enum Node {
 
 type Names = BTreeMap<PathBuf, Node>;
 
-/// What is seen and what is safe.
+/// The visible and the safe state.
 struct Medium {
     seen: Names,
     safe: Names,
-    /// Changes of names that are not safe yet, each atomic: safe once the folder of its first name is synced.
+    /// Changes of names that are not safe yet, each atomic: a change becomes safe when the folder
+    /// of its first name is synced.
     pending: Vec<Vec<(PathBuf, Option<Node>)>>,
-    /// Bytes seen, bytes safe.
+    /// For each file, the visible bytes and the safe bytes.
     files: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -220,7 +224,8 @@ impl Medium {
         }
     }
 
-    /// What is found after a failure, as files in `root`: `keep` has a bit for each pending change.
+    /// Writes the files that are found after a failure to `root`: `keep` has a bit for each pending
+    /// change.
     fn fail(&self, keep: u64, random: &mut Random, root: &Path) {
         let mut names = self.safe.clone();
         for (nth, change) in self.pending.iter().enumerate() {
@@ -240,7 +245,7 @@ impl Medium {
         }
     }
 
-    /// Bytes of a file: all as seen, all as safe, or mixed.
+    /// Returns the bytes of a file: all visible, all safe, or mixed.
     fn torn(&self, file: usize, random: &mut Random) -> Vec<u8> {
         let (seen, safe) = &self.files[file];
         match random.below(3) {
@@ -267,7 +272,7 @@ fn apply(names: &mut Names, change: &[(PathBuf, Option<Node>)]) {
     }
 }
 
-/// Whether what is found keeps the promise, given what had happened.
+/// Checks that the files satisfy the guarantees, given the events so far.
 fn check(events: &[Event], output: &Path) -> Result<(), String> {
     let (mut lower, mut upper, mut finishing, mut finished) = (0, 0, false, false);
     for event in events {
@@ -310,8 +315,8 @@ fn check(events: &[Event], output: &Path) -> Result<(), String> {
     }
 }
 
-/// Lets the power fail after each event from `from` on, and looks at what is found; with `go_on`, also goes on
-/// from it to the end.
+/// Simulates a power failure after each event from `from` on, and checks the files; with `go_on`,
+/// also resumes from them to the end.
 fn fail_everywhere(events: &[Event], from: usize, go_on: bool) -> Result<(), String> {
     let mut medium = Medium::new();
     let mut random = Random::new(events.len() as u64);
@@ -320,7 +325,7 @@ fn fail_everywhere(events: &[Event], from: usize, go_on: bool) -> Result<(), Str
         let outcomes = 1_u64 << medium.pending.len().min(6);
         for nth in if at < from { 0..0 } else { 0..outcomes * 2 } {
             let root = folder();
-            // Every choice twice, with other data, unless they are too many.
+            // Each selection twice, with different data, unless there are too many selections.
             let keep =
                 if medium.pending.len() > 6 { random.below(u64::MAX) } else { nth % outcomes };
             medium.fail(keep, &mut random, root.path());
@@ -338,8 +343,8 @@ fn fail_everywhere(events: &[Event], from: usize, go_on: bool) -> Result<(), Str
     Ok(())
 }
 
-/// The tape of a run that is killed after `killed` changes, and of one that goes on with what it left; and
-/// where on the tape the second begins.
+/// Returns the tape of a run that is killed after `killed` changes and of a second run that
+/// resumes, and the index on the tape at which the second begins.
 fn killed_and_resumed(killed: usize) -> (Vec<Event>, usize) {
     let (root, output) = prepare();
     let mut events = taped(root.path(), killed, || {
@@ -351,7 +356,7 @@ fn killed_and_resumed(killed: usize) -> (Vec<Event>, usize) {
     (events, second)
 }
 
-/// The tape of a run from begin to end, and the number of its changes.
+/// Returns the tape of a run from beginning to end, and the number of its changes.
 fn whole_run() -> (Vec<Event>, usize) {
     let (events, _) = killed_and_resumed(usize::MAX);
     let marks = |event: &&Event| {
@@ -364,7 +369,7 @@ fn whole_run() -> (Vec<Event>, usize) {
     (events, changes)
 }
 
-/// The syncs on a tape that have something to sync.
+/// Returns the syncs on a tape that have an effect.
 fn syncs(events: &[Event]) -> Vec<usize> {
     let mut medium = Medium::new();
     let works = |(nth, event): (usize, &Event)| {

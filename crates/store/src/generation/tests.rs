@@ -1,4 +1,5 @@
-//! Random lives of a run against a model of three numbers; and what the tests of `power` share.
+//! Random sequences of steps of a run, checked against a model of a few values; and helpers shared
+//! with the tests of `power`.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
@@ -10,16 +11,16 @@ use super::{Generations, Identity, Leftover, Progress, Resumed, power};
 use crate::{Error, checksum::checksum};
 
 pub(super) const HEADER: &[u8] = b"header: ";
-/// Passes of a run.
+/// The number of passes of a run.
 pub(super) const PASSES: u64 = 3;
 
-/// A folder where syncs cost nothing, if there is such.
+/// Returns a folder where syncs are free, if there is one.
 pub(super) fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
 }
 
-/// The file of a generation.
+/// Returns the contents of the file of a generation.
 pub(super) fn contents(generation: u64) -> Vec<u8> {
     let data = (0..24).map(|at| (generation as u8).wrapping_mul(41).wrapping_add(at));
     HEADER.iter().copied().chain(data).collect()
@@ -29,7 +30,7 @@ pub(super) fn identity() -> Identity {
     Identity { what: BTreeMap::from([("kernel".into(), "sor".into())]), inputs: Vec::new() }
 }
 
-/// What the pass of a generation tells.
+/// Returns the progress that the pass of a generation commits.
 pub(super) fn progress(generation: u64) -> Progress {
     let residuals = (0..generation).map(|bits| f64::from_bits(!bits)).collect();
     let checksums = vec![checksum(&contents(generation)[HEADER.len()..])];
@@ -43,7 +44,7 @@ pub(super) fn progress(generation: u64) -> Progress {
     }
 }
 
-/// Whether that is what was told.
+/// Returns whether `found` is the progress of its generation.
 pub(super) fn is_progress(found: &Progress) -> bool {
     serde_json::to_string(found).unwrap()
         == serde_json::to_string(&progress(found.generation)).unwrap()
@@ -69,16 +70,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-/// What should be there.
+/// The expected state.
 #[derive(Debug, Default)]
 struct Model {
-    /// The last generation committed, 0 for none.
+    /// The last committed generation, 0 if there is none.
     committed: u64,
-    /// Files of a run are there.
+    /// Whether files of a run exist.
     files: bool,
-    /// The next generation was written.
+    /// Whether the next generation was written.
     written: bool,
-    /// What OUTPUT holds.
+    /// The generation that OUTPUT holds.
     output: Option<u64>,
 }
 
@@ -86,7 +87,8 @@ fn is_busy<T>(tried: &Result<T, Error>) -> bool {
     matches!(tried, Err(Error::Busy { .. }))
 }
 
-/// The steps of a commit: sync, make, write and sync the manifest, rename, sync the folder.
+/// A commit has six steps: sync; create, write and sync the manifest; rename; sync the folder. A
+/// commit may be retried only if it failed after the first sync and before the rename.
 #[test]
 fn a_commit_that_failed_is_tried_again_only_where_that_is_safe() {
     for lasts in 0..6 {
@@ -184,7 +186,7 @@ proptest! {
                 (Step::Commit, Some(run)) => {
                     prop_assert!(run.commit(&progress(next + 1)).is_err());
                     prop_assert!(run.commit(&progress(next - 1)).is_err());
-                    // The first slot is made, though not written, by `create`.
+                    // `create` makes the first slot, but does not write it.
                     if model.written {
                         run.commit(&progress(next)).unwrap();
                         model = Model { committed: next, written: false, ..model };

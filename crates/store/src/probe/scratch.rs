@@ -1,4 +1,4 @@
-//! The scratch file: one matrix in each layout, and what a sample moves of it.
+//! The scratch file: one matrix in each layout, and the data that a sample moves.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -23,13 +23,13 @@ use crate::{
     region::Contents,
 };
 
-/// The side of the largest block: the papers'.
+/// The side of the largest block, as in the papers.
 const SIDE: usize = 2048;
-/// Blocks in a row of blocks of the scratch matrix.
+/// The number of blocks in a row of blocks of the scratch matrix.
 const ACROSS: usize = 4;
-/// Frontiers of one sample, at most.
+/// The maximal number of frontiers of one sample.
 const FRONTIERS: usize = 32;
-/// A file to measure a disk with. It never has a name, so that nothing of it stays, however the program ends.
+/// An unnamed file to measure a disk with. Nothing of it remains, however the program ends.
 ///
 /// ```
 /// use syncline_store::probe::{Pattern, Scratch, Way};
@@ -46,22 +46,23 @@ pub struct Scratch {
     direct: DirectFile,
     lacks: Option<&'static str>,
     grid: Grid,
-    /// Samples so far: each has its place.
+    /// The number of samples so far: each uses another part of the file.
     turn: usize,
 }
 
 impl Scratch {
-    /// The least file, in bytes.
+    /// The minimal length in bytes.
     pub const LEAST: u64 = 8 << 20;
 
-    /// Makes a file of about `bytes` bytes in `folder`, of numbers that look random, and brings it to disk.
+    /// Creates a file of about `bytes` bytes in `folder`, filled with numbers that look random, and
+    /// syncs it to disk.
     ///
-    /// It is a whole number of rows of blocks; the blocks are of 2048 x 2048 values, or smaller if four of those
-    /// would be more than `bytes`.
+    /// The file is a whole number of rows of blocks; a block has 2048 x 2048 values, or fewer if
+    /// four such blocks would exceed `bytes`.
     ///
     /// # Errors
-    /// [`Error::Range`] when it is less than [`LEAST`](Self::LEAST); [`Error::NoSpace`]; [`Error::File`] when the
-    /// folder is missing or not writable.
+    /// [`Error::Range`] if `bytes` is less than [`LEAST`](Self::LEAST); [`Error::NoSpace`];
+    /// [`Error::File`] if the folder is missing or not writable.
     pub fn create(folder: &Path, bytes: u64) -> Result<Self> {
         let name = folder.join("syncline-probe");
         if bytes < Self::LEAST {
@@ -86,7 +87,7 @@ impl Scratch {
         let direct = DirectFile::of(&file, &name, true)?;
         let mut scratch = Self { lacks: None, file, name, direct, grid, turn: 0 };
         scratch.fill(len)?;
-        // Only now: a file system may refuse the first request.
+        // Only after the first writes: a file system may refuse the first request.
         scratch.lacks = match (in_memory(&scratch.file), scratch.direct.is_direct()) {
             (true, _) => Some("the file system keeps files in memory"),
             (false, false) => Some("the file system has no O_DIRECT"),
@@ -98,7 +99,7 @@ impl Scratch {
     fn fill(&mut self, len: usize) -> Result<()> {
         let mut buffer = IoBuffer::new(BAND.min(len))?;
         for (nth, value) in buffer.as_mut_slice().chunks_exact_mut(8).enumerate() {
-            // Numbers that no disk can shorten (splitmix64).
+            // Numbers that no disk can compress (splitmix64).
             let mixed = (nth as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             value.copy_from_slice(&(mixed ^ (mixed >> 27)).to_le_bytes());
@@ -125,42 +126,43 @@ impl Scratch {
         self.file.sync_data().map_err(failed)
     }
 
-    /// Bytes of the matrix in it.
+    /// Returns the number of bytes of the matrix in the file.
     pub const fn bytes(&self) -> u64 {
         (self.grid.shape().elements() * size_of::<f64>()) as u64
     }
 
-    /// The blocks that it is cut into.
+    /// Returns the size of the blocks that the matrix is cut into.
     pub const fn block(&self) -> Block {
         self.grid.block_size()
     }
 
-    /// The file, for a cross-check by another program. It is open for reading and writing.
+    /// Returns the file, for a cross-check by another program. It is open for reading and writing.
     pub const fn file(&self) -> &File {
         &self.file
     }
 
-    /// Bytes of a block of the disk: the least that is read directly.
+    /// Returns the length of a block of the disk in bytes: the least that is read directly.
     pub const fn alignment(&self) -> usize {
         self.direct.alignment()
     }
 
-    /// Why a way is not there, if it is not.
+    /// Returns the reason why a way is not available; `None` if it is available.
     pub fn lacks(&self, way: Way) -> Option<&'static str> {
         self.lacks.filter(|_| way == Way::Direct)
     }
 
-    /// Whether the page cache can be asked to forget the file: without, what is mapped is read from memory.
+    /// Returns whether the page cache can be asked to drop the file; otherwise mapped data are read
+    /// from memory.
     pub fn can_be_cold(&self) -> bool {
         !in_memory(&self.file)
     }
 
-    /// Measures once, each time at another place of the file.
+    /// Takes one sample, each time at another part of the file.
     ///
-    /// A way that is [not there](Self::lacks) goes through the page cache.
+    /// A way that is [not available](Self::lacks) goes through the page cache.
     ///
     /// # Errors
-    /// [`Error::Part`], [`Error::File`] when the disk fails; [`Error::Memory`].
+    /// [`Error::Part`] and [`Error::File`] if the disk fails; [`Error::Memory`].
     pub fn measure(&mut self, pattern: Pattern, way: Way) -> Result<Sample> {
         self.turn += 1;
         drop_cached(&self.file);
@@ -178,7 +180,7 @@ impl Scratch {
         }
     }
 
-    /// The layout in which a pattern is read, with its blocks.
+    /// Returns the layout in which a pattern is read, with its blocks.
     fn layout_of(pattern: Pattern, grid: &Grid) -> Layout {
         let block = grid.block_size();
         match pattern {
@@ -188,12 +190,12 @@ impl Scratch {
         }
     }
 
-    /// The grid of a pattern: its blocks, or bands.
+    /// Returns the grid of a pattern: its blocks, or bands.
     fn grid_of(&self, pattern: Pattern) -> Grid {
         let Shape { cols, .. } = self.grid.shape();
         match pattern {
             Pattern::Read | Pattern::Write => {
-                // Small files have a few bands all the same.
+                // Small files also have a few bands.
                 let rows =
                     (BAND / (cols * size_of::<f64>())).min(self.grid.shape().rows / 4).max(1);
                 Grid::new(self.grid.shape(), Block::new(rows, cols))
@@ -202,7 +204,7 @@ impl Scratch {
         }
     }
 
-    /// The blocks or bands of a sample.
+    /// Returns the blocks or bands of a sample.
     fn indices(&self, pattern: Pattern) -> Vec<usize> {
         let all = self.grid_of(pattern).len();
         let count = match pattern {
@@ -213,14 +215,15 @@ impl Scratch {
         };
         let count = count.clamp(1, all);
         let in_order = matches!(pattern, Pattern::Read | Pattern::Write);
-        // Otherwise far from one another: what the disk reads ahead is of no use, as in a sweep.
+        // Other patterns use distant blocks, so that the disk's read-ahead has no effect, as in a
+        // sweep.
         let far =
             (all / 2 + 1..all).find(|step| greatest_common_divisor(*step, all) == 1).unwrap_or(1);
         let step = if in_order { 1 } else { far };
         (0..count).map(|nth| (self.turn * count + nth) * step % all).collect()
     }
 
-    /// The bytes of a sample of a pattern that is read.
+    /// Returns the ranges of bytes of a sample of a pattern that is read.
     fn ranges(&self, pattern: Pattern) -> Result<Vec<StridedRun>> {
         let place = Placement::new(Self::layout_of(pattern, &self.grid), self.grid_of(pattern))?;
         let one = |index| match pattern {
@@ -272,7 +275,7 @@ impl Scratch {
         let rows = self.grid_of(Pattern::Write).block_size().rows;
         let band = rows * self.grid.shape().cols * size_of::<f64>();
         let mut buffer = IoBuffer::new(band)?;
-        // What is there already, so that it stays as hard to shorten as it is.
+        // The existing data, so that the file remains incompressible.
         let failed = |source| Error::File { action: "read", path: self.name.clone(), source };
         self.file.read_exact_at(buffer.as_mut_slice(), 0).map_err(failed)?;
         self.write_bytes(self.indices(Pattern::Write).len() * band, buffer.as_slice())
@@ -303,7 +306,7 @@ impl Scratch {
     }
 }
 
-/// Whether the file system has no disk: then O_DIRECT, where it is accepted, means nothing.
+/// Returns whether the file system is in memory: O_DIRECT, even if accepted, then has no meaning.
 fn in_memory(file: &File) -> bool {
     const TMPFS: rustix::fs::FsWord = 0x0102_1994;
     const RAMFS: rustix::fs::FsWord = 0x8584_58f6;
@@ -345,7 +348,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
-    /// All bytes are asked for at places of the file that are there, also in the last block.
+    /// All requested bytes are within the file, also in the last block.
     #[test]
     fn samples_stay_in_the_file() {
         let folder = tempfile::tempdir().unwrap();

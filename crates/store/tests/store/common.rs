@@ -17,7 +17,7 @@ pub(crate) fn blocks() -> impl Strategy<Value = Block> {
     (side(), side()).prop_map(|(rows, cols)| Block::new(rows, cols))
 }
 
-/// Layouts with blocks of `block`.
+/// Layouts whose blocks are `block`.
 pub(crate) fn layouts(block: Block) -> impl Strategy<Value = Layout> {
     prop_oneof![
         Just(Layout::RowMajor),
@@ -26,9 +26,10 @@ pub(crate) fn layouts(block: Block) -> impl Strategy<Value = Layout> {
     ]
 }
 
-/// Elements to test with.
+/// Elements for tests.
 pub(crate) trait Sample: Element {
-    /// A value that tells where it belongs; all are different NaNs, so that copies must be of bits.
+    /// Returns a value that identifies its position; all values are different NaNs, so that only
+    /// copies of bits preserve them.
     fn value(row: usize, col: usize) -> Self;
 }
 
@@ -38,7 +39,7 @@ impl Sample for f64 {
     }
 }
 
-/// Of up to 1024 rows and 2048 columns.
+/// For up to 1024 rows and 2048 columns.
 impl Sample for f32 {
     fn value(row: usize, col: usize) -> Self {
         assert!(row < 1 << 10 && col < 1 << 11);
@@ -46,18 +47,18 @@ impl Sample for f32 {
     }
 }
 
-/// All values of a shape, row by row.
+/// Returns all values of a shape, row by row.
 pub(crate) fn values<T: Sample>(shape: Shape) -> Vec<T> {
     let rows = (0..shape.rows).flat_map(|row| (0..shape.cols).map(move |col| (row, col)));
     rows.map(|(row, col)| T::value(row, col)).collect()
 }
 
-/// Bits, to compare values that may be NaN.
+/// Returns the bits of values, to compare values that may be NaN.
 pub(crate) fn bits<T: Element>(values: &[T]) -> Vec<u64> {
     values.iter().map(|value| value.bits()).collect()
 }
 
-/// The bytes of a value in a file.
+/// Returns the bytes of a value in a file.
 pub(crate) fn file_bytes<T: Element>(value: T) -> Vec<u8> {
     value.bits().to_le_bytes()[..T::BYTES].to_vec()
 }
@@ -75,7 +76,7 @@ pub(crate) fn write<T: Element>(
     new.commit()
 }
 
-/// The matrix with `values` on the heap, in shared memory, on file and on a held file.
+/// Returns the matrix with `values` on the heap, in shared memory, on file and on a held file.
 pub(crate) fn everywhere<T: Element>(
     folder: &Path,
     shape: Shape,
@@ -99,7 +100,7 @@ pub(crate) fn everywhere<T: Element>(
     Ok(all)
 }
 
-/// All values of a matrix.
+/// Returns all values of a matrix.
 pub(crate) fn read<T: Element>(matrix: &Matrix<T>) -> Result<Vec<T>> {
     let mut values = vec![T::default(); matrix.shape().elements()];
     matrix.read_rows(0..matrix.shape().rows, &mut values)?;

@@ -1,4 +1,4 @@
-//! Conversion there and back, bit by bit, in little memory.
+//! Conversion to another layout and back preserves every bit, also in little memory.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use syncline_store::{Block, Error, Layout, Matrix, NewFile, Shape, convert, plac
 
 use crate::common::{Sample, bits, blocks, layouts, read, shapes, values, write};
 
-/// From one layout to another and back to row-major, in `memory` bytes.
+/// Converts from one layout to another and back to row-major, in `memory` bytes.
 fn there_and_back<T: Sample>(
     shape: Shape,
     from: Layout,
@@ -24,7 +24,7 @@ fn there_and_back<T: Sample>(
     convert(&src, &mut dst, memory)?;
     prop_assert_eq!(bits(&read(&dst)?), bits(&values));
     new.commit()?;
-    // The file is what writing it in one go makes, copies and all.
+    // The converted file equals one that is written directly, including all copies.
     let third = folder.path().join("third");
     write(&third, false, shape, to, &values)?;
     prop_assert!(std::fs::read(&second)? == std::fs::read(&third)?);

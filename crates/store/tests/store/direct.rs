@@ -1,4 +1,4 @@
-//! Direct reads and writes of any range give the bytes that the standard library reads and writes.
+//! Direct reads and writes of any range transfer the same bytes as those of the standard library.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,19 +13,19 @@ use syncline_store::{
 
 type Tested = Result<(), Box<dyn std::error::Error>>;
 
-/// Longer than two pieces.
+/// A length of more than two pieces.
 const LONG: usize = (17 << 20) + 4711;
 
 pub(crate) fn methods() -> impl Strategy<Value = Method> {
     prop_oneof![Just(Method::Uring), Just(Method::Plain)]
 }
 
-/// Bytes that tell where they belong, and to whom.
+/// Returns bytes that identify their position and, by the salt, their owner.
 pub(crate) fn bytes(len: usize, salt: usize) -> Vec<u8> {
     (0..len).map(|nth| (nth.wrapping_add(salt).wrapping_mul(0x9e37_79b9) >> 13) as u8).collect()
 }
 
-/// Lengths and offsets at and around blocks and pages, and any.
+/// Lengths and offsets at and around blocks and pages, and arbitrary ones.
 fn places(end: usize) -> impl Strategy<Value = usize> {
     let near = (0..=end / 512, -1_isize..2)
         .prop_map(|(block, by)| (512 * block).saturating_add_signed(by));
@@ -97,7 +97,7 @@ proptest! {
         let plain = tempfile::tempfile()?;
         plain.write_all_at(&expected, 0)?;
         let file = DirectFile::of(&plain, Path::new("file"), true)?;
-        // Every other range is written, out of memory that is aligned as the file is, or not.
+        // Every second range is written, from memory that is or is not aligned like the file.
         let ranges: Vec<_> = cuts.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect();
         let mut buffers = Vec::new();
         for (range, skew) in ranges.iter().zip(skews) {
@@ -208,7 +208,7 @@ fn an_output_without_a_name_is_written_directly() -> Tested {
     let target = folder.path().join("out");
     let new = NewFile::create(&target, 10_000)?;
     let file = DirectFile::of(new.file(), &target, true)?;
-    // As direct as a file that has a name in that folder.
+    // The file is direct if a named file in the same folder is.
     let named = folder.path().join("named");
     std::fs::write(&named, b"")?;
     assert_eq!(file.is_direct(), DirectFile::open(&named)?.is_direct());
@@ -246,7 +246,7 @@ fn queues_of_several_threads_share_a_file() -> Tested {
     let plain = tempfile::tempfile()?;
     let file = DirectFile::of(&plain, Path::new("file"), true)?;
     let work = |which: usize, mut queue: IoQueue| -> Result<()> {
-        // Shares that begin on a page, so that no page has two writers.
+        // Shares begin on a page boundary, so that no page has two writers.
         let offset = (which * SHARE.next_multiple_of(page)) as u64;
         let mut buffer = IoBuffer::new(file.room(offset, SHARE))?;
         for round in 0..30 {
@@ -263,7 +263,7 @@ fn queues_of_several_threads_share_a_file() -> Tested {
         Ok(())
     };
     thread::scope(|scope| {
-        // Made here, used there.
+        // The queues are created here and used in other threads.
         let queues = [Method::Uring, Method::Uring, Method::Plain].map(IoQueue::new);
         let threads = queues.into_iter().enumerate().map(|(which, queue)| {
             let work = &work;

@@ -1,4 +1,4 @@
-//! Direct I/O that cannot be done is an error that names the file, the bytes and the reason.
+//! Failures of direct I/O are errors that name the file, the bytes and the reason.
 
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -62,7 +62,7 @@ fn a_file_truncated_meanwhile_is_an_error_and_leaves_the_queue_usable() -> Teste
         let file = DirectFile::open(&path)?;
         read(&mut queue, &file, 100, (20 << 20) - 100)?;
         OpenOptions::new().write(true).open(&path)?.set_len((9 << 20) + 3)?;
-        // Pieces before, across and behind the end are under way together.
+        // Pieces before, across and behind the end of the file are in flight together.
         let error = read(&mut queue, &file, 100, (20 << 20) - 100).unwrap_err();
         assert!(error.to_string().contains("the file ends at byte 9437187"), "{error}");
         read(&mut queue, &file, 100, (9 << 20) + 3 - 100)?;
@@ -154,7 +154,7 @@ fn requests_that_make_no_sense_do_nothing() -> Tested {
     Ok(())
 }
 
-/// A small file system in memory, gone when dropped.
+/// A small file system in memory, unmounted on drop.
 struct Mounted(PathBuf);
 
 impl Mounted {

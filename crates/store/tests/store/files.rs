@@ -1,4 +1,4 @@
-//! `.npy` files and data directories, good and bad.
+//! Valid and invalid `.npy` files and data directories.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -82,7 +82,7 @@ fn what_numpy_writes_is_what_we_write() -> Tested {
     check_written::<f32>()
 }
 
-/// Opened as what it is not, a file is told from what it is.
+/// Opening a file as the wrong type is an error that names its actual type.
 fn check_dtype<T: Element, U: Element>() -> Tested {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("matrix.npy");
@@ -192,7 +192,7 @@ fn a_raw_directory_is_read_as_written() -> Tested {
         ("zu", (framed, single)),
         ("zv", (Layout::RowMajor, single)),
     ];
-    // All of one type, of both with either in front, and all of the other.
+    // All arrays of one type, of both types with either type first, and all of the other type.
     for range in [0..3, 0..5, 2..5, 3..5] {
         let entries = &entries[range];
         let all: BTreeMap<_, _> =

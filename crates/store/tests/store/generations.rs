@@ -1,4 +1,4 @@
-//! Generations as a program sees them: damage, other computations, other processes, a full disk.
+//! Generations as seen by a program: damage, other computations, other processes, a full disk.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ fn pass(run: &mut Generations) -> syncline_store::Result<()> {
     run.commit(&Progress { generation, panel_rows: 5, checksums, ..Progress::default() })
 }
 
-/// A run that was interrupted after `passes`.
+/// Creates a run that is interrupted after `passes` passes.
 fn interrupted(output: &Path, passes: u64) -> syncline_store::Result<()> {
     let mut run = Generations::create(output, &identity("1.5"), HEADER, BYTES)?;
     (0..passes).try_for_each(|_| pass(&mut run))
@@ -250,7 +250,7 @@ fn what_no_run_has_made_is_left_alone() -> Tested {
     refused();
     assert_eq!(names(folder.path()), ["out.syncline"]);
 
-    // A stranger's folder of that name is not even locked.
+    // A foreign folder of that name is not even locked.
     std::fs::remove_file(folder.path().join("out.syncline"))?;
     std::fs::create_dir(folder.path().join("out.syncline"))?;
     std::fs::write(&stranger, b"x")?;
@@ -282,7 +282,7 @@ fn bad_outputs_are_errors() -> Tested {
 
 const CHILD: &str = "SYNCLINE_TEST_OUTPUT";
 
-/// Not a test by itself: the other process of the next one, which runs until it is killed.
+/// Not a test by itself: the other process of the next test, which runs until it is killed.
 #[test]
 fn another_process() -> Tested {
     let Some(output) = std::env::var_os(CHILD) else { return Ok(()) };
@@ -328,7 +328,7 @@ fn another_process_is_seen_and_what_it_leaves_when_killed_is_whole() -> Tested {
     Ok(())
 }
 
-/// A file system of its own, for root.
+/// A separate small file system, which only root can mount.
 struct Small(tempfile::TempDir);
 
 impl Small {
@@ -355,7 +355,7 @@ fn a_full_file_system_leaves_the_last_generation() -> Tested {
     let (output, filler) = (small.0.path().join("out"), small.0.path().join("filler"));
     let bytes = 100 << 10;
 
-    // No room for the second slot.
+    // There is no space for the second slot.
     let mut run = Generations::create(&output, &identity("1.5"), HEADER, bytes)?;
     pass(&mut run)?;
     std::fs::write(&filler, vec![1; 80 << 10])?;
@@ -364,7 +364,7 @@ fn a_full_file_system_leaves_the_last_generation() -> Tested {
     drop(run);
     let Resumed::Underway(mut run) = resume(&output)? else { panic!("nothing there") };
 
-    // No room for the manifest; the commit is tried again when there is some.
+    // There is no space for the manifest; the commit is retried when there is.
     std::fs::remove_file(&filler)?;
     run.file(2)?.write_all_at(&[2; 100], 4)?;
     assert!(std::fs::write(&filler, vec![1; 256 << 10]).is_err());
@@ -377,7 +377,7 @@ fn a_full_file_system_leaves_the_last_generation() -> Tested {
     run.finish()?;
     assert_eq!(std::fs::read(&output)?[..8], *b"head\x02\x02\x02\x02");
 
-    // No room for the first slot: nothing is left.
+    // There is no space for the first slot: no files are left.
     std::fs::write(&filler, vec![1; 100 << 10])?;
     let full = Generations::create(&output.with_file_name("more"), &identity("1.5"), HEADER, bytes);
     assert!(matches!(full, Err(Error::NoSpace { .. })), "{full:?}");

@@ -1,4 +1,5 @@
-//! Every element stands exactly where its layout says, and the frontiers of a framed block are contiguous.
+//! Every element is stored exactly where its layout says, and the frontiers of a framed block are
+//! contiguous.
 
 use proptest::prelude::*;
 use syncline_store::{
@@ -16,7 +17,8 @@ fn placements() -> impl Strategy<Value = Placement> {
     })
 }
 
-/// The order of a block's elements as the paper's figure 3 lists them, (row, column) within the block.
+/// Returns the order of a block's elements as in the paper's figure 3, (row, column) within the
+/// block.
 fn as_drawn(layout: Layout, rows: usize, cols: usize) -> Vec<(usize, usize)> {
     let mut order = Vec::new();
     let mut rectangle = |rows: std::ops::Range<usize>, cols: std::ops::Range<usize>| {
@@ -87,7 +89,7 @@ proptest! {
             .map(|element| place.offsets(element / shape.cols, element % shape.cols).collect())
             .collect();
         prop_assert_eq!(&places, &wanted);
-        // All stored values are some element's, and of no two.
+        // Each stored value belongs to exactly one element.
         let mut all: Vec<usize> = places.into_iter().flatten().collect();
         all.sort_unstable();
         prop_assert_eq!(all, (0..place.stored()).collect::<Vec<_>>());
@@ -146,7 +148,7 @@ proptest! {
     }
 }
 
-/// The paper's table 1: what the corners of a 2 GiB matrix cost.
+/// The paper's table 1: the cost of the corners of a 2 GiB matrix.
 #[test]
 fn the_frames_of_2_gib_cost_what_table_1_says() -> Result<(), Error> {
     let shape = Shape::new(16384, 16384);
@@ -169,7 +171,7 @@ fn the_frames_of_2_gib_cost_what_table_1_says() -> Result<(), Error> {
     Ok(())
 }
 
-/// 4 T² values a block (W11), for any thickness.
+/// The overhead is 4 T² values a block (W11), for any thickness.
 #[test]
 fn the_overhead_grows_with_the_square_of_the_thickness() -> Result<(), Error> {
     let (shape, block) = (Shape::new(120, 90), Block::new(20, 30));

@@ -1,4 +1,4 @@
-//! Properties of matrices as their users see them.
+//! Properties of the public interface of matrices.
 
 mod common;
 mod convert;

@@ -1,4 +1,5 @@
-//! Matrices, tiles and regions give the same values in every layout and backing, and count what they map.
+//! Matrices, tiles and regions return the same values in every layout and backing, and count the
+//! bytes that they map.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ fn matrices() -> impl Strategy<Value = (Shape, Block, Layout)> {
     })
 }
 
-/// The frontier, element by element.
+/// Returns the frontier, element by element.
 fn line<T: Sample>(part: &MatrixBlock<T>, side: Side) -> Vec<T> {
     let rect = part.rect();
     let (last_row, last_col) = (rect.row + rect.rows - 1, rect.col + rect.cols - 1);
@@ -80,7 +81,8 @@ fn check_tiles<T: Sample>(shape: Shape, block: Block, layout: Layout) -> Result<
     Ok(())
 }
 
-/// A row-major matrix in memory is lent whole; one on file says where its rows are.
+/// A row-major matrix in memory is lent as a slice; a matrix on file returns the position of its
+/// rows.
 fn check_whole<T: Sample>(matrix: &Matrix<T>) -> Result<(), TestCaseError> {
     let (row_major, on_file) = (matrix.layout() == Layout::RowMajor, matrix.chunk().is_file());
     let wanted = bits(&values::<T>(matrix.shape()));
@@ -115,7 +117,7 @@ fn check_regions<T: Sample>(
     let on_file = Matrix::create(&new, false, shape, layout)?;
     let on_held = Matrix::create(&new, false, shape, layout)?;
     on_held.hold(Touch::Update)?;
-    // The file has no name yet, and one that is held is not lent whole.
+    // The file has no name yet, and a held file is not lent as a slice.
     prop_assert_eq!((on_file.row_major_file(), on_held.as_slice().is_some()), (None, false));
     for (nth, matrix) in [on_file, on_held, Matrix::zeros(shape, layout)?].into_iter().enumerate() {
         let grid = matrix.grid(block)?;
@@ -171,7 +173,7 @@ fn check_copies<T: Sample>(shape: Shape, layout: Layout) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// What is written through the slice is what is read, and what the regions have.
+/// Values written through the slice are those that are read, and those that the regions contain.
 fn check_slice<T: Sample>(shape: Shape, block: Block) -> Result<(), TestCaseError> {
     let in_memory =
         [Matrix::zeros(shape, Layout::RowMajor)?, Matrix::shared(shape, Layout::RowMajor)?];
@@ -461,7 +463,7 @@ fn threads_write_neighbouring_regions_at_once() -> Result<(), Box<dyn std::error
     check_threads::<f32>()
 }
 
-/// Bytes of the files that this process has mapped and resident at `path`.
+/// Returns the number of resident bytes of this process's mappings of the file at `path`.
 fn resident(path: &std::path::Path) -> Result<u64, Box<dyn std::error::Error>> {
     let maps = std::fs::read_to_string("/proc/self/smaps")?;
     let name = path.to_str().ok_or("odd path")?;
@@ -475,7 +477,7 @@ fn resident(path: &std::path::Path) -> Result<u64, Box<dyn std::error::Error>> {
 }
 
 fn check_resident<T: Sample>() -> Result<(), Box<dyn std::error::Error>> {
-    // Rows of 256 KiB, written at once, so that the page cache has them in large folios.
+    // Rows of 256 KiB, written at once, so that the page cache holds them in large folios.
     let (shape, block) = (Shape::new(64, 1 << 15), Block::new(64, 512));
     let numbers: Vec<T> = (0..shape.elements()).map(|n| T::from_f64((n % 4095) as f64)).collect();
     for layout in [Layout::RowMajor, Layout::Blocked(block)] {

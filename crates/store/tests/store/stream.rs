@@ -1,4 +1,5 @@
-//! A file written in pieces of any length from any byte on holds those bytes, and around them what it held.
+//! A file written in pieces of any length from any byte on holds those bytes, and its old contents
+//! around them.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -11,7 +12,7 @@ use syncline_store::{
 
 use crate::direct::{bytes, methods};
 
-/// Lengths of pieces: less than a block, about a page, more.
+/// Lengths of pieces: less than a block, about a page, and more.
 fn pieces() -> impl Strategy<Value = Vec<usize>> {
     let len = prop_oneof![0_usize..600, 4000_usize..4200, Just(512), Just(8192), 0_usize..60_000];
     prop::collection::vec(len, 0..12)
@@ -41,7 +42,7 @@ proptest! {
             let piece = bytes(len, next + 99);
             buffer[lead..lead + len].copy_from_slice(&piece);
             writer.write(&mut queue, buffer, len)?;
-            // Old bytes in the buffer must not matter.
+            // Old bytes in the buffer must not have an effect.
             buffer.fill(0xee);
             if len > 0 {
                 expected.resize(expected.len().max(next + len), 0);
@@ -56,7 +57,7 @@ proptest! {
         let mut found = vec![0; len];
         plain.read_exact_at(&mut found, 0)?;
         prop_assert!(found == expected);
-        // And directly, with the last block from the page cache.
+        // The file is also read directly, with the last block from the page cache.
         let mut room = IoBuffer::new(file.room(0, len))?;
         queue.read(&mut [ReadRequest { file: &file, offset: 0, len, into: room.as_mut_slice() }])?;
         prop_assert!(room.as_slice()[..len] == expected);

@@ -30,7 +30,7 @@ use crate::{Block, Element, ElementType, Error, Layout, Matrix, NewFile, Result,
 
 const FILE: &str = "layout.json";
 const VERSION: u32 = 1;
-/// The maximal length in bytes of a description, sufficient for any directory.
+/// The maximal length in bytes of a description, more than any practical directory needs.
 const LONGEST: u64 = 1 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -275,7 +275,7 @@ fn check(path: &Path, name: &str, shape: Shape, layout: Layout) -> Result<()> {
     let odd =
         name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) || name == FILE;
     if odd {
-        let why = format!("{name:?} is no name for a matrix");
+        let why = format!("{name:?} is not a valid name for a matrix");
         return Err(Error::Directory { path: path.to_owned(), why });
     }
     layout.stored(shape).map(drop)

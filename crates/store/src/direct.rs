@@ -220,7 +220,7 @@ impl DirectFile {
         }
         Err(Error::Range {
             name: self.name.display().to_string(),
-            what: "possible bytes",
+            what: "bytes as its maximum",
             count: LARGEST,
             asked,
         })

@@ -73,7 +73,7 @@ pub enum Error {
         found: String,
     },
     /// A text does not name a type of elements.
-    #[error("{text:?} is no type of elements: there are float64 and float32")]
+    #[error("{text:?} is not a type of elements: use float64 or float32")]
     UnknownElement {
         /// The text.
         text: String,
@@ -106,7 +106,7 @@ pub enum Error {
     },
     /// The data start at an offset that is not aligned for the elements.
     #[error(
-        "the data of {} start at byte {offset}, not a multiple of {}: save the file anew",
+        "the data of {} start at byte {offset}, not a multiple of {}: save the file again",
         path.display(), element.bytes()
     )]
     Unaligned {
@@ -328,7 +328,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The requested generation is neither the last committed one nor the next.
-    #[error("generation {asked} of {} is not at hand: {committed} is the last that was committed", path.display())]
+    #[error("generation {asked} of {} is not available: the last committed generation is {committed}", path.display())]
     NotAtHand {
         /// The folder of the run.
         path: PathBuf,

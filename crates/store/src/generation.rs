@@ -491,7 +491,7 @@ fn look(place: &RunFolder) -> Result<Found> {
 fn check_whole(path: &Path, generation: u64, manifest: &Manifest) -> Result<()> {
     let wrong = |why| Error::Generation { generation, path: path.to_owned(), why };
     let failed = |source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound => wrong("it is not there any more".into()),
+        io::ErrorKind::NotFound => wrong("it does not exist".into()),
         _ => Error::File { action: "read", path: path.to_owned(), source },
     };
     let file = disk::open(path, false).map_err(failed)?;

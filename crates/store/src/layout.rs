@@ -185,7 +185,7 @@ impl fmt::Display for Layout {
 /// The error of parsing a text that is not a block or layout as [`Block`] and [`Layout`] display
 /// them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no {what}")]
+#[error("{text:?} is not a {what}")]
 pub struct LayoutTextError {
     text: String,
     what: &'static str,

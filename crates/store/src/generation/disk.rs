@@ -1,8 +1,8 @@
 //! The only functions that change the file system.
 //!
-//! Each change is described before it is made ([`Change`]): the error names the description, and
-//! the tests' model of a power failure cuts the sequence of changes at any point and loses changes
-//! that were not synced.
+//! Each change is described before it is made ([`Change`]): the description determines the error of
+//! a failure, and the tests' model of a power failure cuts the sequence of changes at any point and
+//! loses changes that were not synced.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;

@@ -33,8 +33,8 @@ pub struct Identity {
 
 /// An input file, with the data to detect that it was changed.
 ///
-/// Two inputs are the same if path, length and time are equal, or if length and checksum are: a
-/// file that was moved, copied or touched stays the same input.
+/// Two inputs are the same if length and checksum are equal; unless both checksums are known, if
+/// path, length and time are equal. A file that was moved, copied or touched stays the same input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputId {

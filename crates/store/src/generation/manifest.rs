@@ -20,7 +20,7 @@ use crate::{Error, Result, checksum::checksum};
 
 const FORMAT: u32 = 1;
 const SUM_LINE: usize = "xxh3 0123456789abcdef\n".len();
-/// The maximal length in bytes of a manifest, sufficient for any number of panels and iterations.
+/// The maximal length in bytes of a manifest, more than any practical run needs.
 const LONGEST: u64 = 1 << 30;
 
 /// The record of a pass that is stored beside the generation. All of it is preserved exactly.

@@ -142,7 +142,7 @@ impl Existing {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nothing),
             Err(error) => return Err(failed(error)),
             // Opening a pipe would wait for its writer.
-            Ok(found) if !found.is_file() => return Ok(Self::Other("it is no regular file")),
+            Ok(found) if !found.is_file() => return Ok(Self::Other("it is not a regular file")),
             Ok(_) => {}
         }
         let file = match File::open(path) {
@@ -338,7 +338,7 @@ mod tests {
         assert!(why.contains("it was written to after it was marked"), "{why}");
         rustix::fs::fremovexattr(&file, NAME).unwrap();
         assert!(Existing::at(&moved).unwrap().to_string().contains("it has no mark"));
-        assert!(Existing::at(folder.path()).unwrap().to_string().contains("no regular file"));
+        assert!(Existing::at(folder.path()).unwrap().to_string().contains("not a regular file"));
     }
 
     /// If space is short, the residuals are left out first, then the folders of paths, then the

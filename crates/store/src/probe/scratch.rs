@@ -69,7 +69,7 @@ impl Scratch {
             let name = name.display().to_string();
             return Err(Error::Range {
                 name,
-                what: "bytes at least",
+                what: "bytes as its minimum",
                 count: Self::LEAST,
                 asked: bytes,
             });

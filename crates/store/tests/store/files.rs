@@ -266,17 +266,20 @@ fn bad_directories_are_refused_with_their_reason() -> Tested {
             format!("{head}{{}}}}").replace("\"version\": 1", "\"version\": 2"),
             "version 2 is unknown",
         ),
-        (format!("{head}{{}}}}").replace("<f8", "<i4"), "dtype: \"<i4\" is no type of elements"),
+        (format!("{head}{{}}}}").replace("<f8", "<i4"), "dtype: \"<i4\" is not a type of elements"),
         (
             format!("{head}{{\"za\": {{\"layout\": \"row-major\", \"dtype\": \"f\"}}}}}}"),
-            "dtype: \"f\" is no type of elements",
+            "dtype: \"f\" is not a type of elements",
         ),
         (
             format!("{head}{{\"za\": {{\"layout\": \"row-major\", \"block\": [1, 1]}}}}}}"),
             "neither block",
         ),
         (format!("{head}{{}}}}"), "no .npy file"),
-        (format!("{head}{{\"../za\": {{\"layout\": \"row-major\"}}}}}}"), "no name for a matrix"),
+        (
+            format!("{head}{{\"../za\": {{\"layout\": \"row-major\"}}}}}}"),
+            "not a valid name for a matrix",
+        ),
         (format!("{head}{{\"za\": {{\"layout\": \"spiral\"}}}}}}"), "spiral"),
         (
             format!("{head}{{\"za\": {{\"layout\": \"blocked\", \"block\": [0, 1]}}}}}}"),

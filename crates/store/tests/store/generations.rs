@@ -119,7 +119,7 @@ fn damage_of_a_generation_is_named() -> Tested {
     let mut header = good.clone();
     header[3] ^= 1;
     let cases: [(Option<&[u8]>, &str); 4] = [
-        (None, "it is not there any more"),
+        (None, "it does not exist"),
         (Some(&good[1..]), "it has 103 bytes, not 104"),
         (Some(&[&good[..], b"x"].concat()), "it has 105 bytes, not 104"),
         (Some(&header), "its header was changed"),

@@ -83,7 +83,7 @@ def pieces(name, text):
 
 
 def tokens(name, text, messages):
-    """The tokens of a source, then the lines of code in its documentation."""
+    """The tokens of a source, then those of the code in its documentation."""
     found, examples, fence = [], [], None
     for kind, piece in pieces(name, text):
         if kind == "comment":
@@ -94,14 +94,15 @@ def tokens(name, text, messages):
                     fence = line[3:] if fence is None else None
                     example = fence is not None and fence.split(",")[0] not in ("text", "sh", "toml", "c")
                 elif fence is not None and example:
-                    examples.append(re.sub(r"\s*//[^\n]*$", "", "".join(line.split())))
+                    examples.extend(re.findall(r"\w+|\S", re.sub(r"(^|\s)//.*$", "", line)))
         elif kind == "string":
             found.append('"…"' if messages else re.sub(r"\\\n\s*", "", piece))
         elif kind != "space":
             found.append(piece)
     # The formatter adds and removes these when it breaks a line.
-    kept = [t for t, after in zip(found, found[1:] + [""]) if not (t == "," and after in (")", "]", "}", ">"))]
-    return kept, [line for line in examples if line]
+    closing = (")", "]", "}", ">")
+    kept = lambda all: [t for t, after in zip(all, all[1:] + [""]) if not (t == "," and after in closing)]
+    return kept(found), kept(examples)
 
 
 def git(*args):

@@ -13,4 +13,16 @@ macro_rules! pages {
 
 pages! {
     Introduction "src/introduction.md",
+    Sweep "src/sweep.md",
+    Overlay "src/overlay.md",
+    TeamPage "src/team.md",
+    RmaPage "src/rma.md",
+    Farm "src/farm.md",
+    Beyond "src/beyond.md",
+    FromOpenmp "src/from-openmp.md",
+    FromMpi "src/from-mpi.md",
+    FromDask "src/from-dask.md",
+    FromMultiprocessing "src/from-multiprocessing.md",
+    FromGnuParallel "src/from-gnu-parallel.md",
+    Faq "src/faq.md",
 }

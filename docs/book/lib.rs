@@ -24,5 +24,10 @@ pages! {
     FromDask "src/from-dask.md",
     FromMultiprocessing "src/from-multiprocessing.md",
     FromGnuParallel "src/from-gnu-parallel.md",
+    MemoryModel "src/memory-model.md",
+    ProgressPage "src/progress.md",
+    CrashSafety "src/crash-safety.md",
+    Failures "src/failures.md",
+    Limits "src/limits.md",
     Faq "src/faq.md",
 }

@@ -1,8 +1,9 @@
-//! Kernels that are known by name or described in a text, ready to run: one type for all of them.
+//! Kernels that are known by name or described by a text, behind one type, ready to run.
 //!
 //! # Contract
-//! A [`AnySweep`] is a kernel of which the caller knows neither the type nor how many coefficients it takes; its few methods are
-//! called once per run each. All that depends on the kernel's type is compiled here, and not with every change of the command.
+//! A [`AnySweep`] hides the type of a kernel and its number of coefficients from the caller; each of
+//! its few methods is called once per run. All code that depends on the kernel type is compiled in
+//! this crate, so a change of the command does not compile it again.
 
 use std::sync::Arc;
 
@@ -22,45 +23,45 @@ use syncline_wave::{
 /// The matrices of a sweep.
 #[derive(Clone, Debug)]
 pub struct Arrays<T: Real> {
-    /// The one that is updated.
+    /// The matrix that is updated.
     pub field: Arc<Matrix<T>>,
-    /// The others, in the kernel's order.
+    /// The coefficients, in the order of the kernel.
     pub coefficients: Vec<Arc<Matrix<T>>>,
 }
 
 impl<T: Real> Arrays<T> {
-    /// All of them, the field first.
+    /// Returns all matrices, the field first.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Matrix<T>>> {
         std::iter::once(&self.field).chain(&self.coefficients)
     }
 }
 
-/// All of a sweep but its kernel and arrays.
+/// The settings of a sweep, without its kernel and arrays.
 #[derive(Clone, Debug)]
 pub struct SweepOptions {
-    /// Of the sweep, at most.
+    /// The greatest number of iterations.
     pub iterations: u64,
-    /// It stops when no point changes by more.
+    /// The tolerance: the sweep stops when no point changes by more.
     pub until: Option<f64>,
-    /// Whether it stops at the very iteration.
+    /// Whether the sweep stops exactly at the iteration that reaches the tolerance.
     pub exact_stop: bool,
-    /// Of the points.
+    /// The order in which blocks are updated.
     pub order: Order,
-    /// Who works.
+    /// The threads that run the sweep.
     pub runner: Runner,
-    /// How it goes over the data.
+    /// How the sweep goes over the data.
     pub executor: Executor,
-    /// Iterations in one pass.
+    /// The number of iterations in one pass.
     pub depth: Option<u64>,
     /// The vectors to compute with.
     pub lanes: Lanes,
-    /// Points of a block, if not the best.
+    /// The size of a block; the best size if not given.
     pub block: Option<Block>,
-    /// What the disk can do, if it is known.
+    /// The speed of the disk, if it is known.
     pub disk: Option<Disk>,
-    /// Bytes at most.
+    /// The memory bound, in bytes.
     pub memory: u64,
-    /// What is told on the way.
+    /// The progress of the sweep, and the means to cancel it.
     pub monitor: Arc<Monitor>,
 }
 
@@ -95,7 +96,7 @@ impl SweepOptions {
     /// See [`Sweep::identity`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Sweep::identity`].
     pub fn identity<T: Real>(&self, arrays: &Arrays<T>, target: &Target) -> WaveResult<Identity> {
         self.sweep(()).identity(&arrays.field, &arrays.coefficients, target)
     }
@@ -103,7 +104,7 @@ impl SweepOptions {
     /// See [`Sweep::taken`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Sweep::taken`].
     pub fn taken<T: Real>(&self, arrays: &Arrays<T>, target: &Target) -> WaveResult<Option<Taken>> {
         self.sweep(()).taken(&arrays.field, &arrays.coefficients, target)
     }
@@ -111,7 +112,7 @@ impl SweepOptions {
     /// See [`Sweep::resumption`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Sweep::resumption`].
     pub fn resumption<T: Real>(
         &self,
         arrays: &Arrays<T>,
@@ -121,30 +122,30 @@ impl SweepOptions {
     }
 }
 
-/// What the plain loop is to do.
+/// The settings of the plain loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Loops {
-    /// How often over all points.
+    /// The number of iterations over all points.
     pub iterations: u64,
-    /// Of the points.
+    /// The order in which blocks are updated.
     pub order: Order,
-    /// Of the blocks.
+    /// The blocks of the matrix.
     pub grid: Grid,
-    /// Bytes of its buffers, about.
+    /// The approximate size of the buffers, in bytes.
     pub memory: u64,
-    /// The first rows that are wanted, if not all.
+    /// The number of first rows to compute; all rows if not given.
     pub top: Option<usize>,
 }
 
 /// A kernel, ready to run over matrices of `T`.
 pub trait AnySweep<T: Real>: Send + Sync {
-    /// The neighbours that it reads, which say what points are updated.
+    /// Returns the neighbours that the kernel reads, which determine the points that are updated.
     fn stencil(&self) -> Stencil;
 
     /// See [`Sweep::plan`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Sweep::plan`].
     fn plan(
         &self,
         how: &SweepOptions,
@@ -155,7 +156,7 @@ pub trait AnySweep<T: Real>: Send + Sync {
     /// See [`Sweep::run`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Sweep::run`].
     fn run(
         &self,
         how: &SweepOptions,
@@ -166,7 +167,7 @@ pub trait AnySweep<T: Real>: Send + Sync {
     /// See [`Sweep::run_to`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Sweep::run_to`].
     fn run_to(
         &self,
         how: &SweepOptions,
@@ -174,50 +175,50 @@ pub trait AnySweep<T: Real>: Send + Sync {
         target: &Target,
     ) -> WaveResult<(Pending, SweepReport)>;
 
-    /// The plain loop, whose result is `work`, or the first rows of it.
+    /// Runs the plain loop; returns `work` with the result, or with its first rows.
     ///
     /// # Errors
-    /// See [`Reference::run`] and [`Reference::run_top`].
+    /// As for [`Reference::run`] and [`Reference::run_top`].
     fn reference(&self, loops: Loops, arrays: &Arrays<T>, work: Matrix<T>)
     -> WaveResult<Matrix<T>>;
 }
 
-/// A kernel for every type of elements.
+/// A kernel that runs over matrices of any element type.
 pub trait RunsAll: AnySweep<f64> + AnySweep<f32> {}
 
 impl<R: AnySweep<f64> + AnySweep<f32>> RunsAll for R {}
 
-/// Livermore kernel 23.
+/// Returns the kernel of Livermore loop 23.
 #[must_use]
 pub fn lk23() -> Arc<dyn RunsAll> {
     Arc::new(Point(Lk23))
 }
 
-/// Over-relaxation for the Poisson equation, with a right-hand side or without.
+/// Returns the over-relaxation kernel for the Poisson equation, with a right-hand side if `with_f`.
 #[must_use]
 pub fn sor(kernel: Sor, with_f: bool) -> Arc<dyn RunsAll> {
     poisson(kernel, with_f)
 }
 
-/// The same on nine points.
+/// Returns the over-relaxation kernel on nine points, with a right-hand side if `with_f`.
 #[must_use]
 pub fn nine_point(kernel: NinePoint, with_f: bool) -> Arc<dyn RunsAll> {
     poisson(kernel, with_f)
 }
 
-/// The Gauss-Seidel method for any five-point system.
+/// Returns the Gauss-Seidel kernel for any five-point system.
 #[must_use]
 pub fn gauss_seidel() -> Arc<dyn RunsAll> {
     Arc::new(Point(GaussSeidelVariable))
 }
 
-/// The best alignment of two sequences.
+/// Returns the kernel that computes the best alignment of two sequences.
 #[must_use]
 pub fn alignment(kernel: Alignment) -> Arc<dyn RunsAll> {
     Arc::new(Point(kernel))
 }
 
-/// What a text describes.
+/// Returns the kernel that a text describes.
 #[must_use]
 pub fn described(kernel: Described) -> Arc<dyn RunsAll> {
     Arc::new(Text(kernel))
@@ -230,10 +231,11 @@ where
     if with_f { Arc::new(Point::<_, 1>(kernel)) } else { Arc::new(Point::<_, 0>(kernel)) }
 }
 
-/// A kernel of so many coefficients.
+/// A kernel of `N` coefficients.
 struct Point<K, const N: usize>(K);
 
-/// As many matrices as the kernel takes.
+/// Returns the coefficients as an array; fails if their number is not the one that the kernel
+/// takes.
 fn counted<T: Real, const N: usize>(arrays: &Arrays<T>) -> WaveResult<[Arc<Matrix<T>>; N]> {
     let all = arrays.coefficients.clone();
     all.try_into().map_err(|all: Vec<_>| WaveError::Coefficients { expected: N, given: all.len() })

@@ -1,29 +1,29 @@
-//! One iteration over one block: the block as a small matrix of its own.
+//! One iteration over one block, seen as a small matrix of its own.
 //!
 //! # Contract
-//! [`Blockwise::update`] updates the points of a block of which all neighbours of the stencil
-//! exist.
+//! [`Blockwise::update`] updates the points of a block whose neighbours in the stencil all exist.
 //!
 //! ```text
-//!  corner  north line   corner       The points to update, and one line around them, are a small matrix.
-//!        ┌────────────┐              Its lines come from the block itself where that lies at the edge of
-//!  west  │ the block, │ east         the matrix, and elsewhere from copies of the neighbours' frontiers.
-//!  line  │ in place   │ line         Corners that the kernel does not use are not a number (NaN).
-//!        └────────────┘
+//!  corner  north line   corner      The points to update, and one line around them, are a small
+//!        ┌────────────┐             matrix. Its lines come from the block itself where the block
+//!  west  │ the block, │ east        lies at the edge of the matrix, and from copies of the
+//!  line  │ in place   │ line        neighbours' frontiers elsewhere. Corners that the kernel does
+//!        └────────────┘             not use are NaN.
 //!  corner  south line   corner
 //! ```
 //!
-//! Where an edge of the matrix is updated, too, there is no line beyond it: for [`Points`] a ghost
-//! line takes its place (see [`ghosts`](crate::strip::ghosts)), and a routine of whole blocks gets
-//! a matrix without it, as the whole matrix is.
+//! Where an edge of the matrix is updated there is no line beyond it: [`Points`] uses a ghost line
+//! in its place (see [`ghosts`](crate::strip::ghosts)), and a routine of whole blocks receives a
+//! matrix without that line, as the whole matrix has none either.
 //!
-//! [`Points`] updates it by points, in the order of the double loop: a [`Chain`] of one iteration
-//! runs over it, rows are packed into the strips of a ring that fits the cache, updated, and
-//! unpacked in place. The other way is to hand it to a routine as a whole: see
+//! [`Points`] updates the block point by point, in the order of the double loop: a [`Chain`] of one
+//! iteration runs over it; rows are packed into the strips of a ring that fits the cache, updated,
+//! and unpacked in place. The alternative is to pass the block as a whole to a routine: see
 //! [`block_kernel`](crate::block_kernel).
 //!
 //! # Costs
-//! Per value of each array one read; of the field one write; a transposition each, in the cache.
+//! Per value: one read of each array, one write of the field, and a transposition of each in the
+//! cache.
 
 use syncline_store::{
     Shape,
@@ -38,19 +38,19 @@ use crate::strip::tile::{self, Chain, Job, Scratch};
 use crate::strip::{Geometry, Ring, TOGETHER};
 use crate::{Error, Result};
 
-/// Columns of a tile: long runs of a row, which the processor itself fetches ahead.
+/// The columns of a tile. Runs of a row are this long so that the hardware prefetcher follows them.
 const TILE: usize = 512;
 
-/// The lines around a block and the four corners; lines are empty at the edge of the matrix.
+/// The lines around a block and its four corner values. Lines at the edge of the matrix are empty.
 #[derive(Debug, Default)]
 pub(crate) struct Frontiers<E> {
     lines: [Vec<E>; 4],
-    /// North-west, north-east, south-west, south-east.
+    /// The values at north-west, north-east, south-west and south-east.
     pub(crate) corners: [E; 4],
 }
 
 impl<E: Real> Frontiers<E> {
-    /// The buffer for the line on this side, `len` values long.
+    /// Returns the buffer for the line on `side`, resized to `len` values.
     pub(crate) fn line_mut(&mut self, side: Side, len: usize) -> &mut [E] {
         let line = &mut self.lines[side as usize];
         line.resize(len, E::default());
@@ -58,23 +58,24 @@ impl<E: Real> Frontiers<E> {
     }
 }
 
-/// What a thread that updates blocks keeps from one block to the next.
+/// The buffers that a thread reuses from one block to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace<E>(Option<(Ring<E>, Scratch<E>)>);
 
-/// A block: where its values stand, and those of its coefficients.
+/// A block: the addresses of its values and of its coefficients.
 pub(crate) struct Block<'a, E> {
     pub(crate) rect: Rect,
-    /// The first value of the block, and values from one row to the next.
+    /// The address of the first value of the block, and the number of values from one row to the
+    /// next.
     pub(crate) values: (*mut E, usize),
-    /// The same of each coefficient.
+    /// The same for each coefficient.
     pub(crate) coefficients: &'a [(*const E, usize)],
     pub(crate) frontiers: &'a Frontiers<E>,
 }
 
 impl<E> Block<'_, E> {
-    /// The small matrix of a block of a matrix of `shape`, with the lines of `halo` around the
-    /// points to update; nothing if there are none.
+    /// Returns the small matrix of this block of a matrix of `shape`, with the lines of `halo`
+    /// around the points to update, or `None` if there is no point to update.
     pub(crate) fn small(&self, shape: Shape, stencil: Stencil, halo: Margin) -> Option<Small> {
         let (rect, all) = (self.rect, stencil.updated(shape));
         let top = all.row.saturating_sub(rect.row);
@@ -92,19 +93,19 @@ impl<E> Block<'_, E> {
     }
 }
 
-/// A block as a small matrix: its points to update with some lines around.
+/// A block as a small matrix: its points to update, with some lines around them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Small {
     /// The shape, halo included.
     pub(crate) shape: Shape,
-    /// The first row and column to update, counted in the block.
+    /// The first row and column to update, relative to the block.
     origin: (usize, usize),
-    /// Lines around the points to update.
+    /// The number of lines around the points to update.
     pub(crate) halo: Margin,
 }
 
 impl Small {
-    /// The points to update, counted in the small matrix.
+    /// Returns the points to update, relative to the small matrix.
     pub(crate) const fn updated(&self) -> Rect {
         let Margin { north, south, west, east } = self.halo;
         let Shape { rows, cols } = self.shape;
@@ -112,29 +113,33 @@ impl Small {
     }
 }
 
-/// What the blocked executor asks of a kernel: one iteration over one block.
+/// The interface of the blocked executor to a kernel: one iteration over one block.
 pub(crate) trait Blockwise<E: Real>: Sync {
-    /// What a thread that updates blocks keeps from one block to the next.
+    /// The buffers that a thread reuses from one block to the next.
     type Workspace: Default + Send;
 
-    /// How many coefficients there are.
+    /// Returns the number of coefficients.
     fn coefficients(&self) -> usize;
 
-    /// The neighbours that it reads.
+    /// Returns the neighbours that the kernel reads.
     fn stencil(&self) -> Stencil;
 
-    /// Whether it reads no others, as far as that can be found out.
+    /// Checks that the kernel reads no other neighbours, as far as this can be detected.
     fn check(&self) -> Result<()>;
 
-    /// The most bytes of a workspace for blocks of this many rows and columns.
+    /// Returns the greatest size, in bytes, of a workspace for blocks of `rows` rows and `cols`
+    /// columns.
     fn workspace_bytes(&self, rows: usize, cols: usize) -> u64;
 
     /// Updates a block of a matrix of `shape`. Returns the greatest change of a point if `norm`, or
-    /// else 0; what is not a number counts as greater than all.
+    /// 0 otherwise; NaN counts as greater than any number.
     ///
     /// # Safety
-    /// The block's values may be read and written, those of the coefficients read, and no other
-    /// thread does so meanwhile; there are as many as the kernel says.
+    /// * The values of the block must be valid for reads and writes, and no other thread may access
+    ///   them meanwhile.
+    /// * The values of the coefficients must be valid for reads, and no other thread may write them
+    ///   meanwhile.
+    /// * The number of coefficients must be the one of the kernel.
     unsafe fn update(
         &self,
         block: &Block<'_, E>,
@@ -144,14 +149,14 @@ pub(crate) trait Blockwise<E: Real>: Sync {
     ) -> Result<f64>;
 }
 
-/// A kernel of points, in vectors.
+/// A kernel of points, computed with vectors.
 pub(crate) struct Points<'k, E> {
     kernel: &'k dyn Kernel<E>,
     lanes: Lanes,
 }
 
 impl<'k, E: Real> Points<'k, E> {
-    /// With these vectors, if the machine has them.
+    /// Creates one that uses `lanes`; fails if the machine does not have them.
     pub(crate) fn new(kernel: &'k dyn Kernel<E>, lanes: Lanes) -> Result<Self> {
         if lanes.is_available() {
             Ok(Points { kernel, lanes })
@@ -161,7 +166,8 @@ impl<'k, E: Real> Points<'k, E> {
     }
 }
 
-/// Bytes of a workspace for blocks of this many rows and columns, updated by points.
+/// Returns the size, in bytes, of a workspace for blocks of `rows` rows and `cols` columns that are
+/// updated point by point.
 pub(crate) fn workspace_bytes(
     rows: usize,
     cols: usize,
@@ -239,12 +245,16 @@ impl<E: Real> Blockwise<E> for Points<'_, E> {
                 rows_out,
                 tile: TILE,
             };
-            // SAFETY: the ring is of the chain's geometry, of the width of these lanes, which the
-            // machine has (`Points::new`), with the kernel's corners and arrays; so was the scratch
-            // made, a workspace being of one kernel. All parts together are the small matrix; the
-            // block's own values, where the results go, are the caller's, and so are the
-            // coefficients. The bands run one after the other, each from left to right; the ring
-            // has the slots for one band at a time.
+            // SAFETY:
+            // * The ring has the geometry of the chain, whose width is that of these lanes and
+            //   whose skew and arrays are those of the kernel; the machine has the lanes, see
+            //   `Points::new`.
+            // * The scratch was made for the same width, skew and arrays: a workspace belongs to
+            //   one kernel.
+            // * All parts together cover the small matrix. The caller guarantees that the values of
+            //   the block, which receive the results, and of the coefficients are accessible.
+            // * The bands run one after another in this thread, each from left to right, and the
+            //   ring has the slots for one band at a time.
             unsafe {
                 tile::run(self.lanes, self.kernel, &job, scratch, norm.then_some(&mut norms))
             };
@@ -253,14 +263,16 @@ impl<E: Real> Blockwise<E> for Points<'_, E> {
     }
 }
 
-/// The parts of the small matrix; the block first, then the coefficients.
+/// Returns the parts of the small matrix: the block first, then the coefficients, then lines and
+/// corners.
 pub(crate) fn parts<E: Real>(block: &Block<'_, E>, small: &Small) -> Vec<(usize, Rows<E>)> {
     let Rect { rows, cols, .. } = block.rect;
     let Small { shape, origin: (top, left), halo } = *small;
     // The block begins at this row and column of the small matrix: an edge that stays is a line of
     // the halo.
     let (first, begin) = (halo.north - top, halo.west - left);
-    // Values of which the first stands at this row and column.
+    // Describes `rows` by `cols` values, the first of which is at `row` and `col` of the small
+    // matrix.
     let part =
         |start: *const E, pitch: usize, row: usize, col: usize, rows: usize, cols: usize| Rows {
             start: start.cast_mut().wrapping_sub(col),

@@ -1,44 +1,48 @@
-//! Old code on whole blocks: a routine that sweeps a matrix in memory, as it is.
+//! Kernels of whole blocks: an unmodified routine that sweeps a matrix in memory.
 //!
 //! # Contract
-//! A block with one line of neighbours on each side that the routine's stencil reaches beyond is a
-//! small matrix. The routine gets it as it would get any matrix: row by row in one piece, its edge
-//! (on those sides) not to be updated. What it sees on the edge is what the double loop over the
-//! whole matrix would see; what it writes there is lost.
+//! A block, with one line of neighbours on each side on which the stencil of the routine reaches
+//! beyond it, is a small matrix. The routine receives it like any other matrix: contiguous, row by
+//! row, with an edge (on those sides) that it must not update. The values on the edge are the ones
+//! that the double loop over the whole matrix would find there; values that the routine writes to
+//! the edge are discarded.
 //!
 //! ```text
 //!  on disk: rows, blocks           in memory, the field             in memory, each coefficient
 //!  or frames
-//!   ┌──┬────────┐                  nw n  n  n  n  ne                NaN . . . . NaN     The same form, so that one
-//!   │  │ row    │    reorder       w  #  #  #  #  e                  .  #  #  #  # .     index (and one leading
-//!   │co├────────┤ ──────────────>  w  #  #  #  #  e   the routine    .  #  #  #  # .     dimension) is right for
-//!   │l │ ...    │                  w  #  #  #  #  e  ────────────>   .  #  #  #  # .     all arrays. Edges of
-//!   └──┴────────┘ <──────────────  sw s  s  s  s  se                NaN . . . . NaN     coefficients mean nothing.
+//!   ┌──┬────────┐                  nw n  n  n  n  ne                NaN . . . . NaN
+//!   │  │ row    │    reorder       w  #  #  #  #  e                  .  #  #  #  # .
+//!   │co├────────┤ ──────────────>  w  #  #  #  #  e   the routine    .  #  #  #  # .
+//!   │l │ ...    │                  w  #  #  #  #  e  ────────────>   .  #  #  #  # .
+//!   └──┴────────┘ <──────────────  sw s  s  s  s  se                NaN . . . . NaN
 //!                  reorder, # only
 //!
-//!  n, w, nw, ne: of this iteration          e, s, sw, se: of the one before         corners not used: NaN
+//!  n, w, nw, ne: of this iteration     e, s, sw, se: of the previous one     unused corners: NaN
 //! ```
 //!
-//! Lines of the edge that are the edge of the whole matrix come from the block itself, so there are
-//! no special cases for blocks at the border; those are only smaller. With a stencil of north, west
-//! and north-west there are no lines below and to the right: the routine updates the last row and
-//! column of what it gets, as it does in the whole matrix.
+//! Coefficients have the shape of the field, so that one index (and one leading dimension) is right
+//! for all arrays. The edges of coefficients have no meaning.
+//!
+//! Edge lines that are also the edge of the whole matrix come from the block itself, so blocks at
+//! the border are not a special case; they are only smaller. With a stencil of north, west and
+//! north-west there are no lines below and to the right: the routine updates the last row and
+//! column of the matrix that it receives, as it does in the whole matrix.
 //!
 //! # Bits
-//! The order of the updates in a block is the routine's. One that goes row by row gives the bits of
-//! the double loop with the same expression; so does every order in which each point finds the
-//! neighbours that it uses in that state.
+//! The routine chooses the order of the updates in a block. A routine that goes row by row gives
+//! the bits of the double loop with the same expression; so does every order in which each point
+//! finds the neighbours that it uses in the same state.
 //!
 //! # Costs
-//! Per value of each array a copy, of the field two, one more each way if a layout does not keep
-//! rows in one piece; and what the routine takes. Memory: all arrays of a block in plain form, per
-//! block under way.
+//! Per value: one copy of each coefficient, two of the field, and one more each way if a layout
+//! does not store rows in one piece; and the time of the routine. Memory: all arrays of a block in
+//! plain form, for each block in flight.
 //!
 //! # Source
 //! Clauss and Gustedt, "Experimenting Iterative Computations with Ordered Read-Write Locks", PDP
 //! 2010, section 3.2: blocks are read in the optimised (framed) layout, reordered, and passed to
-//! the original code. Changed: neighbours' lines come with the block, and coefficients have its
-//! form.
+//! the original code. Changed here: the lines of the neighbours come with the block, and
+//! coefficients have the shape of the block with its lines.
 
 use std::slice;
 
@@ -50,20 +54,20 @@ use crate::lanes::Real;
 use crate::stencil::{Margin, Stencil};
 use crate::strip::pack::Rows;
 
-/// A routine that sweeps a whole matrix in memory, to be run on one block after the other.
+/// A routine that sweeps a whole matrix in memory, to be run on one block after another.
 ///
-/// The matrix it gets is a block with a halo: with a [`Stencil`] of five points, its first and last
-/// row and column are neighbours (or the edge of the whole matrix), and not to be updated. So old
-/// code with plain double loops runs as it is, at any size, in any layout and on all cores.
-/// [`Sweep::run_blocks`](crate::Sweep::run_blocks) runs it; [`CBlockKernel`](crate::c_block::CBlockKernel)
-/// is one in C or Fortran.
+/// The matrix that it receives is a block with a halo: with a [`Stencil`] of five points, its first
+/// and last row and column hold neighbours (or the edge of the whole matrix) and must not be
+/// updated. So existing code with plain double loops runs unmodified, at any size, in any layout
+/// and on all cores. [`Sweep::run_blocks`](crate::Sweep::run_blocks) runs such a routine;
+/// [`CBlockKernel`](crate::c_block::CBlockKernel) is one in C or Fortran.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use syncline_store::{Block, Layout, Matrix, Shape};
 /// use syncline_wave::{BlockKernel, Stencil, Sweep, kernels::Lk23, reference::plain_sweep};
 ///
-/// /// Livermore kernel 23 as it has always been.
+/// /// Livermore kernel 23 as an existing routine.
 /// struct Old;
 ///
 /// impl BlockKernel<f64> for Old {
@@ -101,40 +105,40 @@ use crate::strip::pack::Rows;
 /// # Ok::<(), syncline_wave::Error>(())
 /// ```
 pub trait BlockKernel<T: Real>: Send + Sync {
-    /// How many coefficients it takes. The same at every call.
+    /// Returns the number of coefficients that it takes: the same at every call.
     fn coefficients(&self) -> usize;
 
-    /// Which neighbours it reads. The same at every call.
+    /// Returns the neighbours that it reads: the same set at every call.
     ///
-    /// They say which edges it leaves as they are, and on which sides of a block there is a halo:
-    /// those where a point of the stencil may lie, see [`Stencil`]. Unlike a
-    /// [`PointKernel`](crate::PointKernel), a routine is not checked: one that reads other
-    /// neighbours finds what is no number (NaN) at a corner of the halo, and in the order
-    /// max-parallel values of another iteration beside it.
+    /// They determine which edges of the matrix stay, and on which sides a block has a halo: those
+    /// on which the stencil has a neighbour, see [`Stencil`]. Unlike a
+    /// [`PointKernel`](crate::PointKernel), a routine is not checked: a routine that reads other
+    /// neighbours finds NaN at a corner of the halo and, in the order max-parallel, values of
+    /// another iteration at its sides.
     fn stencil(&self) -> Stencil;
 
-    /// One iteration over a matrix of `shape`: updates the points of `field` of which all
-    /// neighbours of the stencil exist, [`Stencil::updated`]. With five or nine points these are
-    /// all but the first and last row and column.
+    /// Runs one iteration over a matrix of `shape`: updates the points of `field` whose neighbours
+    /// in the stencil all exist, see [`Stencil::updated`]. With five or nine points these are all
+    /// points except the first and last row and column.
     ///
-    /// There is at least one such point, and `shape` is at most two larger than a block each way.
-    /// All arrays are row by row, without gaps: element (`j`, `k`) stands at `j * shape.cols + k`.
-    /// In the halo of `field`, north, west, north-west and north-east are updated already, the
-    /// others are not (in the order max-parallel: all of them are, or none). A coefficient has its
-    /// values where there is a point to update; on its edge may be anything. What is written to the
-    /// edge of `field` is lost.
+    /// There is at least one such point, and `shape` is at most two larger than a block in each
+    /// direction. All arrays are stored row by row, without gaps: element (`j`, `k`) has the index
+    /// `j * shape.cols + k`. In the halo of `field`, north, west, north-west and north-east are
+    /// updated already, and the others are not (in the order max-parallel, either all of them are
+    /// updated or none). A coefficient has its values where there is a point to update; on its edge
+    /// the values are arbitrary. Values written to the edge of `field` are discarded.
     ///
     /// It is called from several threads at the same time, for different blocks. A panic ends the
     /// sweep with an error.
     fn sweep(&self, shape: Shape, field: &mut [T], coefficients: &[&[T]]);
 }
 
-/// A kernel of whole blocks as the blocked executor has it.
+/// Adapts a kernel of whole blocks to the blocked executor.
 #[derive(Debug)]
 pub(crate) struct Whole<'k, K>(pub(crate) &'k K);
 
 impl<T: Real, K: BlockKernel<T>> Blockwise<T> for Whole<'_, K> {
-    /// The field and its coefficients in plain form, one after the other.
+    /// The field and its coefficients in plain form, one after another.
     type Workspace = Vec<T>;
 
     fn coefficients(&self) -> usize {
@@ -145,7 +149,8 @@ impl<T: Real, K: BlockKernel<T>> Blockwise<T> for Whole<'_, K> {
         self.0.stencil()
     }
 
-    /// A routine cannot be tried: old code may keep what its first call has set up.
+    /// Always succeeds: a routine cannot be called for a test, as existing code may keep state that
+    /// its first call has set up.
     fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -170,7 +175,8 @@ impl<T: Real, K: BlockKernel<T>> Blockwise<T> for Whole<'_, K> {
         let size = small.shape.elements();
         let all = (1 + block.coefficients.len()) * size;
         if workspace.len() < all {
-            // Not more than the memory bound was reckoned with.
+            // `reserve_exact` keeps the workspace within the size that the memory bound accounts
+            // for.
             workspace.reserve_exact(all - workspace.len());
             workspace.resize(all, T::default());
         }
@@ -178,20 +184,20 @@ impl<T: Real, K: BlockKernel<T>> Blockwise<T> for Whole<'_, K> {
         arrays.chunks_exact_mut(size).for_each(|array| clear_edge(array, small.shape));
         let parts = parts(block, &small);
         for (array, part) in &parts {
-            // SAFETY: a part of the block, its coefficients or the lines around, which the caller
-            // lends.
+            // SAFETY: `part` lies in the block, its coefficients or the copied lines around it; the
+            // caller guarantees that they are valid for reads and that no other thread writes them.
             unsafe { copy_in(part, &mut arrays[array * size..][..size], small.shape) };
         }
         let (field, coefficients) = arrays.split_at_mut(size);
         let coefficients: Vec<&[T]> = coefficients.chunks_exact(size).collect();
         self.0.sweep(small.shape, field, &coefficients);
-        // SAFETY: the first part is the block itself, with all points to update; it is the caller's
-        // alone.
+        // SAFETY: the first part is the block itself and has all points to update; the caller
+        // guarantees that it is valid for reads and writes and that no other thread accesses it.
         Ok(unsafe { copy_out(field, &small, &parts[0].1, norm) })
     }
 }
 
-/// Makes the outermost lines of an array no number, for what no part brings.
+/// Fills the outermost lines of an array with NaN, for positions that no part covers.
 fn clear_edge<T: Real>(array: &mut [T], Shape { rows, cols }: Shape) {
     let none = T::splat(f64::NAN);
     array[..cols].fill(none);
@@ -202,31 +208,34 @@ fn clear_edge<T: Real>(array: &mut [T], Shape { rows, cols }: Shape) {
     }
 }
 
-/// Copies a part to its place in an array.
+/// Copies a part to its position in an array.
 ///
 /// # Safety
-/// The part's values may be read.
+/// The values of the part must be valid for reads, and no other thread may write them meanwhile.
 unsafe fn copy_in<T: Real>(part: &Rows<T>, array: &mut [T], small: Shape) {
     for row in part.first..part.end {
         let first = part.row(row as isize).wrapping_add(part.left);
-        // SAFETY: a row of the part.
+        // SAFETY: the values from `left` to `right` of a row of the part; the caller guarantees
+        // that they are valid for reads.
         let values = unsafe { slice::from_raw_parts(first, part.right - part.left) };
         array[row * small.cols + part.left..][..values.len()].copy_from_slice(values);
     }
 }
 
-/// Copies all but the edge of the field back to the block. Returns the greatest change if `norm`,
-/// or else 0.
+/// Copies the points to update from the field back to the block. Returns the greatest change if
+/// `norm`, or 0 otherwise.
 ///
 /// # Safety
-/// The block has all points to update, and may be written.
+/// `block` must have all points to update, and they must be valid for reads and writes by this
+/// thread alone.
 unsafe fn copy_out<T: Real>(field: &[T], small: &Small, block: &Rows<T>, norm: bool) -> f64 {
     let mut greatest = T::splat(0.0);
     let Rect { row: first, col, rows, cols } = small.updated();
     for row in first..first + rows {
         let new = &field[row * small.shape.cols + col..][..cols];
         let first = block.row(row as isize).wrapping_add(col);
-        // SAFETY: the points to update of a row of the block.
+        // SAFETY: the points to update of one row of the block; the caller guarantees that they are
+        // valid for reads and writes by this thread alone.
         let old = unsafe { slice::from_raw_parts_mut(first, new.len()) };
         if norm {
             greatest =

@@ -1,13 +1,13 @@
 //! A C function as a kernel.
 //!
 //! # Contract
-//! The function is called once per point and iteration, and for points that do not exist besides:
-//! the engine computes whole vectors and drops what is beyond the edge. It computes in `double`,
-//! whatever the type of the matrices.
+//! The function is called once per point and iteration, and also for positions outside of the
+//! matrix: the engine computes whole vectors and discards the values beyond the edge. The function
+//! computes in `double`, whatever the element type of the matrices.
 //!
 //! # Costs
-//! A call per value, with the point and its coefficients in memory: some 5 ns, ten times those of
-//! vectors.
+//! One call per value, with the point and its coefficients in memory: about 5 ns, ten times the
+//! cost of a vectorised kernel.
 
 use std::ffi::c_void;
 
@@ -18,7 +18,7 @@ use crate::lanes::Vector;
 use crate::stencil::probe;
 use crate::{Result, Stencil};
 
-/// A point and its neighbours as a C function has them.
+/// A point and its neighbours as a C function receives them.
 ///
 /// ```c
 /// struct syncline_point {
@@ -27,8 +27,8 @@ use crate::{Result, Stencil};
 /// };
 /// ```
 ///
-/// Above and to the left they are updated already, see [`Neighbours`]. Neighbours that the kernel's
-/// stencil does not name are not a number (NaN).
+/// The neighbours above and to the left are updated already, see [`Neighbours`]. Neighbours that
+/// the stencil of the kernel does not name are NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -45,7 +45,7 @@ pub struct CPoint {
 }
 
 impl CPoint {
-    /// The point with these values.
+    /// Returns the point whose members are `value` of the members of `at`.
     fn of<L>(at: &Neighbours<L>, value: impl Fn(&L) -> f64) -> Self {
         CPoint {
             centre: value(&at.centre),
@@ -61,7 +61,7 @@ impl CPoint {
     }
 }
 
-/// The C function of a kernel: the new value of the point.
+/// The C function of a kernel: returns the new value of the point.
 ///
 /// `double update(const struct syncline_point *at, const double *coefficients, void *context);`
 pub type CFunction =
@@ -69,8 +69,9 @@ pub type CFunction =
 
 /// The update of a point as a C function.
 ///
-/// Equal bits ask for a C compiler that does not contract: `-ffp-contract=off`, and no
-/// `-ffast-math`. For matrices of floats the values are widened, and the result is rounded once.
+/// For the same bits as a Rust kernel the C compiler must not contract operations: compile with
+/// `-ffp-contract=off` and without `-ffast-math`. For matrices of `f32` the values are widened to
+/// `double`, and the result is rounded once.
 #[derive(Clone, Copy, Debug)]
 pub struct CKernel {
     function: CFunction,
@@ -79,26 +80,29 @@ pub struct CKernel {
     stencil: Stencil,
 }
 
-// SAFETY: `CKernel::new` demands that the function may be called with the context from any thread.
+// SAFETY: `CKernel::new` requires that the function may be called with the context from any thread.
 unsafe impl Send for CKernel {}
-// SAFETY: as above, at the same time.
+// SAFETY: `CKernel::new` requires that it may be called from several threads at the same time.
 unsafe impl Sync for CKernel {}
 
 impl CKernel {
-    /// A kernel of this function, which gets `context` in each call and that many coefficients, and
-    /// reads the neighbours of this stencil. It says which edges stay, too, see [`Stencil`].
+    /// Creates a kernel that calls `function` with `context` and with `coefficients` coefficients,
+    /// and that reads the neighbours of `stencil`. The stencil also determines which edges stay,
+    /// see [`Stencil`].
     ///
-    /// Each sweep first calls the function with some pseudo-random numbers, where the neighbours
-    /// that the stencil does not name take several values. If that changes what it returns, the
+    /// Each sweep first calls the function with pseudo-random numbers, while the neighbours that
+    /// the stencil does not name take several values. If the returned value depends on them, the
     /// sweep is refused with [`Error::Undeclared`](crate::Error::Undeclared).
     ///
     /// # Safety
     /// As long as the kernel or a copy of it exists:
-    /// * The function may be called from any thread, also from several at the same time, with this
-    ///   context, a point, and a pointer to that many coefficients (not to be read if there are
-    ///   none), whatever the values: they are any numbers where a point does not exist.
-    /// * It reads nothing else through these pointers, keeps none of them, writes neither the point
-    ///   nor the coefficients, and returns: it neither unwinds nor jumps out.
+    /// * It must be sound to call the function from any thread, also from several threads at the
+    ///   same time, with this context, a point, and a pointer to that number of coefficients (which
+    ///   is not readable if there are none), whatever the values: they are arbitrary where a point
+    ///   does not exist.
+    /// * The function must read nothing else through these pointers, keep none of them, and write
+    ///   neither the point nor the coefficients.
+    /// * The function must return: it must neither unwind nor jump out.
     pub const unsafe fn new(
         function: CFunction,
         context: *mut c_void,
@@ -112,14 +116,14 @@ impl CKernel {
         self.stencil
     }
 
-    /// How many coefficients there are.
+    /// Returns the number of coefficients.
     #[must_use]
     pub const fn coefficients(&self) -> usize {
         self.coefficients
     }
 }
 
-/// A C function as the engine has it.
+/// Adapts a C function to the engine. `CORNERS` says whether north-east and south-west are loaded.
 #[derive(Debug)]
 pub(crate) struct Call<'k, const CORNERS: bool>(pub(crate) &'k CKernel);
 
@@ -138,7 +142,8 @@ impl<const CORNERS: bool> Update for Call<'_, CORNERS> {
         probe::check(stencil, |at, random| {
             own.fill_with(|| random.coefficient());
             let point = CPoint::of(at, |value| *value);
-            // SAFETY: what `CKernel::new` asks for allows this call.
+            // SAFETY: `point` is a point, `own` holds the kernel's number of coefficients, and
+            // `CKernel::new` requires that the function accepts any values of both.
             unsafe { function(&raw const point, own.as_ptr(), context) }
         })
     }
@@ -155,17 +160,18 @@ impl<const CORNERS: bool> Update for Call<'_, CORNERS> {
         coefficients: [*const L::Element; R],
     ) -> [L; R] {
         let mut new = [L::splat(0.0); R];
-        // SAFETY: the caller's conditions.
+        // SAFETY: the caller guarantees that each pointer is aligned and valid for reads of all
+        // coefficients.
         unsafe { values_of::<L, R>(self.0, &at, &coefficients, &mut new) };
         new
     }
 }
 
-/// Calls the function for each value of the vectors. Not part of the engine's loop, and without
-/// vectors' own instructions: the call is what costs.
+/// Calls the function for each value of the vectors. It is kept out of the loop of the engine and
+/// is compiled without vector instructions: the call dominates the cost.
 ///
 /// # Safety
-/// As [`Update::update`], but for the instructions.
+/// The conditions of [`Update::update`] must hold, except the one about instructions.
 #[inline(never)]
 unsafe fn values_of<L: Vector, const R: usize>(
     kernel: &CKernel,
@@ -174,7 +180,7 @@ unsafe fn values_of<L: Vector, const R: usize>(
     new: &mut [L; R],
 ) {
     const { assert!(size_of::<L>() == L::WIDTH * size_of::<L::Element>()) };
-    // Most kernels have few; the others pay for memory.
+    // Most kernels have few coefficients, which fit on the stack; the others pay for an allocation.
     let (mut few, mut many) = ([0.0; 32], Vec::new());
     let own: &mut [f64] = match few.get_mut(..kernel.coefficients) {
         Some(few) => few,
@@ -188,25 +194,28 @@ unsafe fn values_of<L: Vector, const R: usize>(
         let mut at = at[r];
         for neighbour in others.neighbours() {
             let values = std::ptr::from_mut(at.get_mut(neighbour)).cast::<L::Element>();
-            // SAFETY: a vector is `WIDTH` values, one after the other.
+            // SAFETY: a vector consists of `WIDTH` contiguous values, and `i` is less than `WIDTH`.
             (0..L::WIDTH)
                 .for_each(|i| unsafe { values.add(i).write(L::Element::from_f64(f64::NAN)) });
         }
         for i in 0..L::WIDTH {
             let value = |vector: &L| {
                 let values = std::ptr::from_ref(vector).cast::<L::Element>();
-                // SAFETY: a vector is `WIDTH` values, one after the other.
+                // SAFETY: a vector consists of `WIDTH` contiguous values, and `i` is less than
+                // `WIDTH`.
                 unsafe { values.add(i).read() }.to_f64()
             };
             for (n, own) in own.iter_mut().enumerate() {
-                // SAFETY: value `i` of vector `n`, as the caller warrants.
+                // SAFETY: value `i` of vector `n`; the caller guarantees that all coefficients are
+                // valid for reads.
                 *own = unsafe { coefficients[r].add(n * L::WIDTH + i).read() }.to_f64();
             }
             let point = CPoint::of(&at, value);
-            // SAFETY: what `CKernel::new` asks for allows this call.
+            // SAFETY: `point` is a point, `own` holds the kernel's number of coefficients, and
+            // `CKernel::new` requires that the function accepts any values of both.
             let updated =
                 unsafe { (kernel.function)(&raw const point, own.as_ptr(), kernel.context) };
-            // SAFETY: value `i` of a vector.
+            // SAFETY: a vector consists of `WIDTH` contiguous values, and `i` is less than `WIDTH`.
             unsafe {
                 (&raw mut new[r]).cast::<L::Element>().add(i).write(L::Element::from_f64(updated))
             };

@@ -1,15 +1,15 @@
-//! Sweeps from a description: a text that names the arrays and says how a point is updated.
+//! Sweeps from a description: a text that names the arrays and defines the update of a point.
 //!
 //! ```text
-//! text --toml--> names, constants, neighbours        described.rs
-//!      --lex, parse--> graph: what depends on what   lex.rs parse.rs graph.rs
-//!      --compile--> steps of a little machine        compile.rs
-//!      --program--> executed for 4 vectors at once   steps.rs program.rs
+//! text --toml--> names, constants, neighbours          described.rs
+//!      --lex, parse--> graph of dependent values       lex.rs parse.rs graph.rs
+//!      --compile--> steps of a small virtual machine   compile.rs
+//!      --program--> executed for 4 vectors at once     steps.rs program.rs
 //! ```
 //!
 //! # Costs
-//! Some 2 to 4 times those of the same kernel in Rust, in the cache; a sweep that waits for memory
-//! or disk shows less of it.
+//! About 2 to 4 times those of the same kernel in Rust if the data is in the cache; less than that
+//! in a sweep that waits for memory or disk.
 
 mod compile;
 mod error;
@@ -38,7 +38,7 @@ use parse::Names;
 pub(crate) use program::Program;
 pub(crate) use steps::Code;
 
-/// The neighbours: name, row and column offset; in the order of the slots.
+/// The neighbours in the order of their slots: name, row offset and column offset.
 const NEIGHBOURS: [(&str, i64, i64); 8] = [
     ("n", -1, 0),
     ("w", 0, -1),
@@ -50,45 +50,45 @@ const NEIGHBOURS: [(&str, i64, i64); 8] = [
     ("sw", 1, -1),
 ];
 
-/// The most coefficients: what a byte counts.
+/// The greatest number of coefficients: their indices are bytes.
 const COEFFICIENTS: usize = 256;
 
-/// The update of a point as a text describes it; it needs no compiler.
+/// The update of a point, described by a text. It needs no compiler.
 ///
 /// # The text
-/// A TOML file:
+/// The text is a TOML file:
 ///
 /// ```toml
 /// name = "lk23"
 /// field = "za"
-/// coefficients = ["zr", "zb", "zu", "zv", "zz"]   # in the order in which matrices are given; default: none
+/// coefficients = ["zr", "zb", "zu", "zv", "zz"]   # in the order of their matrices; optional
 /// update = """
-/// qa = s*zr + n*zb + e*zu + w*zv + zz             # values on the way, by any names
+/// qa = s*zr + n*zb + e*zu + w*zv + zz             # intermediate values, with any names
 /// za = za + relax*(qa - za)                       # the field comes last
 /// """
 ///
-/// [constants]                                     # if there are any
+/// [constants]                                     # optional
 /// relax = 0.175
 ///
-/// [neighbours]                                    # row and column offset; these eight when it is missing:
+/// [neighbours]                                    # row and column offsets; optional, by default
 /// n = [-1, 0]                                     # n, w, e, s, nw, ne, sw, se
 /// w = [0, -1]
 /// e = [0, 1]
 /// s = [1, 0]
 /// ```
 ///
-/// In the update the field's name is the point itself, before the update. Neighbours above and to
-/// the left are updated already. A point is updated if and only if all neighbours that the update
-/// uses exist: with `n`, `w` and `nw` the first row and column stay, with `n`, `w`, `e` and `s` all
-/// four edges. There are `+ - * /`, parentheses, numbers, `abs(a)`, `sqrt(a)`, `min(a, b, ..)`,
-/// `max(a, b, ..)` and `if(a < b, then, else)` with `< <= > >= == !=`.
+/// In the update the name of the field is the point itself, before the update. Neighbours above and
+/// to the left are updated already. A point is updated if and only if all neighbours that the
+/// update uses exist: with `n`, `w` and `nw` the first row and column stay, with `n`, `w`, `e` and
+/// `s` all four edges. Expressions consist of `+ - * /`, parentheses, numbers, `abs(a)`, `sqrt(a)`,
+/// `min(a, b, ..)`, `max(a, b, ..)` and `if(a < b, then, else)` with `< <= > >= == !=`.
 ///
 /// # The numbers
-/// Each operation is rounded to the type of the matrices, `+ - * /` associate to the left, nothing
-/// is reordered, contracted or computed in advance: it has the bits of the same expression in Rust
-/// or in C (without contraction). `min` and `max` are those of [`Lane`](crate::Lane): the second if
-/// either is not a number. In `if` both values are computed; a comparison with what is not a number
-/// is false, but for `!=`.
+/// Each operation is rounded to the element type of the matrices. `+ - * /` associate to the left.
+/// No operation is reordered, contracted or computed in advance: the result has the bits of the
+/// same expression in Rust, or in C without contraction. `min` and `max` are those of
+/// [`Lane`](crate::Lane): the second operand if either is NaN. `if` computes both of its values; a
+/// comparison with NaN is false, except `!=`.
 ///
 /// ```
 /// use syncline_wave::Described;
@@ -112,7 +112,7 @@ pub struct Described {
     code: Code,
 }
 
-/// The file as it is written.
+/// The TOML file as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -128,21 +128,21 @@ struct File {
 }
 
 impl Described {
-    /// Bytes of a text that [`from_file`](Self::from_file) reads at most.
+    /// The greatest size, in bytes, of a text that [`from_file`](Self::from_file) reads.
     pub const LONGEST: u64 = 1 << 20;
 
-    /// Understands a text.
+    /// Parses and compiles a text.
     ///
     /// # Errors
-    /// [`DescribedError::Text`], which shows the place.
+    /// [`DescribedError::Text`], which shows the place of the error.
     pub fn parse(text: &str) -> Result<Self, DescribedError> {
         Self::understand(text).map_err(|fault| fault.in_text(text, None))
     }
 
-    /// Understands the text of a file.
+    /// Parses and compiles the text of a file.
     ///
     /// # Errors
-    /// [`DescribedError::Read`] if it cannot be read or is not UTF-8, or else as
+    /// [`DescribedError::Read`] if the file cannot be read or is not UTF-8; otherwise as for
     /// [`parse`](Self::parse).
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, DescribedError> {
         let path = path.as_ref();
@@ -151,25 +151,26 @@ impl Described {
         Self::understand(&text).map_err(|fault| fault.in_text(&text, Some(path)))
     }
 
-    /// Its name.
+    /// Returns the name of the kernel.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name of the field.
+    /// Returns the name of the field.
     #[must_use]
     pub fn field(&self) -> &str {
         &self.field
     }
 
-    /// The names of the coefficients, in the order in which their matrices are given.
+    /// Returns the names of the coefficients, in the order of their matrices.
     #[must_use]
     pub fn coefficients(&self) -> &[String] {
         &self.coefficients
     }
 
-    /// The neighbours that the update reads. They say which points are updated: see [`Stencil`].
+    /// Returns the neighbours that the update reads. They determine which points are updated: see
+    /// [`Stencil`].
     #[must_use]
     pub fn stencil(&self) -> Stencil {
         self.code.stencil()
@@ -212,7 +213,7 @@ impl Described {
 }
 
 impl File {
-    /// All that has a name before the update.
+    /// Collects all names that are defined outside of the update.
     fn names(&self, graph: &mut Graph) -> Result<Names, Fault> {
         let mut names = Names::new();
         let mut give = |name: &str,
@@ -278,7 +279,7 @@ impl File {
         Ok(names)
     }
 
-    /// The value that the update gives the field.
+    /// Parses the update and returns the new value of the field.
     fn update(&self, text: &str, mut names: Names, graph: &mut Graph) -> Result<Id, Fault> {
         let (span, update) = (self.update.span(), self.update.get_ref());
         parse::update(update, self.field.get_ref(), &mut names, graph).map_err(|fault| {
@@ -298,7 +299,7 @@ impl File {
     }
 }
 
-/// The node of a neighbour.
+/// Returns the node of a neighbour.
 fn neighbour(offset: &Spanned<Vec<i64>>) -> Result<Node, Fault> {
     let &[row, col] = offset.get_ref().as_slice() else {
         let message =
@@ -319,7 +320,7 @@ fn neighbour(offset: &Spanned<Vec<i64>>) -> Result<Node, Fault> {
     }
 }
 
-/// The bytes between the quotes of a TOML string.
+/// Returns the range between the quotes of a TOML string.
 fn contents(raw: &str) -> Range<usize> {
     for quotes in ["\"\"\"", "'''"] {
         if let Some(inner) = raw.strip_prefix(quotes).and_then(|raw| raw.strip_suffix(quotes)) {

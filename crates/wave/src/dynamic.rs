@@ -1,11 +1,12 @@
-//! Kernels whose type the executors do not know.
+//! Type erasure of kernels for the executors.
 //!
 //! # Contract
-//! Only the loops over points are compiled per type of kernel: a [`Kernel`] has one entry for those over
-//! vectors and one for the plain loop. All that surrounds them is compiled once per type of elements.
+//! Only the loops over points are compiled once per kernel type: a [`Kernel`] has one entry point
+//! for the vector loops and one for the plain loop. The code around them is compiled once per
+//! element type.
 //!
 //! # Costs
-//! A call through a table per tile of columns, or per band of the plain loop.
+//! One virtual call per tile of columns, or per band of the plain loop.
 
 use crate::c_kernel::Call;
 use crate::described::{Code, Program};
@@ -14,24 +15,25 @@ use crate::lanes::{Lanes, Real};
 use crate::strip::tile::{self, Ends, Job, Scratch};
 use crate::{Result, Stencil, c_kernel::CKernel};
 
-/// A kernel as the executors have it. Every [`Update`] is one.
+/// A kernel as the executors see it. Every [`Update`] implements it.
 pub(crate) trait Kernel<E: Real>: Sync {
-    /// As [`Update::stencil`].
+    /// See [`Update::stencil`].
     fn stencil(&self) -> Stencil;
 
-    /// As [`Update::check`].
+    /// See [`Update::check`].
     fn check(&self) -> Result<()>;
 
-    /// As [`Update::coefficients`].
+    /// See [`Update::coefficients`].
     fn coefficients(&self) -> usize;
 
-    /// As [`Update::CORNERS`].
+    /// See [`Update::CORNERS`].
     fn corners(&self) -> bool;
 
-    /// All iterations of a job over a tile.
+    /// Runs all iterations of a job over one tile.
     ///
     /// # Safety
-    /// As [`tile::run`]; what the tile reads has been packed.
+    /// The conditions of [`tile::run`] must hold, and the data that the tile reads must have been
+    /// packed.
     unsafe fn tile(
         &self,
         lanes: Lanes,
@@ -41,16 +43,17 @@ pub(crate) trait Kernel<E: Real>: Sync {
         norms: Option<&mut [f64]>,
     );
 
-    /// The double loop over some points of `field`, whose coefficients these are, one after the other.
+    /// Runs the double loop over `points` of `field`. Each element of `coefficients` holds one
+    /// value for each of these points, row by row.
     fn plain(&self, field: &mut [E], coefficients: &[Vec<E>], points: PlainPoints);
 }
 
-/// Points that the plain loop updates.
+/// The points that the plain loop updates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlainPoints {
-    /// The first of them in the field.
+    /// The index of the first point in the field.
     pub(crate) first: usize,
-    /// Values from one row of the field to the next.
+    /// The number of values from one row of the field to the next.
     pub(crate) pitch: usize,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
@@ -81,7 +84,7 @@ impl<E: Real, U: Update> Kernel<E> for U {
         ends: &Ends,
         norms: Option<&mut [f64]>,
     ) {
-        // SAFETY: the caller's conditions.
+        // SAFETY: the conditions are those of this function, which the caller guarantees.
         unsafe { tile::update(lanes, self, job, scratch, ends, norms) }
     }
 
@@ -96,23 +99,25 @@ impl<E: Real, U: Update> Kernel<E> for U {
                 for (value, values) in here.iter_mut().zip(coefficients) {
                     *value = values[j * cols + k];
                 }
-                // SAFETY: as many coefficients as the kernel takes; a plain number needs no instructions.
+                // SAFETY: `here` holds one value for each coefficient of the kernel, and a vector
+                // of one plain number is aligned like it and needs no special instructions.
                 [field[i]] = unsafe { self.update::<E, 1>([at], [here.as_ptr()]) };
             }
         }
     }
 }
 
-/// Elements for which this crate compiles the loops of kernels that are only known at run time: once, as
-/// nothing here is generic, and not in each crate that has such kernels.
+/// Element types for which this crate compiles the loops of kernels that are only known at run
+/// time. The functions are not generic, so the loops are compiled once, here, and not in each crate
+/// that uses such kernels.
 pub trait Compiled: Sized {
-    /// What a text describes.
+    /// Returns the kernel that runs the code of a described update.
     #[allow(private_interfaces)]
     fn described(code: &Code) -> Box<dyn Kernel<Self> + '_>
     where
         Self: Real;
 
-    /// A C function.
+    /// Returns the kernel that calls a C function.
     #[allow(private_interfaces)]
     fn called(kernel: &CKernel) -> Box<dyn Kernel<Self> + '_>
     where
@@ -153,10 +158,10 @@ mod sealed {
     impl Sealed for crate::c_kernel::CKernel {}
 }
 
-/// A kernel that is only known at run time: a [`Described`](crate::Described) one or a
+/// A kernel that is only known at run time: a [`Described`](crate::Described) or a
 /// [`CKernel`](crate::c_kernel::CKernel).
 pub trait Dynamic: sealed::Sealed + Send + Sync {
-    /// The kernel as the executors have it.
+    /// Returns the kernel as the executors see it.
     #[doc(hidden)]
     #[allow(private_interfaces)]
     fn kernel<E: Real>(&self) -> Box<dyn Kernel<E> + '_>;

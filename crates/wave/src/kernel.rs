@@ -1,15 +1,15 @@
-//! The update of one point, written once for all widths of vectors.
+//! The update of one point, written once for all vector widths.
 
 use crate::lanes::{Lane, Vector};
 use crate::stencil::{Neighbour, Stencil, record};
 use crate::{Result, lanes::Real};
 
-/// A point and its eight neighbours, in the state that the sweep's order gives them.
+/// A point and its eight neighbours, in the state that the order of the sweep gives them.
 ///
-/// `L` is one value or several at once: of as many points whose updates do not depend on one
-/// another. Above and to the left everything is updated already, to the right and below it is not.
-/// Of the neighbours only those of the kernel's [`STENCIL`](PointKernel::STENCIL) may be read; the
-/// others may be any number or none.
+/// `L` holds one value, or the values of several points whose updates do not depend on one another.
+/// Neighbours above and to the left are updated already; neighbours to the right and below are not.
+/// A kernel may read only the neighbours that its [`STENCIL`](PointKernel::STENCIL) names; the
+/// others hold arbitrary values, possibly NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Neighbours<L> {
     /// The point itself, not updated yet.
@@ -33,7 +33,7 @@ pub struct Neighbours<L> {
 }
 
 impl<E: Copy> Neighbours<E> {
-    /// This value everywhere, until it is known.
+    /// Returns a point with `value` everywhere, as a start before the real values are filled in.
     #[inline(always)]
     pub(crate) const fn all(value: E) -> Self {
         Neighbours {
@@ -49,7 +49,7 @@ impl<E: Copy> Neighbours<E> {
         }
     }
 
-    /// The place of a neighbour.
+    /// Returns a reference to the value of `neighbour`.
     #[inline(always)]
     pub(crate) const fn get_mut(&mut self, neighbour: Neighbour) -> &mut E {
         match neighbour {
@@ -66,8 +66,8 @@ impl<E: Copy> Neighbours<E> {
 }
 
 impl<T: Real> Neighbours<T> {
-    /// The point at element `i` of a row-major matrix with rows of `cols` elements, and the
-    /// neighbours of the stencil, which must be there. The others are not a number (NaN).
+    /// Returns the point at element `i` of a row-major matrix with rows of `cols` elements, and the
+    /// neighbours of the stencil, which must exist. The other neighbours are NaN.
     #[inline(always)]
     pub(crate) fn of(field: &[T], i: usize, cols: usize, stencil: Stencil) -> Self {
         let mut at = Neighbours { centre: field[i], ..Neighbours::all(T::splat(f64::NAN)) };
@@ -83,20 +83,22 @@ impl<T: Real> Neighbours<T> {
 
 /// The update of one point from its neighbours and from `N` coefficients at the same place.
 ///
-/// A point is updated if and only if all neighbours of the [`STENCIL`](Self::STENCIL) exist; the
-/// other points are the edge, and stay. The executors call `update` for every such point and
-/// iteration, for one point or for several at a time, in an order whose result is that of the plain
-/// double loop. Among several may be some that are at the edge, or do not exist: their values may
-/// be anything, and their results are thrown away. Equal bits then only ask that the function is
-/// one: the same arguments, the same result. Rust neither reassociates floating-point operations
-/// nor contracts them, so the expression as written is what is computed, whatever the width.
+/// A point is updated if and only if all neighbours in the [`STENCIL`](Self::STENCIL) exist; the
+/// other points form the edge and keep their values. The executors call `update` for every such
+/// point and iteration, for one point or for several at a time, in an order whose result is that of
+/// the plain double loop. Some of several points may lie on the edge or outside of the matrix:
+/// their values are arbitrary, and their results are discarded. The results have the same bits at
+/// every width provided that `update` is a pure function: the same arguments give the same result.
+/// Rust neither reassociates floating-point operations nor contracts them, so the expression as
+/// written is the one computed, whatever the width.
 ///
-/// Mark `update` as `#[inline(always)]`: only then is it compiled for the vectors of the machine.
+/// Mark `update` as `#[inline(always)]`: only then is it compiled for the vector instructions of
+/// the machine.
 ///
 /// ```
 /// use syncline_wave::{Lane, Neighbour, Neighbours, PointKernel, Stencil};
 ///
-/// /// The largest of a point and what has flowed to it from the north and the west, less what seeps away.
+/// /// The largest of a point and the flow from the north and the west, less what seeps away.
 /// struct Flood;
 ///
 /// impl PointKernel<1> for Flood {
@@ -111,9 +113,9 @@ impl<T: Real> Neighbours<T> {
 /// ```
 ///
 /// # Errors
-/// A sweep of a kernel that reads another neighbour is refused before anything is computed, with
-/// [`Error::Undeclared`](crate::Error::Undeclared), which names it. To find out, each sweep first
-/// calls `update` once with values that only record where they come from.
+/// A sweep of a kernel that reads a neighbour outside of its stencil is refused before any point is
+/// computed, with [`Error::Undeclared`](crate::Error::Undeclared), which names the neighbour. To
+/// detect this, each sweep first calls `update` once with values that only record their origin.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -137,46 +139,46 @@ impl<T: Real> Neighbours<T> {
 /// # Ok::<(), syncline_wave::Error>(())
 /// ```
 pub trait PointKernel<const N: usize>: Send + Sync {
-    /// The neighbours that `update` reads: [`Stencil::FIVE_POINT`], or some others by
+    /// The neighbours that `update` reads: [`Stencil::FIVE_POINT`], for example, or a set made by
     /// [`Stencil::of`].
     ///
-    /// All that depends on it is derived from it: which edges of the matrix stay, how steep the
-    /// vectors lie, and which blocks wait for which.
+    /// Three properties of a sweep are derived from it: which edges of the matrix stay, how steeply
+    /// the vectors are skewed, and which blocks wait for which.
     const STENCIL: Stencil;
 
-    /// The new value of the point.
+    /// Returns the new value of the point.
     fn update<L: Lane>(&self, at: Neighbours<L>, coefficients: [L; N]) -> L;
 }
 
-/// What the engine asks of a kernel: some independent points at a time, with any number of
-/// coefficients.
+/// The engine's interface to a kernel: updates some independent points at a time, with any number
+/// of coefficients.
 ///
-/// This is what a [`PointKernel`] (through [`Typed`]), a described one and a C function have in
-/// common.
+/// A [`PointKernel`] (through [`Typed`]), a described kernel and a C function implement it.
 pub(crate) trait Update: Sync {
-    /// Whether north-west and south-east are loaded. Without, they are not a number (NaN).
+    /// Whether north-west and south-east are loaded. Otherwise they are NaN.
     const DIAGONAL: bool;
 
-    /// Whether north-east and south-west are loaded, for which the skew is 2. Without, they are not
-    /// a number (NaN).
+    /// Whether north-east and south-west are loaded, in which case the skew is 2. Otherwise they
+    /// are NaN.
     const CORNERS: bool;
 
-    /// The neighbours that are read. The same at every call. Those across are in it only if they
-    /// are loaded.
+    /// Returns the neighbours that the update reads: the same set at every call. Diagonal
+    /// neighbours are in it only if they are loaded.
     fn stencil(&self) -> Stencil;
 
-    /// Whether the update reads no other neighbours than those of its stencil.
+    /// Checks that the update reads no neighbours beyond its stencil.
     fn check(&self) -> Result<()>;
 
-    /// How many coefficients there are. The same at every call; a constant where it can be.
+    /// Returns the number of coefficients: the same at every call, and a constant where possible.
     fn coefficients(&self) -> usize;
 
-    /// The new values of `R` vectors of points. The coefficients of `at[r]` stand at
-    /// `coefficients[r]`, one vector after the other.
+    /// Returns the new values of `R` vectors of points. The coefficients of `at[r]` are stored at
+    /// `coefficients[r]`, one vector after another.
     ///
     /// # Safety
-    /// `coefficients[r]` is aligned and valid for reading that many vectors; the processor has the
-    /// instructions of `L`.
+    /// * Each `coefficients[r]` must be aligned to the vectors and valid for reads of that number
+    ///   of vectors.
+    /// * The processor must have the instructions of `L`.
     unsafe fn update<L: Vector, const R: usize>(
         &self,
         at: [Neighbours<L>; R],
@@ -184,7 +186,7 @@ pub(crate) trait Update: Sync {
     ) -> [L; R];
 }
 
-/// A [`PointKernel`] as the engine has it.
+/// Adapts a [`PointKernel`] to the engine.
 #[derive(Debug)]
 pub(crate) struct Typed<'k, K, const N: usize>(pub(crate) &'k K);
 
@@ -216,7 +218,8 @@ impl<K: PointKernel<N>, const N: usize> Update for Typed<'_, K, N> {
         for r in 0..R {
             let mut values = [L::splat(0.0); N];
             for (n, value) in values.iter_mut().enumerate() {
-                // SAFETY: the caller warrants the coefficients.
+                // SAFETY: `n` is less than `N`, and the caller guarantees that `coefficients[r]` is
+                // aligned and valid for reads of `N` vectors.
                 *value = unsafe { L::load(coefficients[r].add(n * L::WIDTH)) };
             }
             new[r] = self.0.update(at[r], values);

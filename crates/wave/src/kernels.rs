@@ -1,15 +1,16 @@
-//! The kernels that come with the crate.
+//! The kernels built into the crate.
 //!
 //! ```text
-//!                 coefficients         new value                                  stencil    stay
-//! [`Lk23`]        zr zb zu zv zz       Livermore kernel 23                        n w e s    4 edges
-//! [`Sor`]         none, or f           over-relaxation, five points               n w e s    4 edges
-//! [`NinePoint`]   none, or f           over-relaxation, nine points               all eight  4 edges
-//! [`GaussSeidelVariable`] an aw ae as f mask   any five-point system, with given points   n w e s    4 edges
-//! [`Alignment`]   scores               the best score of an alignment             n w nw     n, w
+//!                 coefficients         new value                         stencil    edges kept
+//! [`Lk23`]        zr zb zu zv zz       Livermore kernel 23               n w e s    all 4
+//! [`Sor`]         none, or f           over-relaxation, five points      n w e s    all 4
+//! [`NinePoint`]   none, or f           over-relaxation, nine points      all eight  all 4
+//! [`GaussSeidelVariable`] an aw ae as f mask   any five-point system, with mask  n w e s    all 4
+//! [`Alignment`]   scores               the best score of an alignment    n w nw     n, w
 //! ```
 //!
-//! Each is an expression whose association its documentation gives; nothing is contracted.
+//! The documentation of each kernel gives the association of its expression. No operation is
+//! contracted.
 
 mod alignment;
 mod gauss_seidel_variable;

@@ -1,23 +1,23 @@
-//! One value or several side by side: what kernels compute with.
+//! Lanes: one value or several side by side, with which kernels compute.
 //!
 //! ```text
-//! [`Lane`]    arithmetic per value: what a kernel may use          one trait, the same meaning at any width
-//! Vector      loads, stores, shifts, transposes: what the engine needs beside it
+//! [`Lane`]    arithmetic per value: the operations of a kernel, with the same meaning at any width
+//! Vector      loads, stores, shifts, transposes: the additional operations of the engine
 //!
-//!             values of f64   of f32      chosen at run time by
-//! scalar            1            1        (always there)
+//!             values of f64   of f32      chosen at run time on
+//! scalar            1            1        every machine
 //! avx2              4            8        x86-64 with AVX2
 //! avx512            8           16        x86-64 with AVX-512F
 //! neon              2            4        aarch64
 //! ```
 //!
-//! Every operation rounds each value as the scalar one does. That is what makes all widths equal
-//! bit for bit; NaNs are the exception, of which only that they are NaNs is the same.
+//! Every operation rounds each value as the scalar operation does, so the results have the same
+//! bits at all widths. NaNs are the exception: only the fact that a value is NaN is the same.
 //!
 //! # How a kernel gets the instructions
-//! A function compiled for AVX-512 is marked `#[target_feature]`; there is one such per set of
-//! instructions, at the bottom of the engine's files. All that it calls is `#[inline(always)]` and
-//! so becomes part of it.
+//! A function compiled for AVX-512 is marked `#[target_feature]`. The engine has one such function
+//! per instruction set, each in the file of the loop that it dispatches to. All functions that it
+//! calls are `#[inline(always)]` and so become part of it.
 
 use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -26,11 +26,11 @@ use syncline_store::Element;
 
 use crate::dynamic::Compiled;
 
-/// A vector of several values, from a table of what its operations are on this processor.
+/// Defines a vector type from a table of its operations on this processor.
 ///
-/// `SAFETY` of all that it makes: only code that was compiled for a processor with the
-/// instructions, and is dispatched to on such a one, has values of the type; see the top of the
-/// module.
+/// `SAFETY` of every operation: values of the type exist only in code that was compiled for the
+/// instruction set and that is dispatched to only on a processor with these instructions; see the
+/// top of the module.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! lanes {
     (
@@ -62,7 +62,7 @@ macro_rules! lanes {
             #[inline(always)]
             fn neg(self) -> $type {
                 let $n = self.0;
-                // SAFETY: see the macro.
+                // SAFETY: the processor has the instructions, see the macro.
                 $type(unsafe { $neg })
             }
         }
@@ -73,56 +73,56 @@ macro_rules! lanes {
             #[inline(always)]
             fn splat(value: f64) -> Self {
                 let $value = value as $element;
-                // SAFETY: see the macro.
+                // SAFETY: the processor has the instructions, see the macro.
                 $type(unsafe { $splat })
             }
 
             #[inline(always)]
             fn less(self, other: Self) -> $mask {
                 let ($l1, $l2) = (self.0, other.0);
-                // SAFETY: see the macro.
+                // SAFETY: the processor has the instructions, see the macro.
                 unsafe { $less }
             }
 
             #[inline(always)]
             fn equal(self, other: Self) -> $mask {
                 let ($e1, $e2) = (self.0, other.0);
-                // SAFETY: see the macro.
+                // SAFETY: the processor has the instructions, see the macro.
                 unsafe { $equal }
             }
 
             #[inline(always)]
             fn choose(mask: $mask, yes: Self, no: Self) -> Self {
                 let ($mask_of, $yes, $no) = (mask, yes.0, no.0);
-                // SAFETY: see the macro.
+                // SAFETY: the processor has the instructions, see the macro.
                 $type(unsafe { $choose })
             }
 
             #[inline(always)]
             fn min(self, other: Self) -> Self {
                 let ($m1, $m2) = (self.0, other.0);
-                // SAFETY: see the macro.
+                // SAFETY: the processor has the instructions, see the macro.
                 $type(unsafe { $min })
             }
 
             #[inline(always)]
             fn max(self, other: Self) -> Self {
                 let ($x1, $x2) = (self.0, other.0);
-                // SAFETY: see the macro.
+                // SAFETY: the processor has the instructions, see the macro.
                 $type(unsafe { $max })
             }
 
             #[inline(always)]
             fn abs(self) -> Self {
                 let $a = self.0;
-                // SAFETY: see the macro.
+                // SAFETY: the processor has the instructions, see the macro.
                 $type(unsafe { $abs })
             }
 
             #[inline(always)]
             fn sqrt(self) -> Self {
                 let $s = self.0;
-                // SAFETY: see the macro.
+                // SAFETY: the processor has the instructions, see the macro.
                 $type(unsafe { $sqrt })
             }
         }
@@ -131,7 +131,7 @@ macro_rules! lanes {
             #[inline(always)]
             fn values(self) -> [$element; $width] {
                 let mut values = [0.0; $width];
-                // SAFETY: the array holds one vector.
+                // SAFETY: the array has the size of the vector, and the store is unaligned.
                 unsafe { std::ptr::from_mut(&mut values).cast::<Self>().write_unaligned(self) };
                 values
             }
@@ -142,7 +142,7 @@ macro_rules! lanes {
             type Output = $type;
             #[inline(always)]
             fn $method(self, other: $type) -> $type {
-                // SAFETY: see the macro.
+                // SAFETY: the processor has the instructions, see the macro.
                 $type(unsafe { $instruction(self.0, other.0) })
             }
         }
@@ -156,7 +156,7 @@ pub(crate) mod avx512;
 pub(crate) mod neon;
 pub(crate) mod scalar;
 
-/// One value, or several at once, of one type: arithmetic per value.
+/// One value, or several at once, of one type, with arithmetic per value.
 ///
 /// ```
 /// use syncline_wave::Lane;
@@ -179,40 +179,41 @@ pub trait Lane:
     + Div<Output = Self>
     + Neg<Output = Self>
 {
-    /// The answer of a comparison, per value.
+    /// The result of a comparison, per value.
     type Mask: Copy + Debug;
 
-    /// This number in every value, rounded to the type.
+    /// Returns a lane with this number in every value, rounded to the type.
     fn splat(value: f64) -> Self;
 
-    /// Per value `self < other`; false if either is not a number.
+    /// Returns `self < other` per value; false if either is NaN.
     fn less(self, other: Self) -> Self::Mask;
 
-    /// Per value `self == other`; false if either is not a number.
+    /// Returns `self == other` per value; false if either is NaN.
     fn equal(self, other: Self) -> Self::Mask;
 
-    /// Per value `yes` where the mask is set, or else `no`.
+    /// Returns, per value, `yes` where the mask is set and `no` elsewhere.
     fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self;
 
-    /// The lesser: per value `if self < other { self } else { other }`, so `other` if either is not
-    /// a number.
+    /// Returns the lesser: per value `if self < other { self } else { other }`, so `other` if
+    /// either is NaN.
     fn min(self, other: Self) -> Self;
 
-    /// The greater: per value `if self > other { self } else { other }`, so `other` if either is
-    /// not a number.
+    /// Returns the greater: per value `if self > other { self } else { other }`, so `other` if
+    /// either is NaN.
     fn max(self, other: Self) -> Self;
 
-    /// The absolute value.
+    /// Returns the absolute value.
     fn abs(self) -> Self;
 
-    /// The square root, correctly rounded.
+    /// Returns the square root, correctly rounded.
     fn sqrt(self) -> Self;
 }
 
-/// Lanes that the engine can move: [`WIDTH`](Self::WIDTH) values, aligned to their size.
+/// Lanes that the engine can load, store and move: [`WIDTH`](Self::WIDTH) values, aligned to their
+/// total size.
 ///
-/// All methods compile to one or a few instructions when inlined into a function with the
-/// instructions' features, which is the only place where they may be used.
+/// Each method compiles to one or a few instructions when it is inlined into a function with the
+/// `#[target_feature]` of the vector, which is the only place where it may be used.
 #[expect(
     clippy::wrong_self_convention,
     reason = "values come in from above or below, not the vector"
@@ -220,49 +221,51 @@ pub trait Lane:
 pub trait Vector: Lane {
     /// The type of a value.
     type Element: Element;
-    /// How many values.
+    /// The number of values.
     const WIDTH: usize;
 
-    /// Loads from `from`.
+    /// Loads a vector from `from`.
     ///
     /// # Safety
-    /// `from` is aligned to the vector's size and valid for reading `WIDTH` values.
+    /// `from` must be aligned to the size of the vector and valid for reads of `WIDTH` values.
     unsafe fn load(from: *const Self::Element) -> Self;
 
-    /// Stores to `to`.
+    /// Stores the vector to `to`.
     ///
     /// # Safety
-    /// `to` is aligned to the vector's size and valid for writing `WIDTH` values.
+    /// `to` must be aligned to the size of the vector and valid for writes of `WIDTH` values.
     unsafe fn store(self, to: *mut Self::Element);
 
-    /// The values moved one place up, the last of `above` coming in first: `[above[W-1],
-    /// self[0..W-1]]`.
+    /// Shifts the values up by one position; the last value of `above` comes in first:
+    /// `[above[W-1], self[0..W-1]]`.
     fn from_above(self, above: Self) -> Self;
 
-    /// The values moved one place down, the first of `below` coming in last: `[self[1..W],
-    /// below[0]]`.
+    /// Shifts the values down by one position; the first value of `below` comes in last:
+    /// `[self[1..W], below[0]]`.
     fn from_below(self, below: Self) -> Self;
 
-    /// Per value `yes` where the bit is set (bit 0 for the first), or else `no`.
+    /// Returns, per value, `yes` where the bit is set (bit 0 for the first value) and `no`
+    /// elsewhere.
     fn choose_bits(bits: u32, yes: Self, no: Self) -> Self;
 
-    /// The greater of a norm and a change; what is not a number is greater than all.
+    /// Returns the greater of a norm and a change, per value; NaN is greater than any number.
     #[inline(always)]
     fn greater(self, change: Self) -> Self {
-        // A change that is no number is not equal to itself, and a norm that is none stays.
+        // A NaN `change` is not equal to itself, so it is chosen; a NaN norm is not less than any
+        // change, so it stays.
         let grown = Self::choose(self.less(change), change, self);
         Self::choose(change.equal(change), grown, change)
     }
 
-    /// The greatest of the values, by the same rule.
+    /// Returns the greatest of the values; NaN is greater than any number.
     fn greatest(self) -> f64;
 
     /// Transposes a square: value `j` of row `i`, at `from + i * pitch + j`, becomes value `i` of
     /// the vector at `to + j * stride`.
     ///
     /// # Safety
-    /// The rows are valid for reading `WIDTH` values each, the vectors for writing, aligned to
-    /// their size.
+    /// * Each row must be valid for reads of `WIDTH` values.
+    /// * Each vector must be aligned to its size and valid for writes.
     unsafe fn transpose_in(
         from: *const Self::Element,
         pitch: isize,
@@ -270,10 +273,12 @@ pub trait Vector: Lane {
         stride: usize,
     );
 
-    /// The way back: value `i` of the vector at `from + j * stride` becomes value `j` of row `i`.
+    /// Reverses [`transpose_in`](Self::transpose_in): value `i` of the vector at `from + j *
+    /// stride` becomes value `j` of row `i`, at `to + i * pitch`.
     ///
     /// # Safety
-    /// The vectors are valid for reading, aligned to their size, and the rows for writing.
+    /// * Each vector must be aligned to its size and valid for reads.
+    /// * Each row must be valid for writes of `WIDTH` values.
     unsafe fn transpose_out(
         from: *const Self::Element,
         stride: usize,
@@ -282,12 +287,12 @@ pub trait Vector: Lane {
     );
 }
 
-/// Asks for the cache line of an address, which need not be valid: for soon, or for later into the
-/// second cache.
+/// Prefetches the cache line of an address, which need not be valid: into the first-level cache,
+/// or, if `LATER`, into the second-level cache.
 #[inline(always)]
 pub(crate) fn prefetch<const LATER: bool, E>(at: *const E) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instruction, and it accepts any address.
+    // SAFETY: every x86-64 processor has the instruction, and the instruction accepts any address.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
         if LATER {
@@ -300,15 +305,15 @@ pub(crate) fn prefetch<const LATER: bool, E>(at: *const E) {
     let _ = at;
 }
 
-/// The crate that may name the vectors of a type: this one. With another's they could be used, in
-/// safe code, on a machine that has not their instructions.
+/// Marks the crate that may name the vectors of a type, which is this one. Another crate could use
+/// the vectors, in safe code, on a machine that does not have their instructions.
 pub trait Insider {}
 
-/// The implementer in this crate.
+/// The implementer that the engine uses.
 #[derive(Debug)]
 pub(crate) enum Engine {}
 
-/// A second implementer: with one alone the compiler would infer it.
+/// A second implementer: if there were only one, the compiler would infer it.
 #[derive(Debug)]
 #[expect(dead_code, reason = "it is there to be another")]
 pub(crate) enum Nobody {}
@@ -316,9 +321,9 @@ pub(crate) enum Nobody {}
 impl Insider for Engine {}
 impl Insider for Nobody {}
 
-/// A type of values that sweeps compute in: `f64` or `f32`.
+/// An element type in which sweeps compute: `f64` or `f32`.
 ///
-/// Its vectors cannot be had outside of the engine:
+/// Its vectors cannot be named outside of the engine:
 /// ```compile_fail,E0283
 /// use syncline_wave::{Lane, lanes::Real};
 /// fn anywhere<T: Real>() -> f64 {
@@ -327,13 +332,13 @@ impl Insider for Nobody {}
 /// }
 /// ```
 pub trait Real: Vector<Element = Self> + Element + Compiled {
-    /// 256 bits.
+    /// The vector of 256 bits.
     #[cfg(target_arch = "x86_64")]
     type Avx2<I: Insider>: Vector<Element = Self>;
-    /// 512 bits.
+    /// The vector of 512 bits.
     #[cfg(target_arch = "x86_64")]
     type Avx512<I: Insider>: Vector<Element = Self>;
-    /// 128 bits.
+    /// The vector of 128 bits.
     #[cfg(target_arch = "aarch64")]
     type Neon<I: Insider>: Vector<Element = Self>;
 }
@@ -356,7 +361,7 @@ impl Real for f32 {
     type Neon<I: Insider> = neon::F32x4;
 }
 
-/// Which vectors a sweep computes with.
+/// The vectors with which a sweep computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Lanes {
@@ -371,27 +376,28 @@ pub enum Lanes {
 }
 
 impl Lanes {
-    /// All kinds, the narrowest first.
+    /// All kinds, from the narrowest to the widest.
     const ALL: [Lanes; 4] = [Lanes::Scalar, Lanes::Neon, Lanes::Avx2, Lanes::Avx512];
 
-    /// The kinds that this machine has, the narrowest first; the first is always
-    /// [`Scalar`](Lanes::Scalar).
+    /// Returns the kinds that this machine has, from the narrowest to the widest. The first is
+    /// always [`Scalar`](Lanes::Scalar).
     pub fn available() -> impl Iterator<Item = Lanes> {
         Lanes::ALL.into_iter().filter(|lanes| lanes.is_available())
     }
 
-    /// The kind that is the fastest on this machine: the widest that its arithmetic has.
+    /// Returns the fastest kind on this machine: the widest one that its arithmetic units compute
+    /// at once.
     ///
-    /// A processor that has AVX-512 and computes its vectors in two halves (AMD's Zen 4) gets AVX2:
-    /// it updates as many points per second, in strips of half as many rows, which take less memory
-    /// and less cache.
+    /// A processor that has AVX-512 but computes its vectors in two halves (AMD's Zen 4) gets AVX2:
+    /// it updates the same number of points per second, in strips of half as many rows, which take
+    /// less memory and less cache.
     #[must_use]
     pub fn best() -> Lanes {
         let whole = |lanes: &Lanes| *lanes != Lanes::Avx512 || !halves_512();
         Lanes::available().filter(whole).last().unwrap_or(Lanes::Scalar)
     }
 
-    /// Whether this machine has it.
+    /// Returns whether this machine has this kind.
     #[must_use]
     pub fn is_available(self) -> bool {
         match self {
@@ -407,7 +413,7 @@ impl Lanes {
         }
     }
 
-    /// How many values of `bytes` bytes each it computes at once.
+    /// Returns the number of values of `bytes` bytes each that it computes at once.
     #[must_use]
     pub const fn width(self, bytes: usize) -> usize {
         match self {
@@ -419,15 +425,16 @@ impl Lanes {
     }
 }
 
-/// Whether vectors of 512 bits, if there are any, are computed in two halves.
+/// Returns whether the processor computes vectors of 512 bits, if it has any, in two halves.
 fn halves_512() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::__cpuid;
 
-        /// The leaf that tells the width of the arithmetic. Only AMD's processors have it.
+        /// The CPUID leaf that describes the width of the arithmetic units. Only AMD processors
+        /// have it.
         const WIDTHS: u32 = 0x8000_001a;
-        // SAFETY: all processors of 64 bits have the instruction.
+        // SAFETY: every x86-64 processor has the CPUID instruction.
         #[allow(unused_unsafe, reason = "safe in newer versions of the standard library")]
         let (last, widths) = unsafe { (__cpuid(0x8000_0000).eax, __cpuid(WIDTHS).eax) };
         last >= WIDTHS && are_256(widths)
@@ -436,7 +443,8 @@ fn halves_512() -> bool {
     false
 }
 
-/// Whether the widths say 256 bits (FP256, bit 2) and no more (FP512, bit 3).
+/// Returns whether `widths` has the bit for 256 bits (FP256, bit 2) but not for 512 bits (FP512,
+/// bit 3).
 #[cfg(target_arch = "x86_64")]
 const fn are_256(widths: u32) -> bool {
     widths & 0b1100 == 0b0100

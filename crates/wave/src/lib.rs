@@ -1,33 +1,43 @@
 //! Wavefront sweeps over matrices larger than memory.
 //!
-//! A sweep updates the points of a matrix, row by row, from their neighbours: those above and to
-//! the left are new already, those to the right and below still old. Points of which a neighbour
-//! does not exist are the edge, and stay. Livermore kernel 23, Gauss-Seidel, SOR and alignments are
-//! of this kind. Two executors run it on all cores, with the bits of the plain double loop:
+//! A sweep updates the points of a matrix from their neighbours, row by row: the neighbours above
+//! and to the left already have their new values, those to the right and below still have the old
+//! ones. Points that lack a neighbour form the edge and keep their values. Livermore kernel 23,
+//! Gauss-Seidel, SOR and sequence alignments are of this kind. Two executors run a sweep on all
+//! cores and produce the bits of the plain double loop:
 //!
-//! * *Streamed*: many iterations in one pass over the rows. A window of rows slides once over the
-//!   data, and bands follow one another down it; only row-major data, and the default for them.
-//! * *Blocked*: as Clauss, Gustedt and Suter do it (PDP 2008, HAL inria-00176084). Each block is a
-//!   location with an ordered lock, and one task per block writes its own and reads its
-//!   neighbours'. Any layout and order; all data are read once per iteration.
+//! * *Streamed*: runs many iterations in one pass over the rows. A window of rows slides once over
+//!   the data, and bands follow one another down the window. It takes row-major data only, and is
+//!   the default for them.
+//! * *Blocked*: the scheme of Clauss, Gustedt and Suter (PDP 2008, HAL inria-00176084). Each block
+//!   is a location with an ordered lock; one task per block writes its own block and reads its
+//!   neighbours. It takes any layout and any order, and reads all data once per iteration.
 //!
-//! The words: a *wave* is the order of the double loop, in which blocks or points along a diagonal
-//! are updated at the same time, and iterations follow one another closely. An *overlay* is the
-//! tasks of a run and what they wait for. In a *blocked* file each block is one piece, in a
-//! *framed* one each side of a block, too.
+//! Terms: a *wave* is the order of the double loop, in which the blocks or points along a diagonal
+//! are updated at the same time and iterations follow one another closely. An *overlay* is the set
+//! of tasks of a run together with the locks that they wait for. In a *blocked* file each block is
+//! stored in one piece; in a *framed* file each side of a block is stored in one piece as well.
 //!
-//! Both compute with vectors: points along a diagonal do not depend on one another.
+//! Both executors compute with vectors: points along a diagonal do not depend on one another.
 //!
-//! * [`Sweep`]: what to run and how. [`Executor`], [`Order`], [`Lanes`](lanes::Lanes), [`SweepReport`], [`Monitor`](monitor::Monitor).
-//! * [`BlockModel`](plan::BlockModel): how long an iteration in blocks takes, by their size and the disk.
-//! * [`Target`](target::Target), [`Pending`](target::Pending): a result that survives a crash of the run.
+//! * [`Sweep`]: what to run and how. [`Executor`], [`Order`], [`Lanes`](lanes::Lanes),
+//!   [`SweepReport`], [`Monitor`](monitor::Monitor).
+//! * [`BlockModel`](plan::BlockModel): predicts the time of an iteration in blocks from the block
+//!   size and the disk.
+//! * [`Target`](target::Target), [`Pending`](target::Pending): a result that survives a crash of
+//!   the run.
 //! * [`PointKernel`]: the update of one point, over any [`Lane`], and the [`Stencil`] of neighbours
-//!   that it reads; [`Lk23`](kernels::Lk23), [`Sor`](kernels::Sor), [`NinePoint`](kernels::NinePoint), [`GaussSeidelVariable`](kernels::GaussSeidelVariable), [`Alignment`](kernels::Alignment).
-//! * [`Described`]: the update as a text, which needs no compiler. [`CKernel`](c::CKernel): as a C function.
-//! * [`BlockKernel`]: a routine that sweeps a whole matrix in memory, as it is, on one block after
-//!   the other; [`CBlockKernel`](c::CBlockKernel): one in C or Fortran. For code that is to stay as it is.
-//! * [`plain_sweep`](reference::plain_sweep): the plain double loop, in memory. [`Reference`](reference::Reference): the same over matrices of
-//!   any size; [`first_difference`](reference::first_difference) compares.
+//!   that it reads; [`Lk23`](kernels::Lk23), [`Sor`](kernels::Sor),
+//!   [`NinePoint`](kernels::NinePoint), [`GaussSeidelVariable`](kernels::GaussSeidelVariable),
+//!   [`Alignment`](kernels::Alignment).
+//! * [`Described`]: the update as a text, which needs no compiler. [`CKernel`](c::CKernel): the
+//!   update as a C function.
+//! * [`BlockKernel`]: an unmodified routine that sweeps a whole matrix in memory, called on one
+//!   block after another; [`CBlockKernel`](c::CBlockKernel): such a routine in C or Fortran. For
+//!   existing code that must not be changed.
+//! * [`plain_sweep`](reference::plain_sweep): the plain double loop, in memory.
+//!   [`Reference`](reference::Reference): the same over matrices of any size;
+//!   [`first_difference`](reference::first_difference) compares two matrices.
 //!
 //! # Example
 //! ```

@@ -1,7 +1,7 @@
-//! The plain double loop: what every order-keeping run must equal bit for bit.
+//! The plain double loop, which every order-preserving run must equal bit for bit.
 //!
-//! Nothing of the executors is used here: no blocks, no tasks, no locks. Large matrices are walked
-//! in bands of rows, which changes no operation and no order.
+//! It uses no part of the executors: no blocks, no tasks, no locks. Large matrices are processed in
+//! bands of rows, which changes neither the operations nor their order.
 
 mod top;
 
@@ -15,14 +15,14 @@ use crate::stencil::{Stencil, record};
 use crate::sweep::Order;
 use crate::{Error, Neighbour, Neighbours, PointKernel, Result, lanes::Real};
 
-/// One iteration of the plain double loop over a row-major field in memory.
+/// Runs one iteration of the plain double loop over a row-major field in memory.
 ///
-/// Updated are the points of which all neighbours of the kernel's stencil exist, see
-/// [`Stencil::updated`]; the others stay.
+/// It updates the points whose neighbours in the stencil of the kernel all exist, see
+/// [`Stencil::updated`]; the others keep their values.
 ///
 /// # Panics
-/// If the field or a coefficient has not `rows * cols` values, or the kernel reads a neighbour that
-/// its stencil does not name.
+/// If the field or a coefficient does not have `rows * cols` values, or if the kernel reads a
+/// neighbour that its stencil does not name.
 pub fn plain_sweep<T: Real, K: PointKernel<N>, const N: usize>(
     kernel: &K,
     field: &mut [T],
@@ -50,9 +50,10 @@ pub fn plain_sweep<T: Real, K: PointKernel<N>, const N: usize>(
 
 /// The plain double loop over matrices of any size and layout.
 ///
-/// For [`Order::Wave`] and [`Order::Barrier`] that is `iterations` times [`plain_sweep`]. For
-/// [`Order::MaxParallel`] it is the same loop over the blocks of `grid`, one block after the other:
-/// in each iteration first those with an even sum of block row and column, then the others.
+/// For [`Order::Wave`] and [`Order::Barrier`] it is [`plain_sweep`], `iterations` times. For
+/// [`Order::MaxParallel`] it is the same loop over the blocks of `grid`, one block after another:
+/// each iteration first updates the blocks with an even sum of block row and column, then the
+/// others.
 #[derive(Clone, Copy, Debug)]
 pub struct Reference<'a, T: Real, K> {
     /// The update of a point.
@@ -61,21 +62,22 @@ pub struct Reference<'a, T: Real, K> {
     pub field: &'a Matrix<T>,
     /// The coefficients.
     pub coefficients: &'a [Arc<Matrix<T>>],
-    /// How many iterations.
+    /// The number of iterations.
     pub iterations: u64,
     /// The order of the blocks.
     pub order: Order,
-    /// The blocks; of no meaning for the orders of the double loop.
+    /// The blocks; ignored unless the order is [`Order::MaxParallel`].
     pub grid: Grid,
 }
 
 impl<T: Real, K> Reference<'_, T, K> {
-    /// Runs the loop inside about `memory` bytes. `work`, best row-major, is overwritten and
-    /// returned with the result.
+    /// Runs the loop with about `memory` bytes of buffers.
+    ///
+    /// `work`, preferably row-major, is overwritten and returned with the result.
     ///
     /// # Errors
-    /// When a matrix cannot be read or written, the coefficients are not `N`, or the kernel reads
-    /// what its stencil does not name.
+    /// When a matrix cannot be read or written, the number of coefficients is not `N`, or the
+    /// kernel reads neighbours that its stencil does not name.
     pub fn run<const N: usize>(&self, work: Matrix<T>, memory: u64) -> Result<Matrix<T>>
     where
         K: PointKernel<N>,
@@ -83,10 +85,10 @@ impl<T: Real, K> Reference<'_, T, K> {
         self.run_update(&Typed(self.kernel), work, memory)
     }
 
-    /// [`run`](Self::run) for a kernel that is only known at run time.
+    /// Like [`run`](Self::run), for a kernel that is only known at run time.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// As for [`run`](Self::run).
     pub fn run_dynamic(&self, work: Matrix<T>, memory: u64) -> Result<Matrix<T>>
     where
         K: Dynamic,
@@ -138,7 +140,7 @@ struct Bands<T> {
 }
 
 impl<T: Real> Bands<T> {
-    /// The double loop over the points of `rect` that are updated.
+    /// Runs the double loop over the points of `rect` that are updated.
     fn sweep(
         &mut self,
         kernel: &dyn Kernel<T>,
@@ -186,8 +188,8 @@ impl<T: Real> Bands<T> {
     }
 }
 
-/// A part of a matrix, of which all points are updated, with the lines around it that their
-/// neighbours are in.
+/// Returns a part of a matrix, all points of which are updated, enlarged by the lines that contain
+/// their neighbours.
 fn halo_of(part: Rect, stencil: Stencil) -> Rect {
     let offsets = || stencil.neighbours().map(Neighbour::offset);
     let above = offsets().any(|(down, _)| down < 0);
@@ -202,7 +204,7 @@ fn halo_of(part: Rect, stencil: Stencil) -> Rect {
     }
 }
 
-/// Where two matrices differ.
+/// The first difference between two matrices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference<T = f64> {
     /// The row.
@@ -211,7 +213,7 @@ pub struct Difference<T = f64> {
     pub col: usize,
     /// The value in the first matrix.
     pub left: T,
-    /// The value in the second.
+    /// The value in the second matrix.
     pub right: T,
 }
 
@@ -227,11 +229,11 @@ impl<T: Real> std::fmt::Display for Difference<T> {
     }
 }
 
-/// The first place, row by row, where two matrices of one shape differ in their bits. Any two
-/// values that are not numbers are equal.
+/// Returns the first position, row by row, at which two matrices of one shape differ in their bits.
+/// Any two NaNs are equal.
 ///
-/// Takes two bands of rows: half a megabyte, or two rows if that is more, of row-major matrices;
-/// four megabytes, and up to 8 MiB for their reading, of others.
+/// It buffers two bands of rows: for row-major matrices half a megabyte, or two rows if that is
+/// more; for other layouts four megabytes, and up to 8 MiB to read them.
 ///
 /// # Errors
 /// When a matrix cannot be read, or the shapes differ.
@@ -250,18 +252,18 @@ pub fn first_difference<T: Real>(
     first_difference_above(left, right, left.shape().rows)
 }
 
-/// As [`first_difference`], in the first `rows` rows of two matrices that have as many, and equally
-/// many columns.
+/// Like [`first_difference`], in the first `rows` rows of two matrices that have at least that
+/// number of rows and the same number of columns.
 ///
 /// # Errors
-/// When a matrix cannot be read or has fewer rows, or the columns differ.
+/// When a matrix cannot be read or has fewer rows, or the numbers of columns differ.
 pub fn first_difference_above<T: Real>(
     left: &Matrix<T>,
     right: &Matrix<T>,
     rows: usize,
 ) -> Result<Option<Difference<T>>> {
     let cols = left.shape().cols;
-    // Whole blocks are read in few pieces; rows are one piece anyhow.
+    // Blocked layouts need larger bands, so that whole blocks are read in few pieces.
     let in_rows = [left, right].iter().all(|matrix| matrix.layout() == Layout::RowMajor);
     let values = if in_rows { (1 << 18) / T::BYTES } else { 1 << 18 };
     let band = values.div_ceil(cols).min(rows);

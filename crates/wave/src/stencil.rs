@@ -1,17 +1,17 @@
 //! The stencil of a kernel: the neighbours that its update reads.
 //!
 //! # Contract
-//! A kernel declares its stencil once, and all that depends on it is derived here:
+//! A kernel declares its stencil once. The following properties are derived from it here:
 //!
-//! | derived              | says                                                          |
-//! |----------------------|---------------------------------------------------------------|
-//! | [`Stencil::updated`] | which points of a matrix are updated, and which edges stay    |
-//! | `corners` (NE, SW)   | the skew of the strips; that blocks are as wide as the matrix |
-//! | `diagonal` (NW, SE)  | which blocks across are waited for; no order max-parallel     |
+//! | derived              | determines                                                      |
+//! |----------------------|-----------------------------------------------------------------|
+//! | [`Stencil::updated`] | which points of a matrix are updated, and which edges stay      |
+//! | `corners` (NE, SW)   | the skew of the strips; that blocks are as wide as the matrix   |
+//! | `diagonal` (NW, SE)  | which diagonal blocks are waited for; no order max-parallel     |
 //!
-//! A declaration is checked before a sweep computes anything: [`record`] runs the update of a
-//! [`PointKernel`](crate::PointKernel) on values that remember their origin, and [`probe`] calls C
-//! functions and routines of whole blocks on one point.
+//! A declaration is checked before a sweep computes any point: [`record`] runs the update of a
+//! [`PointKernel`](crate::PointKernel) on values that record their origin, and [`probe`] calls a C
+//! function at some points of pseudo-random values. Routines of whole blocks are not checked.
 
 pub(crate) mod probe;
 pub(crate) mod record;
@@ -43,7 +43,7 @@ pub enum Neighbour {
 }
 
 impl Neighbour {
-    /// All eight.
+    /// All eight neighbours.
     pub const ALL: [Neighbour; 8] = [
         Neighbour::North,
         Neighbour::West,
@@ -55,7 +55,7 @@ impl Neighbour {
         Neighbour::SouthWest,
     ];
 
-    /// Rows down and columns to the right from the point to the neighbour.
+    /// Returns the number of rows down and of columns to the right from the point to the neighbour.
     #[must_use]
     pub const fn offset(self) -> (isize, isize) {
         match self {
@@ -90,16 +90,15 @@ impl fmt::Display for Neighbour {
     }
 }
 
-/// The neighbours that the update of a point reads, beside the point itself.
+/// The neighbours that the update of a point reads, besides the point itself.
 ///
-/// A point is updated if and only if all these neighbours exist. So the stencil also says which
-/// edges of the matrix stay as they are: with [`FIVE_POINT`](Self::FIVE_POINT) all four; with
-/// north, west and north-west the first row and column only. A kernel that needs an edge to stay
-/// names a neighbour beyond it, whether it reads it or not.
+/// A point is updated if and only if all these neighbours exist. So the stencil also determines
+/// which edges of the matrix keep their values: with [`FIVE_POINT`](Self::FIVE_POINT) all four;
+/// with north, west and north-west only the first row and column. A kernel that needs an edge to
+/// stay declares a neighbour beyond that edge, whether it reads it or not.
 ///
 /// Fewer neighbours are cheaper: north-east and south-west make the skew of the vectors steeper and
-/// ask for blocks as wide as the matrix; north-west and south-east are of two more blocks to wait
-/// for.
+/// require blocks as wide as the matrix; north-west and south-east add two more blocks to wait for.
 ///
 /// ```
 /// use syncline_store::{Shape, placement::Rect};
@@ -119,13 +118,14 @@ impl Stencil {
     /// North, west, east and south.
     pub const FIVE_POINT: Stencil =
         Stencil::of(&[Neighbour::North, Neighbour::West, Neighbour::East, Neighbour::South]);
-    /// Those of five points, north-west and south-east.
+    /// The neighbours of [`FIVE_POINT`](Self::FIVE_POINT), north-west and south-east.
     pub const SEVEN_POINT: Stencil =
         Stencil::FIVE_POINT.union(Stencil::of(&[Neighbour::NorthWest, Neighbour::SouthEast]));
-    /// All eight.
+    /// All eight neighbours.
     pub const NINE_POINT: Stencil = Stencil::of(&Neighbour::ALL);
 
-    /// These neighbours; none for an update of each point from itself and its coefficients.
+    /// Creates a stencil of these neighbours; with none, each point is updated from itself and its
+    /// coefficients alone.
     #[must_use]
     pub const fn of(neighbours: &[Neighbour]) -> Self {
         let (mut bits, mut n) = (0, 0);
@@ -136,39 +136,39 @@ impl Stencil {
         Stencil(bits)
     }
 
-    /// Whether the neighbour is one of them.
+    /// Returns whether the stencil has this neighbour.
     #[must_use]
     #[inline(always)]
     pub const fn has(self, neighbour: Neighbour) -> bool {
         self.0 & neighbour.bit() != 0
     }
 
-    /// The neighbours of either.
+    /// Returns the neighbours of either stencil.
     #[must_use]
     #[inline(always)]
     pub const fn union(self, other: Self) -> Self {
         Stencil(self.0 | other.0)
     }
 
-    /// The neighbours of this one that the other has not.
+    /// Returns the neighbours of this stencil that `other` does not have.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Stencil(self.0 & !other.0)
     }
 
-    /// Whether it has no neighbours.
+    /// Returns whether the stencil has no neighbours.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The neighbours.
+    /// Returns the neighbours, in the order of [`Neighbour::ALL`].
     pub fn neighbours(self) -> impl Iterator<Item = Neighbour> {
         Neighbour::ALL.into_iter().filter(move |neighbour| self.has(*neighbour))
     }
 
-    /// The points of a matrix of `shape` that are updated: those of which all neighbours exist.
-    /// Where there are none, its rows or columns are 0.
+    /// Returns the points of a matrix of `shape` that are updated: those whose neighbours all
+    /// exist. If there are none, the number of rows or of columns is 0.
     #[must_use]
     #[inline(always)]
     pub const fn updated(self, shape: Shape) -> Rect {
@@ -181,7 +181,7 @@ impl Stencil {
         }
     }
 
-    /// The edges that stay.
+    /// Returns the number of lines at each edge that stay.
     #[inline(always)]
     pub(crate) const fn margin(self) -> Margin {
         use Neighbour::{East, North, NorthEast, NorthWest, South, SouthEast, SouthWest, West};
@@ -193,13 +193,13 @@ impl Stencil {
         }
     }
 
-    /// Whether it has north-west or south-east.
+    /// Returns whether the stencil has north-west or south-east.
     pub(crate) const fn diagonal(self) -> bool {
         self.has(Neighbour::NorthWest) || self.has(Neighbour::SouthEast)
     }
 
-    /// Whether it has north-east or south-west, which lie against the diagonal along which points
-    /// are updated.
+    /// Returns whether the stencil has north-east or south-west, which lie across the diagonal
+    /// along which points are updated.
     pub(crate) const fn corners(self) -> bool {
         self.has(Neighbour::NorthEast) || self.has(Neighbour::SouthWest)
     }
@@ -232,7 +232,7 @@ impl fmt::Debug for Stencil {
     }
 }
 
-/// Rows and columns at each edge that are not updated.
+/// The number of lines at each edge that are not updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Margin {
     pub(crate) north: usize,
@@ -242,7 +242,7 @@ pub(crate) struct Margin {
 }
 
 impl Margin {
-    /// One line at every edge.
+    /// One line at each edge.
     pub(crate) const ONE: Margin = Margin { north: 1, south: 1, west: 1, east: 1 };
 }
 
@@ -250,8 +250,8 @@ impl Margin {
 mod tests {
     use super::*;
 
-    /// A point is updated if and only if every neighbour that the stencil names exists: all 256
-    /// stencils.
+    /// For all 256 stencils, a point is updated if and only if every neighbour of the stencil
+    /// exists.
     #[test]
     fn updated_are_the_points_of_which_all_neighbours_exist() {
         for bits in 0..=u8::MAX {

@@ -16,7 +16,8 @@ use crate::{
 use syncline_store::Shape;
 
 extern "C" fn lk23(at: *const CPoint, c: *const f64, calls: *mut c_void) -> f64 {
-    // SAFETY: the engine gives a point and five coefficients; the context is the test's.
+    // SAFETY: the engine passes a point and five coefficients; the context is the counter of the
+    // test.
     let (at, c, calls) =
         unsafe { (*at, std::slice::from_raw_parts(c, 5), &*calls.cast::<AtomicU64>()) };
     calls.fetch_add(1, Relaxed);
@@ -25,7 +26,7 @@ extern "C" fn lk23(at: *const CPoint, c: *const f64, calls: *mut c_void) -> f64 
 }
 
 extern "C" fn nine(at: *const CPoint, f: *const f64, _: *mut c_void) -> f64 {
-    // SAFETY: the engine gives a point and a coefficient.
+    // SAFETY: the engine passes a point and one coefficient.
     let (at, f) = unsafe { (*at, *f) };
     let near = at.north + at.south + at.east + at.west;
     let far = at.north_east + at.north_west + at.south_east + at.south_west;
@@ -33,14 +34,14 @@ extern "C" fn nine(at: *const CPoint, f: *const f64, _: *mut c_void) -> f64 {
 }
 
 extern "C" fn alignment(at: *const CPoint, score: *const f64, _: *mut c_void) -> f64 {
-    // SAFETY: the engine gives a point and a coefficient.
+    // SAFETY: the engine passes a point and one coefficient.
     let (at, score) = unsafe { (*at, *score) };
     (at.north_west + score).max(at.north.max(at.west) - 0.125)
 }
 
-/// The sum of 40 coefficients: more than stand on the stack.
+/// Returns the sum of 40 coefficients, which are more than fit in the array on the stack.
 extern "C" fn many(at: *const CPoint, c: *const f64, _: *mut c_void) -> f64 {
-    // SAFETY: the test gives a point and 40 coefficients.
+    // SAFETY: the test passes a point and 40 coefficients.
     let (at, c) = unsafe { (*at, std::slice::from_raw_parts(c, 40)) };
     c.iter().fold(at.west, |sum, c| sum + c)
 }
@@ -73,7 +74,8 @@ fn equal<K: PointKernel<N>, const N: usize>(kernel: &K, c: &CKernel) {
 #[test]
 fn functions_equal_kernels() {
     let calls = AtomicU64::new(0);
-    // SAFETY: the functions may be called at any time, with any values; the context is a counter.
+    // SAFETY: the functions accept any values and may be called from any thread; the context is an
+    // atomic counter, or unused.
     let (lk23, nine, many) = unsafe {
         (
             CKernel::new(lk23, (&raw const calls).cast_mut().cast(), 5, Stencil::FIVE_POINT),
@@ -86,26 +88,27 @@ fn functions_equal_kernels() {
     assert!(calls.into_inner() > 0);
     let coefficients: [f64; 40] = std::array::from_fn(|n| n as f64);
     let at = Neighbours::of(&[1.0; 9], 4, 3, WEST);
-    // SAFETY: 40 coefficients; a plain number needs no instructions.
+    // SAFETY: there are 40 coefficients, and a plain number needs no special instructions.
     let new = unsafe { Call::<false>(&many).update::<f64, 1>([at], [coefficients.as_ptr()]) };
     assert_eq!(new, [781.0]);
 }
 
 const ALIGNMENT: Stencil = Stencil::of(&[Neighbour::North, Neighbour::West, Neighbour::NorthWest]);
 
-/// The last row and column are updated.
+/// With a stencil of north, west and north-west the last row and column are updated.
 #[test]
 fn a_function_updates_to_the_end() {
-    // SAFETY: the function may be called at any time, with any values.
+    // SAFETY: the function accepts any values, may be called from any thread, and uses no context.
     let function = unsafe { CKernel::new(alignment, std::ptr::null_mut(), 1, ALIGNMENT) };
     equal::<_, 1>(&Alignment::global(0.125).unwrap(), &function);
 }
 
-/// A function that reads what its stencil does not name is refused, and the neighbours are named.
+/// A function that reads neighbours beyond its stencil is refused, and the error names them.
 #[test]
 fn a_function_that_reads_more_is_refused() {
     let check = |function: CFunction, coefficients, stencil| {
-        // SAFETY: the functions may be called at any time, with any values, and use no context.
+        // SAFETY: the functions accept any values, may be called from any thread, and use no
+        // context.
         let kernel = unsafe { CKernel::new(function, std::ptr::null_mut(), coefficients, stencil) };
         kernel.kernel::<f64>().check()
     };
@@ -122,10 +125,11 @@ fn a_function_that_reads_more_is_refused() {
     refused(alignment, WEST, "north and north-west");
 }
 
-/// Floats are widened and rounded once: not the bits of a kernel that computes in floats.
+/// For `f32` the values are widened and the result is rounded once, which does not give the bits of
+/// a kernel that computes in `f32`.
 #[test]
 fn floats_are_rounded_once() {
-    // SAFETY: the function may be called at any time, with any values.
+    // SAFETY: the function accepts any values, may be called from any thread, and uses no context.
     let nine = unsafe { CKernel::new(nine, std::ptr::null_mut(), 1, Stencil::NINE_POINT) };
     let shape = Shape::new(11, 13);
     let field: Vec<f32> = numbers(5, shape.elements(), 1.0);
@@ -171,13 +175,13 @@ fn a_file_in_c() {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr))
         }
     }
-    // SAFETY: the library has no initialisers; the function is of this type.
+    // SAFETY: the library has no initialisers.
     let library = unsafe { libloading::Library::new(&library) }.unwrap();
-    // SAFETY: as above.
+    // SAFETY: the function in `SOURCE` has this type.
     let update = *unsafe { library.get::<CFunction>("update") }.unwrap();
     let relax = 0.175_f64;
-    // SAFETY: the function only reads the point, five coefficients and the number behind the
-    // context, which lives as long as the kernel, and so does the library.
+    // SAFETY: the function only reads the point, five coefficients and the number that the context
+    // points to; the number and the library outlive the kernel.
     let kernel = unsafe {
         CKernel::new(update, (&raw const relax).cast_mut().cast(), 5, Stencil::FIVE_POINT)
     };

@@ -1,24 +1,24 @@
-//! From a graph to steps.
+//! Compilation of a graph into steps.
 //!
 //! # Contract
-//! The steps compute what the graph says, each operation once and rounded by itself. A sum and a
-//! product may become one step, which still rounds twice; the operands of `+` and `*` may be
-//! exchanged, which only matters to which of two NaNs comes out.
+//! The steps compute the values of the graph, each operation once and rounded by itself. A sum and
+//! a product may become one step, which still rounds twice. The operands of `+` and `*` may be
+//! exchanged, which matters only for the choice between two NaNs.
 //!
 //! # Method
-//! A value is computed into the accumulator. Of an operation with two computed operands the needier
-//! one is computed first and kept in a slot, and so is what is used more than once, until its last
-//! use.
+//! A value is computed into the accumulator. If both operands of an operation must be computed, the
+//! one that needs more slots is computed first and kept in a slot. A value that is used more than
+//! once is also kept in a slot, until its last use.
 
 use std::collections::HashMap;
 
 use super::graph::{Binary, Comparison, Graph, Id, Node, Unary};
 use super::steps::{Any, Code, NEIGHBOURS, One, Place, SLOTS, Step, Two};
 
-/// The most constants: what a byte counts.
+/// The greatest number of constants: their indices are bytes.
 const CONSTANTS: usize = 256;
 
-/// Why a graph cannot be compiled.
+/// The reason why a graph cannot be compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TooMany {
     #[error("the update has too many values that are needed again later; {} can be kept", SLOTS - NEIGHBOURS)]
@@ -27,7 +27,7 @@ pub(super) enum TooMany {
     Constants,
 }
 
-/// The steps that compute `root`.
+/// Returns the steps that compute `root`.
 pub(super) fn compile(graph: &Graph, root: Id, coefficients: usize) -> Result<Code, TooMany> {
     let mut compiler = Compiler {
         graph,
@@ -45,19 +45,19 @@ pub(super) fn compile(graph: &Graph, root: Id, coefficients: usize) -> Result<Co
 
 struct Compiler<'g> {
     graph: &'g Graph,
-    /// How many operations still need a node.
+    /// The number of operations that still need each node.
     uses: Vec<u32>,
-    /// Where nodes are kept.
+    /// The slot in which each node is kept, if any.
     slots: Vec<Option<u8>>,
     free: Vec<u8>,
     constants: Vec<f64>,
-    /// Constants by their bits.
+    /// The index of each constant, by its bits.
     numbers: HashMap<u64, u8>,
     steps: Vec<Step>,
 }
 
 impl Compiler<'_> {
-    /// Counts the uses of all that `root` needs, and numbers the constants.
+    /// Counts the uses of all nodes that `root` needs, and numbers the constants.
     fn count(&mut self, root: Id) -> Result<(), TooMany> {
         self.uses[root.index()] = 1;
         let mut pending = vec![root];
@@ -80,7 +80,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Where the value stands without being computed.
+    /// Returns the place of a value that needs no computation (any more), if it is one.
     fn place(&self, id: Id) -> Any {
         match self.graph.node(id) {
             Node::Neighbour(slot) => Some(Place::Slot(slot)),
@@ -90,7 +90,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Keeps the accumulator, which is `id`, until its last use.
+    /// Keeps the accumulator, which holds `id`, in a slot until its last use.
     fn keep(&mut self, id: Id) -> Result<Place, TooMany> {
         if let Some(place) = self.place(id) {
             return Ok(place);
@@ -101,7 +101,7 @@ impl Compiler<'_> {
         Ok(Place::Slot(slot))
     }
 
-    /// A step that uses these nodes.
+    /// Emits a step that uses these nodes.
     fn step(&mut self, step: Step, nodes: &[Id]) {
         let joined = self.steps.last().and_then(|last| last.join(step));
         if joined.is_some() {
@@ -119,7 +119,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Computes a node into the accumulator.
+    /// Emits the computation of a node into the accumulator.
     fn compute(&mut self, id: Id) -> Result<(), TooMany> {
         if let Some(place) = self.place(id) {
             self.steps.push(One::Load.step(place));
@@ -149,8 +149,8 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Tries to compute an operation with a step for more than one, or with two operands that stand
-    /// ready.
+    /// Tries to compute an operation with a step for several operations, or with a step for two
+    /// operands that need no computation. Returns whether it did.
     fn combined(&mut self, op: Binary, left: Id, right: Id) -> Result<bool, TooMany> {
         let (ready, commutes) = match op {
             Binary::Add => (Two::Sum, true),
@@ -162,7 +162,7 @@ impl Compiler<'_> {
             self.step(step, &[left, right]);
             return Ok(true);
         }
-        // The product on the right, and that on the left.
+        // First the product on the right, then the one on the left.
         let (products, scaled) = match op {
             Binary::Add => {
                 ([(Two::AddProduct, left, right), (Two::AddProduct, right, left)], Two::Scaled)
@@ -197,13 +197,14 @@ impl Compiler<'_> {
         Ok(false)
     }
 
-    /// The step with both nodes as operands, if they stand ready and there is one.
+    /// Returns the step with both nodes as operands, if neither needs computation and there is such
+    /// a step.
     fn both(&self, two: Two, commutes: bool, left: Id, right: Id) -> Option<Step> {
         let (x, y) = (self.place(left)?, self.place(right)?);
         two.step(x, y).or_else(|| if commutes { two.step(y, x) } else { None })
     }
 
-    /// The factors of a product that is used only here.
+    /// Returns the factors of a product that is used only here.
     fn product(&self, id: Id) -> Option<(Id, Id)> {
         match self.graph.node(id) {
             Node::Binary(Binary::Mul, x, y)
@@ -225,7 +226,7 @@ impl Compiler<'_> {
             Binary::Min => (One::Min, One::MinOf),
             Binary::Max => (One::Max, One::MaxOf),
         };
-        // What stands ready needs nothing and comes last.
+        // A value that needs no computation comes last, because it needs no slot.
         let (first, second) = if self.place(left).is_some()
             || self.graph.need(right) > self.graph.need(left) && self.place(right).is_none()
         {
@@ -234,7 +235,7 @@ impl Compiler<'_> {
             (left, right)
         };
         self.compute(first)?;
-        // The second may have become ready with the first.
+        // The computation of the first may have put the second into a slot.
         let (accumulated, place) = match self.place(second) {
             Some(place) => (first, place),
             None => {

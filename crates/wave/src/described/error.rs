@@ -1,10 +1,10 @@
-//! What can be wrong with a description, and where.
+//! Errors in a description, and their places.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Why a description was not understood.
+/// The reason why a description was rejected.
 ///
 /// ```
 /// # use syncline_wave::Described;
@@ -20,23 +20,23 @@ pub enum DescribedError {
     /// The file could not be read.
     #[error(transparent)]
     Read(Box<syncline_store::Error>),
-    /// The text is not a description.
+    /// The text is not a valid description.
     #[error("{}{place}: {message}\n{}", Prefix(path.as_deref()), place.nearby().excerpt())]
     Text {
-        /// The file, if it came from one.
+        /// The file, if the text came from one.
         path: Option<PathBuf>,
-        /// Where.
+        /// The place of the error.
         place: TextPlace,
-        /// What is wrong there.
+        /// The error at that place.
         message: String,
     },
 }
 
-/// Known names that a message lists.
+/// The number of known names that a message lists, at most.
 const LISTED: usize = 16;
 
-/// Says that there is no `what` of this name, and which of the `known` ones may be meant. `what`
-/// may be empty.
+/// Returns a message that there is no `what` with this name, and which of the `known` names may be
+/// meant. `what` may be empty.
 ///
 /// ```
 /// use syncline_wave::described::unknown_name;
@@ -59,7 +59,8 @@ pub fn unknown_name<'n>(
     let length = name.chars().count();
     match nearest {
         None => format!("there is no {what}`{name}`; there are none"),
-        // Of a name that is all another none is nearer than the rest.
+        // A distance of the whole length means that no letter matches, so such a name is not
+        // suggested.
         Some((distance, nearest)) if distance <= 1.max(length / 3) && distance < length => {
             format!("there is no {what}`{name}`; is `{nearest}` meant?")
         }
@@ -71,19 +72,19 @@ pub fn unknown_name<'n>(
     }
 }
 
-/// Characters that are shown of a line that is more than twice as long.
+/// The number of characters that are shown of a line that is more than twice that long.
 const NEARBY: usize = 80;
 
 /// A place in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextPlace {
-    /// The line, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
     /// The column, from 1, in characters.
     pub column: usize,
-    /// Characters of this line that are meant, at least 1.
+    /// The number of characters of this line in the place, at least 1.
     pub length: usize,
-    /// The line itself. Control characters, which a terminal would obey, are replaced.
+    /// The line itself. Control characters, which a terminal would interpret, are replaced.
     pub text: String,
 }
 
@@ -92,8 +93,8 @@ fn is_hostile(c: char) -> bool {
 }
 
 impl TextPlace {
-    /// The place of a range of bytes. What lies outside of the text, or inside of a character, is
-    /// moved.
+    /// Returns the place of a range of bytes. A bound outside of the text, or inside of a
+    /// character, is moved to the nearest boundary before it.
     #[must_use]
     pub fn of(text: &str, range: &Range<usize>) -> Self {
         let boundary = |at: usize| {
@@ -111,7 +112,7 @@ impl TextPlace {
         }
     }
 
-    /// The same place in what is near it, if the line is too long to be looked at.
+    /// Returns the same place in an excerpt of the line, if the line is long.
     #[must_use]
     pub fn nearby(&self) -> Self {
         let count = self.text.chars().count();
@@ -127,11 +128,11 @@ impl TextPlace {
         TextPlace { text: format!("{before}{text}{after}"), column, length, line: self.line }
     }
 
-    /// The line, and carets under what is meant.
+    /// Returns the line with carets under the place.
     fn excerpt(&self) -> String {
         let number = self.line.to_string();
         let margin = " ".repeat(number.len());
-        // A tab below a tab is as wide.
+        // A tab below a tab has the same width.
         let blank = |c: char| if c == '\t' { c } else { ' ' };
         let before: String = self
             .text
@@ -159,7 +160,7 @@ impl fmt::Display for Prefix<'_> {
     }
 }
 
-/// What is wrong, and the bytes that are meant.
+/// An error message and the range of bytes that it is about.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) range: Range<usize>,
@@ -171,7 +172,7 @@ impl Fault {
         Fault { range, message: message.into() }
     }
 
-    /// The error of a text.
+    /// Turns the fault into an error of this text.
     pub(super) fn in_text(self, text: &str, path: Option<&Path>) -> DescribedError {
         let path = path.map(Path::to_owned);
         DescribedError::Text {

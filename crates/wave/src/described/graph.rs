@@ -1,21 +1,22 @@
-//! The values of an update and what they are computed from: a graph without circles.
+//! The values of an update and their dependencies: a directed acyclic graph.
 //!
 //! # Contract
-//! Equal operations on equal operands are one node, so what is written twice is computed once.
-//! Nothing is folded, because a folded constant would not be rounded as the values are; the one
-//! exception is the negative of a number, which is exact.
+//! Equal operations on equal operands are one node, so an expression that is written twice is
+//! computed once. Constants are not folded, because a folded constant would not be rounded to the
+//! element type at each step; the one exception is the negation of a number, which is exact.
 //!
 //! # Limits
-//! [`NODES`] nodes, and [`DEPTH`] of them one upon the other, so that recursion over them is safe.
+//! The graph has at most [`NODES`] nodes and at most [`DEPTH`] dependent operations in a chain, so
+//! that recursion over it is safe.
 
 use std::collections::HashMap;
 
-/// The most nodes of a graph.
+/// The greatest number of nodes of a graph.
 pub(super) const NODES: usize = 4096;
-/// The most operations of which each needs the one before.
+/// The greatest number of operations each of which needs the previous one.
 pub(super) const DEPTH: u16 = 200;
 
-/// A node.
+/// The index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Id(u16);
 
@@ -44,7 +45,7 @@ pub(super) enum Binary {
     Max,
 }
 
-/// A comparison; the others are these with something exchanged.
+/// A comparison. The other comparisons are these with operands exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Comparison {
     Less,
@@ -52,25 +53,25 @@ pub(super) enum Comparison {
     Equal,
 }
 
-/// How a value comes about.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Node {
-    /// The point itself or a neighbour: its slot, see [`steps`](super::steps).
+    /// The point itself or a neighbour, by its slot, see [`steps`](super::steps).
     Neighbour(u8),
-    /// A coefficient.
+    /// A coefficient, by its index.
     Coefficient(u8),
-    /// The bits of a constant.
+    /// A constant, by its bits.
     Constant(u64),
     /// An operation on one value.
     Unary(Unary, Id),
-    /// An operation on two.
+    /// An operation on two values.
     Binary(Binary, Id, Id),
-    /// The third if the comparison of the first two holds, or else the fourth.
+    /// The third value if the comparison of the first two holds, and the fourth otherwise.
     Select(Comparison, [Id; 4]),
 }
 
 impl Node {
-    /// What the value is computed from.
+    /// Returns the operands from which the value is computed.
     pub(super) fn operands(&self) -> impl Iterator<Item = Id> {
         let (operands, count) = match *self {
             Node::Neighbour(_) | Node::Coefficient(_) | Node::Constant(_) => ([Id(0); 4], 0),
@@ -82,7 +83,7 @@ impl Node {
     }
 }
 
-/// Why there is no node.
+/// The reason why a node cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Full {
     #[error("the update is too long: it may have at most {NODES} different operations")]
@@ -96,12 +97,12 @@ pub(super) enum Full {
 pub(super) struct Graph {
     nodes: Vec<Node>,
     ids: HashMap<Node, Id>,
-    /// How many operations stand upon one another, and how many slots they need.
+    /// For each node the depth of its chain of operations, and the number of slots that it needs.
     costs: Vec<(u16, u16)>,
 }
 
 impl Graph {
-    /// The node, new or not.
+    /// Returns the existing node for this operation, or adds one.
     pub(super) fn add(&mut self, node: Node) -> Result<Id, Full> {
         if let Node::Unary(Unary::Neg, x) = node
             && let Node::Constant(bits) = self.node(x)
@@ -125,7 +126,7 @@ impl Graph {
         Ok(id)
     }
 
-    /// A constant.
+    /// Returns the node of a constant, or adds one.
     pub(super) fn constant(&mut self, value: f64) -> Result<Id, Full> {
         self.add(Node::Constant(value.to_bits()))
     }
@@ -138,8 +139,9 @@ impl Graph {
         self.nodes.len()
     }
 
-    /// How many values must be kept at once to compute this one, if nothing is shared (R. Sethi and
-    /// J. Ullman, "The generation of optimal code for arithmetic expressions", JACM 1970).
+    /// Returns the number of values that must be kept at once to compute this one, if no values are
+    /// shared (R. Sethi and J. Ullman, "The generation of optimal code for arithmetic expressions",
+    /// JACM 1970).
     pub(super) fn need(&self, id: Id) -> u16 {
         self.costs[id.index()].1
     }
@@ -149,7 +151,8 @@ impl Graph {
         if needs.is_empty() {
             return 0;
         }
-        // The neediest first; each that is done keeps one slot while the others are computed.
+        // The neediest operand comes first; each finished operand keeps one slot while the others
+        // are computed.
         needs.sort_unstable_by(|a, b| b.cmp(a));
         let busy =
             needs.iter().zip(0..).map(|(need, done)| if *need == 0 { 0 } else { need + done });

@@ -1,15 +1,15 @@
-//! From the text of an update to its words.
+//! Lexical analysis of the text of an update.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::error::Fault;
 
-/// Two characters before one.
+/// The symbols. Those of two characters come before those of one.
 const SYMBOLS: [&str; 15] =
     ["<=", ">=", "==", "!=", "<", ">", "=", "+", "-", "*", "/", "(", ")", ",", ";"];
 
-/// A word.
+/// A token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Token<'t> {
     /// A number without a sign.
@@ -33,7 +33,7 @@ impl fmt::Display for Token<'_> {
     }
 }
 
-/// Whether this is a name: letters, digits and underscores, no digit first.
+/// Returns whether `text` is a name: letters, digits and underscores, not beginning with a digit.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(begins_name) && text.chars().all(continues_name)
 }
@@ -46,7 +46,7 @@ fn continues_name(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-/// The words of a text, one after the other.
+/// Iterates over the tokens of a text.
 #[derive(Clone, Debug)]
 pub(super) struct Lexer<'t> {
     text: &'t str,
@@ -58,19 +58,19 @@ impl<'t> Lexer<'t> {
         Lexer { text, at: 0 }
     }
 
-    /// The next word and its bytes; it stays.
+    /// Returns the next token and its bytes, without consuming it.
     pub(super) fn peek(&self) -> Result<(Token<'t>, Range<usize>), Fault> {
         self.clone().next()
     }
 
-    /// Whether a name and `=` come next.
+    /// Returns whether a name and `=` come next.
     pub(super) fn assigns(&self) -> bool {
         let mut ahead = self.clone();
         matches!(ahead.next(), Ok((Token::Name(_), _)))
             && matches!(ahead.next(), Ok((Token::Symbol("="), _)))
     }
 
-    /// Whether the name is assigned further on.
+    /// Returns whether the name is assigned later in the text.
     pub(super) fn assigns_later(&self, name: &str) -> bool {
         let mut ahead = self.clone();
         loop {
@@ -83,12 +83,12 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// The next word and its bytes.
+    /// Consumes the next token; returns it and its bytes.
     pub(super) fn next(&mut self) -> Result<(Token<'t>, Range<usize>), Fault> {
         let rest = self.skip_blank();
         let start = self.at;
         let Some(first) = rest.chars().next() else {
-            // The end is shown at the last word.
+            // The end is reported at the end of the last token.
             let last = self.text.trim_end().len();
             return Ok((Token::End, last..last));
         };
@@ -119,7 +119,7 @@ impl<'t> Lexer<'t> {
         Ok((token, start..self.at))
     }
 
-    /// Moves past blanks and comments; what is left.
+    /// Skips blanks and comments; returns the rest of the text.
     fn skip_blank(&mut self) -> &'t str {
         loop {
             let rest = self.text[self.at..].trim_start();
@@ -132,7 +132,8 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// The bytes of the number that the text begins with, if it does: digits, a point, an exponent.
+/// Returns the length in bytes of the number at the start of the text, if there is one: digits, a
+/// point, an exponent.
 fn number(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();

@@ -1,4 +1,4 @@
-//! From the text of an update to a graph.
+//! Syntactic analysis of the text of an update, which builds a graph.
 //!
 //! ```text
 //! update     = { assignment [";"] }                    comments: from # to the end of the line
@@ -11,7 +11,7 @@
 //!            | "if" "(" sum ("<" | "<=" | ">" | ">=" | "==" | "!=") sum "," sum "," sum ")"
 //! ```
 //!
-//! A new assignment begins where a name is followed by `=`; line breaks mean nothing.
+//! A new assignment begins where a name is followed by `=`; line breaks have no meaning.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,16 +20,16 @@ use super::error::{Fault, unknown_name};
 use super::graph::{Binary, Comparison, Full, Graph, Id, Node, Unary};
 use super::lex::{Lexer, Token};
 
-/// The most parentheses, functions and signs one inside the other.
+/// The greatest nesting of parentheses, functions and signs.
 const NESTED: usize = 64;
 
-/// Names that cannot be given.
+/// The names of functions, which cannot be given to values.
 pub(super) const FUNCTIONS: [&str; 5] = ["abs", "if", "max", "min", "sqrt"];
 
-/// What is known by name: a value, and what kind of thing it is.
+/// The known names, each with its value and a phrase for its kind.
 pub(super) type Names = BTreeMap<String, (Id, &'static str)>;
 
-/// The value that the update assigns to `field`.
+/// Parses the update; returns the value that it assigns to `field`.
 pub(super) fn update(
     text: &str,
     field: &str,
@@ -96,7 +96,7 @@ impl<'t> Parser<'t, '_> {
         }
     }
 
-    /// After an assignment: nothing, a semicolon, or the next one.
+    /// Checks what follows an assignment: the end, a semicolon, or the next assignment.
     fn assignment_ends(&mut self) -> Result<(), Fault> {
         let (token, range) = self.lexer.peek()?;
         match token {
@@ -125,7 +125,7 @@ impl<'t> Parser<'t, '_> {
         Err(Fault::new(range, format!("expected `{symbol}` {place}, not {token}")))
     }
 
-    /// The symbol that comes next, if it is one of these.
+    /// Consumes the next symbol if it is one of these.
     fn one_of(
         &mut self,
         symbols: &[&'static str],
@@ -233,7 +233,7 @@ impl<'t> Parser<'t, '_> {
         Ok(id)
     }
 
-    /// `if`, from the comparison on.
+    /// Parses the rest of an `if`, from the comparison on.
     fn choice(&mut self, left: Id, range: Range<usize>) -> Result<Id, Fault> {
         let Some((symbol, _)) = self.one_of(&COMPARISONS)? else {
             let (token, range) = self.lexer.peek()?;

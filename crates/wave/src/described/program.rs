@@ -1,4 +1,4 @@
-//! A compiled update as the engine has it.
+//! Adapts a compiled update to the engine.
 
 use std::mem::MaybeUninit;
 
@@ -8,8 +8,8 @@ use crate::{Result, Stencil};
 
 use super::steps::{Code, SLOTS};
 
-/// The code of an update that uses the first `N` slots: 5, 7, or 9 with all corners. What is not
-/// used is not loaded by the engine.
+/// The code of an update that uses the first `N` slots: 5, 7, or 9 with all corners. The engine
+/// does not load the other neighbours.
 #[derive(Debug)]
 pub(crate) struct Program<'c, const N: usize>(pub(crate) &'c Code);
 
@@ -22,7 +22,7 @@ impl<const N: usize> Update for Program<'_, N> {
         self.0.stencil()
     }
 
-    /// The stencil is what the steps read.
+    /// Always succeeds: the stencil is derived from the steps.
     fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -47,12 +47,13 @@ impl<const N: usize> Update for Program<'_, N> {
             let values =
                 [centre, north, west, east, south, north_west, south_east, north_east, south_west];
             for (n, value) in values.iter().take(N).enumerate() {
-                // SAFETY: vector `r` of slot `n`, which is less than `SLOTS`.
+                // SAFETY: vector `r` of slot `n` lies in the array, as `n` is less than `SLOTS` and
+                // `r` less than `R`.
                 unsafe { slots.add(n).cast::<L>().add(r).write(*value) };
             }
         }
-        // SAFETY: as many slots as there are, those of the neighbours stored; the rest the caller
-        // warrants.
+        // SAFETY: the array has `SLOTS` slots, and those of the neighbours have been stored to; the
+        // caller guarantees the coefficients and the instructions.
         unsafe { self.0.run(slots, &coefficients) }
     }
 }

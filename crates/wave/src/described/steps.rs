@@ -1,8 +1,8 @@
-//! Steps: what a compiled update is made of, and the loop that executes them.
+//! Steps: the instructions of a compiled update, and the loop that executes them.
 //!
 //! # The machine
-//! All values are `R` vectors at once. There is an accumulator, kept in registers; slots, which the
-//! caller provides; the coefficients, where the engine has them; and constants.
+//! All values are `R` vectors at once. The machine has an accumulator, kept in registers; slots,
+//! which the caller provides; the coefficients, read where the engine stores them; and constants.
 //!
 //! ```text
 //! slots   0        1      2     3     4      5           6           7           8           9 ..
@@ -15,24 +15,24 @@
 //! ```
 //!
 //! # Costs
-//! Per step a jump, which is predicted well as it is the same at every point; per operand that is
-//! no constant a load per vector. The loop is one function per type of vectors, not part of the
-//! engine's.
+//! Per step, one jump, which is predicted well because it is the same at every point; per operand
+//! that is not a constant, one load per vector. The loop is one function per vector type, separate
+//! from the loop of the engine.
 //!
 //! # Source
-//! Vectorised interpretation is P. Boncz's (MonetDB/X100, CIDR 2005); an accumulator and steps made
-//! of several operations are as in A. Ertl and D. Gregg, "The structure and performance of
-//! efficient interpreters", JILP 5 (2003).
+//! Vectorised interpretation is from P. Boncz (MonetDB/X100, CIDR 2005). An accumulator and steps
+//! that combine several operations are as in A. Ertl and D. Gregg, "The structure and performance
+//! of efficient interpreters", JILP 5 (2003).
 
 use crate::lanes::Vector;
 use crate::{Neighbour, Stencil};
 
-/// How many slots there are.
+/// The number of slots.
 pub(super) const SLOTS: usize = 64;
-/// The slots of the point and its neighbours; the others are free.
+/// The number of slots for the point and its neighbours; the others are free.
 pub(super) const NEIGHBOURS: usize = 9;
 
-/// Where an operand stands: the index of its kind.
+/// The place of an operand: the index within its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Slot(u8),
@@ -40,10 +40,10 @@ pub(super) enum Place {
     Constant(u8),
 }
 
-/// An operand, or the accumulator.
+/// The place of an operand; `None` is the accumulator.
 pub(super) type Any = Option<Place>;
 
-/// What the steps work on.
+/// The data on which the steps work.
 #[derive(Clone, Copy, Debug)]
 struct Machine<L: Vector, const R: usize> {
     slots: *mut [L; R],
@@ -53,38 +53,39 @@ struct Machine<L: Vector, const R: usize> {
 
 impl<L: Vector, const R: usize> Machine<L, R> {
     /// # Safety
-    /// The slot has been stored to.
+    /// The slot must have been stored to.
     #[inline(always)]
     unsafe fn slot(&self, slot: u8) -> [L; R] {
-        // SAFETY: the caller's condition.
+        // SAFETY: the caller guarantees that the slot exists and has been stored to.
         unsafe { *self.slots.add(slot as usize) }
     }
 
     /// # Safety
-    /// There is such a coefficient.
+    /// Coefficient `n` must exist.
     #[inline(always)]
     unsafe fn coefficient(&self, n: u8) -> [L; R] {
         let mut values = [L::splat(0.0); R];
         for (r, value) in values.iter_mut().enumerate() {
-            // SAFETY: the caller's condition; the engine warrants all coefficients there are.
+            // SAFETY: the caller guarantees that the coefficient exists, and `Code::run` requires
+            // that all coefficients are aligned and valid for reads.
             *value = unsafe { L::load(self.coefficients[r].add(n as usize * L::WIDTH)) };
         }
         values
     }
 
     /// # Safety
-    /// There is such a constant.
+    /// Constant `k` must exist.
     #[inline(always)]
     unsafe fn constant(&self, k: u8) -> [L; R] {
-        // SAFETY: the caller's condition.
+        // SAFETY: the caller guarantees that the constant exists.
         [L::splat(unsafe { *self.constants.add(k as usize) }); R]
     }
 
     /// # Safety
-    /// There is such a place.
+    /// The slot, coefficient or constant must exist, and a slot must have been stored to.
     #[inline(always)]
     unsafe fn any(&self, place: Any, accumulator: [L; R]) -> [L; R] {
-        // SAFETY: the caller's condition.
+        // SAFETY: the caller guarantees that the place exists.
         unsafe {
             match place {
                 None => accumulator,
@@ -96,9 +97,9 @@ impl<L: Vector, const R: usize> Machine<L, R> {
     }
 }
 
-/// The steps by the number of their operands beside the accumulator `a`. Those with operands come
-/// once for each kind: S for a slot, C for a coefficient, K for a constant. Joined ones are made of
-/// several others.
+/// Defines the steps, grouped by the number of their operands besides the accumulator `a`. A step
+/// with operands has one variant for each kind: S for a slot, C for a coefficient, K for a
+/// constant. Joined steps combine several others.
 macro_rules! steps {
     (
         none { $($none:ident($a0:ident) = $f0:expr;)* }
@@ -110,13 +111,16 @@ macro_rules! steps {
         /// A step.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Step {
-            /// Keeps the accumulator in a slot.
+            /// Stores the accumulator to a slot.
             Store(u8),
-            /// The third if the first is less than the second, or else the fourth.
+            /// Selects the third value if the first is less than the second, and the fourth
+            /// otherwise.
             Less([Any; 4]),
-            /// The same if it is less or equal.
+            /// Selects the third value if the first is less than or equal to the second, and the
+            /// fourth otherwise.
             AtMost([Any; 4]),
-            /// The same if they are equal.
+            /// Selects the third value if the first and the second are equal, and the fourth
+            /// otherwise.
             Equal([Any; 4]),
             $($none,)*
             $($s(u8), $c(u8), $k(u8),)*
@@ -124,12 +128,12 @@ macro_rules! steps {
             $($joined { $($x3: u8,)* },)*
         }
 
-        /// What is done with one operand.
+        /// An operation with one operand.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum One { $($one,)* }
 
         impl One {
-            /// The step with this operand.
+            /// Returns the step with this operand.
             pub(super) fn step(self, x: Place) -> Step {
                 match (self, x) { $(
                     (One::$one, Place::Slot(x)) => Step::$s(x),
@@ -139,12 +143,12 @@ macro_rules! steps {
             }
         }
 
-        /// What is done with two operands.
+        /// An operation with two operands.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Two { $($two,)* }
 
         impl Two {
-            /// The step with these operands, if there is one.
+            /// Returns the step with these operands, if there is one.
             pub(super) fn step(self, x: Place, y: Place) -> Option<Step> {
                 match (self, x, y) {
                     $(
@@ -160,7 +164,7 @@ macro_rules! steps {
         }
 
         impl Step {
-            /// Where its operands stand.
+            /// Returns the places of its operands.
             pub(super) fn operands(self) -> [Any; 4] {
                 use Place::{Coefficient, Constant, Slot};
                 match self {
@@ -183,19 +187,21 @@ macro_rules! steps {
             }
         }
 
-        /// Executes the steps; the accumulator at the end becomes slot 0.
+        /// Executes the steps and stores the final accumulator to slot 0.
         ///
         /// # Safety
-        /// The steps are those of a [`Code`], to whose constants and number of coefficients the
-        /// machine's pointers lead; the slots of the neighbours that it uses have been stored to,
-        /// and all slots may be.
+        /// * The steps must be those of a [`Code`]. The pointers of the machine must lead to its
+        ///   constants and to its number of coefficients.
+        /// * The slots of the neighbours that the code reads must have been stored to, and all
+        ///   slots must be valid for writes.
         #[inline(always)]
         unsafe fn execute<L: Vector, const R: usize>(steps: &[Step], machine: &Machine<L, R>) {
-            // A copy that no other code sees is kept in registers.
+            // The compiler keeps a local copy, which no other code can access, in registers.
             let machine = &{ *machine };
             let mut a = [L::splat(0.0); R];
             for step in steps {
-                // SAFETY: a `Code` has only steps whose operands are there, see `Code::new`.
+                // SAFETY: all operands of the steps of a `Code` exist, and slots are stored to
+                // before they are read, see `Code::new`.
                 unsafe {
                     match *step {
                         Step::Store(slot) => machine.slots.add(slot as usize).write(a),
@@ -252,14 +258,15 @@ macro_rules! steps {
                     }
                 }
             }
-            // SAFETY: all slots may be stored to. (A returned accumulator would live in the
-            // caller's memory.)
+            // SAFETY: the caller guarantees that all slots are valid for writes. (The accumulator
+            // is not returned, because it would then live in the memory of the caller.)
             unsafe { machine.slots.write(a) };
         }
     };
 }
 
-/// A step of one operand. Not a closure: that would not be compiled for the vectors of the machine.
+/// A step with one operand. It is not a closure, which would not be compiled for the vectors of the
+/// machine.
 macro_rules! one {
     ($r:ident, $acc:ident, $x:expr, |$a:ident, $v:ident| $f:expr) => {{
         let x = $x;
@@ -271,7 +278,7 @@ macro_rules! one {
     }};
 }
 
-/// A step of two operands.
+/// A step with two operands.
 macro_rules! two {
     ($r:ident, $acc:ident, $x:expr, $y:expr, |$a:ident, $v:ident, $w:ident| $f:expr) => {{
         let (x, y) = ($x, $y);
@@ -300,17 +307,17 @@ fn four(places: &[Place]) -> [Any; 4] {
     std::array::from_fn(|i| places.get(i).copied())
 }
 
-/// The values at four places.
+/// Returns the values at four places.
 ///
 /// # Safety
-/// The machine has the places that are given.
+/// All the places must exist, and slots must have been stored to.
 #[inline(always)]
 unsafe fn every<L: Vector, const R: usize>(
     machine: &Machine<L, R>,
     [p, q, x, y]: [Any; 4],
     a: [L; R],
 ) -> [[L; R]; 4] {
-    // SAFETY: the caller's condition: there are such places.
+    // SAFETY: the caller guarantees that the places exist.
     unsafe { [machine.any(p, a), machine.any(q, a), machine.any(x, a), machine.any(y, a)] }
 }
 
@@ -354,7 +361,7 @@ steps! {
 }
 
 impl Step {
-    /// One step for this and the next one, where stencils have them one after the other.
+    /// Returns one step for `self` and `next`, for combinations that are frequent in stencils.
     pub(super) fn join(self, next: Step) -> Option<Step> {
         match (self, next) {
             (Step::SumSS(x, y), Step::AddS(z)) => Some(Step::Sum3 { x, y, z }),
@@ -372,7 +379,7 @@ impl Step {
     }
 }
 
-/// Steps whose operands are there.
+/// The compiled steps. All operands are known to exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
     steps: Box<[Step]>,
@@ -383,11 +390,11 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// Steps with this many coefficients.
+    /// Creates a code of `steps` for `coefficients` coefficients.
     ///
     /// # Panics
-    /// If a step uses a slot that none before has stored to, or a coefficient or constant that is
-    /// not there. The compiler makes no such steps.
+    /// If a step uses a slot that no earlier step has stored to, or a coefficient or constant that
+    /// does not exist. The compiler emits no such steps.
     pub(super) fn new(steps: Vec<Step>, constants: Vec<f64>, coefficients: usize) -> Self {
         let mut stored = [false; SLOTS];
         stored[..NEIGHBOURS].fill(true);
@@ -424,7 +431,8 @@ impl Code {
         self.stencil
     }
 
-    /// How many of the first slots hold what is read: 5 (the point and its sides), 7 or 9.
+    /// Returns the number of slots, from the first on, that hold the values read: 5 (the point and
+    /// its sides), 7 or 9.
     pub(crate) fn neighbours(&self) -> usize {
         match (self.stencil.corners(), self.stencil.diagonal()) {
             (true, _) => 9,
@@ -438,14 +446,13 @@ impl Code {
         &self.steps
     }
 
-    /// The new values.
+    /// Returns the new values.
     ///
     /// # Safety
-    /// * `slots` is valid for reading and writing [`SLOTS`] values, of which the first
-    ///   [`neighbours`](Self::neighbours) have been stored to.
-    /// * `coefficients[r]` is aligned and valid for reading as many vectors as there are
-    ///   coefficients.
-    /// * The processor has the instructions of `L`.
+    /// * `slots` must be valid for reads and writes of [`SLOTS`] values, of which the first
+    ///   [`neighbours`](Self::neighbours) must have been stored to.
+    /// * Each `coefficients[r]` must be aligned and valid for reads of one vector per coefficient.
+    /// * The processor must have the instructions of `L`.
     #[inline(always)]
     pub(super) unsafe fn run<L: Vector, const R: usize>(
         &self,
@@ -454,8 +461,8 @@ impl Code {
     ) -> [L; R] {
         let machine =
             Machine { slots, coefficients: *coefficients, constants: self.constants.as_ptr() };
-        // SAFETY: the caller's conditions; vectors of that size are only made where the processor
-        // has them.
+        // SAFETY: the caller guarantees the slots, the coefficients and the instructions of `L`,
+        // and a vector of 64 or 32 bytes implies AVX-512F or AVX2.
         unsafe {
             match size_of::<L>() {
                 #[cfg(target_arch = "x86_64")]
@@ -470,29 +477,30 @@ impl Code {
 }
 
 /// # Safety
-/// As [`execute`]; the processor has AVX2.
+/// The conditions of [`execute`] must hold, and the processor must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline(never)]
 unsafe fn avx2<L: Vector, const R: usize>(steps: &[Step], machine: &Machine<L, R>) {
-    // SAFETY: the caller's conditions.
+    // SAFETY: the conditions are those of this function, which the caller guarantees.
     unsafe { execute(steps, machine) }
 }
 
 /// # Safety
-/// As [`execute`]; the processor has AVX-512F.
+/// The conditions of [`execute`] must hold, and the processor must have AVX-512F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline(never)]
 unsafe fn avx512<L: Vector, const R: usize>(steps: &[Step], machine: &Machine<L, R>) {
-    // SAFETY: the caller's conditions.
+    // SAFETY: the conditions are those of this function, which the caller guarantees.
     unsafe { execute(steps, machine) }
 }
 
 /// # Safety
-/// As [`execute`]; for vectors that every processor of the architecture has.
+/// The conditions of [`execute`] must hold, and every processor of the architecture must have the
+/// instructions of `L`.
 #[inline(never)]
 unsafe fn others<L: Vector, const R: usize>(steps: &[Step], machine: &Machine<L, R>) {
-    // SAFETY: the caller's conditions.
+    // SAFETY: the conditions are those of this function, which the caller guarantees.
     unsafe { execute(steps, machine) }
 }

@@ -1,4 +1,4 @@
-//! A described kernel is the kernel that is described, whatever the vectors; and bad texts are
+//! A described kernel equals the kernel that it describes, with all vectors; and invalid texts are
 //! errors.
 
 pub(crate) mod engine;

@@ -1,11 +1,11 @@
-//! The best alignment of two sequences: a dynamic program, done in one sweep.
+//! The best alignment of two sequences: a dynamic program that takes one sweep.
 //!
 //! ```text
-//!          -   A   C   G   .        Row 0 and column 0 are the edge and are given: 0, -gap, -2 gap ...
-//!    -     0  -1  -2  -3   .        (all 0 for a local alignment). Point (j, k) is the best score of the
-//!    A    -1   1   0  -1   .        first j letters of the one and the first k of the other.
+//!          -   A   C   G   .    Row 0 and column 0 are the edge and are given: 0, -gap, -2 gap ...
+//!    -     0  -1  -2  -3   .    (all 0 for a local alignment). Point (j, k) is the best score of
+//!    A    -1   1   0  -1   .    the first j letters of one sequence and the first k of the other.
 //!    G    -2   0   0   1   .
-//!    .     .   .   .   .   .        The last point is the score of both whole sequences.
+//!    .     .   .   .   .   .    The last point is the score of both whole sequences.
 //! ```
 //!
 //! Source: S. Needleman and C. Wunsch, J. Mol. Biol. 48 (1970); T. Smith and M. Waterman, J. Mol.
@@ -14,26 +14,25 @@
 use crate::{Error, Lane, Neighbour, Neighbours, PointKernel, Result, Stencil};
 
 /// Scores of alignments with a linear gap penalty: `max(max(n, w) - gap, nw + s)`, where the
-/// coefficient `s` is the score of the two letters that meet at the point.
+/// coefficient `s` is the score of the two letters that meet at the point. A local alignment also
+/// takes the maximum with 0.
 ///
-/// One iteration computes all scores; further ones change nothing. Scores that are whole numbers
-/// are exact. The field has one row and one column more than the sequences have letters. The first
-/// row and column are never updated: they hold the scores of gaps alone. The coefficients there
-/// mean nothing.
-///
-/// A point is the greater of `nw + s` and `max(n, w) - gap`, and of 0 if local.
+/// One iteration computes all scores; further iterations change nothing. Scores that are whole
+/// numbers are exact. The field has one row and one column more than the sequences have letters.
+/// The first row and column are never updated: they hold the scores of gaps alone. The coefficients
+/// there have no meaning.
 #[derive(Clone, Copy, Debug)]
 pub struct Alignment {
     gap: f64,
-    /// What no score is below.
+    /// The lower bound of all scores.
     least: f64,
 }
 
 impl Alignment {
-    /// Global alignment (Needleman-Wunsch), each gap costing `gap`.
+    /// Creates a kernel for global alignment (Needleman-Wunsch), in which each gap costs `gap`.
     ///
     /// # Errors
-    /// [`Error::Gap`] unless it is a finite number of at least 0.
+    /// [`Error::Gap`] unless `gap` is a finite number of at least 0.
     pub fn global(gap: f64) -> Result<Self> {
         if gap >= 0.0 && gap.is_finite() {
             Ok(Alignment { gap, least: f64::NEG_INFINITY })
@@ -42,10 +41,11 @@ impl Alignment {
         }
     }
 
-    /// Local alignment (Smith-Waterman): as global, but no score is below 0.
+    /// Creates a kernel for local alignment (Smith-Waterman): like global alignment, but no score
+    /// is below 0.
     ///
     /// # Errors
-    /// As [`global`](Self::global).
+    /// As for [`global`](Self::global).
     pub fn local(gap: f64) -> Result<Self> {
         Ok(Alignment { least: 0.0, ..Self::global(gap)? })
     }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::reference::plain_sweep;
 
-    /// The field of an alignment and the scores of its letters.
+    /// Returns the field of an alignment and the scores of its letters.
     fn matrices(a: &[u8], b: &[u8], gap: f64) -> (Vec<f64>, Vec<f64>) {
         let cols = b.len() + 1;
         let mut field = vec![0.0; (a.len() + 1) * cols];
@@ -84,7 +84,7 @@ mod tests {
         (field, scores)
     }
 
-    /// The textbook's table of rows, in whole numbers.
+    /// Computes the table with the textbook algorithm, in integers.
     fn textbook(a: &[u8], b: &[u8], gap: i64, local: bool) -> Vec<Vec<i64>> {
         let edge = |n: usize| if local { 0 } else { -gap * n as i64 };
         let mut table: Vec<Vec<i64>> = vec![(0..=b.len()).map(edge).collect()];
@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn the_example_of_the_literature() {
-        // GCATGCG and GATTACA: the usual example; its best score with 1, -1 and a gap of 1 is 0.
+        // GCATGCG and GATTACA, the usual example: with scores of 1 and -1 and a gap of 1 the best
+        // is 0.
         let (a, b) = (b"GCATGCG", b"GATTACA");
         let (mut field, scores) = matrices(a, b, 1.0);
         plain_sweep(&Alignment::global(1.0).unwrap(), &mut field, [&scores], 8, 8);
@@ -116,7 +117,7 @@ mod tests {
             assert!(matches!(Alignment::global(gap), Err(Error::Gap { .. })));
             assert!(matches!(Alignment::local(gap), Err(Error::Gap { .. })));
         }
-        // Among points that are not numbers there is no score.
+        // From NaN neighbours comes no score but NaN.
         let at = Neighbours::of(&[f64::NAN; 4], 3, 2, Alignment::STENCIL);
         assert!(Alignment::local(1.0).unwrap().update(at, [1.0]).is_nan());
     }

@@ -1,4 +1,4 @@
-//! Gauss-Seidel on a linear system of five-point equations with coefficients of their own at every
+//! Gauss-Seidel on a linear system of five-point equations with separate coefficients at every
 //! point.
 //!
 //! Source: the method is in every textbook, e.g. Y. Saad, "Iterative Methods for Sparse Linear
@@ -6,16 +6,17 @@
 
 use crate::{Lane, Neighbours, PointKernel, Stencil};
 
-/// Gauss-Seidel with the coefficients `an`, `aw`, `ae`, `as`, `f` and `mask`, in this order.
+/// The Gauss-Seidel method with the coefficients `an`, `aw`, `ae`, `as`, `f` and `mask`, in this
+/// order.
 ///
 /// `u = ((((an * n + aw * w) + ae * e) + as * s) + f)` where the mask is 0; elsewhere the point
-/// stays as it is (a Dirichlet condition). The association is as written, without contraction.
+/// keeps its value (a Dirichlet condition). The association is as written, without contraction.
 ///
-/// The equations are divided by their diagonal already. From `d u - cn n - cw w - ce e - cs s = b`
-/// at a point come `an = cn / d` and so on, and `f = b / d`. It converges if the sum of the
-/// magnitudes of `an` to `as` is nowhere above 1, and below 1 at some point (and the points hang
-/// together); a heat equation with positive conductivities and some given temperature is of this
-/// kind.
+/// The equations must be divided by their diagonal. The equation `d u - cn n - cw w - ce e - cs s =
+/// b` at a point gives `an = cn / d` and so on, and `f = b / d`. The method converges if the sum of
+/// the magnitudes of `an` to `as` is at most 1 everywhere and less than 1 at some point (and the
+/// points are connected); a heat equation with positive conductivities and some given temperature
+/// is of this kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GaussSeidelVariable;
 
@@ -56,8 +57,8 @@ mod tests {
         assert_eq!(GaussSeidelVariable.update(at, coefficients(-0.0)), 13.25);
     }
 
-    /// A system whose solution is known: random conductivities, and the right-hand side that
-    /// belongs to it.
+    /// The method converges to the known solution of a system with random conductivities and the
+    /// matching right-hand side.
     #[test]
     fn converges_to_the_solution() {
         let (rows, cols) = (12, 15);

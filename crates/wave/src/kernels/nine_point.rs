@@ -7,27 +7,28 @@
 //! ```
 //!
 //! Source: L. Collatz, "The Numerical Treatment of Differential Equations", Springer 1960, table
-//! VI. Of fourth order if the right-hand side is taken at five points as well, of sixth where it
-//! is 0.
+//! VI. The method is of fourth order if the right-hand side is also taken at five points, and of
+//! sixth order where it is 0.
 
 use crate::{Error, Lane, Neighbours, PointKernel, Result, Stencil};
 
 /// Over-relaxation on nine points: `u += omega * ((4 * (n + s + e + w) + (ne + nw + se + sw) + f) /
 /// 20 - u)`.
 ///
-/// Both sums in parentheses are associated to the left, so is the sum of the three terms; nothing
-/// is contracted. Without a right-hand side (as a kernel of no coefficients) the term `f` is left
-/// out.
+/// Both sums in parentheses are associated to the left, and so is the sum of the three terms;
+/// nothing is contracted. Without a right-hand side (as a kernel of no coefficients) the term `f`
+/// is left out.
 ///
 /// For `-(d2u/dx2 + d2u/dy2) = r` on a mesh of width `h`, `f` is `6 h^2 (r + h^2 / 12 * laplacian
-/// of r)`; from five points: `h^2 / 2 * (8 r + r_n + r_s + r_e + r_w)`.
+/// of r)`; computed from five points it is `h^2 / 2 * (8 r + r_n + r_s + r_e + r_w)`.
 #[derive(Clone, Copy, Debug)]
 pub struct NinePoint {
     omega: f64,
 }
 
 impl NinePoint {
-    /// Over-relaxation by `omega`, strictly between 0 and 2: elsewhere it does not converge.
+    /// Creates a kernel with the relaxation factor `omega`, which must lie strictly between 0 and
+    /// 2; the method does not converge with other values.
     ///
     /// # Errors
     /// [`Error::Omega`] for any other value.
@@ -39,20 +40,20 @@ impl NinePoint {
         }
     }
 
-    /// The Gauss-Seidel method: `omega` 1.
+    /// Creates a kernel for the Gauss-Seidel method, in which `omega` is 1.
     #[must_use]
     pub const fn gauss_seidel() -> Self {
         NinePoint { omega: 1.0 }
     }
 
-    /// Moves the point towards what the neighbours' sum asks for.
+    /// Moves the point towards a twentieth of the sum, by the relaxation factor.
     #[inline(always)]
     fn relax<L: Lane>(&self, centre: L, sum: L) -> L {
         centre + L::splat(self.omega) * (sum / L::splat(20.0) - centre)
     }
 }
 
-/// The weighted sum of the eight neighbours.
+/// Returns the weighted sum of the eight neighbours.
 #[inline(always)]
 fn sum<L: Lane>(at: &Neighbours<L>) -> L {
     L::splat(4.0) * (at.north + at.south + at.east + at.west)
@@ -100,8 +101,8 @@ mod tests {
         assert!(matches!(NinePoint::new(f64::NAN), Err(Error::Omega { .. })));
     }
 
-    /// A harmonic polynomial of degree five has no error on this stencil: it is what the sweep
-    /// converges to.
+    /// A harmonic polynomial of degree five has no error on this stencil, so the sweep converges to
+    /// it.
     #[test]
     fn harmonic_polynomials_are_exact() {
         let (rows, cols) = (9, 11);

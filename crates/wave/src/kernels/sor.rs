@@ -1,4 +1,4 @@
-//! Successive over-relaxation of the Poisson equation on the five-point stencil; Gauss-Seidel is
+//! Successive over-relaxation of the Poisson equation on the five-point stencil. Gauss-Seidel is
 //! the case without over-relaxation.
 
 use crate::{Error, Lane, Neighbours, PointKernel, Result, Stencil};
@@ -13,7 +13,8 @@ pub struct Sor {
 }
 
 impl Sor {
-    /// Over-relaxation by `omega`, strictly between 0 and 2: elsewhere it does not converge.
+    /// Creates a kernel with the relaxation factor `omega`, which must lie strictly between 0 and
+    /// 2; the method does not converge with other values.
     ///
     /// # Errors
     /// [`Error::Omega`] for any other value.
@@ -21,7 +22,7 @@ impl Sor {
         if omega > 0.0 && omega < 2.0 { Ok(Sor { omega }) } else { Err(Error::Omega { omega }) }
     }
 
-    /// The Gauss-Seidel method: `omega` 1.
+    /// Creates a kernel for the Gauss-Seidel method, in which `omega` is 1.
     #[must_use]
     pub const fn gauss_seidel() -> Self {
         Sor { omega: 1.0 }

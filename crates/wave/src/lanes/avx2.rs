@@ -1,15 +1,14 @@
-//! 256 bits: four doubles or eight floats.
+//! Vectors of 256 bits: four doubles or eight floats.
 //!
-//! Nothing here may run unless the processor has AVX2; the functions that dispatch to it have
-//! asked.
+//! This code may run only if the processor has AVX2; the functions that dispatch to it check that.
 
 use core::arch::x86_64::*;
 
 use super::Vector;
 
-// The instructions for min and max give the second if either is no number, as `Lane` wants it.
+// The instructions for min and max return the second operand if either is NaN, as `Lane` requires.
 lanes! {
-    /// Four doubles.
+    /// A vector of four doubles.
     F64x4(__m256d): 4 of f64, masks __m256d;
     add _mm256_add_pd; sub _mm256_sub_pd; mul _mm256_mul_pd; div _mm256_div_pd;
     splat |value| _mm256_set1_pd(value);
@@ -24,7 +23,7 @@ lanes! {
 }
 
 lanes! {
-    /// Eight floats.
+    /// A vector of eight floats.
     F32x8(__m256): 8 of f32, masks __m256;
     add _mm256_add_ps; sub _mm256_sub_ps; mul _mm256_mul_ps; div _mm256_div_ps;
     splat |value| _mm256_set1_ps(value);
@@ -44,21 +43,24 @@ impl Vector for F64x4 {
 
     #[inline(always)]
     unsafe fn load(from: *const f64) -> Self {
-        // SAFETY: the caller's conditions, and the top of the file.
+        // SAFETY: the caller guarantees the alignment and the values; the processor has
+        // AVX2, see the top of the file.
         F64x4(unsafe { _mm256_load_pd(from) })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f64) {
-        // SAFETY: the caller's conditions, and the top of the file.
+        // SAFETY: the caller guarantees the alignment and the values; the processor has
+        // AVX2, see the top of the file.
         unsafe { _mm256_store_pd(to, self.0) }
     }
 
     #[inline(always)]
     fn from_above(self, above: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: the processor has AVX2, see the top of the file.
         F64x4(unsafe {
-            // [above 2 3, self 0 1], then the upper of the one beside the lower of the other.
+            // [above 2 3, self 0 1]; then the upper value of each half of it beside the lower one
+            // of `self`.
             let middle = _mm256_permute2f128_pd::<0x21>(above.0, self.0);
             _mm256_shuffle_pd::<0b0101>(middle, self.0)
         })
@@ -66,7 +68,7 @@ impl Vector for F64x4 {
 
     #[inline(always)]
     fn from_below(self, below: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: the processor has AVX2, see the top of the file.
         F64x4(unsafe {
             // [self 2 3, below 0 1].
             let middle = _mm256_permute2f128_pd::<0x21>(self.0, below.0);
@@ -76,7 +78,7 @@ impl Vector for F64x4 {
 
     #[inline(always)]
     fn choose_bits(bits: u32, yes: Self, no: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: the processor has AVX2, see the top of the file.
         F64x4(unsafe {
             let place = _mm256_setr_epi64x(1, 2, 4, 8);
             let set = _mm256_and_si256(_mm256_set1_epi64x(i64::from(bits)), place);
@@ -93,7 +95,8 @@ impl Vector for F64x4 {
 
     #[inline(always)]
     unsafe fn transpose_in(from: *const f64, pitch: isize, to: *mut f64, stride: usize) {
-        // SAFETY: the caller warrants the rows and the vectors; and the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
+        // vectors aligned; the processor has AVX2, see the top of the file.
         unsafe {
             let columns = transpose(
                 _mm256_loadu_pd(from),
@@ -110,7 +113,8 @@ impl Vector for F64x4 {
 
     #[inline(always)]
     unsafe fn transpose_out(from: *const f64, stride: usize, to: *mut f64, pitch: isize) {
-        // SAFETY: the caller warrants the rows and the vectors; and the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
+        // vectors aligned; the processor has AVX2, see the top of the file.
         unsafe {
             let rows = transpose(
                 _mm256_load_pd(from),
@@ -126,13 +130,13 @@ impl Vector for F64x4 {
     }
 }
 
-/// Transposes four by four.
+/// Transposes a matrix of four by four.
 ///
 /// # Safety
-/// The processor has AVX2.
+/// The processor must have AVX2.
 #[inline(always)]
 unsafe fn transpose(a: __m256d, b: __m256d, c: __m256d, d: __m256d) -> [__m256d; 4] {
-    // SAFETY: the caller's condition.
+    // SAFETY: the caller guarantees that the processor has AVX2.
     unsafe {
         let (ab_even, ab_odd) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
         let (cd_even, cd_odd) = (_mm256_unpacklo_pd(c, d), _mm256_unpackhi_pd(c, d));
@@ -151,23 +155,25 @@ impl Vector for F32x8 {
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller's conditions, and the top of the file.
+        // SAFETY: the caller guarantees the alignment and the values; the processor has
+        // AVX2, see the top of the file.
         F32x8(unsafe { _mm256_load_ps(from) })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller's conditions, and the top of the file.
+        // SAFETY: the caller guarantees the alignment and the values; the processor has
+        // AVX2, see the top of the file.
         unsafe { _mm256_store_ps(to, self.0) }
     }
 
     #[inline(always)]
     fn from_above(self, above: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: the processor has AVX2, see the top of the file.
         F32x8(unsafe {
             let (own, above) = (_mm256_castps_si256(self.0), _mm256_castps_si256(above.0));
-            // [above 4..8, self 0..4]; in each half, the last of the one before the first three of
-            // the other.
+            // [above 4..8, self 0..4]; then, in each half, the last value of it before the first
+            // three of `own`.
             let middle = _mm256_permute2x128_si256::<0x21>(above, own);
             _mm256_castsi256_ps(_mm256_alignr_epi8::<12>(own, middle))
         })
@@ -175,7 +181,7 @@ impl Vector for F32x8 {
 
     #[inline(always)]
     fn from_below(self, below: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: the processor has AVX2, see the top of the file.
         F32x8(unsafe {
             let (own, below) = (_mm256_castps_si256(self.0), _mm256_castps_si256(below.0));
             // [self 4..8, below 0..4].
@@ -186,7 +192,7 @@ impl Vector for F32x8 {
 
     #[inline(always)]
     fn choose_bits(bits: u32, yes: Self, no: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: the processor has AVX2, see the top of the file.
         F32x8(unsafe {
             let place = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
             let set = _mm256_and_si256(_mm256_set1_epi32(bits.cast_signed()), place);
@@ -202,7 +208,8 @@ impl Vector for F32x8 {
 
     #[inline(always)]
     unsafe fn transpose_in(from: *const f32, pitch: isize, to: *mut f32, stride: usize) {
-        // SAFETY: the caller warrants the rows and the vectors; and the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
+        // vectors aligned; the processor has AVX2, see the top of the file.
         unsafe {
             let mut rows = [_mm256_setzero_ps(); 8];
             for (i, row) in rows.iter_mut().enumerate() {
@@ -216,7 +223,8 @@ impl Vector for F32x8 {
 
     #[inline(always)]
     unsafe fn transpose_out(from: *const f32, stride: usize, to: *mut f32, pitch: isize) {
-        // SAFETY: the caller warrants the rows and the vectors; and the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
+        // vectors aligned; the processor has AVX2, see the top of the file.
         unsafe {
             let mut columns = [_mm256_setzero_ps(); 8];
             for (j, column) in columns.iter_mut().enumerate() {
@@ -229,13 +237,13 @@ impl Vector for F32x8 {
     }
 }
 
-/// Transposes eight by eight: pairs, then fours, then halves.
+/// Transposes a matrix of eight by eight: pairs, then groups of four, then halves.
 ///
 /// # Safety
-/// The processor has AVX2.
+/// The processor must have AVX2.
 #[inline(always)]
 unsafe fn transpose8([a, b, c, d, e, f, g, h]: [__m256; 8]) -> [__m256; 8] {
-    // SAFETY: the caller's condition.
+    // SAFETY: the caller guarantees that the processor has AVX2.
     unsafe {
         let (ab_l, ab_h) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
         let (cd_l, cd_h) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));

@@ -1,41 +1,41 @@
-//! 512 bits: eight doubles or sixteen floats.
+//! Vectors of 512 bits: eight doubles or sixteen floats.
 //!
-//! Nothing here may run unless the processor has AVX-512F; the functions that dispatch to it have
-//! asked.
+//! This code may run only if the processor has AVX-512F; the functions that dispatch to it check
+//! that.
 
 use core::arch::x86_64::*;
 
 use super::Vector;
 
-/// Changes the signs; AVX-512F has no exclusive or of doubles.
+/// Changes the signs. AVX-512F has no exclusive or of doubles.
 ///
 /// # Safety
-/// The processor has AVX-512F.
+/// The processor must have AVX-512F.
 #[inline(always)]
 unsafe fn neg_pd(a: __m512d) -> __m512d {
-    // SAFETY: the caller's condition.
+    // SAFETY: the caller guarantees that the processor has AVX-512F.
     unsafe {
         let sign = _mm512_set1_epi64(i64::MIN);
         _mm512_castsi512_pd(_mm512_xor_si512(_mm512_castpd_si512(a), sign))
     }
 }
 
-/// Changes the signs.
+/// Changes the signs. AVX-512F has no exclusive or of floats.
 ///
 /// # Safety
-/// The processor has AVX-512F.
+/// The processor must have AVX-512F.
 #[inline(always)]
 unsafe fn neg_ps(a: __m512) -> __m512 {
-    // SAFETY: the caller's condition.
+    // SAFETY: the caller guarantees that the processor has AVX-512F.
     unsafe {
         let sign = _mm512_set1_epi32(i32::MIN);
         _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(a), sign))
     }
 }
 
-// The instructions for min and max give the second if either is no number, as `Lane` wants it.
+// The instructions for min and max return the second operand if either is NaN, as `Lane` requires.
 lanes! {
-    /// Eight doubles.
+    /// A vector of eight doubles.
     F64x8(__m512d): 8 of f64, masks __mmask8;
     add _mm512_add_pd; sub _mm512_sub_pd; mul _mm512_mul_pd; div _mm512_div_pd;
     splat |value| _mm512_set1_pd(value);
@@ -50,7 +50,7 @@ lanes! {
 }
 
 lanes! {
-    /// Sixteen floats.
+    /// A vector of sixteen floats.
     F32x16(__m512): 16 of f32, masks __mmask16;
     add _mm512_add_ps; sub _mm512_sub_ps; mul _mm512_mul_ps; div _mm512_div_ps;
     splat |value| _mm512_set1_ps(value);
@@ -70,20 +70,22 @@ impl Vector for F64x8 {
 
     #[inline(always)]
     unsafe fn load(from: *const f64) -> Self {
-        // SAFETY: the caller's conditions, and the top of the file.
+        // SAFETY: the caller guarantees the alignment and the values; the processor has
+        // AVX-512F, see the top of the file.
         F64x8(unsafe { _mm512_load_pd(from) })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f64) {
-        // SAFETY: the caller's conditions, and the top of the file.
+        // SAFETY: the caller guarantees the alignment and the values; the processor has
+        // AVX-512F, see the top of the file.
         unsafe { _mm512_store_pd(to, self.0) }
     }
 
     #[inline(always)]
     fn from_above(self, above: Self) -> Self {
-        // SAFETY: see the top of the file. `alignr` shifts the pair (first, second) right by this
-        // many values.
+        // SAFETY: the processor has AVX-512F, see the top of the file. `alignr` shifts the pair
+        // (first, second) right by this number of values.
         F64x8(unsafe {
             let pair =
                 _mm512_alignr_epi64::<7>(_mm512_castpd_si512(self.0), _mm512_castpd_si512(above.0));
@@ -93,7 +95,7 @@ impl Vector for F64x8 {
 
     #[inline(always)]
     fn from_below(self, below: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: the processor has AVX-512F, see the top of the file.
         F64x8(unsafe {
             let pair =
                 _mm512_alignr_epi64::<1>(_mm512_castpd_si512(below.0), _mm512_castpd_si512(self.0));
@@ -103,7 +105,7 @@ impl Vector for F64x8 {
 
     #[inline(always)]
     fn choose_bits(bits: u32, yes: Self, no: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: the processor has AVX-512F, see the top of the file.
         F64x8(unsafe { _mm512_mask_blend_pd(bits as __mmask8, no.0, yes.0) })
     }
 
@@ -114,7 +116,8 @@ impl Vector for F64x8 {
 
     #[inline(always)]
     unsafe fn transpose_in(from: *const f64, pitch: isize, to: *mut f64, stride: usize) {
-        // SAFETY: the caller warrants the rows and the vectors; and the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
+        // vectors aligned; the processor has AVX-512F, see the top of the file.
         unsafe {
             let mut rows = [_mm512_setzero_pd(); 8];
             for (i, row) in rows.iter_mut().enumerate() {
@@ -128,7 +131,8 @@ impl Vector for F64x8 {
 
     #[inline(always)]
     unsafe fn transpose_out(from: *const f64, stride: usize, to: *mut f64, pitch: isize) {
-        // SAFETY: the caller warrants the rows and the vectors; and the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
+        // vectors aligned; the processor has AVX-512F, see the top of the file.
         unsafe {
             let mut columns = [_mm512_setzero_pd(); 8];
             for (j, column) in columns.iter_mut().enumerate() {
@@ -141,13 +145,13 @@ impl Vector for F64x8 {
     }
 }
 
-/// Transposes eight by eight: pairs, then quarters of the vectors, twice.
+/// Transposes a matrix of eight by eight: pairs, then quarters of the vectors, twice.
 ///
 /// # Safety
-/// The processor has AVX-512F.
+/// The processor must have AVX-512F.
 #[inline(always)]
 unsafe fn transpose8(r: [__m512d; 8]) -> [__m512d; 8] {
-    // SAFETY: the caller's condition.
+    // SAFETY: the caller guarantees that the processor has AVX-512F.
     unsafe {
         let zero = _mm512_setzero_pd();
         let (mut even, mut odd) = ([zero; 4], [zero; 4]);
@@ -158,7 +162,7 @@ unsafe fn transpose8(r: [__m512d; 8]) -> [__m512d; 8] {
         }
         let mut out = [zero; 8];
         for (pairs, first) in [(even, 0), (odd, 1)] {
-            // Quarters 0 and 2 of two pairs of rows; then 1 and 3.
+            // Quarters 0 and 2 of two pairs of rows, then quarters 1 and 3.
             let a = _mm512_shuffle_f64x2::<0x88>(pairs[0], pairs[1]);
             let b = _mm512_shuffle_f64x2::<0x88>(pairs[2], pairs[3]);
             let c = _mm512_shuffle_f64x2::<0xDD>(pairs[0], pairs[1]);
@@ -178,19 +182,21 @@ impl Vector for F32x16 {
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller's conditions, and the top of the file.
+        // SAFETY: the caller guarantees the alignment and the values; the processor has
+        // AVX-512F, see the top of the file.
         F32x16(unsafe { _mm512_load_ps(from) })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller's conditions, and the top of the file.
+        // SAFETY: the caller guarantees the alignment and the values; the processor has
+        // AVX-512F, see the top of the file.
         unsafe { _mm512_store_ps(to, self.0) }
     }
 
     #[inline(always)]
     fn from_above(self, above: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: the processor has AVX-512F, see the top of the file.
         F32x16(unsafe {
             let pair = _mm512_alignr_epi32::<15>(
                 _mm512_castps_si512(self.0),
@@ -202,7 +208,7 @@ impl Vector for F32x16 {
 
     #[inline(always)]
     fn from_below(self, below: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: the processor has AVX-512F, see the top of the file.
         F32x16(unsafe {
             let pair =
                 _mm512_alignr_epi32::<1>(_mm512_castps_si512(below.0), _mm512_castps_si512(self.0));
@@ -212,7 +218,7 @@ impl Vector for F32x16 {
 
     #[inline(always)]
     fn choose_bits(bits: u32, yes: Self, no: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: the processor has AVX-512F, see the top of the file.
         F32x16(unsafe { _mm512_mask_blend_ps(bits as __mmask16, no.0, yes.0) })
     }
 
@@ -223,7 +229,8 @@ impl Vector for F32x16 {
 
     #[inline(always)]
     unsafe fn transpose_in(from: *const f32, pitch: isize, to: *mut f32, stride: usize) {
-        // SAFETY: the caller warrants the rows and the vectors; and the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
+        // vectors aligned; the processor has AVX-512F, see the top of the file.
         unsafe {
             let mut rows = [_mm512_setzero_ps(); 16];
             for (i, row) in rows.iter_mut().enumerate() {
@@ -237,7 +244,8 @@ impl Vector for F32x16 {
 
     #[inline(always)]
     unsafe fn transpose_out(from: *const f32, stride: usize, to: *mut f32, pitch: isize) {
-        // SAFETY: the caller warrants the rows and the vectors; and the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
+        // vectors aligned; the processor has AVX-512F, see the top of the file.
         unsafe {
             let mut columns = [_mm512_setzero_ps(); 16];
             for (j, column) in columns.iter_mut().enumerate() {
@@ -250,14 +258,14 @@ impl Vector for F32x16 {
     }
 }
 
-/// Transposes sixteen by sixteen: in fours of rows within each quarter of the vectors, then the
-/// quarters.
+/// Transposes a matrix of sixteen by sixteen: in groups of four rows within each quarter of the
+/// vectors, then the quarters.
 ///
 /// # Safety
-/// The processor has AVX-512F.
+/// The processor must have AVX-512F.
 #[inline(always)]
 unsafe fn transpose16(r: [__m512; 16]) -> [__m512; 16] {
-    // SAFETY: the caller's condition.
+    // SAFETY: the caller guarantees that the processor has AVX-512F.
     unsafe {
         let zero = _mm512_setzero_ps();
         // fours[j][p]: quarter q holds column 4q + j of the rows 4p to 4p + 3.
@@ -275,7 +283,7 @@ unsafe fn transpose16(r: [__m512; 16]) -> [__m512; 16] {
         let mut out = [zero; 16];
         for j in 0..4 {
             let four = fours[j];
-            // Quarters 0 and 2 of two fours of rows; then 1 and 3.
+            // Quarters 0 and 2 of two groups of four rows, then quarters 1 and 3.
             let a = _mm512_shuffle_f32x4::<0x88>(four[0], four[1]);
             let b = _mm512_shuffle_f32x4::<0x88>(four[2], four[3]);
             let c = _mm512_shuffle_f32x4::<0xDD>(four[0], four[1]);

@@ -1,12 +1,12 @@
-//! 128 bits: two doubles or four floats. Every aarch64 processor has it.
+//! Vectors of 128 bits: two doubles or four floats. Every aarch64 processor has the instructions.
 
 use core::arch::aarch64::*;
 
 use super::Vector;
 
-// The instructions for min and max treat what is no number otherwise than `Lane` wants it.
+// The instructions for min and max treat NaN differently from what `Lane` requires.
 lanes! {
-    /// Two doubles.
+    /// A vector of two doubles.
     F64x2(float64x2_t): 2 of f64, masks uint64x2_t;
     add vaddq_f64; sub vsubq_f64; mul vmulq_f64; div vdivq_f64;
     splat |value| vdupq_n_f64(value);
@@ -21,7 +21,7 @@ lanes! {
 }
 
 lanes! {
-    /// Four floats.
+    /// A vector of four floats.
     F32x4(float32x4_t): 4 of f32, masks uint32x4_t;
     add vaddq_f32; sub vsubq_f32; mul vmulq_f32; div vdivq_f32;
     splat |value| vdupq_n_f32(value);
@@ -41,32 +41,32 @@ impl Vector for F64x2 {
 
     #[inline(always)]
     unsafe fn load(from: *const f64) -> Self {
-        // SAFETY: the caller's conditions.
+        // SAFETY: the caller guarantees that `from` is valid for reads of one vector.
         F64x2(unsafe { vld1q_f64(from) })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f64) {
-        // SAFETY: the caller's conditions.
+        // SAFETY: the caller guarantees that `to` is valid for writes of one vector.
         unsafe { vst1q_f64(to, self.0) }
     }
 
     #[inline(always)]
     fn from_above(self, above: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: every aarch64 processor has the instructions.
         F64x2(unsafe { vextq_f64::<1>(above.0, self.0) })
     }
 
     #[inline(always)]
     fn from_below(self, below: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: every aarch64 processor has the instructions.
         F64x2(unsafe { vextq_f64::<1>(self.0, below.0) })
     }
 
     #[inline(always)]
     fn choose_bits(bits: u32, yes: Self, no: Self) -> Self {
         let places = [1_u64, 2];
-        // SAFETY: see the top of the file; the array holds two values.
+        // SAFETY: every aarch64 processor has the instructions; the array holds two values.
         F64x2(unsafe {
             let mask = vtstq_u64(vdupq_n_u64(u64::from(bits)), vld1q_u64(places.as_ptr()));
             vbslq_f64(mask, yes.0, no.0)
@@ -80,7 +80,7 @@ impl Vector for F64x2 {
 
     #[inline(always)]
     unsafe fn transpose_in(from: *const f64, pitch: isize, to: *mut f64, stride: usize) {
-        // SAFETY: the caller warrants the rows and the vectors.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible.
         unsafe {
             let (a, b) = (vld1q_f64(from), vld1q_f64(from.offset(pitch)));
             vst1q_f64(to, vzip1q_f64(a, b));
@@ -90,7 +90,7 @@ impl Vector for F64x2 {
 
     #[inline(always)]
     unsafe fn transpose_out(from: *const f64, stride: usize, to: *mut f64, pitch: isize) {
-        // SAFETY: the caller warrants the rows and the vectors.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible.
         unsafe {
             let (a, b) = (vld1q_f64(from), vld1q_f64(from.add(stride)));
             vst1q_f64(to, vzip1q_f64(a, b));
@@ -105,32 +105,32 @@ impl Vector for F32x4 {
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller's conditions.
+        // SAFETY: the caller guarantees that `from` is valid for reads of one vector.
         F32x4(unsafe { vld1q_f32(from) })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller's conditions.
+        // SAFETY: the caller guarantees that `to` is valid for writes of one vector.
         unsafe { vst1q_f32(to, self.0) }
     }
 
     #[inline(always)]
     fn from_above(self, above: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: every aarch64 processor has the instructions.
         F32x4(unsafe { vextq_f32::<3>(above.0, self.0) })
     }
 
     #[inline(always)]
     fn from_below(self, below: Self) -> Self {
-        // SAFETY: see the top of the file.
+        // SAFETY: every aarch64 processor has the instructions.
         F32x4(unsafe { vextq_f32::<1>(self.0, below.0) })
     }
 
     #[inline(always)]
     fn choose_bits(bits: u32, yes: Self, no: Self) -> Self {
         let places = [1_u32, 2, 4, 8];
-        // SAFETY: see the top of the file; the array holds four values.
+        // SAFETY: every aarch64 processor has the instructions; the array holds four values.
         F32x4(unsafe {
             let mask = vtstq_u32(vdupq_n_u32(bits), vld1q_u32(places.as_ptr()));
             vbslq_f32(mask, yes.0, no.0)
@@ -144,7 +144,7 @@ impl Vector for F32x4 {
 
     #[inline(always)]
     unsafe fn transpose_in(from: *const f32, pitch: isize, to: *mut f32, stride: usize) {
-        // SAFETY: the caller warrants the rows and the vectors.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible.
         unsafe {
             let mut rows = [vdupq_n_f32(0.0); 4];
             for (i, row) in rows.iter_mut().enumerate() {
@@ -158,7 +158,7 @@ impl Vector for F32x4 {
 
     #[inline(always)]
     unsafe fn transpose_out(from: *const f32, stride: usize, to: *mut f32, pitch: isize) {
-        // SAFETY: the caller warrants the rows and the vectors.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible.
         unsafe {
             let mut columns = [vdupq_n_f32(0.0); 4];
             for (j, column) in columns.iter_mut().enumerate() {
@@ -171,12 +171,12 @@ impl Vector for F32x4 {
     }
 }
 
-/// Transposes four by four.
+/// Transposes a matrix of four by four.
 #[inline(always)]
 fn transpose4([a, b, c, d]: [float32x4_t; 4]) -> [float32x4_t; 4] {
-    // SAFETY: see the top of the file.
+    // SAFETY: every aarch64 processor has the instructions.
     unsafe {
-        // [a0 c0 a1 c1], [b0 d0 b1 d1]: zipped once more, they are columns.
+        // [a0 c0 a1 c1], [b0 d0 b1 d1]: zipped again, they are columns.
         let (ac_l, ac_h) = (vzip1q_f32(a, c), vzip2q_f32(a, c));
         let (bd_l, bd_h) = (vzip1q_f32(b, d), vzip2q_f32(b, d));
         [

@@ -1,4 +1,4 @@
-//! A plain number as a lane of one value.
+//! Plain numbers as lanes of one value.
 
 use super::{Lane, Vector};
 
@@ -54,13 +54,15 @@ macro_rules! scalar {
 
             #[inline(always)]
             unsafe fn load(from: *const $type) -> Self {
-                // SAFETY: the caller's conditions are those of `read`.
+                // SAFETY: the caller guarantees that `from` is aligned and valid for reads of one
+                // value.
                 unsafe { from.read() }
             }
 
             #[inline(always)]
             unsafe fn store(self, to: *mut $type) {
-                // SAFETY: the caller's conditions are those of `write`.
+                // SAFETY: the caller guarantees that `to` is aligned and valid for writes of one
+                // value.
                 unsafe { to.write(self) }
             }
 
@@ -86,13 +88,15 @@ macro_rules! scalar {
 
             #[inline(always)]
             unsafe fn transpose_in(from: *const $type, _: isize, to: *mut $type, _: usize) {
-                // SAFETY: one value on both sides, as the caller warrants.
+                // SAFETY: the square has one value; the caller guarantees that `from` is valid for
+                // reads and `to` for writes.
                 unsafe { to.write(from.read()) }
             }
 
             #[inline(always)]
             unsafe fn transpose_out(from: *const $type, _: usize, to: *mut $type, _: isize) {
-                // SAFETY: one value on both sides, as the caller warrants.
+                // SAFETY: the square has one value; the caller guarantees that `from` is valid for
+                // reads and `to` for writes.
                 unsafe { to.write(from.read()) }
             }
         }

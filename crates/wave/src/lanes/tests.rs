@@ -1,9 +1,9 @@
-//! Every operation of every kind of lane is that of plain numbers.
+//! Every operation on every kind of lane gives the result of the operation on plain numbers.
 
 use super::{Lane, Lanes, Vector};
 use syncline_store::Element;
 
-/// Numbers of all kinds; more than the widest vector has values.
+/// Numbers of all kinds, more than the widest vector has values.
 const VALUES: [f64; 24] = [
     0.0,
     -0.0,
@@ -38,7 +38,7 @@ fn row<V: Vector>(first: usize) -> Row<V::Element> {
     Row(std::array::from_fn(|i| V::Element::from_f64(VALUES[(first + i) % VALUES.len()])))
 }
 
-/// What operations on a vector give, per value.
+/// Returns the values of a vector.
 fn values<V: Vector>(vector: V) -> Vec<V::Element> {
     let mut row = row::<V>(0);
     // SAFETY: the row is aligned to 64 bytes and as long as the widest vector.
@@ -56,7 +56,7 @@ fn same<E: Element>(left: E, right: E, what: &str) {
     assert!(equal, "{what}: {left:?} and {right:?}");
 }
 
-/// Holds every operation on `V` against the one on a plain number.
+/// Compares every operation on `V` with the operation on a plain number.
 #[inline(always)]
 fn agree<V: Vector>()
 where
@@ -117,12 +117,12 @@ fn transposes<V: Vector>() {
     let from: Vec<V::Element> = (0..w * pitch).map(|i| V::Element::from_f64(i as f64)).collect();
     let mut room = vec![Row([V::Element::default(); 16]); 2 * w * w / 16 + 2];
     let to = room.as_mut_ptr().cast::<V::Element>();
-    // SAFETY: `from` has `w` rows at this pitch, and the room `w` vectors at this stride, aligned
-    // to 64.
+    // SAFETY: `from` has `w` rows at this pitch, and the room has `w` vectors at this stride,
+    // aligned to 64 bytes.
     unsafe { V::transpose_in(from.as_ptr(), pitch as isize, to, stride) };
     for i in 0..w {
         for j in 0..w {
-            // SAFETY: within the room.
+            // SAFETY: the index is within the room.
             let value = unsafe { *to.add(j * stride + i) };
             same(value, from[i * pitch + j], "transposed in");
         }
@@ -197,7 +197,7 @@ fn the_narrowest_is_always_there() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn halved_vectors_are_not_the_best() {
-    // Zen 4, Zen 5 of servers, and no such leaf.
+    // The values of the leaf on Zen 4 and on Zen 5 for servers, and without such a leaf.
     assert_eq!([0b0110, 0b1110, 0].map(super::are_256), [true, false, false]);
     assert!(!super::halves_512() || Lanes::best() != Lanes::Avx512);
 }

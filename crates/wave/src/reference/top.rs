@@ -1,25 +1,25 @@
-//! The plain double loop for the first rows alone.
+//! The plain double loop for the first rows only.
 //!
 //! # Why the first rows
-//! In the order of the double loop a point uses new values above and to its left, and old ones to
-//! its right and below. Within one iteration new values chain down and sideways as far as the
-//! matrix reaches, so that a point depends on all above it; on what is below it depends by one row
-//! an iteration, whatever the kernel, as neighbours touch:
+//! In the order of the double loop a point uses new values above and to its left, and old values to
+//! its right and below. Within one iteration new values propagate down and sideways as far as the
+//! matrix reaches, so that a point depends on all points above it. A point depends on the rows
+//! below it by one row per iteration, whatever the kernel, because neighbours touch:
 //!
 //! ```text
-//! rows that are known   0 ..................................... rows + iterations        input
-//!                       0 .............................. rows + iterations - 1           after iteration 1
-//!                       ...
-//!                       0 ........ rows                                                  after the last
+//! known rows   0 ..................................... rows + iterations    input
+//!              0 .............................. rows + iterations - 1       after iteration 1
+//!              ...
+//!              0 ........ rows                                              after the last one
 //! ```
 //!
-//! So `rows + iterations` rows of the input determine the first `rows` rows of the result, in every
-//! bit. A window in the middle is determined by all that is above it: to begin there takes values
-//! of iterations in between, which a sweep of many iterations in one pass never stores.
+//! So `rows + iterations` rows of the input determine every bit of the first `rows` rows of the
+//! result. A window in the middle depends on all rows above it: a computation that starts there
+//! needs values of intermediate iterations, which a sweep of many iterations in one pass never
+//! stores.
 //!
 //! # Costs
-//! `iterations * (rows + iterations / 2)` updates of a row, in place of `iterations` times all
-//! rows.
+//! `iterations * (rows + iterations / 2)` updates of a row, instead of `iterations` times all rows.
 
 use syncline_store::{Matrix, placement::Rect};
 
@@ -30,16 +30,16 @@ use crate::sweep::Order;
 use crate::{Error, PointKernel, Result, lanes::Real};
 
 impl<T: Real, K> Reference<'_, T, K> {
-    /// Runs the loop as far as the first `rows` rows of its result need it, inside about `memory`
-    /// bytes.
+    /// Runs the loop on the rows that the first `rows` rows of the result depend on, with about
+    /// `memory` bytes of buffers.
     ///
-    /// `work`, row-major, is overwritten and returned; its first `rows` rows are the result's, the
-    /// others are not to be used. It has the columns of the field and at least `rows + iterations`
-    /// of its rows, or all.
+    /// `work`, preferably row-major, is overwritten and returned. Its first `rows` rows are those
+    /// of the result; the others are unspecified. It must have the columns of the field, and at
+    /// least `rows + iterations` rows or all rows of the field, but no more than the field.
     ///
     /// # Errors
-    /// As [`run`](Self::run); [`Error::Shape`] if `work` is too small; [`Error::Corners`] for
-    /// [`Order::MaxParallel`], in which values travel otherwise.
+    /// As for [`run`](Self::run); [`Error::Shape`] if `work` has another shape; [`Error::Corners`]
+    /// for [`Order::MaxParallel`], in which values propagate differently.
     ///
     /// ```
     /// use syncline_store::{Block, Grid, Layout, Matrix, Shape};
@@ -70,10 +70,10 @@ impl<T: Real, K> Reference<'_, T, K> {
         self.update_top(&Typed(self.kernel), work, rows, memory)
     }
 
-    /// [`run_top`](Self::run_top) for a kernel that is only known at run time.
+    /// Like [`run_top`](Self::run_top), for a kernel that is only known at run time.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`run_top`](Self::run_top).
     pub fn run_top_dynamic(&self, work: Matrix<T>, rows: usize, memory: u64) -> Result<Matrix<T>>
     where
         K: Dynamic,
@@ -118,7 +118,7 @@ impl<T: Real, K> Reference<'_, T, K> {
     }
 }
 
-/// Copies the first `rows` rows, with a buffer of at most `memory` bytes, or of one row.
+/// Copies the first `rows` rows, with a buffer of at most `memory` bytes or of one row.
 fn copy_top<T: Real>(from: &Matrix<T>, to: &mut Matrix<T>, rows: usize, memory: u64) -> Result<()> {
     let cols = from.shape().cols;
     let fit = usize::try_from(memory / (cols * T::BYTES) as u64).unwrap_or(usize::MAX);
@@ -161,7 +161,7 @@ mod tests {
         let all = loops.run::<0>(zeros(shape.rows), 1 << 20).unwrap();
         let needed = (rows + iterations as usize).min(shape.rows);
         for room in [needed, (needed + 2).min(shape.rows)] {
-            // Of little memory, so that bands end anywhere.
+            // With little memory, so that bands end at any row.
             let top = loops.run_top::<0>(zeros(room), rows, 512).unwrap();
             let found = first_difference_above(&top, &all, rows).unwrap();
             assert_eq!(found, None, "{rows} rows of {shape}, {iterations} iterations");

@@ -1,29 +1,30 @@
-//! What a compiled function reads: found by calling it with other values where its stencil names
-//! nothing.
+//! Detects the neighbours that a compiled function reads, by varying the values of the neighbours
+//! that its stencil does not name.
 //!
 //! # Contract
-//! [`undeclared`] calls a function at some points of pseudo-random values. At each, every neighbour
-//! that the stencil does not name takes several values, among them such that `min` and `max` let
-//! through; where the result changes, the function reads the neighbour. A function whose result
-//! depends on a neighbour for few values only may pass.
+//! [`check`] calls a function at some points of pseudo-random values. At each point, every
+//! neighbour that the stencil does not name takes several values, among them values that pass
+//! through `min` and `max`; if the result changes, the function reads the neighbour. A function
+//! whose result depends on a neighbour for few values only may pass undetected.
 //!
 //! # Costs
-//! At most some two thousand calls per sweep: about 10 microseconds.
+//! At most about two thousand calls per sweep: about 10 microseconds.
 
 use super::Stencil;
 use crate::{Error, Neighbour, Neighbours, Result};
 
-/// Points at which the function is called.
+/// The number of points at which the function is called.
 const POINTS: u64 = 64;
-/// What the neighbours are that the stencil does not name: one after the other each of the others,
-/// too. (The first is a number, as one that is none would hide all others in a sum.)
+/// The values of the neighbours that the stencil does not name: all of them have the first value,
+/// and each in turn takes the other values. (The first is a number, because a NaN would hide all
+/// others in a sum.)
 const VALUES: [f64; 4] = [0.5, f64::NAN, -1e30, 1e30];
 
-/// Numbers that look random, the same in each run (S. Vigna's SplitMix64).
+/// A generator of pseudo-random numbers, the same in each run (S. Vigna's SplitMix64).
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A number from 0 to 1.
+    /// Returns a number from 0 to 1.
     fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -31,16 +32,16 @@ impl Random {
         ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A coefficient: often 0 or 1, as masks are.
+    /// Returns a coefficient: often exactly 0 or 1, as masks are.
     pub(crate) fn coefficient(&mut self) -> f64 {
         (1.5 * self.next() - 0.25).clamp(0.0, 1.0)
     }
 }
 
-/// Checks a function that is called with a point and with coefficients from the random numbers.
+/// Checks a function that is called with a point and with a generator for its coefficients.
 ///
 /// # Errors
-/// [`Error::Undeclared`].
+/// [`Error::Undeclared`] if the function reads neighbours beyond its stencil.
 pub(crate) fn check(
     stencil: Stencil,
     mut update: impl FnMut(&Neighbours<f64>, &mut Random) -> f64,
@@ -95,7 +96,7 @@ mod tests {
                 other => panic!("{n}: {other:?}"),
             }
         }
-        // Neither hides the other.
+        // Both undeclared neighbours are reported.
         let both = check(five, |at, _| at.north + at.south_west + at.north_east);
         match both {
             Err(Error::Undeclared { reads, .. }) => {
@@ -103,7 +104,7 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        // Only where a mask is 0.
+        // A neighbour that is read only where a mask is 0 is detected.
         let masked = |at: &Neighbours<f64>, random: &mut Random| {
             if random.coefficient() == 0.0 { at.north_east } else { at.centre }
         };

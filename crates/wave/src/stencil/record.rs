@@ -1,13 +1,14 @@
-//! What an update reads: found by running it on values that remember where they come from.
+//! Detects the neighbours that an update reads, by running it on values that record their origin.
 //!
 //! # Contract
-//! [`reads`] runs the update of a kernel once. A value carries the neighbours that it depends on;
-//! the result of every operation depends on all its operands, so a comparison, a choice, `min` and
-//! `max` hide none. An update has no other way to branch on a lane: [`Lane`] gives no values out.
-//! What it branches on, the fields of the kernel, is there.
+//! [`reads`] runs the update of a kernel once. A value carries the set of neighbours that it
+//! depends on. The result of every operation depends on all its operands, so comparisons, choices,
+//! `min` and `max` hide no neighbour. An update cannot branch on a lane in any other way, because
+//! [`Lane`] does not expose its values. It can branch on the fields of the kernel, which have their
+//! real values in this run.
 //!
 //! # Costs
-//! One update per sweep; nothing in the loop over points.
+//! One update per sweep; none in the loop over points.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +18,7 @@ use syncline_overlay::error::RunError;
 use super::{Neighbour, Stencil};
 use crate::{Error, Lane, Neighbours, PointKernel, Result};
 
-/// A value of which only the neighbours are known that it depends on.
+/// A value of which only the set of neighbours that it depends on is recorded.
 #[derive(Clone, Copy, Debug)]
 struct Origin(Stencil);
 
@@ -89,7 +90,7 @@ impl Lane for Origin {
     }
 }
 
-/// The neighbours that the update reads.
+/// Returns the neighbours that the update reads.
 fn reads<K: PointKernel<N>, const N: usize>(kernel: &K) -> Stencil {
     let at = Neighbours {
         centre: Origin::NONE,
@@ -105,11 +106,10 @@ fn reads<K: PointKernel<N>, const N: usize>(kernel: &K) -> Stencil {
     kernel.update(at, [Origin::NONE; N]).0
 }
 
-/// The neighbours that the update reads though the kernel's stencil does not name them, as an
-/// error.
+/// Checks that the update reads no neighbours beyond the stencil of the kernel.
 ///
 /// # Errors
-/// [`Error::Undeclared`].
+/// [`Error::Undeclared`] if it does.
 pub(crate) fn declared<K: PointKernel<N>, const N: usize>(kernel: &K) -> Result<()> {
     let undeclared = reads(kernel).without(K::STENCIL);
     if undeclared.is_empty() {
@@ -119,18 +119,18 @@ pub(crate) fn declared<K: PointKernel<N>, const N: usize>(kernel: &K) -> Result<
     }
 }
 
-/// [`declared`], where a panic of the kernel is an error as it is in the sweep.
+/// Like [`declared`], but a panic of the kernel becomes an error, as in the sweep.
 ///
 /// # Errors
-/// [`Error::Undeclared`]; [`RunError::Panicked`].
+/// [`Error::Undeclared`] if the update reads more neighbours; [`RunError::Panicked`] if it panics.
 pub(crate) fn check<K: PointKernel<N>, const N: usize>(kernel: &K) -> Result<()> {
     caught(|| declared(kernel))?
 }
 
-/// What `call` returns; its panic is an error.
+/// Calls `call` and turns a panic into an error.
 pub(super) fn caught<R>(call: impl FnOnce() -> R) -> Result<R> {
-    // What a kernel leaves behind when it panics is as safe to look at here as after the panic of a
-    // task.
+    // `AssertUnwindSafe`: the state that a kernel leaves behind when it panics is as safe to access
+    // here as after the panic of a task.
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let message = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
@@ -159,10 +159,11 @@ mod tests {
         exact::<_, 1>(&Alignment::local(1.0).unwrap());
     }
 
-    /// Each operation, one after the other, with the one undeclared neighbour among its operands.
+    /// A kernel that applies one operation with the undeclared neighbour among its operands. The
+    /// field selects the operation.
     struct Hidden(usize);
 
-    /// How many there are.
+    /// The number of operations.
     const WAYS: usize = 18;
 
     impl PointKernel<1> for Hidden {
@@ -206,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Each neighbour by itself is recorded as what it is.
+    /// Each neighbour is recorded as itself.
     #[test]
     fn every_neighbour_is_told_apart() {
         struct One(Neighbour);

@@ -1,58 +1,58 @@
-//! The hot loop: some strips and some iterations in lock-step.
+//! The innermost loop: some strips and some iterations in lock-step.
 //!
 //! # Contract
 //! [`fused`] updates the strips `top - t .. top - t + TOGETHER` in the iterations `t` of `0..T`
-//! (counted from the first), for `g` from `from - lag * t` to `to - lag * t`. What they depend on
-//! has been done, see [`tile`](super::tile).
+//! (counted from the first), for `g` from `from - lag * t` to `to - lag * t`. All updates that
+//! these depend on must have been done, see [`tile`](super::tile).
 //!
 //! ```text
-//!                 g ->            TOGETHER = 4 strips and T = 4 iterations advance by one position at
-//! top - 3    3                    a time: 16 vectors that do not depend on one another, which hides the
-//! top - 2    2  3                 latency of each. A record is loaded from L2 once for all of them: the
-//! top - 1    1  2  3              iterations pass through the same records within 3 * lag positions.
-//! top        0  1  2  3
+//!                 g ->           TOGETHER = 4 strips and T = 4 iterations advance by one position
+//! top - 3    3                   at a time: 16 vectors that do not depend on one another, which
+//! top - 2    2  3                hides the latency of each. A record is loaded from L2 once for
+//! top - 1    1  2  3             all of them: the iterations pass through the same records within
+//! top        0  1  2  3          3 * lag positions.
 //! top + 1    0  1  2
 //! top + 2    0  1
 //! top + 3    0
 //! ```
 //!
 //! # Costs
-//! Per vector and iteration: the arithmetic of the kernel, a load per coefficient, about three
-//! loads, two shuffles and a store of the field.
+//! Per vector and iteration: the arithmetic of the kernel, one load per coefficient, and about
+//! three loads, two shuffles and one store of the field.
 //!
 //! # Unrolling
-//! All loops over strips and iterations must vanish, or the registers become memory. So the
-//! iterations are spelt out by const generics; the loops over strips are short enough for the
-//! compiler.
+//! All loops over strips and iterations must be unrolled, because the arrays are kept in registers
+//! only then. The iterations are therefore written out with const generics; the loops over strips
+//! are short enough for the compiler to unroll.
 
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::Vector;
 
 use super::{FUSED, Ring, TOGETHER};
 
-/// Strips that one call reads.
+/// The number of strips that one call reads, at most.
 const STRIPS: usize = TOGETHER + FUSED + 1;
 
-/// Strips, iterations and positions of one call.
+/// The strips, iterations and positions of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     /// The first strip in the first iteration.
     pub(crate) top: isize,
     /// The first `g` in the first iteration.
     pub(crate) from: isize,
-    /// The `g` after the last.
+    /// The `g` after the last one in the first iteration.
     pub(crate) to: isize,
 }
 
-/// Updates what the extent says. If `NORM`, `norm` grows to the greatest change.
+/// Updates all values of the extent. If `NORM`, raises `norm` to the greatest change.
 ///
 /// # Safety
-/// * The ring's width is that of `L`, its skew that of `U`, its arrays are `U`'s coefficients and
-///   one.
-/// * No other thread accesses the records that are updated, nor writes those around them (one
-///   strip, `lag` positions on each side).
-/// * All strips are in the ring, and all rows and columns that are updated are interior.
-/// * The processor has the instructions of `L`.
+/// * The width of the ring must be that of `L`, its skew that of `U`, and its number of arrays one
+///   more than the coefficients of `U`.
+/// * No other thread may access the records that are updated, nor write the records around them
+///   (one strip and `lag` positions on each side).
+/// * All strips must be in the ring, and all rows and columns that are updated must be interior.
+/// * The processor must have the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn fused<L: Vector, U: Update, const T: usize, const NORM: bool>(
     kernel: &U,
@@ -70,7 +70,7 @@ pub(crate) unsafe fn fused<L: Vector, U: Update, const T: usize, const NORM: boo
     }
     let mut state =
         State { strips, offset: 0, record, norm: *norm, west: [[L::splat(0.0); TOGETHER]; FUSED] };
-    // SAFETY: the caller's conditions; the same for all below.
+    // SAFETY: the conditions of `enter` and `step` are those of this function.
     unsafe {
         state.enter::<U, T, 0>();
         if T > 1 {
@@ -100,14 +100,15 @@ pub(crate) unsafe fn fused<L: Vector, U: Update, const T: usize, const NORM: boo
     *norm = state.norm;
 }
 
-/// What the loop keeps in registers.
+/// The state that the loop keeps in registers.
 struct State<L: Vector> {
-    /// The strips from `top - T` on, at the first `g`.
+    /// The addresses of the strips from `top - T` on, at the first `g`.
     strips: [*mut L::Element; STRIPS],
-    /// Values from there to the present `g`. One number for all strips: they keep their registers.
+    /// The number of values from there to the current `g`. It is the same for all strips, so that
+    /// the addresses stay in registers.
     offset: isize,
     record: usize,
-    /// The last vectors of each iteration and strip.
+    /// The vectors that each iteration computed last in each strip.
     west: [[L; TOGETHER]; FUSED],
     norm: L,
 }
@@ -117,8 +118,8 @@ const fn skew<U: Update>() -> isize {
 }
 
 impl<L: Vector> State<L> {
-    /// The field at `ahead` positions from the present one of iteration `I`, in strip `r` of
-    /// `TOGETHER`; strip -1 and `TOGETHER` are those above and below.
+    /// Returns the address of the field at `ahead` positions from the current one of iteration `I`.
+    /// `r` counts the strips from the one above, which is 0; the one below is `TOGETHER + 1`.
     #[inline(always)]
     fn place<U: Update, const T: usize, const I: usize>(
         &self,
@@ -126,27 +127,27 @@ impl<L: Vector> State<L> {
         ahead: isize,
     ) -> *mut L::Element {
         let lag = skew::<U>() + 1;
-        // `r` counts from the strip above.
         let away = (ahead - lag * I as isize) * self.record as isize;
         self.strips[T - I - 1 + r].wrapping_offset(self.offset).wrapping_offset(away)
     }
 
-    /// Takes the vectors west of the first position.
+    /// Loads the vectors west of the first position.
     ///
     /// # Safety
-    /// As [`fused`].
+    /// The conditions of [`fused`] must hold.
     #[inline(always)]
     unsafe fn enter<U: Update, const T: usize, const I: usize>(&mut self) {
         for r in 0..TOGETHER {
-            // SAFETY: a record before the first that is updated.
+            // SAFETY: the record before the first that is updated, which the caller guarantees to
+            // be readable.
             self.west[I][r] = unsafe { L::load(self.place::<U, T, I>(r + 1, -1)) };
         }
     }
 
-    /// One position of iteration `I`.
+    /// Updates one position of iteration `I`.
     ///
     /// # Safety
-    /// As [`fused`].
+    /// The conditions of [`fused`] must hold.
     #[inline(always)]
     unsafe fn step<U: Update, const T: usize, const I: usize, const NORM: bool>(
         &mut self,
@@ -154,14 +155,16 @@ impl<L: Vector> State<L> {
     ) {
         let skew = skew::<U>();
         let zero = L::splat(0.0);
-        // SAFETY: all are records that are updated, or around them.
+        // SAFETY: every access is to a record that is updated or to one within a strip and `lag`
+        // positions of it, and the records of the ring are aligned; the caller guarantees the
+        // coefficients and the instructions.
         unsafe {
-            // Strips -1 .. TOGETHER - 1 behind, 0 .. TOGETHER ahead, at 1 to `lag` positions:
-            // further ones may be others' to write.
+            // Strips -1 .. TOGETHER - 1 behind and 0 .. TOGETHER ahead, at 1 to `lag` positions.
+            // Records farther away must not be read: other threads may write them.
             let (mut behind, mut ahead) = ([[zero; TOGETHER + 1]; 3], [[zero; TOGETHER + 1]; 3]);
             for k in 0..=skew {
                 for r in 0..=TOGETHER {
-                    // The last vectors are at hand.
+                    // The vector just computed is still in a register.
                     behind[k as usize][r] = match (k, r) {
                         (0, 1..) => self.west[I][r - 1],
                         _ => L::load(self.place::<U, T, I>(r, -1 - k)),

@@ -1,10 +1,10 @@
 //! Matrices whose edges are updated, in strips: a ghost line beyond each such edge.
 //!
 //! # Contract
-//! Strips know matrices with a line at every edge that stays. Where a kernel's stencil lets an edge
-//! be updated, the strips hold one line more, beyond that edge. It belongs to no matrix: nothing is
-//! packed into it or unpacked from it, and its values are whatever the memory holds. The kernel
-//! does not read it, as its stencil has no neighbour there.
+//! Strips represent matrices with a line at every edge that stays. Where the stencil of a kernel
+//! allows an edge to be updated, the strips hold one more line, beyond that edge. This ghost line
+//! is not part of the matrix: it is neither packed nor unpacked, and its values are whatever the
+//! memory holds. The kernel does not read it, as its stencil has no neighbour there.
 //!
 //! ```text
 //! five points        north, west, north-west      south-east
@@ -25,7 +25,7 @@ use crate::stencil::Stencil;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ghosts {
     matrix: Shape,
-    /// Ghost lines at each edge.
+    /// The number of ghost lines at each edge.
     north: usize,
     south: usize,
     west: usize,
@@ -33,7 +33,8 @@ pub(crate) struct Ghosts {
 }
 
 impl Ghosts {
-    /// Those of a matrix of this shape that is updated by a kernel with this stencil.
+    /// Returns the ghost lines of a matrix of this shape that is updated by a kernel with this
+    /// stencil.
     pub(crate) const fn new(matrix: Shape, stencil: Stencil) -> Self {
         let margin = stencil.margin();
         Ghosts {
@@ -45,7 +46,8 @@ impl Ghosts {
         }
     }
 
-    /// The shape with the ghost lines: that of a [`Geometry`](super::Geometry).
+    /// Returns the shape with the ghost lines, which is the shape of a
+    /// [`Geometry`](super::Geometry).
     pub(crate) const fn shape(&self) -> Shape {
         Shape::new(
             self.matrix.rows + self.north + self.south,
@@ -53,13 +55,13 @@ impl Ghosts {
         )
     }
 
-    /// The rows of the matrix among these rows of the shape.
+    /// Converts rows of the shape to rows of the matrix; ghost lines are left out.
     pub(crate) fn rows(&self, rows: Range<usize>) -> Range<usize> {
         let row = |row: usize| row.saturating_sub(self.north).min(self.matrix.rows);
         row(rows.start)..row(rows.end)
     }
 
-    /// A part of the matrix as a part of the shape.
+    /// Converts a part of the matrix to a part of the shape.
     pub(crate) fn place<E: Element>(&self, rows: Rows<E>) -> Rows<E> {
         Rows {
             start: rows.start.wrapping_sub(self.west),

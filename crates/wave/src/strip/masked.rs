@@ -1,9 +1,9 @@
-//! The loop at the edges of the matrix: one iteration, with values left out by a mask.
+//! The loop at the edges of the matrix: one iteration, with values excluded by a mask.
 //!
 //! # Contract
-//! As [`fused`](super::fused), for one iteration; but strips may be missing, and rows and columns
-//! may lie on the edge or outside of the matrix: what is not interior stays. It is called for the
-//! few positions at both ends of a strip, and for the first and last strips.
+//! Like [`fused`](super::fused) for one iteration, except that strips may be missing, and that rows
+//! and columns may lie on the edge or outside of the matrix: values that are not interior stay. It
+//! is called for the few positions at both ends of a strip, and for the first and last strips.
 
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::Vector;
@@ -11,7 +11,8 @@ use crate::lanes::Vector;
 use super::fused::Extent;
 use super::{Geometry, Ring, TOGETHER};
 
-/// A strip that is not there. Reading it gives zeros, and all that is written to it are zeros.
+/// A substitute for a strip that is not in the ring. Its values are zeros, and only zeros are
+/// written to it.
 #[derive(Debug)]
 pub(crate) struct Dummy<E> {
     values: Vec<E>,
@@ -19,12 +20,12 @@ pub(crate) struct Dummy<E> {
 }
 
 impl<E: syncline_store::Element> Dummy<E> {
-    /// Enough for calls of `positions` positions.
+    /// Creates a dummy that is large enough for calls of `positions` positions.
     pub(crate) fn new(geometry: &Geometry, positions: usize) -> Self {
         Dummy { values: vec![E::default(); Self::values(geometry, positions)], positions }
     }
 
-    /// Whether it is enough for calls of `positions` positions.
+    /// Returns whether the dummy is large enough for calls of `positions` positions.
     pub(crate) fn is_enough(&self, geometry: &Geometry, positions: usize) -> bool {
         positions <= self.positions && Self::values(geometry, positions) <= self.values.len()
     }
@@ -34,11 +35,12 @@ impl<E: syncline_store::Element> Dummy<E> {
     }
 }
 
-/// Updates what the extent says and is interior. `norm` grows to the greatest change.
+/// Updates the interior values of the extent. Raises `norm` to the greatest change.
 ///
 /// # Safety
-/// As [`fused`](super::fused::fused), but for the last but one point: strips from -1 to the last
-/// are in the ring. The dummy is large enough.
+/// The conditions of [`fused`](super::fused::fused) must hold, except that only the strips from -1
+/// to the last must be in the ring, and that the extent may reach beyond the interior. `dummy` must
+/// be large enough.
 #[inline(always)]
 pub(crate) unsafe fn masked<L: Vector, U: Update>(
     kernel: &U,
@@ -51,7 +53,7 @@ pub(crate) unsafe fn masked<L: Vector, U: Update>(
     let record = (1 + kernel.coefficients()) * L::WIDTH;
     let skew = if U::CORNERS { 2 } else { 1 };
     let (zero, none) = (L::splat(0.0), L::splat(f64::NAN));
-    // What no row of the four has interior needs no look.
+    // Positions at which none of the strips has an interior value are skipped.
     let rows: [u32; TOGETHER] = std::array::from_fn(|r| g.interior(extent.top + r as isize));
     let first = (0..TOGETHER).find(|&r| rows[r] != 0);
     let last = (0..TOGETHER).rfind(|&r| rows[r] != 0);
@@ -77,7 +79,9 @@ pub(crate) unsafe fn masked<L: Vector, U: Update>(
     }
     for at_g in from..to {
         let place = |i: usize, ahead: isize| places[i].wrapping_offset(ahead * record as isize);
-        // SAFETY: the caller's conditions; what is not in the ring is in the dummy.
+        // SAFETY: strips from -1 to the last are in the ring, as the caller guarantees, and all
+        // others are replaced by the dummy, which is large enough. The other conditions are those
+        // of this function.
         unsafe {
             let mut at = [Neighbours::all(zero); TOGETHER];
             let mut coefficients = [std::ptr::null(); TOGETHER];
@@ -128,10 +132,10 @@ pub(crate) unsafe fn masked<L: Vector, U: Update>(
     }
 }
 
-/// The values at a position whose columns are interior, a bit each.
+/// Returns a bit mask of the values at a position whose columns are interior.
 #[inline(always)]
 fn columns(position: isize, skew: isize, width: usize, cols: isize) -> u32 {
-    // Value i stands in column `position - skew * i`, which must be from 1 to `cols - 2`.
+    // Value `i` is in column `position - skew * i`, which must be from 1 to `cols - 2`.
     let upper = (position - 1).div_euclid(skew);
     let lower = -(cols - 2 - position).div_euclid(skew);
     let below = |n: isize| if n <= 0 { 0 } else { u32::MAX >> (32 - n.min(32)) };

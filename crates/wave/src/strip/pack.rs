@@ -1,7 +1,7 @@
-//! Between rows and strips: packing, and its reverse.
+//! Packing of rows into strips, and unpacking.
 //!
 //! # Contract
-//! [`pack`] brings positions of one array of a strip in from rows, [`unpack`] brings the field
+//! [`pack`] copies positions of one array of a strip in from rows; [`unpack`] copies the field
 //! back. Both work on groups of as many positions as a vector has values: a square of the matrix,
 //! sheared by the skew, that is transposed in registers.
 //!
@@ -13,9 +13,9 @@
 //! ```
 //!
 //! # Costs
-//! A load, a store and `log2 W` shuffles per vector. The memory is what counts: so packing happens
-//! where the first update is about to need it, and unpacking right after the last one, both in the
-//! cache; and what comes next is on its way meanwhile, see [`Ahead`].
+//! A load, a store and `log2 W` shuffles per vector. Memory traffic dominates, so packing is done
+//! just before the first update needs the data, and unpacking just after the last update, both in
+//! the cache. The data that comes next is prefetched meanwhile, see [`Ahead`].
 
 use std::ops::Range;
 
@@ -25,42 +25,47 @@ use crate::lanes::{self, Vector};
 
 use super::Geometry;
 
-/// Where a part of an array stands: row `first`, and `pitch` elements on the next.
+/// A part of an array in memory: the address of row `first`, with `pitch` elements from one row to
+/// the next.
+///
+/// Rows from `first` to `end` and columns from `left` to `right` are *present*: they may be
+/// accessed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<E> {
-    /// Column 0 of row `first`, which need not be there.
+    /// The address of column 0 of row `first`; that element need not be present.
     pub(crate) start: *mut E,
-    /// The first row that is there.
+    /// The first row that is present.
     pub(crate) first: usize,
-    /// The row after the last that is there.
+    /// The row after the last that is present.
     pub(crate) end: usize,
-    /// The first column that is there.
+    /// The first column that is present.
     pub(crate) left: usize,
-    /// The column after the last that is there.
+    /// The column after the last that is present.
     pub(crate) right: usize,
-    /// Elements from one row to the next.
+    /// The number of elements from one row to the next.
     pub(crate) pitch: usize,
 }
 
-// SAFETY: an address and some numbers; the code that dereferences it answers for that.
+// SAFETY: the type holds an address and numbers, and dereferences nothing itself; the code that
+// dereferences the address is responsible for the access.
 unsafe impl<E: Send> Send for Rows<E> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<E: Sync> Sync for Rows<E> {}
 
 impl<E: Element> Rows<E> {
-    /// The first element of a row, which need not be there.
+    /// Returns the address of column 0 of a row, which need not be present.
     #[inline(always)]
     pub(crate) fn row(&self, row: isize) -> *mut E {
         self.start.wrapping_offset((row - self.first as isize) * self.pitch as isize)
     }
 
-    /// Whether `width` rows from `row` on are there.
+    /// Returns whether the `width` rows from `row` on are present.
     #[inline(always)]
     fn has(&self, row: isize, width: usize) -> bool {
         row >= self.first as isize && row + width as isize <= self.end as isize
     }
 
-    /// Those of the groups of positions of a strip in which something is there.
+    /// Returns the groups of positions of a strip in which any value is present.
     #[inline(always)]
     fn groups(&self, g: &Geometry, strip: isize, groups: Range<isize>) -> Range<isize> {
         let (row, width) = (g.row(strip), g.width as isize);
@@ -73,7 +78,7 @@ impl<E: Element> Rows<E> {
 }
 
 impl<E: Element> Rows<E> {
-    /// Those of the groups `there` of which all values are there: a range within.
+    /// Returns the range within the groups `there` in which all values are present.
     #[inline(always)]
     fn whole<L: Vector<Element = E>>(
         &self,
@@ -91,30 +96,31 @@ impl<E: Element> Rows<E> {
     }
 }
 
-/// What will be touched soon, to be fetched into the cache while something is packed.
+/// The addresses that will be accessed soon, to be prefetched while a group is packed.
 ///
-/// Packing waits for memory, not for the transpositions: both for the rows, which it reads in
-/// pieces too short for the processor to guess what comes next, and for the records, of which each
-/// array fills a part.
+/// Packing waits for memory, not for the transpositions. It waits for the rows, which it reads in
+/// pieces too short for the hardware prefetcher, and for the records, of which each array fills
+/// only a part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead<E> {
-    /// The first value of what is packed next, of as many rows as a strip has; null if nothing is.
+    /// The first value that is packed next, from as many rows as a strip has; null if there is
+    /// none.
     rows: *const E,
-    /// From there to the first value in the next row.
+    /// The distance from there to the first value in the next row.
     shear: isize,
-    /// Where records are that will be written, and some that will be read: of each as many values
-    /// as are packed meanwhile.
+    /// The addresses of records that will be written, and of records that will be read. As many
+    /// values of each are prefetched as are packed meanwhile.
     records: [*const E; 2],
 }
 
 impl<E: Element> Ahead<E> {
-    /// Only records.
+    /// Creates an `Ahead` of records only.
     #[inline(always)]
     pub(crate) const fn of(records: [*const E; 2]) -> Self {
         Ahead { rows: std::ptr::null(), shear: 0, records }
     }
 
-    /// And rows: those of a strip, from the group `group` on, if they are there.
+    /// Adds the rows of a strip, from the group `group` on, if they are present.
     #[inline(always)]
     pub(crate) fn and(self, g: &Geometry, rows: &Rows<E>, strip: isize, group: isize) -> Self {
         let row = g.row(strip);
@@ -125,7 +131,7 @@ impl<E: Element> Ahead<E> {
         Ahead { rows: start, shear: rows.pitch as isize - g.skew as isize, ..self }
     }
 
-    /// Fetches a group's share, counted from the first.
+    /// Prefetches the share that belongs to group `group`, counted from the first one packed.
     #[inline(always)]
     fn fetch<L: Vector<Element = E>>(&self, group: isize) {
         let line = 64 / E::BYTES;
@@ -148,11 +154,13 @@ impl<E: Element> Ahead<E> {
 }
 
 /// Packs the groups `groups` of positions of an array: `to` is position 0 of its strip, plus the
-/// array's place in a record.
+/// offset of the array in a record.
 ///
 /// # Safety
-/// The rows are valid for reading, the positions for writing by this caller alone; the processor
-/// has the instructions of `L`.
+/// * The elements of `rows` that are present must be valid for reads, and no other thread may write
+///   them meanwhile.
+/// * The positions must be valid for writes, and no other thread may access them meanwhile.
+/// * The processor must have the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn pack<L: Vector>(
     g: &Geometry,
@@ -166,7 +174,8 @@ pub(crate) unsafe fn pack<L: Vector>(
     let step = (L::WIDTH * record) as isize;
     let there = rows.groups(g, strip, groups.clone());
     let whole = rows.whole::<L>(g, strip, &there);
-    // SAFETY: the caller's conditions; groups of `whole` have all their rows and columns.
+    // SAFETY: the caller guarantees reads, writes and instructions; in groups of `whole` all rows
+    // and columns are present, and vectors in the ring are aligned.
     unsafe {
         (there.start..whole.start).for_each(|group| some::<L, true>(g, rows, strip, group, to));
         let shear = rows.pitch as isize - g.skew as isize;
@@ -186,7 +195,7 @@ pub(crate) unsafe fn pack<L: Vector>(
 /// Unpacks the groups `groups` of positions of the field: `from` is position 0 of its strip.
 ///
 /// # Safety
-/// As [`pack`], with reading and writing exchanged.
+/// The conditions of [`pack`] must hold, with reads and writes exchanged.
 #[inline(always)]
 pub(crate) unsafe fn unpack<L: Vector>(
     g: &Geometry,
@@ -199,7 +208,8 @@ pub(crate) unsafe fn unpack<L: Vector>(
     let step = (L::WIDTH * record) as isize;
     let there = rows.groups(g, strip, groups);
     let whole = rows.whole::<L>(g, strip, &there);
-    // SAFETY: as in `pack`.
+    // SAFETY: the caller guarantees reads, writes and instructions; in groups of `whole` all rows
+    // and columns are present, and vectors in the ring are aligned.
     unsafe {
         (there.start..whole.start).for_each(|group| some::<L, false>(g, rows, strip, group, from));
         let shear = rows.pitch as isize - g.skew as isize;
@@ -214,10 +224,11 @@ pub(crate) unsafe fn unpack<L: Vector>(
     }
 }
 
-/// Moves what is there of a group, value by value: into the strip if `IN`, or else out of it.
+/// Copies the values of a group that are present, one by one: into the strip if `IN`, and out of it
+/// otherwise.
 ///
 /// # Safety
-/// As [`pack`] or [`unpack`].
+/// The conditions of [`pack`] must hold if `IN`, and those of [`unpack`] otherwise.
 #[cold]
 unsafe fn some<L: Vector, const IN: bool>(
     g: &Geometry,
@@ -234,7 +245,8 @@ unsafe fn some<L: Vector, const IN: bool>(
             if (rows.left as isize..rows.right as isize).contains(&column) {
                 let value = strip_start.wrapping_offset(position * g.record() as isize + i);
                 let element = rows.row(row + i).wrapping_offset(column);
-                // SAFETY: the row and the column are there.
+                // SAFETY: the row and the column are present, so the caller guarantees that the
+                // element is accessible; so is the value of the strip.
                 unsafe {
                     if IN { value.write(element.read()) } else { element.write(value.read()) }
                 }

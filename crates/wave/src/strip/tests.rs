@@ -1,5 +1,5 @@
 //! Chained bands in strips equal the plain double loop bit for bit, in every order of pieces that
-//! the contract of [`tile`](super::tile) allows; and what it forbids shows.
+//! the contract of [`tile`](super::tile) allows; orders that it forbids are detected.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -20,7 +20,7 @@ pub(crate) fn numbers<T: Real>(seed: u64, count: usize, scale: f64) -> Vec<T> {
     (0..count).map(|_| T::from_f64(random.fraction() * scale)).collect()
 }
 
-/// All eight neighbours, each with a weight of its own.
+/// A kernel of all eight neighbours, each with a weight of its own.
 struct Eight;
 
 impl PointKernel<1> for Eight {
@@ -40,7 +40,8 @@ impl PointKernel<1> for Eight {
     }
 }
 
-/// Some of the neighbours, each with a weight of its own: edges that others need are updated, too.
+/// A kernel of some of the neighbours, each with a weight of its own; edges that the other kernels
+/// keep are updated, too.
 struct Few<const BITS: u8>;
 
 impl<const BITS: u8> PointKernel<1> for Few<BITS> {
@@ -67,14 +68,14 @@ impl<const BITS: u8> PointKernel<1> for Few<BITS> {
     }
 }
 
-/// Which piece of which band is next.
+/// The choice of the next piece and band.
 #[derive(Clone, Copy, Debug)]
 enum Schedule {
-    /// One band after the other, each in one piece.
+    /// One band after another, each in one piece.
     Bands,
-    /// Any that is allowed, of up to this number of columns.
+    /// Any allowed piece of up to this number of columns.
     Random { piece: usize, seed: u64 },
-    /// The lowest band that is allowed: bands follow one another as closely as they may.
+    /// The lowest allowed band: bands follow one another as closely as possible.
     Closely { piece: usize },
 }
 
@@ -86,12 +87,13 @@ struct Case {
     band: usize,
     tile: usize,
     schedule: Schedule,
-    /// Bands that may be under way at once, and those for which the ring has slots.
+    /// The number of bands that may be in flight at once, and the number for which the ring has
+    /// slots.
     under_way: usize,
     slots: usize,
-    /// Columns by which a band may come too early.
+    /// The number of columns by which a band comes too early.
     early: usize,
-    /// The result replaces the field.
+    /// Whether the result replaces the field.
     in_place: bool,
 }
 
@@ -164,10 +166,10 @@ impl Case {
             let (chain, ring, rows_in, tile) = (&chain, &ring, &rows_in[..], self.tile);
             let job = Job { chain, ring, band, columns, rows_in, rows_out, tile };
             let norms = norm.then_some(&mut norms[chain.levels_in(band)]);
-            // SAFETY: the ring is of the chain's geometry and of the width of these lanes, which
-            // are there; the rows are whole matrices. Everything runs in one thread, so that a
-            // piece that comes too early reads old values, but values; and the ring wraps around
-            // whatever its slots.
+            // SAFETY: the ring has the geometry of the chain and the width of these lanes, which
+            // the machine has; the rows are whole matrices. Everything runs in one thread, so a
+            // piece that comes too early reads old values but no invalid memory, and the ring wraps
+            // around whatever its number of slots.
             unsafe { run(self.lanes, &Typed::<K, N>(kernel), &job, &mut scratch, norms) };
         });
         (if self.in_place { arrays.swap_remove(0) } else { out }, norms)
@@ -180,8 +182,8 @@ impl Case {
         let mut random =
             Random::new(if let Schedule::Random { seed, .. } = self.schedule { seed } else { 0 });
         while let Some(first) = next.iter().position(|&column| column < walk.end) {
-            // The pieces that may be next: of the bands under way, if the one above is far enough
-            // ahead.
+            // The pieces that may be next: those of the bands in flight whose upper neighbour is
+            // far enough ahead.
             let mut size = || match self.schedule {
                 Schedule::Bands => walk.len(),
                 Schedule::Random { piece, .. } => 1 + random.below(piece),
@@ -262,14 +264,14 @@ fn case() -> impl Strategy<Value = Case> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
-    /// Any shape, in any order that is allowed.
+    /// Any shape, in any allowed order, equals the plain loop.
     #[test]
     fn any_order_of_pieces(case in case()) {
         case.check();
     }
 }
 
-/// Bands as close to one another as they may be, and as many as the ring has room for.
+/// Bands as close to one another as allowed, and as many as the ring has slots for.
 #[test]
 fn closely() {
     for lanes in Lanes::available() {
@@ -280,9 +282,9 @@ fn closely() {
     }
 }
 
-/// The comparison sees a band that comes one piece too early, a ring without room for a band, and
-/// one without room for all bands under way (which vectors of one value show soonest: they drift
-/// the most).
+/// The comparison detects a band that comes one piece too early, a ring without slots for a band,
+/// and a ring without slots for all bands in flight (most easily with vectors of one value, which
+/// drift the most).
 #[test]
 fn what_is_not_allowed_shows() {
     for lanes in Lanes::available() {
@@ -292,8 +294,8 @@ fn what_is_not_allowed_shows() {
         assert!(legal.is_the_plain_loop::<f64, _, 5>(&Lk23), "{legal:?}");
         let early = Case { early: piece, ..legal.clone() };
         assert!(!early.is_the_plain_loop::<f64, _, 5>(&Lk23), "{early:?}");
-        // One iteration: after several, wide vectors need what is written over only in columns
-        // where it still is.
+        // With one iteration only: after several iterations, wide vectors need overwritten values
+        // only in columns where they are still intact.
         let narrow = Case { slots: 0, levels: 1, ..legal.clone() };
         assert!(!narrow.is_the_plain_loop::<f64, _, 5>(&Lk23), "{narrow:?}");
         let legal = Case { levels: 1, ..legal };
@@ -313,7 +315,7 @@ fn what_is_not_allowed_shows() {
     assert!(!narrow.is_the_plain_loop::<f64, _, 5>(&Lk23), "{narrow:?}");
 }
 
-/// A kernel is asked for each interior point and iteration, and for few others.
+/// The kernel is called for each interior point and iteration, and for few other points.
 #[test]
 fn the_edges_cost_little() {
     struct Counts(AtomicU64);

@@ -1,33 +1,36 @@
-//! Chained iterations over a band of strips, a tile of columns at a time.
+//! Chained iterations over a band of strips, one tile of columns at a time.
 //!
 //! # Contract
 //! Band `p` of a [`Chain`] brings strips in and carries `levels` iterations one band further down.
-//! Its tiles go from left to right; a tile may run when the one before it has, and the one above it
-//! has to the right of it: band `p - 1` up to the same `g`. When all bands have run, in any such
-//! order, every interior point has been updated `levels` times, in an order that keeps that of the
-//! double loop.
+//! Its tiles run from left to right. A tile may run when the previous tile of its band has run, and
+//! when the band above, `p - 1`, has run up to the same `g`. When all bands have run, in any such
+//! order, every interior point has been updated `levels` times, in an order that preserves that of
+//! the double loop.
 //!
 //! ```text
-//! strips, band = 4       band 0    1      2     ...     Every iteration is one strip higher than the one
-//!                                                       before, so that the strip below it is there. With
-//! iteration 0     3 old  2 1 0 -1  6..3   10..7         band p come in (are packed) the strips
-//! iteration 1            1 0 -1 .  5..2    9..6           p * band ..= p * band + band - 1
-//! iteration 2            0 -1 . .  4..1    8..5         and are final (unpacked)
-//! ...                                                     p * band - levels ..= p * band - levels + band - 1
-//!
-//! One tile           g ->                               Within a tile, iteration t is `lag * t` columns
-//! iteration 0            [==============)               behind: its east and south neighbours are there.
-//! iteration 1         [==============)
-//! iteration 2      [==============)                     A tile of all iterations fits the L2 cache.
+//! strips, band = 4       band 0    1      2     ...     Every iteration is one strip higher
+//!                                                       than the previous one, so that the
+//! iteration 0     3 old  2 1 0 -1  6..3   10..7         strip below it is present. Band p
+//! iteration 1            1 0 -1 .  5..2    9..6         brings in (packs) the strips
+//! iteration 2            0 -1 . .  4..1    8..5           p * band ..= p * band + band - 1
+//! ...                                                   and finishes (unpacks) the strips
+//!                                                         p * band - levels
+//!                                                         ..= p * band - levels + band - 1
+//! One tile           g ->
+//! iteration 0            [==============)               Within a tile, iteration t is lag * t
+//! iteration 1         [==============)                  columns behind: its east and south
+//! iteration 2      [==============)                     neighbours are present. A tile of all
+//!                                                       iterations fits the L2 cache.
 //! ```
 //!
 //! # Costs
-//! Per element and band: one transposition in and out. Per band, the strips of `band + levels` are
-//! read from memory, for `band * levels` updates: more of either is less memory traffic.
+//! Per element and band: one transposition in and one out. Per band, `band + levels` strips are
+//! read from memory for `band * levels` updates: a larger value of either reduces the memory
+//! traffic.
 //!
 //! # Source
-//! Time skewing, see [`strip`](super). A cache tile that holds all iterations is M. Wolf's, "More
-//! iteration space tiling", SC 1989.
+//! Time skewing, see [`strip`](super). The cache tile that holds all iterations is from M. Wolf,
+//! "More iteration space tiling", SC 1989.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -41,52 +44,53 @@ use super::masked::{Dummy, masked};
 use super::pack::{Ahead, Rows, pack, unpack};
 use super::{FUSED, Geometry, Ring, TOGETHER};
 
-/// A number of iterations over a number of strips at a time.
+/// A number of iterations over bands of a number of strips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chain {
-    /// The strips.
+    /// The geometry of the strips.
     pub(crate) geometry: Geometry,
-    /// Iterations.
+    /// The number of iterations.
     pub(crate) levels: usize,
-    /// Strips of a band, a multiple of [`TOGETHER`].
+    /// The number of strips of a band, a multiple of [`TOGETHER`].
     pub(crate) band: usize,
 }
 
 impl Chain {
-    /// How many bands there are.
+    /// Returns the number of bands.
     pub(crate) fn bands(&self) -> usize {
         (self.geometry.last_strip() as usize + 1 + self.levels).div_ceil(self.band)
     }
 
-    /// The first strip of band `p` in the first iteration.
+    /// Returns the first strip of band `p` in the first iteration.
     const fn top(&self, p: usize) -> isize {
         (p * self.band) as isize - 1
     }
 
-    /// The columns that a band walks through, counted from its own `g`: the same for all bands.
+    /// Returns the columns that a band passes through, relative to its own `g`: the same for all
+    /// bands.
     pub(crate) fn walk(&self) -> Range<isize> {
         let g = &self.geometry;
-        // Iterations drift by this many columns to the left (or, with one row per strip, to the
-        // right).
+        // Iterations drift by this number of columns to the left (or, with one row per strip, to
+        // the right).
         let drift = (self.levels as isize - 1) * (g.step() - g.lag() as isize);
         let right = g.positions() as isize + (self.band as isize - 1) * g.step();
         1 - drift.max(0)..right - drift.min(0)
     }
 
-    /// How far a band must be ahead of the next one, in its own columns.
+    /// Returns how far, in its own columns, a band must be ahead of the next one.
     pub(crate) const fn ahead(&self) -> usize {
         self.band * self.geometry.step() as usize
     }
 
-    /// The iterations that find strips of theirs in band `p`, from a whole group of fused ones on.
-    /// Of a deep chain over few rows, these are few.
+    /// Returns the iterations that update any strip in band `p`, from the beginning of a group of
+    /// fused iterations on. In a deep chain over few rows these are few.
     pub(crate) fn levels_in(&self, p: usize) -> Range<usize> {
         let (top, last) = (self.top(p), self.geometry.last_strip() + FUSED as isize - 1);
         let end = self.levels.min((top + self.band as isize).max(0) as usize);
         ((top - last).max(0) as usize / FUSED * FUSED).min(end)..end
     }
 
-    /// The rows that come in with band `p`.
+    /// Returns the rows that band `p` brings in.
     pub(crate) fn rows_in(&self, p: usize) -> Range<usize> {
         let height = self.band * self.geometry.width;
         let row =
@@ -94,7 +98,7 @@ impl Chain {
         row(p)..row(p + 1)
     }
 
-    /// The rows that are final after band `p`.
+    /// Returns the rows that are final after band `p`.
     pub(crate) fn rows_out(&self, p: usize) -> Range<usize> {
         let strips = self.strips_out(p);
         let row =
@@ -102,49 +106,51 @@ impl Chain {
         row(strips.start)..row(strips.end)
     }
 
-    /// The strips that come in with band `p`; those beyond the matrix do not count.
+    /// Returns the strips that band `p` brings in; those beyond the matrix are left out.
     fn strips_in(&self, p: usize) -> Range<isize> {
         let first = if p == 0 { -1 } else { (p * self.band) as isize };
         let end = ((p + 1) * self.band) as isize;
         first..end.min(self.geometry.last_strip() + 1)
     }
 
-    /// The strips that are final after band `p`; those above and below the matrix do not count.
+    /// Returns the strips that are final after band `p`; those above and below the matrix are left
+    /// out.
     fn strips_out(&self, p: usize) -> Range<isize> {
         let first = self.top(p) + 1 - self.levels as isize;
         let (least, most) = (-1, self.geometry.last_strip() + 1);
         first.clamp(least, most)..(first + self.band as isize).clamp(least, most)
     }
 
-    /// Slots of a ring in which `bands` bands may be under way, none of them begun before the one
-    /// that many before it has ended.
+    /// Returns the number of slots of a ring in which `bands` bands may be in flight, where band
+    /// `p` begins only after band `p - bands` has ended.
     ///
-    /// The strips of one band, and one above, must be there at once. Bands under way need no more
-    /// than that: let a band pack strip `s` over `s' = s - slots`, up to position `c`. A band that
-    /// is ahead of it, as it must be, is nowhere in `s'` before position `c + step * slots - lag *
-    /// levels`, less a vector or two, which is beyond `c` as `step >= lag`. But with one value to a
-    /// vector, `step` is less.
+    /// The strips of one band, and one strip above, must be present at once. More bands in flight
+    /// need no more slots: let a band pack strip `s` over `s' = s - slots`, up to position `c`. A
+    /// band that is ahead of it, as it must be, accesses `s'` only from position `c + step * slots
+    /// - lag * levels` on, less a vector or two, which is beyond `c` because `step >= lag`. With
+    /// vectors of one value `step` is less than `lag`, and each band in flight needs slots of its
+    /// own.
     pub(crate) const fn slots(width: usize, levels: usize, band: usize, bands: usize) -> usize {
         let room = if width > 1 && bands > 1 { 1 } else { bands };
         room * band + levels + 2
     }
 }
 
-/// What a tile works on.
+/// The input of a tile.
 #[derive(Debug)]
 pub(crate) struct Job<'a, E> {
     pub(crate) chain: &'a Chain,
     pub(crate) ring: &'a Ring<E>,
-    /// The band.
+    /// The number of the band.
     pub(crate) band: usize,
-    /// Columns of the walk.
+    /// The columns of the walk to run.
     pub(crate) columns: Range<isize>,
-    /// The rows that come in: arrays and parts of them, the number of the array with each. The
-    /// first are one of each array.
+    /// The rows that come in: parts of arrays, each with the number of its array. The first entries
+    /// are one part of each array, in order.
     pub(crate) rows_in: &'a [(usize, Rows<E>)],
     /// The rows that are final.
     pub(crate) rows_out: Rows<E>,
-    /// The columns of a tile.
+    /// The number of columns of a tile.
     pub(crate) tile: usize,
 }
 
@@ -152,7 +158,7 @@ pub(crate) struct Job<'a, E> {
 #[derive(Debug)]
 pub(crate) struct Scratch<E> {
     dummy: Dummy<E>,
-    /// Time spent with packing and unpacking, and with updating.
+    /// The time spent packing and unpacking, and the time spent updating.
     pub(crate) packing: Duration,
     pub(crate) updating: Duration,
 }
@@ -167,18 +173,19 @@ impl<E: Real> Scratch<E> {
     }
 }
 
-/// Runs the tiles of a job: packs, updates, unpacks. With `norms`, one for each of
-/// [`Chain::levels_in`], they grow to the greatest changes.
+/// Runs the tiles of a job: packs, updates, unpacks. If given, `norms` has one element for each of
+/// [`Chain::levels_in`], which is raised to the greatest change.
 ///
 /// # Safety
-/// * The job's ring is of its chain's geometry, whose width is that of `lanes`, whose skew is the
-///   kernel's and whose arrays are its coefficients and one; the machine has the lanes.
-/// * The scratch was made for a geometry of the same width, skew and arrays, and for at least the
-///   job's tile.
-/// * The rows have all rows of [`Chain::rows_in`] (to read, of every array) and
-///   [`Chain::rows_out`], but ghost lines (see [`ghosts`](super::ghosts)).
-/// * What the contract demands has run before, no other thread runs a tile of this band, and no
-///   thread that runs one of another band does so against the contract.
+/// * The ring of the job must have the geometry of its chain; the width must be that of `lanes`,
+///   the skew that of the kernel, and the number of arrays one more than the coefficients of the
+///   kernel. The machine must have the lanes.
+/// * The scratch must have been made for a geometry of the same width, skew and arrays, and for at
+///   least the tile of the job.
+/// * The rows must contain all rows of [`Chain::rows_in`] (to read, of every array) and of
+///   [`Chain::rows_out`] (to write), except ghost lines (see [`ghosts`](super::ghosts)).
+/// * All tiles that the contract of the module requires must have run. No other thread may run a
+///   tile of this band, nor a tile of another band in violation of the contract.
 pub(crate) unsafe fn run<E: Real>(
     lanes: Lanes,
     kernel: &dyn Kernel<E>,
@@ -201,10 +208,10 @@ pub(crate) unsafe fn run<E: Real>(
             last: to == walk.end,
         };
         let begun = Instant::now();
-        // SAFETY: the caller's conditions.
+        // SAFETY: the conditions are those of this function, which the caller guarantees.
         unsafe { dispatch(lanes, BringIn(job, &ends)) };
         let packed = Instant::now();
-        // SAFETY: as above; the tile's records are packed.
+        // SAFETY: as above, and the records of the tile have been packed.
         unsafe { kernel.tile(lanes, job, scratch, &ends, norms.as_deref_mut()) };
         let updated = Instant::now();
         // SAFETY: as above.
@@ -215,10 +222,10 @@ pub(crate) unsafe fn run<E: Real>(
     }
 }
 
-/// All iterations over the tile, compiled for this kernel and all kinds of lanes.
+/// Runs all iterations over the tile, compiled for this kernel and for each kind of lanes.
 ///
 /// # Safety
-/// As [`run`]; what the tile reads has been packed.
+/// The conditions of [`run`] must hold, and the data that the tile reads must have been packed.
 pub(crate) unsafe fn update<E: Real, U: Update>(
     lanes: Lanes,
     kernel: &U,
@@ -227,25 +234,27 @@ pub(crate) unsafe fn update<E: Real, U: Update>(
     ends: &Ends,
     norms: Option<&mut [f64]>,
 ) {
-    // SAFETY: the caller's conditions.
+    // SAFETY: the conditions are those of this function, which the caller guarantees.
     unsafe { dispatch(lanes, Levels { kernel, job, scratch, ends, norms }) }
 }
 
 /// A part of [`run`] that is compiled for each kind of lanes.
 trait Work<E: Real> {
-    /// Does it. To be inlined always.
+    /// Does the work. Implementations are `#[inline(always)]`.
     ///
     /// # Safety
-    /// As [`run`]; `L` are the lanes, whose instructions the processor has.
+    /// The conditions of [`run`] must hold, `L` must be the lanes of the job, and the processor
+    /// must have their instructions.
     unsafe fn with<L: Vector<Element = E>>(self);
 }
 
 /// Does the work with these lanes.
 ///
 /// # Safety
-/// As [`run`].
+/// The conditions of [`run`] must hold.
 unsafe fn dispatch<E: Real, W: Work<E>>(lanes: Lanes, work: W) {
-    // SAFETY: the caller's conditions, and the machine has what is asked for.
+    // SAFETY: the conditions are those of this function; the machine has the lanes, so the
+    // processor has their instructions.
     unsafe {
         match lanes {
             #[cfg(target_arch = "x86_64")]
@@ -260,20 +269,20 @@ unsafe fn dispatch<E: Real, W: Work<E>>(lanes: Lanes, work: W) {
 }
 
 /// # Safety
-/// As [`run`]; the processor has AVX2.
+/// The conditions of [`run`] must hold, and the processor must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn avx2<E: Real, W: Work<E>>(work: W) {
-    // SAFETY: the caller's conditions.
+    // SAFETY: the conditions are those of this function; the processor has AVX2.
     unsafe { work.with::<E::Avx2<Engine>>() }
 }
 
 /// # Safety
-/// As [`run`]; the processor has AVX-512F.
+/// The conditions of [`run`] must hold, and the processor must have AVX-512F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512<E: Real, W: Work<E>>(work: W) {
-    // SAFETY: the caller's conditions.
+    // SAFETY: the conditions are those of this function; the processor has AVX-512F.
     unsafe { work.with::<E::Avx512<Engine>>() }
 }
 
@@ -282,7 +291,7 @@ struct BringIn<'w, 'j, E>(&'w Job<'j, E>, &'w Ends);
 impl<E: Real> Work<E> for BringIn<'_, '_, E> {
     #[inline(always)]
     unsafe fn with<L: Vector<Element = E>>(self) {
-        // SAFETY: the caller's conditions.
+        // SAFETY: the conditions are those of `Work::with`.
         unsafe { bring_in::<L>(self.0, self.1) }
     }
 }
@@ -292,7 +301,7 @@ struct BringOut<'w, 'j, E>(&'w Job<'j, E>, &'w Ends);
 impl<E: Real> Work<E> for BringOut<'_, '_, E> {
     #[inline(always)]
     unsafe fn with<L: Vector<Element = E>>(self) {
-        // SAFETY: the caller's conditions.
+        // SAFETY: the conditions are those of `Work::with`.
         unsafe { bring_out::<L>(self.0, self.1) }
     }
 }
@@ -308,12 +317,12 @@ struct Levels<'w, 'j, E, U> {
 impl<E: Real, U: Update> Work<E> for Levels<'_, '_, E, U> {
     #[inline(always)]
     unsafe fn with<L: Vector<Element = E>>(self) {
-        // SAFETY: the caller's conditions.
+        // SAFETY: the conditions are those of `Work::with`.
         unsafe { levels::<L, U>(self.kernel, self.job, self.scratch, self.ends, self.norms) }
     }
 }
 
-/// A tile: its `g`, and whether it is the first or last of its band.
+/// The range of `g` of a tile, and whether it is the first or the last tile of its band.
 #[derive(Debug)]
 pub(crate) struct Ends {
     from: isize,
@@ -323,7 +332,8 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// The groups of positions between two bounds that depend on where a tile begins and ends.
+    /// Returns the groups of positions between two bounds that depend on where the tile begins and
+    /// ends.
     #[inline(always)]
     fn groups(&self, g: &Geometry, bound: impl Fn(isize) -> isize) -> Range<isize> {
         let all = g.positions().div_ceil(g.width) as isize;
@@ -333,16 +343,16 @@ impl Ends {
     }
 }
 
-/// Packs what the tile reads and no tile before it has.
+/// Packs the positions that the tile reads and that no earlier tile has packed.
 ///
 /// # Safety
-/// As [`run`]; `L` are the lanes.
+/// The conditions of [`run`] must hold, and `L` must be the lanes of the job.
 #[inline(always)]
 unsafe fn bring_in<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
     let g = &job.chain.geometry;
     let strips = job.chain.strips_in(job.band);
     for strip in strips.clone() {
-        // The first iteration looks as far ahead as the lag.
+        // The first iteration reads `lag` positions ahead.
         let bound = |to: isize| {
             (to + g.lag() as isize - 1 - strip * g.step()).div_euclid(L::WIDTH as isize) + 1
         };
@@ -350,8 +360,8 @@ unsafe fn bring_in<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
         if groups.is_empty() {
             continue;
         }
-        // The records that the next strip will fill, and those of a strip that the band before has
-        // left behind.
+        // Records to prefetch: those that the next strip will fill, and those of a strip that the
+        // previous band has left behind.
         let left = strips.start - 1 - (strip - strips.start);
         let reached = ends.from + g.lag() as isize * (left - strips.start + 2) - left * g.step();
         let below = groups.start - g.step() / L::WIDTH as isize;
@@ -372,16 +382,17 @@ unsafe fn bring_in<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
             let group = groups.start - lower * g.step() / L::WIDTH as isize;
             let ahead =
                 Ahead::of(records(*array)).and(g, &job.rows_in[next].1, strip + lower, group);
-            // SAFETY: the caller's conditions.
+            // SAFETY: the caller guarantees that the rows are readable, that no other thread
+            // accesses these positions of the ring, and that the processor has the instructions.
             unsafe { pack::<L>(g, rows, strip, groups.clone(), to, ahead) };
         }
     }
 }
 
-/// Unpacks what the tile has made final.
+/// Unpacks the positions that the tile has made final.
 ///
 /// # Safety
-/// As [`run`]; `L` are the lanes.
+/// The conditions of [`run`] must hold, and `L` must be the lanes of the job.
 #[inline(always)]
 unsafe fn bring_out<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
     let g = &job.chain.geometry;
@@ -389,18 +400,19 @@ unsafe fn bring_out<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
     for strip in job.chain.strips_out(job.band) {
         let bound = |to: isize| (to - behind - strip * g.step()).div_euclid(L::WIDTH as isize);
         let groups = ends.groups(g, bound);
-        // SAFETY: the caller's conditions.
+        // SAFETY: the caller guarantees that the rows are writable, that no other thread writes
+        // these positions of the ring, and that the processor has the instructions.
         unsafe { unpack::<L>(g, &job.rows_out, strip, groups, job.ring.strip(strip)) };
     }
 }
 
-/// All iterations over the tile.
+/// Runs all iterations over the tile.
 ///
-/// There is one copy of each loop, as every kernel has them for every kind of lanes: norms are kept
-/// by the loop of single iterations only.
+/// To limit the code size, which grows with each kernel and kind of lanes, each loop exists once:
+/// only the loop of single iterations computes norms.
 ///
 /// # Safety
-/// As [`run`]; `L` are the lanes.
+/// The conditions of [`run`] must hold, and `L` must be the lanes of the job.
 #[inline(always)]
 unsafe fn levels<L: Vector, U: Update>(
     kernel: &U,
@@ -422,7 +434,7 @@ unsafe fn levels<L: Vector, U: Update>(
         if ends.to - behind <= first
             || ends.from - behind - lag * most >= end + g.positions() as isize
         {
-            // Nor any of their columns.
+            // None of the columns of these iterations lies in the tile.
             level += fuse;
             continue;
         }
@@ -430,7 +442,7 @@ unsafe fn levels<L: Vector, U: Update>(
             let top = top - level as isize + group as isize;
             let extent = Extent { top, from: ends.from - behind, to: ends.to - behind };
             let mut change = L::splat(0.0);
-            // SAFETY: the caller's conditions.
+            // SAFETY: the conditions are those of this function, which the caller guarantees.
             unsafe { together::<L, U>(kernel, job, scratch, extent, fuse, &mut change) };
             if let Some(norms) = &mut norms {
                 let norm = &mut norms[level - all.start];
@@ -441,10 +453,10 @@ unsafe fn levels<L: Vector, U: Update>(
     }
 }
 
-/// `fuse` iterations over four strips: at the edges masked, in the middle fused.
+/// Runs `fuse` iterations over four strips: masked at the edges, fused in the middle.
 ///
 /// # Safety
-/// As [`run`]; `L` are the lanes.
+/// The conditions of [`run`] must hold, and `L` must be the lanes of the job.
 #[inline(always)]
 unsafe fn together<L: Vector, U: Update>(
     kernel: &U,
@@ -459,8 +471,8 @@ unsafe fn together<L: Vector, U: Update>(
     let (highest, lowest) = (extent.top - last, extent.top + TOGETHER as isize - 1);
     let (mut from, mut to) = (extent.to, extent.to);
     if highest >= 0 && g.row(lowest + 1) < g.shape.rows as isize {
-        // All rows are interior; the columns are, in iteration t of strips `top - t ..= top - t +
-        // 3`, if 1 + skew * (W - 1) <= g - lag * t - step * strip < cols - 1.
+        // All rows are interior. The columns are interior, in iteration t of the strips `top - t
+        // ..= top - t + 3`, if 1 + skew * (W - 1) <= g - lag * t - step * strip < cols - 1.
         let drift = (lag - step) * last;
         let least = 1 + (g.skew * (L::WIDTH - 1)) as isize + step * lowest + drift.max(0);
         let most = g.shape.cols as isize - 1 + step * extent.top + drift.min(0);
@@ -473,8 +485,9 @@ unsafe fn together<L: Vector, U: Update>(
         if extent.from >= extent.to {
             continue;
         }
-        // SAFETY: the caller's conditions; in the middle all rows and columns are interior, and at
-        // the edges what the matrix has not is left out.
+        // SAFETY: the caller guarantees the ring, the exclusive access and the instructions; in the
+        // middle all rows and columns are interior, and at the edges positions outside of the
+        // matrix are masked.
         unsafe {
             if part != 1 {
                 for t in 0..fuse as isize {

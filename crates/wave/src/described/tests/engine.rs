@@ -18,7 +18,7 @@ use crate::{
 };
 use syncline_store::Shape;
 
-/// A chained run of the engine: the field is the first array.
+/// A chained run of the engine. The first array is the field.
 pub(crate) struct Chained<'a, T> {
     pub(crate) lanes: Lanes,
     pub(crate) shape: Shape,
@@ -56,8 +56,8 @@ impl<T: Real> Chained<'_, T> {
         for p in 0..chain.bands() {
             let (chain, ring, rows_in, columns) = (&chain, &ring, &rows_in[..], chain.walk());
             let job = Job { chain, ring, band: p, columns, rows_in, rows_out, tile };
-            // SAFETY: the machine has these lanes; all rows of all arrays are there, which are only
-            // read, and so are the rows of the result; the bands run in order.
+            // SAFETY: the machine has these lanes; all rows of all arrays are present, which are
+            // only read, and so are the rows of the result; the bands run in order, in one thread.
             unsafe { run(lanes, kernel, &job, &mut scratch, None) };
         }
         out
@@ -69,7 +69,7 @@ fn example(name: &str) -> Described {
     Described::from_file(format!("{path}{name}.toml")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The arrays of a case, and the field after its sweeps in the plain loop.
+/// Returns the arrays of a case, and the field after its sweeps in the plain loop.
 fn arrays<T: Real, K: PointKernel<N>, const N: usize>(
     kernel: &K,
     case: Case,
@@ -78,7 +78,7 @@ fn arrays<T: Real, K: PointKernel<N>, const N: usize>(
     let arrays: Vec<Vec<T>> = (0..=N as u64)
         .map(|a| {
             let mut array = numbers::<T>(seed + a, rows * cols, 0.25);
-            // Zeros for the masks.
+            // Some zeros, for the masks.
             array.iter_mut().skip(seed as usize % 5).step_by(3).for_each(|v| *v = T::default());
             array
         })
@@ -97,8 +97,8 @@ impl Case {
     }
 }
 
-/// Holds a described kernel in the engine against the built-in one in the plain loop, in both
-/// types, and the built-in one in the engine, in doubles.
+/// Compares a described kernel in the engine with the built-in one in the plain loop, in both
+/// element types, and the built-in one in the engine with it, in doubles.
 fn equal<K: PointKernel<N>, const N: usize>(kernel: &K, described: &Described, case: Case) {
     let (wide, expected) = arrays::<f64, K, N>(kernel, case);
     for lanes in Lanes::available() {
@@ -176,7 +176,7 @@ proptest! {
     }
 }
 
-/// The masked over-relaxation of the example as a kernel in Rust.
+/// The masked over-relaxation of the example, as a kernel in Rust.
 struct Heat;
 
 impl PointKernel<2> for Heat {

@@ -1,5 +1,5 @@
-//! Random updates, compiled and executed with all vectors, against a walk through the tree, bit for
-//! bit.
+//! Random updates, compiled and executed with all vectors, equal a walk through the expression tree
+//! bit for bit.
 
 use std::fmt;
 
@@ -14,16 +14,16 @@ use crate::kernel::Update;
 use crate::lanes::{Engine, Lanes, Vector};
 use syncline_store::Element;
 
-/// The inputs by name, in the order of the values given to a walk: the point, its neighbours,
-/// coefficients.
+/// The names of the inputs, in the order of the values given to a walk: the point, its neighbours,
+/// the coefficients.
 const INPUTS: [&str; 12] = ["u", "n", "w", "e", "s", "nw", "se", "ne", "sw", "a", "b", "c"];
-/// Vectors at once, as in the engine.
+/// The number of vectors that are updated at once, as in the engine.
 const R: usize = 4;
 
 #[derive(Clone, Debug)]
 enum Tree {
     Input(usize),
-    /// An earlier assignment, counted from the last.
+    /// An earlier assignment, by its index.
     Earlier(usize),
     Number(f64),
     Unary(&'static str, Box<Tree>),
@@ -32,7 +32,7 @@ enum Tree {
 }
 
 impl Tree {
-    /// How tightly it binds: 0 for a sum, 1 for a product, 2 for all else.
+    /// Returns how tightly the operator binds: 0 for a sum, 1 for a product, 2 for all others.
     fn binding(&self) -> u8 {
         match self {
             Tree::Binary("+" | "-", ..) => 0,
@@ -42,7 +42,7 @@ impl Tree {
     }
 }
 
-/// With no more parentheses than are needed.
+/// Writes the expression with no more parentheses than needed.
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = |f: &mut fmt::Formatter<'_>, tree: &Tree, least: u8| {
@@ -70,7 +70,7 @@ impl fmt::Display for Tree {
     }
 }
 
-/// The plain walk, for one type of numbers.
+/// Defines the walk through the tree for one type of numbers.
 macro_rules! walk {
     ($name:ident, $type:ty) => {
         fn $name(tree: &Tree, inputs: &[$type], earlier: &[$type]) -> $type {
@@ -125,7 +125,8 @@ macro_rules! walk {
 walk!(walk_f64, f64);
 walk!(walk_f32, f32);
 
-/// Runs the code for `R` vectors; `values[i]` are those of input `i`, one after the other.
+/// Runs the code for `R` vectors; `values[i]` holds the values of input `i` for one vector after
+/// another.
 #[inline(always)]
 fn execute<L: Vector>(code: &Code, values: &[Vec<L::Element>]) -> Vec<L::Element> {
     #[repr(align(64))]
@@ -160,10 +161,10 @@ fn execute<L: Vector>(code: &Code, values: &[Vec<L::Element>]) -> Vec<L::Element
             &mut at.south_west,
         ];
         for (i, place) in places.into_iter().enumerate() {
-            // SAFETY: the row is aligned and as long as the widest vector.
+            // SAFETY: the row is aligned to 64 bytes and as long as the widest vector.
             *place = unsafe { L::load(load(i, r).0.as_ptr()) };
         }
-        // The three vectors of a point's coefficients, without gaps.
+        // The three vectors of coefficients of a point, without gaps.
         let mut together = vec![L::Element::default(); 3 * L::WIDTH];
         for (n, three) in together.chunks_mut(L::WIDTH).enumerate() {
             three.copy_from_slice(&load(9 + n, r).0[..L::WIDTH]);
@@ -173,13 +174,13 @@ fn execute<L: Vector>(code: &Code, values: &[Vec<L::Element>]) -> Vec<L::Element
     }
     let pointers: [*const L::Element; R] =
         std::array::from_fn(|r| coefficients[3 * r..].as_ptr().cast());
-    // SAFETY: three coefficients at each pointer; the caller has asked for the processor's
-    // instructions.
+    // SAFETY: each pointer leads to three coefficients, aligned to 64 bytes; `execute` is called
+    // only where the processor has the instructions of `L`.
     let new = unsafe { Program::<9>(code).update::<L, R>(at, pointers) };
     let mut values = Vec::new();
     for vector in new {
         let mut row = Aligned([L::Element::default(); 16]);
-        // SAFETY: as above.
+        // SAFETY: the row is aligned to 64 bytes and as long as the widest vector.
         unsafe { vector.store(row.0.as_mut_ptr()) };
         values.extend_from_slice(&row.0[..L::WIDTH]);
     }
@@ -280,7 +281,7 @@ proptest! {
     }
 }
 
-/// What the compiler makes of some updates: the point of the steps for two operations.
+/// The compiler uses the steps for several operations, so that these updates take few steps.
 #[test]
 fn few_steps() {
     let steps = |update: &str| {
@@ -292,7 +293,7 @@ fn few_steps() {
     assert_eq!(steps("u = n*a + s*b + e*c"), 2);
     assert_eq!(steps("q = n*a + s*b + c; u = u + 0.175*(q - u)"), 3);
     assert_eq!(steps("u = n + s + e + w"), 1);
-    // Written twice, computed once; what is not used is not computed.
+    // An expression that is written twice is computed once; an unused value is not computed.
     assert_eq!(steps("dead = sqrt(n); u = (n + s)*(n + s)"), 3);
     assert_eq!(steps("u = a - n*b"), steps("u = n*b - a"));
 }

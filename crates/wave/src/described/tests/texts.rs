@@ -1,4 +1,4 @@
-//! Texts that are no descriptions: errors that help, and never a panic.
+//! Invalid texts give errors that help, and never a panic.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -7,7 +7,7 @@ use super::super::{Described, DescribedError};
 
 const HEAD: &str = "name = 'x'\nfield = 'u'\ncoefficients = ['a', 'bb']\n";
 
-/// What is said about an update, after the place, without the excerpt.
+/// Returns the place and the message of the error in an update, without the excerpt.
 fn message(update: &str) -> String {
     let error = Described::parse(&format!("{HEAD}update = \"\"\"\n{update}\"\"\"\n")).unwrap_err();
     let DescribedError::Text { place, message, .. } = error else { panic!("{error}") };
@@ -131,7 +131,7 @@ fn places_in_all_kinds_of_strings() {
     assert_eq!(place("'''\nu = n + zzz'''"), (5, 9, 3));
     assert_eq!(place("'''\r\nu = n +\r\n zzz'''"), (6, 2, 3));
     assert_eq!(place("'''\nü = n; u = ü + zzz'''"), (5, 16, 3));
-    // An escape: the string as a whole.
+    // With an escape the place is the whole string.
     assert_eq!(place("\"u = n \\u002b zzz\""), (4, 10, 18));
     assert_eq!(place("''"), (4, 11, 1));
 }
@@ -163,7 +163,7 @@ fn files() {
             "{error}"
         );
     }
-    // No call waits for the other end of a pipe, or reads what never ends.
+    // Reading does not block on a pipe, nor read an endless file.
     for odd in ["/dev/zero", folder.path().to_str().unwrap()] {
         let error = Described::from_file(odd).unwrap_err().to_string();
         assert!(error.contains("not a regular file"), "{error}");
@@ -251,7 +251,8 @@ fn limits_are_errors() {
         parses(update).unwrap();
     }
     let names: Vec<String> = (0..80).map(|i| format!("v{i}")).collect();
-    // All kept: each is used in a sum, and again in another that runs the other way.
+    // All 80 values must be kept at once: each is used in one sum, and again in a quotient that
+    // runs in the opposite order.
     let mut update: String = (0..80).map(|i| format!("v{i} = sqrt(n + {i})\n")).collect();
     update += &format!(
         "f = {}\nb = {}\n",

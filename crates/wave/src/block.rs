@@ -156,7 +156,7 @@ pub(crate) struct Points<'k, E> {
 }
 
 impl<'k, E: Real> Points<'k, E> {
-    /// Creates one that uses `lanes`; fails if the machine does not have them.
+    /// Creates a kernel that uses `lanes`; fails if the machine does not have them.
     pub(crate) fn new(kernel: &'k dyn Kernel<E>, lanes: Lanes) -> Result<Self> {
         if lanes.is_available() {
             Ok(Points { kernel, lanes })

@@ -31,7 +31,7 @@
 //! # Bits
 //! The routine chooses the order of the updates in a block. A routine that goes row by row gives
 //! the bits of the double loop with the same expression; so does every order in which each point
-//! finds the neighbours that it uses in the same state.
+//! finds the neighbours that it uses in the same state as in that loop.
 //!
 //! # Costs
 //! Per value: one copy of each coefficient, two of the field, and one more each way if a layout

@@ -223,7 +223,7 @@ impl File {
          -> Result<(), Fault> {
             if !lex::is_name(name) {
                 let message = format!(
-                    "{name:?} is no name: letters, digits and `_`, not beginning with a digit"
+                    "{name:?} is not a name: letters, digits and `_`, not beginning with a digit"
                 );
                 return Err(Fault::new(range, message));
             }
@@ -312,9 +312,8 @@ fn neighbour(offset: &Spanned<Vec<i64>>) -> Result<Node, Fault> {
     match NEIGHBOURS.iter().zip(1..).find(|((_, r, c), _)| [*r, *c] == [row, col]) {
         Some((_, slot)) => Ok(Node::Neighbour(slot)),
         None => {
-            let message = format!(
-                "[{row}, {col}] is too far: only neighbours that touch the point (thickness 1)"
-            );
+            let message =
+                format!("[{row}, {col}] is too far: neighbours must touch the point (thickness 1)");
             Err(Fault::new(offset.span(), message))
         }
     }

@@ -158,8 +158,7 @@ mod sealed {
     impl Sealed for crate::c_kernel::CKernel {}
 }
 
-/// A kernel that is only known at run time: a [`Described`](crate::Described) or a
-/// [`CKernel`](crate::c_kernel::CKernel).
+/// A kernel that is only known at run time: a [`Described`](crate::Described) or a [`CKernel`].
 pub trait Dynamic: sealed::Sealed + Send + Sync {
     /// Returns the kernel as the executors see it.
     #[doc(hidden)]

@@ -36,8 +36,8 @@ pub enum Error {
     },
     /// The memory bound is too small for the window of one block.
     #[error(
-        "the memory allowed for the sweep, {}, cannot hold the least window: one block of {block} ({matrices} \
-         matrices) needs {} ({window} bytes); allow at least these, or take smaller blocks",
+        "the memory allowed for the sweep, {}, cannot hold the smallest window: one block of {block} \
+         ({matrices} matrices) needs {} ({window} bytes); allow at least that much, or use smaller blocks",
         Size(*allowed), Size(*window)
     )]
     Memory {
@@ -53,7 +53,7 @@ pub enum Error {
     /// The memory bound is too small for the window of a streamed sweep.
     #[error(
         "the memory allowed for the sweep, {}, cannot hold the window of rows for {depth} iteration(s) in one \
-         pass, which needs {} ({needed} bytes); allow at least these, or run it in blocks",
+         pass, which needs {} ({needed} bytes); allow at least that much, or run it in blocks",
         Size(*allowed), Size(*needed)
     )]
     StreamMemory {
@@ -75,12 +75,12 @@ pub enum Error {
     /// An exact stop of several passes was asked for with a result matrix on file, which does not
     /// keep the values of the previous pass.
     #[error(
-        "an exact stop needs the values of the pass before, which a result on file has not: use `run_to`"
+        "an exact stop needs the values of the previous pass, which a result on file does not keep: use `run_to`"
     )]
     ExactStop,
     /// The kernel reads neighbours that its stencil does not name.
     #[error(
-        "the kernel reads {reads}, but its stencil has {stencil}: name in it what the kernel reads"
+        "the kernel reads {reads}, but its stencil has {stencil}: add these neighbours to the stencil"
     )]
     Undeclared {
         /// The neighbours that it reads beyond its stencil.
@@ -100,7 +100,7 @@ pub enum Error {
     /// south-west.
     #[error(
         "blocks of {block} cannot keep the order of a kernel that uses the corners north-east or south-west: \
-         it takes blocks of one row, or as wide as the matrix, which is {shape}"
+         use blocks of one row, or as wide as the matrix, which is {shape}"
     )]
     CornerBlocks {
         /// The size of the block.
@@ -123,7 +123,7 @@ pub enum Error {
         lanes: crate::lanes::Lanes,
     },
     /// Files of an earlier run exist, and the target does not say what to do with them.
-    #[error("beside {} is left {found}: resume it, or discard it", path.display())]
+    #[error("the files beside {} belong to {found}: resume it, or discard it", path.display())]
     Leftovers {
         /// The path of the result.
         path: std::path::PathBuf,
@@ -132,8 +132,8 @@ pub enum Error {
     },
     /// The path of the result is taken by something that may be neither replaced nor continued
     /// unless the target says so.
-    #[error("{} is {by}; it is not replaced unless the target says so (`Leftovers::Discard`){}", path.display(),
-        if by.is_the_same() { ", and gone on from if it says `Leftovers::Resume`" } else { "" })]
+    #[error("{} is {by}; it is not replaced: set `Leftovers::Discard` to replace it{}", path.display(),
+        if by.is_the_same() { ", or `Leftovers::Resume` to continue from it" } else { "" })]
     Taken {
         /// The path of the result.
         path: std::path::PathBuf,
@@ -141,7 +141,7 @@ pub enum Error {
         by: Box<crate::streamed::Taken>,
     },
     /// An interrupted run has done more iterations than are asked for.
-    #[error("beside {} is left a run with {done} iterations behind it, more than the {asked} asked for", path.display())]
+    #[error("the interrupted run beside {} has {done} iterations behind it, more than the {asked} asked for", path.display())]
     Fewer {
         /// The path of the result.
         path: std::path::PathBuf,

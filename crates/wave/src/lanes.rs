@@ -315,7 +315,7 @@ pub(crate) enum Engine {}
 
 /// A second implementer: if there were only one, the compiler would infer it.
 #[derive(Debug)]
-#[expect(dead_code, reason = "it is there to be another")]
+#[expect(dead_code, reason = "it only prevents the inference of `Engine`")]
 pub(crate) enum Nobody {}
 
 impl Insider for Engine {}

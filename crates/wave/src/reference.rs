@@ -30,9 +30,9 @@ pub fn plain_sweep<T: Real, K: PointKernel<N>, const N: usize>(
     rows: usize,
     cols: usize,
 ) {
-    assert_eq!(field.len(), rows * cols, "the field is not of this shape");
+    assert_eq!(field.len(), rows * cols, "the field does not have this shape");
     let coefficients = coefficients.map(|c| {
-        assert_eq!(c.len(), rows * cols, "a coefficient is not of this shape");
+        assert_eq!(c.len(), rows * cols, "a coefficient does not have this shape");
         c
     });
     if let Err(error) = record::declared(kernel) {

@@ -21,7 +21,7 @@ const CONSTANTS: usize = 256;
 /// The reason why a graph cannot be compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TooMany {
-    #[error("the update has too many values that are needed again later; {} can be kept", SLOTS - NEIGHBOURS)]
+    #[error("the update has too many values that are needed again later; at most {} can be kept", SLOTS - NEIGHBOURS)]
     Slots,
     #[error("the update has more than {CONSTANTS} different numbers")]
     Constants,

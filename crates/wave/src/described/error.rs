@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 ///
 /// ```
 /// # use syncline_wave::Described;
-/// let error = Described::parse("name = 'heat'\nfield = 'u'\nupdate = 'u = (n + s + ee + w) / 4'").unwrap_err();
+/// let text = "name = 'heat'\nfield = 'u'\nupdate = 'u = (n + s + ee + w) / 4'";
+/// let error = Described::parse(text).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "line 3, column 24: there is no `ee`; is `e` meant?\n  |\n3 | update = 'u = (n + s + ee + w) / 4'\n  |                        ^^",
+///     "line 3, column 24: there is no `ee`; is `e` meant?\n  |\n\
+///      3 | update = 'u = (n + s + ee + w) / 4'\n  |                        ^^",
 /// );
 /// ```
 #[derive(Debug, thiserror::Error)]

@@ -88,7 +88,7 @@ impl Node {
 pub(super) enum Full {
     #[error("the update is too long: it may have at most {NODES} different operations")]
     Nodes,
-    #[error("this is too deep: at most {DEPTH} operations may each need the one before")]
+    #[error("this is too deep: at most {DEPTH} operations may each need the previous one")]
     Depth,
 }
 

@@ -102,7 +102,7 @@ impl<'t> Lexer<'t> {
                 let range = start..start + length;
                 let value: f64 = rest[..length]
                     .parse()
-                    .map_err(|_| Fault::new(range.clone(), "this is no number"))?;
+                    .map_err(|_| Fault::new(range.clone(), "this is not a number"))?;
                 if value.is_infinite() {
                     return Err(Fault::new(range, "this number is too large"));
                 }
@@ -113,7 +113,7 @@ impl<'t> Lexer<'t> {
             } else {
                 let hint = if first == '^' { "; write a product, or `sqrt`" } else { "" };
                 let range = start..start + first.len_utf8();
-                return Err(Fault::new(range, format!("{first:?} means nothing here{hint}")));
+                return Err(Fault::new(range, format!("{first:?} has no meaning here{hint}")));
             };
         self.at += length;
         Ok((token, start..self.at))

@@ -168,7 +168,7 @@ impl<'t> Parser<'t, '_> {
         if self.nested == NESTED {
             return Err(Fault::new(
                 range,
-                format!("this is nested too deeply: {NESTED} levels are the most"),
+                format!("this is nested too deeply: at most {NESTED} levels are allowed"),
             ));
         }
         self.nested += 1;
@@ -245,7 +245,7 @@ impl<'t> Parser<'t, '_> {
         let right = self.sum()?;
         self.expect(",", "after the comparison")?;
         let yes = self.sum()?;
-        self.expect(",", "and what holds otherwise")?;
+        self.expect(",", "and the value otherwise")?;
         let no = self.sum()?;
         let (comparison, operands) = match symbol {
             "<" => (Comparison::Less, [left, right, yes, no]),

@@ -406,7 +406,7 @@ impl Code {
                     Place::Coefficient(n) => (n as usize) < coefficients,
                     Place::Constant(k) => (k as usize) < constants.len(),
                 };
-                assert!(there, "{step:?} has an operand that is not there");
+                assert!(there, "{step:?} has an operand that does not exist");
                 if let Place::Slot(slot @ 1..9) = place {
                     stencil = stencil.union(Stencil::of(&[Neighbour::ALL[slot as usize - 1]]));
                 }

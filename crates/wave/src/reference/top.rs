@@ -48,10 +48,17 @@ impl<T: Real, K> Reference<'_, T, K> {
     /// let (shape, kernel) = (Shape::new(50, 7), Sor::gauss_seidel());
     /// let field = Matrix::from_vec(shape, (0..350).map(f64::from).collect())?;
     /// let grid = Grid::new(shape, Block::new(50, 7));
-    /// let loops =
-    ///     Reference { kernel: &kernel, field: &field, coefficients: &[], iterations: 3, order: Order::Wave, grid };
+    /// let loops = Reference {
+    ///     kernel: &kernel,
+    ///     field: &field,
+    ///     coefficients: &[],
+    ///     iterations: 3,
+    ///     order: Order::Wave,
+    ///     grid,
+    /// };
     /// let all = loops.run::<0>(Matrix::zeros(shape, Layout::RowMajor)?, 1 << 20)?;
-    /// let some = loops.run_top::<0>(Matrix::zeros(Shape::new(13, 7), Layout::RowMajor)?, 10, 1 << 20)?;
+    /// let some =
+    ///     loops.run_top::<0>(Matrix::zeros(Shape::new(13, 7), Layout::RowMajor)?, 10, 1 << 20)?;
     /// let (mut one, mut other) = ([0.0; 70], [0.0; 70]);
     /// all.read_rows(0..10, &mut one)?;
     /// some.read_rows(0..10, &mut other)?;

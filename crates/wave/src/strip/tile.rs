@@ -126,10 +126,10 @@ impl Chain {
     ///
     /// The strips of one band, and one strip above, must be present at once. More bands in flight
     /// need no more slots: let a band pack strip `s` over `s' = s - slots`, up to position `c`. A
-    /// band that is ahead of it, as it must be, accesses `s'` only from position `c + step * slots
-    /// - lag * levels` on, less a vector or two, which is beyond `c` because `step >= lag`. With
-    /// vectors of one value `step` is less than `lag`, and each band in flight needs slots of its
-    /// own.
+    /// band that is ahead of it, as it must be, accesses `s'` only from position
+    /// `c + step * slots - lag * levels` on, less a vector or two, which is beyond `c` because
+    /// `step >= lag`. With vectors of one value `step` is less than `lag`, and each band in flight
+    /// needs slots of its own.
     pub(crate) const fn slots(width: usize, levels: usize, band: usize, bands: usize) -> usize {
         let room = if width > 1 && bands > 1 { 1 } else { bands };
         room * band + levels + 2

@@ -182,7 +182,7 @@ fn a_result_of_another_computation_is_refused() {
         refused.contains("is the result of 6 iterations of gauss-seidel; it is not replaced"),
         "{refused}"
     );
-    assert!(refused.ends_with("and gone on from if it says `Leftovers::Resume`"), "{refused}");
+    assert!(refused.ends_with(", or `Leftovers::Resume` to continue from it"), "{refused}");
     for (how, target, why) in [
         (more, resume.clone().describe("kernel", "jacobi"), "kernel was gauss-seidel, is jacobi"),
         (more, resume.clone().describe("omega", 1.5), "omega was not given, is 1.5"),

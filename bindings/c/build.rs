@@ -1,5 +1,5 @@
-//! Gives `libsyncline_c.so` the name under which programs look for it: with the version, up to what makes another
-//! interface. Until 1.0 that is the minor version.
+//! Sets the soname of `libsyncline_c.so`: the name of the library with the part of the version that
+//! identifies its interface. Before 1.0 that part is `0.MINOR`, from 1.0 on the major version.
 
 fn main() {
     let part = |name: &str| std::env::var(format!("CARGO_PKG_VERSION_{name}")).unwrap_or_default();

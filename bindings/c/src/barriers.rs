@@ -1,13 +1,14 @@
-//! Barriers: nobody goes on before all have arrived.
+//! Barriers: no member continues before all have arrived.
 //!
 //! # Contract
-//! In Rust each member of a barrier is an object of its own. In C the barrier holds them all, and a call names one by its
-//! rank; a flag per rank keeps two threads from being one member at the same time. A barrier of a team, which may be one of
-//! processes, is an object for each member, with the seat of that rank only.
+//! In Rust each member of a barrier is an object of its own. In C the barrier holds all of them,
+//! and a call names one by its rank; a flag per rank prevents two threads from acting as one member
+//! at the same time. In a team, which may consist of processes, each member has its own barrier
+//! object, with the seat of its rank only.
 //!
 //! # Costs
-//! On top of those in Rust: the flag (two atomic exchanges of a line that only this member writes) and a branch on
-//! the kind. Nothing allocates but what fails.
+//! Those of the Rust barrier, plus the flag (two atomic exchanges on a line that only this member
+//! writes) and a branch on the kind. Only failures allocate.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
@@ -26,17 +27,17 @@ use syncline_sync::{
 
 use crate::error::{Error, Status, borrow, call, claim, deadline, out, unused};
 
-/// How the members of a barrier tell one another that they have arrived.
+/// The algorithm by which the members of a barrier signal their arrival.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BarrierKind {
-    /// One counter: the best for few members, and whenever they outnumber the cores.
+    /// One counter: the best choice for few members, and whenever they outnumber the cores.
     Counter = 0,
-    /// Pairs, in rounds, up to one who knows, and back.
+    /// Pairs of members, in rounds, up to one champion, and back down.
     Tournament = 1,
-    /// Everybody tells others, in rounds, until all know.
+    /// Each member signals other members, in rounds, until all have been signalled.
     Dissemination = 2,
-    /// The one that fits the number of members and of cores.
+    /// The kind that fits the number of members and of cores.
     Auto = 3,
 }
 
@@ -53,20 +54,21 @@ impl BarrierKind {
     }
 }
 
-/// A barrier, with its members: their ranks are 0, 1 and so on. It is for the threads of a process; or one member's part of
-/// a barrier of a team.
+/// A barrier with its members, of ranks 0, 1 and so on. It is either a barrier for the threads of a
+/// process, or one member's part of a barrier of a team.
 #[derive(Debug)]
 pub struct Barrier {
     seats: Box<[Seat]>,
     /// The rank of the first seat.
     first: usize,
-    /// The members that have their seats here or elsewhere.
+    /// The number of members, in this object and in others.
     members: usize,
-    /// Whether it belongs to a member of a team.
+    /// Whether the barrier belongs to a member of a team.
     of_team: bool,
 }
 
-/// The member of a rank, until it leaves. Alone on its lines: others go on while this one is at work.
+/// The member of a rank, until it leaves. Each seat has cache lines of its own, as other members
+/// run at the same time.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Seat(Mutex<Option<Member>>);
@@ -79,7 +81,7 @@ enum Member {
     Auto(AutoMember),
 }
 
-/// The same for all kinds of members.
+/// Applies an expression to a member of any kind.
 macro_rules! each {
     ($member:expr, $it:ident => $do:expr) => {
         match $member {
@@ -91,7 +93,7 @@ macro_rules! each {
     };
 }
 
-/// What barrier to make.
+/// The arguments that describe a barrier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     kind: BarrierKind,
@@ -169,7 +171,7 @@ impl Barrier {
         Ok(Barrier { seats, first: 0, members, of_team: false })
     }
 
-    /// The part of a member of a team.
+    /// Returns the part of one member of a team.
     pub(crate) fn of_team(me: &mut syncline_fabric::Member, plan: Plan) -> Result<Barrier, Error> {
         let (first, members, cores) = (me.rank(), me.size(), me.cores());
         let member = me.make(|space, members| Any::within(space, plan, members, cores))?;
@@ -178,16 +180,16 @@ impl Barrier {
     }
 }
 
-/// Takes the seat of a rank for a call.
+/// Takes the seat of a rank for the length of a call.
 ///
 /// # Safety
-/// The barrier is `NULL`, or one that lives for `'a`.
+/// The barrier must be `NULL`, or live for `'a`.
 #[inline]
 unsafe fn seat<'a>(
     barrier: *const Barrier,
     rank: usize,
 ) -> Result<MutexGuard<'a, Option<Member>>, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `barrier` points to a live barrier.
     let Barrier { seats, first, members, .. } = unsafe { borrow(barrier, "the barrier") }?;
     let seat = seats
         .get(rank.wrapping_sub(*first))
@@ -195,17 +197,17 @@ unsafe fn seat<'a>(
     claim(&seat.0, "this rank of the barrier")
 }
 
-/// Lets the member of a rank do something.
+/// Runs an operation of the member of a rank.
 ///
 /// # Safety
-/// The barrier is `NULL`, or one that lives until this returns.
+/// The barrier must be `NULL`, or live until this returns.
 #[inline]
 unsafe fn by<T>(
     barrier: *const Barrier,
     rank: usize,
     work: impl FnOnce(&mut Member) -> Result<T, Fault>,
 ) -> Result<T, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `barrier` was not freed.
     let mut seat = unsafe { seat(barrier, rank) }?;
     let member =
         seat.as_mut().ok_or_else(|| Error::misuse(format!("rank {rank} has left the barrier")))?;
@@ -213,20 +215,21 @@ unsafe fn by<T>(
 }
 
 /// # Safety
-/// As `syncline_barrier_wait`.
+/// The conditions of `syncline_barrier_wait` apply.
 #[inline]
 unsafe fn wait(barrier: *const Barrier, rank: usize, until: Option<Instant>) -> Result<(), Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `barrier` was not freed.
     unsafe { by(barrier, rank, |member| each!(member, member => member.wait_deadline(until))) }
 }
 
-/// Makes a barrier with 1 to 4096 members.
+/// Creates a barrier with 1 to 4096 members. Free it with `syncline_barrier_free`.
 ///
-/// `kind` is one of `syncline_barrier_kind`. `radix` is that of a dissemination barrier (in each round a member tells
-/// one fewer), or 0: the one that fits; for other kinds it is 0.
+/// `kind` is a `syncline_barrier_kind`. For a dissemination barrier, `radix` is its radix (in each
+/// round a member signals `radix` - 1 others), or 0 for the radix that fits; for the other kinds it
+/// must be 0.
 ///
 /// # Safety
-/// `*barrier` can be written.
+/// `*barrier` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_barrier_new(
     kind: u32,
@@ -235,7 +238,7 @@ pub unsafe extern "C" fn syncline_barrier_new(
     barrier: *mut *mut Barrier,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `barrier` is valid for writes.
         let barrier = unsafe { out(barrier, "barrier") }?;
         let new = Box::new(Barrier::of_threads(Plan::of(kind, radix)?, members)?);
         barrier.write(Box::into_raw(new));
@@ -243,17 +246,20 @@ pub unsafe extern "C" fn syncline_barrier_new(
     })
 }
 
-/// Gives a barrier back; `NULL` is nothing. It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it.
+/// Frees a barrier; does nothing for `NULL`. Returns `SYNCLINE_STATUS_MISUSE`, and frees nothing,
+/// while a call uses the barrier, or if it is a barrier of a team, which is freed when the function
+/// of the member returns.
 ///
 /// # Safety
-/// `barrier` comes from `syncline_barrier_new`, and no other call with it begins from now on.
+/// `barrier` must come from `syncline_barrier_new` or from a member of a team that has not
+/// returned, and no other call with it may begin after this one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_barrier_free(barrier: *mut Barrier) -> Status {
     if barrier.is_null() {
         return Status::Ok;
     }
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: `barrier` is not `NULL`, and the caller guarantees that it was not freed.
         let Barrier { seats, of_team, .. } = unsafe { &*barrier };
         if *of_team {
             return Err(Error::misuse(
@@ -261,61 +267,66 @@ pub unsafe extern "C" fn syncline_barrier_free(barrier: *mut Barrier) -> Status 
             ));
         }
         seats.iter().try_for_each(|seat| unused(&seat.0, "the barrier"))?;
-        // SAFETY: as the caller vouches; no call uses it.
+        // SAFETY: `syncline_barrier_new` made the box, as it is no barrier of a team; no call is
+        // using it, as checked above, and the caller guarantees that none begins.
         drop(unsafe { Box::from_raw(barrier) });
         Ok(())
     })
 }
 
-/// Waits, as the member `rank`, until all have arrived at the episode; arrives first unless that was done.
+/// Waits, as the member `rank`, until all members have arrived at the episode; arrives first,
+/// unless the member has arrived already.
 ///
-/// What a member did before it arrived is seen by all after they have waited. A member that is gone, and for whom
-/// the others wait in vain, is `SYNCLINE_STATUS_GONE` for all of them: the barrier is of no use any more.
+/// The writes of each member before its arrival are visible to all members after they have waited.
+/// If the episode cannot complete because a member is gone, all members get `SYNCLINE_STATUS_GONE`,
+/// and the barrier is unusable.
 ///
 /// # Safety
-/// `barrier` was not freed.
+/// `barrier` must not have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_barrier_wait(barrier: *mut Barrier, rank: usize) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     call(|| unsafe { wait(barrier, rank, None) })
 }
 
-/// Like `syncline_barrier_wait`, but waits for `nanoseconds` at most, and is
-/// `SYNCLINE_STATUS_TIMED_OUT` then: the member has arrived, stays so, and may wait again.
+/// Like `syncline_barrier_wait`, but waits for at most `nanoseconds`, and then returns
+/// `SYNCLINE_STATUS_TIMED_OUT`: the member has arrived, remains arrived, and may wait again.
 ///
-/// A member that timed out waits again, or stays (in a team: in its function), until the others
-/// have passed. If it leaves before, they may be told so: `SYNCLINE_STATUS_GONE`. Only at a counter
-/// on one host its arrival is all that they need.
+/// A member that timed out must wait again, or stay (in a team: in its function), until the others
+/// have passed. If it leaves before, the others may get `SYNCLINE_STATUS_GONE`. Only a counter
+/// barrier on one host needs nothing but its arrival.
 ///
 /// # Safety
-/// `barrier` was not freed.
+/// `barrier` must not have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_barrier_wait_for(
     barrier: *mut Barrier,
     rank: usize,
     nanoseconds: u64,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     call(|| unsafe { wait(barrier, rank, deadline(nanoseconds)) })
 }
 
-/// Arrives, as the member `rank`, at the next episode, and does not wait: to be followed by work that does not need the
-/// others, and `syncline_barrier_wait` or `_done`. Does nothing if the member has arrived already.
+/// Arrives, as the member `rank`, at the next episode, without waiting. Follow it with work that
+/// does not need the other members, and then with `syncline_barrier_wait` or
+/// `syncline_barrier_done`. Does nothing if the member has arrived already.
 ///
 /// # Safety
-/// `barrier` was not freed.
+/// `barrier` must not have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_barrier_arrive(barrier: *mut Barrier, rank: usize) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `barrier` was not freed.
     call(|| unsafe { by(barrier, rank, |member| each!(member, member => member.arrive())) })
 }
 
-/// Asks, as the member `rank`, whether the episode at which it has arrived is complete, and does not wait. `*done` is
-/// true then, and also if it has arrived at none. But for a counter, the others may need that one who has arrived asks
-/// this again and again, or waits.
+/// Stores in `*done`, for the member `rank`, whether the episode at which it has arrived is
+/// complete, without waiting. `*done` is also true if the member has not arrived at an episode.
+/// Except with a counter barrier, the progress of the others may depend on a member that has
+/// arrived: it must repeat this call, or wait.
 ///
 /// # Safety
-/// `barrier` was not freed. `*done` can be written.
+/// `barrier` must not have been freed. `*done` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_barrier_done(
     barrier: *mut Barrier,
@@ -323,9 +334,9 @@ pub unsafe extern "C" fn syncline_barrier_done(
     done: *mut bool,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `done` is valid for writes.
         let done = unsafe { out(done, "done") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `barrier` was not freed.
         let complete =
             unsafe { by(barrier, rank, |member| each!(member, member => member.done())) }?;
         done.write(complete);
@@ -333,15 +344,15 @@ pub unsafe extern "C" fn syncline_barrier_done(
     })
 }
 
-/// Leaves the barrier as the member `rank`, or on behalf of one that is gone: those who wait for it are told. A rank that
-/// has left cannot come back.
+/// Leaves the barrier as the member `rank`, or on behalf of a member that is gone: the members that
+/// wait for it get `SYNCLINE_STATUS_GONE`. A rank that has left cannot come back.
 ///
 /// # Safety
-/// `barrier` was not freed.
+/// `barrier` must not have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_barrier_leave(barrier: *mut Barrier, rank: usize) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `barrier` was not freed.
         drop(unsafe { seat(barrier, rank) }?.take());
         Ok(())
     })

@@ -1,9 +1,9 @@
-//! Errors as C has them: a status from every function, and the last failure of the thread in words.
+//! Errors for C: a status from every function, and a description of the last failure of the thread.
 //!
 //! # Contract
-//! `call` is the only way in: whatever happens inside, a panic included, comes out as a [`Status`]. A
-//! failure is kept for the thread that called, until its next failure; a success leaves it alone, as with
-//! `errno`.
+//! Every exported function runs inside `call`, which turns every result of its body, a panic
+//! included, into a [`Status`]. A failure is stored for the calling thread until the next failure
+//! of that thread; a success leaves it unchanged, as with `errno`.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -28,28 +28,30 @@ use syncline_sync::{Fault, LockError, SpaceError};
 use crate::SYNCLINE_FOREVER;
 pub use crate::status::Status;
 
-/// The last failure of a thread. Later versions may have more fields, at the end.
+/// The last failure of a thread. Later versions may have more fields at the end.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Failure {
-    /// What the function returned.
+    /// The status that the function returned.
     pub status: Status,
-    /// What the body of a task returned, with `SYNCLINE_STATUS_BODY_FAILED`, or a member of a team, with
-    /// `SYNCLINE_STATUS_MEMBER_FAILED`; of a process of a farm, with `SYNCLINE_STATUS_GONE`, its exit code, or 128 and the
-    /// signal that has killed it; else 0.
+    /// With `SYNCLINE_STATUS_BODY_FAILED`, the number that the body of a task returned; with
+    /// `SYNCLINE_STATUS_MEMBER_FAILED`, the number that a member of a team returned, or its exit
+    /// code; with `SYNCLINE_STATUS_GONE` from a farm, the exit code of the process that has ended,
+    /// or 128 plus the number of the signal that killed it; else 0.
     pub code: c_int,
     /// The iteration of the task, from 0, if a task failed; else 0.
     pub iteration: u64,
-    /// The name of the task that failed; `NULL` if none did.
+    /// The name of the task that failed; `NULL` if no task did.
     pub task: *const c_char,
-    /// What happened, in words, with the names of tasks and locations.
+    /// A description of the failure, with the names of tasks and locations.
     pub message: *const c_char,
 }
 
-/// The last failure of the calling thread; `NULL` if there was none.
+/// Returns the last failure of the calling thread; `NULL` if there was none.
 ///
-/// It stays as it is, strings included, until the next call that fails on this thread, or the end of the
-/// thread. A call that succeeds leaves it alone.
+/// The library owns the failure and its strings: do not free them. They are valid and unchanged
+/// until the next call that fails on this thread, or until the thread ends. A call that succeeds
+/// leaves them unchanged.
 #[unsafe(no_mangle)]
 pub extern "C" fn syncline_last_failure() -> *const Failure {
     LAST.try_with(|last| match last.try_borrow().as_deref() {
@@ -59,7 +61,7 @@ pub extern "C" fn syncline_last_failure() -> *const Failure {
     .unwrap_or(ptr::null())
 }
 
-/// A failure with its strings.
+/// A failure with the strings that it points to.
 struct Kept {
     failure: Failure,
     _task: Option<CString>,
@@ -70,7 +72,7 @@ thread_local! {
     static LAST: RefCell<Option<Box<Kept>>> = const { RefCell::new(None) };
 }
 
-/// A failure on its way to C.
+/// A failure that `call` will store for C.
 #[derive(Debug)]
 pub(crate) struct Error {
     status: Status,
@@ -92,13 +94,14 @@ impl Error {
         Self::new(Status::InvalidArgument, message)
     }
 
-    /// A member of a team returned a number that is not 0.
+    /// Returns the error for a member of a team that returned a number other than 0.
     pub(crate) fn member(rank: usize, code: c_int) -> Self {
         let error = Self::new(Status::MemberFailed, format!("rank {rank} returned {code}"));
         Error { code, ..error }
     }
 
-    /// A rank has no seat in an object: there is no such rank, or it has its own object, in a team.
+    /// Returns the error for a rank without a seat in an object: the rank does not exist, or it has
+    /// its own object, in a team.
     #[cold]
     pub(crate) fn not_here(rank: usize, members: usize, what: &str) -> Self {
         if rank >= members {
@@ -123,7 +126,8 @@ impl Error {
             message: message.as_ptr(),
         };
         let kept = Box::new(Kept { failure, _task: task, _message: message });
-        // At the end of a thread there may be nobody to ask any more: then the status must do.
+        // The thread-local may be destroyed already at the end of a thread; the status suffices
+        // then.
         let _ = LAST.try_with(|last| last.replace(Some(kept)));
         status
     }
@@ -156,7 +160,7 @@ impl From<RunError> for Error {
             RunError::Failed { task, iteration, source } => match source.downcast_ref::<Returned>()
             {
                 Some(&Returned(code)) => (Status::BodyFailed, code, Some((task, iteration))),
-                // It left a run that ends by a convergence test.
+                // The task left a run that ends by a convergence test.
                 None => (Status::Misuse, 0, Some((task, iteration))),
             },
             RunError::Unconnected { .. } => (Status::BadOverlay, 0, None),
@@ -174,7 +178,7 @@ impl From<WaitError> for Error {
         let status = match error {
             WaitError::TimedOut => Status::TimedOut,
             WaitError::Unreachable { .. } => Status::InvalidArgument,
-            _ => Status::Internal, // signals in C watch nobody
+            _ => Status::Internal, // signals in C watch no other process
         };
         Self::new(status, error.to_string())
     }
@@ -206,7 +210,8 @@ fn of_space(error: &SpaceError) -> Status {
     }
 }
 
-/// Of a segment: whether it was too large, or something else was refused.
+/// Returns `NoRoom` if a segment is too large, and `System` if the system refused it for another
+/// reason.
 fn of_memory(error: &MemoryError) -> Status {
     use std::io::ErrorKind::{OutOfMemory, StorageFull};
     match error {
@@ -322,7 +327,7 @@ impl From<FarmError> for Error {
             }
             FarmError::Memories(error) => of_memory(error),
             FarmError::Space(error) => of_space(error),
-            _ => Status::Internal, // all that is sent from C can be sent
+            _ => Status::Internal, // every message from C can be encoded
         };
         let code = match &error {
             FarmError::Gone { cause: ExitCause::Ended(Ending::Exited(code)), .. } => (*code).into(),
@@ -346,7 +351,7 @@ impl From<LockError> for Error {
     }
 }
 
-/// The body of a task returned this number, which is not 0.
+/// The error of a task whose body returned this number, which is not 0.
 #[derive(Debug)]
 pub(crate) struct Returned(pub(crate) c_int);
 
@@ -358,7 +363,7 @@ impl fmt::Display for Returned {
 
 impl std::error::Error for Returned {}
 
-/// Runs the inside of an exported function.
+/// Runs the body of an exported function, and stores its failure, a panic included.
 pub(crate) fn call(inside: impl FnOnce() -> Result<(), Error>) -> Status {
     let error = match catch_unwind(AssertUnwindSafe(inside)) {
         Ok(Ok(())) => return Status::Ok,
@@ -376,31 +381,33 @@ fn words(panic: Box<dyn Any + Send>) -> String {
         .map(|s| (*s).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".to_owned());
-    // To drop a payload may panic.
+    // Dropping a panic payload may panic.
     std::mem::forget(panic);
     words
 }
 
-/// A text for C, without the zero bytes that cannot be in one.
+/// Returns a text for C, without the zero bytes that a C string cannot contain.
 pub(crate) fn c_string(text: String) -> CString {
     let mut bytes = text.into_bytes();
     bytes.retain(|&b| b != 0);
     CString::new(bytes).unwrap_or_default()
 }
 
-/// What a pointer points to, or the error that names the argument.
+/// Returns a reference to the target of a pointer, or the error that names the argument.
 ///
 /// # Safety
-/// The pointer is `NULL`, or points to a `T` that lives for `'a` and that nobody writes meanwhile.
+/// The pointer must be `NULL`, or point to a `T` that lives for `'a` and that no thread writes in
+/// that time.
 pub(crate) unsafe fn borrow<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null pointer points to a live `T` (see `# Safety`).
     unsafe { pointer.as_ref() }.ok_or_else(|| Error::invalid(format!("{what} is NULL")))
 }
 
-/// An array, or the error that names the argument. An empty one may be `NULL`.
+/// Returns an array as a slice, or the error that names the argument. An empty array may be `NULL`.
 ///
 /// # Safety
-/// The pointer is `NULL`, or points to `length` of `T` that live for `'a` and that nobody writes meanwhile.
+/// The pointer must be `NULL`, or point to `length` values of `T` that live for `'a` and that no
+/// thread writes in that time.
 pub(crate) unsafe fn array<'a, T>(
     pointer: *const T,
     length: usize,
@@ -409,34 +416,37 @@ pub(crate) unsafe fn array<'a, T>(
     if length == 0 {
         return Ok(&[]);
     }
-    // SAFETY: as the caller vouches.
+    // SAFETY: `length` is not 0, so a non-null pointer points to a live `T`: the caller guarantees
+    // it (see `# Safety`).
     let first = unsafe { borrow(pointer, what) }?;
     if length > isize::MAX as usize / size_of::<T>() {
         return Err(Error::invalid(format!("{what} cannot have {length} elements")));
     }
-    // SAFETY: as the caller vouches; not NULL, and not longer than memory.
+    // SAFETY: the pointer is not `NULL`, and the size is at most `isize::MAX`, as checked above;
+    // the caller guarantees that `length` values are there (see `# Safety`).
     Ok(unsafe { std::slice::from_raw_parts(first, length) })
 }
 
-/// A name, or the error that says what is wrong with it.
+/// Returns a copy of a name, or the error that describes its fault.
 ///
 /// # Safety
-/// The pointer is `NULL`, or points to a string that ends in a zero byte and that nobody writes meanwhile.
+/// The pointer must be `NULL`, or point to a string that ends in a zero byte and that no thread
+/// writes during this call.
 pub(crate) unsafe fn name(pointer: *const c_char, what: &str) -> Result<String, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null pointer points to a string (see `# Safety`).
     let first = unsafe { borrow(pointer, what) }?;
-    // SAFETY: as the caller vouches.
+    // SAFETY: the pointer is not `NULL`, and the caller guarantees the zero byte at its end.
     let text = unsafe { CStr::from_ptr(first) };
     let text = text.to_str().map_err(|_| Error::invalid(format!("{what} is not UTF-8")))?;
     Ok(text.to_owned())
 }
 
-/// A pointer, or the error that names the argument if it is `NULL`.
+/// Returns a pointer, or the error that names the argument if it is `NULL`.
 pub(crate) fn present<T>(pointer: *const T, what: &str) -> Result<*const T, Error> {
     if pointer.is_null() { Err(Error::invalid(format!("{what} is NULL"))) } else { Ok(pointer) }
 }
 
-/// What an output of its type is after a failure: 0, `false` or `NULL`.
+/// The value that an output of this type has after a failure: 0, `false` or `NULL`.
 pub(crate) trait Zero {
     const ZERO: Self;
 }
@@ -459,43 +469,42 @@ macro_rules! zero {
 
 zero!(bool = false, usize = 0, u32 = 0, u64 = 0, i32 = 0, i64 = 0);
 
-/// Where a function writes a result. Until it does, what stands there is zero.
+/// The place to which a function writes a result; it is zero until then.
 #[derive(Debug)]
 pub(crate) struct Out<T>(ptr::NonNull<T>);
 
 impl<T> Out<T> {
     pub(crate) fn write(&self, value: T) {
-        // SAFETY: the caller of `out` guarantees that it can be written.
+        // SAFETY: the caller of `out` or `optional` guarantees that the place is valid for writes.
         unsafe { self.0.write(value) };
     }
 }
 
-/// Where a result goes, zero from now on; or the error that names the argument. It need not have
-/// been initialised.
+/// Sets an output to zero and returns it as the place for a result, or the error that names the
+/// argument. The output need not be initialised.
 ///
-/// A function calls this for each of its outputs before anything else can fail, so that none is
-/// left as it was.
+/// A function calls this for each of its outputs before anything else can fail, so that every
+/// output is zero after a failure.
 ///
 /// # Safety
-/// The pointer is `NULL`, or can be written until the function of C returns.
+/// The pointer must be `NULL`, or be valid for writes until the C function returns.
 pub(crate) unsafe fn out<T: Zero>(pointer: *mut T, what: &str) -> Result<Out<T>, Error> {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { optional(pointer) }.ok_or_else(|| Error::invalid(format!("{what} is NULL")))
 }
 
-/// Where a result goes that the caller may not want: none if the pointer is `NULL`. Else as
-/// [`out`].
+/// Like [`out`], for an output that the caller may omit: returns `None` if the pointer is `NULL`.
 ///
 /// # Safety
-/// As [`out`].
+/// The conditions of [`out`] apply.
 pub(crate) unsafe fn optional<T: Zero>(pointer: *mut T) -> Option<Out<T>> {
     let out = Out(ptr::NonNull::new(pointer)?);
     out.write(T::ZERO);
     Some(out)
 }
 
-/// The end of a wait of `nanoseconds` from now on; `None` for `SYNCLINE_FOREVER`, or if the clock
-/// does not reach it.
+/// Returns the end of a wait of `nanoseconds` that begins now; `None` for `SYNCLINE_FOREVER`, or if
+/// the clock cannot represent it.
 pub(crate) fn deadline(nanoseconds: u64) -> Option<Instant> {
     if nanoseconds == SYNCLINE_FOREVER {
         return None;
@@ -503,7 +512,7 @@ pub(crate) fn deadline(nanoseconds: u64) -> Option<Instant> {
     Instant::now().checked_add(Duration::from_nanos(nanoseconds))
 }
 
-/// Takes an object for the length of a call; an error if another call has it, on whatever thread.
+/// Takes an object for the length of a call; an error if another call, on any thread, is using it.
 pub(crate) fn claim<'a, T>(object: &'a Mutex<T>, what: &str) -> Result<MutexGuard<'a, T>, Error> {
     object.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => {
@@ -515,8 +524,8 @@ pub(crate) fn claim<'a, T>(object: &'a Mutex<T>, what: &str) -> Result<MutexGuar
     })
 }
 
-/// That this process is the one that has made an object, and not a child that `fork` has made of
-/// it.
+/// Returns an error if this process is a child that `fork` made of the process that created the
+/// object.
 #[inline]
 pub(crate) fn check_not_forked(born: Generation, what: &str) -> Result<(), Error> {
     if born.is_current() { Ok(()) } else { Err(forked(what)) }
@@ -529,7 +538,8 @@ fn forked(what: &str) -> Error {
     ))
 }
 
-/// Whether an object may be freed; an error if a call has it. One that a fault has left unusable may.
+/// Returns an error if a call is using an object, so that it may not be freed. An object that a
+/// panic has left unusable may be freed.
 pub(crate) fn unused<T>(object: &Mutex<T>, what: &str) -> Result<(), Error> {
     match claim(object, what) {
         Err(error) if error.is_misuse() => Err(error),
@@ -542,9 +552,9 @@ mod tests {
     use super::*;
 
     fn last() -> (Status, String) {
-        // SAFETY: the failure stays until the next one on this thread.
+        // SAFETY: the failure stays unchanged until the next failure of this thread.
         let failure = unsafe { &*syncline_last_failure() };
-        // SAFETY: as above.
+        // SAFETY: the string belongs to the failure, and ends in a zero byte.
         let message = unsafe { CStr::from_ptr(failure.message) };
         (failure.status, message.to_str().unwrap().to_owned())
     }
@@ -583,7 +593,7 @@ mod tests {
     #[test]
     fn arrays_that_are_longer_than_memory_are_refused() {
         let one = 1_u64;
-        // SAFETY: nothing beyond the first is read.
+        // SAFETY: the length is refused before more than the first element is read.
         let result = unsafe { array(&raw const one, usize::MAX / 8, "numbers") };
         assert_eq!(result.unwrap_err().status, Status::InvalidArgument);
     }

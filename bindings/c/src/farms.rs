@@ -1,20 +1,22 @@
-//! Farms of processes: found one, take part in one, start processes, wait for them, kill them. What they send is in
-//! `messages`; pools of workers are in `pools`.
+//! Farms of processes: found a farm, take part in one, start processes, wait for them, kill them.
+//! Their messages are in `messages`; pools of workers are in `pools`.
 //!
 //! # Contract
-//! A farm is one object in each of its processes, used by one thread at a time: a flag makes a second call an error. What
-//! only the manager can do is an error in a worker. A message that a caller had no room for is kept beside the farm, and is
-//! received before all others of its sender.
+//! A farm is one object in each of its processes, used by one thread at a time: a flag makes a
+//! second call an error. Operations of the manager are an error in a worker. A message that was too
+//! large for the caller's buffer is kept beside the farm, and is received before all other messages
+//! of its sender.
 //!
 //! ```text
-//!   syncline_farm_new ──> manager ──┐              reserve, start, spawn, send, recv, wait ──> any
-//!   syncline_farm_join ─> worker  ──┴─> Farm ────> kill, living ────────────────────────────> the manager
+//!   syncline_farm_new ──> manager ──┐         any process: reserve, start, spawn, send, recv, wait
+//!   syncline_farm_join ─> worker  ──┴─> Farm  the manager: kill, living
 //!
-//!   `syncline_farm_free` undoes the first, `syncline_farm_leave` the second.
+//!   `syncline_farm_free` frees the first, `syncline_farm_leave` releases the second.
 //! ```
 //!
 //! # Costs
-//! Those in Rust, and the flag of the farm (two atomic exchanges of a line that only this process writes).
+//! Those of the Rust farm, plus the flag of the farm (two atomic exchanges on a line that only this
+//! process writes).
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, OsStr, c_char, c_int};
@@ -35,11 +37,11 @@ pub const SYNCLINE_FARM_MANAGER: u64 = 0;
 /// No process: the parent of a manager.
 pub const SYNCLINE_FARM_NOBODY: u64 = u64::MAX;
 
-/// A farm of processes, as one of them has it. It is used by one thread at a time.
+/// One process's view of a farm. One thread at a time uses it.
 ///
-/// In a child that `fork` has made of the process, every call with its copy is
-/// `SYNCLINE_STATUS_MISUSE`, and undoes nothing: neither frees it nor ends a process. The child may
-/// found a farm of its own.
+/// In a child that `fork` made of the process, every call with the copy of the farm is
+/// `SYNCLINE_STATUS_MISUSE` and has no effect: it neither frees the farm nor ends a process. The
+/// child may found a farm of its own.
 #[derive(Debug)]
 pub struct Farm {
     me: Vpid,
@@ -51,49 +53,52 @@ pub struct Farm {
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) farm: syncline_farm::Farm,
-    /// Messages that were taken out of their channels and not received, the oldest first; at most one of each sender.
+    /// Messages that were taken out of their channels but not received, the oldest first; at most
+    /// one of each sender.
     pub(crate) back: VecDeque<(Vpid, Message)>,
 }
 
-/// What a farm may take. All that is 0 is left to the library.
+/// The limits of a farm. The library chooses each value that is 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FarmBounds {
-    /// How many processes there are at a time at most, the manager among them; 0 is 1024.
+    /// The largest number of processes at a time, including the manager; 0 is 1024.
     pub processes: usize,
-    /// How many bytes messages under way may take, in all; 0 is 1 GiB. They take none before they are used.
+    /// The largest number of bytes of all messages in flight; 0 is 1 GiB. Memory is taken only as
+    /// it is used.
     pub memory: usize,
-    /// How many bytes each process may have for itself; 0: as many as the system gives. One that wants more is refused by
-    /// the system, and usually ends.
+    /// The largest number of bytes of memory of each process; 0: the limit of the system. The
+    /// system refuses more to a process, which usually ends it.
     pub worker_memory: u64,
-    /// How many messages can wait in the channel from one process to another; 0 counts as 1. Who sends one more waits.
+    /// The number of messages that the channel from one process to another holds; 0 counts as 1. A
+    /// sender waits while the channel is full.
     pub depth: usize,
 }
 
-/// How a process has come to be no more.
+/// The kinds of the end of a process.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FarmEnd {
-    /// It has exited.
+    /// The process has exited.
     Exited = 0,
-    /// A signal has killed it.
+    /// A signal has killed the process.
     Killed = 1,
-    /// It could not be started.
+    /// The process could not be started.
     NotStarted = 2,
-    /// The process that had reserved its number, or was to start it, has ended before.
+    /// The process that had reserved the number, or was to start the process, has ended before.
     NeverStarted = 3,
-    /// It has ended, and its place was given away: nothing more is known. That may be as soon as the
-    /// process that has started it was told of its end.
+    /// The process has ended, and its place was reused: its end is no longer recorded. A place may
+    /// be reused as soon as the process that started it has received its end.
     Forgotten = 4,
 }
 
-/// How a process has ended.
+/// The end of a process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ExitStatus {
-    /// One of `syncline_farm_end`.
+    /// A `syncline_farm_end`.
     pub end: u32,
-    /// What it has exited with, or the signal that has killed it; else 0.
+    /// The exit code, or the number of the signal that killed the process; else 0.
     pub code: c_int,
 }
 
@@ -108,7 +113,7 @@ impl From<&ExitCause> for ExitStatus {
             ExitCause::Ended(Ending::Killed(signal)) => (FarmEnd::Killed, signal),
             ExitCause::NotStarted(_) => (FarmEnd::NotStarted, 0),
             ExitCause::NeverStarted => (FarmEnd::NeverStarted, 0),
-            // Members of teams are no processes of farms in C.
+            // `Dead` is for members of teams, which are not processes of farms in C.
             ExitCause::Dead | ExitCause::Forgotten => (FarmEnd::Forgotten, 0),
         };
         ExitStatus { end: end as u32, code }
@@ -129,11 +134,11 @@ impl FarmBounds {
     }
 }
 
-/// A program with its arguments; `NULL` is this one.
+/// Returns a program with its arguments; `NULL` is this program.
 ///
 /// # Safety
-/// `program` is `NULL` or a string that ends in a zero byte; `arguments` is `NULL` or an array of such, which ends in `NULL`.
-/// Nobody writes them meanwhile.
+/// `program` must be `NULL`, or a string that ends in a zero byte; `arguments` must be `NULL`, or
+/// an array of such strings that ends in `NULL`. No thread may write them during this call.
 pub(crate) unsafe fn program(
     program: *const c_char,
     arguments: *const *const c_char,
@@ -141,7 +146,8 @@ pub(crate) unsafe fn program(
     let made = if program.is_null() {
         Program::this()?
     } else {
-        // SAFETY: as the caller vouches; not `NULL`.
+        // SAFETY: `program` is not `NULL`, and the caller guarantees that it is a string that ends
+        // in a zero byte.
         let path = unsafe { CStr::from_ptr(program) };
         if path.is_empty() {
             return Err(Error::invalid("the name of the program is empty"));
@@ -151,22 +157,24 @@ pub(crate) unsafe fn program(
     if arguments.is_null() {
         return Ok(made);
     }
-    // SAFETY: as the caller vouches: the array goes on until there is a `NULL`.
+    // SAFETY: `arguments` is not `NULL`, and the caller guarantees that the array ends in `NULL`;
+    // nothing beyond that is read.
     let words = (0..).map(|n| unsafe { *arguments.add(n) }).take_while(|word| !word.is_null());
-    // SAFETY: as the caller vouches; not `NULL`.
+    // SAFETY: `word` is not `NULL`, and the caller guarantees that it is a string that ends in a
+    // zero byte.
     Ok(made.args(words.map(|word| OsStr::from_bytes(unsafe { CStr::from_ptr(word) }.to_bytes()))))
 }
 
-/// Takes a farm for a call.
+/// Takes a farm for the length of a call.
 ///
 /// # Safety
-/// The farm is `NULL`, or lives for `'a`.
+/// The farm must be `NULL`, or live for `'a`.
 #[inline]
 pub(crate) unsafe fn the_farm<'a>(farm: *const Farm) -> Result<MutexGuard<'a, Inside>, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `farm` points to a live farm.
     let Farm { born, inside, .. } = unsafe { borrow(farm, "the farm") }?;
-    // First: another thread may have had the farm when this process was forked, and has it here for
-    // ever.
+    // This check is first: if another thread was using the farm when this process was forked, its
+    // flag is never cleared in this process.
     check_not_forked(*born, "the farm")?;
     claim(inside, "the farm")
 }
@@ -177,32 +185,34 @@ fn shown(farm: syncline_farm::Farm) -> *mut Farm {
     Box::into_raw(Box::new(Farm { me, parent, born, inside }))
 }
 
-/// Founds a farm, whose manager this process is. `bounds` may be `NULL`: all are left to the library.
+/// Founds a farm, with this process as its manager. `bounds` may be `NULL`: the library then
+/// chooses all limits.
 ///
-/// Each process of a farm leads a process group, and what it starts by other means than the farm
-/// belongs to that group. The group is killed when its process has ended, however, and when the
-/// manager has. What leaves the group goes on: `setsid`, `setpgid`, daemons. Ctrl-C at a terminal
-/// reaches the manager alone, whose end is that of all. Ctrl-Z stops all, and `fg` continues them:
-/// from its first start of a process on the manager has a handler of `SIGTSTP` for that, if it has
-/// a terminal and the signal its default effect. A program that catches or ignores `SIGTSTP` before
-/// keeps that. A worker, and what it starts, ignores `SIGTTIN` and `SIGTTOU`, unless it has said
-/// otherwise: what reads from the terminal there gets `EIO`.
+/// Each process of a farm leads a process group, to which its own child processes belong, unless
+/// the farm starts them. The group is killed when its process has ended, in whatever way, and when
+/// the manager has. A process that leaves the group survives: `setsid`, `setpgid`, daemons. Ctrl-C
+/// at a terminal reaches only the manager, whose end ends all. Ctrl-Z stops all, and `fg` continues
+/// them: for that the manager has a handler of `SIGTSTP`, from its first start of a process on, if
+/// it has a terminal and the signal has its default action. A handler of the program for `SIGTSTP`,
+/// or its decision to ignore it, takes precedence if it is in place before. A worker and its child
+/// processes ignore `SIGTTIN` and `SIGTTOU`, unless they change that: a process among them that
+/// reads from the terminal gets `EIO`.
 ///
-/// A bound that makes no sense is `SYNCLINE_STATUS_INVALID_ARGUMENT`; what the system refuses is
-/// `SYNCLINE_STATUS_SYSTEM`, or `SYNCLINE_STATUS_NO_ROOM` if that is memory. `*farm` is to be given
-/// back by `syncline_farm_free`.
+/// An invalid limit is `SYNCLINE_STATUS_INVALID_ARGUMENT`; a refusal of the system is
+/// `SYNCLINE_STATUS_SYSTEM`, or `SYNCLINE_STATUS_NO_ROOM` if it concerns memory. Free `*farm` with
+/// `syncline_farm_free`.
 ///
 /// # Safety
-/// `bounds` is `NULL` or can be read. `*farm` can be written.
+/// `bounds` must be `NULL`, or valid for reads. `*farm` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_new(
     bounds: *const FarmBounds,
     farm: *mut *mut Farm,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `farm` is valid for writes.
         let farm = unsafe { out(farm, "farm") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `bounds` is valid for reads.
         let bounds = unsafe { bounds.as_ref() }.map_or_else(Bounds::default, FarmBounds::bounds);
         let new = syncline_farm::Farm::with(bounds)?;
         farm.write(shown(new));
@@ -210,19 +220,20 @@ pub unsafe extern "C" fn syncline_farm_new(
     })
 }
 
-/// Takes part in the farm that has started this process: then `*farm` is this worker's, and to be
-/// given back by `syncline_farm_leave`. If no farm has started this process `*farm` is `NULL`, and
-/// the status that of success.
+/// Takes part in the farm that started this process. `*farm` is this worker's view of the farm;
+/// release it with `syncline_farm_leave`. If no farm started this process, `*farm` is `NULL`, and
+/// the status is success.
 ///
-/// Every process that a farm starts calls this early, before it makes threads. From then on the system kills it when the
-/// manager is gone. The second time it is `SYNCLINE_STATUS_MISUSE`.
+/// Every process that a farm starts must call this early, before it creates threads. From then on
+/// the system kills the process when the manager has ended. A second call is
+/// `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// `*farm` can be written.
+/// `*farm` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_join(farm: *mut *mut Farm) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `farm` is valid for writes.
         let farm = unsafe { out(farm, "farm") }?;
         let joined = syncline_farm::Farm::join()?.map_or(ptr::null_mut(), shown);
         farm.write(joined);
@@ -230,16 +241,17 @@ pub unsafe extern "C" fn syncline_farm_join(farm: *mut *mut Farm) -> Status {
     })
 }
 
-/// Gives back a farm that this process has founded; `NULL` is nothing. It kills all processes of
-/// the farm that live, and waits for their ends.
+/// Frees a farm that this process has founded; does nothing for `NULL`. Kills all live processes of
+/// the farm, and waits for their ends.
 ///
-/// It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it. Messages that were received stay as they are.
+/// Returns `SYNCLINE_STATUS_MISUSE`, and frees nothing, while a call uses the farm, or if the farm
+/// was joined. Received messages remain valid.
 ///
 /// # Safety
-/// `farm` comes from `syncline_farm_new`, and no other call with it begins from now on.
+/// `farm` must come from `syncline_farm_new`, and no other call with it may begin after this one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_free(farm: *mut Farm) -> Status {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         give_back(
             farm,
@@ -249,68 +261,70 @@ pub unsafe extern "C" fn syncline_farm_free(farm: *mut Farm) -> Status {
     }
 }
 
-/// Gives back a farm that this process has joined; `NULL` is nothing. The process goes on, and is
-/// one of the farm until it ends, but receives and sends nothing any more.
+/// Releases a farm that this process has joined; does nothing for `NULL`. The process continues,
+/// and belongs to the farm until it ends, but can neither receive nor send.
 ///
-/// It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it. Messages that were
-/// received stay as they are.
+/// Returns `SYNCLINE_STATUS_MISUSE`, and frees nothing, while a call uses the farm, or if the farm
+/// was founded by this process. Received messages remain valid.
 ///
 /// # Safety
-/// `farm` comes from `syncline_farm_join`, and no other call with it begins from now on.
+/// `farm` must come from `syncline_farm_join`, and no other call with it may begin after this one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_leave(farm: *mut Farm) -> Status {
     let joined = |vpid: Vpid| vpid != Vpid::MANAGER;
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { give_back(farm, joined, "syncline_farm_free gives back a farm that was founded") }
 }
 
 /// # Safety
-/// `farm` is `NULL`, or lives, and no other call with it begins from now on.
+/// `farm` must be `NULL`, or live, and no other call with it may begin after this one.
 unsafe fn give_back(farm: *mut Farm, right: impl FnOnce(Vpid) -> bool, otherwise: &str) -> Status {
     if farm.is_null() {
         return Status::Ok;
     }
     call(|| {
-        // SAFETY: the caller guarantees it; not `NULL`.
+        // SAFETY: `farm` is not `NULL`, and the caller guarantees that it is live.
         let Farm { me, born, inside, .. } = unsafe { &*farm };
         check_not_forked(*born, "the farm")?;
         if !right(*me) {
             return Err(Error::misuse(otherwise));
         }
         unused(inside, "the farm")?;
-        // SAFETY: as the caller vouches; no call uses it.
+        // SAFETY: `shown` made the box; no call is using the farm, as checked above, and the caller
+        // guarantees that none begins.
         drop(unsafe { Box::from_raw(farm) });
         Ok(())
     })
 }
 
-/// The number of this process in its farm: `SYNCLINE_FARM_MANAGER`, or a worker's. `SYNCLINE_FARM_NOBODY`, and a failure,
-/// if `farm` is `NULL`.
+/// Returns the number of this process in its farm: `SYNCLINE_FARM_MANAGER`, or a worker's. Returns
+/// `SYNCLINE_FARM_NOBODY`, and stores a failure, if `farm` is `NULL`.
 ///
 /// # Safety
-/// `farm` is `NULL`, or was not freed.
+/// `farm` must be `NULL`, or must not have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_vpid(farm: *const Farm) -> u64 {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { number(farm, |farm| Some(farm.me)) }
 }
 
-/// The process that has started this one; `SYNCLINE_FARM_NOBODY` for the manager, and, with a failure, if `farm` is `NULL`.
+/// Returns the number of the process that started this one; `SYNCLINE_FARM_NOBODY` for the manager,
+/// and, with a failure, if `farm` is `NULL`.
 ///
 /// # Safety
-/// As `syncline_farm_vpid`.
+/// The conditions of `syncline_farm_vpid` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_parent(farm: *const Farm) -> u64 {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { number(farm, |farm| farm.parent) }
 }
 
 /// # Safety
-/// As `syncline_farm_vpid`.
+/// The conditions of `syncline_farm_vpid` apply.
 unsafe fn number(farm: *const Farm, which: impl FnOnce(&Farm) -> Option<Vpid>) -> u64 {
     let mut number = SYNCLINE_FARM_NOBODY;
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `farm` points to a live farm.
         number =
             which(unsafe { borrow(farm, "the farm") }?).map_or(SYNCLINE_FARM_NOBODY, Vpid::to_raw);
         Ok(())
@@ -318,41 +332,44 @@ unsafe fn number(farm: *const Farm, which: impl FnOnce(&Farm) -> Option<Vpid>) -
     number
 }
 
-/// Makes a number for a process that is not born yet, so that it can be sent something first: `syncline_farm_start` starts
-/// it. Any process of the farm may. Before it is started it can be sent as many messages as a
-/// channel holds; one more waits until it has received one. `SYNCLINE_STATUS_NO_ROOM` if there are
-/// as many processes as the bounds allow. One that has ended counts until the process that has
-/// started it was told of its end, and all that it had sent messages have received these and looked
+/// Reserves a number for a process that is not started yet, so that messages can be sent to it
+/// first; `syncline_farm_start` starts it. Any process of the farm may call it. Before the process
+/// is started, it can be sent as many messages as a channel holds; the next send waits until it has
+/// received one. If the farm has as many processes as its limits allow, this is
+/// `SYNCLINE_STATUS_NO_ROOM`. A process that has ended counts until the process that started it has
+/// received its end, and all processes to which it had sent messages have received these and looked
 /// for more.
 ///
-/// The texts of failures write a number N as N % 65536, its place, and N / 65536, how many processes
-/// had that place before: "3.1" is 65539, and "3" is 3.
+/// The texts of failures write a number N as N % 65536, its place, and N / 65536, the number of
+/// processes that had that place before: "3.1" is 65539, and "3" is 3.
 ///
 /// # Safety
-/// `farm` was not freed. `*vpid` can be written.
+/// `farm` must not have been freed. `*vpid` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_reserve(farm: *mut Farm, vpid: *mut u64) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `vpid` is valid for writes.
         let vpid = unsafe { out(vpid, "vpid") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `farm` points to a live farm.
         let reserved = unsafe { the_farm(farm) }?.farm.reserve()?;
         vpid.write(reserved.to_raw());
         Ok(())
     })
 }
 
-/// Starts the process of a number that this process, or another, has reserved.
+/// Starts the process of a number that this process, or another one, has reserved.
 ///
-/// `program` is looked for as a shell would; `NULL`: this program again. `arguments` are those after its name, and end in
-/// `NULL`; they may be `NULL`: none. Its standard input is empty; its other streams, its folder and its environment are
-/// those of the manager, whichever process asks.
+/// `program` is searched for as a shell does; `NULL` is this program. `arguments` are the arguments
+/// after the program's name, and end in `NULL`; `arguments` may be `NULL` for none. The standard
+/// input of the process is empty; its other streams, its working directory and its environment are
+/// those of the manager, whichever process calls.
 ///
-/// A program that cannot be started is `SYNCLINE_STATUS_SYSTEM`, and the number is used up. A number that was not reserved,
-/// or was started, is `SYNCLINE_STATUS_MISUSE`.
+/// A program that cannot be started is `SYNCLINE_STATUS_SYSTEM`, and the number is used up. A
+/// number that was not reserved, or was started already, is `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// `farm` was not freed. `program` and `arguments` are strings as above, which nobody writes meanwhile.
+/// `farm` must not have been freed. `program` and `arguments` must be `NULL` or strings as above,
+/// which no thread writes during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_start(
     farm: *mut Farm,
@@ -361,17 +378,19 @@ pub unsafe extern "C" fn syncline_farm_start(
     arguments: *const *const c_char,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `farm` was not freed, and that `program` and
+        // `arguments` are `NULL` or strings as described.
         let (mut inside, program) =
             unsafe { (the_farm(farm)?, self::program(program, arguments)?) };
         Ok(inside.farm.start(Vpid::from_raw(vpid), &program)?)
     })
 }
 
-/// Starts a process, and tells its number: `syncline_farm_reserve` and `syncline_farm_start` in one.
+/// Starts a process, and stores its number in `*vpid`: `syncline_farm_reserve` and
+/// `syncline_farm_start` in one.
 ///
 /// # Safety
-/// As both.
+/// The conditions of `syncline_farm_reserve` and of `syncline_farm_start` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_spawn(
     farm: *mut Farm,
@@ -380,9 +399,10 @@ pub unsafe extern "C" fn syncline_farm_spawn(
     vpid: *mut u64,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `vpid` is valid for writes.
         let vpid = unsafe { out(vpid, "vpid") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `farm` was not freed, and that `program` and
+        // `arguments` are `NULL` or strings as described.
         let (mut inside, program) =
             unsafe { (the_farm(farm)?, self::program(program, arguments)?) };
         let spawned = inside.farm.spawn(&program)?;
@@ -391,28 +411,29 @@ pub unsafe extern "C" fn syncline_farm_spawn(
     })
 }
 
-/// Waits until a process has ended, and tells how. Any process of the farm may.
+/// Waits until a process has ended, and stores the kind of its end in `*cause`. Any process of the
+/// farm may call it.
 ///
-/// `cause` may be `NULL`. What the process had sent can be received before and after. It is
-/// `SYNCLINE_STATUS_MISUSE` for the number of this process.
+/// `cause` may be `NULL`. Messages of the process can be received before and after. For the number
+/// of this process, this is `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// `farm` was not freed. `*cause` can be written, if it is not `NULL`.
+/// `farm` must not have been freed. `cause` must be `NULL`, or `*cause` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_wait(
     farm: *mut Farm,
     vpid: u64,
     cause: *mut ExitStatus,
 ) -> Status {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { syncline_farm_wait_for(farm, vpid, SYNCLINE_FOREVER, cause) }
 }
 
-/// Like `syncline_farm_wait`, but waits for `nanoseconds` at most (0: asks only), and is
-/// `SYNCLINE_STATUS_TIMED_OUT` if the process lives still.
+/// Like `syncline_farm_wait`, but waits for at most `nanoseconds` (0: does not wait), and returns
+/// `SYNCLINE_STATUS_TIMED_OUT` if the process is still alive.
 ///
 /// # Safety
-/// As `syncline_farm_wait`.
+/// The conditions of `syncline_farm_wait` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_wait_for(
     farm: *mut Farm,
@@ -421,9 +442,9 @@ pub unsafe extern "C" fn syncline_farm_wait_for(
     cause: *mut ExitStatus,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `cause` is valid for writes.
         let cause = unsafe { optional(cause) };
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `farm` points to a live farm.
         let mut inside = unsafe { the_farm(farm) }?;
         let how = inside.farm.wait(Vpid::from_raw(vpid), deadline(nanoseconds))?;
         if let Some(cause) = cause {
@@ -433,28 +454,29 @@ pub unsafe extern "C" fn syncline_farm_wait_for(
     })
 }
 
-/// Kills a process. Its end is told to all, soon. For the manager; in a worker, and for the manager itself, it is
-/// `SYNCLINE_STATUS_MISUSE`. One that has ended is killed already.
+/// Kills a process. All processes of the farm can observe its end shortly after. Only the manager
+/// may call it: in a worker, and for the manager itself, it is `SYNCLINE_STATUS_MISUSE`. For a
+/// process that has ended it does nothing.
 ///
 /// # Safety
-/// `farm` was not freed.
+/// `farm` must not have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_kill(farm: *mut Farm, vpid: u64) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `farm` points to a live farm.
     call(|| Ok(unsafe { the_farm(farm) }?.farm.kill(Vpid::from_raw(vpid))?))
 }
 
-/// The number that the system has for a process of the farm; `*pid` is 0 if it was not started, or has ended long ago. Any
-/// process of the farm may ask.
+/// Stores the system's process id of a process of the farm in `*pid`; 0 if the process was not
+/// started, or if its end is no longer recorded. Any process of the farm may call it.
 ///
 /// # Safety
-/// `farm` was not freed. `*pid` can be written.
+/// `farm` must not have been freed. `*pid` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_pid(farm: *const Farm, vpid: u64, pid: *mut u32) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `pid` is valid for writes.
         let pid = unsafe { out(pid, "pid") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `farm` points to a live farm.
         let inside = unsafe { the_farm(farm) }?;
         let vpid = Vpid::from_raw(vpid);
         inside.farm.cause(vpid)?; // an error if there is no such process
@@ -463,17 +485,17 @@ pub unsafe extern "C" fn syncline_farm_pid(farm: *const Farm, vpid: u64, pid: *m
     })
 }
 
-/// How many processes of the farm live, the manager not among them. For the manager; in a worker it is
-/// `SYNCLINE_STATUS_MISUSE`.
+/// Stores the number of live processes of the farm, without the manager, in `*living`. Only the
+/// manager may call it: in a worker it is `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// `farm` was not freed. `*living` can be written.
+/// `farm` must not have been freed. `*living` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_living(farm: *const Farm, living: *mut usize) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `living` is valid for writes.
         let living = unsafe { out(living, "living") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `farm` points to a live farm.
         let inside = unsafe { the_farm(farm) }?;
         let vpid = inside.farm.vpid();
         if vpid != Vpid::MANAGER {

@@ -1,28 +1,35 @@
-//! Ordered read-write locks and overlays, signals, barriers, queue locks, teams, one-sided memory and farms of processes for C,
-//! C++ and Fortran.
+//! The C interface of Syncline, for C, C++ and Fortran: ordered read-write locks and overlays,
+//! signals, barriers, queue locks, teams, one-sided memory and farms of processes.
 //!
-//! The header, `include/syncline.h`, is made from this crate by cbindgen and has all that C needs to know. Locations
-//! here are control only: they have a name and a queue, and the data that they order belong to the C
-//! program. The compiler cannot see what a body touches, so the promise that no data race compiles ends
-//! at this border; that nothing deadlocks which was checked, and that results do not depend on the schedule, go on.
+//! cbindgen generates the header, `include/syncline.h`, from this crate; it is the complete
+//! reference for C programs. A location in this crate is control only: it has a name and a queue,
+//! and the data that it orders belong to the C program. The compiler cannot see which data a body
+//! touches, so the guarantee that a program with a data race does not compile ends at this
+//! interface. The other guarantees hold: a checked overlay does not deadlock, and its results do
+//! not depend on the schedule.
 //!
 //! * [`locations`]: names with a queue.
-//! * [`handles`]: ordered locks used by hand.
-//! * [`overlay`]: tasks, and their check. [`run`]: their run. [`watch`]: drawings, and who waits for whom in a run.
-//! * [`signals`]: numbers that only grow, to wait on. [`barriers`]: nobody goes on before all have arrived.
-//! * [`locks`]: first come, first served.
+//! * [`handles`]: ordered locks that a program acquires and releases directly.
+//! * [`overlay`]: tasks and their check. [`run`]: the run of a checked overlay. [`watch`]:
+//!   drawings, and the state of a run: which task waits for which.
+//! * [`signals`]: numbers that only grow, and that threads wait on. [`barriers`]: no member
+//!   continues before all have arrived.
+//! * [`locks`]: first-come, first-served queue locks.
 //! * [`teams`]: one function in threads or processes, which share memory, barriers and locks.
-//! * [`rma`]: memory of members that all members read and write. [`moves`], [`words`]: what they do to it. [`syncs`]: when it
-//!   is done.
-//! * [`farms`]: processes as tasks. [`messages`]: what they send. [`pools`]: tasks in, results out.
-//! * [`status`]: what every function says. [`error`]: the last failure of a thread, in words.
+//! * [`rma`]: memory of each member that all members read and write. [`moves`], [`words`]: the
+//!   operations on it. [`syncs`]: their completion.
+//! * [`farms`]: processes as tasks. [`messages`]: the messages that they exchange. [`pools`]: tasks
+//!   in, results out.
+//! * [`status`]: the return values of all functions. [`error`]: the last failure of a thread, in
+//!   words.
 //!
-//! # What holds for all functions
-//! * An exported name begins with `syncline_`, which no other library uses: so `no_mangle` hides no other function.
-//! * No panic crosses the border: it becomes [`Status::Internal`](status::Status::Internal).
-//! * What can be seen to be wrong is an error, and changes nothing: `NULL`, numbers that mean nothing, the wrong
-//!   stage, an object that another thread uses at this moment. What cannot be seen is in the `Safety` section
-//!   of each function.
+//! # Conventions of all functions
+//! * Each exported name begins with `syncline_`, a prefix that no other library uses, so
+//!   `no_mangle` replaces no other function.
+//! * No panic crosses the interface: it becomes [`Status::Internal`](status::Status::Internal).
+//! * A detectable mistake is an error and changes nothing: `NULL`, a number that is no value of its
+//!   enumeration, a call in the wrong stage, an object that another thread is using. The `Safety`
+//!   section of each function lists the conditions that cannot be checked.
 
 use std::ffi::c_char;
 
@@ -47,16 +54,17 @@ pub mod teams;
 pub mod watch;
 pub mod words;
 
-/// The version of the header: what it was made from. It may be older or newer than the library.
+/// The major version of the header. The version of the library, `syncline_version`, may be older or
+/// newer.
 pub const SYNCLINE_VERSION_MAJOR: u32 = 0;
-/// See `SYNCLINE_VERSION_MAJOR`. Until 1.0, other minor versions are other interfaces.
+/// The minor version of the header. Until 1.0, each minor version is a different interface.
 pub const SYNCLINE_VERSION_MINOR: u32 = 1;
-/// See `SYNCLINE_VERSION_MAJOR`.
+/// The patch version of the header.
 pub const SYNCLINE_VERSION_PATCH: u32 = 0;
-/// The nanoseconds of a `..._for` function that waits without an end.
+/// The nanoseconds with which a `..._for` function waits without a limit.
 pub const SYNCLINE_FOREVER: u64 = u64::MAX;
 
-/// The version of the library, as in "0.1.0".
+/// Returns the version of the library, such as "0.1.0". The string is static: do not free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn syncline_version() -> *const c_char {
     const { concat!(env!("CARGO_PKG_VERSION"), "\0") }.as_ptr().cast()

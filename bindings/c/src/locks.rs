@@ -1,8 +1,9 @@
 //! Queue locks: first come, first served.
 //!
 //! # Contract
-//! As for barriers, a lock holds its members, or a team's the one who made it, and a call names one by its rank. A guard
-//! cannot borrow in C, so a member knows whether it holds the lock:
+//! As with barriers, a lock holds its members (a lock of a team only the member that created it),
+//! and a call names one by its rank. In C no guard can borrow the lock, so each member records
+//! whether it holds the lock:
 //!
 //! ```text
 //!    acquire, try_acquire, acquire_for, recover, recover_for
@@ -12,8 +13,8 @@
 //! ```
 //!
 //! # Costs
-//! On top of those in Rust: a flag per rank (two atomic exchanges of a line that only this member writes, at each call)
-//! and a branch on the kind. Nothing allocates but what fails.
+//! Those of the Rust lock, plus a flag per rank (two atomic exchanges on a line that only this
+//! member writes, at each call) and a branch on the kind. Only failures allocate.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
@@ -25,13 +26,14 @@ use syncline_sync::{
 
 use crate::error::{Error, Status, borrow, call, claim, deadline, out, unused};
 
-/// How those who wait for a lock stand in line.
+/// The algorithm by which a lock queues its waiters.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// Numbers are drawn, and one is called: the least work while few want the lock.
+    /// Each waiter draws a number, and one number is served: the least work at low contention.
     Ticket = 0,
-    /// A chain, in which each waits for the one before on a line of its own: for many that want it at once.
+    /// A chain, in which each waiter waits for its predecessor on a cache line of its own: for high
+    /// contention.
     Mcs = 1,
 }
 
@@ -43,20 +45,23 @@ impl LockKind {
     }
 }
 
-/// A lock, with its members: their ranks are 0, 1 and so on. It is for the threads of a process; or one member's part of a
-/// lock of a team. What it guards belongs to the program.
+/// A lock with its members, of ranks 0, 1 and so on. It is either a lock for the threads of a
+/// process, or one member's part of a lock of a team. The data that it guards belong to the
+/// program.
 #[derive(Debug)]
 pub struct Lock {
     seats: Box<[Seat]>,
     /// The rank of the first seat.
     first: usize,
-    /// The members that have their seats here or elsewhere.
+    /// The number of members, in this object and in others.
     members: usize,
-    /// To declare deaths, in the process that took the seats; a team does that itself.
+    /// The death record, with the process that took the seats; `None` for a team, which declares
+    /// deaths itself.
     fault_list: Option<(FaultList, u32)>,
 }
 
-/// The member of a rank. Alone on its lines: others go on while this one is at work.
+/// The member of a rank. Each seat has cache lines of its own, as other members run at the same
+/// time.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Seat(Mutex<Use>);
@@ -80,7 +85,7 @@ enum Member {
     Mcs(LockMember<Mcs>),
 }
 
-/// The same for both kinds of members.
+/// Applies an expression to a member of either kind.
 macro_rules! each {
     ($member:expr, $it:ident => $do:expr) => {
         match $member {
@@ -134,14 +139,14 @@ impl Lock {
         Ok(Lock { seats, first: 0, members, fault_list: Some((fault_list, std::process::id())) })
     }
 
-    /// The part of a member of a team.
+    /// Returns the part of one member of a team.
     pub(crate) fn of_team(me: &mut syncline_fabric::Member, kind: LockKind) -> Result<Lock, Error> {
         let (first, members) = (me.rank(), me.size());
         let seat = me.make(|space, members| Any::within(space, kind, members))?;
         Ok(Lock { seats: Box::new([seat]), first, members, fault_list: None })
     }
 
-    /// Whether one of its ranks holds it, or a call uses it.
+    /// Returns whether one of its ranks holds the lock, or a call uses it.
     pub(crate) fn in_use(&self) -> bool {
         let in_use = |seat: &Seat| match claim(&seat.0, "") {
             Ok(seat) => seat.state == State::Held,
@@ -151,13 +156,13 @@ impl Lock {
     }
 }
 
-/// Takes the seat of a rank for a call, if that rank is alive.
+/// Takes the seat of a rank for the length of a call, if that rank is alive.
 ///
 /// # Safety
-/// The lock is `NULL`, or one that lives for `'a`.
+/// The lock must be `NULL`, or live for `'a`.
 #[inline]
 unsafe fn seat<'a>(lock: *const Lock, rank: usize) -> Result<MutexGuard<'a, Use>, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `lock` points to a live lock.
     let Lock { seats, first, members, .. } = unsafe { borrow(lock, "the lock") }?;
     let seat = seats
         .get(rank.wrapping_sub(*first))
@@ -173,10 +178,10 @@ unsafe fn seat<'a>(lock: *const Lock, rank: usize) -> Result<MutexGuard<'a, Use>
 /// Takes the seat of a rank that does not hold the lock.
 ///
 /// # Safety
-/// As `seat`.
+/// The conditions of `seat` apply.
 #[inline]
 unsafe fn idle<'a>(lock: *const Lock, rank: usize) -> Result<MutexGuard<'a, Use>, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `lock` was not freed.
     let seat = unsafe { seat(lock, rank) }?;
     if seat.state == State::Held {
         return Err(Error::misuse(format!("rank {rank} holds the lock already")));
@@ -185,21 +190,22 @@ unsafe fn idle<'a>(lock: *const Lock, rank: usize) -> Result<MutexGuard<'a, Use>
 }
 
 /// # Safety
-/// As `syncline_lock_acquire`.
+/// The conditions of `syncline_lock_acquire` apply.
 #[inline]
 unsafe fn acquire(lock: *const Lock, rank: usize, until: Option<Instant>) -> Result<(), Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `lock` was not freed.
     let mut seat = unsafe { idle(lock, rank) }?;
-    // The member goes on to hold the lock; see above.
+    // The member holds the lock from here on; see the contract of the module.
     each!(&mut seat.member, member => std::mem::forget(member.lock_deadline(until)?));
     seat.state = State::Held;
     Ok(())
 }
 
-/// Makes a lock with 1 to 4096 members. `kind` is one of `syncline_lock_kind`.
+/// Creates a lock with 1 to 4096 members. `kind` is a `syncline_lock_kind`. Free it with
+/// `syncline_lock_free`.
 ///
 /// # Safety
-/// `*lock` can be written.
+/// `*lock` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_lock_new(
     kind: u32,
@@ -207,7 +213,7 @@ pub unsafe extern "C" fn syncline_lock_new(
     lock: *mut *mut Lock,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `lock` is valid for writes.
         let lock = unsafe { out(lock, "lock") }?;
         let new = Box::new(Lock::of_threads(LockKind::of(kind)?, members)?);
         lock.write(Box::into_raw(new));
@@ -215,18 +221,20 @@ pub unsafe extern "C" fn syncline_lock_new(
     })
 }
 
-/// Gives a lock back; `NULL` is nothing. It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a rank holds it or a
-/// call uses it.
+/// Frees a lock; does nothing for `NULL`. Returns `SYNCLINE_STATUS_MISUSE`, and frees nothing,
+/// while a rank holds the lock or a call uses it, or if it is a lock of a team, which is freed when
+/// the function of the member returns.
 ///
 /// # Safety
-/// `lock` comes from `syncline_lock_new`, and no other call with it begins from now on.
+/// `lock` must come from `syncline_lock_new` or from a member of a team that has not returned, and
+/// no other call with it may begin after this one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_lock_free(lock: *mut Lock) -> Status {
     if lock.is_null() {
         return Status::Ok;
     }
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: `lock` is not `NULL`, and the caller guarantees that it was not freed.
         let Lock { seats, fault_list, .. } = unsafe { &*lock };
         if fault_list.is_none() {
             return Err(Error::misuse(
@@ -239,50 +247,55 @@ pub unsafe extern "C" fn syncline_lock_free(lock: *mut Lock) -> Status {
                 return Err(Error::misuse(format!("rank {rank} holds the lock")));
             }
         }
-        // SAFETY: as the caller vouches; no call uses it.
+        // SAFETY: `syncline_lock_new` made the box, as it is no lock of a team; no call is using
+        // it, as checked above, and the caller guarantees that none begins.
         drop(unsafe { Box::from_raw(lock) });
         Ok(())
     })
 }
 
-/// Waits, as the member `rank`, for the lock, in the order in which members ask.
+/// Waits, as the member `rank`, for the lock, and takes it. Members get the lock in the order in
+/// which they ask.
 ///
-/// What was done under the lock before is seen. It is `SYNCLINE_STATUS_GONE` if it would have to
-/// wait and a member is dead, whether or not that member holds it. It is
+/// Writes made under the lock before are visible. Returns `SYNCLINE_STATUS_GONE` if it would have
+/// to wait and a member is dead, whether or not that member holds the lock. Returns
 /// `SYNCLINE_STATUS_POISONED` if a member returned from its team with the lock, or died with it and
-/// the lock was repaired, but not recovered. After both `syncline_lock_recover` goes on.
+/// the lock was repaired, but not recovered. After either, `syncline_lock_recover` can take the
+/// lock.
 ///
 /// # Safety
-/// `lock` was not freed.
+/// `lock` must not have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_lock_acquire(lock: *mut Lock, rank: usize) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     call(|| unsafe { acquire(lock, rank, None) })
 }
 
-/// Like `syncline_lock_acquire`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: the member
-/// keeps its place in the queue, and finds it again if its turn has not come before its next call.
+/// Like `syncline_lock_acquire`, but waits for at most `nanoseconds`, and then returns
+/// `SYNCLINE_STATUS_TIMED_OUT`: the member keeps its place in the queue, and its next call finds
+/// that place again unless its turn has come before.
 ///
 /// # Safety
-/// `lock` was not freed.
+/// `lock` must not have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_lock_acquire_for(
     lock: *mut Lock,
     rank: usize,
     nanoseconds: u64,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     call(|| unsafe { acquire(lock, rank, deadline(nanoseconds)) })
 }
 
-/// Like `syncline_lock_acquire`, but does not wait: `SYNCLINE_STATUS_NOT_GRANTED` if it would have to.
+/// Like `syncline_lock_acquire`, but does not wait: returns `SYNCLINE_STATUS_NOT_GRANTED` if it
+/// would have to.
 ///
 /// # Safety
-/// `lock` was not freed.
+/// `lock` must not have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_lock_try_acquire(lock: *mut Lock, rank: usize) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `lock` was not freed.
         let mut seat = unsafe { idle(lock, rank) }?;
         let free =
             each!(&mut seat.member, member => member.try_lock()?.map(std::mem::forget).is_some());
@@ -294,63 +307,69 @@ pub unsafe extern "C" fn syncline_lock_try_acquire(lock: *mut Lock, rank: usize)
     })
 }
 
-/// Lets go, as the member `rank`.
+/// Releases the lock as the member `rank`. Returns `SYNCLINE_STATUS_MISUSE` if that member does not
+/// hold it.
 ///
 /// # Safety
-/// `lock` was not freed.
+/// `lock` must not have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_lock_release(lock: *mut Lock, rank: usize) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `lock` was not freed.
         let mut seat = unsafe { seat(lock, rank) }?;
         if seat.state != State::Held {
             return Err(Error::misuse(format!("rank {rank} does not hold the lock")));
         }
         seat.state = State::Idle;
-        // SAFETY: it held the lock, so its last guard was forgotten; nothing of it was kept.
+        // SAFETY: the member holds the lock, as its state says; its guard was forgotten, and no
+        // reference derived from the guard was kept.
         each!(&mut seat.member, member => unsafe { member.unlock() });
         Ok(())
     })
 }
 
-/// Declares the member `rank` dead: its thread has ended, and may have held the lock. Those who wait are told, and every
-/// member that is to go on calls `syncline_lock_recover`. A rank that is dead cannot come back.
+/// Declares the member `rank` dead: its thread has ended, and may have held the lock. The waiting
+/// members get `SYNCLINE_STATUS_GONE`, and each member that is to continue calls
+/// `syncline_lock_recover`. A rank that is dead cannot come back. For a lock of a team this is
+/// `SYNCLINE_STATUS_MISUSE`: a team declares its dead members itself.
 ///
 /// # Safety
-/// `lock` was not freed. Nobody touches what the lock guards as this member any more: others may hold the lock at once.
+/// `lock` must not have been freed. No thread may touch the data that the lock guards as this
+/// member after this call: another member may hold the lock at once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_lock_declare_dead(lock: *mut Lock, rank: usize) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `lock` was not freed.
         let (mut seat, lock) = (unsafe { seat(lock, rank) }?, unsafe { borrow(lock, "the lock") }?);
         let fault_list = lock.fault_list.as_ref();
         let (fault_list, process) =
             fault_list.ok_or_else(|| Error::misuse("a team declares its dead itself"))?;
         seat.state = State::Dead;
-        // SAFETY: no call is under way with the member, which the lock holds, and none will begin, as its seat is marked.
-        // It is dropped with all others only, by `syncline_lock_free`. What the lock guards belongs to the program, which
-        // vouches that the member's thread does not touch it.
+        // SAFETY: no call with this member is in progress, as this call holds its seat, and none
+        // will begin, as the seat is marked dead. The member is dropped only together with all
+        // others, by `syncline_lock_free`. The caller guarantees that the thread of the member does
+        // not touch the data that the lock guards (see `# Safety`).
         unsafe { fault_list.declare_dead(rank, *process) };
         Ok(())
     })
 }
 
 /// # Safety
-/// As `syncline_lock_recover`.
+/// The conditions of `syncline_lock_recover` apply.
 unsafe fn recover(
     lock: *const Lock,
     rank: usize,
     poisoned: *mut bool,
     until: impl FnOnce() -> Option<Instant>,
 ) -> Result<(), Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `poisoned` is valid for writes.
     let poisoned = unsafe { out(poisoned, "poisoned") }?;
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `lock` was not freed.
     let mut seat = unsafe { idle(lock, rank) }?;
     let half_changed = each!(&mut seat.member, member => {
         let guard = member.recover(until())?;
         let by = guard.poisoned_by();
-        // The member goes on to hold the lock; see above.
+        // The member holds the lock from here on; see the contract of the module.
         std::mem::forget(guard);
         by.is_some()
     });
@@ -359,27 +378,27 @@ unsafe fn recover(
     Ok(())
 }
 
-/// Takes the lock, as the member `rank`, in spite of the deaths so far: repairs the queue when all others are out of it,
-/// and waits for the lock. `*poisoned` tells whether a member died or returned that held it, and what it
-/// guards may be half changed.
+/// Takes the lock, as the member `rank`, despite the deaths so far: repairs the queue once all
+/// other members are out of it, and waits for the lock. Stores in `*poisoned` whether a member died
+/// or returned while it held the lock, so that the guarded data may be partly changed.
 ///
 /// # Safety
-/// `lock` was not freed. `*poisoned` can be written.
+/// `lock` must not have been freed. `*poisoned` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_lock_recover(
     lock: *mut Lock,
     rank: usize,
     poisoned: *mut bool,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     call(|| unsafe { recover(lock, rank, poisoned, || None) })
 }
 
-/// Like `syncline_lock_recover`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: somebody
-/// who lives holds the lock, or waits for it, or repairs it.
+/// Like `syncline_lock_recover`, but waits for at most `nanoseconds`, and then returns
+/// `SYNCLINE_STATUS_TIMED_OUT`: a live member holds the lock, waits for it, or repairs it.
 ///
 /// # Safety
-/// As `syncline_lock_recover`.
+/// The conditions of `syncline_lock_recover` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_lock_recover_for(
     lock: *mut Lock,
@@ -387,6 +406,6 @@ pub unsafe extern "C" fn syncline_lock_recover_for(
     nanoseconds: u64,
     poisoned: *mut bool,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     call(|| unsafe { recover(lock, rank, poisoned, || deadline(nanoseconds)) })
 }

@@ -1,13 +1,15 @@
-//! What processes of a farm send to one another: plain numbers, and what programs in Rust have written.
+//! Messages between processes of a farm: plain numbers, and values that Rust programs have sent.
 //!
 //! # Contract
-//! A message says of which kind it is. Numbers are `syncline_farm::wire::Numbers` in Rust, of the type of that name; a value is
-//! what serde writes there, in the encoding of postcard, and is passed on as it is. Whoever receives gets a message where the
-//! sender has written it (small ones have come along), or has it copied into memory of its own. What does not fit there, or
-//! is of another kind than was asked for, is not lost: it is the next that is received from its sender.
+//! A message carries its kind. Numbers are a `syncline_farm::wire::Numbers` of the corresponding type in
+//! Rust; a value is the serde encoding of a Rust program, in the format of postcard, and is passed
+//! on unchanged. A receiver gets a message in place, where the sender has written it (small
+//! messages are in the channel itself), or has it copied into its own memory. A message that does
+//! not fit there, or is not of the requested kind, is not lost: it is the next one received from
+//! its sender.
 //!
 //! # Costs
-//! Those in Rust; a message that is received is an object of some 200 bytes.
+//! Those of the Rust messages; a received message is an object of about 200 bytes.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -21,11 +23,11 @@ use crate::SYNCLINE_FOREVER;
 use crate::error::{Error, Out, Status, array, call, deadline, optional, out, present};
 use crate::farms::{Farm, Inside, SYNCLINE_FARM_NOBODY, the_farm};
 
-/// What a message has in it. In Fortran and C, numbers are those of that size.
+/// The type of the elements of a message. In Fortran and C, numbers are those of the same size.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FarmKind {
-    /// What a program in Rust has sent, if not numbers: its bytes.
+    /// A value from a Rust program that is not numbers: its bytes.
     Value = 0,
     /// Bytes: `uint8_t`.
     U8 = 1,
@@ -43,22 +45,22 @@ pub enum FarmKind {
     U64 = 7,
     /// `int64_t`
     I64 = 8,
-    /// Integers of 16 bytes without a sign.
+    /// Unsigned integers of 16 bytes.
     U128 = 9,
-    /// Integers of 16 bytes.
+    /// Signed integers of 16 bytes.
     I128 = 10,
     /// `float`
     F32 = 11,
     /// `double`
     F64 = 12,
-    /// `size_t`: another kind than `uint64_t`.
+    /// `size_t`: not the same kind as `uint64_t`.
     Usize = 13,
-    /// `ptrdiff_t`: another kind than `int64_t`.
+    /// `ptrdiff_t`: not the same kind as `int64_t`.
     Isize = 14,
 }
 
 impl FarmKind {
-    /// All of them, and what they are in Rust.
+    /// All kinds, with the corresponding kinds in Rust.
     fn all() -> [(FarmKind, MessageKind); 15] {
         [
             (FarmKind::Value, MessageKind::VALUE),
@@ -79,7 +81,7 @@ impl FarmKind {
         ]
     }
 
-    /// What a number is in Rust, and the bytes of one element.
+    /// Returns the Rust kind of a number, and the bytes of one element.
     fn of(number: u32) -> Result<(MessageKind, usize), Error> {
         let known = Self::all().into_iter().find(|&(kind, _)| kind as u32 == number);
         let known = known.and_then(|(_, kind)| Some((kind, kind.size()?)));
@@ -87,30 +89,31 @@ impl FarmKind {
     }
 }
 
-/// A message that was received. Later versions may have more fields, at the end.
+/// A received message. Later versions may have more fields at the end.
 #[repr(C)]
 #[derive(Debug)]
 pub struct FarmMessage {
-    /// What it has in it: `count` elements, aligned for them and to 16. Not `NULL`; valid until the message is freed.
+    /// The `count` elements, aligned for their type and to 16. Not `NULL`; valid until the message
+    /// is disposed of.
     pub data: *const c_void,
-    /// How many elements.
+    /// The number of elements.
     pub count: usize,
-    /// How many bytes they are in all.
+    /// The number of bytes of all elements.
     pub bytes: usize,
-    /// Who has sent it.
+    /// The number of the sender.
     pub from: u64,
-    /// What the elements are: one of `syncline_farm_kind`.
+    /// The type of the elements: a `syncline_farm_kind`.
     pub kind: u32,
 }
 
-/// A message with what it shows.
+/// A message with the structure that C sees.
 #[repr(C)]
 struct Kept {
     shown: FarmMessage,
     message: Message,
 }
 
-/// What a message is: its kind for C, and the number of its elements.
+/// Returns the kind of a message for C, and the number of its elements.
 fn elements(from: Vpid, message: &Message) -> Result<(FarmKind, usize), Error> {
     let (kind, bytes) = (message.kind(), message.len());
     let known = FarmKind::all().into_iter().find(|&(_, known)| known == kind);
@@ -124,7 +127,7 @@ fn elements(from: Vpid, message: &Message) -> Result<(FarmKind, usize), Error> {
 }
 
 impl Inside {
-    /// The next message of a process, or of any.
+    /// Returns the next message of a process, or of any process.
     fn next(&mut self, from: Option<Vpid>, nanoseconds: u64) -> Result<(Vpid, Message), FarmError> {
         let kept = self.back.iter().position(|&(sender, _)| from.is_none_or(|from| from == sender));
         if let Some(kept) = kept.and_then(|at| self.back.remove(at)) {
@@ -137,7 +140,7 @@ impl Inside {
     }
 }
 
-/// Shows a message to C.
+/// Hands a message to C.
 fn show(from: Vpid, message: Message, to: &Out<*const FarmMessage>) -> Result<(), Error> {
     let (kind, count) = elements(from, &message)?;
     let shown = FarmMessage {
@@ -148,27 +151,29 @@ fn show(from: Vpid, message: Message, to: &Out<*const FarmMessage>) -> Result<()
         kind: kind as u32,
     };
     let mut kept = Box::new(Kept { shown, message });
-    // Where it stays: a small message stands in the object itself.
+    // The address is taken once the object is boxed, as a small message is inside the object.
     kept.shown.data = kept.message.as_ptr().cast();
-    // What is shown is the beginning of the object.
+    // The structure for C is the first field of the object.
     to.write(Box::into_raw(kept).cast_const().cast());
     Ok(())
 }
 
-/// Sends `count` elements of a kind, one of `syncline_farm_kind`, to a process, as one message. Any process of the farm
-/// may, to any other and to itself, also to one that was reserved only.
+/// Sends `count` elements of a kind, a `syncline_farm_kind`, to a process, as one message. Any
+/// process of the farm may send to any other and to itself, also to a process that is only
+/// reserved.
 ///
-/// It returns when the message is in its channel, which it is at once unless as many as the channel
-/// holds were not received yet. `SYNCLINE_STATUS_GONE` if the receiver has ended (`code` of the
-/// failure is what it has exited with, or 128 and the signal), `SYNCLINE_STATUS_NO_ROOM` if the
-/// farm's memory is full, `SYNCLINE_STATUS_MISUSE` if the receiver is this process and its channel
-/// is full. In all these cases nothing was sent.
+/// It returns when the message is in its channel: at once, unless the channel is full of messages
+/// that were not received yet. It returns `SYNCLINE_STATUS_GONE` if the receiver has ended (`code`
+/// of the failure is its exit code, or 128 plus the number of the signal that killed it),
+/// `SYNCLINE_STATUS_NO_ROOM` if the farm's memory is full, and `SYNCLINE_STATUS_MISUSE` if the
+/// receiver is this process and its channel is full. In all these cases nothing was sent.
 ///
-/// What this process did before is seen by the receiver. `from` may be `NULL` if `count` is 0, and is the caller's again
-/// when this returns.
+/// Writes of this process before the call are visible to the receiver. `from` may be `NULL` if
+/// `count` is 0. The elements are copied: the caller may reuse the memory when this returns.
 ///
 /// # Safety
-/// `farm` was not freed. `count` elements can be read from `from` on, and nobody writes them meanwhile.
+/// `farm` must not have been freed. `count` elements must be valid for reads from `from` on, and no
+/// other thread may write them during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_send(
     farm: *mut Farm,
@@ -177,15 +182,15 @@ pub unsafe extern "C" fn syncline_farm_send(
     from: *const c_void,
     count: usize,
 ) -> Status {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { syncline_farm_send_for(farm, to, kind, from, count, SYNCLINE_FOREVER) }
 }
 
-/// Like `syncline_farm_send`, but waits for `nanoseconds` at most, and is
-/// `SYNCLINE_STATUS_TIMED_OUT` then: nothing was sent.
+/// Like `syncline_farm_send`, but waits for at most `nanoseconds`, and then returns
+/// `SYNCLINE_STATUS_TIMED_OUT`: nothing was sent.
 ///
 /// # Safety
-/// As `syncline_farm_send`.
+/// The conditions of `syncline_farm_send` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_send_for(
     farm: *mut Farm,
@@ -200,38 +205,40 @@ pub unsafe extern "C" fn syncline_farm_send_for(
         let bytes = count.checked_mul(size);
         let bytes = bytes
             .ok_or_else(|| Error::invalid(format!("there are no {count} {kind} in memory")))?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `farm` was not freed, and that `count` elements, of
+        // `bytes` bytes in all, are readable from `from` on.
         let (mut inside, bytes) =
             unsafe { (the_farm(farm)?, array(from.cast::<u8>(), bytes, "what is to be sent")?) };
         Ok(inside.farm.send_bytes(Vpid::from_raw(to), kind, bytes, deadline(nanoseconds))?)
     })
 }
 
-/// Receives the next message of a process, and waits for it.
+/// Waits for the next message of a process, and receives it.
 ///
-/// `*message` is read in place, and to be given back by `syncline_farm_message_dispose`.
-/// `SYNCLINE_STATUS_GONE` if the process has ended, and all that it had sent was received; `code`
-/// of the failure is what it has exited with, or 128 and the signal. `SYNCLINE_STATUS_GARBLED` if
-/// what it has sent is no message; that is lost. `SYNCLINE_STATUS_MISUSE` if it is this process, and
-/// has sent itself nothing.
+/// `*message` is a view of the message in place, which the caller releases with
+/// `syncline_farm_message_dispose`. Returns `SYNCLINE_STATUS_GONE` if the process has ended and all
+/// its messages were received; `code` of the failure is its exit code, or 128 plus the number of
+/// the signal that killed it. Returns `SYNCLINE_STATUS_GARBLED` if the bytes that it sent are not a
+/// valid message; they are discarded. Returns `SYNCLINE_STATUS_MISUSE` if `from` is this process,
+/// and it has sent itself no message.
 ///
 /// # Safety
-/// `farm` was not freed. `*message` can be written.
+/// `farm` must not have been freed. `*message` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_recv(
     farm: *mut Farm,
     from: u64,
     message: *mut *const FarmMessage,
 ) -> Status {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { syncline_farm_recv_for(farm, from, SYNCLINE_FOREVER, message) }
 }
 
-/// Like `syncline_farm_recv`, but waits for `nanoseconds` at most (0: takes what is there), and is
-/// `SYNCLINE_STATUS_TIMED_OUT` then.
+/// Like `syncline_farm_recv`, but waits for at most `nanoseconds` (0: does not wait), and then
+/// returns `SYNCLINE_STATUS_TIMED_OUT`.
 ///
 /// # Safety
-/// As `syncline_farm_recv`.
+/// The conditions of `syncline_farm_recv` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_recv_for(
     farm: *mut Farm,
@@ -240,40 +247,42 @@ pub unsafe extern "C" fn syncline_farm_recv_for(
     message: *mut *const FarmMessage,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `message` is valid for writes.
         let to = unsafe { out(message, "message") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `farm` points to a live farm.
         let mut inside = unsafe { the_farm(farm) }?;
         let (from, message) = inside.next(Some(Vpid::from_raw(from)), nanoseconds)?;
         show(from, message, &to)
     })
 }
 
-/// Like `syncline_farm_recv`, from any process that has sent something, in turn.
+/// Like `syncline_farm_recv`, from any process that has sent a message, with senders taking turns.
 ///
-/// `*from` is who has sent it. `SYNCLINE_STATUS_GONE` if a process that this one has started has
-/// ended, and not by exiting with 0: once for each, when all that it had sent was received; then
-/// `*from` is that process. `SYNCLINE_STATUS_ALONE` for the manager if no other process lives and
-/// all that they had sent was received. After this and all other failures `*from` is
-/// `SYNCLINE_FARM_NOBODY`. `from` may be `NULL`.
+/// `*from` is the sender. Returns `SYNCLINE_STATUS_GONE` if a process that this one has started has
+/// ended other than by exiting with 0: once for each such process, when all its messages were
+/// received; then `*from` is that process. Returns `SYNCLINE_STATUS_ALONE` to the manager if no
+/// other process is alive and all their messages were received. After `SYNCLINE_STATUS_GARBLED`,
+/// `*from` is the sender; after all other failures it is `SYNCLINE_FARM_NOBODY`. `from` may be
+/// `NULL`.
 ///
 /// # Safety
-/// `farm` was not freed. `*message` can be written; so can `*from`, if it is not `NULL`.
+/// `farm` must not have been freed. `*message` must be valid for writes. `from` must be `NULL`, or
+/// `*from` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_recv_any(
     farm: *mut Farm,
     from: *mut u64,
     message: *mut *const FarmMessage,
 ) -> Status {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { syncline_farm_recv_any_for(farm, SYNCLINE_FOREVER, from, message) }
 }
 
-/// Like `syncline_farm_recv_any`, but waits for `nanoseconds` at most (0: takes what is there), and
-/// is `SYNCLINE_STATUS_TIMED_OUT` then.
+/// Like `syncline_farm_recv_any`, but waits for at most `nanoseconds` (0: does not wait), and then
+/// returns `SYNCLINE_STATUS_TIMED_OUT`.
 ///
 /// # Safety
-/// As `syncline_farm_recv_any`.
+/// The conditions of `syncline_farm_recv_any` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_recv_any_for(
     farm: *mut Farm,
@@ -282,14 +291,14 @@ pub unsafe extern "C" fn syncline_farm_recv_any_for(
     message: *mut *const FarmMessage,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `from` is valid for writes.
         let from = unsafe { optional(from) };
         if let Some(from) = &from {
             from.write(SYNCLINE_FARM_NOBODY);
         }
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `message` is valid for writes.
         let to = unsafe { out(message, "message") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `farm` points to a live farm.
         let mut inside = unsafe { the_farm(farm) }?;
         let next = inside.next(None, nanoseconds);
         let who = match &next {
@@ -307,16 +316,18 @@ pub unsafe extern "C" fn syncline_farm_recv_any_for(
     })
 }
 
-/// Like `syncline_farm_recv`, into the caller's memory, which has room for `capacity` elements of a kind, one of
-/// `syncline_farm_kind`; `*count` is how many came.
+/// Like `syncline_farm_recv`, but copies the message into the caller's buffer, which has room for
+/// `capacity` elements of a kind, a `syncline_farm_kind`; `*count` is the number of received
+/// elements.
 ///
-/// If there is no room for all it is `SYNCLINE_STATUS_TOO_SMALL`, and `*count` is how many they are; if they are of another
-/// kind it is `SYNCLINE_STATUS_GARBLED`. In both cases nothing was written, and the message is the next that is received
-/// from that process.
+/// If the message has more elements than `capacity`, this is `SYNCLINE_STATUS_TOO_SMALL`, and
+/// `*count` is their number; if they are of another kind, it is `SYNCLINE_STATUS_GARBLED`. In both
+/// cases nothing was written, and the message is the next one received from that process.
 ///
 /// # Safety
-/// `farm` was not freed. `capacity` elements can be written from `to` on, which may be `NULL` if that is 0, and nobody else
-/// uses them meanwhile. `*count` can be written.
+/// `farm` must not have been freed. `to` must be valid for writes of `capacity` elements, and no
+/// other thread may use them during the call; if `capacity` is 0, `to` may be `NULL`. `*count` must
+/// be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_recv_into(
     farm: *mut Farm,
@@ -326,15 +337,15 @@ pub unsafe extern "C" fn syncline_farm_recv_into(
     capacity: usize,
     count: *mut usize,
 ) -> Status {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { syncline_farm_recv_into_for(farm, from, kind, to, capacity, SYNCLINE_FOREVER, count) }
 }
 
-/// Like `syncline_farm_recv_into`, but waits for `nanoseconds` at most (0: takes what is there),
-/// and is `SYNCLINE_STATUS_TIMED_OUT` then.
+/// Like `syncline_farm_recv_into`, but waits for at most `nanoseconds` (0: does not wait), and then
+/// returns `SYNCLINE_STATUS_TIMED_OUT`.
 ///
 /// # Safety
-/// As `syncline_farm_recv_into`.
+/// The conditions of `syncline_farm_recv_into` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_recv_into_for(
     farm: *mut Farm,
@@ -346,13 +357,13 @@ pub unsafe extern "C" fn syncline_farm_recv_into_for(
     count: *mut usize,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `count` is valid for writes.
         let count = unsafe { out(count, "count") }?;
         let (expected, _) = FarmKind::of(kind)?;
         if capacity > 0 {
             present(to, "to")?;
         }
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `farm` points to a live farm.
         let mut inside = unsafe { the_farm(farm) }?;
         let (from, message) = inside.next(Some(Vpid::from_raw(from)), nanoseconds)?;
         let (found, came) = elements(from, &message)?;
@@ -374,7 +385,9 @@ pub unsafe extern "C" fn syncline_farm_recv_into_for(
             return Err(error);
         }
         if came > 0 {
-            // SAFETY: there is room for so many, as the caller vouches, and the message is elsewhere.
+            // SAFETY: the caller guarantees room for `capacity` elements of this kind, and `came`
+            // is at most that; the message is in the farm's memory or in an object of its own, so
+            // the two do not overlap.
             unsafe { ptr::copy_nonoverlapping(message.as_ptr(), to.cast(), message.len()) };
         }
         count.write(came);
@@ -382,15 +395,17 @@ pub unsafe extern "C" fn syncline_farm_recv_into_for(
     })
 }
 
-/// Gives a message back; `NULL` is nothing. Any thread may, also after the farm was freed. What it took of the farm's memory
-/// is free for others then.
+/// Frees a message; does nothing for `NULL`. Any thread may call it, also after the farm was freed.
+/// The farm's memory that the message occupied can be reused then.
 ///
 /// # Safety
-/// `message` comes from a function of this library as it is, and is not used from now on.
+/// `message` must be the unchanged pointer from a function of this library, and must not be used
+/// after this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_message_dispose(message: *const FarmMessage) {
     if !message.is_null() {
-        // SAFETY: as the caller vouches; `show` made it so.
+        // SAFETY: `show` made the box, as the caller guarantees that the message comes from this
+        // library; it is not used after this call.
         drop(unsafe { Box::from_raw(message.cast_mut().cast::<Kept>()) });
     }
 }

@@ -1,19 +1,20 @@
 //! Put, get and accumulate of one-sided memory, in bytes.
 //!
 //! # Contract
-//! Offsets, strides and counts are bytes, as in ARMCI. What can be seen to be wrong moves nothing. Numbers that are added
-//! to stand at multiples of their size; the program's need not be aligned.
+//! Offsets, strides and counts are in bytes, as in ARMCI. A call whose arguments are detectably
+//! wrong moves nothing. In a member's part, numbers that are added to must be at multiples of their
+//! size; numbers in the program's memory need not be aligned.
 //!
-//! | shape       | in the member's part                          | in the program's memory                   |
-//! |-------------|-----------------------------------------------|-------------------------------------------|
-//! | contiguous  | `bytes` from `offset` on                      | `bytes` from `from` or `to` on            |
-//! | `_strided`  | from `offset` on, `there` apart               | from `from` or `to` on, `here` apart      |
-//! | `_list`     | of each segment, `bytes` from its offset on   | of each segment, `bytes` from its buffer  |
+//! | shape      | in the member's part                    | in the program's memory               |
+//! |------------|-----------------------------------------|---------------------------------------|
+//! | contiguous | `bytes` from `offset` on                | `bytes` from `from` or `to` on        |
+//! | `_strided` | from `offset` on, with strides `there`  | from `from` or `to`, strides `here`   |
+//! | `_list`    | each segment: `bytes` from its offset   | each segment: `bytes` from its buffer |
 //!
-//! `start_...` does the same and returns at once: `syncline_rma_wait` waits.
+//! `start_...` starts the same operation and returns at once: `syncline_rma_wait` waits for it.
 //!
 //! # Costs
-//! Those in Rust, and what is said at `rma`. A list is copied. See `operate`.
+//! Those of the Rust operations, plus those under `rma`. A list is copied. See `operate`.
 
 use std::ffi::c_void;
 
@@ -21,13 +22,13 @@ use crate::error::Status;
 use crate::operate::{RmaSegment, There, When, Work, run, segments, strided};
 use crate::rma::{Rma, RmaHandle, RmaMemory};
 
-/// Writes bytes of the program's memory into the part of a member: from `offset` on. When it returns, that memory may be
-/// used again; what was written is seen by others after a fence, or a sync.
+/// Writes bytes of the program's memory into the part of a member, from `offset` on. When it
+/// returns, that memory may be reused; the write is visible to others after a fence, or a sync.
 ///
 /// # Safety
-/// That of `syncline_member_rma`; `memory` is `NULL`, or comes from `syncline_rma_allocate`.
-/// `bytes` can be read from `from` on, and are not where they are written to; no other thread
-/// writes them meanwhile.
+/// The conditions of `syncline_member_rma` apply; `memory` must be `NULL`, or come from
+/// `syncline_rma_allocate`. `bytes` bytes must be valid for reads from `from` on, and must not
+/// overlap the bytes that are written; no other thread may write them during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_put(
     rma: *mut Rma,
@@ -37,15 +38,17 @@ pub unsafe extern "C" fn syncline_rma_put(
     from: *const c_void,
     bytes: usize,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { run(There { rma, memory, rank }, Work::Put, offset, from, bytes, When::Now) }
 }
 
-/// Reads bytes of the part of a member, from `offset` on, into the program's memory. When it returns, they are there: what
-/// was put before a sync, or before a fence of which this member knows.
+/// Reads bytes of the part of a member, from `offset` on, into the program's memory. When it
+/// returns, they have arrived. They include all puts before a sync, or before a fence that this
+/// member has synchronised with.
 ///
 /// # Safety
-/// As `syncline_rma_put`; `bytes` can be written from `to` on, and nobody else uses them meanwhile.
+/// The conditions of `syncline_rma_put` apply; `bytes` bytes must be valid for writes from `to` on,
+/// and no other thread may use them during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_get(
     rma: *mut Rma,
@@ -55,16 +58,17 @@ pub unsafe extern "C" fn syncline_rma_get(
     to: *mut c_void,
     bytes: usize,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { run(There { rma, memory, rank }, Work::Get, offset, to, bytes, When::Now) }
 }
 
-/// Adds `*factor` times numbers of the program's memory to numbers of the part of a member. `number` is one of
-/// `syncline_rma_number`, of which `bytes` and `offset` are whole multiples. Each number is added in one step, of complex
-/// ones each part; so those of several members all count.
+/// Adds `*factor` times the numbers in the program's memory to the numbers in the part of a member.
+/// `number` is a `syncline_rma_number`; `bytes` and `offset` must be multiples of its size. Each
+/// number (each part of a complex number) is added atomically, so concurrent additions by several
+/// members all count.
 ///
 /// # Safety
-/// As `syncline_rma_put`; `*factor` is such a number.
+/// The conditions of `syncline_rma_put` apply; `*factor` must be a number of that type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_accumulate(
     rma: *mut Rma,
@@ -76,17 +80,18 @@ pub unsafe extern "C" fn syncline_rma_accumulate(
     from: *const c_void,
     bytes: usize,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         run(There { rma, memory, rank }, Work::Add(number, factor), offset, from, bytes, When::Now)
     }
 }
 
-/// Starts `syncline_rma_put`: the program's memory may be used again at once. `handle` is waited for until what was
-/// written is there for all to see; `NULL`: the implicit one.
+/// Starts `syncline_rma_put`: the program's memory may be reused at once. A wait for `handle` ends
+/// when the write is visible to all members; `NULL` is the implicit handle.
 ///
 /// # Safety
-/// As `syncline_rma_put`. `*handle` can be read and written, if it is not `NULL`.
+/// The conditions of `syncline_rma_put` apply. `handle` must be `NULL`, or valid for reads and
+/// writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_start_put(
     rma: *mut Rma,
@@ -97,15 +102,16 @@ pub unsafe extern "C" fn syncline_rma_start_put(
     bytes: usize,
     handle: *mut RmaHandle,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { run(There { rma, memory, rank }, Work::Put, offset, from, bytes, When::Later(handle)) }
 }
 
-/// Starts `syncline_rma_get`, and returns at once. `handle` is waited for, or `NULL`: the implicit one.
+/// Starts `syncline_rma_get`, and returns at once. Wait for `handle` before reading the bytes;
+/// `NULL` is the implicit handle.
 ///
 /// # Safety
-/// As `syncline_rma_get`, until it has been waited for, or the function of the member returns. `*handle` can be read and
-/// written, if it is not `NULL`.
+/// The conditions of `syncline_rma_get` apply until the operation was waited for, or the function
+/// of the member returns. `handle` must be `NULL`, or valid for reads and writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_start_get(
     rma: *mut Rma,
@@ -116,15 +122,16 @@ pub unsafe extern "C" fn syncline_rma_start_get(
     bytes: usize,
     handle: *mut RmaHandle,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { run(There { rma, memory, rank }, Work::Get, offset, to, bytes, When::Later(handle)) }
 }
 
-/// Starts `syncline_rma_accumulate`: the program's memory may be used again at once. `handle` is waited for until what was
-/// written is there for all to see; `NULL`: the implicit one.
+/// Starts `syncline_rma_accumulate`: the program's memory may be reused at once. A wait for
+/// `handle` ends when the write is visible to all members; `NULL` is the implicit handle.
 ///
 /// # Safety
-/// As `syncline_rma_accumulate`. `*handle` can be read and written, if it is not `NULL`.
+/// The conditions of `syncline_rma_accumulate` apply. `handle` must be `NULL`, or valid for reads
+/// and writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_start_accumulate(
     rma: *mut Rma,
@@ -137,7 +144,7 @@ pub unsafe extern "C" fn syncline_rma_start_accumulate(
     bytes: usize,
     handle: *mut RmaHandle,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         run(
             There { rma, memory, rank },
@@ -150,13 +157,15 @@ pub unsafe extern "C" fn syncline_rma_start_accumulate(
     }
 }
 
-/// Writes a section of the program's memory into the part of a member: `counts[0]` bytes side by side; `counts[1]` of such
-/// runs, `there[0]` bytes apart in the part and `here[0]` in the program's memory, from beginning to beginning; `counts[2]`
-/// of such groups, `there[1]` and `here[1]` apart; and so on, for `levels` distances and one more count. Runs that overlap
-/// where they are written are `SYNCLINE_STATUS_INVALID_ARGUMENT`.
+/// Writes a section of the program's memory into the part of a member. A section has `counts[0]`
+/// contiguous bytes; `counts[1]` of such runs, with a stride of `there[0]` bytes in the part and of
+/// `here[0]` in the program's memory; `counts[2]` of such groups, with strides of `there[1]` and
+/// `here[1]`; and so on, for `levels` strides and `levels` + 1 counts. Runs that overlap in the
+/// memory that is written are `SYNCLINE_STATUS_INVALID_ARGUMENT`.
 ///
 /// # Safety
-/// As `syncline_rma_put`, for the bytes of the section; the arrays have as many numbers.
+/// The conditions of `syncline_rma_put` apply to the bytes of the section; `there` and `here` must
+/// have `levels` numbers, and `counts` one more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_put_strided(
     rma: *mut Rma,
@@ -169,7 +178,7 @@ pub unsafe extern "C" fn syncline_rma_put_strided(
     counts: *const usize,
     levels: usize,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         strided(
             There { rma, memory, rank },
@@ -182,10 +191,11 @@ pub unsafe extern "C" fn syncline_rma_put_strided(
     }
 }
 
-/// Reads a section of the part of a member into the program's memory: see `syncline_rma_put_strided`.
+/// Reads a section of the part of a member into the program's memory: see
+/// `syncline_rma_put_strided`.
 ///
 /// # Safety
-/// As `syncline_rma_get`, and `syncline_rma_put_strided`.
+/// The conditions of `syncline_rma_get` and of `syncline_rma_put_strided` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_get_strided(
     rma: *mut Rma,
@@ -198,7 +208,7 @@ pub unsafe extern "C" fn syncline_rma_get_strided(
     counts: *const usize,
     levels: usize,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         strided(
             There { rma, memory, rank },
@@ -211,10 +221,11 @@ pub unsafe extern "C" fn syncline_rma_get_strided(
     }
 }
 
-/// Adds `*factor` times the numbers of a section: see `syncline_rma_accumulate` and `syncline_rma_put_strided`.
+/// Adds `*factor` times the numbers of a section: see `syncline_rma_accumulate` and
+/// `syncline_rma_put_strided`.
 ///
 /// # Safety
-/// As both.
+/// The conditions of `syncline_rma_accumulate` and of `syncline_rma_put_strided` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_accumulate_strided(
     rma: *mut Rma,
@@ -229,7 +240,7 @@ pub unsafe extern "C" fn syncline_rma_accumulate_strided(
     counts: *const usize,
     levels: usize,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         strided(
             There { rma, memory, rank },
@@ -242,11 +253,12 @@ pub unsafe extern "C" fn syncline_rma_accumulate_strided(
     }
 }
 
-/// Starts `syncline_rma_put_strided`: the program's memory may be used again at once. `handle` is waited for until what was
-/// written is there for all to see; `NULL`: the implicit one.
+/// Starts `syncline_rma_put_strided`: the program's memory may be reused at once. A wait for
+/// `handle` ends when the write is visible to all members; `NULL` is the implicit handle.
 ///
 /// # Safety
-/// As `syncline_rma_put_strided`. `*handle` can be read and written, if it is not `NULL`.
+/// The conditions of `syncline_rma_put_strided` apply. `handle` must be `NULL`, or valid for reads
+/// and writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_start_put_strided(
     rma: *mut Rma,
@@ -260,7 +272,7 @@ pub unsafe extern "C" fn syncline_rma_start_put_strided(
     levels: usize,
     handle: *mut RmaHandle,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         strided(
             There { rma, memory, rank },
@@ -273,11 +285,12 @@ pub unsafe extern "C" fn syncline_rma_start_put_strided(
     }
 }
 
-/// Starts `syncline_rma_get_strided`, and returns at once. `handle` is waited for, or `NULL`: the implicit one.
+/// Starts `syncline_rma_get_strided`, and returns at once. Wait for `handle` before reading the
+/// bytes; `NULL` is the implicit handle.
 ///
 /// # Safety
-/// As `syncline_rma_get_strided`, until it has been waited for, or the function of the member returns. `*handle` can be read and
-/// written, if it is not `NULL`.
+/// The conditions of `syncline_rma_get_strided` apply until the operation was waited for, or the
+/// function of the member returns. `handle` must be `NULL`, or valid for reads and writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_start_get_strided(
     rma: *mut Rma,
@@ -291,7 +304,7 @@ pub unsafe extern "C" fn syncline_rma_start_get_strided(
     levels: usize,
     handle: *mut RmaHandle,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         strided(
             There { rma, memory, rank },
@@ -304,11 +317,12 @@ pub unsafe extern "C" fn syncline_rma_start_get_strided(
     }
 }
 
-/// Starts `syncline_rma_accumulate_strided`: the program's memory may be used again at once. `handle` is waited for until what was
-/// written is there for all to see; `NULL`: the implicit one.
+/// Starts `syncline_rma_accumulate_strided`: the program's memory may be reused at once. A wait for
+/// `handle` ends when the write is visible to all members; `NULL` is the implicit handle.
 ///
 /// # Safety
-/// As `syncline_rma_accumulate_strided`. `*handle` can be read and written, if it is not `NULL`.
+/// The conditions of `syncline_rma_accumulate_strided` apply. `handle` must be `NULL`, or valid for
+/// reads and writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_start_accumulate_strided(
     rma: *mut Rma,
@@ -324,7 +338,7 @@ pub unsafe extern "C" fn syncline_rma_start_accumulate_strided(
     levels: usize,
     handle: *mut RmaHandle,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         strided(
             There { rma, memory, rank },
@@ -337,10 +351,10 @@ pub unsafe extern "C" fn syncline_rma_start_accumulate_strided(
     }
 }
 
-/// Writes a list of runs into the part of a member.
+/// Writes a list of segments into the part of a member.
 ///
 /// # Safety
-/// As `syncline_rma_put`, for each segment; `list` has `length` of them.
+/// The conditions of `syncline_rma_put` apply to each segment; `list` must have `length` of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_put_list(
     rma: *mut Rma,
@@ -349,14 +363,14 @@ pub unsafe extern "C" fn syncline_rma_put_list(
     list: *const RmaSegment,
     length: usize,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { segments(There { rma, memory, rank }, Work::Put, list, length, When::Now) }
 }
 
-/// Reads a list of runs of the part of a member.
+/// Reads a list of segments of the part of a member.
 ///
 /// # Safety
-/// As `syncline_rma_get`, for each segment; `list` has `length` of them.
+/// The conditions of `syncline_rma_get` apply to each segment; `list` must have `length` of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_get_list(
     rma: *mut Rma,
@@ -365,14 +379,15 @@ pub unsafe extern "C" fn syncline_rma_get_list(
     list: *const RmaSegment,
     length: usize,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { segments(There { rma, memory, rank }, Work::Get, list, length, When::Now) }
 }
 
-/// Adds `*factor` times the numbers of a list of runs: see `syncline_rma_accumulate`.
+/// Adds `*factor` times the numbers of a list of segments: see `syncline_rma_accumulate`.
 ///
 /// # Safety
-/// As `syncline_rma_accumulate`, for each segment; `list` has `length` of them.
+/// The conditions of `syncline_rma_accumulate` apply to each segment; `list` must have `length` of
+/// them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_accumulate_list(
     rma: *mut Rma,
@@ -383,17 +398,18 @@ pub unsafe extern "C" fn syncline_rma_accumulate_list(
     list: *const RmaSegment,
     length: usize,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         segments(There { rma, memory, rank }, Work::Add(number, factor), list, length, When::Now)
     }
 }
 
-/// Starts `syncline_rma_put_list`: the program's memory may be used again at once. `handle` is waited for until what was
-/// written is there for all to see; `NULL`: the implicit one.
+/// Starts `syncline_rma_put_list`: the program's memory may be reused at once. A wait for `handle`
+/// ends when the write is visible to all members; `NULL` is the implicit handle.
 ///
 /// # Safety
-/// As `syncline_rma_put_list`. `*handle` can be read and written, if it is not `NULL`.
+/// The conditions of `syncline_rma_put_list` apply. `handle` must be `NULL`, or valid for reads and
+/// writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_start_put_list(
     rma: *mut Rma,
@@ -403,15 +419,16 @@ pub unsafe extern "C" fn syncline_rma_start_put_list(
     length: usize,
     handle: *mut RmaHandle,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { segments(There { rma, memory, rank }, Work::Put, list, length, When::Later(handle)) }
 }
 
-/// Starts `syncline_rma_get_list`, and returns at once. `handle` is waited for, or `NULL`: the implicit one.
+/// Starts `syncline_rma_get_list`, and returns at once. Wait for `handle` before reading the bytes;
+/// `NULL` is the implicit handle.
 ///
 /// # Safety
-/// As `syncline_rma_get_list`, until it has been waited for, or the function of the member returns. `*handle` can be read and
-/// written, if it is not `NULL`.
+/// The conditions of `syncline_rma_get_list` apply until the operation was waited for, or the
+/// function of the member returns. `handle` must be `NULL`, or valid for reads and writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_start_get_list(
     rma: *mut Rma,
@@ -421,15 +438,16 @@ pub unsafe extern "C" fn syncline_rma_start_get_list(
     length: usize,
     handle: *mut RmaHandle,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { segments(There { rma, memory, rank }, Work::Get, list, length, When::Later(handle)) }
 }
 
-/// Starts `syncline_rma_accumulate_list`: the program's memory may be used again at once. `handle` is waited for until what was
-/// written is there for all to see; `NULL`: the implicit one.
+/// Starts `syncline_rma_accumulate_list`: the program's memory may be reused at once. A wait for
+/// `handle` ends when the write is visible to all members; `NULL` is the implicit handle.
 ///
 /// # Safety
-/// As `syncline_rma_accumulate_list`. `*handle` can be read and written, if it is not `NULL`.
+/// The conditions of `syncline_rma_accumulate_list` apply. `handle` must be `NULL`, or valid for
+/// reads and writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_start_accumulate_list(
     rma: *mut Rma,
@@ -441,7 +459,7 @@ pub unsafe extern "C" fn syncline_rma_start_accumulate_list(
     length: usize,
     handle: *mut RmaHandle,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         segments(
             There { rma, memory, rank },

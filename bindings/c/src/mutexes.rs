@@ -1,11 +1,12 @@
-//! Mutexes of a team, in sets: so many at each member.
+//! Sets of mutexes of a team: each member contributes a number of them.
 //!
 //! # Contract
-//! That of `syncline_rma::lock`. A set belongs to the rma that it was made by, and is known by its number there; a shell that
-//! C points to outlives it, and says that it was freed.
+//! The contract of `syncline_rma::lock` applies. A set belongs to the rma that created it, which
+//! stores it under a number. The shell that C points to outlives the set, so that a later call can
+//! report that the set was freed.
 //!
 //! # Costs
-//! On top of those in Rust: the flag of the rma.
+//! Those of the Rust mutexes, plus the flag of the rma.
 
 use std::sync::Arc;
 
@@ -13,28 +14,28 @@ use crate::SYNCLINE_FOREVER;
 use crate::error::{Error, Status, borrow, call, deadline, out};
 use crate::rma::{self, Alive, Rma};
 
-/// A set of mutexes, as one member knows it.
+/// One member's view of a set of mutexes.
 #[derive(Debug)]
 pub struct RmaMutexes {
     owner: *const Rma,
     number: usize,
 }
 
-// SAFETY: the pointer is compared, and nothing else.
+// SAFETY: the pointer is only compared, never dereferenced.
 unsafe impl Send for RmaMutexes {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for RmaMutexes {}
 
-/// Takes a set for a call.
+/// Takes a set for the length of a call.
 ///
 /// # Safety
-/// The rma and the set are `NULL`, or were given to C.
+/// The rma and the set must be `NULL`, or have been given to C.
 unsafe fn with<R>(
     rma: *mut Rma,
     set: *const RmaMutexes,
     work: impl FnOnce(&mut syncline_rma::Mutexes, &mut syncline_rma::Rma) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `set` was given to C, which keeps it live.
     let &RmaMutexes { owner, number } = unsafe { borrow(set, "the mutexes") }?;
     if owner != rma.cast_const() {
         return Err(Error::misuse("the mutexes belong to another rma"));
@@ -44,15 +45,17 @@ unsafe fn with<R>(
         let set = mutexes.get_mut(number).and_then(Option::as_mut);
         work(set.ok_or_else(|| Error::misuse("the mutexes were freed"))?, rma)
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     unsafe { rma::with(rma, work) }
 }
 
-/// Makes so many mutexes at this member, with all others, who make as many as they like. They are queues: members get a
-/// mutex in the order in which they asked, and between hosts one message hands it over.
+/// Creates `count` mutexes at this member. All members call it together, each with a count of its
+/// own. Each mutex is a queue: members get it in the order in which they ask, and between hosts one
+/// message hands it over. Free the set with `syncline_rma_mutexes_free`.
 ///
 /// # Safety
-/// That of `syncline_member_rma`. `*mutexes` can be written.
+/// The conditions of `syncline_member_rma` apply. `*mutexes` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_mutexes_new(
     rma: *mut Rma,
@@ -60,27 +63,29 @@ pub unsafe extern "C" fn syncline_rma_mutexes_new(
     mutexes: *mut *mut RmaMutexes,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `mutexes` is valid for writes.
         let mutexes = unsafe { out(mutexes, "mutexes") }?;
         let make = |alive: &mut Alive, member: &mut syncline_fabric::Member| {
             let set = alive.rma.mutexes(member, count)?;
             alive.mutexes.push(Some(set));
             Ok(Arc::new(RmaMutexes { owner: rma, number: alive.mutexes.len() - 1 }))
         };
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+        // still there.
         let set = unsafe { rma::make(rma, make) }?;
         mutexes.write(set);
         Ok(())
     })
 }
 
-/// Waits for a mutex of the member `rank`, and takes it. If the member that held it has returned
-/// without letting it go, it is `SYNCLINE_STATUS_POISONED`, now and later; if that has died,
-/// `SYNCLINE_STATUS_GONE`. To ask for one that this member holds is
+/// Waits for the mutex `index` of the member `rank`, and takes it. If the member that held it has
+/// returned without releasing it, this is `SYNCLINE_STATUS_POISONED`, now and later; if that member
+/// has died, `SYNCLINE_STATUS_GONE`. A mutex that this member holds already is
 /// `SYNCLINE_STATUS_INVALID_ARGUMENT`.
 ///
 /// # Safety
-/// That of `syncline_member_rma`. `mutexes` is `NULL`, or comes from `syncline_rma_mutexes_new`.
+/// The conditions of `syncline_member_rma` apply. `mutexes` must be `NULL`, or come from
+/// `syncline_rma_mutexes_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_lock(
     rma: *mut Rma,
@@ -88,17 +93,17 @@ pub unsafe extern "C" fn syncline_rma_lock(
     rank: usize,
     index: usize,
 ) -> Status {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { syncline_rma_lock_for(rma, mutexes, rank, index, SYNCLINE_FOREVER) }
 }
 
-/// Like `syncline_rma_lock`, but waits for `nanoseconds` at most, and is
-/// `SYNCLINE_STATUS_TIMED_OUT` then. The place in the queue stays, and the next call for this mutex
-/// finds it again. If the mutex comes to the place meanwhile, it goes on to the next member that
-/// waits, and the next call asks anew.
+/// Like `syncline_rma_lock`, but waits for at most `nanoseconds`, and then returns
+/// `SYNCLINE_STATUS_TIMED_OUT`. The place in the queue stays, and the next call for this mutex
+/// finds it again. If the mutex reaches that place in between, it passes on to the next waiting
+/// member, and the next call enqueues again.
 ///
 /// # Safety
-/// As `syncline_rma_lock`.
+/// The conditions of `syncline_rma_lock` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_lock_for(
     rma: *mut Rma,
@@ -110,14 +115,15 @@ pub unsafe extern "C" fn syncline_rma_lock_for(
     let lock = |set: &mut syncline_rma::Mutexes, rma: &mut syncline_rma::Rma| {
         Ok(set.lock_deadline(rma, rank, index, deadline(nanoseconds))?)
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     call(|| unsafe { with(rma, mutexes, lock) })
 }
 
-/// Lets a mutex go, when everything that this member has written is done: who holds it next sees that.
+/// Releases a mutex once all writes of this member are complete: the next holder sees them.
 ///
 /// # Safety
-/// As `syncline_rma_lock`.
+/// The conditions of `syncline_rma_lock` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_unlock(
     rma: *mut Rma,
@@ -125,25 +131,28 @@ pub unsafe extern "C" fn syncline_rma_unlock(
     rank: usize,
     index: usize,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     call(|| unsafe { with(rma, mutexes, |set, rma| Ok(set.unlock(rma, rank, index)?)) })
 }
 
-/// Gives the set back, with all members. If one of them holds one of its mutexes, that is
-/// `SYNCLINE_STATUS_INVALID_ARGUMENT` for that member and `SYNCLINE_STATUS_MISUSE` for the others,
-/// and the set is as it was.
+/// Frees the set; all members call it together. If a member holds one of its own mutexes of the
+/// set, that is `SYNCLINE_STATUS_INVALID_ARGUMENT` for that member and `SYNCLINE_STATUS_MISUSE` for
+/// the others, and the set is unchanged.
 ///
 /// # Safety
-/// As `syncline_rma_lock`.
+/// The conditions of `syncline_rma_lock` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_mutexes_free(
     rma: *mut Rma,
     mutexes: *mut RmaMutexes,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+        // still there.
         unsafe { with(rma, mutexes, |_, _| Ok(())) }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `mutexes` was given to C; its shell is still there, as
+        // `with` has found the rma alive.
         let number = unsafe { borrow(mutexes.cast_const(), "the mutexes") }?.number;
         let free = |alive: &mut Alive, member: &mut syncline_fabric::Member| {
             let Alive { rma, mutexes, .. } = alive;
@@ -153,7 +162,8 @@ pub unsafe extern "C" fn syncline_rma_mutexes_free(
             mutexes[number] = None;
             Ok(())
         };
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+        // still there.
         unsafe { rma::together(rma, free) }
     })
 }

@@ -1,4 +1,5 @@
-//! What `moves` exports, as one operation: something is done with bytes, now or later.
+//! The common implementation of the functions in `moves`: one operation on bytes, blocking or
+//! started.
 
 use std::ffi::c_void;
 
@@ -11,7 +12,8 @@ use syncline_rma::{
 use crate::error::{Error, Status, array, call, present};
 use crate::rma::{Alive, Rma, RmaHandle, RmaMemory, idle, with};
 
-/// What numbers are added to. All wrap around or round as their type does; complex numbers are two, one behind the other.
+/// The type of the numbers that an accumulate adds. Integers wrap around and floats round as their
+/// type does; a complex number is two numbers, the real part first.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RmaNumber {
@@ -37,35 +39,36 @@ impl RmaNumber {
     }
 }
 
-/// One run of a list: bytes in a member's part, and in the program's memory.
+/// One segment of a list: bytes in a member's part, and in the program's memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RmaSegment {
-    /// Where they begin in the part.
+    /// The offset of the bytes in the part.
     pub offset: usize,
-    /// Where they begin in the program's memory. It is read only unless it is a get.
+    /// The address of the bytes in the program's memory. Only a get writes to it.
     pub buffer: *mut c_void,
-    /// How many.
+    /// The number of bytes.
     pub bytes: usize,
 }
 
-/// What is done with bytes.
+/// The operation on the bytes.
 #[derive(Clone, Copy)]
 pub(crate) enum Work {
     Put,
     Get,
-    /// A `syncline_rma_number`, and where the factor is.
+    /// A `syncline_rma_number`, and the address of the factor.
     Add(u32, *const c_void),
 }
 
-/// Whether it is waited for: else under a handle, or the implicit one.
+/// The completion of an operation: before the call returns, or later, under a handle or the
+/// implicit one.
 #[derive(Clone, Copy)]
 pub(crate) enum When {
     Now,
     Later(*mut RmaHandle),
 }
 
-/// A part of a memory: of whose rma, and which member's.
+/// One member's part of a memory: the rma, the memory, and the rank of the member.
 #[derive(Clone, Copy)]
 pub(crate) struct There {
     pub(crate) rma: *mut Rma,
@@ -74,14 +77,15 @@ pub(crate) struct There {
 }
 
 /// # Safety
-/// As `syncline_rma_accumulate`.
+/// The conditions of `syncline_rma_accumulate` apply.
 unsafe fn add<T: Number>(
     rma: &mut syncline_rma::Rma,
     (memory, rank, bytes): (&Global<u8>, usize, Bytes<'_>),
     factor: *const c_void,
     from: *const u8,
 ) -> Result<(), RmaError> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that `*factor` is a `T`, read unaligned, and that the bytes of
+    // the section are valid for reads from `from` on.
     unsafe {
         let factor = factor.cast::<T>().read_unaligned();
         rma.accumulate_from(memory, rank, bytes, factor, from)
@@ -89,7 +93,7 @@ unsafe fn add<T: Number>(
 }
 
 /// # Safety
-/// As the function of C that calls it.
+/// The conditions of the C function that calls it apply.
 #[inline]
 unsafe fn operate(
     There { rma, memory, rank }: There,
@@ -100,14 +104,16 @@ unsafe fn operate(
 ) -> Result<(), Error> {
     let operate = |alive: &mut Alive| {
         if let When::Later(handle) = when {
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller guarantees that `handle` is `NULL`, or valid for reads.
             unsafe { idle(handle) }?;
         }
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `memory` is `NULL`, or was given to C and not lost.
         let (to, memory) = unsafe { alive.memory(rma, memory) }?;
         let there = (memory, rank, bytes);
         let mut pending = Pending::DONE;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `buffer`, and the factor, have the bytes of the
+        // operation, that no other thread uses them in a conflicting way, and, for a started get,
+        // that they stay until it was waited for.
         unsafe {
             match (work, when) {
                 (Work::Put, _) => to.put_from(memory, rank, bytes, buffer)?,
@@ -133,17 +139,18 @@ unsafe fn operate(
             if !matches!(work, Work::Get) {
                 (pending, written_to) = (to.written(rank)?, Some(rank));
             }
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller guarantees that `handle` is `NULL`, or valid for writes.
             unsafe { alive.keep(handle, pending, written_to) };
         }
         Ok(())
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     unsafe { with(rma, operate) }
 }
 
 /// # Safety
-/// As the function of C that calls it.
+/// The conditions of the C function that calls it apply.
 #[inline]
 pub(crate) unsafe fn run(
     there: There,
@@ -157,7 +164,7 @@ pub(crate) unsafe fn run(
         if len > 0 {
             there_is(buffer)?;
         }
-        // SAFETY: as the caller vouches.
+        // SAFETY: the conditions are those of this function, and the caller guarantees them.
         unsafe { operate(there, work, Bytes::Run { offset, len }, buffer.cast_mut().cast(), when) }
     })
 }
@@ -166,11 +173,12 @@ fn there_is(buffer: *const c_void) -> Result<(), Error> {
     if buffer.is_null() { Err(Error::invalid("the buffer is NULL")) } else { Ok(()) }
 }
 
-/// A shape, as it comes from C: the distances there and here, the counts, and how many distances there are.
+/// A strided section as C passes it: the strides in the part and in the program's memory, the
+/// counts, and the number of strides.
 type Levels = (*const usize, *const usize, *const usize, usize);
 
 /// # Safety
-/// As the function of C that calls it.
+/// The conditions of the C function that calls it apply.
 pub(crate) unsafe fn strided(
     place: There,
     work: Work,
@@ -180,7 +188,8 @@ pub(crate) unsafe fn strided(
     when: When,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `there` and `here` have `levels` numbers, and `counts`
+        // one more.
         let (there, strides, counts) = unsafe {
             let counts = array(counts, levels.saturating_add(1), "counts")?;
             (array(there, levels, "there")?, array(here, levels, "here")?, counts)
@@ -189,13 +198,13 @@ pub(crate) unsafe fn strided(
             there_is(buffer)?;
         }
         let bytes = Bytes::Strided { offset, there: Strided { counts, strides: there }, strides };
-        // SAFETY: as the caller vouches.
+        // SAFETY: the conditions are those of this function, and the caller guarantees them.
         unsafe { operate(place, work, bytes, buffer.cast_mut().cast(), when) }
     })
 }
 
 /// # Safety
-/// As the function of C that calls it.
+/// The conditions of the C function that calls it apply.
 pub(crate) unsafe fn segments(
     there: There,
     work: Work,
@@ -204,7 +213,7 @@ pub(crate) unsafe fn segments(
     when: When,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `list` points to `length` elements.
         let list = unsafe { array(list, length, "list") }?;
         let segment = |&RmaSegment { offset, buffer, bytes }: &RmaSegment| {
             if bytes > 0 {
@@ -213,7 +222,7 @@ pub(crate) unsafe fn segments(
             Ok((offset, buffer.cast::<u8>(), bytes))
         };
         let list = list.iter().map(segment).collect::<Result<Vec<_>, Error>>()?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the conditions are those of this function, and the caller guarantees them.
         unsafe { operate(there, work, Bytes::List(&list), std::ptr::null_mut(), when) }
     })
 }

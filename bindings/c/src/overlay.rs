@@ -1,9 +1,9 @@
-//! Overlays: tasks with what they read and write, and their check. They run in `run`.
+//! Overlays: tasks with the locations that they read and write, and their check. They run in `run`.
 //!
 //! # Contract
-//! In Rust only a checked overlay has `run`; here one object has both stages, and a call of the other stage
-//! is an error. A check that fails leaves the tasks as they are, so that an order can be given and the
-//! check be made again.
+//! In Rust only a checked overlay has `run`; in C one object has both stages, and a call for the
+//! other stage is an error. A check that fails leaves the tasks unchanged, so that the program can
+//! set an order and check again.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard};
@@ -20,14 +20,14 @@ use crate::error::{
 };
 use crate::locations::Location;
 
-/// Tasks that go round, each with the locations that it reads and writes.
+/// A set of iterating tasks, each with the locations that it reads and writes.
 #[derive(Debug)]
 pub struct Overlay(Mutex<Inside>);
 
 #[derive(Debug)]
 pub(crate) struct Inside {
     stage: Stage,
-    /// By number.
+    /// The tasks, by number.
     tasks: Vec<Task>,
     names: Vec<CString>,
 }
@@ -42,27 +42,28 @@ enum Stage {
 #[derive(Debug)]
 pub struct Step(*mut syncline_overlay::Step);
 
-/// What a task does in each iteration: it is called with the `user` pointer of the task and the iteration,
-/// from 0. 0 is success; any other number ends the run.
+/// The body of a task. It is called in each iteration, with the `user` pointer of the task and the
+/// number of the iteration, from 0. It returns 0 for success; any other number ends the run.
 ///
-/// It is called when all requests of the task are granted, from any thread of the run, but never twice at
-/// the same time for one task; what tasks did before at its locations is visible to it. It must return:
-/// neither `longjmp` nor the end of its thread may take it away. An exception that leaves it ends the
-/// program. `step` is valid until it returns.
+/// It is called once all requests of the task are granted, from any thread of the run, but never
+/// twice at the same time for one task; the writes of earlier tasks at its locations are visible to
+/// it. It must return: neither `longjmp` nor the end of its thread may leave it. An exception that
+/// leaves it terminates the program. `step` is valid until it returns.
 pub type Body = Option<
     unsafe extern "C-unwind" fn(user: *mut c_void, iteration: u64, step: *mut Step) -> c_int,
 >;
 
-/// Who goes first where tasks conflict, for ever.
+/// The order, in all iterations, of tasks that conflict.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Initial {
     /// The order of declaration: the results of the sequential program.
     Program = 0,
-    /// By depth: on a grid, the diagonals. The results of the sequential program; the tasks form a wave
-    /// from the first moment.
+    /// The order of depth: on a grid, the diagonals. The results are those of the sequential
+    /// program; the tasks form a wave from the start.
     Wave = 1,
-    /// As many as possible at once: red and black on a grid. Other results than the sequential program's.
+    /// The order with the largest number of tasks that start at once: red and black on a grid. The
+    /// results differ from those of the sequential program.
     MaxParallel = 2,
 }
 
@@ -72,14 +73,16 @@ struct Callback {
     user: *mut c_void,
 }
 
-// SAFETY: `syncline_overlay_task` demands that the function may be called with the pointer from any thread.
+// SAFETY: `syncline_overlay_task` requires that the function may be called with the pointer from
+// any thread.
 unsafe impl Send for Callback {}
 
 impl Callback {
     fn call(&self, step: &mut syncline_overlay::Step) -> Result<(), Returned> {
         let iteration = step.iteration();
         let mut step = Step(step);
-        // SAFETY: as the caller of `syncline_overlay_task` vouches; one call for a task at a time.
+        // SAFETY: the caller of `syncline_overlay_task` guarantees that the function may be called
+        // with `user` until the overlay is freed; the run makes one call for a task at a time.
         match unsafe { (self.body)(self.user, iteration, &raw mut step) } {
             0 => Ok(()),
             code => Err(Returned(code)),
@@ -106,7 +109,7 @@ impl Inside {
 
     fn check(&mut self, initial: First) -> Result<(), Error> {
         let tasks = self.declared()?;
-        // The check takes the tasks, and an error would lose them.
+        // The check consumes the tasks, and an error would lose them.
         tasks.plan().check(&initial)?;
         let checked = std::mem::take(tasks).check(initial)?;
         self.stage = Stage::Checked(checked);
@@ -121,41 +124,42 @@ impl Inside {
     }
 }
 
-/// Takes the overlay for a call.
+/// Takes the overlay for the length of a call.
 ///
 /// # Safety
-/// The overlay is `NULL`, or one that lives for `'a`.
+/// The overlay must be `NULL`, or live for `'a`.
 pub(crate) unsafe fn the_overlay<'a>(
     overlay: *const Overlay,
 ) -> Result<MutexGuard<'a, Inside>, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `overlay` points to a live overlay.
     claim(unsafe { &borrow(overlay, "the overlay")?.0 }, "the overlay")
 }
 
 /// # Safety
-/// The array is empty, or has so many locations that live, or `NULL`.
+/// The array must be empty, or have `count` pointers, each of which is `NULL` or points to a live
+/// location.
 unsafe fn locations<A>(
     list: *const *mut Location,
     count: usize,
     what: &str,
     access: impl Fn(&Location) -> A,
 ) -> Result<Vec<A>, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `list` points to `count` elements.
     let list = unsafe { array(list, count, &format!("the array of {what}")) }?;
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that each pointer is `NULL` or points to a live location.
     list.iter()
         .map(|&l| Ok(access(unsafe { borrow(l, &format!("a location in {what}")) }?)))
         .collect()
 }
 
-/// Makes an overlay without tasks.
+/// Creates an overlay without tasks. Free it with `syncline_overlay_free`.
 ///
 /// # Safety
-/// `*overlay` can be written.
+/// `*overlay` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_overlay_new(overlay: *mut *mut Overlay) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `overlay` is valid for writes.
         let overlay = unsafe { out(overlay, "overlay") }?;
         let inside =
             Inside { stage: Stage::Declared(Tasks::new()), tasks: Vec::new(), names: Vec::new() };
@@ -164,35 +168,40 @@ pub unsafe extern "C" fn syncline_overlay_new(overlay: *mut *mut Overlay) -> Sta
     })
 }
 
-/// Gives an overlay back; `NULL` is nothing. It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while
-/// it runs or another call uses it.
+/// Frees an overlay; does nothing for `NULL`. Returns `SYNCLINE_STATUS_MISUSE`, and frees nothing,
+/// while the overlay runs or another call uses it.
 ///
 /// # Safety
-/// `overlay` comes from `syncline_overlay_new`, and no other call with it begins from now on.
+/// `overlay` must come from `syncline_overlay_new`, and no other call with it may begin after this
+/// one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_overlay_free(overlay: *mut Overlay) -> Status {
     if overlay.is_null() {
         return Status::Ok;
     }
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that the overlay was not freed (see `# Safety`).
         unused(unsafe { &(*overlay).0 }, "the overlay")?;
-        // SAFETY: as the caller vouches: nobody uses the overlay, or ever will.
+        // SAFETY: `syncline_overlay_new` made the box; no call is using the overlay, as checked
+        // above, and the caller guarantees that none begins.
         drop(unsafe { Box::from_raw(overlay) });
         Ok(())
     })
 }
 
-/// Declares a task: its name, the locations that it reads and writes, and what it does in each iteration.
+/// Declares a task: its name, the locations that it reads and writes, and its body.
 ///
-/// `*task` gets its number in the order of declaration, from 0; `task` may be `NULL`. An array of no
-/// locations may be `NULL`. No location may be in both, or twice in one: the check would refuse it.
+/// Stores the number of the task in `*task`: its place in the order of declaration, from 0. `task`
+/// may be `NULL`. An array without locations may be `NULL`. A location must not be in both arrays,
+/// nor twice in one: the check would refuse it.
 ///
 /// # Safety
-/// * `overlay` was not freed. `name` is a string in UTF-8 that ends in a zero byte; it is copied.
-/// * `reads` and `writes` point to so many locations that were not freed; the arrays are copied.
-/// * `task` is `NULL`, or `*task` can be written.
-/// * Until the overlay is freed, `body` may be called with `user` from any thread.
+/// * `overlay` must not have been freed. `name` must be a UTF-8 string that ends in a zero byte; it
+///   is copied.
+/// * `reads` and `writes` must point to `read_count` and `write_count` locations that have not been
+///   freed; the arrays are copied.
+/// * `task` must be `NULL`, or `*task` must be valid for writes.
+/// * Until the overlay is freed, it must be possible to call `body` with `user` from any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_overlay_task(
     overlay: *mut Overlay,
@@ -206,16 +215,17 @@ pub unsafe extern "C" fn syncline_overlay_task(
     task: *mut u32,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `task` is valid for writes.
         let task = unsafe { optional(task) };
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `overlay` points to a live overlay.
         let mut overlay = unsafe { the_overlay(overlay) }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `name` is a string that ends in a zero
+        // byte.
         let name = unsafe { self::name(name, "the name of the task") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `reads` has `read_count` live locations.
         let reads: Vec<Read<()>> =
             unsafe { locations(reads, read_count, "reads", |l| l.0.read()) }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `writes` has `write_count` live locations.
         let writes: Vec<Write<()>> =
             unsafe { locations(writes, write_count, "writes", |l| l.0.write()) }?;
         let body = body.ok_or_else(|| Error::invalid("the body of the task is NULL"))?;
@@ -232,11 +242,12 @@ pub unsafe extern "C" fn syncline_overlay_task(
     })
 }
 
-/// Sets the order of the first requests at one location by hand, in place of the order of the check. It must
-/// name each task that uses the location once. This is how a deadlock can be made; the check finds it.
+/// Sets the order of the first requests at one location, in place of the order of the check. The
+/// order must name each task that uses the location exactly once. An order can create a deadlock;
+/// the check finds it.
 ///
 /// # Safety
-/// `overlay` and `location` were not freed. `tasks` points to `count` numbers.
+/// `overlay` and `location` must not have been freed. `tasks` must point to `count` numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_overlay_order(
     overlay: *mut Overlay,
@@ -245,11 +256,11 @@ pub unsafe extern "C" fn syncline_overlay_order(
     count: usize,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `overlay` points to a live overlay.
         let mut overlay = unsafe { the_overlay(overlay) }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `location` points to a live location.
         let location = unsafe { borrow(location, "the location") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `tasks` points to `count` elements.
         let numbers = unsafe { array(tasks, count, "the array of tasks") }?;
         let tasks: Vec<Task> =
             numbers.iter().map(|&n| overlay.task(n)).collect::<Result<_, _>>()?;
@@ -258,15 +269,15 @@ pub unsafe extern "C" fn syncline_overlay_order(
     })
 }
 
-/// Checks that the tasks can never deadlock, as long as bodies wait for nothing else and handles used by hand
-/// are released. `initial` is one of `syncline_initial`.
+/// Checks that the tasks can never deadlock, provided that bodies wait for nothing else and that
+/// handles which the program uses directly are released. `initial` is a `syncline_initial`.
 ///
-/// From then on the overlay can be run, and not be changed. `SYNCLINE_STATUS_DEADLOCK` has the circle in
-/// which the tasks would wait in its message; `SYNCLINE_STATUS_BAD_OVERLAY` has what else is wrong. After
-/// either, the overlay is as it was.
+/// After a success the overlay can be run, but not changed. For `SYNCLINE_STATUS_DEADLOCK` the
+/// message names the cycle in which the tasks would wait; for `SYNCLINE_STATUS_BAD_OVERLAY` it
+/// describes the fault. After either, the overlay is unchanged.
 ///
 /// # Safety
-/// `overlay` was not freed.
+/// `overlay` must not have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_overlay_check(overlay: *mut Overlay, initial: u32) -> Status {
     call(|| {
@@ -276,16 +287,16 @@ pub unsafe extern "C" fn syncline_overlay_check(overlay: *mut Overlay, initial: 
             n if n == Initial::MaxParallel as u32 => First::MaxParallel,
             n => return Err(Error::invalid(format!("there is no syncline_initial {n}"))),
         };
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `overlay` points to a live overlay.
         unsafe { the_overlay(overlay) }?.check(first)
     })
 }
 
-/// Like `syncline_overlay_check`, with the order given by numbers, one for each task in the order of
-/// declaration; smaller first, equal ones in the order of declaration.
+/// Like `syncline_overlay_check`, with the order given by priorities, one for each task in the
+/// order of declaration: smaller numbers first, equal ones in the order of declaration.
 ///
 /// # Safety
-/// `overlay` was not freed. `priorities` points to `count` numbers.
+/// `overlay` must not have been freed. `priorities` must point to `count` numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_overlay_check_priorities(
     overlay: *mut Overlay,
@@ -293,18 +304,20 @@ pub unsafe extern "C" fn syncline_overlay_check_priorities(
     count: usize,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `priorities` points to `count` elements.
         let priorities = unsafe { array(priorities, count, "the array of priorities") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `overlay` points to a live overlay.
         unsafe { the_overlay(overlay) }?.check(First::Priority(priorities.to_vec()))
     })
 }
 
-/// The tasks of a checked overlay that can start at once: the first `capacity` of their numbers go to
-/// `tasks`, and how many there are to `*count`. With a capacity of 0 `tasks` may be `NULL`.
+/// Reports the tasks of a checked overlay that can start at once: writes the first `capacity` of
+/// their numbers to `tasks`, and the number of such tasks to `*count`. With a capacity of 0,
+/// `tasks` may be `NULL`.
 ///
 /// # Safety
-/// `overlay` was not freed. `capacity` numbers can be written to `tasks`, and one to `count`.
+/// `overlay` must not have been freed. `tasks` must be valid for writes of `capacity` numbers, and
+/// `*count` for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_overlay_active(
     overlay: *const Overlay,
@@ -313,18 +326,19 @@ pub unsafe extern "C" fn syncline_overlay_active(
     count: *mut usize,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `count` is valid for writes.
         let count = unsafe { out(count, "count") }?;
         if capacity > 0 {
             present(tasks, "tasks")?;
         }
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `overlay` points to a live overlay.
         let mut overlay = unsafe { the_overlay(overlay) }?;
         let active = overlay.checked()?.start().active();
         for (i, task) in active.iter().take(capacity).enumerate() {
-            // Tasks are numbered in their order.
+            // Tasks are in the order of their numbers.
             let number = overlay.tasks.partition_point(|t| t < task) as u32;
-            // SAFETY: as the caller vouches.
+            // SAFETY: `i` is below `capacity`, and the caller guarantees room for that number of
+            // elements.
             unsafe { tasks.add(i).write(number) };
         }
         count.write(active.len());
@@ -332,10 +346,11 @@ pub unsafe extern "C" fn syncline_overlay_active(
     })
 }
 
-/// The name of a task. It stays until the overlay is freed.
+/// Stores the name of a task in `*name`. The overlay owns the string: it is valid until the overlay
+/// is freed.
 ///
 /// # Safety
-/// `overlay` was not freed. `*name` can be written.
+/// `overlay` must not have been freed. `*name` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_overlay_task_name(
     overlay: *const Overlay,
@@ -343,9 +358,9 @@ pub unsafe extern "C" fn syncline_overlay_task_name(
     name: *mut *const c_char,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `name` is valid for writes.
         let name = unsafe { out(name, "name") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `overlay` points to a live overlay.
         let overlay = unsafe { the_overlay(overlay) }?;
         overlay.task(task)?;
         name.write(overlay.names[task as usize].as_ptr());
@@ -356,26 +371,30 @@ pub unsafe extern "C" fn syncline_overlay_task_name(
 /// Reports the size of the task's update, for `syncline_overlay_run_until`.
 ///
 /// # Safety
-/// `step` is what the body of a task was given, and the body has not returned. No other thread uses it.
+/// `step` must be the argument of the body of a task that has not returned, and no other thread may
+/// use it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_step_report(step: *mut Step, norm: f64) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `step` points to a live step.
     call(|| unsafe { the_step(step) }.map(|step| step.report(norm)))
 }
 
-/// Makes this the last iteration of the task: nobody waits for it from now on.
+/// Makes this the last iteration of the task: no other task waits for it after this one.
 ///
 /// # Safety
-/// `step` is what the body of a task was given, and the body has not returned. No other thread uses it.
+/// `step` must be the argument of the body of a task that has not returned, and no other thread may
+/// use it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_step_leave(step: *mut Step) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `step` points to a live step.
     call(|| unsafe { the_step(step) }.map(syncline_overlay::Step::leave))
 }
 
 /// # Safety
-/// As `syncline_step_leave`; the step is not used otherwise for `'a`.
+/// The conditions of `syncline_step_leave` apply; the step must not be used otherwise for `'a`.
 unsafe fn the_step<'a>(step: *const Step) -> Result<&'a mut syncline_overlay::Step, Error> {
-    // SAFETY: as the caller vouches; the body of the task runs inside a borrow of the inner step.
+    // SAFETY: the caller guarantees that the body of the task has not returned and that no other
+    // thread uses the step; the body runs inside a borrow of the inner step, which is therefore
+    // live.
     Ok(unsafe { &mut *borrow(step, "the step")?.0 })
 }

@@ -1,17 +1,18 @@
-//! Pools of workers for tasks of bytes: submit them, take what they come to, serve as a worker.
+//! Pools of workers for tasks of bytes: submit tasks, take their results, serve as a worker.
 //!
 //! # Contract
-//! A task is bytes, and what it comes to is bytes or an error in words. Programs in Rust take part in both roles: there a
-//! task is a `Vec<u8>`, and its result a `Result<Vec<u8>, String>`. Whatever a worker does, exit and crash included, is the
-//! error of its task.
+//! A task is bytes, and its result is bytes or an error text. Rust programs can take either role:
+//! there a task is a `Vec<u8>`, and its result a `Result<Vec<u8>, String>`. Any failure of a
+//! worker, exit and crash included, is the error of its task.
 //!
 //! ```text
-//!   submit ──> Pool<Bytes, Result<Bytes, String>> ──> a worker: function(task, length, result, context)
-//!   next <───────── outcome: bytes or words <────────────────── result: bytes or words
+//!   submit ──> Pool<Bytes, Result<Bytes, String>> ──> worker: function(task, length, result, ...)
+//!   next <───────── outcome: bytes or words <──────────────── result: bytes or words
 //! ```
 //!
 //! # Costs
-//! Those in Rust. Bytes are copied when they are submitted, into the farm's memory, and out of it; the same on the way back.
+//! Those of the Rust pool. Bytes are copied into the farm's memory when they are submitted, and out
+//! of it by the worker; the same holds for results.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt;
@@ -31,7 +32,7 @@ use crate::error::{
 };
 use crate::farms::program;
 
-/// Bytes in one piece: what serde makes of a `Vec<u8>`, without a look at each.
+/// Bytes in one piece: the serde encoding of a `Vec<u8>`, without a visit of each byte.
 struct Bytes(Vec<u8>);
 
 impl Serialize for Bytes {
@@ -60,7 +61,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// A copy, if there is memory for it.
+/// Returns a copy, if there is enough memory.
 fn vec(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len()).ok()?;
@@ -74,55 +75,58 @@ fn no_memory(bytes: usize) -> Error {
 
 type Done = Result<Bytes, String>;
 
-/// A pool of workers, which are processes. It is used by one thread at a time, and works while that thread waits for
-/// outcomes. In a child that `fork` has made of the process, every call with its copy is
-/// `SYNCLINE_STATUS_MISUSE`, and undoes nothing.
+/// A pool of workers, which are processes. One thread at a time uses it, and the pool hands out
+/// tasks while that thread waits for outcomes. In a child that `fork` made of the process, every
+/// call with the copy of the pool is `SYNCLINE_STATUS_MISUSE`, and has no effect.
 #[derive(Debug)]
 pub struct FarmPool {
     born: Generation,
     inside: Mutex<Option<Pool<Bytes, Done>>>,
 }
 
-/// How a pool works. All that is 0 is left to the library.
+/// The options of a pool. The library chooses each value that is 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FarmPoolOptions {
-    /// How long a task may take, in nanoseconds; its worker is killed then, with what it has
-    /// started. 0: as long as it takes.
+    /// The largest duration of a task, in nanoseconds; after it, the worker and its child processes
+    /// are killed. 0: no limit.
     pub timeout: u64,
-    /// How many bytes each worker may have for itself; 0: as many as the system gives.
+    /// The largest number of bytes of memory of each worker; 0: the limit of the system.
     pub worker_memory: u64,
-    /// How many bytes tasks and results under way may take, in all; 0 is 1 GiB.
+    /// The largest number of bytes of all tasks and results in flight; 0 is 1 GiB.
     pub memory: usize,
-    /// How many tasks are handed out together; 0: as the time that they take suggests. Of a batch whose worker is killed
-    /// those are run again that it had done in the last millisecond: tasks that must never be run twice want 1.
+    /// The number of tasks that are handed out together; 0: derived from the duration of the tasks.
+    /// If the worker of a batch is killed, the tasks that it completed in the last millisecond are
+    /// run again: set 1 for tasks that must never run twice.
     pub batch: usize,
-    /// How often a task is tried again whose worker has failed; 0: never.
+    /// The number of retries of a task whose worker has failed; 0: none.
     pub retries: u32,
-    /// A process of its own for each task: for libraries that leak, or keep what they should not.
+    /// Whether each task runs in a process of its own: for libraries that leak, or keep state
+    /// between tasks.
     pub cold: bool,
 }
 
-/// What has become of a task. Later versions may have more fields, at the end.
+/// The outcome of a task. Later versions may have more fields at the end.
 #[repr(C)]
 #[derive(Debug)]
 pub struct FarmOutcome {
-    /// Which: the number that `syncline_farm_pool_submit` gave.
+    /// The number of the task, as `syncline_farm_pool_submit` returned it.
     pub id: u64,
-    /// `SYNCLINE_STATUS_OK`: it has a result. `SYNCLINE_STATUS_BODY_FAILED`: the function of the worker said that it has
-    /// not. `SYNCLINE_STATUS_GONE`: its worker has ended. `SYNCLINE_STATUS_TIMED_OUT`: it took too long.
-    /// `SYNCLINE_STATUS_NO_ROOM`: it cannot be sent. `SYNCLINE_STATUS_SYSTEM`: no worker could be started.
-    /// `SYNCLINE_STATUS_GARBLED`: its worker is none of this kind.
+    /// `SYNCLINE_STATUS_OK`: the task has a result. `SYNCLINE_STATUS_BODY_FAILED`: the function of
+    /// the worker reported an error. `SYNCLINE_STATUS_GONE`: its worker has ended.
+    /// `SYNCLINE_STATUS_TIMED_OUT`: the task took too long. `SYNCLINE_STATUS_NO_ROOM`: it cannot be
+    /// sent. `SYNCLINE_STATUS_SYSTEM`: no worker could be started. `SYNCLINE_STATUS_GARBLED`: its
+    /// worker does not serve tasks of bytes.
     pub status: Status,
-    /// Why it has no result, in words; `NULL` if it has one.
+    /// The reason why there is no result, in words; `NULL` if there is one.
     pub error: *const c_char,
-    /// The result, of `length` bytes, aligned as `malloc` does; not `NULL`.
+    /// The result, of `length` bytes, aligned as by `malloc`; not `NULL`.
     pub bytes: *const c_void,
-    /// How many bytes the result has; 0 if there is none.
+    /// The number of bytes of the result; 0 if there is none.
     pub length: usize,
 }
 
-/// An outcome with what it shows.
+/// An outcome with the structure that C sees.
 #[repr(C)]
 struct Kept {
     shown: FarmOutcome,
@@ -130,21 +134,22 @@ struct Kept {
     _error: Option<CString>,
 }
 
-/// How far a pool has come.
+/// The counts of a pool.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FarmProgress {
-    /// Tasks that were submitted.
+    /// The number of tasks that were submitted.
     pub submitted: u64,
-    /// Tasks that have ended, of those.
+    /// The number of those tasks that have ended.
     pub ended: u64,
-    /// Tasks whose worker has failed for good, of those. What a worker's function says is a result here.
+    /// The number of those tasks whose worker has failed, after all retries. An error that a
+    /// worker's function reports counts as a result here.
     pub failed: u64,
-    /// How often a task was tried again.
+    /// The number of retries of tasks.
     pub retried: u64,
-    /// Workers that were started.
+    /// The number of workers that were started.
     pub started: u64,
-    /// Workers that have ended otherwise than they should.
+    /// The number of workers that ended unexpectedly.
     pub lost: u64,
 }
 
@@ -153,19 +158,21 @@ impl Zero for FarmProgress {
         FarmProgress { submitted: 0, ended: 0, failed: 0, retried: 0, started: 0, lost: 0 };
 }
 
-/// What a task comes to: set by the function of a worker.
+/// The result of a task, which the function of a worker sets.
 #[derive(Debug)]
 pub struct FarmResult {
     bytes: Vec<u8>,
     error: Option<String>,
 }
 
-/// What a worker does for each task, one after the other: `length` bytes at `task`, aligned as `malloc` does, and the pointer
-/// of `syncline_farm_serve`. 0 is success, with the bytes of `result`, none if they are not set; any other number is an error
-/// of the task.
+/// The function of a worker. It is called for each task, one after the other, with the `length`
+/// bytes at `task`, aligned as by `malloc`, and the pointer that was passed to
+/// `syncline_farm_serve`. It returns 0 for success, with the bytes of `result`, which are none if
+/// they are not set; any other number is an error of the task.
 ///
-/// It may exit or crash: that is the error of the task, and another worker goes on with the others. It must not be taken
-/// away by `longjmp`; an exception that leaves it is a crash. `task` and `result` are valid until it returns.
+/// It may exit or crash: that is the error of the task, and another worker continues with the other
+/// tasks. `longjmp` must not leave it; an exception that leaves it is a crash. `task` and `result`
+/// are valid until it returns.
 pub type FarmFunction = Option<
     unsafe extern "C-unwind" fn(
         task: *const c_void,
@@ -175,22 +182,22 @@ pub type FarmFunction = Option<
     ) -> c_int,
 >;
 
-/// Takes a pool for a call.
+/// Takes a pool for the length of a call.
 ///
 /// # Safety
-/// The pool is `NULL`, or lives for `'a`.
+/// The pool must be `NULL`, or live for `'a`.
 unsafe fn the_pool<'a>(pool: *const FarmPool) -> Result<InUse<'a>, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `pool` points to a live pool.
     let FarmPool { born, inside } = unsafe { borrow(pool, "the pool") }?;
     check_not_forked(*born, "the pool")?;
     claim(inside, "the pool").map(InUse)
 }
 
-/// A pool that a call uses.
+/// A pool that a call is using.
 struct InUse<'a>(MutexGuard<'a, Option<Pool<Bytes, Done>>>);
 
 impl InUse<'_> {
-    /// The pool, unless it was finished.
+    /// Returns the pool, unless it was finished.
     fn pool(&mut self) -> Result<&mut Pool<Bytes, Done>, Error> {
         self.0.as_mut().ok_or_else(finished)
     }
@@ -200,15 +207,17 @@ fn finished() -> Error {
     Error::misuse("the pool was finished")
 }
 
-/// Makes a pool of so many workers, which run a program with arguments, as at `syncline_farm_start`: `NULL` is this program
-/// again. They call `syncline_farm_serve`, early. `options` may be `NULL`.
+/// Creates a pool of `workers` workers, which run a program with arguments, as in
+/// `syncline_farm_start`: `NULL` is this program. The workers must call `syncline_farm_serve`,
+/// early. `options` may be `NULL`.
 ///
-/// Workers are started when there is something to do. It is `SYNCLINE_STATUS_INVALID_ARGUMENT` if there are to be none, or
-/// more than 1024, or an option makes no sense; `SYNCLINE_STATUS_SYSTEM` if the system refuses something. `*pool` is to be
-/// given back by `syncline_farm_pool_free`.
+/// Workers are started when there are tasks. If `workers` is 0 or more than 1024, or an option is
+/// invalid, this is `SYNCLINE_STATUS_INVALID_ARGUMENT`; a refusal of the system is
+/// `SYNCLINE_STATUS_SYSTEM`. Free `*pool` with `syncline_farm_pool_free`.
 ///
 /// # Safety
-/// `program` and `arguments` are as at `syncline_farm_start`. `options` is `NULL` or can be read. `*pool` can be written.
+/// `program` and `arguments` must be as in `syncline_farm_start`. `options` must be `NULL`, or
+/// valid for reads. `*pool` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_pool_new(
     workers: usize,
@@ -218,12 +227,13 @@ pub unsafe extern "C" fn syncline_farm_pool_new(
     pool: *mut *mut FarmPool,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `pool` is valid for writes.
         let pool = unsafe { out(pool, "pool") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `program` and `arguments` are `NULL` or strings as in
+        // `syncline_farm_start`.
         let mut builder =
             PoolBuilder::new(workers).program(unsafe { self::program(program, arguments) }?);
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `options` is valid for reads.
         if let Some(options) = unsafe { options.as_ref() } {
             let &FarmPoolOptions { timeout, worker_memory, memory, batch, retries, cold } = options;
             builder = builder.retries(retries).batch(batch).worker_memory(worker_memory);
@@ -244,16 +254,18 @@ pub unsafe extern "C" fn syncline_farm_pool_new(
     })
 }
 
-/// Submits a task of `length` bytes; `*id`, if it is not `NULL`, is its number: they are counted from 0. It is begun when
-/// somebody waits for outcomes.
+/// Submits a task of `length` bytes, and stores its number in `*id`, unless `id` is `NULL`; tasks
+/// are numbered from 0. The task begins when a thread waits for outcomes.
 ///
-/// Tasks of higher `priority` are begun first, and of one priority those of the largest `cost`, in whatever unit; 0 for
-/// both is in the order in which they come. `task` may be `NULL` if `length` is 0, and is the caller's again when this
+/// Tasks of higher `priority` begin first, and among tasks of one priority those of the largest
+/// `cost`, in any unit; with 0 for both, tasks begin in the order of submission. `task` may be
+/// `NULL` if `length` is 0. The bytes are copied: the caller may reuse the memory when this
 /// returns.
 ///
 /// # Safety
-/// `pool` was not freed. `length` bytes can be read from `task` on, and nobody writes them meanwhile. `*id` can be written,
-/// if it is not `NULL`.
+/// `pool` must not have been freed. `length` bytes must be valid for reads from `task` on, and no
+/// other thread may write them during the call. `id` must be `NULL`, or `*id` must be valid for
+/// writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_pool_submit(
     pool: *mut FarmPool,
@@ -264,12 +276,13 @@ pub unsafe extern "C" fn syncline_farm_pool_submit(
     id: *mut u64,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `id` is valid for writes.
         let id = unsafe { optional(id) };
         if cost.is_nan() {
             return Err(Error::invalid("the cost of the task is not a number"));
         }
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `pool` was not freed, and that `length` bytes are
+        // readable from `task` on.
         let (mut pool, bytes) =
             unsafe { (the_pool(pool)?, array(task.cast::<u8>(), length, "the task")?) };
         let bytes = Bytes(vec(bytes).ok_or_else(|| no_memory(length))?);
@@ -281,28 +294,29 @@ pub unsafe extern "C" fn syncline_farm_pool_submit(
     })
 }
 
-/// Waits for the next task that ends, whichever it is. `*outcome` is to be given back by
-/// `syncline_farm_outcome_dispose`; it is `NULL` when all tasks have ended and were told.
+/// Waits for the next task that ends, in any order. The caller frees `*outcome` with
+/// `syncline_farm_outcome_dispose`; it is `NULL` when all tasks have ended and their outcomes were
+/// returned.
 ///
-/// What becomes of a task is in its outcome, and no failure of this call.
+/// The failure of a task is in its outcome, and is not a failure of this call.
 ///
 /// # Safety
-/// `pool` was not freed. `*outcome` can be written.
+/// `pool` must not have been freed. `*outcome` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_pool_next(
     pool: *mut FarmPool,
     outcome: *mut *const FarmOutcome,
 ) -> Status {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { syncline_farm_pool_next_for(pool, SYNCLINE_FOREVER, outcome) }
 }
 
-/// Like `syncline_farm_pool_next`, but waits for `nanoseconds` at most (0: takes what is there),
-/// and is `SYNCLINE_STATUS_TIMED_OUT` then: tasks go on, but nothing is handed out before the next
-/// call.
+/// Like `syncline_farm_pool_next`, but waits for at most `nanoseconds` (0: does not wait), and then
+/// returns `SYNCLINE_STATUS_TIMED_OUT`: running tasks continue, but no task is handed out before
+/// the next call.
 ///
 /// # Safety
-/// As `syncline_farm_pool_next`.
+/// The conditions of `syncline_farm_pool_next` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_pool_next_for(
     pool: *mut FarmPool,
@@ -310,9 +324,9 @@ pub unsafe extern "C" fn syncline_farm_pool_next_for(
     outcome: *mut *const FarmOutcome,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `outcome` is valid for writes.
         let outcome = unsafe { out(outcome, "outcome") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `pool` points to a live pool.
         let next = unsafe { the_pool(pool) }?.pool()?.next_deadline(deadline(nanoseconds))?;
         outcome.write(next.map_or(ptr::null(), shown));
         Ok(())
@@ -345,35 +359,39 @@ fn shown(Outcome { id, result }: Outcome<Done>) -> *const FarmOutcome {
         bytes: bytes.as_ptr().cast(),
         length: bytes.len(),
     };
-    // What is shown is the beginning of the object; bytes and words stay where they are.
+    // The structure for C is the first field of the object; moving the object leaves bytes and text
+    // in place.
     Box::into_raw(Box::new(Kept { shown, _bytes: bytes, _error: error })).cast_const().cast()
 }
 
-/// Gives an outcome back; `NULL` is nothing. Any thread may, also after the pool was freed.
+/// Frees an outcome; does nothing for `NULL`. Any thread may call it, also after the pool was
+/// freed.
 ///
 /// # Safety
-/// `outcome` comes from `syncline_farm_pool_next_for` as it is, and is not used from now on.
+/// `outcome` must be the unchanged pointer from `syncline_farm_pool_next` or
+/// `syncline_farm_pool_next_for`, and must not be used after this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_outcome_dispose(outcome: *const FarmOutcome) {
     if !outcome.is_null() {
-        // SAFETY: as the caller vouches; `shown` made it so.
+        // SAFETY: `shown` made the box, as the caller guarantees that the outcome comes from this
+        // library; it is not used after this call.
         drop(unsafe { Box::from_raw(outcome.cast_mut().cast::<Kept>()) });
     }
 }
 
-/// Tells how far a pool has come.
+/// Stores the counts of a pool in `*progress`.
 ///
 /// # Safety
-/// `pool` was not freed. `*progress` can be written.
+/// `pool` must not have been freed. `*progress` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_pool_progress(
     pool: *const FarmPool,
     progress: *mut FarmProgress,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `progress` is valid for writes.
         let progress = unsafe { out(progress, "progress") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `pool` points to a live pool.
         let now = unsafe { the_pool(pool) }?.pool()?.progress();
         let syncline_farm::pool::Progress { submitted, ended, failed, retried, started, lost } =
             now;
@@ -382,54 +400,58 @@ pub unsafe extern "C" fn syncline_farm_pool_progress(
     })
 }
 
-/// Has the workers of a pool end by themselves, those that are at nothing, waits for that, and
-/// kills the others. Tasks that have not ended are lost. From then on all calls with the pool but
-/// `syncline_farm_pool_free` are `SYNCLINE_STATUS_MISUSE`.
+/// Lets idle workers of a pool exit, waits for that, and kills the others. Tasks that have not
+/// ended are lost. Afterwards, all calls with the pool except `syncline_farm_pool_free` are
+/// `SYNCLINE_STATUS_MISUSE`.
 ///
-/// It is `SYNCLINE_STATUS_MISUSE`, and nothing happens, while a call uses it.
+/// Returns `SYNCLINE_STATUS_MISUSE`, and has no effect, while a call uses the pool.
 ///
 /// # Safety
-/// `pool` was not freed.
+/// `pool` must not have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_pool_finish(pool: *mut FarmPool) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `pool` points to a live pool.
         let mut pool = unsafe { the_pool(pool) }?;
         pool.0.take().ok_or_else(finished)?.finish();
         Ok(())
     })
 }
 
-/// Gives a pool back, and kills its workers; `NULL` is nothing. Outcomes that were taken stay as they are.
+/// Frees a pool, and kills its workers; does nothing for `NULL`. Outcomes that were returned remain
+/// valid.
 ///
-/// It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it.
+/// Returns `SYNCLINE_STATUS_MISUSE`, and frees nothing, while a call uses the pool.
 ///
 /// # Safety
-/// `pool` comes from `syncline_farm_pool_new`, and no other call with it begins from now on.
+/// `pool` must come from `syncline_farm_pool_new`, and no other call with it may begin after this
+/// one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_pool_free(pool: *mut FarmPool) -> Status {
     if pool.is_null() {
         return Status::Ok;
     }
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: `pool` is not `NULL`, and the caller guarantees that it was not freed.
         let FarmPool { born, inside } = unsafe { &*pool };
         check_not_forked(*born, "the pool")?;
         unused(inside, "the pool")?;
-        // SAFETY: as the caller vouches; no call uses it.
+        // SAFETY: `syncline_farm_pool_new` made the box; no call is using the pool, as checked
+        // above, and the caller guarantees that none begins.
         drop(unsafe { Box::from_raw(pool) });
         Ok(())
     })
 }
 
-/// Serves a pool, if this process is a worker of one: calls `function` with `context` for each task that it is given, and
-/// exits when there are no more. In any other process it returns at once, with success.
+/// Serves a pool, if this process is a worker of one: calls `function` with `context` for each task
+/// that it gets, and exits when there are no more. In any other process it returns at once, with
+/// success.
 ///
-/// A worker calls it early, before it makes threads, and in place of `syncline_farm_join`: after that it is
-/// `SYNCLINE_STATUS_MISUSE`.
+/// A worker must call it early, before it creates threads, and instead of `syncline_farm_join`:
+/// after that call it is `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// `function` may be called with `context`, on this thread.
+/// It must be possible to call `function` with `context`, on this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_serve(
     function: FarmFunction,
@@ -440,7 +462,8 @@ pub unsafe extern "C" fn syncline_farm_serve(
             function.ok_or_else(|| Error::invalid("the function of the worker is NULL"))?;
         let serve = |Bytes(task): Bytes| {
             let mut result = FarmResult { bytes: Vec::new(), error: None };
-            // SAFETY: as the caller vouches; the task and the result outlive the call.
+            // SAFETY: the caller guarantees that `function` may be called with `context` on this
+            // thread; the task and the result outlive the call.
             let code =
                 unsafe { function(task.as_ptr().cast(), task.len(), &raw mut result, context) };
             result.end(code)
@@ -459,20 +482,23 @@ impl FarmResult {
     }
 }
 
-/// A result, for a call of the function that it was given to.
+/// Returns a result, for a call by the function that it was given to.
 ///
 /// # Safety
-/// The result is `NULL`, or its function has not returned, and nobody else uses it.
+/// The result must be `NULL`, or its function must not have returned, and no other thread may use
+/// it.
 unsafe fn the_result<'a>(result: *mut FarmResult) -> Result<&'a mut FarmResult, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null result is live and not used otherwise.
     unsafe { result.as_mut() }.ok_or_else(|| Error::invalid("the result is NULL"))
 }
 
-/// Sets the result of a task to a copy of `length` bytes, in place of what was set before. For the function of a worker.
-/// `bytes` may be `NULL` if `length` is 0. `SYNCLINE_STATUS_NO_ROOM` if there is no memory for it.
+/// Sets the result of a task to a copy of `length` bytes, replacing an earlier one. Only the
+/// function of a worker may call it. `bytes` may be `NULL` if `length` is 0. If there is not enough
+/// memory, this is `SYNCLINE_STATUS_NO_ROOM`.
 ///
 /// # Safety
-/// `result` is `NULL`, or its function has not returned. `length` bytes can be read from `bytes` on.
+/// `result` must be `NULL`, or its function must not have returned. `length` bytes must be valid
+/// for reads from `bytes` on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_result_set(
     result: *mut FarmResult,
@@ -480,7 +506,8 @@ pub unsafe extern "C" fn syncline_farm_result_set(
     length: usize,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `result` is `NULL` or live, and that `length` bytes
+        // are readable from `bytes` on.
         let (result, bytes) = unsafe {
             (the_result(result)?, array(bytes.cast::<u8>(), length, "the array of bytes")?)
         };
@@ -489,13 +516,15 @@ pub unsafe extern "C" fn syncline_farm_result_set(
     })
 }
 
-/// Makes the result of a task `length` bytes, all zero, in place of what was set before; they are written from `*bytes` on,
-/// aligned as `malloc` does. For the function of a worker. `SYNCLINE_STATUS_NO_ROOM` if there is no
-/// memory for it.
+/// Sets the result of a task to `length` zero bytes, replacing an earlier one, and stores their
+/// address, aligned as by `malloc`, in `*bytes`, so that the function can write them in place. Only
+/// the function of a worker may call it. If there is not enough memory, this is
+/// `SYNCLINE_STATUS_NO_ROOM`.
 ///
 /// # Safety
-/// `result` is `NULL`, or its function has not returned. `*bytes` can be written; what it points to is used until the
-/// function returns, or the result is set again.
+/// `result` must be `NULL`, or its function must not have returned. `*bytes` must be valid for
+/// writes; its target must not be used after the function has returned, or after the result was set
+/// again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_result_room(
     result: *mut FarmResult,
@@ -503,9 +532,9 @@ pub unsafe extern "C" fn syncline_farm_result_room(
     bytes: *mut *mut c_void,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `bytes` is valid for writes.
         let to = unsafe { out(bytes, "bytes") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `result` points to a live result.
         let result = unsafe { the_result(result) }?;
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(length).map_err(|_| no_memory(length))?;
@@ -516,21 +545,23 @@ pub unsafe extern "C" fn syncline_farm_result_room(
     })
 }
 
-/// Says why a task has no result, in words, which are copied. For the function of a worker; whatever that returns is then an
-/// error of the task, with these words.
+/// Sets the error text of a task, which is copied. Only the function of a worker may call it.
+/// Whatever number the function then returns, the task has failed, with this text.
 ///
 /// # Safety
-/// `result` is `NULL`, or its function has not returned. `words` is `NULL`, which is an error, or a string that ends in a
-/// zero byte.
+/// `result` must be `NULL`, or its function must not have returned. `words` must be `NULL`, which
+/// is an error, or a string that ends in a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_result_fail(
     result: *mut FarmResult,
     words: *const c_char,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `result` is `NULL` or live, and that `words` is `NULL`
+        // or a string.
         let (result, words) = unsafe { (the_result(result)?, borrow(words, "the text")?) };
-        // SAFETY: as the caller vouches; not `NULL`.
+        // SAFETY: `words` is not `NULL`, as `borrow` refuses that, and the caller guarantees the
+        // zero byte at its end.
         let words = unsafe { CStr::from_ptr(words) };
         result.error = Some(words.to_string_lossy().into_owned());
         Ok(())

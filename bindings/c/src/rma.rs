@@ -1,20 +1,23 @@
-//! One-sided memory of a team: rmas and allocations. The operations are in `moves` and `words`, what completes them in
-//! `syncs`.
+//! One-sided memory of a team: rmas and allocations. The operations are in `moves` and `words`,
+//! their completion in `syncs`.
 //!
 //! # Contract
-//! An rma is made by a member, with all others, and belongs to its call of the team's function: when that returns, gets
-//! that are under way are given up, and what is left of the rma is a shell that says so. The last `SHELLS` of those are
-//! kept; so are the shells of memory that was freed, as long as that of their rma.
+//! A member makes an rma together with all others. The rma belongs to that member's call of the
+//! team's function: when the function returns, outstanding gets are given up, and the rma becomes a
+//! shell whose calls fail. The last `SHELLS` shells are kept; the shells of freed memory are kept
+//! as long as that of their rma.
 //!
 //! ```text
-//!   syncline_rma ──> state: alive ──> the member, the rma of Rust, allocations by number, local buffers, gets under way
-//!        ^                └────────> none, once the function has returned
+//!   syncline_rma ──> state: alive ──> the member, the rma of Rust, allocations by number,
+//!        ^                │           local buffers, outstanding gets
+//!        │                └────────> none, once the function has returned
 //!        └── syncline_rma_memory: its rma, its number
 //! ```
 //!
 //! # Costs
-//! On top of those in Rust: the flag of the rma (two atomic exchanges of a line that only this member writes), and two
-//! comparisons that find the memory. A get that is under way between hosts has an entry in a table.
+//! Those of the Rust rma, plus the flag of the rma (two atomic exchanges on a line that only this
+//! member writes), and two comparisons that find the memory. An outstanding get between hosts has
+//! an entry in a table.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -31,11 +34,11 @@ use crate::error::{Error, Status, borrow, call, claim, deadline, out};
 use crate::mutexes::RmaMutexes;
 use crate::teams::{TeamMember, the_member};
 
-/// So many rmas of functions that have returned are known as such.
+/// The number of rmas of returned functions whose shells are kept.
 const SHELLS: usize = 1024;
 
-/// A member's way to one-sided memory: memory of which every member has a part, and which any of them reads and writes
-/// without the others. It is used by one thread at a time.
+/// A member's access to one-sided memory: memory of which every member has a part, and which every
+/// member reads and writes without the participation of the owner. One thread at a time uses it.
 #[derive(Debug)]
 pub struct Rma {
     state: Mutex<State>,
@@ -49,81 +52,85 @@ struct State {
 }
 
 impl State {
-    /// What is shown to C of a set of mutexes is kept as long as the rma's own shell.
+    /// Keeps the shell of a set of mutexes as long as the rma's own shell.
     fn keep(&mut self, mutexes: Arc<RmaMutexes>) {
         self.mutexes.push(mutexes);
     }
 }
 
-/// An allocation, as one member knows it: so many bytes at each member, at multiples of 128.
+/// One member's view of an allocation: a number of bytes at each member, aligned to 128.
 #[derive(Debug)]
 pub struct RmaMemory {
     owner: *const Rma,
     number: usize,
 }
 
-// SAFETY: the pointer is compared, and followed to an rma that keeps this, and which any thread may use.
+// SAFETY: the pointer is compared, and dereferenced to an rma that keeps this shell and that any
+// thread may use.
 unsafe impl Send for RmaMemory {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for RmaMemory {}
 
-/// An operation that is under way. All bytes zero: none is; so it begins, and so it is when it has been waited for.
+/// An outstanding operation. Initialise it with zero bytes, which mean that there is none; it is
+/// zero again after the operation was waited for.
 #[repr(C)]
 #[derive(Debug)]
 pub struct RmaHandle {
-    /// Read and written by the library.
+    /// Read and written by the library only.
     pub words: [u64; 4],
 }
 
 #[derive(Debug)]
 pub(crate) struct Alive {
     pub(crate) rma: syncline_rma::Rma,
-    /// Says whose handles are its own.
+    /// The id that marks the handles of this rma.
     id: u64,
     me: *const TeamMember<'static>,
-    /// By number; none: freed.
+    /// The parts by number; `None` if freed.
     parts: Vec<Option<Global<u8>>>,
     buffers: HashMap<usize, Layout>,
-    /// Gets with a handle that are under way.
+    /// The outstanding gets with a handle.
     pub(crate) gets: HashSet<[u64; 3]>,
-    /// The implicit handle: gets, and by rank what has been written.
+    /// The implicit handle: the gets, and the last write to each rank.
     pub(crate) implicit_gets: Vec<Pending>,
     pub(crate) implicit_writes: HashMap<usize, Pending>,
-    /// Sets of mutexes by number; none: freed.
+    /// The sets of mutexes by number; `None` if freed.
     pub(crate) mutexes: Vec<Option<Mutexes>>,
-    /// It has arrived at a sync that it has not come out of.
+    /// Whether this member has arrived at a sync that it has not completed.
     pub(crate) started: bool,
-    /// That one was not started by itself: its wait has timed out.
+    /// Whether that sync was begun by a wait that timed out, and not by `syncline_rma_sync_start`.
     pub(crate) timed_out: bool,
 }
 
-// SAFETY: the member is used under its flag, by whatever thread; see `the_member`. All else may go to other threads.
+// SAFETY: the member is used only under its flag, by any thread; see `the_member`. All other fields
+// are `Send`.
 unsafe impl Send for Alive {}
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        // Before the buffers go that they are for, here or in the program.
+        // The gets end before their buffers, here or in the program, are freed.
         let gets = self.gets.iter().filter_map(|&words| Pending::from_words(words));
         gets.chain(self.implicit_gets.iter().copied()).for_each(|get| self.rma.give_up(get));
         for (address, layout) in self.buffers.drain() {
-            // SAFETY: it was allocated with this layout, and not freed: then it would not be here.
+            // SAFETY: the buffer was allocated with this layout, and not freed: freeing removes it
+            // from the table.
             unsafe { dealloc(ptr::with_exposed_provenance_mut(address), layout) };
         }
     }
 }
 
 impl Alive {
-    /// A memory of this rma, and the rma.
+    /// Returns a memory of this rma, and the rma.
     ///
     /// # Safety
-    /// `memory` is `NULL`, or was given to C, and its shell is there.
+    /// `memory` must be `NULL`, or have been given to C, with its shell still there.
     #[inline]
     pub(crate) unsafe fn memory(
         &mut self,
         owner: *const Rma,
         memory: *const RmaMemory,
     ) -> Result<(&mut syncline_rma::Rma, &Global<u8>), Error> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `memory` points to a live allocation.
         let &RmaMemory { owner: other, number } = unsafe { borrow(memory, "the memory") }?;
         if other != owner {
             return Err(Error::misuse("the memory belongs to another rma"));
@@ -132,10 +139,10 @@ impl Alive {
         part.map(|part| (&mut self.rma, part)).ok_or_else(|| Error::misuse("the memory was freed"))
     }
 
-    /// Keeps account of an operation that was started, under a handle or, if that is `NULL`, the implicit one.
+    /// Records a started operation, under a handle or, if that is `NULL`, under the implicit one.
     ///
     /// # Safety
-    /// `handle` is `NULL`, or can be written.
+    /// `handle` must be `NULL`, or valid for writes.
     pub(crate) unsafe fn keep(
         &mut self,
         handle: *mut RmaHandle,
@@ -147,7 +154,7 @@ impl Alive {
         }
         if handle.is_null() {
             match written_to {
-                // What was written to a rank later is done later.
+                // A later write to a rank completes later, so it replaces the earlier one.
                 Some(rank) => drop(self.implicit_writes.insert(rank, pending)),
                 None => self.implicit_gets.push(pending),
             }
@@ -158,11 +165,11 @@ impl Alive {
             self.gets.insert(words);
         }
         let [a, b, c] = words;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the handle is not `NULL`, and the caller guarantees that it is valid for writes.
         unsafe { handle.write(RmaHandle { words: [self.id, a, b, c] }) };
     }
 
-    /// Of a handle, what is under way.
+    /// Returns the outstanding operation of a handle.
     pub(crate) fn pending(&self, handle: &RmaHandle) -> Result<Pending, Error> {
         let [id, words @ ..] = handle.words;
         if id == 0 {
@@ -175,7 +182,7 @@ impl Alive {
             .ok_or_else(|| Error::invalid("the handle is none that the library made"))
     }
 
-    /// Waits for the gets that are under way, with or without a handle.
+    /// Waits for the outstanding gets, with or without a handle.
     pub(crate) fn wait_for_gets(&mut self) -> Result<(), Error> {
         while let Some(&words) = self.gets.iter().next() {
             self.gets.remove(&words);
@@ -187,7 +194,8 @@ impl Alive {
         Ok(())
     }
 
-    /// Nothing that has to do with syncs is done between the two halves of one.
+    /// Returns an error between the two halves of a sync, in which no collective operation is
+    /// allowed.
     pub(crate) fn no_sync_started(&self) -> Result<(), Error> {
         match self.started {
             false => Ok(()),
@@ -196,12 +204,12 @@ impl Alive {
     }
 }
 
-/// Whether an operation may be started under a handle.
+/// Returns an error if a handle cannot take an operation, as it has one already.
 ///
 /// # Safety
-/// `handle` is `NULL`, or can be read.
+/// `handle` must be `NULL`, or valid for reads.
 pub(crate) unsafe fn idle(handle: *const RmaHandle) -> Result<(), Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `handle` is valid for reads.
     match unsafe { handle.as_ref() } {
         Some(handle) if handle.words[0] != 0 => Err(Error::misuse(
             "the handle has an operation that was not waited for, or was never made zero",
@@ -210,20 +218,22 @@ pub(crate) unsafe fn idle(handle: *const RmaHandle) -> Result<(), Error> {
     }
 }
 
-/// Makes something that members make together, and gives C a shell of it, which is kept as long as that of the rma.
+/// Makes an object collectively, and returns the shell of it that C gets; the shell is kept as long
+/// as that of the rma.
 ///
 /// # Safety
-/// As [`with`].
+/// The conditions of [`with`] apply.
 pub(crate) unsafe fn make(
     rma: *mut Rma,
     make: impl FnOnce(&mut Alive, &mut Member) -> Result<Arc<RmaMutexes>, Error>,
 ) -> Result<*mut RmaMutexes, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` points to a live rma.
     let mut state = claim(unsafe { &borrow(rma.cast_const(), "the rma")?.state }, "the rma")?;
     let alive = state.alive.as_mut();
     let alive = alive.ok_or_else(|| Error::misuse("the function of the member has returned"))?;
     alive.no_sync_started()?;
-    // SAFETY: the function of the member has not returned: then the rma would not be alive.
+    // SAFETY: the rma is alive, so the function of the member has not returned, and the member is
+    // live.
     let mut inside = unsafe { the_member(alive.me) }?;
     let made = make(alive, inside.member)?;
     drop(inside);
@@ -232,40 +242,43 @@ pub(crate) unsafe fn make(
     Ok(shell)
 }
 
-/// Does something with the member of an rma, and all others.
+/// Runs a collective operation with the member of an rma.
 ///
 /// # Safety
-/// As [`with`].
+/// The conditions of [`with`] apply.
 pub(crate) unsafe fn together<R>(
     rma: *mut Rma,
     work: impl FnOnce(&mut Alive, &mut Member) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let work = |alive: &mut Alive| {
         alive.no_sync_started()?;
-        // SAFETY: as in `make`.
+        // SAFETY: the rma is alive, so the function of the member has not returned, and the member
+        // is live.
         let mut inside = unsafe { the_member(alive.me) }?;
         work(alive, inside.member)
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     unsafe { with(rma, work) }
 }
 
-/// Takes an rma for a call.
+/// Takes an rma for the length of a call.
 ///
 /// # Safety
-/// The rma is `NULL`, or was given to C, and its shell is there.
+/// The rma must be `NULL`, or have been given to C, with its shell still there.
 #[inline]
 pub(crate) unsafe fn with<R>(
     rma: *const Rma,
     work: impl FnOnce(&mut Alive) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` points to a live rma.
     let mut state = claim(unsafe { &borrow(rma, "the rma")?.state }, "the rma")?;
     let alive = state.alive.as_mut();
     work(alive.ok_or_else(|| Error::misuse("the function of the member has returned"))?)
 }
 
-/// The function of the member has returned: its rma is a shell from now on. An error if a call is using it.
+/// Turns an rma into a shell, after the function of its member has returned. An error if a call is
+/// using it.
 pub(crate) fn retire(rma: Arc<Rma>, member: usize) -> Result<(), Error> {
     static RETIRED: Mutex<VecDeque<Arc<Rma>>> = Mutex::new(VecDeque::new());
     let mut in_use = false;
@@ -293,7 +306,7 @@ pub(crate) fn retire(rma: Arc<Rma>, member: usize) -> Result<(), Error> {
         }
     };
     let mut retired = RETIRED.lock().unwrap_or_else(PoisonError::into_inner);
-    // One that is in use must not go.
+    // An rma that a call is using must not be dropped.
     if in_use {
         std::mem::forget(rma);
     } else {
@@ -305,13 +318,13 @@ pub(crate) fn retire(rma: Arc<Rma>, member: usize) -> Result<(), Error> {
     ended
 }
 
-/// Makes a member's way to one-sided memory, with all others: all members make it, as at `syncline_member_barrier`. It is
-/// given back when the function returns; gets that are under way then are given up. A call with it later is
-/// `SYNCLINE_STATUS_MISUSE`.
+/// Makes a member's access to one-sided memory. All members call it, under the rules of
+/// `syncline_member_barrier`. The member owns the rma, which is freed when the function returns;
+/// outstanding gets are given up then. A later call with it is `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// `me` is `NULL`, or its function has not returned. `*rma` can be written. Of rmas of functions that have returned, no
-/// more than the last thousand are passed to this library.
+/// `me` must be `NULL`, or its function must not have returned. `*rma` must be valid for writes. Of
+/// the rmas whose functions have returned, only the last thousand may be passed to this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_rma(
     me: *mut TeamMember<'_>,
@@ -319,14 +332,14 @@ pub unsafe extern "C" fn syncline_member_rma(
 ) -> Status {
     static IDS: AtomicU64 = AtomicU64::new(1);
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `rma` is valid for writes.
         let rma = unsafe { out(rma, "rma") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `me` points to a live member.
         let mut inside = unsafe { the_member(me) }?;
         let new = syncline_rma::Rma::new(inside.member)?;
         let alive = Alive {
             rma: new,
-            // Relaxed: a number of its own is all that is asked for.
+            // Relaxed: only uniqueness of the number matters.
             id: IDS.fetch_add(1, Ordering::Relaxed),
             me: me.cast_const().cast(),
             parts: Vec::new(),
@@ -351,29 +364,32 @@ pub unsafe extern "C" fn syncline_member_rma(
     })
 }
 
-/// Allocates so many bytes of this member's, all zero; the others allocate as many as they like, 0 too. Each part begins at
-/// a multiple of 128. All members allocate and free together, in the same order, and wait for one another; if one host has
-/// no room, it is `SYNCLINE_STATUS_NO_ROOM` for all. What is not freed is given back with the team.
+/// Allocates `bytes` bytes at this member, all zero; each of the others allocates a number of its
+/// own, which may be 0. Each part is aligned to 128. All members must allocate and free together,
+/// in the same order, and the calls wait for one another; if a host has no room, it is
+/// `SYNCLINE_STATUS_NO_ROOM` for all. Memory that is not freed with `syncline_rma_deallocate` is
+/// freed with the team.
 ///
 /// # Safety
-/// As for all functions with an rma, that of `syncline_member_rma`. `*memory` can be written.
+/// As for all functions with an rma, the conditions of `syncline_member_rma` apply. `*memory` must
+/// be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_allocate(
     rma: *mut Rma,
     bytes: usize,
     memory: *mut *mut RmaMemory,
 ) -> Status {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { syncline_rma_allocate_for(rma, bytes, SYNCLINE_FOREVER, memory) }
 }
 
-/// Like `syncline_rma_allocate`, but waits for `nanoseconds` at most, and is
-/// `SYNCLINE_STATUS_TIMED_OUT` then: the allocation is begun. The same call, with as many bytes, or
-/// `syncline_rma_allocate` goes on where it was; until it is done, what else all members do with
-/// this rma together is `SYNCLINE_STATUS_MISUSE`.
+/// Like `syncline_rma_allocate`, but waits for at most `nanoseconds`, and then returns
+/// `SYNCLINE_STATUS_TIMED_OUT`: the allocation has begun. The same call with the same number of
+/// bytes, or `syncline_rma_allocate`, continues it; until it is complete, every other collective
+/// operation of this rma is `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// As `syncline_rma_allocate`.
+/// The conditions of `syncline_rma_allocate` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_allocate_for(
     rma: *mut Rma,
@@ -382,16 +398,17 @@ pub unsafe extern "C" fn syncline_rma_allocate_for(
     memory: *mut *mut RmaMemory,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `memory` is valid for writes.
         let memory = unsafe { out(memory, "memory") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `rma` points to a live rma.
         let mut state = claim(unsafe { &borrow(rma.cast_const(), "the rma")?.state }, "the rma")?;
         let State { alive, memories, .. } = &mut *state;
         let alive = alive
             .as_mut()
             .ok_or_else(|| Error::misuse("the function of the member has returned"))?;
         alive.no_sync_started()?;
-        // SAFETY: the function of the member has not returned: then the rma would not be alive.
+        // SAFETY: the rma is alive, so the function of the member has not returned, and the member
+        // is live.
         let mut inside = unsafe { the_member(alive.me) }?;
         let part =
             alive.rma.allocate_deadline::<u8>(inside.member, bytes, deadline(nanoseconds))?;
@@ -403,72 +420,80 @@ pub unsafe extern "C" fn syncline_rma_allocate_for(
     })
 }
 
-/// Frees memory, with all members: what any of them has done to it before is done, and this member's gets have come. To
-/// use it afterwards, or to free it again, is `SYNCLINE_STATUS_MISUSE`.
+/// Frees memory. All members call it: all earlier operations on the memory are complete, including
+/// the gets of this member. Using the memory afterwards, or freeing it again, is
+/// `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// That of `syncline_member_rma`. `memory` is `NULL`, or comes from `syncline_rma_allocate`.
+/// The conditions of `syncline_member_rma` apply. `memory` must be `NULL`, or come from
+/// `syncline_rma_allocate`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_deallocate(rma: *mut Rma, memory: *mut RmaMemory) -> Status {
     let free = |alive: &mut Alive| {
         alive.no_sync_started()?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `memory` is `NULL`, or comes from
+        // `syncline_rma_allocate`.
         let part = unsafe { alive.memory(rma, memory) }?.1.view::<u8>()?;
         alive.wait_for_gets()?;
-        // SAFETY: as in `syncline_rma_allocate`.
+        // SAFETY: the rma is alive, so the function of the member has not returned, and the member
+        // is live.
         let mut inside = unsafe { the_member(alive.me) }?;
         alive.rma.free(inside.member, part)?;
-        // SAFETY: it was found there.
+        // SAFETY: `alive.memory` above found the memory, so it is live.
         let number = unsafe { borrow(memory, "the memory") }?.number;
         alive.parts[number] = None;
         Ok(())
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     call(|| unsafe { with(rma, free) })
 }
 
-/// The part of a member, as memory, if it is on the host of this one; else `NULL`, without a failure. It is there until it
-/// is freed. Others may read and write it at any time.
+/// Returns the address of the part of a member, if it is on the host of this member; else `NULL`,
+/// without a failure. The address is valid until the memory is freed. Other members may read and
+/// write the part at any time.
 ///
 /// # Safety
-/// `memory` is `NULL`, or comes from `syncline_rma_allocate`; of its rma, as at
-/// `syncline_member_rma`.
+/// `memory` must be `NULL`, or come from `syncline_rma_allocate`; its rma must meet the conditions
+/// of `syncline_member_rma`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_address(
     memory: *const RmaMemory,
     rank: usize,
 ) -> *mut c_void {
     let mut address = ptr::null_mut();
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     call(|| unsafe { of(memory, rank, |part| address = part.as_ptr(rank).cast()) });
     address
 }
 
-/// How many bytes a member has of an allocation; `SIZE_MAX`, and a failure, if that cannot be told.
+/// Returns the number of bytes that a member has in an allocation; `SIZE_MAX`, and stores a
+/// failure, if the arguments are wrong or the memory was freed.
 ///
 /// # Safety
-/// As `syncline_rma_address`.
+/// The conditions of `syncline_rma_address` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_bytes(memory: *const RmaMemory, rank: usize) -> usize {
     let mut bytes = usize::MAX;
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     call(|| unsafe { of(memory, rank, |part| bytes = part.len(rank)) });
     bytes
 }
 
-/// Looks at what a member has of an allocation.
+/// Inspects an allocation after a check of the rank.
 ///
 /// # Safety
-/// As `syncline_rma_address`.
+/// The conditions of `syncline_rma_address` apply.
 unsafe fn of(
     memory: *const RmaMemory,
     rank: usize,
     look: impl FnOnce(&Global<u8>),
 ) -> Result<(), Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `memory` points to a live allocation.
     let owner = unsafe { borrow(memory, "the memory") }?.owner;
     let look = |alive: &mut Alive| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `memory` comes from `syncline_rma_allocate`; `borrow`
+        // above has refused `NULL`.
         let (rma, part) = unsafe { alive.memory(owner, memory) }?;
         let size = rma.size();
         if rank >= size {
@@ -481,12 +506,13 @@ unsafe fn of(
     unsafe { with(owner, look) }
 }
 
-/// Allocates memory of the program's own, all zero, aligned to 128: to put from and get into. It is freed by
-/// `syncline_rma_deallocate_local`, or when the function of the member returns.
-/// `SYNCLINE_STATUS_NO_ROOM` if there is no such memory.
+/// Allocates private memory of the program, all zero, aligned to 128, as a source of puts and a
+/// destination of gets. Free it with `syncline_rma_deallocate_local`; otherwise it is freed when
+/// the function of the member returns. If there is not enough memory, this is
+/// `SYNCLINE_STATUS_NO_ROOM`.
 ///
 /// # Safety
-/// That of `syncline_member_rma`. `*buffer` can be written.
+/// The conditions of `syncline_member_rma` apply. `*buffer` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_allocate_local(
     rma: *mut Rma,
@@ -496,7 +522,7 @@ pub unsafe extern "C" fn syncline_rma_allocate_local(
     let allocate = |alive: &mut Alive| {
         let full = || Error::new(Status::NoRoom, format!("there is no memory of {bytes} bytes"));
         let layout = Layout::from_size_align(bytes.max(1), 128).map_err(|_| full())?;
-        // SAFETY: it is not empty.
+        // SAFETY: the size of the layout is at least 1.
         let new = unsafe { alloc_zeroed(layout) };
         if new.is_null() {
             return Err(full());
@@ -505,19 +531,21 @@ pub unsafe extern "C" fn syncline_rma_allocate_local(
         Ok(new.cast())
     };
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `buffer` is valid for writes.
         let buffer = unsafe { out(buffer, "buffer") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+        // still there.
         buffer.write(unsafe { with(rma, allocate) }?);
         Ok(())
     })
 }
 
-/// Frees what `syncline_rma_allocate_local` allocated; `NULL` is nothing. What was freed already is
-/// `SYNCLINE_STATUS_MISUSE`.
+/// Frees a buffer from `syncline_rma_allocate_local`; does nothing for `NULL`. A buffer that was
+/// freed already is `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// That of `syncline_member_rma`. Nothing is on its way into the buffer.
+/// The conditions of `syncline_member_rma` apply. No outstanding operation may write into the
+/// buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_deallocate_local(
     rma: *mut Rma,
@@ -530,10 +558,12 @@ pub unsafe extern "C" fn syncline_rma_deallocate_local(
         let known = alive.buffers.remove(&buffer.addr());
         let layout =
             known.ok_or_else(|| Error::misuse("the buffer was freed, or is none of this rma"))?;
-        // SAFETY: it was allocated with this layout, and not freed since.
+        // SAFETY: the buffer was allocated with this layout, and not freed since: it was in the
+        // table.
         unsafe { dealloc(buffer.cast(), layout) };
         Ok(())
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     call(|| unsafe { with(rma, free) })
 }

@@ -1,4 +1,4 @@
-//! Runs of checked overlays, and what they report.
+//! Runs of checked overlays, and their reports.
 
 use std::ptr;
 
@@ -10,58 +10,64 @@ use syncline_overlay::{
 use crate::error::{Error, Status, call, optional};
 use crate::overlay::{Overlay, the_overlay};
 
-/// Who runs the tasks. Later versions may know more.
+/// The scheduler that runs the tasks. Later versions may have more.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runner {
-    /// A thread for each task.
+    /// One thread for each task.
     Threads = 0,
-    /// So many workers, each home to a part of the tasks, that claim from each other.
+    /// A pool of workers, each of which is home to a part of the tasks; workers claim tasks from
+    /// each other.
     Pool = 1,
-    /// The same; a worker first takes tasks that waited for what it ran last.
+    /// Like `Pool`; a worker first takes tasks that waited for the task that it ran last.
     PoolDepthFirst = 2,
-    /// So many workers, each of which runs its part of the tasks and no others.
+    /// A pool of workers, each of which runs its part of the tasks and no others.
     Static = 3,
-    /// As a pool, but over the queues of the locations all the time: the reference for the others.
+    /// Like `Pool`, but every iteration goes through the queues of the locations: the reference for
+    /// the other runners.
     Queues = 4,
 }
 
-/// What a run did. Later versions may have more fields, at the end.
+/// The results of a run. Later versions may have more fields at the end.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Report {
-    /// The most iterations that any task did; all did as many unless some left.
+    /// The largest number of iterations of any task; all tasks did this number unless some left.
     pub iterations: u64,
-    /// Iterations of all tasks together.
+    /// The iterations of all tasks together.
     pub steps: u64,
     /// Whether the convergence test was met.
     pub converged: bool,
-    /// The first iteration, from 0, whose residual was small enough, if one was.
+    /// The first iteration, from 0, whose residual was small enough, if there was one; else 0.
     pub converged_at: u64,
-    /// With a convergence test: the residual of each iteration. `NULL` if there is none.
+    /// With a convergence test: the residual of each iteration. `NULL` if there is none. The report
+    /// owns the array.
     pub residuals: *const f64,
-    /// How many residuals there are.
+    /// The number of residuals.
     pub residual_count: usize,
-    /// Iterations of all tasks together that went over the queues of the locations: with the runners that do so, or
-    /// while a handle had a request at one of them.
+    /// The iterations of all tasks together that went through the queues of the locations: with the
+    /// runners that use them, or while a handle had a request at one of the locations.
     pub interpreted_steps: u64,
 }
 
-/// A report with its array. The report comes first, so that a pointer to it is a pointer to both.
+/// A report with its array. The report is the first field, so that a pointer to it is also a
+/// pointer to the whole.
 #[repr(C)]
 struct Kept {
     report: Report,
     residuals: Vec<f64>,
 }
 
-/// Runs the tasks of a checked overlay, so many iterations each, and returns when all have stopped.
+/// Runs the tasks of a checked overlay, `iterations` times each, and returns when all have stopped.
 ///
-/// `runner` is one of `syncline_runner`; `workers` is how many a pool has, the calling thread among them (0
-/// counts as 1). `*report` gets what was done, and `NULL` after an error; `report` may be `NULL`. An overlay
-/// can be run again.
+/// `runner` is a `syncline_runner`; `workers` is the number of workers of a pool, including the
+/// calling thread (0 counts as 1). `*report` becomes a report, which the caller frees with
+/// `syncline_report_dispose`, or `NULL` after an error; `report` may be `NULL`. An overlay can be
+/// run again.
 ///
 /// # Safety
-/// `overlay` was not freed. `report` is `NULL`, or `*report` can be written.
+/// `overlay` must not have been freed. `report` must be `NULL`, or `*report` must be valid for
+/// writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_overlay_run(
     overlay: *mut Overlay,
@@ -70,18 +76,20 @@ pub unsafe extern "C" fn syncline_overlay_run(
     iterations: u64,
     report: *mut *mut Report,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { run(overlay, runner, workers, Stop::after(iterations), report) }
 }
 
-/// Like `syncline_overlay_run`, until the greatest `syncline_step_report` of an iteration, in absolute
-/// value, is at most `tolerance`, or for `at_most` iterations.
+/// Like `syncline_overlay_run`, but runs until the largest absolute value that tasks passed to
+/// `syncline_step_report` in an iteration is at most `tolerance`, or for `at_most` iterations.
 ///
-/// All tasks stop at one common iteration, some behind that one: while the last tasks finish an iteration, others
-/// are ahead. The tasks must depend on each other, if only by way of others; none may leave.
+/// All tasks stop at one common iteration, which may be later than the one that met the test: while
+/// the last tasks finish an iteration, others are ahead. The tasks must depend on each other,
+/// directly or through others; none may leave.
 ///
 /// # Safety
-/// `overlay` was not freed. `report` is `NULL`, or `*report` can be written.
+/// `overlay` must not have been freed. `report` must be `NULL`, or `*report` must be valid for
+/// writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_overlay_run_until(
     overlay: *mut Overlay,
@@ -91,12 +99,12 @@ pub unsafe extern "C" fn syncline_overlay_run_until(
     at_most: u64,
     report: *mut *mut Report,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { run(overlay, runner, workers, Stop::converged(tolerance, at_most), report) }
 }
 
 /// # Safety
-/// As `syncline_overlay_run`.
+/// The conditions of `syncline_overlay_run` apply.
 unsafe fn run(
     overlay: *mut Overlay,
     runner: u32,
@@ -105,7 +113,7 @@ unsafe fn run(
     report: *mut *mut Report,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `report` is valid for writes.
         let report = unsafe { optional(report) };
         let who = match runner {
             n if n == Runner::Threads as u32 => Who::Threads,
@@ -117,7 +125,7 @@ unsafe fn run(
             n if n == Runner::Queues as u32 => Who::Queues { workers, order: ReadyOrder::Fifo },
             n => return Err(Error::invalid(format!("there is no syncline_runner {n}"))),
         };
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `overlay` points to a live overlay.
         let done = unsafe { the_overlay(overlay) }?.checked()?.run(who, stop)?;
         if let Some(report) = report {
             report.write(keep(done));
@@ -139,14 +147,15 @@ fn keep(done: Done) -> *mut Report {
     Box::into_raw(Box::new(Kept { report, residuals: done.residuals })).cast()
 }
 
-/// Gives a report back; `NULL` is nothing.
+/// Frees a report and its array of residuals; does nothing for `NULL`.
 ///
 /// # Safety
-/// `report` comes from a run, and is not used from now on.
+/// `report` must come from a run, and must not be used after this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_report_dispose(report: *mut Report) {
     if !report.is_null() {
-        // SAFETY: as the caller vouches; `keep` made it as part of this.
+        // SAFETY: the caller guarantees that the report comes from a run, so `keep` made it as the
+        // first field of a boxed `Kept`; it is not used after this call.
         let kept = unsafe { Box::from_raw(report.cast::<Kept>()) };
         drop(kept.residuals);
     }

@@ -1,76 +1,76 @@
-//! What functions say of how they went, as numbers and in words.
+//! The status codes that functions return, and a text for each.
 
 use std::ffi::{CStr, c_char, c_int};
 
-/// What a function says. Later versions may say more: treat what is not known as a failure.
+/// The result of a function. Later versions may add values: treat an unknown value as a failure.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It is done.
+    /// Success.
     Ok = 0,
-    /// A `..._try_...` function would have to wait. A request that was posted keeps its place in
-    /// the queue.
+    /// A `..._try_...` function would have to wait. A posted request keeps its place in the queue.
     NotGranted = 1,
-    /// An argument is `NULL`, or not one of those that exist.
+    /// An argument is `NULL`, or not among the values that exist.
     InvalidArgument = 2,
-    /// The right call at the wrong time: a release of what is not held, a run before the check, an
-    /// object that another thread is using at this moment. Nothing was changed.
+    /// The call is valid, but not at this time: a release without an acquisition, a run before the
+    /// check, an object that another thread is using. Nothing was changed.
     Misuse = 3,
-    /// Tasks would wait for each other in a circle; the message names it.
+    /// The tasks would wait for each other in a cycle; the message names it.
     Deadlock = 4,
     /// The tasks cannot be run as they are declared; the message says why.
     BadOverlay = 5,
-    /// The body of a task returned another number than 0; see `task`, `iteration` and `code`. In an
-    /// outcome of a pool: the function of the worker said that there is no result.
+    /// The body of a task returned a number other than 0; see `task`, `iteration` and `code`. In an
+    /// outcome of a pool: the function of the worker reported that there is no result.
     BodyFailed = 6,
-    /// A location is in another overlay that runs at this moment.
+    /// A location belongs to another overlay that is running.
     InUse = 7,
-    /// The system gave no thread.
+    /// The system could not create a thread.
     NoThread = 8,
     /// An error inside the library.
     Internal = 9,
-    /// Nothing moved any more, and `syncline_watch_stuck` ended the run; the message is its report.
+    /// No task made progress, and `syncline_watch_stuck` ended the run; the message is its report.
     Stuck = 10,
-    /// The time was over before a wait was. Nothing is lost: it may be called again.
+    /// The time limit expired before the wait was over. Nothing is lost: the call may be repeated.
     TimedOut = 11,
-    /// A member is gone (it has left, or is dead), so that the others would wait for ever; the
-    /// message names it. In a farm: a process that was to send or receive something has ended;
-    /// `code` is its exit code, or 128 and the signal.
+    /// A member has left or is dead, so that the others would wait without end; the message names
+    /// it. In a farm: a process that was to send or receive something has ended; `code` is its exit
+    /// code, or 128 plus the number of the signal that killed it.
     Gone = 12,
-    /// A member died or returned while it held the lock, and what the lock guards may be half
-    /// changed; the message names it.
+    /// A member died or returned while it held the lock, and the data that the lock guards may be
+    /// partly changed; the message names the member.
     Poisoned = 13,
-    /// A member of a team returned another number than 0, or a process of it did not end well; the
-    /// message names it, and `code` is the number, or the exit code.
+    /// A member of a team returned a number other than 0, or one of its processes failed; the
+    /// message names it, and `code` is the number or the exit code.
     MemberFailed = 14,
-    /// The system refused what a team or a farm needs: memory, a process; the message says which.
+    /// The system refused a resource that a team or a farm needs: memory, a process; the message
+    /// names it.
     System = 15,
-    /// There is no room for what was asked for: in the memory of a team, on its host, or in a farm,
-    /// of processes or of messages that are not received yet. Less is to be asked for, or the team
-    /// or farm is to be made with more.
+    /// There is no room for the request: in the memory of a team, on its host, or in a farm (for
+    /// processes, or for messages that have not been received). Ask for less, or create the team or
+    /// farm with more.
     NoRoom = 16,
-    /// A message has more elements than there is room for. It is not lost; how many there are was
-    /// told.
+    /// A message has more elements than the buffer. The message is not lost, and the function
+    /// reported its number of elements.
     TooSmall = 17,
-    /// A message is something else than was asked for; the message of the failure says what.
+    /// A message is not of the requested type; the message of the failure names the type it has.
     Garbled = 18,
-    /// No process of the farm is left that could send anything.
+    /// No process of the farm is left that could send a message.
     Alone = 19,
-    /// A signal is at its end: an addition went past the largest number, `SYNCLINE_SIGNAL_MAX`. It
-    /// stays there, and every wait for a number ends.
+    /// A signal is closed: an addition exceeded the largest number, `SYNCLINE_SIGNAL_MAX`. The
+    /// signal keeps that number, and every wait for a number ends.
     Closed = 20,
     /// There is no MPI, or no shim that fits it: see `syncline mpi build`.
     NoMpi = 21,
-    /// The communicator is `MPI_COMM_NULL`, or none of this MPI.
+    /// The communicator is `MPI_COMM_NULL`, or not a communicator of this MPI.
     BadCommunicator = 22,
-    /// The MPI was asked for, or grants, a level of threads that is too low for the call.
+    /// The MPI was initialised with, or provides, a thread level that is too low for the call.
     ThreadLevel = 23,
-    /// A call of MPI failed; the message has MPI's own words.
+    /// A call of MPI failed; the message contains MPI's own text.
     MpiFailed = 24,
 }
 
 impl Status {
-    /// All of them.
+    /// All values.
     const ALL: [Status; 25] = [
         Status::Ok,
         Status::NotGranted,
@@ -130,11 +130,11 @@ impl Status {
     }
 }
 
-/// What a status is, in a few words: "timed out". Never `NULL`; for a number that is no status,
-/// "unknown status".
+/// Returns a short text for a status, such as "timed out". Never returns `NULL`: the text of a
+/// number that is no status is "unknown status".
 ///
-/// `status` is a `syncline_status`, or a number that a program has kept as one. The text stays for
-/// ever. What exactly happened is in `syncline_last_failure`.
+/// `status` is a `syncline_status`, or a number in which a program has stored one. The string is
+/// static: do not free it. `syncline_last_failure` describes the failure itself.
 #[unsafe(no_mangle)]
 pub extern "C" fn syncline_status_text(status: c_int) -> *const c_char {
     let known = Status::ALL.into_iter().find(|&known| known as c_int == status);

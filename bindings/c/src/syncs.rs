@@ -1,12 +1,13 @@
-//! What completes operations on one-sided memory: waits for handles, fences, syncs.
+//! Completion of operations on one-sided memory: waits for handles, fences, syncs.
 //!
 //! # Contract
-//! | after                                | what is done                                                               |
-//! |--------------------------------------|----------------------------------------------------------------------------|
-//! | `syncline_rma_wait`, of a get        | its bytes are there                                                        |
-//! | `syncline_rma_wait`, of another      | what was written is there for all to see                                   |
-//! | `syncline_rma_fence`, `_fence_all`   | all that this member has written, to a member's host or wherever, is there |
-//! | `syncline_rma_sync`                  | all that anybody has written before is there, and all have come            |
+//! | after                           | state                                                      |
+//! |---------------------------------|------------------------------------------------------------|
+//! | `syncline_rma_wait`, of a get   | its bytes have arrived                                     |
+//! | `syncline_rma_wait`, of a write | it is visible to all members                               |
+//! | `syncline_rma_fence`            | all writes of this member to a member's host are visible   |
+//! | `syncline_rma_fence_all`        | all writes of this member are visible                      |
+//! | `syncline_rma_sync`             | all earlier writes are visible, and all members are there  |
 
 use std::collections::HashMap;
 
@@ -17,15 +18,17 @@ use crate::SYNCLINE_FOREVER;
 use crate::error::{Error, Status, call, deadline, out};
 use crate::rma::{Alive, Rma, RmaHandle, with};
 
-/// Waits for an operation, whose handle may be used again then; `NULL`: for all that were started without one. A get has
-/// come; what was written is there for all to see. A handle that is zero is nothing to wait for.
+/// Waits for an operation, whose handle can be reused afterwards; with `NULL`, for all operations
+/// that were started without a handle. After the wait the bytes of a get have arrived, and a write
+/// is visible to all members. For a handle that is zero it returns at once.
 ///
 /// # Safety
-/// That of `syncline_member_rma`. `handle` is `NULL`, or can be read and written.
+/// The conditions of `syncline_member_rma` apply. `handle` must be `NULL`, or valid for reads and
+/// writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_wait(rma: *mut Rma, handle: *mut RmaHandle) -> Status {
     let wait = |alive: &mut Alive| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `handle` is valid for reads and writes.
         if let Some(handle) = unsafe { handle.as_mut() } {
             let pending = alive.pending(handle)?;
             alive.gets.remove(&pending.to_words());
@@ -40,14 +43,15 @@ pub unsafe extern "C" fn syncline_rma_wait(rma: *mut Rma, handle: *mut RmaHandle
         }
         Ok(())
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     call(|| unsafe { with(rma, wait) })
 }
 
-/// Asks something of an rma, and writes the answer to `*done`.
+/// Evaluates a question about an rma, and writes the answer to `*done`.
 ///
 /// # Safety
-/// As `syncline_rma_test`.
+/// The conditions of `syncline_rma_test` apply.
 unsafe fn ask(
     rma: *mut Rma,
     done: *mut bool,
@@ -56,17 +60,18 @@ unsafe fn ask(
     call(|| {
         // SAFETY: the caller guarantees that `*done` can be written.
         let done = unsafe { out(done, "done") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+        // still there.
         done.write(unsafe { with(rma, question) }?);
         Ok(())
     })
 }
 
-/// Looks whether an operation is done, as `syncline_rma_wait` waits for it, and does not wait. If so, the handle may be
-/// used again.
+/// Stores in `*done` whether an operation is complete, in the sense of `syncline_rma_wait`, without
+/// waiting. If it is, the handle can be reused.
 ///
 /// # Safety
-/// As `syncline_rma_wait`. `*done` can be written.
+/// The conditions of `syncline_rma_wait` apply. `*done` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_test(
     rma: *mut Rma,
@@ -74,7 +79,7 @@ pub unsafe extern "C" fn syncline_rma_test(
     done: *mut bool,
 ) -> Status {
     let test = |alive: &mut Alive| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `handle` is valid for reads and writes.
         let complete = if let Some(handle) = unsafe { handle.as_mut() } {
             let pending = alive.pending(handle)?;
             let complete = alive.rma.is_done(pending)?;
@@ -101,14 +106,15 @@ pub unsafe extern "C" fn syncline_rma_test(
         };
         Ok(complete)
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { ask(rma, done, test) }
 }
 
-/// Waits for everything that this member has started, with handles or without. Handles are waited for still, at once.
+/// Waits for all operations that this member has started, with or without handles. A handle still
+/// has to be waited for before it is reused; that wait returns at once.
 ///
 /// # Safety
-/// That of `syncline_member_rma`.
+/// The conditions of `syncline_member_rma` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_wait_all(rma: *mut Rma) -> Status {
     let wait = |alive: &mut Alive| {
@@ -116,52 +122,57 @@ pub unsafe extern "C" fn syncline_rma_wait_all(rma: *mut Rma) -> Status {
         alive.implicit_writes.clear();
         Ok(alive.rma.fence_all()?)
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     call(|| unsafe { with(rma, wait) })
 }
 
-/// Waits until everything that this member has written to the memory of `rank` is there for all to see.
+/// Waits until all writes of this member to the memory of `rank` are visible to all members.
 ///
 /// # Safety
-/// That of `syncline_member_rma`.
+/// The conditions of `syncline_member_rma` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_fence(rma: *mut Rma, rank: usize) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     call(|| unsafe { with(rma, |alive| Ok(alive.rma.fence(rank)?)) })
 }
 
-/// Waits until everything that this member has written, to whatever member, is there for all to see.
+/// Waits until all writes of this member, to any member, are visible to all members.
 ///
 /// # Safety
-/// That of `syncline_member_rma`.
+/// The conditions of `syncline_member_rma` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_fence_all(rma: *mut Rma) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     call(|| unsafe { with(rma, |alive| Ok(alive.rma.fence_all()?)) })
 }
 
-/// Waits until all members have come here, and everything that any of them has written before is done: a fence of all and
-/// a barrier in one. What any did before is seen by whoever comes out. A member that is gone is `SYNCLINE_STATUS_GONE`.
+/// Waits until all members have arrived at the sync, and all earlier writes of all of them are
+/// complete: a fence of all members and a barrier in one. All members call it. Writes before the
+/// sync are visible to every member that returns from it. If a member is gone, this is
+/// `SYNCLINE_STATUS_GONE`.
 ///
 /// # Safety
-/// That of `syncline_member_rma`.
+/// The conditions of `syncline_member_rma` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_sync(rma: *mut Rma) -> Status {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { syncline_rma_sync_for(rma, SYNCLINE_FOREVER) }
 }
 
-/// Like `syncline_rma_sync`, but waits for `nanoseconds` at most, and is
-/// `SYNCLINE_STATUS_TIMED_OUT` then: this member has arrived and stays so, and what it writes from
-/// then on is of the next sync. The same call, `syncline_rma_sync`, `syncline_rma_sync_wait` or
-/// `syncline_rma_sync_done` goes on; until it is complete, no allocation or the like is begun:
-/// `SYNCLINE_STATUS_MISUSE`.
+/// Like `syncline_rma_sync`, but waits for at most `nanoseconds`, and then returns
+/// `SYNCLINE_STATUS_TIMED_OUT`: this member has arrived and remains arrived, and its later writes
+/// belong to the next sync. The same call, `syncline_rma_sync`, `syncline_rma_sync_wait` or
+/// `syncline_rma_sync_done` continues the sync; until it is complete, beginning an allocation or
+/// another collective operation of the rma is `SYNCLINE_STATUS_MISUSE`.
 ///
-/// A member that timed out calls one of them again, or stays in its function, until the others have
-/// passed. If it returns before, they may be told that it has left: `SYNCLINE_STATUS_GONE`.
+/// A member that timed out must call one of them again, or stay in its function, until the others
+/// have passed. If it returns before, the others may get `SYNCLINE_STATUS_GONE`, as it has left.
 ///
 /// # Safety
-/// That of `syncline_member_rma`.
+/// The conditions of `syncline_member_rma` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_sync_for(rma: *mut Rma, nanoseconds: u64) -> Status {
     let sync = |alive: &mut Alive| {
@@ -173,16 +184,17 @@ pub unsafe extern "C" fn syncline_rma_sync_for(rma: *mut Rma, nanoseconds: u64) 
         alive.started = alive.timed_out;
         Ok(synced?)
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     call(|| unsafe { with(rma, sync) })
 }
 
-/// Arrives at a sync, and does not wait: what is written from now on is of the next. `syncline_rma_sync_wait` follows, or
-/// `syncline_rma_sync_done` until that says so; until then no other sync, allocation or free is begun:
-/// `SYNCLINE_STATUS_MISUSE`.
+/// Arrives at a sync without waiting: later writes belong to the next sync. Follow it with
+/// `syncline_rma_sync_wait`, or with `syncline_rma_sync_done` until that reports completion. Until
+/// then, beginning another sync, an allocation or a free is `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// That of `syncline_member_rma`.
+/// The conditions of `syncline_member_rma` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_sync_start(rma: *mut Rma) -> Status {
     let start = |alive: &mut Alive| {
@@ -191,26 +203,27 @@ pub unsafe extern "C" fn syncline_rma_sync_start(rma: *mut Rma) -> Status {
         alive.started = true;
         Ok(())
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     call(|| unsafe { with(rma, start) })
 }
 
-/// Waits until the sync at which this member has arrived is complete. Without one that was started
-/// it is `SYNCLINE_STATUS_MISUSE`.
+/// Waits until the sync at which this member has arrived is complete. If no sync was started, this
+/// is `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// That of `syncline_member_rma`.
+/// The conditions of `syncline_member_rma` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_sync_wait(rma: *mut Rma) -> Status {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { syncline_rma_sync_wait_for(rma, SYNCLINE_FOREVER) }
 }
 
-/// Like `syncline_rma_sync_wait`, but waits for `nanoseconds` at most, and is
-/// `SYNCLINE_STATUS_TIMED_OUT` then: it may be called again.
+/// Like `syncline_rma_sync_wait`, but waits for at most `nanoseconds`, and then returns
+/// `SYNCLINE_STATUS_TIMED_OUT`: the call may be repeated.
 ///
 /// # Safety
-/// That of `syncline_member_rma`.
+/// The conditions of `syncline_member_rma` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_sync_wait_for(rma: *mut Rma, nanoseconds: u64) -> Status {
     let wait = |alive: &mut Alive| {
@@ -221,15 +234,16 @@ pub unsafe extern "C" fn syncline_rma_sync_wait_for(rma: *mut Rma, nanoseconds: 
         (alive.started, alive.timed_out) = (false, false);
         Ok(())
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     call(|| unsafe { with(rma, wait) })
 }
 
-/// Looks whether the sync at which this member has arrived is complete, and does not wait. `*done` is true then, and also
-/// if it has arrived at none.
+/// Stores in `*done` whether the sync at which this member has arrived is complete, without
+/// waiting. `*done` is also true if the member has arrived at no sync.
 ///
 /// # Safety
-/// That of `syncline_member_rma`. `*done` can be written.
+/// The conditions of `syncline_member_rma` apply. `*done` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_sync_done(rma: *mut Rma, done: *mut bool) -> Status {
     let look = |alive: &mut Alive| {
@@ -238,20 +252,22 @@ pub unsafe extern "C" fn syncline_rma_sync_done(rma: *mut Rma, done: *mut bool) 
         alive.timed_out &= !complete;
         Ok(complete)
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { ask(rma, done, look) }
 }
 
-/// As `syncline_rma_sync`, also for those who look past it, such as devices: all is in the memory of all hosts.
+/// Like `syncline_rma_sync`, and also makes all writes visible to observers that bypass the sync,
+/// such as devices: they are in the memory of all hosts.
 ///
 /// # Safety
-/// That of `syncline_member_rma`.
+/// The conditions of `syncline_member_rma` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_sync_global(rma: *mut Rma) -> Status {
     let sync = |alive: &mut Alive| {
         alive.no_sync_started()?;
         Ok(alive.rma.sync_global()?)
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+    // still there.
     call(|| unsafe { with(rma, sync) })
 }

@@ -1,18 +1,19 @@
 //! Teams: one function in threads, in processes, or in threads of processes.
 //!
 //! # Contract
-//! A member of a team is an object that lives as long as its call of the function. What it makes with the others is its
-//! seat of it, and used like what `..._new` makes, by its own rank alone; the object keeps it, so that a function
-//! which returns early leaves nobody waiting for a seat that was forgotten. A lock that it still holds then is let go, and
-//! poisoned: what it guards can be in no order.
+//! A member of a team is an object that lives as long as its call of the function. An object that
+//! it makes with the others is its seat in that object; a program uses it like the result of
+//! `..._new`, but with the member's own rank only. The member keeps its seats, so that a function
+//! which returns early leaves no member waiting for a lost seat. A lock that it still holds then is
+//! released and poisoned, as the data that the lock guards may be inconsistent.
 //!
 //! ```text
-//! syncline_team_run ──> syncline_fabric::Team ──> rank 0: TeamMember ──> function(me, argument) ──> its seats are given back
-//!                                                 rank 1: ...
+//! syncline_team_run ──> Team ──> rank 0: TeamMember ──> function(me, argument) ──> seats are freed
+//!                                rank 1: ...
 //! ```
 //!
 //! # Costs
-//! Those in Rust, and the flag per seat of barriers and locks.
+//! Those of the Rust team, plus the flag per seat of barriers and locks.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -32,26 +33,29 @@ use crate::locks::{Lock, LockKind};
 use crate::rma::{self, Rma};
 use crate::signals::{self, Signal};
 
-/// Who takes part in a team. All that is 0 is left to the library.
+/// The composition of a team. The library chooses each value that is 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// So many processes of this program, which the library starts; 0: threads of this process.
+    /// The number of processes of this program that the library starts; 0: the members are threads
+    /// of this process.
     pub processes: usize,
-    /// How many members each process has, as threads; 0 counts as 1.
+    /// The number of members of each process, as threads; 0 counts as 1.
     pub threads: usize,
-    /// How many bytes the members of a host share at most, barriers and locks included; 0: as
-    /// `SYNCLINE_MEMORY` says, or as many as the host, or the control group of the program, could
-    /// have. What is made of them takes them from the system, and fails if there is not enough.
+    /// The largest number of bytes that the members of a host share, barriers and locks included;
+    /// 0: the value of `SYNCLINE_MEMORY`, or as many as the host, or the control group of the
+    /// program, could provide. Objects take their bytes from the system when they are made, and
+    /// fail if there are not enough.
     pub memory: usize,
-    /// So many hosts, as far as the members can tell: groups of threads of this process that share memory within each, and
-    /// exchange messages between them, as machines do. Each has `threads` members, times `processes`, if that is not 0:
-    /// groups that receive messages on their own. 0: one host. For tests of programs with one-sided memory; what shares
-    /// memory, barriers and locks of `syncline_member_...` are not to be had then.
+    /// The number of simulated hosts: groups of threads of this process that share memory within
+    /// each group, and exchange messages between groups, as machines do. Each has `threads`
+    /// members, times `processes` if that is not 0: groups of threads that receive messages on
+    /// their own. 0: one host. It serves tests of programs with one-sided memory; shared memory,
+    /// barriers and locks of `syncline_member_...` are unavailable with it.
     pub hosts: usize,
 }
 
-/// One of a team. It lives until its function returns, and is used by one thread at a time.
+/// A member of a team. It lives until its function returns; one thread at a time uses it.
 #[derive(Debug)]
 pub struct TeamMember<'a> {
     place: Place,
@@ -74,27 +78,29 @@ struct Place {
 #[derive(Debug)]
 pub(crate) struct Inside<'a> {
     pub(crate) member: &'a mut Member,
-    /// What C has pointers into.
+    /// The objects into which C holds pointers.
     barriers: Vec<Arc<Barrier>>,
     locks: Vec<Arc<Lock>>,
     memory: Vec<Array<Byte>>,
     pub(crate) rmas: Vec<Arc<Rma>>,
 }
 
-/// What members of a team do: it is called once for each, with the argument of the run. 0 is success.
+/// The function of a team. It is called once for each member, with the argument of the run. It
+/// returns 0 for success.
 ///
-/// It must return: neither `longjmp` nor the end of its thread may take it away. An exception that leaves it ends the
-/// program. `me` is valid until it returns.
+/// It must return: neither `longjmp` nor the end of its thread may leave it. An exception that
+/// leaves it terminates the program. `me` is valid until it returns.
 pub type TeamFunction =
     Option<unsafe extern "C-unwind" fn(me: *mut TeamMember<'_>, argument: *mut c_void) -> c_int>;
 
-/// The memory of a team, byte by byte, so that members compare how many they ask for.
+/// A byte of a team's memory; a type of its own, so that members compare the number of bytes that
+/// they ask for.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 struct Byte(AtomicU8);
 
-// SAFETY: a byte, of which 0 is the default. C programs that change it keep others away, or use
-// atomic operations, as `syncline_member_memory` demands; arrays of it are aligned to 128, for
+// SAFETY: a byte, of which 0 is the default. C programs that change it exclude other members, or
+// use atomic operations, as `syncline_member_memory` requires; arrays of it are aligned to 128, for
 // words of any size.
 unsafe impl Shared for Byte {}
 
@@ -102,16 +108,17 @@ unsafe impl Shared for Byte {}
 struct Work {
     function: unsafe extern "C-unwind" fn(*mut TeamMember<'_>, *mut c_void) -> c_int,
     argument: *mut c_void,
-    /// How many members have ended.
+    /// The number of members that have ended.
     ends: AtomicU64,
 }
 
-// SAFETY: `syncline_team_run` demands that the function may be called with the pointer by several threads at once.
+// SAFETY: `syncline_team_run` requires that several threads may call the function with the pointer
+// at once.
 unsafe impl Sync for Work {}
 
 impl Work {
-    /// Runs it in a member; an error comes with the place of its end among those of the members of
-    /// this process.
+    /// Runs the function in a member. An error comes with its position in the order in which the
+    /// members of this process ended.
     fn run(&self, member: &mut Member) -> Result<(), (u64, Error)> {
         let mut end = 0;
         self.call(member, &mut end).map_err(|error| (end, error))
@@ -133,18 +140,20 @@ impl Work {
         let (barriers, locks, memory, rmas) = Default::default();
         let inside = Inside { member, barriers, locks, memory, rmas };
         let me = TeamMember { place, inside: Mutex::new(inside) };
-        // SAFETY: as the caller of `syncline_team_run` vouches; `me` outlives the call, and is read only.
+        // SAFETY: the caller of `syncline_team_run` guarantees that several threads may call the
+        // function with the argument; `me` outlives the call, and is only read.
         let code = unsafe { (self.function)((&raw const me).cast_mut(), self.argument) };
-        // Before the member gives back what it has, and others are told: their ends come after it.
+        // The count comes before the member frees its objects and thereby informs others: members
+        // that fail because of it get a later position.
         *end = self.ends.fetch_add(1, Ordering::Relaxed);
         let mut inside = me.inside.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Err(forked) = inside.member.check_not_forked() {
-            // A child that the function has made by fork: what there is belongs to the member's
+            // In a child that the function made by `fork`: the objects belong to the member's
             // process.
             std::mem::forget(inside);
             return Err(forked.into());
         }
-        // All of them end, whatever one says.
+        // All rmas are retired, even if one of them reports an error.
         let retired =
             inside.rmas.drain(..).map(|rma| rma::retire(rma, rank)).fold(Ok(()), Result::and);
         retired?;
@@ -156,7 +165,7 @@ impl Work {
 }
 
 /// # Safety
-/// As `syncline_team_run`.
+/// The conditions of `syncline_team_run` apply.
 unsafe fn run(
     shape: *const Shape,
     function: TeamFunction,
@@ -165,7 +174,7 @@ unsafe fn run(
     let function = function.ok_or_else(|| Error::invalid("the function of the team is NULL"))?;
     let work = Work { function, argument, ends: AtomicU64::new(0) };
     let work = |member: &mut Member| work.run(member);
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `shape` is valid for reads.
     let results = match unsafe { shape.as_ref() } {
         None => Team::run(work),
         Some(&Shape { processes, threads, memory, hosts }) => {
@@ -185,53 +194,61 @@ unsafe fn run(
     all_well(results?)
 }
 
-/// Misuse first, then the first that failed: what others returned may be because of it.
+/// Returns misuse first, then the first failure: the failures of other members may be consequences
+/// of it.
 fn all_well(results: Vec<Result<(), (u64, Error)>>) -> Result<(), Error> {
     let errors = results.into_iter().filter_map(Result::err);
     let first = errors.min_by_key(|(order, error)| (!error.is_misuse(), *order));
     first.map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// Runs a function in every member of a team, and returns when those of this process have returned.
+/// Runs a function in every member of a team, and returns when the members of this process have
+/// returned.
 ///
-/// `shape` says who takes part. `NULL`: the environment says it, that is the processes that `syncline launch` or an MPI
-/// launcher (`mpirun`, with a shim: `syncline mpi build`) started, or else threads of this process, as many as `SYNCLINE_THREADS` says or as it has cores. Without `processes`: threads of
-/// this process. With `processes`: this program is started so many times, with the same arguments. There no member is
-/// run, and the call returns when all have ended; in those that were started it is the call in which they take part. If
-/// `syncline launch` has started this process, it takes part in that team, whatever the numbers are; but without
-/// `processes` it has a team of threads for itself. A process that was started takes part once. The first member of a
-/// process runs on the thread that calls this.
+/// `shape` describes the team. With `NULL` the environment does: the members are the processes that
+/// `syncline launch` or an MPI launcher (`mpirun`, with a shim: `syncline mpi build`) started, or
+/// else threads of this process, of the number in `SYNCLINE_THREADS` or else of its cores. If
+/// `processes` is 0, the members are threads of this process. Otherwise the library starts that
+/// number of processes of this program, with the same arguments. The calling process then runs no
+/// member, and the call returns when all processes have ended; in a started process, this call is
+/// the one in which it takes part. If `syncline launch` started this process, it takes part in that
+/// team, whatever the numbers are; but if `processes` is 0, it has a team of threads of its own. A
+/// started process takes part once. The first member of a process runs on the calling thread.
 ///
-/// A member that returns another number than 0, or a process that does not end well, is
-/// `SYNCLINE_STATUS_MEMBER_FAILED`: `code` is the number, the message has the rank. In a process that was started the
-/// program then should end with another number than 0 itself. A member that returns while it holds a lock is
-/// `SYNCLINE_STATUS_MISUSE`, and to the others the lock is poisoned.
+/// A member that returns a number other than 0, or a process that fails, is
+/// `SYNCLINE_STATUS_MEMBER_FAILED`: `code` is the number, and the message has the rank. In a
+/// started process, the program should then exit with a number other than 0 itself. A member that
+/// returns while it holds a lock is `SYNCLINE_STATUS_MISUSE`, and the lock is poisoned for the
+/// others.
 ///
 /// # Safety
-/// `shape` is `NULL` or can be read. `function` may be called with `argument` by several threads at the same time.
+/// `shape` must be `NULL`, or valid for reads. Several threads may call `function` with `argument`
+/// at the same time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_team_run(
     shape: *const Shape,
     function: TeamFunction,
     argument: *mut c_void,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     call(|| unsafe { run(shape, function, argument) })
 }
 
-/// As `syncline_team_run` with `NULL` for a shape; and once more in a smaller team, of those who are left, when processes have
-/// died.
+/// Like `syncline_team_run` with a `NULL` shape; if processes die, runs the function again in a
+/// smaller team of the processes that are left.
 ///
-/// The function is called again in all who live, even in those in which it had ended well, until it has ended in a team in
-/// which nobody died; the status is that of this team. Ranks are counted anew, in the same order, and
-/// `syncline_member_died` says how many processes are missing. What was in memory of the team is gone. Whoever is told of a
-/// death returns, with any number, and is called again.
+/// The function is called again in all live processes, also in those in which it had succeeded,
+/// until it has ended in a team without a death; the status is that of this team. Ranks are
+/// assigned again, in the same order, and `syncline_member_died` returns the number of missing
+/// processes. The contents of the team's memory are lost. A member that gets the status of a death
+/// must return, with any number, and is called again.
 ///
-/// This takes an MPI that goes on after a death: Open MPI 5 under `mpirun --with-ft ulfm`. Elsewhere members are told of the
-/// death, and the team ends. If a process dies before MPI has been initialised in all, Open MPI waits for it for ever.
+/// This requires an MPI that continues after a death: Open MPI 5 under `mpirun --with-ft ulfm`.
+/// With other launchers the members get the status of the death, and the team ends. If a process
+/// dies before MPI is initialised in all processes, Open MPI waits for it without end.
 ///
 /// # Safety
-/// As `syncline_team_run`.
+/// The conditions of `syncline_team_run` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_team_run_shrinking(
     function: TeamFunction,
@@ -246,7 +263,7 @@ pub unsafe extern "C" fn syncline_team_run_shrinking(
 }
 
 /// # Safety
-/// As `syncline_team_run_mpi`.
+/// The conditions of `syncline_team_run_mpi` apply.
 unsafe fn run_mpi(
     communicator: c_int,
     shape: *const Shape,
@@ -255,9 +272,10 @@ unsafe fn run_mpi(
 ) -> Result<(), Error> {
     let function = function.ok_or_else(|| Error::invalid("the function of the team is NULL"))?;
     let work = Work { function, argument, ends: AtomicU64::new(0) };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that `communicator` is the handle of a communicator of this
+    // process.
     let team = unsafe { Team::within_mpi(communicator) };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `shape` is valid for reads.
     let team = match unsafe { shape.as_ref() } {
         None => team,
         Some(&Shape { threads, memory: 0, .. }) => team.threads(threads.max(1)),
@@ -266,19 +284,22 @@ unsafe fn run_mpi(
     all_well(team.run(|member| work.run(member))?)
 }
 
-/// Runs a function in every member of a team of the processes of an MPI communicator, within a program that has initialised
-/// MPI itself, and returns when those of this process have returned.
+/// Runs a function in every member of a team of the processes of an MPI communicator, within a
+/// program that has initialised MPI itself, and returns when the members of this process have
+/// returned. Every process of the communicator must call it.
 ///
-/// `communicator` is its Fortran handle: `MPI_Comm_c2f(comm)`. The team has a duplicate of it, so its messages and the
-/// program's do not meet; MPI is left as it is, and other teams may follow. Every process of the communicator calls it.
-/// Of `shape` only `threads` and `memory` are looked at; `NULL`: one member each. Between hosts the team has a thread that
-/// serves, if the program asked for `MPI_THREAD_SERIALIZED` or more; else members are served while they wait only.
+/// `communicator` is its Fortran handle: `MPI_Comm_c2f(comm)`. The team uses a duplicate of it, so
+/// its messages and those of the program do not mix; MPI stays initialised, and other teams may
+/// follow. Only `threads` and `memory` of `shape` are used; with `NULL`, each process has one
+/// member. Between hosts the team has a serving thread, if the program asked for
+/// `MPI_THREAD_SERIALIZED` or more; otherwise members are served only while they wait.
 ///
-/// There must be a shim for the program's MPI: `syncline mpi build --mpicc mpicc` makes it. Results are as those of
-/// `syncline_team_run`.
+/// A shim for the program's MPI is required: `syncline mpi build --mpicc mpicc` makes it. The
+/// results are those of `syncline_team_run`.
 ///
 /// # Safety
-/// As `syncline_team_run`. `communicator` is the handle of a communicator of this process.
+/// The conditions of `syncline_team_run` apply. `communicator` must be the handle of a communicator
+/// of this process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_team_run_mpi(
     communicator: c_int,
@@ -286,184 +307,187 @@ pub unsafe extern "C" fn syncline_team_run_mpi(
     function: TeamFunction,
     argument: *mut c_void,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     call(|| unsafe { run_mpi(communicator, shape, function, argument) })
 }
 
-/// A number of a member; `SIZE_MAX`, and a failure, if there is no member.
+/// Returns a number of a member; `SIZE_MAX`, and stores a failure, if there is no member.
 ///
 /// # Safety
-/// `me` is `NULL`, or lives.
+/// `me` must be `NULL`, or live.
 unsafe fn number(me: *const TeamMember<'_>, what: impl FnOnce(&Place) -> usize) -> usize {
     let mut number = usize::MAX;
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `me` points to a live member.
         number = what(&unsafe { borrow(me, "the member") }?.place);
         Ok(())
     });
     number
 }
 
-/// Which of the members this is, from 0. Like the others of its kind, `SIZE_MAX` if `me` is `NULL`.
+/// Returns the rank of this member, from 0. Like the related functions, it returns `SIZE_MAX`, and
+/// stores a failure, if `me` is `NULL`.
 ///
 /// # Safety
-/// `me` is `NULL`, or its function has not returned.
+/// `me` must be `NULL`, or its function must not have returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_rank(me: *const TeamMember<'_>) -> usize {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { number(me, |place| place.rank) }
 }
 
-/// How many members there are.
+/// Returns the number of members of the team.
 ///
 /// # Safety
-/// As `syncline_member_rank`.
+/// The conditions of `syncline_member_rank` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_size(me: *const TeamMember<'_>) -> usize {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { number(me, |place| place.size) }
 }
 
-/// Which of the processes this member is in, from 0.
+/// Returns the number of this member's process, from 0.
 ///
 /// # Safety
-/// As `syncline_member_rank`.
+/// The conditions of `syncline_member_rank` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_process(me: *const TeamMember<'_>) -> usize {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { number(me, |place| place.process) }
 }
 
-/// How many processes there are.
+/// Returns the number of processes of the team.
 ///
 /// # Safety
-/// As `syncline_member_rank`.
+/// The conditions of `syncline_member_rank` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_processes(me: *const TeamMember<'_>) -> usize {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { number(me, |place| place.processes) }
 }
 
-/// Which of its process's members this is, from 0.
+/// Returns the number of this member among the members of its process, from 0.
 ///
 /// # Safety
-/// As `syncline_member_rank`.
+/// The conditions of `syncline_member_rank` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_thread(me: *const TeamMember<'_>) -> usize {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { number(me, |place| place.thread) }
 }
 
-/// How many members each process has.
+/// Returns the number of members of each process.
 ///
 /// # Safety
-/// As `syncline_member_rank`.
+/// The conditions of `syncline_member_rank` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_threads(me: *const TeamMember<'_>) -> usize {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { number(me, |place| place.threads) }
 }
 
-/// Which of the hosts this member is on, from 0: groups of processes that share memory. There is one, unless the shape of
-/// the team has several.
+/// Returns the number of this member's host, from 0. A host is a group of processes that share
+/// memory. There is one, unless the team spans several.
 ///
 /// # Safety
-/// As `syncline_member_rank`.
+/// The conditions of `syncline_member_rank` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_host(me: *const TeamMember<'_>) -> usize {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { number(me, |place| place.host) }
 }
 
-/// How many hosts there are.
+/// Returns the number of hosts.
 ///
 /// # Safety
-/// As `syncline_member_rank`.
+/// The conditions of `syncline_member_rank` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_hosts(me: *const TeamMember<'_>) -> usize {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { number(me, |place| place.hosts) }
 }
 
-/// How many processes have died before this team was made of those who were left: see `syncline_team_run_shrinking`.
+/// Returns the number of processes that died before this team was made of those that were left: see
+/// `syncline_team_run_shrinking`.
 ///
 /// # Safety
-/// As `syncline_member_rank`.
+/// The conditions of `syncline_member_rank` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_died(me: *const TeamMember<'_>) -> usize {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { number(me, |place| place.died) }
 }
 
-/// Takes a member for a call.
+/// Takes a member for the length of a call.
 ///
 /// # Safety
-/// The member is `NULL`, or lives for `'a`.
+/// The member must be `NULL`, or live for `'a`.
 pub(crate) unsafe fn the_member<'a, 'b: 'a>(
     me: *const TeamMember<'b>,
 ) -> Result<MutexGuard<'a, Inside<'b>>, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `me` points to a live member.
     claim(unsafe { &borrow(me, "the member")?.inside }, "the member")
 }
 
-/// Waits until all members have come here, each as often as the others. One that is dead, or has returned, is
-/// `SYNCLINE_STATUS_GONE`, with its rank in the message; so is the end of the launcher.
+/// Waits until all members have made this call the same number of times. All members call it. If a
+/// member is dead, or has returned, this is `SYNCLINE_STATUS_GONE`, with its rank in the message;
+/// the end of the launcher is `SYNCLINE_STATUS_GONE` as well.
 ///
-/// If members are in different calls that all of them have to make together, so that none can
-/// complete, each gets `SYNCLINE_STATUS_MISUSE`, and the message names two of them with their
-/// calls. That holds for this call, barriers of the team, `syncline_rma_sync` and all else that
-/// members do together, without a time limit; a member that is slow, or waits for a limited time,
-/// is never taken for such a one. The team is of no use any more then: calls that would have to
-/// wait for other members fail in the same way, and the functions of the members are to return.
+/// If members are in different collective calls, so that none can complete, each of them gets
+/// `SYNCLINE_STATUS_MISUSE`, and the message names two of them with their calls. That covers this
+/// call, barriers of the team, `syncline_rma_sync` and all other collective calls without a time
+/// limit; a member that is slow, or that waits with a time limit, never causes it. The team is
+/// unusable then: calls that would have to wait for other members fail in the same way, and the
+/// functions of the members must return.
 ///
 /// # Safety
-/// `me` is `NULL`, or its function has not returned.
+/// `me` must be `NULL`, or its function must not have returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_wait(me: *mut TeamMember<'_>) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `me` points to a live member.
     call(|| Ok(unsafe { the_member(me) }?.member.wait()?))
 }
 
-/// Like `syncline_member_wait`, but waits for `nanoseconds` at most, and is
-/// `SYNCLINE_STATUS_TIMED_OUT` then: this member has arrived and stays so, and may call either
-/// again to go on.
+/// Like `syncline_member_wait`, but waits for at most `nanoseconds`, and then returns
+/// `SYNCLINE_STATUS_TIMED_OUT`: this member has arrived and remains arrived, and may call either
+/// function again to continue.
 ///
-/// A member that timed out waits again, or stays in its function, until the others have passed. If
-/// it returns before, members on other hosts are told that it has left: `SYNCLINE_STATUS_GONE`.
-/// Those of its own host may be told so as well.
+/// A member that timed out must wait again, or stay in its function, until the others have passed.
+/// If it returns before, members on other hosts get `SYNCLINE_STATUS_GONE`, as it has left. Members
+/// on its own host may get that as well.
 ///
 /// # Safety
-/// As `syncline_member_wait`.
+/// The conditions of `syncline_member_wait` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_wait_for(
     me: *mut TeamMember<'_>,
     nanoseconds: u64,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that a non-null `me` points to a live member.
     call(|| Ok(unsafe { the_member(me) }?.member.wait_deadline(deadline(nanoseconds))?))
 }
 
-/// Waits until a signal is at least `number`, and ends with `SYNCLINE_STATUS_GONE` as soon as any
-/// member of the team is dead, with its rank in the message.
+/// Waits until a signal is at least `number`; returns `SYNCLINE_STATUS_GONE` as soon as any member
+/// of the team is dead, with its rank in the message.
 ///
 /// # Safety
-/// `me` is `NULL`, or its function has not returned. `signal` points to a signal, which stays where it is until this call
-/// returns.
+/// `me` must be `NULL`, or its function must not have returned. `signal` must point to a signal
+/// that stays at its address until this call returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_await(
     me: *mut TeamMember<'_>,
     signal: *const Signal,
     number: u64,
 ) -> Status {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe { syncline_member_await_for(me, signal, number, SYNCLINE_FOREVER) }
 }
 
-/// Like `syncline_member_await`, but waits for `nanoseconds` at most, and is
-/// `SYNCLINE_STATUS_TIMED_OUT` then.
+/// Like `syncline_member_await`, but waits for at most `nanoseconds`, and then returns
+/// `SYNCLINE_STATUS_TIMED_OUT`.
 ///
 /// # Safety
-/// As `syncline_member_await`.
+/// The conditions of `syncline_member_await` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_await_for(
     me: *mut TeamMember<'_>,
@@ -472,7 +496,8 @@ pub unsafe extern "C" fn syncline_member_await_for(
     nanoseconds: u64,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `signal` points to a signal, and that `me` is `NULL`
+        // or live.
         let (signal, inside) = unsafe { (signals::the_signal(signal)?, the_member(me)?) };
         let policy = Policy::default().watching(inside.member.fault_list());
         inside.member.check_not_forked()?;
@@ -491,14 +516,18 @@ pub unsafe extern "C" fn syncline_member_await_for(
     })
 }
 
-/// Makes a barrier of all members, and takes this one's seat: `kind` and `radix` are as in `syncline_barrier_new`.
+/// Makes a barrier of all members, and takes this member's seat. `kind` and `radix` are those of
+/// `syncline_barrier_new`.
 ///
-/// It is used as one from there, each member with its own pointer and its own rank; it is given back when the function
-/// returns, and not by `syncline_barrier_free`. All members make the same things, with the same numbers, in the same
-/// order: barriers, locks and memory. Nobody waits for the others; who returns without its part is dead to them.
+/// All members must make the same barriers, locks and memory, with the same arguments, in the same
+/// order. The call does not wait for the others; a member that returns from its function without
+/// having made its part counts as dead. Each member uses the barrier through its own pointer and
+/// with its own rank. The member owns the barrier, which is freed when the function returns: do not
+/// pass it to `syncline_barrier_free`.
 ///
 /// # Safety
-/// `me` is `NULL`, or its function has not returned. `*barrier` can be written.
+/// `me` must be `NULL`, or its function must not have returned. `*barrier` must be valid for
+/// writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_barrier(
     me: *mut TeamMember<'_>,
@@ -507,10 +536,10 @@ pub unsafe extern "C" fn syncline_member_barrier(
     barrier: *mut *mut Barrier,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `barrier` is valid for writes.
         let barrier = unsafe { out(barrier, "barrier") }?;
         let plan = Plan::of(kind, radix)?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `me` points to a live member.
         let mut inside = unsafe { the_member(me) }?;
         let new = Arc::new(Barrier::of_team(inside.member, plan)?);
         barrier.write(Arc::as_ptr(&new).cast_mut());
@@ -519,11 +548,12 @@ pub unsafe extern "C" fn syncline_member_barrier(
     })
 }
 
-/// Makes a lock of all members, and takes this one's seat: `kind` is one of `syncline_lock_kind`. What is said at
-/// `syncline_member_barrier` holds here. Deaths are declared by the team, not by `syncline_lock_declare_dead`.
+/// Makes a lock of all members, and takes this member's seat. `kind` is a `syncline_lock_kind`. The
+/// rules of `syncline_member_barrier` for collective calls and ownership apply. The team declares
+/// deaths itself: `syncline_lock_declare_dead` is not for this lock.
 ///
 /// # Safety
-/// `me` is `NULL`, or its function has not returned. `*lock` can be written.
+/// `me` must be `NULL`, or its function must not have returned. `*lock` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_lock(
     me: *mut TeamMember<'_>,
@@ -531,10 +561,10 @@ pub unsafe extern "C" fn syncline_member_lock(
     lock: *mut *mut Lock,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `lock` is valid for writes.
         let lock = unsafe { out(lock, "lock") }?;
         let kind = LockKind::of(kind)?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `me` points to a live member.
         let mut inside = unsafe { the_member(me) }?;
         let new = Arc::new(Lock::of_team(inside.member, kind)?);
         lock.write(Arc::as_ptr(&new).cast_mut());
@@ -543,14 +573,16 @@ pub unsafe extern "C" fn syncline_member_lock(
     })
 }
 
-/// Makes memory that all members share: so many bytes, all zero at first, aligned to 128, the same for all, each of whom
-/// asks for it as at `syncline_member_barrier`. Processes have it at different addresses, so pointers into it mean
-/// nothing to others. `*memory` is valid until the function returns. `SYNCLINE_STATUS_NO_ROOM` if
-/// the team's memory, or the host, has fewer bytes left.
+/// Makes memory that all members share: `bytes` bytes, zero at first, aligned to 128. All members
+/// call it with the same number, under the rules of `syncline_member_barrier`. Processes have it at
+/// different addresses, so pointers into it are meaningless to other processes. The team owns the
+/// memory; `*memory` is valid until the function returns. If the team's memory, or the host, has
+/// fewer bytes left, this is `SYNCLINE_STATUS_NO_ROOM`.
 ///
 /// # Safety
-/// `me` is `NULL`, or its function has not returned. `*memory` can be written. What is written there while another member
-/// may look is written by atomic operations, such as those of a signal.
+/// `me` must be `NULL`, or its function must not have returned. `*memory` must be valid for writes.
+/// Writes to the shared memory while another member may access the same bytes must be atomic
+/// operations, such as those of a signal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_memory(
     me: *mut TeamMember<'_>,
@@ -558,12 +590,12 @@ pub unsafe extern "C" fn syncline_member_memory(
     memory: *mut *mut c_void,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `memory` is valid for writes.
         let memory = unsafe { out(memory, "memory") }?;
         if bytes == 0 {
             return Err(Error::invalid("memory of 0 bytes is nothing that could be shared"));
         }
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `me` points to a live member.
         let mut inside = unsafe { the_member(me) }?;
         if let hosts @ 2.. = inside.member.hosts().count() {
             return Err(SpaceError::Hosts { hosts }.into());

@@ -1,8 +1,9 @@
-//! Drawings of overlays, and looks at them while they run.
+//! Drawings of overlays, and snapshots of them while they run.
 //!
 //! # Contract
-//! A run has its overlay for itself, so that another thread needs an object of its own to look: a watch, made before.
-//! Texts belong to the caller, who gives them back; after a failure there is none.
+//! A run has exclusive use of its overlay, so another thread needs an object of its own to observe
+//! it: a watch, which the program creates before the run. Texts belong to the caller, which frees
+//! them; after a failure there is no text.
 
 use std::ffi::{CString, c_char};
 use std::ptr;
@@ -13,17 +14,18 @@ use syncline_overlay::{Snapshot, Watch as Look, snapshot::Format};
 use crate::error::{Error, Status, borrow, c_string, call, out};
 use crate::overlay::{Overlay, the_overlay};
 
-/// How an overlay is shown.
+/// The form in which an overlay is shown.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawing {
-    /// A line for each task: active, or delayed and by whom.
+    /// One line for each task: active, or delayed, with the tasks that delay it.
     Words = 0,
-    /// For terminals: locations across, FIFO rank up, squares exclusive and circles inclusive requests.
+    /// For terminals: locations across, FIFO rank upwards; squares are exclusive and circles
+    /// inclusive requests.
     Text = 1,
-    /// For graphviz.
+    /// A graph for Graphviz.
     Dot = 2,
-    /// For browsers and papers.
+    /// A drawing for browsers and papers.
     Svg = 3,
 }
 
@@ -44,33 +46,36 @@ impl Drawing {
     }
 }
 
-/// Looks at an overlay while it runs, from any thread; several may use one watch at the same time.
+/// An observer of an overlay while it runs. Any thread may use it, and several may use one watch at
+/// the same time.
 #[derive(Debug)]
 pub struct Watch(Look);
 
-/// A text for the caller, which gives it back by `syncline_text_dispose`; `NULL` if there is none.
+/// Turns a text into one that the caller owns and frees with `syncline_text_dispose`; `NULL` if
+/// there is none.
 fn give(shown: Option<String>) -> *mut c_char {
     shown.map_or(ptr::null_mut(), |shown| c_string(shown).into_raw())
 }
 
-/// Gives a text back that a function of this library made; `NULL` is nothing.
+/// Frees a text that a function of this library returned; does nothing for `NULL`.
 ///
 /// # Safety
-/// `text` comes from such a function as it is, and is not used from now on.
+/// `text` must be the unchanged pointer from such a function, and must not be used after this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_text_dispose(text: *mut c_char) {
     if !text.is_null() {
-        // SAFETY: as the caller vouches; `give` made it so.
+        // SAFETY: `give` made the string with `into_raw`, as the caller guarantees that the text
+        // comes from this library; it is not used after this call.
         drop(unsafe { CString::from_raw(text) });
     }
 }
 
-/// Shows the first requests of a checked overlay, as every run queues them.
+/// Shows the first requests of a checked overlay, in the order in which every run enqueues them.
 ///
-/// `drawing` is one of `syncline_drawing`. `*text` is to be given back by `syncline_text_dispose`.
+/// `drawing` is a `syncline_drawing`. The caller frees `*text` with `syncline_text_dispose`.
 ///
 /// # Safety
-/// `overlay` was not freed. `*text` can be written.
+/// `overlay` must not have been freed. `*text` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_overlay_draw(
     overlay: *const Overlay,
@@ -78,55 +83,58 @@ pub unsafe extern "C" fn syncline_overlay_draw(
     text: *mut *mut c_char,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `text` is valid for writes.
         let text = unsafe { out(text, "text") }?;
         let drawing = Drawing::of(drawing)?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `overlay` points to a live overlay.
         let start = unsafe { the_overlay(overlay) }?.checked()?.start();
         text.write(give(Some(drawing.show(&start))));
         Ok(())
     })
 }
 
-/// Makes a watch over a checked overlay, before or between its runs: one cannot be made during a run. It goes on
-/// when the overlay is freed, and then sees nothing.
+/// Creates a watch for a checked overlay, before or between its runs; it cannot be created during a
+/// run. The watch outlives the overlay, and shows nothing after the overlay was freed. Free it with
+/// `syncline_watch_free`.
 ///
 /// # Safety
-/// `overlay` was not freed. `*watch` can be written.
+/// `overlay` must not have been freed. `*watch` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_watch_new(
     overlay: *const Overlay,
     watch: *mut *mut Watch,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `watch` is valid for writes.
         let watch = unsafe { out(watch, "watch") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `overlay` points to a live overlay.
         let look = unsafe { the_overlay(overlay) }?.checked()?.watch();
         watch.write(Box::into_raw(Box::new(Watch(look))));
         Ok(())
     })
 }
 
-/// Gives a watch back; `NULL` is nothing.
+/// Frees a watch; does nothing for `NULL`.
 ///
 /// # Safety
-/// `watch` comes from `syncline_watch_new`; no call uses it now or later.
+/// `watch` must come from `syncline_watch_new`; no call may be using it, or use it later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_watch_free(watch: *mut Watch) {
     if !watch.is_null() {
-        // SAFETY: as the caller vouches.
+        // SAFETY: `syncline_watch_new` made the box, and the caller guarantees that no call uses
+        // the watch now or later.
         drop(unsafe { Box::from_raw(watch) });
     }
 }
 
-/// Shows who stands where at this moment: which tasks run, which are delayed and by whom.
+/// Shows the present state of the run: the tasks that run, and the tasks that are delayed, with the
+/// tasks that delay them.
 ///
-/// `*text` is `NULL` if the overlay does not run; else it is to be given back by
+/// `*text` is `NULL` if the overlay is not running; else the caller frees it with
 /// `syncline_text_dispose`.
 ///
 /// # Safety
-/// `watch` was not freed. `*text` can be written.
+/// `watch` must not have been freed. `*text` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_watch_draw(
     watch: *const Watch,
@@ -134,30 +142,31 @@ pub unsafe extern "C" fn syncline_watch_draw(
     text: *mut *mut c_char,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `text` is valid for writes.
         let text = unsafe { out(text, "text") }?;
         let drawing = Drawing::of(drawing)?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `watch` points to a live watch.
         let snapshot = unsafe { borrow(watch, "the watch") }?.0.snapshot();
         text.write(give(snapshot.map(|snapshot| drawing.show(&snapshot))));
         Ok(())
     })
 }
 
-/// Waits until no task of the run has ended an iteration for `patience` nanoseconds, and reports who waits for whom, and
-/// since when.
+/// Waits until no task of the run has completed an iteration for `patience` nanoseconds, and
+/// reports which task waits for which, and since when.
 ///
-/// `*text` is `NULL` if the run has ended before (told once for each run), or if none is under way
-/// and none begins for as long, or, at once, if the overlay was freed; else it is to be given back
-/// by `syncline_text_dispose`. With `SYNCLINE_DRAWING_WORDS` it is the whole report, with another
-/// drawing the queues of that moment. If `end_run` is true the run then fails with
-/// `SYNCLINE_STATUS_STUCK` and the report as its message, as soon as the bodies under way have
-/// returned; unless it has ended by itself in between.
+/// `*text` is `NULL` if the run has ended before (reported once for each run), if no run is in
+/// progress and none begins within `patience`, or, at once, if the overlay was freed; else the
+/// caller frees it with `syncline_text_dispose`. With `SYNCLINE_DRAWING_WORDS` it is the whole
+/// report, with another drawing the queues of that moment. If `end_run` is true, the run then fails
+/// with `SYNCLINE_STATUS_STUCK` and the report as its message, as soon as the running bodies have
+/// returned, unless it has ended by itself in between.
 ///
-/// A checked overlay cannot deadlock: a body takes longer than `patience`, or waits for something that was not declared.
+/// A checked overlay cannot deadlock: a report means that a body takes longer than `patience`, or
+/// waits for something that was not declared.
 ///
 /// # Safety
-/// `watch` was not freed. `*text` can be written.
+/// `watch` must not have been freed. `*text` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_watch_stuck(
     watch: *const Watch,
@@ -167,10 +176,10 @@ pub unsafe extern "C" fn syncline_watch_stuck(
     text: *mut *mut c_char,
 ) -> Status {
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `text` is valid for writes.
         let text = unsafe { out(text, "text") }?;
         let drawing = Drawing::of(drawing)?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `watch` points to a live watch.
         let look = unsafe { &borrow(watch, "the watch")?.0 };
         let stuck = look.stuck(Duration::from_nanos(patience));
         let shown = stuck.as_ref().map(|stuck| match drawing {

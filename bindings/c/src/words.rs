@@ -1,21 +1,24 @@
 //! Read-modify-writes of words in one-sided memory.
 //!
 //! # Contract
-//! Each is one step with respect to all others, whoever does them. A word stands at a multiple of its size, a pair of 16.
-//! They acquire and release, with others to the same word. What is under way is not seen: they return when they are done.
+//! Each operation is atomic with respect to all others of this module and to accumulates, from any
+//! member on any host. A word must be at a multiple of its size, a pair at a multiple of 16. An
+//! operation acquires and releases: writes that another member made before its operation on the
+//! same word are visible after this one, on one host; between hosts, after a fence of that member.
+//! Each operation is complete when it returns, so none has a handle.
 
 use syncline_rma::{Global, Pair, RmaError};
 
 use crate::error::{Error, Status, Zero, call, out};
 use crate::rma::{Alive, Rma, RmaMemory, with};
 
-/// Two words that are read and changed together: a rank and an address, say.
+/// Two words that are read and changed together, for example a rank and an address.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RmaPair {
-    /// The word that stands first.
+    /// The word at the lower address.
     pub first: u64,
-    /// The word behind it.
+    /// The word at the higher address.
     pub second: u64,
 }
 
@@ -36,7 +39,7 @@ impl From<Pair> for RmaPair {
 }
 
 /// # Safety
-/// As `syncline_rma_fetch_add_i32`.
+/// The conditions of `syncline_rma_fetch_add_i32` apply.
 unsafe fn step<T, C: From<T> + Zero>(
     rma: *mut Rma,
     memory: *const RmaMemory,
@@ -44,24 +47,27 @@ unsafe fn step<T, C: From<T> + Zero>(
     work: impl FnOnce(&mut syncline_rma::Rma, &Global<u8>) -> Result<T, RmaError>,
 ) -> Status {
     let step = |alive: &mut Alive| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `memory` is `NULL`, or was given to C, with its shell
+        // still there.
         let (rma, memory) = unsafe { alive.memory(rma, memory) }?;
         Ok::<T, Error>(work(rma, memory)?)
     };
     call(|| {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `before` is valid for writes.
         let before = unsafe { out(before, "before") }?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that a non-null `rma` was given to C, and that its shell is
+        // still there.
         before.write(unsafe { with(rma, step) }?.into());
         Ok(())
     })
 }
 
-/// Adds to a word of the part of a member, at `offset` bytes; `*before` is what was there.
+/// Adds to the word at `offset` bytes of the part of a member. Stores the word's value before the
+/// addition in `*before`.
 ///
 /// # Safety
-/// That of `syncline_member_rma`; `memory` is `NULL`, or comes from `syncline_rma_allocate`.
-/// `*before` can be written.
+/// The conditions of `syncline_member_rma` apply; `memory` must be `NULL`, or come from
+/// `syncline_rma_allocate`. `*before` must be valid for writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_fetch_add_i32(
     rma: *mut Rma,
@@ -71,7 +77,7 @@ pub unsafe extern "C" fn syncline_rma_fetch_add_i32(
     value: i32,
     before: *mut i32,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         step(rma, memory, before, |rma, memory| {
             rma.fetch_add_at::<i32>(memory, rank, offset, value)
@@ -79,10 +85,10 @@ pub unsafe extern "C" fn syncline_rma_fetch_add_i32(
     }
 }
 
-/// As `syncline_rma_fetch_add_i32`, for words of 8 bytes.
+/// Like `syncline_rma_fetch_add_i32`, for words of 8 bytes.
 ///
 /// # Safety
-/// As `syncline_rma_fetch_add_i32`.
+/// The conditions of `syncline_rma_fetch_add_i32` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_fetch_add_i64(
     rma: *mut Rma,
@@ -92,7 +98,7 @@ pub unsafe extern "C" fn syncline_rma_fetch_add_i64(
     value: i64,
     before: *mut i64,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         step(rma, memory, before, |rma, memory| {
             rma.fetch_add_at::<i64>(memory, rank, offset, value)
@@ -100,10 +106,10 @@ pub unsafe extern "C" fn syncline_rma_fetch_add_i64(
     }
 }
 
-/// Replaces a word of the part of a member; `*before` is what was there.
+/// Replaces a word of the part of a member. Stores its old value in `*before`.
 ///
 /// # Safety
-/// As `syncline_rma_fetch_add_i32`.
+/// The conditions of `syncline_rma_fetch_add_i32` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_swap_i32(
     rma: *mut Rma,
@@ -113,16 +119,16 @@ pub unsafe extern "C" fn syncline_rma_swap_i32(
     value: i32,
     before: *mut i32,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         step(rma, memory, before, |rma, memory| rma.swap_at::<i32>(memory, rank, offset, value))
     }
 }
 
-/// As `syncline_rma_swap_i32`, for words of 8 bytes.
+/// Like `syncline_rma_swap_i32`, for words of 8 bytes.
 ///
 /// # Safety
-/// As `syncline_rma_fetch_add_i32`.
+/// The conditions of `syncline_rma_fetch_add_i32` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_swap_i64(
     rma: *mut Rma,
@@ -132,16 +138,16 @@ pub unsafe extern "C" fn syncline_rma_swap_i64(
     value: i64,
     before: *mut i64,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         step(rma, memory, before, |rma, memory| rma.swap_at::<i64>(memory, rank, offset, value))
     }
 }
 
-/// Replaces a pair of words of the part of a member; `*before` is what was there.
+/// Replaces a pair of words of the part of a member. Stores its old value in `*before`.
 ///
 /// # Safety
-/// As `syncline_rma_fetch_add_i32`.
+/// The conditions of `syncline_rma_fetch_add_i32` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_swap_pair(
     rma: *mut Rma,
@@ -151,7 +157,7 @@ pub unsafe extern "C" fn syncline_rma_swap_pair(
     value: RmaPair,
     before: *mut RmaPair,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         step(rma, memory, before, |rma, memory| {
             rma.swap_at::<Pair>(memory, rank, offset, value.into())
@@ -159,10 +165,11 @@ pub unsafe extern "C" fn syncline_rma_swap_pair(
     }
 }
 
-/// Replaces a word of the part of a member if it is `old`; `*before` is what was there.
+/// Replaces a word of the part of a member by `new` if it equals `old`. Stores the value it had in
+/// `*before`.
 ///
 /// # Safety
-/// As `syncline_rma_fetch_add_i32`.
+/// The conditions of `syncline_rma_fetch_add_i32` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_compare_swap_i32(
     rma: *mut Rma,
@@ -173,7 +180,7 @@ pub unsafe extern "C" fn syncline_rma_compare_swap_i32(
     new: i32,
     before: *mut i32,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         step(rma, memory, before, |rma, memory| {
             rma.compare_swap_at::<i32>(memory, rank, offset, old, new)
@@ -181,10 +188,10 @@ pub unsafe extern "C" fn syncline_rma_compare_swap_i32(
     }
 }
 
-/// As `syncline_rma_compare_swap_i32`, for words of 8 bytes.
+/// Like `syncline_rma_compare_swap_i32`, for words of 8 bytes.
 ///
 /// # Safety
-/// As `syncline_rma_fetch_add_i32`.
+/// The conditions of `syncline_rma_fetch_add_i32` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_compare_swap_i64(
     rma: *mut Rma,
@@ -195,7 +202,7 @@ pub unsafe extern "C" fn syncline_rma_compare_swap_i64(
     new: i64,
     before: *mut i64,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         step(rma, memory, before, |rma, memory| {
             rma.compare_swap_at::<i64>(memory, rank, offset, old, new)
@@ -203,10 +210,11 @@ pub unsafe extern "C" fn syncline_rma_compare_swap_i64(
     }
 }
 
-/// Replaces a pair of words of the part of a member if it is `old`; `*before` is what was there.
+/// Replaces a pair of words of the part of a member by `new` if it equals `old`. Stores the value
+/// it had in `*before`.
 ///
 /// # Safety
-/// As `syncline_rma_fetch_add_i32`.
+/// The conditions of `syncline_rma_fetch_add_i32` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_compare_swap_pair(
     rma: *mut Rma,
@@ -217,7 +225,7 @@ pub unsafe extern "C" fn syncline_rma_compare_swap_pair(
     new: RmaPair,
     before: *mut RmaPair,
 ) -> Status {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the conditions are those of this function, and the caller guarantees them.
     unsafe {
         step(rma, memory, before, |rma, memory| {
             rma.compare_swap_at::<Pair>(memory, rank, offset, old.into(), new.into())

@@ -1,24 +1,28 @@
-//! Syncline's barriers in programs that exist: `LD_PRELOAD=libsyncline_preload.so program` replaces
+//! Syncline's barriers for existing programs: `LD_PRELOAD=libsyncline_preload.so program` replaces
 //! `pthread_barrier_init`, `pthread_barrier_wait` and `pthread_barrier_destroy`.
 //!
 //! # Contract
-//! That of POSIX. In each episode exactly one thread, the last one, gets `PTHREAD_BARRIER_SERIAL_THREAD`. A barrier may
-//! be destroyed, and its memory used for something else, as soon as one thread has come back from its wait: `destroy`
-//! waits until the others have left. Processes may share a barrier, whether or not its attributes say so, if all of
-//! them are preloaded. A barrier that somebody else has initialised goes to the next library: none of its bytes are
-//! touched. What is seen to be wrong is an error: a count of 0 or of more than 2^31 - 1, and whatever is done with a
-//! barrier that was destroyed (`EINVAL`), a destruction while somebody waits (`EBUSY`).
+//! The contract of POSIX applies. In each episode exactly one thread, the last one, gets
+//! `PTHREAD_BARRIER_SERIAL_THREAD`. A barrier may be destroyed, and its memory reused, as soon as
+//! one thread has returned from its wait: `destroy` waits until the others have left. Processes may
+//! share a barrier, whether or not its attributes say so, if all of them are preloaded. A barrier
+//! that another library has initialised is passed to the next library, and none of its bytes are
+//! touched. Detectable mistakes are errors: a count of 0 or of more than 2^31 - 1 and any use of a
+//! destroyed barrier (`EINVAL`), and a destruction while a thread waits (`EBUSY`).
 //!
-//! With `SYNCLINE_PRELOAD_VERBOSE=1` the program says on stderr at its end how many barriers were taken over.
+//! With `SYNCLINE_PRELOAD_VERBOSE=1` the program reports on stderr at its end the number of
+//! barriers that were taken over.
 //!
 //! # State: the 32 bytes of a `pthread_barrier_t`
 //! ```text
-//! magic      a barrier of ours, the last thing that init writes; or one that was, the last that destroy writes
-//! counter    a `syncline_sync::barrier::RawCounter`, which has the protocol, its costs and its source
+//! magic      marks a barrier of this library; the last word that init writes. Another value marks
+//!            a destroyed one; the last word that destroy writes
+//! counter    a `syncline_sync::barrier::RawCounter`, which documents the protocol, its costs and its source
 //! ```
 //!
 //! # Panics
-//! Nothing here panics. If something did, the `extern "C"` of its function would end the program there.
+//! Nothing here panics. If something did, the `extern "C"` of its function would abort the program
+//! there.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::io::Write as _;
@@ -30,7 +34,7 @@ use libc::{
 };
 use syncline_sync::barrier::RawCounter;
 
-/// What stands in a `pthread_barrier_t` that `pthread_barrier_init` has made.
+/// The contents of a `pthread_barrier_t` that `pthread_barrier_init` has initialised.
 #[repr(C)]
 #[derive(Debug)]
 struct State {
@@ -41,35 +45,37 @@ struct State {
 const _: () = assert!(size_of::<State>() <= size_of::<pthread_barrier_t>());
 const _: () = assert!(align_of::<State>() <= align_of::<pthread_barrier_t>());
 
-/// Never the first two words of a barrier of glibc: arrivals at all (the lower half) and those in complete rounds (the
-/// upper half), which are never more.
+/// A value that the first two words of a glibc barrier never have. They count all arrivals (the
+/// lower half) and the arrivals in complete rounds (the upper half), which are never more.
 const MAGIC: u64 = 0xF5E5_CB01_53C1_11E3;
 const _: () = assert!(MAGIC >> 32 > MAGIC & 0xFFFF_FFFF);
-/// Of a barrier of ours that was destroyed.
+/// The mark of a destroyed barrier of this library.
 const DESTROYED: u64 = MAGIC - (1 << 32);
 const _: () = assert!(DESTROYED >> 32 > DESTROYED & 0xFFFF_FFFF);
 
-/// How many barriers were initialised in this process.
+/// The number of barriers that were initialised in this process.
 static TAKEN_OVER: AtomicU64 = AtomicU64::new(0);
 
-/// Whose a barrier is.
+/// The owner of a barrier.
 enum Whose<'a> {
-    /// Ours.
+    /// This library.
     Ours(&'a State),
-    /// Nobody's: it was ours, and was destroyed.
+    /// None: the barrier was this library's, and was destroyed.
     Nobodys,
-    /// The next library's.
+    /// The next library.
     Others,
 }
 
 impl State {
-    /// Whose a barrier is.
+    /// Returns the owner of a barrier.
     ///
     /// # Safety
-    /// The pointer is `NULL`, or points to the bytes of a `pthread_barrier_t` that live for `'a`, written meanwhile by
-    /// the functions of pthread only.
+    /// The pointer must be `NULL`, or point to the bytes of a `pthread_barrier_t` that live for
+    /// `'a`, and that only the functions of pthread write in that time.
     unsafe fn of<'a>(barrier: *mut pthread_barrier_t) -> Whose<'a> {
-        // SAFETY: as the caller vouches; large enough and aligned, see above; any bytes are a `State`.
+        // SAFETY: the caller guarantees that a non-null pointer points to a live
+        // `pthread_barrier_t`, which is large enough and aligned for a `State`, as asserted above;
+        // any bytes are a valid `State`.
         let Some(state) = (unsafe { barrier.cast::<State>().as_ref() }) else {
             return Whose::Others;
         };
@@ -89,15 +95,15 @@ impl State {
         if !self.counter.destroy() {
             return EBUSY;
         }
-        self.magic.store(DESTROYED, Ordering::Relaxed); // nobody else is here
+        self.magic.store(DESTROYED, Ordering::Relaxed); // the counter has no other thread
         0
     }
 }
 
-/// Makes a barrier for `count` threads, of this process or of several.
+/// Initialises a barrier for `count` threads, of this process or of several.
 ///
 /// # Safety
-/// As POSIX has it: `barrier` can be written, and nobody uses it.
+/// As in POSIX: `barrier` must be valid for writes, and no thread may be using it.
 // SAFETY: the name is that of POSIX on purpose; the function has its type and keeps its contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_barrier_init(
@@ -110,10 +116,12 @@ pub unsafe extern "C" fn pthread_barrier_init(
     }
     let state = State { magic: AtomicU64::new(0), counter: RawCounter::new(count) };
     let place = barrier.cast::<State>();
-    // SAFETY: as the caller vouches; large enough and aligned, see above.
+    // SAFETY: the caller guarantees that `barrier` is valid for writes; it is large enough and
+    // aligned for a `State`, as asserted above.
     unsafe { place.write(state) };
-    // Release: pairs with the Acquire in `of`, for those who learn of the barrier by looking at it.
-    // SAFETY: as above; written a line ago.
+    // Release: pairs with the Acquire in `of`, for threads that find the barrier by reading its
+    // bytes.
+    // SAFETY: as above; the line before has initialised the state.
     unsafe { (*place).magic.store(MAGIC, Ordering::Release) };
     TAKEN_OVER.fetch_add(1, Ordering::Relaxed);
     0
@@ -122,31 +130,32 @@ pub unsafe extern "C" fn pthread_barrier_init(
 /// Waits until `count` threads have called this.
 ///
 /// # Safety
-/// As POSIX has it: `barrier` was initialised, and is not destroyed before this is called.
+/// As in POSIX: `barrier` must have been initialised, and must not be destroyed before this is
+/// called.
 // SAFETY: the name is that of POSIX on purpose; the function has its type and keeps its contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -> c_int {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that `barrier` points to a live `pthread_barrier_t`.
     match unsafe { State::of(barrier) } {
         Whose::Ours(state) => state.wait(),
         Whose::Nobodys => EINVAL,
-        // SAFETY: as the caller vouches.
+        // SAFETY: the conditions are those of this function, and the caller guarantees them.
         Whose::Others => unsafe { WAIT.call(barrier) },
     }
 }
 
-/// Ends the use of a barrier, when all threads have left it.
+/// Ends the use of a barrier once all threads have left it.
 ///
 /// # Safety
-/// As POSIX has it: `barrier` was initialised, and no wait begins from now on.
+/// As in POSIX: `barrier` must have been initialised, and no wait may begin after this call.
 // SAFETY: the name is that of POSIX on purpose; the function has its type and keeps its contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_barrier_destroy(barrier: *mut pthread_barrier_t) -> c_int {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that `barrier` points to a live `pthread_barrier_t`.
     match unsafe { State::of(barrier) } {
         Whose::Ours(state) => state.destroy(),
         Whose::Nobodys => EINVAL,
-        // SAFETY: as the caller vouches.
+        // SAFETY: the conditions are those of this function, and the caller guarantees them.
         Whose::Others => unsafe { DESTROY.call(barrier) },
     }
 }
@@ -166,12 +175,13 @@ impl Next {
         Next { name, found: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Calls it; `EINVAL` if there is none.
+    /// Calls the function; returns `EINVAL` if there is none.
     ///
     /// # Safety
-    /// As the function of that name.
+    /// The conditions of the function of that name apply.
     unsafe fn call(&self, barrier: *mut pthread_barrier_t) -> c_int {
-        // Relaxed, here and below: who finds nothing looks it up again, and finds the same.
+        // Relaxed, here and below: a thread that finds no pointer looks it up again, with the same
+        // result.
         let mut function = self.found.load(Ordering::Relaxed);
         if function.is_null() {
             // SAFETY: the name ends in a zero byte.
@@ -181,17 +191,18 @@ impl Next {
         if barrier.is_null() || function.is_null() {
             return EINVAL;
         }
-        // SAFETY: both names stand for functions of this type.
+        // SAFETY: both names are those of functions of this type.
         let function: unsafe extern "C" fn(*mut pthread_barrier_t) -> c_int =
             unsafe { transmute(function) };
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees the conditions of the function of that name.
         unsafe { function(barrier) }
     }
 }
 
-/// Run at the end of the program.
+/// A function that runs at the end of the program.
 #[used]
-// SAFETY: the section is an array of pointers to functions without arguments, which are called once each.
+// SAFETY: the section is an array of pointers to functions without arguments, which are called
+// once each.
 #[unsafe(link_section = ".fini_array")]
 static AT_THE_END: extern "C" fn() = report;
 
@@ -199,7 +210,7 @@ extern "C" fn report() {
     if std::env::var_os("SYNCLINE_PRELOAD_VERBOSE").is_some_and(|value| value == "1") {
         let count = TAKEN_OVER.load(Ordering::Relaxed);
         let barriers = if count == 1 { "barrier" } else { "barriers" };
-        // Nobody is left who could be told that stderr is closed.
+        // A failed write is ignored: the program ends, and there is no other place to report it.
         let _ = writeln!(std::io::stderr(), "syncline: took over {count} {barriers} of pthread");
     }
 }

@@ -1,4 +1,5 @@
-/* Barriers that the C library itself has made, and ours beside them. Run by preload.rs, preloaded. */
+/* Barriers that the C library has initialised, beside barriers of the preloaded library. Run by
+ * preload.rs, with the library preloaded. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -54,7 +55,8 @@ int main(void) {
     *(void **)&init = dlsym(libc, "pthread_barrier_init");
     EXPECT(init && init != pthread_barrier_init);
 
-    /* Made by the C library, in fresh bytes and in those of a barrier of ours; then ours in the bytes of its own. */
+    /* A barrier of the C library, in fresh bytes and in the bytes of a barrier of the preloaded
+     * library; in between, a barrier of the preloaded library in the same bytes. */
     memset(&barrier, 0, sizeof barrier);
     EXPECT(init(&barrier, NULL, 2) == 0);
     in_two_threads(&barrier);
@@ -66,7 +68,7 @@ int main(void) {
     in_two_threads(&barrier);
     EXPECT(pthread_barrier_destroy(&barrier) == 0);
 
-    /* What is wrong is an error. */
+    /* Mistakes are errors. */
     EXPECT(pthread_barrier_init(&barrier, NULL, 0) == EINVAL);
     EXPECT(pthread_barrier_init(&barrier, NULL, -1U) == EINVAL);
     EXPECT(pthread_barrier_init(&barrier, NULL, 2) == 0);

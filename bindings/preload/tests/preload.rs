@@ -1,16 +1,16 @@
-//! Programs that know nothing of Syncline, with and without `LD_PRELOAD`.
+//! Programs that do not use Syncline, with and without `LD_PRELOAD`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use syncline_testkit::{Tool, libraries, output};
 
-/// The folder of the package.
+/// The directory of the package.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What the example writes: always the same.
+/// The output of the example, which is the same in every run.
 fn said(episodes: usize) -> String {
     let each = format!("one serial thread in each of {episodes} episodes, nobody too early");
     let threads = [1, 2, 4, 8].map(|n| format!("{n} threads: {each}\n")).concat();
@@ -37,7 +37,7 @@ fn build(compiler: &'static str, source: &str, dir: &Path) -> Option<PathBuf> {
     Some(executable)
 }
 
-/// Runs a program, preloaded, and gives what it wrote and what it said on stderr.
+/// Runs a program with the library preloaded, and returns its stdout and stderr.
 fn preloaded(command: &mut Command) -> (String, String) {
     let library = libraries().join("libsyncline_preload.so");
     assert!(library.exists(), "{} was not built", library.display());
@@ -66,7 +66,8 @@ fn a_program_does_the_same_with_and_without_it() {
         let verbose = ("SYNCLINE_PRELOAD_VERBOSE", "1");
         let with = preloaded(Command::new(&program).arg("20000").env(verbose.0, verbose.1));
         assert_eq!(with.0, said(20000));
-        // Four teams of threads, one of processes, and 600 that were destroyed at once.
+        // Four teams of threads, one team of processes, and 600 barriers that are destroyed at
+        // once.
         assert!(with.1.ends_with("syncline: took over 605 barriers of pthread\n"), "{}", with.1);
 
         let quiet = preloaded(Command::new(&program).arg("100"));

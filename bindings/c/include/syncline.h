@@ -64,11 +64,11 @@
  *     from the bodies of its own run; use a watch to observe a run. One thread after another may
  *     use a handle or a rank; several threads at once may use a location, a watch or a signal.
  *     Bodies that wait for something undeclared, such as a handle, are not covered by the check. No
- *     function may be called in a signal handler, nor in the child of a fork() while other threads
- *     of the parent were in the library.
+ *     function may be called in a signal handler, nor in the child of a fork() if other threads of
+ *     the parent were in the library at the time of the fork().
  *
  * Objects
- *     The library owns the objects that it makes; the program frees each of them with one function:
+ *     The library allocates all objects. Each has one function that frees it:
  *
  *         made by                      freed by
  *         ..._new                      ..._free: objects of the program; readers and writers are
@@ -150,7 +150,7 @@
 #define SYNCLINE_SIGNAL_MAX 4611686018427387903
 
 /**
- * The most that can be added to a signal at once: 2^32.
+ * The largest number that can be added to a signal at once: 2^32.
  */
 #define SYNCLINE_SIGNAL_MAX_ADD 4294967296
 

@@ -499,7 +499,7 @@ pub unsafe extern "C" fn syncline_farm_living(farm: *const Farm, living: *mut us
         let inside = unsafe { the_farm(farm) }?;
         let vpid = inside.farm.vpid();
         if vpid != Vpid::MANAGER {
-            let what = "count those who live";
+            let what = "count the live processes";
             return Err(syncline_farm::FarmError::Manager { what, vpid }.into());
         }
         living.write(inside.farm.living());

@@ -204,7 +204,7 @@ pub unsafe extern "C" fn syncline_farm_send_for(
         let (kind, size) = FarmKind::of(kind)?;
         let bytes = count.checked_mul(size);
         let bytes = bytes
-            .ok_or_else(|| Error::invalid(format!("there are no {count} {kind} in memory")))?;
+            .ok_or_else(|| Error::invalid(format!("{count} {kind} do not fit into memory")))?;
         // SAFETY: the caller guarantees that `farm` was not freed, and that `count` elements, of
         // `bytes` bytes in all, are readable from `from` on.
         let (mut inside, bytes) =

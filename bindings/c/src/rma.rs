@@ -179,7 +179,7 @@ impl Alive {
             return Err(Error::misuse("the handle is of another rma, or was never made zero"));
         }
         Pending::from_words(words)
-            .ok_or_else(|| Error::invalid("the handle is none that the library made"))
+            .ok_or_else(|| Error::invalid("the handle was not made by this library"))
     }
 
     /// Waits for the outstanding gets, with or without a handle.
@@ -557,7 +557,7 @@ pub unsafe extern "C" fn syncline_rma_deallocate_local(
         }
         let known = alive.buffers.remove(&buffer.addr());
         let layout =
-            known.ok_or_else(|| Error::misuse("the buffer was freed, or is none of this rma"))?;
+            known.ok_or_else(|| Error::misuse("the buffer was freed, or is another rma's"))?;
         // SAFETY: the buffer was allocated with this layout, and not freed since: it was in the
         // table.
         unsafe { dealloc(buffer.cast(), layout) };

@@ -17,7 +17,7 @@ use crate::error::{Error, Status, borrow, call, deadline, optional, out};
 
 /// The largest number that a signal can hold: 2^62 - 1.
 pub const SYNCLINE_SIGNAL_MAX: u64 = 4611686018427387903;
-/// The most that can be added to a signal at once: 2^32.
+/// The largest number that can be added to a signal at once: 2^32.
 pub const SYNCLINE_SIGNAL_MAX_ADD: u64 = 4294967296;
 
 const _: () =

@@ -593,7 +593,7 @@ pub unsafe extern "C" fn syncline_member_memory(
         // SAFETY: the caller guarantees that a non-null `memory` is valid for writes.
         let memory = unsafe { out(memory, "memory") }?;
         if bytes == 0 {
-            return Err(Error::invalid("memory of 0 bytes is nothing that could be shared"));
+            return Err(Error::invalid("memory of 0 bytes cannot be shared"));
         }
         // SAFETY: the caller guarantees that a non-null `me` points to a live member.
         let mut inside = unsafe { the_member(me) }?;

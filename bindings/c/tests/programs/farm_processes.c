@@ -32,7 +32,7 @@ static void misuse(syncline_farm *farm) {
     size_t living;
     EXPECT(syncline_farm_vpid(farm) == 1 && syncline_farm_parent(farm) == SYNCLINE_FARM_MANAGER);
     FAILS(syncline_farm_kill(farm, SYNCLINE_FARM_MANAGER), MISUSE, "only the manager can kill processes; this is process 1");
-    FAILS(syncline_farm_living(farm, &living), MISUSE, "only the manager can count those who live; this is process 1");
+    FAILS(syncline_farm_living(farm, &living), MISUSE, "only the manager can count the live processes; this is process 1");
     FAILS(syncline_farm_join(&again), MISUSE, "process 1 of the farm takes part already");
     FAILS(syncline_farm_serve(never, NULL), MISUSE, "process 1 of the farm takes part already");
     FAILS(syncline_farm_start(farm, 1, NULL, NULL), MISUSE, "process 1 is not one that was reserved and not started yet");

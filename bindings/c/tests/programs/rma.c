@@ -248,9 +248,9 @@ static int faults(syncline_member *me, void *argument) {
     EXPECT(syncline_rma_address(memory, 4096) == NULL && syncline_rma_bytes(memory, 4096) == SIZE_MAX);
     FAILS(syncline_rma_fence(rma, 4096), INVALID_ARGUMENT, none);
     OK(syncline_rma_allocate_local(rma, 0, &buffer));
-    FAILS(syncline_rma_deallocate_local(rma, bytes), MISUSE, "the buffer was freed, or is none of this rma");
+    FAILS(syncline_rma_deallocate_local(rma, bytes), MISUSE, "the buffer was freed, or is another rma's");
     OK(syncline_rma_deallocate_local(rma, buffer));
-    FAILS(syncline_rma_deallocate_local(rma, buffer), MISUSE, "the buffer was freed, or is none of this rma");
+    FAILS(syncline_rma_deallocate_local(rma, buffer), MISUSE, "the buffer was freed, or is another rma's");
     OK(syncline_rma_deallocate_local(rma, NULL));
     OK(syncline_rma_allocate_local(rma, 100, &buffer)); /* given back with the rma */
     OK(syncline_rma_deallocate(rma, memory));

@@ -40,7 +40,7 @@ static int faults(syncline_member *me, void *argument) {
     FAILS(syncline_member_memory(NULL, 1, &memory), INVALID_ARGUMENT, "the member is NULL");
     FAILS(syncline_member_memory(me, 1, NULL), INVALID_ARGUMENT, "memory is NULL");
     FAILS(syncline_member_memory(me, 0, &memory), INVALID_ARGUMENT,
-          "memory of 0 bytes is nothing that could be shared");
+          "memory of 0 bytes cannot be shared");
     EXPECT(syncline_member_memory(me, SIZE_MAX, &memory) == SYNCLINE_STATUS_NO_ROOM);
     EXPECT(syncline_member_memory(me, 2 << 20, &memory) == SYNCLINE_STATUS_NO_ROOM);
     FAILS(syncline_member_wait(NULL), INVALID_ARGUMENT, "the member is NULL");

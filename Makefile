@@ -1,12 +1,12 @@
-# The doors of the project. `make help` lists them.
+# The entry points of the project. `make help` lists them.
 
 CARGO ?= cargo
 LOOM_CRATES = -p syncline-trace -p syncline-signal -p syncline-sync -p syncline-overlay -p syncline-farm
-# Where cargo puts what it builds.
+# The folder of cargo's release builds.
 BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 SYNCLINE = $(BUILT)/syncline
 LAB = $(BUILT)/syncline-lab
-# What CI runs, a person can run; only the progress bar of cargo differs.
+# CI runs the same targets as a person; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .PHONY: help demo demo-for-tests command-for-tests test test-deps test-anywhere loom miri tsan lint bench bench-overlay bench-sync bench-rma bench-farm bench-rma-testbed bench-peers-deps bench-disk bench-papers soak book \
@@ -15,28 +15,28 @@ export CARGO_TERM_PROGRESS_WHEN ?= auto
 help:
 	@echo "make demo        20 iterations in one pass over data four times larger than the memory bound; every bit checked"
 	@echo "make test        every test: units, properties, the command, doc examples, models"
-	@echo "                 As root on Debian it installs what tests use first (test-deps); NO_INSTALL=1: nothing is installed"
-	@echo "make test-deps   as root, installs the compilers and checkers that tests use, by apt and, one MPI, from PyPI; else says what is missing"
+	@echo "                 As root on Debian it first installs the tools of the tests (test-deps), unless NO_INSTALL=1"
+	@echo "make test-deps   as root, installs compilers and checkers for the tests by apt, and one MPI from PyPI; otherwise lists what is missing"
 	@echo "make test-anywhere  the tests on one core, in 4 GiB, with huge pages always and never, in memory, as an ordinary user (root, hours)"
-	@echo "make install     the command, libraries, header, pkg-config file: PREFIX=/usr/local, DESTDIR=; STRIP= keeps the symbols of debuggers"
-	@echo "make uninstall   takes them away again"
-	@echo "make lint        formatting, clippy, documentation, licences; no crate depends on a floor above its own"
+	@echo "make install     the command, libraries, header, pkg-config file: PREFIX=/usr/local, DESTDIR=; STRIP= keeps the debug symbols"
+	@echo "make uninstall   removes them"
+	@echo "make lint        formatting, clippy, documentation, licences; no crate depends on a layer above its own"
 	@echo "make book        the book as pages of HTML, below target/book (mdBook; without it: the line that installs it)"
 	@echo "make miri        queues, spaces, plans and codecs under Miri (a nightly with miri; ten minutes)"
 	@echo "make tsan        suites of threads under ThreadSanitizer (a nightly with rust-src; ten minutes)"
 	@echo "make bench       the cost of order: empty tasks, and a sweep in memory against the plain loop"
-	@echo "make bench-overlay  overlays against OpenMP, oneTBB and what one writes by hand (a minute)"
+	@echo "make bench-overlay  overlays against OpenMP, oneTBB and hand-written code (a minute)"
 	@echo "make bench-sync  barriers and locks against those of others and of textbooks (two minutes)"
-	@echo "make bench-rma   one-sided memory on this host, against what is aimed at (a minute)"
+	@echo "make bench-rma   one-sided memory on this host, against the targets (a minute)"
 	@echo "make bench-farm  processes as tasks against Python's, MPI's and a published farm's (a minute)"
 	@echo "make bench-rma-testbed  fences, syncs, locks and barriers between 2 to 8 hosts with a delay (root; a quarter of an hour)"
-	@echo "make bench-peers-deps  installs what these are compiled with (root, Debian); without it they are skipped"
+	@echo "make bench-peers-deps  installs the compilers of the peers (root, Debian); without them the peers are skipped"
 	@echo "make bench-disk  the papers' case out of core (root, 50 GiB of disk, an hour): see bench/README.md"
 	@echo "make bench-papers  the papers' older and other schemes out of core (root, 60 GiB of disk, hours): Fig. 7"
 	@echo "make testbed-test  several hosts with a delay between them, on this machine (root), and one-sided memory on them (6 minutes)"
-	@echo "make testbed-deps  installs what that takes, with two MPIs (root, Debian); see testbed/README.md"
+	@echo "make testbed-deps  installs the tools of the testbed, with two MPIs (root, Debian); see testbed/README.md"
 	@echo "make mpi-wheels  two newer MPIs from PyPI, below target/mpi"
-	@echo "make soak        barriers and locks for ten million rounds; the property tests, kills, decoders and models at length (an hour)"
+	@echo "make soak        barriers and locks for ten million rounds; long runs of property tests, kills, decoders and models (an hour)"
 
 build:
 	$(CARGO) build --release -p syncline-cli
@@ -44,23 +44,25 @@ build:
 build-lab:
 	$(CARGO) build --release -p syncline-lab
 
-# Built once and run once: only what computes and moves elements is optimised (see Cargo.toml).
+# The demo is built once and run once: only the crates that compute and move elements are optimised
+# (see Cargo.toml).
 demo:
 	$(CARGO) build --profile demo -p syncline-cli
 	@sh apps/cli/demo.sh $(or $(CARGO_TARGET_DIR),target)/demo/syncline
 
-# The command as the tests have it, which they have compiled already: so nothing is compiled twice.
+# The command as the tests have compiled it, so that it is not compiled twice.
 UNOPTIMISED = $(or $(CARGO_TARGET_DIR),target)/debug/syncline
 command-for-tests:
 	$(CARGO) test --workspace --test cli --no-run
 demo-for-tests: command-for-tests
 	@sh apps/cli/demo.sh $(UNOPTIMISED)
 
-# An MPI whose jobs go on after a death, beside those of the system.
+# An MPI whose jobs continue after the death of a process, beside those of the system.
 SURVIVOR = target/mpi/openmpi5/bin/mpicc
 export SYNCLINE_TEST_MPI ?= $(CURDIR)/$(SURVIVOR)
 
-# The models only compute, while tests often wait: so they have what time the tests leave, and are told of at the end.
+# The models only compute, while tests often wait: the models run in the time that the tests leave,
+# and their results are printed at the end.
 LOOM_LOG = $(or $(CARGO_TARGET_DIR),target)/loom.log
 test: test-deps
 	@mkdir -p $(dir $(LOOM_LOG)); nice -n 19 $(LOOM) > $(LOOM_LOG) 2>&1 & models=$$!; \
@@ -68,8 +70,8 @@ test: test-deps
 	$(CARGO) test --workspace --no-fail-fast -- --show-output; tests=$$?; \
 	wait $$models; models=$$?; cat $(LOOM_LOG); exit $$((tests | models))
 
-# What tests use beside Rust. Without it they say what they skip; so nothing here fails. Only root installs anything, and
-# not with NO_INSTALL=1.
+# The tools that tests use beside Rust. Tests print what they skip without them, so no command here
+# fails. Only root installs anything, and not with NO_INSTALL=1.
 NO_INSTALL ?=
 MAY_INSTALL = [ -z "$(NO_INSTALL)" ] && [ "$$(id -u)" = 0 ]
 TEST_DEPS = apt-get install --no-install-recommends -y gcc g++ gfortran clang cmake libomp-dev pkg-config valgrind \
@@ -83,17 +85,18 @@ test-deps:
 	python3 -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
 	if [ -z "$$missing" ]; then :; \
 	elif $(MAY_INSTALL) && command -v apt-get >/dev/null; then \
-	{ apt-get update && $(TEST_DEPS); } || echo "not installed:$$missing; what needs them will be skipped"; \
-	else echo "missing:$$missing; what needs them will be skipped. As root, on Debian and its kin: $(TEST_DEPS)"; fi
-	@if $(MAY_INSTALL); then testbed/mpi-wheels.sh target/mpi openmpi5 || echo "not installed: Open MPI 5; what needs it will be skipped"; \
-	elif [ ! -e $(SURVIVOR) ]; then echo "missing: Open MPI 5; what needs it will be skipped. From PyPI, below target/mpi: make mpi-wheels"; fi
+	{ apt-get update && $(TEST_DEPS); } || echo "not installed:$$missing; tests that need them will be skipped"; \
+	else echo "missing:$$missing; tests that need them will be skipped. As root, on Debian and its derivatives: $(TEST_DEPS)"; fi
+	@if $(MAY_INSTALL); then testbed/mpi-wheels.sh target/mpi openmpi5 || echo "not installed: Open MPI 5; tests that need it will be skipped"; \
+	elif [ ! -e $(SURVIVOR) ]; then echo "missing: Open MPI 5; tests that need it will be skipped. From PyPI, below target/mpi: make mpi-wheels"; fi
 
-# Each under other conditions, one after the other; see testbed/anywhere.sh for what else can be said.
+# All tests under several conditions, one after the other; see testbed/anywhere.sh for its options.
 test-anywhere:
 	@testbed/anywhere.sh
 
-# The lock-free protocols under every interleaving, each with planted bugs that must be found. One at a time: two in one
-# process wait for each other's maps of stacks, and take longer than one after the other.
+# The lock-free protocols under every interleaving, each with planted bugs that must be found. One
+# model at a time: two in one process contend for the mapping of stacks, and take longer than one
+# after the other.
 LOOM = env RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test $(LOOM_CRATES) --profile loom --lib -- --test-threads=1
 loom:
 	$(LOOM)
@@ -103,8 +106,9 @@ book:
 	@if command -v mdbook >/dev/null; then mdbook build docs/book && echo "target/book/index.html"; \
 	else echo "skipped: no mdBook; cargo install mdbook --locked (some minutes)"; fi
 
-# Undefined behaviour and data races, as far as the tests go there: queues, plans, spaces, codecs, copies and words.
-# Suites are small under Miri (`cfg(miri)`), or say why they are left out. PROPTEST_CASES is what a codec's test takes.
+# Undefined behaviour and data races in the code that tests reach: queues, plans, spaces, codecs,
+# copies and words. Suites are small under Miri (`cfg(miri)`), or state why they are left out.
+# PROPTEST_CASES is the number of cases of a codec's test.
 MIRI = MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=4 CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri
 miri:
 	@if $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
@@ -116,8 +120,9 @@ miri:
 	$(MIRI) test -p syncline-rma --lib -- copy:: rmw::; \
 	else echo "skipped: no Miri (rustup toolchain install nightly --component miri,rust-src)"; fi
 
-# Data races between threads. Assembly, maxima and fences are not seen: rma's copies and words are left out by that, a
-# signal's maximum is a loop (`--cfg tsan`), and what rests on a fence alone is for the models (`make loom`).
+# Data races between threads. ThreadSanitizer does not see assembly, atomic maxima and fences: rma's
+# copies and words are left out, a signal's maximum is a loop (`--cfg tsan`), and code that relies
+# on a fence alone is left to the models (`make loom`).
 TSAN_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
 TSAN = RUSTFLAGS="-Zsanitizer=thread --cfg tsan" CARGO_TARGET_DIR=target/tsan $(CARGO) +nightly test -Zbuild-std --target $(TSAN_TARGET)
 tsan:
@@ -139,7 +144,7 @@ lint:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; \
 	else echo "skipped: cargo deny is not installed (cargo install cargo-deny)"; fi
 
-# Where things go; DESTDIR is put before it, for packages.
+# The folder of the installation; for packages, DESTDIR is prepended.
 PREFIX ?= /usr/local
 TO = $(DESTDIR)$(PREFIX)
 INSTALLED = bin/syncline lib/libsyncline_c.so lib/$(SONAME) lib/libsyncline_c.a lib/libsyncline_preload.so \
@@ -147,7 +152,8 @@ INSTALLED = bin/syncline lib/libsyncline_c.so lib/$(SONAME) lib/libsyncline_c.a 
 	lib/cmake/Syncline/SynclineConfigVersion.cmake include/syncline.h share/syncline/syncline.f90 \
 	share/syncline/pmpi.c
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-# What the library says that it is called: see bindings/c/build.rs. Until 1.0, other minor versions are other interfaces.
+# The library's soname: see bindings/c/build.rs. Before 1.0, each minor version has an interface of
+# its own.
 SONAME := libsyncline_c.so.$(shell echo $(VERSION) | sed -e 's/^0\.\([0-9]*\)\..*/0.\1/' -e 's/^\([1-9][0-9]*\)\..*/\1/')
 
 install: install-build install-files
@@ -155,12 +161,12 @@ install: install-build install-files
 install-build:
 	$(CARGO) build --release -p syncline-cli -p syncline-c -p syncline-preload
 
-# Symbols for debuggers are not installed, as they are five times what is left: STRIP= keeps them. The static library keeps
-# those that a linker needs.
+# Debug symbols are not installed, as they are five times the size of the rest: STRIP= keeps them.
+# The static library keeps the symbols that a linker needs.
 STRIP ?= strip
 stripped = $(if $(STRIP),$(STRIP) $(1) $(2) || echo "not stripped: $(2)")
 
-# What was built before, and is not built here: so root need not have a Rust.
+# Installs the files of an earlier build, so that root needs no Rust.
 install-files:
 	install -d $(TO)/bin $(TO)/lib/pkgconfig $(TO)/lib/cmake/Syncline $(TO)/include $(TO)/share/syncline
 	install -m 755 $(BUILT)/syncline $(TO)/bin
@@ -198,21 +204,22 @@ bench-sync: build-lab
 bench-rma: build-lab
 	$(LAB) bench rma --quick
 
-# Workers without libraries to load take the target x86_64-unknown-linux-musl of Rust; without it they are skipped.
+# Statically linked workers need Rust's target x86_64-unknown-linux-musl; without it they are
+# skipped.
 bench-farm: build-lab
 	$(LAB) bench farm --quick
 
-# See lab/scripts/rma_testbed.sh for what else can be said.
+# See lab/scripts/rma_testbed.sh for its options.
 RMA_RESULTS ?= target/bench-rma
 bench-rma-testbed: build build-lab
 	$(SYNCLINE) mpi build
 	lab/scripts/rma_testbed.sh $(LAB) $(RMA_RESULTS)
 
-# The compilers and libraries of the peers; nothing else needs them.
+# The compilers and libraries of the peers; no other target needs them.
 PEERS = apt-get install --no-install-recommends -y gcc g++ libc6-dev clang libomp-dev libtbb-dev
 bench-peers-deps:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(PEERS); \
-	else echo "run as root, on Debian and its kin: $(PEERS)"; fi
+	else echo "run as root, on Debian and its derivatives: $(PEERS)"; fi
 
 bench-disk: build
 	python3 lab/scripts/out_of_core.py case --syncline $(SYNCLINE) --dir target/bench-data
@@ -233,8 +240,9 @@ soak: build miri tsan
 	SYNCLINE_MISUSES=200 $(CARGO) test --release -p syncline-c --test misuse -- --show-output
 	LOOM_MAX_PREEMPTIONS=4 $(MAKE) loom
 
-# Hosts on one machine, and the MPIs of Debian. Without root, namespaces or an MPI it says what it skips.
-# MPIS="openmpi mpich": those only. KILLS: how many hosts are killed or cut off in the middle of a run.
+# Hosts on one machine, and the MPIs of Debian. Without root, namespaces or an MPI, the scripts
+# print what they skip. MPIS="openmpi mpich" selects MPIs. KILLS is the number of hosts that are
+# killed or cut off during a run.
 MPIS ?=
 KILLS ?= 6
 testbed-test: command-for-tests
@@ -249,8 +257,8 @@ testbed-deps:
 	python3 -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
 	if [ -z "$$missing" ]; then :; \
 	elif $(MAY_INSTALL) && command -v apt-get >/dev/null; then \
-	{ apt-get update && $(TESTBED_DEPS); } || echo "not installed:$$missing; what needs them will be skipped"; \
-	else echo "missing:$$missing; what needs them will be skipped. As root, on Debian and its kin: $(TESTBED_DEPS)"; fi
+	{ apt-get update && $(TESTBED_DEPS); } || echo "not installed:$$missing; tests that need them will be skipped"; \
+	else echo "missing:$$missing; tests that need them will be skipped. As root, on Debian and its derivatives: $(TESTBED_DEPS)"; fi
 
 mpi-wheels:
 	@testbed/mpi-wheels.sh

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Runs the tests as other machines would: each mode under other conditions, one after the other,
-# with the counts of each.
-#   testbed/anywhere.sh [MODE...]       all but slow, if none is named
+# Runs the tests under the conditions of other machines: one mode after the other, with the counts
+# of each.
+#   testbed/anywhere.sh [MODE...]       all modes but slow, if none is named
 #     core      a cgroup of one core, and one processor
 #     memory    a cgroup of 4 GiB, without swap
 #     always    transparent_hugepage always
 #     never     transparent_hugepage never
 #     tmpfs     a copy of the working tree in memory, with its target directory and temporary files
-#     slow      a cgroup of a quarter of a core: whatever was fitted to a clock fails
-#     bare      as an ordinary user, without apt and whatever tests use beside Rust: what is missing
-#               is said to be skipped
-#   TESTS="..."    what cargo is to test [--workspace]; e.g. TESTS="-p syncline-sync --test sync locks"
-#   LIMIT=14400    seconds after which a mode is ended
-# All that was said stays in target/anywhere-MODE.log. What it changes it puts back, also when it is
-# interrupted.
-# Needs root; with cgroups of version 1 or 2.
-# Exit code: 0 all passed, 1 some did not, 2 it cannot be run here.
+#     slow      a cgroup of a quarter of a core: tests that depend on timing fail
+#     bare      an ordinary user, without apt and without the tools that tests use beside Rust:
+#               tests print what they skip
+#   TESTS="..."    the arguments of cargo test [--workspace]; for example
+#                  TESTS="-p syncline-sync --test sync locks"
+#   LIMIT=14400    the number of seconds after which a mode is ended
+# The output stays in target/anywhere-MODE.log. The script restores all settings that it changes,
+# also when it is interrupted.
+# It needs root; it supports cgroups of version 1 and 2.
+# Exit code: 0 all passed, 1 some failed, 2 the script cannot run here.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -25,12 +26,12 @@ pages=/sys/kernel/mm/transparent_hugepage/enabled
 group=syncline-anywhere.$$
 work=$(mktemp -d /var/tmp/syncline-anywhere.XXXXXX)
 chmod 755 "$work"
-before= # of `pages`, while they are changed
+before= # the content of `pages`, while it is changed
 running=
 
 say() { printf '%s\n' "anywhere: $*"; }
 
-# The folder of a cgroup with a controller (cpu, memory); made if it is not there.
+# Prints the folder of a cgroup with a controller (cpu, memory), which is created if it is missing.
 group_of() {
 	local controller=$1 root=/sys/fs/cgroup
 	if [ -d "$root/$controller" ]; then
@@ -63,7 +64,7 @@ clean() {
 trap clean EXIT
 trap 'exit 130' INT TERM
 
-# counts NAME: of a log; which tests failed, and why some were skipped.
+# counts NAME STATUS: prints the counts of a log, the tests that failed, and the reasons for skips.
 counts() {
 	local log=$work/$1.log status=$2
 	grep -h '^missing:' "$log" | sed 's/^/    /'
@@ -74,7 +75,8 @@ counts() {
 	mkdir -p "$here/target" && cp "$log" "$here/target/anywhere-$1.log"
 }
 
-# run MODE COMMAND...: in a process group of its own, so that it can be ended whole.
+# run MODE COMMAND...: runs a command in a process group of its own, so that the whole group can be
+# ended.
 run() {
 	local mode=$1 status
 	shift
@@ -88,8 +90,8 @@ run() {
 	[ "$status" = 0 ] || failed="$failed $mode"
 }
 
-# in_group MODE FOLDER COMMAND...: as a member of a cgroup.
-# shellcheck disable=SC2016 # the inner shell's own
+# in_group MODE FOLDER COMMAND...: runs a command as a member of a cgroup.
+# shellcheck disable=SC2016 # for the inner shell
 in_group() { run "$1" bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$2" "${@:3}"; }
 
 test_command=(cargo test "${tests[@]}" --no-fail-fast -- --show-output)
@@ -117,14 +119,14 @@ bounded() {
 	echo "$dir"
 }
 
-# A copy of what git knows of the working tree, and what is new in it, to a folder.
+# Copies the files that git tracks in the working tree, and new ones, to a folder.
 copy() {
 	mkdir -p "$1" && (cd "$here" && git ls-files -z --cached --others --exclude-standard |
 		tar -c --null --ignore-failed-read -T - 2>/dev/null) | tar -x -C "$1"
 }
 
-# What an ordinary user has: a toolchain to read, programs of the system without compilers but `cc`,
-# and a folder.
+# The environment of an ordinary user: a readable toolchain, the system's programs without compilers
+# except `cc`, and a folder.
 bare() {
 	local user=nobody place=$work/bare tool from sysroot
 	sysroot=$(rustc --print sysroot) || return 1
@@ -136,12 +138,12 @@ bare() {
 		*) ln -sf "$tool" "$place/bin/" ;;
 		esac
 	done
-	# A linker is needed by Rust itself.
+	# Rust itself needs a linker.
 	ln -sf "$(command -v cc)" "$place/bin/cc"
-	# The toolchain itself, not rustup, which looks for it in a home: it may be in root's.
+	# The toolchain itself, not rustup, which looks for toolchains in a home, possibly root's.
 	for tool in cargo rustc rustdoc rustfmt; do ln -sf "$place/toolchain/bin/$tool" "$place/bin/$tool"; done
 	mkdir "$place/toolchain" && cp -rL "$sysroot/bin" "$sysroot/lib" "$place/toolchain"
-	# What was fetched, so that nothing is asked of a network twice.
+	# The downloaded crates, so that no package is fetched twice.
 	from=${CARGO_HOME:-$HOME/.cargo}
 	[ ! -d "$from/registry" ] || cp -r "$from/registry" "$place/cargo/"
 	[ ! -f "$from/config.toml" ] || cp "$from/config.toml" "$place/cargo/"
@@ -191,7 +193,7 @@ mode() {
 	esac
 }
 
-# As a function, so that the whole script has been read before anything is run: it may be changed
+# A function, so that bash has read the whole script before it runs anything: the file may change
 # meanwhile.
 main() {
 	[ "$(id -u)" = 0 ] || { say "needs root, for cgroups, mounts and other users"; exit 2; }
@@ -200,8 +202,8 @@ main() {
 	failed=
 	export SYNCLINE_TEST_MPI=${SYNCLINE_TEST_MPI:-$here/target/mpi/openmpi5/bin/mpicc}
 	[ $# -gt 0 ] || set -- core memory always never tmpfs bare
-	# What is compiled is compiled once, outside of all bounds; `tmpfs` and `bare` have target
-	# directories of their own.
+	# One build for all modes, outside of all bounds; `tmpfs` and `bare` have target directories of
+	# their own.
 	for one in "$@"; do
 		case $one in tmpfs | bare) continue ;; esac
 		cargo test "${tests[@]}" --no-run >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; exit 1; }
@@ -209,7 +211,7 @@ main() {
 	done
 	for one in "$@"; do mode "$one"; done
 	if [ -n "$failed" ]; then
-		say "failed:$failed; all that was said is in target/anywhere-*.log"
+		say "failed:$failed; the output is in target/anywhere-*.log"
 		exit 1
 	fi
 	say "all passed"

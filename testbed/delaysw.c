@@ -1,34 +1,37 @@
-/* delaysw: an Ethernet switch in user space that hands every frame on after a known one-way delay, for kernels that have
- * no netem.
+/* delaysw: an Ethernet switch in user space that forwards every frame after a fixed one-way delay,
+ * for kernels without netem.
  *
  *     delaysw DELAY_US SPIN_US INTERFACE:NAMESPACE...
  *
- *     host 0            host 1            host 2         each a network namespace (`ip netns`) with a TAP device, whose
- *     [ TAP ]           [ TAP ]           [ TAP ]        other end is a file descriptor of the switch
- *        \                 |                 /
+ *     host 0            host 1            host 2         each a network namespace (`ip netns`) with
+ *     [ TAP ]           [ TAP ]           [ TAP ]        a TAP device, whose other end is a file
+ *        \                 |                 /           descriptor of the switch
  *         `--- read, stamp: due = now + DELAY ---.
  *                                                |
  *        .---- [ ring of frames, oldest first ] <'
  *        |
- *         `--- due? write to the port that has the frame's destination, to all others if nobody knows it
+ *         `--- due? write to the port of the frame's destination; to all others if it is unknown
  *
- * One ring is enough: all frames have the same delay, so the order in which they come is that in which they are due. Two
- * frames never overtake one another.
+ * One ring is enough: all frames have the same delay, so the order of their arrival is the order of
+ * their due times. Frames never overtake one another.
  *
- * Contract. A frame is written DELAY after the switch has read it, never before; by how much later, SIGUSR1 prints
- * ("lateness": from due to the beginning of the write). It does not see how long a frame has waited in the TAP device to be
- * read, nor the network stacks of the two hosts: what a program measures is more than DELAY by those, some 20 us a way
- * (README.md). Bandwidth is what one core can copy; frames are lost only where a host's own queue is full.
+ * Contract. A frame is written DELAY after the switch has read it, never earlier. SIGUSR1 prints by
+ * how much later ("lateness": from the due time to the beginning of the write). The figure excludes
+ * the time that a frame has waited in the TAP device to be read, and the network stacks of the two
+ * hosts: a program measures more than DELAY by these, some 20 us each way (README.md). The
+ * bandwidth is that of copies by one core; frames are lost only where a host's own queue is full.
  *
- * The timers of the kernel wake a sleeper late by some to some dozen microseconds. With SPIN_US the switch sleeps only until
- * so much before a frame is due, and polls from there on: exact, for SPIN_US of a core per frame (or group of frames). It
- * wants to be run with real-time priority (`chrt -f`), or it waits for a core as anybody else.
+ * The timers of the kernel wake a sleeper late by a few to some dozen microseconds. With SPIN_US
+ * the switch sleeps only until SPIN_US before a frame is due, and polls from there on: this is
+ * exact, and costs SPIN_US of a core per frame (or group of frames). The switch should run with
+ * real-time priority (`chrt -f`); otherwise it competes for a core with all other processes.
  *
- * Bounds: PORTS ports, RING frames under way (at full size 24 MB, what 10 Gbit/s has under way in 20 ms); while the
- * ring is full nothing is read, and frames wait in the devices. Frames have at most FRAME bytes: an MTU of 1500 with room.
+ * Bounds: PORTS ports, RING frames in flight (24 MB at full size, which 10 Gbit/s has in flight in
+ * 20 ms); while the ring is full nothing is read, and frames wait in the devices. A frame has at
+ * most FRAME bytes: an MTU of 1500 with room to spare.
  *
- * SIGUSR1 prints the statistics since the last one; SIGTERM ends it, and the devices with it. When it is ready it prints a
- * line that begins with "ready". */
+ * SIGUSR1 prints the statistics since the last SIGUSR1; SIGTERM terminates the switch and removes
+ * its devices. When it is ready, it prints a line that begins with "ready". */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -48,9 +51,9 @@
 #include <unistd.h>
 
 #define PORTS 64
-#define RING 16384u /* a power of two: positions run on and wrap */
+#define RING 16384u /* a power of two: positions wrap */
 #define FRAME 2048
-#define BURST 8 /* frames read from one port before the clock is looked at again */
+#define BURST 8 /* frames read from one port between readings of the clock */
 
 struct frame {
 	uint64_t due; /* nanoseconds of CLOCK_MONOTONIC */
@@ -65,7 +68,7 @@ struct port {
 	unsigned char address[6];
 };
 
-/* The ring holds positions first..next. Its pages are touched only when they are first used. */
+/* The ring holds the positions first..next. Its pages are touched only when they are first used. */
 static struct frame ring[RING];
 static uint32_t first, next;
 static struct port ports[PORTS];
@@ -93,7 +96,8 @@ static uint64_t now(void) {
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Processor time of the switch so far; it has one thread. The stacks of the receiving hosts run in its writes. */
+/* Returns the processor time of the switch, which has one thread. The stacks of the receiving hosts
+ * run in its writes, so they are included. */
 static uint64_t cpu(void) {
 	struct timespec t;
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -112,8 +116,8 @@ static void print_statistics(void) {
 	seen.cpu_since = cpu();
 }
 
-/* Makes a TAP device in a namespace. A TAP device belongs to the namespace in which /dev/net/tun was opened for it; the
- * descriptor works from everywhere. */
+/* Makes a TAP device in a namespace: it belongs to the namespace in which /dev/net/tun was opened;
+ * the descriptor is usable from any namespace. */
 static int open_tap(char *interface_and_namespace, int home) {
 	char *colon = strchr(interface_and_namespace, ':'), path[256];
 	struct ifreq request = {0};
@@ -135,7 +139,8 @@ static int open_tap(char *interface_and_namespace, int home) {
 }
 
 static void send_to(int port, const struct frame *frame) {
-	/* Refused: the device is down (the host is cut off), or out of memory. A wire would lose it, too. */
+	/* Refused if the device is down (the host is cut off) or memory is short. A wire would lose the
+	 * frame, too. */
 	if (write(ports[port].tap, frame->bytes, (size_t)frame->length) < 0) seen.refused++;
 }
 
@@ -207,7 +212,8 @@ int main(int argc, char **argv) {
 	}
 	struct sigaction action = {.sa_handler = on_usr1};
 	sigaction(SIGUSR1, &action, NULL);
-	/* Without it the kernel lets a sleeper (that is not real-time) oversleep by 50 us to save wake-ups. */
+	/* Without this, the kernel lets a sleeper without real-time priority oversleep by 50 us to save
+	 * wake-ups. */
 	prctl(PR_SET_TIMERSLACK, 1ul);
 	seen.since = now();
 	seen.cpu_since = cpu();
@@ -220,7 +226,7 @@ int main(int argc, char **argv) {
 			print_wanted = 0;
 			print_statistics();
 		}
-		/* Sleep for the next frame, or until the next one is nearly due; from there on only look, again and again. */
+		/* Sleep until a frame arrives, or until the next one is nearly due; from there on poll. */
 		struct timespec rest, *limit = NULL;
 		if (first != next) {
 			uint64_t at = now(), due = ring[first % RING].due, left = due > at + spin ? due - at - spin : 0;

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Installs two newer MPIs from PyPI beside those of the distribution, each in a virtual environment of its own:
-#   testbed/mpi-wheels.sh [FOLDER [NAME]]     FOLDER/openmpi5 and FOLDER/mpich5, or NAME of them; without FOLDER: target/mpi
-# They bring mpicc, mpirun and the libraries, and need neither root nor Python afterwards. Versions are pinned, so that
-# what is written of them in README.md stays true. What is there already in that version is left as it is.
-# Exit code: 0 they are there, 1 not.
-# shellcheck disable=SC2015 # in `A && B || fail` a true A and a false B are wanted to fail, too
+# Installs two newer MPIs from PyPI beside those of the distribution, each in a virtual environment
+# of its own:
+#   testbed/mpi-wheels.sh [FOLDER [NAME]]
+# into FOLDER/openmpi5 and FOLDER/mpich5, or only NAME of them; without FOLDER: target/mpi.
+# They include mpicc, mpirun and the libraries, and need neither root nor Python afterwards.
+# Versions are pinned, so that README.md stays accurate. An MPI that is already installed in that
+# version is kept.
+# Exit code: 0 installed, 1 not.
+# shellcheck disable=SC2015 # in `A && B || fail` a true A and a false B must fail, too
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,7 +20,8 @@ fail() {
 	exit 1
 }
 
-# wheel NAME VERSION FOLDER: a mark in the folder says which version is complete there.
+# wheel NAME VERSION FOLDER: installs a wheel; a mark in the folder records which version is
+# complete.
 wheel() {
 	local name=$1 version=$2 folder=$3
 	if [ "$(cat "$folder/.installed" 2>/dev/null)" = "$name $version" ]; then

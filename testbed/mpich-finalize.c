@@ -1,11 +1,13 @@
-/* Loaded before programs that run on MPICH 4.0 and 4.1 over UCX (Debian's), whose MPI_Finalize may hang for ever: each
- * rank first waits until its connections are closed, for which UCX may need an answer of the peer, and then in a barrier of
- * the launcher, in which it answers nobody. Who comes to the barrier first lets the others wait (github.com/pmodels/mpich,
- * pull request 6596; 4.2 has no such barrier). With a delay between hosts that is most programs.
+/* A library for LD_PRELOAD with programs on MPICH 4.0 and 4.1 over UCX (Debian's), whose
+ * MPI_Finalize may hang: each rank first waits until its connections are closed, for which UCX may
+ * need an answer of the peer, and then in a barrier of the launcher, in which it answers no peer.
+ * The rank that reaches the barrier first blocks the others (github.com/pmodels/mpich, pull request
+ * 6596; 4.2 has no such barrier). With a delay between hosts, most programs hang.
  *
- * Here connections count as closed at once, after everything that has been sent has had DRAIN to go out; they really are
- * closed after the barrier, with the worker that they belong to (closing one, and not waiting for it, is an assertion in
- * UCX). UCX's headers are not needed: its pointers are only handed on. */
+ * This library reports connections as closed at once, once all sent data have had DRAIN to be
+ * transmitted. They are really closed after the barrier, together with the worker that owns them
+ * (closing a connection without waiting for it fails an assertion in UCX). UCX's headers are not
+ * needed: its pointers are only passed on. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <time.h>
@@ -27,12 +29,12 @@ int ucp_worker_create(void *context, const void *parameters, void **made) {
 	return status;
 }
 
-/* NULL is "closed". */
+/* NULL means "closed". */
 void *ucp_disconnect_nb(void *endpoint) {
 	unsigned (*progress)(void *) = (unsigned (*)(void *))dlsym(RTLD_NEXT, "ucp_worker_progress");
 	double until = now() + DRAIN;
 	(void)endpoint;
 	while (worker && progress && now() < until) progress(worker);
-	worker = NULL; /* once is enough, for all connections */
+	worker = NULL; /* one drain is enough for all connections */
 	return NULL;
 }

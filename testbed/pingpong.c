@@ -1,16 +1,20 @@
-/* pingpong: what MPI takes between the hosts of a testbed, and whether a program can be there what Syncline's are.
+/* pingpong: measures MPI between the hosts of a testbed, and checks that the hosts suit Syncline's
+ * programs.
  *
  *     pingpong [ROUNDS]        (200)
  *
- * Every rank says where it is, after which rank 0 prints, in lines that begin with a word for scripts:
- *     hosts     how many hosts there are, by names and by network namespaces; both must agree, and ranks stand in blocks
- *     pingpong  round trips of 8 bytes between rank 0 and the first rank of another host: half of the median, in us
+ * Every rank reports its place, after which rank 0 prints lines that begin with a word for scripts:
+ *     hosts     the number of hosts by names and by network namespaces; both must agree, and ranks
+ *               must stand in blocks
+ *     pingpong  round trips of 8 bytes between rank 0 and the first rank of another host: half of
+ *               the median, in us
  *     within    the same with another rank of the same host, if there is one
  *     barrier   the mean of MPI_Barrier over all ranks
- *     threads   round trips answered by a second thread of each rank that polls MPI_Improbe in a communicator of its own and
- *               sleeps between, while the first one is in MPI calls, too (MPI_THREAD_MULTIPLE)
- *     ok        everything was as it must be
- * Times are told, not judged: with more ranks than cores they are the scheduler's. */
+ *     threads   round trips answered by a second thread of each rank that polls MPI_Improbe in a
+ *               communicator of its own and sleeps between polls, while the first thread is in MPI
+ *               calls, too (MPI_THREAD_MULTIPLE)
+ *     ok        all checks have passed
+ * Times are reported, not judged: with more ranks than cores they depend on the scheduler. */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <pthread.h>
@@ -43,8 +47,8 @@ static double median_us(double *seconds, int count) {
 	return seconds[count / 2] * 1e6;
 }
 
-/* Yields for a while, then sleeps for longer and longer, up to 200 us: with more threads than cores one that only polls
- * takes the core from those it waits for. */
+/* Yields at first, then sleeps for doubling times up to 200 us: with more threads than cores, a
+ * thread that only polls takes the core from the threads that it waits for. */
 static void rest(int *idle) {
 	struct timespec t = {0, 0};
 	if (++*idle < 50) {
@@ -62,7 +66,7 @@ static void receive(long *value, int from, int tag, MPI_Comm comm) {
 	while (MPI_Test(&request, &there, MPI_STATUS_IGNORE), !there) rest(&idle);
 }
 
-/* Between rank 0 and `other`; the rest wait for them, asleep, in `together`. */
+/* Measures between rank 0 and `other`; the other ranks wait in `together`, asleep. */
 static void ping(const char *word, int other, int rounds, double *times) {
 	long value = 0;
 	for (int i = 0; i < rounds; i++) {
@@ -79,7 +83,8 @@ static void ping(const char *word, int other, int rounds, double *times) {
 	if (rank == 0) printf("%s one-way %.1f us to rank %d\n", word, median_us(times, rounds) / 2, other);
 }
 
-/* All but rank 0 and `other` sleep until those are done: a blocked MPI call would spin on a core that they need. */
+/* All ranks but 0 and `other` sleep until those are done: a blocked MPI call would spin on a core
+ * that they need. */
 static void together(void) {
 	int idle = 0, there = 0;
 	MPI_Request request;
@@ -143,13 +148,15 @@ int main(int argc, char **argv) {
 	together();
 	if (size > 1 && !strcmp(all[0].name, all[1].name)) ping("within", 1, rounds, times);
 	together();
-	/* The mean: a rank that is ahead by one delay finds every other barrier complete, and waits twice in the next. */
+	/* The mean, not the median: a rank that is ahead by one delay finds every other barrier complete
+	 * and waits twice as long in the next one. */
 	double start = MPI_Wtime();
 	for (int i = 0; i < rounds; i++) MPI_Barrier(MPI_COMM_WORLD);
 	if (rank == 0) printf("barrier %.1f us\n", (MPI_Wtime() - start) / rounds * 1e6);
 
 	if (threads_good) {
-		/* Every rank calls the servers of all, one after the other, while its own answers others. */
+		/* Every rank calls the server threads of all ranks, one after the other, while its own answers
+		 * others. */
 		pthread_t server;
 		pthread_create(&server, NULL, serve, NULL);
 		for (int i = 0; i < rounds; i++) {

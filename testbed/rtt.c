@@ -1,8 +1,10 @@
-/* rtt: round trips to a host, which only its kernel answers (ICMP echo), without `ping`, which not every machine has.
+/* rtt: round trips to a host that its kernel answers (ICMP echo), without `ping`, which not every
+ * machine has.
  *
  *     rtt ADDRESS COUNT        prints "min 442.1 median 447.0 max 480.3 us, lost 0 of 100"
  *
- * One request at a time, a second at most for its answer; needs root. Exit code 1 if no answer came at all. */
+ * Sends one request at a time and waits at most a second for its answer; needs root. The exit code
+ * is 1 if no answer came at all. */
 #include <arpa/inet.h>
 #include <netinet/ip.h>
 #include <netinet/ip_icmp.h>

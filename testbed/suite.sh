@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# One-sided memory and pools between the hosts of a testbed: testbed/suite.sh COMMAND [KILLS]... (make testbed-test). COMMAND is the
-# `syncline` to verify. With every MPI that is there: all operations on 3 and 4 hosts, and on 2 of two processes; then
-# KILLS times (6 unless it says otherwise) a host is killed or cut off in the middle, and the others must say who is gone, and end.
-# With Open MPI 5 (make mpi-wheels) as often a process is killed, and the others must go on to the end as a smaller team.
-# Exit code: 0 good, or skipped (it says why); 1 something failed.
+# Verifies one-sided memory and pools between the hosts of a testbed (make testbed-test):
+#   testbed/suite.sh COMMAND [KILLS]...
+# COMMAND is the `syncline` to verify. With every MPI of the machine: all operations on 3 and 4
+# hosts, and on 2 hosts of two processes; then KILLS times (6 by default) a host is killed or cut
+# off in the middle, and the others must name the missing host and end. With Open MPI 5 (make
+# mpi-wheels) a process is killed KILLS times, and the others must continue to the end as a smaller
+# team.
+# Exit code: 0 passed, or skipped with a reason; 1 failed.
 set -euo pipefail
 syncline=$(realpath "${1:?the command to verify}")
 kills=${2:-6}
@@ -46,7 +49,8 @@ for mpi in openmpi mpich; do
 	fi
 done
 
-# run MPI HOSTS PER_HOST ARGS...: the command with these arguments; what it says is in $folder/out.
+# run MPI HOSTS PER_HOST ARGS...: runs the command with these arguments; its output is in
+# $folder/out.
 run() {
 	local mpi=$1 hosts=$2 each=$3
 	shift 3
@@ -56,7 +60,7 @@ run() {
 		--env SYNCLINE_TIMEOUT="$silence" --timeout 120 "$syncline" "$@" >"$folder/out" 2>&1
 }
 
-# amid: waits until what runs has begun to verify, and then up to a second more.
+# amid: waits until the run has begun to verify, and then up to a second more.
 amid() {
 	local wait
 	for ((wait = 0; wait < 300; wait++)); do
@@ -66,7 +70,7 @@ amid() {
 	sleep "0.$((RANDOM % 10))"
 }
 
-# Two cores for all hosts: a busy one may be silent for long without being dead.
+# All hosts share two cores: a busy host may be silent for long without being dead.
 silence=10000
 for mpi in "${mpis[@]}"; do
 	for shape in "3 1" "4 1" "2 2"; do
@@ -103,21 +107,21 @@ for ((n = 0; n < kills && ${#mpis[@]} > 0; n++)); do
 	0) bad "$mpi, $how $victim: the run ended well after $(((struck - begun) / 1000000)) ms" ;;
 	124) bad "$mpi, $how $victim: the others hang: $(tail -n 3 "$folder/out")" ;;
 	*)
-		# Where the launcher is told of a death first, it ends the job by itself.
+		# A launcher that detects a death first ends the job by itself.
 		told=$(grep -hoE 'host [0-9]+ \(rank [0-9]+\) has not been heard of|member [0-9]+ has not been heard of|member [0-9]+.s process has died|rank [0-9]+ is dead|member [0-9]+ is dead' "$folder/out" | sort -u | head -n 1 || true)
-		[ "$how" = kill ] || [ -n "$told" ] || bad "$mpi, $how $victim: nobody says who is gone: $(tail -n 3 "$folder/out")"
+		[ "$how" = kill ] || [ -n "$told" ] || bad "$mpi, $how $victim: no process names the missing host: $(tail -n 3 "$folder/out")"
 		echo "ok      $mpi, $how $victim: ended after $took ms${told:+: $told}"
 		;;
 	esac
 done
 
-# survive: 4 hosts of Open MPI 5, whose job goes on.
+# survive ROUNDS: runs on 4 hosts with Open MPI 5, whose job continues after a death.
 survive() {
 	testbed run --mpi openmpi5 --hosts 4 --env SYNCLINE_MPI="$shim" --env SYNCLINE_QUIET=1 --env SYNCLINE_TIMEOUT="$silence" \
 		--timeout 100 --launcher --with-ft --launcher ulfm "$syncline" verify rma --rounds "$1" >"$folder/out" 2>&1
 }
 
-# members ROUNDS: the processes that verify so many rounds, without what has launched them.
+# members ROUNDS: prints the processes that verify this number of rounds, without their launchers.
 members() {
 	local pid
 	for pid in $(pgrep -f "syncline verify rma --rounds $1\$"); do
@@ -131,7 +135,7 @@ if ! "$syncline" mpi build --mpicc "$mpicc" --into "$folder/openmpi5" >"$folder/
 	exit "$failed"
 fi
 shim=$(echo "$folder/openmpi5"/*.so)
-# Two cores, as above; and who dies is told of by MPI.
+# All hosts share two cores, as above, and MPI reports deaths.
 silence=10000
 for ((n = 0; n < kills; n++)); do
 	rounds=$((17 + n))
@@ -140,7 +144,7 @@ for ((n = 0; n < kills; n++)); do
 	job=$!
 	amid
 	victim=$(members "$rounds" | shuf -n 1)
-	kill -9 "$victim" || bad "openmpi5: there is nobody to kill"
+	kill -9 "$victim" || bad "openmpi5: there is no process to kill"
 	code=0
 	wait "$job" || code=$?
 	if [ "$code" = 0 ] && grep -qs '1 of 4 processes dead, 3 go on' "$folder/out" &&

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tests of the testbed itself: testbed/test.sh [MPI]... (make testbed-test), with every MPI that is there, or those. Times are
-# told, not judged.
-# Exit code: 0 good, or skipped (it says why); 1 something failed.
+# Tests the testbed itself (make testbed-test): testbed/test.sh [MPI]..., with every MPI of the
+# machine, or those named. Times are reported, not judged.
+# Exit code: 0 passed, or skipped with a reason; 1 failed.
 # shellcheck disable=SC2015 # in `A && good || bad` good never fails
 set -euo pipefail
 mpis=("$@")
@@ -72,10 +72,10 @@ testbed exec h2 true && good "a killed host can be used again" || bad "a killed 
 
 # ---- programs ----
 
-busy() { # processes of programs and launchers on any host
+busy() { # counts processes of programs and launchers on all hosts
 	testbed status | awk '/processes [0-9]+/ { for (i = 1; i < NF; i++) if ($i == "processes") n += $(i + 1) } END { print n + 0 }'
 }
-free() { # WHAT: nothing runs any more
+free() { # WHAT: checks that nothing is left running
 	[ "$(busy)" = 0 ] && ! compgen -G "/run/syncline-testbed/$name/run.*" >/dev/null && good "$1 leaves nothing behind" || bad "$1 leaves something behind: $(testbed status)"
 }
 
@@ -127,7 +127,7 @@ for mpi in "${mpis[@]}"; do
 	[ "$code" = 124 ] && [ "$(grep -c begun "$folder/out")" = 4 ] && good "$mpi: 124 when the time is over" || bad "$mpi: $code when the time is over"
 	free "$mpi: a run out of time"
 	for signal in INT TERM KILL; do
-		# What a shell starts in the background ignores SIGINT, unless it is told otherwise.
+		# A command that a shell starts in the background ignores SIGINT by default.
 		env --default-signal=INT timeout --foreground 60 "$here/testbed" --name "$name" run --mpi "$mpi" "$folder/hang" >"$folder/out" 2>&1 &
 		run=$!
 		for ((i = 0; i < 100; i++)); do
@@ -146,7 +146,7 @@ for mpi in "${mpis[@]}"; do
 	done
 done
 
-# ---- going on after a death ----
+# ---- continuing after a death ----
 
 if testbed mpicc --mpi openmpi5 -O2 -Wall -o "$folder/ulfm" "$here/ulfm.c" >"$folder/cc" 2>&1; then
 	code=0

@@ -1,9 +1,11 @@
-/* ulfm: whether an MPI goes on after the death of a rank (User Level Failure Mitigation; Open MPI 5: --with-ft ulfm).
+/* ulfm: checks whether an MPI continues after the death of a rank (User Level Failure Mitigation;
+ * Open MPI 5: --with-ft ulfm).
  *
  *     ulfm            at least 3 ranks; the last one kills itself
  *
- * The others receive from it, are told MPIX_ERR_PROC_FAILED, revoke the communicator, shrink it, and add up in what is left.
- * Rank 0 prints what it took. Exit code 0 of those that are left: all that has happened. */
+ * The others receive from it, get MPIX_ERR_PROC_FAILED, revoke the communicator, shrink it, and add
+ * numbers in the new one. Rank 0 prints the times. The survivors exit with 0 if all of that has
+ * happened. */
 #include <mpi.h>
 #include <mpi-ext.h>
 #include <signal.h>
@@ -27,7 +29,8 @@ int main(int argc, char **argv) {
 	int status = MPI_Recv(&value, 1, MPI_INT, size - 1, 0, comm, MPI_STATUS_IGNORE);
 	double told = MPI_Wtime();
 	MPI_Error_class(status, &class);
-	/* Whoever is told first revokes; the others may then be told that instead. */
+	/* The first rank with the error revokes the communicator; the others may then get MPIX_ERR_REVOKED
+	 * instead. */
 	int good = class == MPIX_ERR_PROC_FAILED || class == MPIX_ERR_REVOKED;
 	MPIX_Comm_revoke(comm);
 	good = good && MPIX_Comm_shrink(comm, &smaller) == MPI_SUCCESS;
@@ -43,8 +46,8 @@ int main(int argc, char **argv) {
 		       (told - start) * 1e3, left, size, (shrunk - told) * 1e3);
 		fflush(stdout);
 	}
-	/* Not MPI_Finalize: that of Open MPI 5.0.11 waits for the dead one for ever. The barrier, so that nobody who is left
-	 * goes before the others are through, and looks dead. */
+	/* MPI_Finalize of Open MPI 5.0.11 would wait forever for the dead rank. The barrier keeps
+	 * survivors from exiting before the others are done, which would look like a death. */
 	if (good) MPI_Barrier(smaller);
 	_exit(!good);
 }

@@ -1,10 +1,11 @@
 #!/bin/sh
-# The main job, small: six matrices of 2048 x 2048 doubles, 192 MiB, swept 20 times inside 48 MiB: streamed, in
-# as few passes over the data as the memory allows. Every bit is compared with the plain double loop.
+# The main use, in small: six matrices of 2048 x 2048 doubles, 192 MiB, swept 20 times within 48
+# MiB, streamed in as few passes over the data as the memory allows. Every bit is compared with the
+# plain double loop.
 # Usage: demo.sh SYNCLINE
 set -eu
 syncline=$1
-# Beside the program, not in /tmp: that may be memory.
+# The folder is beside the program, not in /tmp, which may be a file system in memory.
 folder=$(mktemp -d "$(dirname "$syncline")/demo.XXXXXX")
 trap 'rm -rf "$folder"' EXIT INT TERM
 

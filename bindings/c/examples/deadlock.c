@@ -1,5 +1,6 @@
-/* A planted deadlock: two tasks that want both locations, in crossed orders. The check refuses it, and says
- * who would wait for whom; with the orders put right the same overlay runs.
+/* A planted deadlock: two tasks that write both locations, in crossed orders. The check refuses it
+ * and reports the cycle of tasks that would wait for one another; with the orders corrected the
+ * same overlay runs.
  *
  *     cc deadlock.c -lsyncline_c */
 #include <stdio.h>

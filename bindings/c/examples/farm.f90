@@ -1,5 +1,6 @@
-! Processes as tasks: workers add up parts of an array, which they are sent; then a pool of workers squares numbers, one of
-! which is an error of its task. All processes are this program; its argument says which they are.
+! Processes as tasks: workers add up the parts of an array that they receive; then a pool of workers
+! squares numbers, one of which makes its task fail. All processes run this program; its argument
+! selects the role.
 !
 !     gfortran syncline.f90 farm.f90 -lsyncline_c
 module work
@@ -11,7 +12,7 @@ module work
 
 contains
 
-    ! A worker of the farm: receives numbers from whoever has started it, and sends their sum.
+    ! A worker of the farm: receives numbers from the process that started it, and sends their sum.
     subroutine add(farm)
         type(c_ptr), intent(in) :: farm
         type(c_ptr) :: received
@@ -28,7 +29,7 @@ contains
         call check(syncline_farm_leave(farm))
     end subroutine
 
-    ! What a worker of the pool does with a task: a function of C.
+    ! The function that a worker of the pool calls for each task, as in C.
     function square(task, length, result, context) bind(C) result(code)
         type(c_ptr), value :: task, result, context
         integer(c_size_t), value :: length
@@ -72,7 +73,8 @@ program farms
     character(:), allocatable :: words
 
     call get_command_argument(1, role)
-    if (role == 'serve') call check(syncline_farm_serve(c_funloc(square), c_null_ptr)) ! workers of the pool stay in here
+    ! In a worker of the pool, this call does not return.
+    if (role == 'serve') call check(syncline_farm_serve(c_funloc(square), c_null_ptr))
     call check(syncline_farm_join(farm))
     if (c_associated(farm)) then
         call add(farm)

@@ -1,5 +1,5 @@
-/* Tasks in, results out, whatever becomes of the workers: one of the tasks aborts its process, and that is its error; the
- * others have their results.
+/* A pool whose tasks have outcomes even if a worker crashes: one of the tasks aborts its process,
+ * which is reported as its error; the others have their results.
  *
  *     cc farm_pool.c -lsyncline_c -pthread */
 #include <stdio.h>
@@ -22,7 +22,8 @@ static int failed(const char *what) {
         }                                                                                                       \
     } while (0)
 
-/* What a worker does with a task. A library that is not thread-safe, or may crash, is welcome here. */
+/* The function that a worker calls for each task. It may use a library that is not thread-safe or
+ * may crash. */
 static int work(const void *task, size_t length, syncline_farm_result *result, void *context) {
     uint64_t n;
     (void)context;
@@ -39,12 +40,13 @@ static int work(const void *task, size_t length, syncline_farm_result *result, v
 }
 
 int main(void) {
-    const syncline_farm_pool_options options = {.timeout = 60000000000}; /* a task that hangs is an error, too */
+    /* A task that hangs fails, too. */
+    const syncline_farm_pool_options options = {.timeout = 60000000000};
     const syncline_farm_outcome *outcome;
     syncline_farm_pool *pool;
     uint64_t sum = 0, square;
 
-    TRY(syncline_farm_serve(work, NULL)); /* workers stay in here */
+    TRY(syncline_farm_serve(work, NULL)); /* workers do not return */
     TRY(syncline_farm_pool_new(2, NULL, NULL, &options, &pool));
     for (uint64_t n = 0; n < TASKS; n++) {
         TRY(syncline_farm_pool_submit(pool, &n, sizeof n, 0, 0, NULL));
@@ -52,7 +54,7 @@ int main(void) {
     for (;;) {
         TRY(syncline_farm_pool_next(pool, &outcome));
         if (!outcome) {
-            break; /* all have ended */
+            break; /* all tasks have ended */
         }
         if (outcome->status == SYNCLINE_STATUS_OK && outcome->length == sizeof square) {
             memcpy(&square, outcome->bytes, sizeof square);

@@ -1,9 +1,10 @@
-/* Ordered locks by hand: two threads in strict turn over one buffer, without a mutex or a condition.
+/* Ordered locks without an overlay: two threads alternate strictly over one buffer, without a mutex
+ * or a condition variable.
  *
  *     cc handles.c -lsyncline_c -pthread
  *
- * The producer writes a batch, the consumer reads it. Each asks for its next turn before it gives the
- * present one back, so the order that the first two posts made lasts for ever. */
+ * The producer writes a batch, the consumer reads it. Each posts its next request before it
+ * releases the present grant, so the order of the first two posts is kept. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 enum { BATCHES = 1000, LENGTH = 64 };
 
-/* What the location `batch` orders. */
+/* The data that the location `batch` orders. */
 static int batch[LENGTH];
 
 static void check(syncline_status status) {
@@ -54,11 +55,11 @@ int main(void) {
     check(syncline_writer_new(location, &writer));
     check(syncline_reader_new(location, &reader));
 
-    /* The order of the posts decides, not that of the threads. */
+    /* The order of the posts decides, not the order in which the threads start. */
     check(syncline_post(writer));
     check(syncline_post(reader));
 
-    /* The reader is second: it would have to wait. */
+    /* The reader is second in the queue, so it would have to wait. */
     if (syncline_acquire_for(reader, 1000000) == SYNCLINE_STATUS_TIMED_OUT) {
         printf("%s\n", syncline_last_failure()->message);
     }

@@ -1,10 +1,10 @@
-/* An overlay: heat in a plate, by Gauss and Seidel, in blocks; held against the plain double loop.
+/* An overlay: heat in a plate, by Gauss-Seidel in blocks, compared with the plain double loop.
  *
  *     cc heat.c -lsyncline_c
  *
  * Each block of the plate is a location. Its task writes it and reads the neighbours' edges. With
- * SYNCLINE_INITIAL_WAVE the blocks go round in the order of the double loop, so the bits are the same,
- * whoever runs them. */
+ * SYNCLINE_INITIAL_WAVE the blocks are updated in the order of the double loop, so the results are
+ * equal bit for bit, whichever threads run them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static void check(syncline_status status) {
     }
 }
 
-/* Cold inside, warm at the upper edge. */
+/* Sets the plate to 0, and its upper edge to 100. */
 static void set_up(plate p) {
     memset(p, 0, sizeof(plate));
     for (int j = 0; j < SIDE; j++) {
@@ -33,7 +33,7 @@ static void set_up(plate p) {
     }
 }
 
-/* One iteration over a part of the plate; the greatest change. */
+/* One iteration over a part of the plate. Returns the greatest change. */
 static double relax(plate p, int top, int left, int rows, int cols) {
     double change = 0.0;
     for (int i = top; i < top + rows; i++) {
@@ -106,7 +106,8 @@ int main(void) {
            (unsigned long long)report->iterations, differences() ? "DIFFERENT" : "the bits of the loop");
     syncline_report_dispose(report);
 
-    /* On, with a thread per block, until nothing changes by more than a hundredth. */
+    /* The run continues with one thread per block until no point changes by more than a hundredth.
+     */
     check(syncline_overlay_run_until(overlay, SYNCLINE_RUNNER_THREADS, 0, 0.01, 10000, &report));
     for (uint64_t n = 0; n < report->iterations; n++) {
         double change = relax(by_loop, 1, 1, SIDE - 2, SIDE - 2);

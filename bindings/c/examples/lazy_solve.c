@@ -1,6 +1,7 @@
-/* The roots of a polynomial, lazily: nobody knows beforehand how many tasks there will be. Each is a process, which gets an
- * interval, cuts it into parts, and sends back those in which the sign changes; each of these is a task again, until it is
- * narrow enough. A process that crashes costs its interval, and nothing else.
+/* The roots of a polynomial by tasks whose number is not known beforehand. Each task is a process,
+ * which gets an interval, cuts it into parts, and sends back those in which the sign changes; each
+ * of these becomes a task again, until it is narrow enough. If a process crashes, its interval is
+ * lost, and nothing else.
  *
  *     cc lazy_solve.c -lsyncline_c -pthread */
 #include <stdio.h>
@@ -42,7 +43,7 @@ static int worker(syncline_farm *farm) {
     return 0;
 }
 
-/* The task is there before its process is born. */
+/* Sends the task before its process starts. */
 static int begin(syncline_farm *farm, const double *interval) {
     uint64_t vpid;
     TRY(syncline_farm_reserve(farm, &vpid));
@@ -64,11 +65,11 @@ static int manager(syncline_farm *farm) {
         const syncline_farm_message *message;
         syncline_status status = syncline_farm_recv_any(farm, NULL, &message);
         if (status == SYNCLINE_STATUS_GONE) {
-            failed("an interval is lost"); /* its process has crashed; the others go on */
+            failed("an interval is lost"); /* its process crashed; the others continue */
             continue;
         }
         TRY(status);
-        const double *parts = message->data; /* read where the worker has written them */
+        const double *parts = message->data; /* read in place, without a copy */
         for (size_t n = 0; n + 1 < message->count; n += 2) {
             if (parts[n + 1] - parts[n] > 1e-6) {
                 TRY(begin(farm, parts + n));

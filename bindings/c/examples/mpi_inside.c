@@ -1,9 +1,9 @@
-/* One-sided memory inside a program of MPI: some phase of it is irregular, and has each process add to a table that is spread
- * over all of them; the rest stays as it is.
+/* One-sided memory inside an MPI program: in one irregular phase each process adds to a table that
+ * is spread over all of them; the rest of the program does not change.
  *
  *   mpicc mpi_inside.c $(pkg-config --cflags --libs syncline) && mpirun -n 4 ./a.out
  *
- * Once for each MPI: syncline mpi build --mpicc mpicc
+ * Once for each MPI, build the shim: syncline mpi build --mpicc mpicc
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static void must(syncline_status status)
     }
 }
 
-/* What every member of the team does; `argument` is where its own bins go. */
+/* The function of every member of the team; `argument` points to the place for its own bins. */
 static int phase(syncline_member *me, void *argument)
 {
     int64_t *mine = argument;
@@ -38,11 +38,11 @@ static int phase(syncline_member *me, void *argument)
     for (int n = 0; n < DRAWS; n++) {
         draw = draw * 6364136223846793005u + 1442695040888963407u;
         size_t bin = (size_t)(draw >> 33) % (BINS * size);
-        /* Whoever has that bin does nothing for it. */
+        /* The member that owns the bin takes no part. */
         must(syncline_rma_accumulate(rma, bins, bin / BINS, bin % BINS * sizeof one, SYNCLINE_RMA_NUMBER_I64, &one,
                                      &one, sizeof one));
     }
-    /* Two numbers that belong together, changed by one at a time. */
+    /* Two numbers that belong together; a mutex guards their update. */
     int64_t pair[2];
     must(syncline_rma_lock(rma, mutexes, 0, 0));
     must(syncline_rma_get(rma, last, 0, 0, pair, sizeof pair));
@@ -50,7 +50,7 @@ static int phase(syncline_member *me, void *argument)
     pair[1] += DRAWS;
     must(syncline_rma_put(rma, last, 0, 0, pair, sizeof pair));
     must(syncline_rma_unlock(rma, mutexes, 0, 0));
-    must(syncline_rma_sync(rma)); /* all have added, and all of it is there */
+    must(syncline_rma_sync(rma)); /* all members have added, and every sum is complete */
     must(syncline_rma_get(rma, bins, rank, 0, mine, BINS * sizeof *mine));
     must(syncline_rma_get(rma, last, 0, 0, pair, sizeof pair));
     if (pair[1] != (int64_t)size * DRAWS || pair[0] != (int64_t)size)
@@ -66,12 +66,13 @@ int main(int argc, char **argv)
 
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    for (int turn = 0; turn < 2; turn++) { /* as often as one likes */
+    for (int turn = 0; turn < 2; turn++) { /* a team may run any number of times */
         must(syncline_team_run_mpi(MPI_Comm_c2f(MPI_COMM_WORLD), NULL, phase, mine));
         sum = 0;
         for (int n = 0; n < BINS; n++)
             sum += mine[n];
-        MPI_Allreduce(&sum, &all, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD); /* MPI is as it was */
+        /* MPI is usable as before. */
+        MPI_Allreduce(&sum, &all, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     }
     int size;
     MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -1,7 +1,8 @@
-/* Our barrier inside an OpenMP parallel region, beside `#pragma omp barrier`: the same work with one and with the other,
- * in rounds that alternate, and the median time of an episode of both.
+/* Syncline's barrier inside an OpenMP parallel region, beside `#pragma omp barrier`: the same work
+ * with each of them, in alternating rounds, and the median time per episode of both.
  *
- *     cc -O2 -fopenmp openmp_barrier.c -lsyncline_c && ./a.out [THREADS] [ROUNDS] [EPISODES OF A ROUND]
+ *     cc -O2 -fopenmp openmp_barrier.c -lsyncline_c
+ *     ./a.out [THREADS] [ROUNDS] [EPISODES OF A ROUND]
  */
 #define _POSIX_C_SOURCE 200809L
 #include <omp.h>
@@ -13,7 +14,7 @@
 
 enum { OURS, OPENMP, MOST_ROUNDS = 1000 };
 
-/* How often each thread has arrived, each on lines of its own. */
+/* The number of arrivals of each thread, each in cache lines of its own. */
 struct slot {
     _Alignas(128) long arrived;
 };
@@ -59,13 +60,13 @@ int main(int count, char **arguments) {
         perror("calloc");
         return 1;
     }
-    omp_set_dynamic(0); /* as many threads as the barrier has members */
+    omp_set_dynamic(0); /* exactly as many threads as the barrier has members */
 
 #pragma omp parallel num_threads(threads) reduction(+ : early)
     {
         size_t rank = (size_t)omp_get_thread_num();
 
-        /* Nobody goes on before all have arrived. */
+        /* No thread leaves the barrier before all have arrived. */
         for (long n = 1; n <= 1000; n++) {
             slots[rank].arrived = n;
             check(syncline_barrier_wait(barrier, rank));

@@ -1,9 +1,9 @@
-// From C++: a pipeline of stages, with what the objects need to be freed by themselves.
+// C++: a pipeline of stages, with smart pointers that free the library's objects.
 //
 //     c++ pipeline.cpp -lsyncline_c
 //
-// Stage s adds its number to what stage s - 1 made in the same round. A buffer between two stages is a
-// location; several rounds are under way at once, one per stage.
+// Stage s adds its number to the result of stage s - 1 in the same round. A buffer between two
+// stages is a location; several rounds are in flight at once, one per stage.
 #include <array>
 #include <cstdint>
 #include <iostream>

@@ -1,7 +1,8 @@
-/* Barriers of pthread, and nothing of Syncline: a program as there are many. Run as it is, or with
- * LD_PRELOAD=libsyncline_preload.so, it must say the same; how long an episode takes is on stderr.
+/* An ordinary program with barriers of pthread and nothing of Syncline. Run plainly, or with
+ * LD_PRELOAD=libsyncline_preload.so, it must print the same; the time per episode is on stderr.
  *
- *     cc -O2 pthread_barrier.c -pthread && ./a.out [EPISODES] && LD_PRELOAD=.../libsyncline_preload.so ./a.out
+ *     cc -O2 pthread_barrier.c -pthread && ./a.out [EPISODES]
+ *     LD_PRELOAD=.../libsyncline_preload.so ./a.out [EPISODES]
  */
 #define _DEFAULT_SOURCE
 #include <errno.h>
@@ -23,12 +24,12 @@ static void fail(int line) {
 
 #define EXPECT(condition) ((condition) ? (void)0 : fail(__LINE__))
 
-/* A barrier, and numbers that it orders; in memory that processes may share. */
+/* A barrier and the numbers that it orders, in memory that processes may share. */
 struct team {
     pthread_barrier_t barrier;
     unsigned threads;
     long episodes;
-    long serial; /* how often somebody was the serial thread */
+    long serial; /* the number of times that a serial thread was chosen */
     long arrived[MOST];
 };
 
@@ -43,7 +44,7 @@ static int arrive(struct team *team) {
     return result != 0;
 }
 
-/* Nobody goes on before all have arrived; one in each episode is the serial thread. */
+/* No thread leaves the barrier before all have arrived, and each episode has one serial thread. */
 static void *member(void *argument) {
     struct member *me = argument;
     struct team *team = me->team;
@@ -54,7 +55,7 @@ static void *member(void *argument) {
             EXPECT(team->arrived[other] == n);
         }
         arrive(team);
-        /* Between two barriers of all, one thread alone: no lock is needed. */
+        /* One thread alone is between the two barriers, so no lock is needed. */
         if (serial) {
             team->serial++;
         }
@@ -80,12 +81,12 @@ static void run(unsigned threads, long episodes) {
     EXPECT(team.serial == episodes);
     EXPECT(pthread_barrier_destroy(&team.barrier) == 0);
     double ns = (double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec);
-    printf("%u threads: one serial thread in each of %ld episodes, nobody too early\n", threads, episodes);
+    printf("%u threads: one serial thread in each of %ld episodes, none too early\n", threads, episodes);
     fprintf(stderr, "%u threads: %.0f ns per episode\n", threads, ns / (double)episodes / 2);
 }
 
-/* The serial thread destroys the barrier at once, when others may still be on their way out, and uses its memory for
- * something else, or frees it. */
+/* The serial thread destroys the barrier at once, while other threads may still be leaving it, and
+ * reuses or frees its memory. */
 struct brief {
     pthread_barrier_t *barrier;
     int reuse;
@@ -117,12 +118,12 @@ static void destroyed_at_once(unsigned threads) {
             pthread_join(ids[rank], NULL);
         }
         if (brief.reuse) {
-            /* Nobody has written there any more. */
+            /* No thread has written to the memory since. */
             EXPECT(memcmp(brief.barrier, &zero, sizeof zero) == 0);
             free(brief.barrier);
         }
     }
-    printf("%u threads: %d barriers destroyed by the serial thread, their memory used anew\n", threads, DESTROYED);
+    printf("%u threads: %d barriers destroyed by the serial thread, their memory reused\n", threads, DESTROYED);
 }
 
 static void processes(long episodes) {
@@ -146,7 +147,7 @@ static void processes(long episodes) {
     EXPECT(team->serial == episodes);
     EXPECT(pthread_barrier_destroy(&team->barrier) == 0);
     munmap(team, sizeof *team);
-    printf("2 processes: one serial thread in each of %ld episodes, nobody too early\n", episodes);
+    printf("2 processes: one serial thread in each of %ld episodes, none too early\n", episodes);
 }
 
 int main(int count, char **arguments) {

@@ -1,5 +1,5 @@
-! Threads of OpenMP that relax a bar of metal together: a barrier of Syncline between the steps, a signal by which the
-! first one waits for all at the end, and a lock around a sum.
+! OpenMP threads that relax a metal bar together: a barrier of Syncline between the steps, a signal
+! by which the first thread waits for all at the end, and a lock around a sum.
 !
 !     gfortran -fopenmp syncline.f90 relax.f90 -lsyncline_c
 program relax
@@ -55,7 +55,7 @@ program relax
 
 contains
 
-    ! One step of some points, from one half of the array into the other.
+    ! Updates a range of points in one step, from one half of the array into the other.
     subroutine update(x, step, first, last)
         real(c_double), intent(inout) :: x(0:, 0:)
         integer, intent(in) :: step, first, last

@@ -1,9 +1,10 @@
-/* A run in which nothing moves: a watch, in a thread of its own, reports who waits for whom, and ends the run.
+/* A run without progress: a watch, in a thread of its own, reports which task waits for which
+ * other, and ends the run.
  *
  *     cc stuck.c -lsyncline_c -pthread
  *
- * The check has found no deadlock, and there is none among the locations. But the body of the first task waits for
- * something that nobody declared, and that never comes. */
+ * The check has found no deadlock, and the locations have none. But the body of the first task
+ * waits for a latch that is not a location and that does not open. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static void check(syncline_status status) {
     }
 }
 
-/* A latch that the body waits for. */
+/* The latch that the body waits for. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static int is_open;
@@ -40,14 +41,16 @@ static int nothing(void *user, uint64_t iteration, syncline_step *step) {
 
 static void *look(void *argument) {
     char *report = NULL;
-    /* Half a second without a step, then the report; true: the run shall end. Again if the run has not begun. */
+    /* Half a second without a step gives the report. `true` makes the run end. The loop repeats
+     * while the run has not begun. */
     while (!report) {
         check(syncline_watch_stuck(argument, 500000000, true, SYNCLINE_DRAWING_WORDS, &report));
     }
     const char *who = "'second' waits at 'cell' for 'first'";
-    printf("stuck: %s\n", strstr(report, who) ? who : "it was not told who waits for whom");
+    printf("stuck: %s\n", strstr(report, who) ? who : "the report does not name the waiting task");
     syncline_text_dispose(report);
-    /* A body that runs is waited for: it is not torn from what it does. */
+    /* A body in progress is not interrupted: the run ends when it returns, so the latch must open.
+     */
     pthread_mutex_lock(&mutex);
     is_open = 1;
     pthread_cond_broadcast(&condition);

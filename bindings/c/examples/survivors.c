@@ -1,9 +1,10 @@
-/* A computation that goes on without the processes that have died: from the step that all who are left have done.
+/* A computation that continues without the processes that have died, from the last step that all
+ * survivors have completed.
  *
  *   cc survivors.c $(pkg-config --cflags --libs syncline) && mpirun --with-ft ulfm -n 4 ./a.out
  *
- * For the trial, the last process kills itself in the middle. Without an MPI whose jobs outlive that (Open MPI 5), the job
- * ends then.
+ * To demonstrate this, the last process kills itself half way. The job ends then unless its MPI
+ * survives the death of a process (Open MPI 5).
  */
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +13,8 @@
 
 enum { STEPS = 100, WORK = 60 };
 
-/* What a process has whoever dies: here the steps that it has done; in earnest also its part of the data. */
+/* The state that a process keeps when others die: here the steps that it has completed, in a real
+ * program also its part of the data. */
 struct kept {
     uint64_t done;
     uint64_t sum;
@@ -31,7 +33,7 @@ static int work(syncline_member *me, void *argument)
     syncline_rma *rma;
     syncline_rma_memory *progress;
 
-    /* What all have done: those who are left may be a step apart. */
+    /* Finds the step that all have completed: survivors may be a step apart. */
     TRY(syncline_member_rma(me, &rma));
     TRY(syncline_rma_allocate(rma, sizeof kept->done, &progress));
     TRY(syncline_rma_put(rma, progress, rank, 0, &kept->done, sizeof kept->done));
@@ -42,14 +44,15 @@ static int work(syncline_member *me, void *argument)
         if (done < kept->done)
             kept->done = done;
     }
-    TRY(syncline_rma_sync(rma)); /* all have read: from here on the memory is for sums */
+    TRY(syncline_rma_sync(rma)); /* all have read: the memory is free for sums */
     kept->died = syncline_member_died(me);
 
     while (kept->done < STEPS) {
         uint64_t step = kept->done, sum = 0;
         if (step == STEPS / 2 && kept->died == 0 && size > 1 && rank == size - 1)
             raise(SIGKILL);
-        for (uint64_t item = rank; item < WORK; item += size) /* shared out among those who are there */
+        /* The survivors share the items. */
+        for (uint64_t item = rank; item < WORK; item += size)
             sum += step * item;
         TRY(syncline_rma_put(rma, progress, rank, 0, &sum, sizeof sum));
         TRY(syncline_rma_sync(rma));

@@ -1,11 +1,13 @@
-/* One function in all members of a team: threads, processes, or threads of processes, with the same result.
+/* One function run by all members of a team: threads, processes, or threads of processes, with the
+ * same result.
  *
  *     cc team.c -lsyncline_c -pthread
- *     ./a.out                          threads: as many as there are cores, or as SYNCLINE_THREADS says
+ *     ./a.out                          threads: one per core, or SYNCLINE_THREADS
  *     syncline launch -n 3 -- ./a.out  three processes
- *     ./a.out 3 2                      three processes of two threads, which the program itself starts
+ *     ./a.out 3 2                      three processes of two threads, started by the program
  *
- * Each member writes its part of an array that all share, and adds up the part that the next one has written. */
+ * Each member writes its part of a shared array and sums the part that the next member has written.
+ */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +16,7 @@
 
 enum { NUMBERS = 100000, ROUNDS = 20 };
 
-/* What the lock guards. */
+/* The data that the lock guards. */
 struct total {
     uint64_t sum;
 };
@@ -39,7 +41,8 @@ static int member(syncline_member *me, void *argument) {
     syncline_lock *lock;
     void *memory;
 
-    /* All make the same things, in the same order. They are given back when this function returns. */
+    /* All members create the same objects in the same order. The objects are freed when this
+     * function returns. */
     TRY(syncline_member_barrier(me, SYNCLINE_BARRIER_KIND_AUTO, 0, &barrier));
     TRY(syncline_member_lock(me, SYNCLINE_LOCK_KIND_MCS, &lock));
     TRY(syncline_member_memory(me, NUMBERS * sizeof(uint64_t), &memory));
@@ -52,14 +55,14 @@ static int member(syncline_member *me, void *argument) {
         for (size_t n = rank; n < NUMBERS; n += size) {
             numbers[n] = *factor * round * n;
         }
-        TRY(syncline_barrier_wait(barrier, rank)); /* all is written */
+        TRY(syncline_barrier_wait(barrier, rank)); /* all parts are written */
         for (size_t n = next; n < NUMBERS; n += size) {
             sum += numbers[n];
         }
         TRY(syncline_lock_acquire(lock, rank));
         total->sum += sum;
         TRY(syncline_lock_release(lock, rank));
-        TRY(syncline_member_wait(me)); /* all is read: the team has a barrier of its own */
+        TRY(syncline_member_wait(me)); /* all have read; the team has a barrier of its own */
         expected += *factor * round * NUMBERS * (NUMBERS - 1) / 2;
     }
     if (rank == 0) {
@@ -76,8 +79,8 @@ int main(int count, char **arguments) {
         shape.processes = (size_t)atol(arguments[1]);
         shape.threads = count > 2 ? (size_t)atol(arguments[2]) : 1;
     }
-    /* Without a shape the environment says who takes part. A process that was started does not come further than its
-     * part, but for its exit code: the rest is for the one that has started it. */
+    /* Without a shape, the environment defines the team. A process that was started should only
+     * return its exit code after its part: further work is for the process that started it. */
     if (syncline_team_run(count > 1 ? &shape : NULL, member, &factor) != SYNCLINE_STATUS_OK) {
         return failed("the team");
     }

@@ -1,5 +1,6 @@
-! One function in all members of a team: threads, or processes that `syncline launch -n 3 -- PROGRAM` starts. They add up
-! under a lock, in memory that all share, and one of them looks at the sum after a barrier.
+! One function run by all members of a team: threads, or processes that `syncline launch -n 3 --
+! PROGRAM` starts. They add numbers under a lock, in shared memory, and one of them prints the sum
+! after a barrier.
 !
 !     gfortran syncline.f90 team.f90 -lsyncline_c
 module work
@@ -9,7 +10,7 @@ module work
 
 contains
 
-    ! A function of C: a member, and the pointer that the run was given.
+    ! A function for C: its arguments are a member and the pointer that was passed to the run.
     function member(me, argument) bind(C) result(code)
         type(c_ptr), value :: me, argument
         integer(c_int) :: code
@@ -49,7 +50,7 @@ program team
     type(syncline_shape), target :: three = syncline_shape(threads=3), none = syncline_shape(threads=5000)
     integer(c_int) :: status
 
-    ! As the environment says; then, where that is not launched, as the program says.
+    ! The environment defines the team; then, if no launcher started this process, the program does.
     call check(syncline_team_run(c_null_ptr, c_funloc(member), c_loc(most)))
     call check(syncline_team_run(c_loc(three), c_funloc(member), c_loc(most)))
     status = syncline_team_run(c_loc(none), c_funloc(member), c_loc(most))

@@ -1,11 +1,12 @@
-/* A work queue over one-sided memory, as codes of chemistry have it: a shared counter hands out blocks; each is got from
- * whoever has it, computed, and added to the result of whoever has that. Nobody is asked to take part, so nobody waits
- * for a member that is at work; and blocks that take longer than others do not make it uneven.
+/* A work queue over one-sided memory, as in codes of chemistry: a shared counter hands out blocks;
+ * each block is read from the member that owns it, computed, and added to the result of the member
+ * that owns that. No member takes part in the accesses of another, so none waits for a member at
+ * work; and blocks of different cost do not unbalance the load.
  *
  *     cc work_queue.c -lsyncline_c -pthread
  *     ./a.out                          threads
  *     syncline launch -n 4 -- ./a.out  processes
- *     ./a.out --hosts 2                two hosts, as far as the members can tell, which exchange messages
+ *     ./a.out --hosts 2                two emulated hosts, which exchange messages
  */
 #include <math.h>
 #include <stdint.h>
@@ -31,7 +32,8 @@ static int failed(const char *what) {
 
 static double input(size_t block, size_t n) { return (double)((block * 31 + n * 7) % 101); }
 
-/* What is computed of a block: more for some than for others. All numbers are whole, so no order of sums matters. */
+/* The computation for a block: some blocks take longer than others. All numbers are whole, so the
+ * order of sums does not matter. */
 static void compute(size_t block, double *values) {
     for (size_t round = 0; round < (block % 10) * (block % 10) + 1; round++) {
         for (size_t n = 0; n < LENGTH; n++) {
@@ -48,7 +50,8 @@ static int member(syncline_member *me, void *argument) {
     syncline_rma_memory *counter, *blocks, *results;
     (void)argument;
 
-    /* Block b is number b / size of rank b % size; so are the results. The counter is rank 0's. */
+    /* Block b is number b / size of rank b % size; so are the results. The counter belongs to rank
+     * 0. */
     TRY(syncline_member_rma(me, &rma));
     TRY(syncline_rma_allocate(rma, rank == 0 ? sizeof next : 0, &counter));
     TRY(syncline_rma_allocate(rma, (BLOCKS + size - 1) / size * BYTES, &blocks));
@@ -59,7 +62,7 @@ static int member(syncline_member *me, void *argument) {
         }
         TRY(syncline_rma_put(rma, blocks, rank, b / size * BYTES, block, BYTES));
     }
-    TRY(syncline_rma_sync(rma)); /* all is written, and all are here */
+    TRY(syncline_rma_sync(rma)); /* all blocks are written, and all members are here */
 
     for (;;) {
         TRY(syncline_rma_fetch_add_i64(rma, counter, 0, 0, 1, &next));
@@ -73,10 +76,10 @@ static int member(syncline_member *me, void *argument) {
                                     BYTES));
         mine++;
     }
-    TRY(syncline_rma_sync(rma)); /* all is added */
+    TRY(syncline_rma_sync(rma)); /* all results are complete */
     fprintf(stderr, "rank %zu of %zu: %lld blocks\n", rank, size, (long long)mine);
 
-    /* The plain loop says the same. */
+    /* A plain loop must give the same results. */
     int wrong = 0;
     for (size_t r = 0; rank == 0 && r < RESULTS; r++) {
         double expected[LENGTH] = {0}, found[LENGTH];
@@ -106,6 +109,6 @@ int main(int count, char **arguments) {
     if (count > 2 && strcmp(arguments[1], "--hosts") == 0) {
         hosts.hosts = (size_t)atol(arguments[2]);
     }
-    /* Without a shape the environment says who takes part. */
+    /* Without a shape, the environment defines the team. */
     return syncline_team_run(hosts.hosts ? &hosts : NULL, member, NULL) == SYNCLINE_STATUS_OK ? 0 : failed("the team");
 }

@@ -1,30 +1,30 @@
-! Syncline in Fortran: all of syncline.h, by iso_c_binding.
+! Syncline in Fortran: all of syncline.h, through iso_c_binding.
 !
 !     gfortran syncline.f90 program.f90 -lsyncline_c -pthread -ldl -lm
 !
-! The functions are those of syncline.h, which says what each does and what is an error. They return
-! a status, SYNCLINE_STATUS_OK for success; syncline_message() has the words. Ranks are counted from
-! 0, as in C. A test compares the names, arguments and numbers here with those of the header: each
-! function and each number of one is in the other.
+! The functions are those of syncline.h, which documents their semantics and errors. They return a
+! status, SYNCLINE_STATUS_OK for success; syncline_message() returns the message of a failure. Ranks
+! are counted from 0, as in C. A test compares the names, arguments and constants of this module
+! with those of the header: each side has every function and constant of the other.
 !
-! Signals, barriers and locks may be used by the threads of an OpenMP region, with
-! omp_get_thread_num() as rank. What the members of a team run is a function with bind(C): see
-! examples/team.f90; so is what the workers of a pool do (see examples/farm.f90), and the body of a
-! task (see tests/programs/overlay.f90).
+! Threads of an OpenMP region may use signals, barriers and locks with omp_get_thread_num() as rank.
+! The function that the members of a team run must have bind(C) (see examples/team.f90); so must the
+! function of the workers of a pool (see examples/farm.f90) and the body of a task (see
+! tests/programs/overlay.f90).
 !
-! Other than in C:
-! * Objects are of type(c_ptr): the compiler does not tell a lock from a barrier.
-! * Integers have signs. Numbers above 2^63 - 1 are negative here; nanoseconds that are negative, as
-!   SYNCLINE_FOREVER is, are more than a century.
-! * An output that C takes NULL for, such as the number of a task, is to be given. For other
-!   arguments of type(c_ptr) c_null_ptr stands for NULL.
+! Differences from C:
+! * Objects are of type(c_ptr): the compiler does not distinguish a lock from a barrier.
+! * Integers have signs. Numbers above 2^63 - 1 are negative here; negative nanoseconds, such as
+!   SYNCLINE_FOREVER, are more than a century.
+! * An output for which C accepts NULL, such as the number of a task, must be given. For other
+!   arguments of type(c_ptr), c_null_ptr stands for NULL.
 ! * There is no generic put or get for arrays: their places and lengths are given in bytes, by c_loc
 !   and storage_size.
-! * Coarrays are not known to the library: images are no members.
+! * The library does not support coarrays: images are not members.
 !
-! As in C: a member whose syncline_member_wait_for, syncline_barrier_wait_for or
-! syncline_rma_sync_for has timed out has arrived. It waits again, or stays in its function, until
-! the others have passed. If it returns before, they may be told that it has left
+! As in C, a member whose syncline_member_wait_for, syncline_barrier_wait_for or
+! syncline_rma_sync_for has timed out has arrived. It must wait again, or stay in its function,
+! until the others have passed. If it returns before, the others may get the error that it has left
 ! (SYNCLINE_STATUS_GONE).
 module syncline
     use, intrinsic :: iso_c_binding
@@ -76,7 +76,7 @@ module syncline
     integer(c_int), parameter, public :: SYNCLINE_VERSION_MINOR = 1
     integer(c_int), parameter, public :: SYNCLINE_VERSION_PATCH = 0
 
-    ! The largest number of a signal, and the most that can be added to one at once.
+    ! The largest value of a signal, and the largest number that can be added to one at once.
     integer(c_int64_t), parameter, public :: SYNCLINE_SIGNAL_MAX = 4611686018427387903_c_int64_t
     integer(c_int64_t), parameter, public :: SYNCLINE_SIGNAL_MAX_ADD = 4294967296_c_int64_t
 
@@ -121,24 +121,24 @@ module syncline
     integer(c_int64_t), parameter, public :: SYNCLINE_FARM_MANAGER = 0
     integer(c_int64_t), parameter, public :: SYNCLINE_FARM_NOBODY = -1
 
-    ! Nanoseconds: the largest number without a sign is a wait without an end.
+    ! Nanoseconds: the largest number without a sign is a wait without a time limit.
     integer(c_int64_t), parameter, public :: SYNCLINE_FOREVER = -1
 
-    ! A number that only grows, from 0 to SYNCLINE_SIGNAL_MAX. Read and written by the functions
-    ! below only; not to be copied while in use, so it is to be a target, or to stand in memory of
+    ! A number that only grows, from 0 to SYNCLINE_SIGNAL_MAX. Only the functions below read and
+    ! write it. It must not be copied while in use, so it must be a target, or stand in memory of
     ! its own.
     type, bind(C), public :: syncline_signal
         integer(c_int64_t) :: word = 0
     end type
 
-    ! The last failure of a thread, by c_f_pointer; syncline_message() has its words.
+    ! The last failure of a thread, by c_f_pointer; syncline_message() returns its message.
     type, bind(C), public :: syncline_failure
         integer(c_int) :: status, code
         integer(c_int64_t) :: iteration
         type(c_ptr) :: task, message
     end type
 
-    ! What a run did, by c_f_pointer; residuals: residual_count numbers, real(c_double).
+    ! The results of a run, by c_f_pointer; residuals: residual_count numbers, real(c_double).
     type, bind(C), public :: syncline_report
         integer(c_int64_t) :: iterations, steps
         logical(c_bool) :: converged
@@ -148,17 +148,19 @@ module syncline
         integer(c_int64_t) :: interpreted_steps
     end type
 
-    ! Who takes part in a team: so many processes, or none and so many threads of this one.
+    ! The members of a team: a number of processes, or none and a number of threads of this process.
     type, bind(C), public :: syncline_shape
         integer(c_size_t) :: processes = 0, threads = 0, memory = 0, hosts = 0
     end type
 
-    ! An operation on one-sided memory that is under way, or none, as at first. To be a target.
+    ! An operation on one-sided memory that is in flight, or none, as initially. It must be a
+    ! target.
     type, bind(C), public :: syncline_rma_handle
         integer(c_int64_t) :: words(4) = 0
     end type
 
-    ! A run of a list: where it is in a member's part, where in the program's memory, and how many bytes.
+    ! A contiguous run of a list: its offset in a member's part, its place in the program's memory,
+    ! and its length in bytes.
     type, bind(C), public :: syncline_rma_segment
         integer(c_size_t) :: offset = 0
         type(c_ptr) :: buffer = c_null_ptr
@@ -169,20 +171,21 @@ module syncline
         integer(c_int64_t) :: first = 0, second = 0
     end type
 
-    ! What a farm may take. 0 is left to the library.
+    ! The limits of a farm. For 0, the library chooses.
     type, bind(C), public :: syncline_farm_bounds
         integer(c_size_t) :: processes = 0, memory = 0
         integer(c_int64_t) :: worker_memory = 0
         integer(c_size_t) :: depth = 0
     end type
 
-    ! How a process has ended: SYNCLINE_FARM_END_..., and its exit code or the signal.
+    ! The exit cause of a process: SYNCLINE_FARM_END_..., and its exit code or the signal.
     type, bind(C), public :: syncline_exit_cause
         integer(c_int32_t) :: end = 0
         integer(c_int) :: code = 0
     end type
 
-    ! A message that was received, by c_f_pointer: count elements at data, whose kind is SYNCLINE_FARM_KIND_...
+    ! A message that was received, by c_f_pointer: count elements at data, of kind
+    ! SYNCLINE_FARM_KIND_...
     type, bind(C), public :: syncline_farm_message
         type(c_ptr) :: data
         integer(c_size_t) :: count, bytes
@@ -190,7 +193,7 @@ module syncline
         integer(c_int32_t) :: kind
     end type
 
-    ! How a pool works. 0 is left to the library.
+    ! The options of a pool. For 0, the library chooses.
     type, bind(C), public :: syncline_farm_pool_options
         integer(c_int64_t) :: timeout = 0, worker_memory = 0
         integer(c_size_t) :: memory = 0, batch = 0
@@ -198,7 +201,8 @@ module syncline
         logical(c_bool) :: cold = .false.
     end type
 
-    ! What has become of a task, by c_f_pointer; syncline_text(error) has the words if the status is not SYNCLINE_STATUS_OK.
+    ! The outcome of a task, by c_f_pointer; syncline_text(error) returns the message if the status
+    ! is not SYNCLINE_STATUS_OK.
     type, bind(C), public :: syncline_farm_outcome
         integer(c_int64_t) :: id
         integer(c_int) :: status
@@ -343,7 +347,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! name: c_loc of characters of which the last is c_null_char.
+        ! name: c_loc of characters, the last of which is c_null_char.
         function syncline_location_new(name, location) bind(C) result(status)
             import
             type(c_ptr), value :: name
@@ -368,7 +372,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! name: as at syncline_location_new. reads, writes: c_loc of arrays of locations, or
+        ! name: as for syncline_location_new. reads, writes: c_loc of arrays of locations, or
         ! c_null_ptr. body: c_funloc of a function with bind(C) and the arguments user, iteration
         ! and step: a c_ptr, an integer(c_int64_t) and a c_ptr, all by value; its result is an
         ! integer(c_int), 0 for success.
@@ -521,7 +525,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! now: what the sum is.
+        ! now: the sum.
         function syncline_signal_add(signal, n, now) bind(C) result(status)
             import
             type(syncline_signal), intent(inout) :: signal
@@ -544,7 +548,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! kind: SYNCLINE_BARRIER_KIND_...; radix: of a dissemination barrier, or 0.
+        ! kind: SYNCLINE_BARRIER_KIND_...; radix: that of a dissemination barrier, or 0.
         function syncline_barrier_new(kind, members, radix, barrier) bind(C) result(status)
             import
             integer(c_int32_t), value :: kind
@@ -647,7 +651,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! poisoned: whether a member died that held the lock.
+        ! poisoned: whether a member died while it held the lock.
         function syncline_lock_recover(lock, rank, poisoned) bind(C) result(status)
             import
             type(c_ptr), value :: lock
@@ -665,8 +669,9 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! shape: the address of a syncline_shape, or c_null_ptr. function: c_funloc of one with bind(C) and the arguments me
-        ! and argument, two c_ptr by value; its result is an integer(c_int), 0 for success.
+        ! shape: the address of a syncline_shape, or c_null_ptr. function: c_funloc of a function
+        ! with bind(C) and the arguments me and argument, two c_ptr by value; its result is an
+        ! integer(c_int), 0 for success.
         function syncline_team_run(shape, function, argument) bind(C) result(status)
             import
             type(c_ptr), value :: shape
@@ -682,7 +687,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! communicator: of the mpi module, as it is; of mpi_f08, its component mpi_val.
+        ! communicator: a handle of the mpi module as it is; of mpi_f08, its component mpi_val.
         function syncline_team_run_mpi(communicator, shape, function, argument) bind(C) result(status)
             import
             integer(c_int), value :: communicator
@@ -805,7 +810,7 @@ module syncline
             type(c_ptr) :: failure
         end function
 
-        ! from: c_loc of what is written. The same for all that follow.
+        ! from: c_loc of the data to write. The same holds for all functions that follow.
         function syncline_rma_put(rma, memory, rank, offset, from, bytes) bind(C) result(status)
             import
             type(c_ptr), value :: rma, memory
@@ -835,7 +840,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! handle: c_loc of a syncline_rma_handle, or c_null_ptr: the implicit one.
+        ! handle: c_loc of a syncline_rma_handle, or c_null_ptr for the implicit one.
         function syncline_rma_start_put(rma, memory, rank, offset, from, bytes, handle) bind(C) result(status)
             import
             type(c_ptr), value :: rma, memory
@@ -868,7 +873,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! there, here: levels distances in bytes; counts: one more, the first in bytes.
+        ! there, here: `levels` strides in bytes; counts: levels + 1 numbers, the first in bytes.
         function syncline_rma_put_strided(rma, memory, rank, offset, there, from, here, counts, &
             levels) bind(C) result(status)
             import
@@ -1040,7 +1045,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! c_null_ptr, if it is on another host.
+        ! The result is c_null_ptr if the part is on another host.
         function syncline_rma_address(memory, rank) bind(C) result(address)
             import
             type(c_ptr), value :: memory
@@ -1262,7 +1267,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! farm: c_null_ptr if this is no worker.
+        ! farm: c_null_ptr if this process is not a worker.
         function syncline_farm_join(farm) bind(C) result(status)
             import
             type(c_ptr), intent(out) :: farm
@@ -1300,8 +1305,9 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! program: c_loc of its name, which ends in c_null_char, or c_null_ptr: this one. arguments: c_loc of an array of such
-        ! pointers, the last of which is c_null_ptr; or c_null_ptr: none.
+        ! program: c_loc of its name, which ends in c_null_char, or c_null_ptr for this program.
+        ! arguments: c_loc of an array of such pointers, the last of which is c_null_ptr; or
+        ! c_null_ptr for none.
         function syncline_farm_start(farm, vpid, program, arguments) bind(C) result(status)
             import
             type(c_ptr), value :: farm
@@ -1356,7 +1362,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! kind: SYNCLINE_FARM_KIND_...; from: c_loc of what is sent.
+        ! kind: SYNCLINE_FARM_KIND_...; from: c_loc of the data to send.
         function syncline_farm_send(farm, to, kind, from, count) bind(C) result(status)
             import
             type(c_ptr), value :: farm
@@ -1459,7 +1465,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! outcome: the address of a syncline_farm_outcome, or c_null_ptr: all have ended.
+        ! outcome: the address of a syncline_farm_outcome, or c_null_ptr once all tasks have ended.
         function syncline_farm_pool_next(pool, outcome) bind(C) result(status)
             import
             type(c_ptr), value :: pool
@@ -1499,8 +1505,9 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! function: c_funloc of one with bind(C) and the arguments task, length, result and context: a c_ptr, an integer(c_size_t)
-        ! and two c_ptr, all by value; its result is an integer(c_int), 0 for success.
+        ! function: c_funloc of a function with bind(C) and the arguments task, length, result and
+        ! context: a c_ptr, an integer(c_size_t) and two c_ptr, all by value; its result is an
+        ! integer(c_int), 0 for success.
         function syncline_farm_serve(function, context) bind(C) result(status)
             import
             type(c_funptr), value :: function
@@ -1523,7 +1530,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! words: c_loc of characters of which the last is c_null_char.
+        ! words: c_loc of characters, the last of which is c_null_char.
         function syncline_farm_result_fail(result, words) bind(C) result(status)
             import
             type(c_ptr), value :: result, words
@@ -1533,7 +1540,7 @@ module syncline
 
 contains
 
-    ! What the last function that failed on this thread says about it; empty if none has.
+    ! Returns the message of the last function that failed on this thread; empty if none has failed.
     function syncline_message() result(text)
         character(:), allocatable :: text
         type(c_ptr) :: last
@@ -1548,7 +1555,7 @@ contains
         text = syncline_text(failure%message)
     end function
 
-    ! A text of C; empty if it is c_null_ptr.
+    ! Copies a text of C; empty for c_null_ptr.
     function syncline_text(pointer) result(text)
         type(c_ptr), intent(in) :: pointer
         character(:), allocatable :: text

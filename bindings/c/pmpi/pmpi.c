@@ -1,22 +1,27 @@
-/* Syncline's barrier in programs of MPI as they are: LD_PRELOAD=libsyncline_pmpi.so takes MPI_Barrier on MPI_COMM_WORLD over.
+/* Syncline's barrier for unchanged MPI programs: LD_PRELOAD=libsyncline_pmpi.so replaces
+ * MPI_Barrier on MPI_COMM_WORLD.
  *
- *   mpicc -O2 -shared -fPIC pmpi.c -o libsyncline_pmpi.so $(pkg-config --cflags --libs syncline) -ldl
- *   mpirun -n 4 -x LD_PRELOAD=$PWD/libsyncline_pmpi.so program            (MPICH: -genv LD_PRELOAD ...)
+ *   mpicc -O2 -shared -fPIC pmpi.c -o libsyncline_pmpi.so \
+ *         $(pkg-config --cflags --libs syncline) -ldl
+ *   mpirun -n 4 -x LD_PRELOAD=$PWD/libsyncline_pmpi.so program     (MPICH: -genv LD_PRELOAD ...)
  *
- * Contract: that of MPI_Barrier. Processes of one host meet in memory, hosts by messages; other communicators are left to
- * MPI. All processes are preloaded, and there is a shim for their MPI (`syncline mpi build`). At the first barrier all
- * agree whether it is taken over: by the thread that initialised MPI, and not if MPI lets threads take turns only
- * (MPI_THREAD_SERIALIZED), as turns between the program's calls and ours are nobody's business to take. What cannot be taken
- * over is MPI's own barrier, and said so. SYNCLINE_PMPI_VERBOSE=1: rank 0 says at the end how many barriers there were.
+ * Contract: that of MPI_Barrier. Processes of one host meet in memory, hosts by messages; other
+ * communicators are left to MPI. All processes must be preloaded, and there must be a shim for
+ * their MPI (`syncline mpi build`). At the first barrier all processes agree whether it is
+ * replaced. It is replaced only if that barrier is called by the thread that initialised MPI, and
+ * if the thread level is not MPI_THREAD_SERIALIZED: at that level only the program could keep its
+ * calls and those of this library apart. Otherwise the barrier stays MPI's own, and a message says
+ * so. With SYNCLINE_PMPI_VERBOSE=1, rank 0 prints the number of barriers at the end.
  *
- * The function of a team must not return while the program goes on. So it has a stack of its own:
+ * The function of a team must not return while the program continues, so it has a stack of its own:
  *
  *   program      first MPI_Barrier          MPI_Barrier               MPI_Finalize
  *                    │  ▲                        │                        │  ▲
  *                    ▼  │ meets                  ▼ meets                  ▼  │
  *   side stack   team_run(stay)   ............. stays .............   stay returns, the team ends
  *
- * Costs: the team's barrier, and a comparison for barriers of others. Source: the profiling interface of the MPI standard. */
+ * Costs: the team's barrier, and a comparison for barriers of other communicators. Source: the
+ * profiling interface of the MPI standard. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -37,7 +42,7 @@ static syncline_member *member;
 static syncline_status ended;
 static unsigned long barriers;
 
-/* All members of the team are here while the program goes on. */
+/* The function of the team, in which every member stays while the program continues. */
 static int stay(syncline_member *me, void *nothing)
 {
     (void)nothing;
@@ -52,7 +57,7 @@ static void run(void)
     ended = syncline_team_run_mpi(MPI_Comm_c2f(MPI_COMM_WORLD), NULL, stay, NULL);
 }
 
-/* The team begins, or MPI's own barriers stay. Collective. */
+/* Starts the team, or leaves the barrier to MPI. Collective. */
 static void begin(void)
 {
     int level = MPI_THREAD_SINGLE, first = 0, all = 0, rank = 0;
@@ -75,7 +80,8 @@ static void begin(void)
     side.uc_link = &program;
     makecontext(&side, run, 0);
     swapcontext(&program, &side);
-    /* A team that has failed has failed everywhere, or will be waited for. */
+    /* A team that fails in one process fails in all, or the others would wait; agree on the result.
+     */
     mine = member != NULL;
     PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (all) {
@@ -123,7 +129,7 @@ int MPI_Finalize(void)
     return PMPI_Finalize();
 }
 
-/* Fortran's, which would come here by PMPI only. */
+/* Fortran's entry points, which would otherwise reach this file by PMPI only. */
 void mpi_barrier_(MPI_Fint *communicator, MPI_Fint *error)
 {
     *error = MPI_Barrier(MPI_Comm_f2c(*communicator));

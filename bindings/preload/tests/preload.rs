@@ -12,12 +12,10 @@ fn root() -> &'static Path {
 
 /// The output of the example, which is the same in every run.
 fn said(episodes: usize) -> String {
-    let each = format!("one serial thread in each of {episodes} episodes, nobody too early");
+    let each = format!("one serial thread in each of {episodes} episodes, none too early");
     let threads = [1, 2, 4, 8].map(|n| format!("{n} threads: {each}\n")).concat();
     let destroyed = [2, 5].map(|n| {
-        format!(
-            "{n} threads: 300 barriers destroyed by the serial thread, their memory used anew\n"
-        )
+        format!("{n} threads: 300 barriers destroyed by the serial thread, their memory reused\n")
     });
     format!("{threads}{}2 processes: {each}\n", destroyed.concat())
 }

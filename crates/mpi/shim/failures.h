@@ -1,4 +1,5 @@
-/* Failures of processes: a part of the shim. Where the MPI has nothing for them, the answer is NOT_THERE. */
+/* Failures of processes: a part of the shim. If the MPI has no calls for them, every function
+ * returns NOT_THERE. */
 
 #if ULFM
 
@@ -23,7 +24,8 @@ API int syncline_mpi_comm_agree(int handle, int *flags) {
     return OK;
 }
 
-/* Acknowledges the failures that are known here, and tells their ranks: *count of them, as many as there is room for. */
+/* Acknowledges the failures that are known here and returns their ranks: *count of them, at most
+ * `room`. */
 API int syncline_mpi_comm_failures(int handle, int *ranks, int room, int *count) {
     MPI_Comm comm;
     MPI_Group failed, all;

@@ -1,15 +1,18 @@
-/* The calls of MPI that Syncline makes, in a form that is the same whatever the MPI.
+/* The calls of MPI that Syncline makes, in a form that does not depend on the MPI.
  *
- * The site's own mpicc compiles this file into a shared library, which is loaded at run time. MPIs differ in what a
- * handle is and in the values of constants; so handles stay in here, and callers get small integers.
+ * The site's own mpicc compiles this file into a shared library, which is loaded at run time. MPIs
+ * differ in what a handle is and in the values of constants, so handles stay in this file, and
+ * callers get small integers.
  *
  *   threads   0 single, 1 funneled, 2 serialized, 3 multiple
- *   results   one of the CODEs below, from every function that can fail
- *   lengths   bytes; of one message at most INT_MAX
- *   requests  a slot of a table, from isend, irecv or imrecv, until test or wait says that it is done, or fails
- *   messages  a slot of the same table, from improbe to imrecv, which makes it a request
+ *   results   one of the codes below, from every function that can fail
+ *   lengths   bytes; at most INT_MAX for one message
+ *   requests  a slot of a table, from isend, irecv or imrecv, until test or wait reports it done or
+ *             fails
+ *   messages  a slot of the same table, from improbe to imrecv, which turns it into a request
  *
- * The tables are plain memory: whoever calls sees to it that one thread at a time is in here.
+ * The tables are plain memory: the caller must ensure that at most one thread at a time is in this
+ * file.
  */
 #include <limits.h>
 #include <stddef.h>
@@ -26,10 +29,10 @@
 #endif
 #endif
 
-/* A call that this MPI does not have is found by the compiler, not by the loader. */
+/* A call that this MPI lacks is an error of the compiler, not of the loader. */
 #pragma GCC diagnostic error "-Wimplicit-function-declaration"
 
-/* To be raised with any change of what the functions take and give. */
+/* Increment this with any change of the functions' parameters or results. */
 #define ABI 1
 
 #define TEXT_OF(x) #x
@@ -55,14 +58,15 @@
 #define VERSION TEXT(MPI_VERSION) "." TEXT(MPI_SUBVERSION)
 #endif
 
-/* Failures of processes: Open MPI 5 and MPICH. SYNCLINE_NO_ULFM leaves them out where they do not compile. */
+/* Failures of processes: Open MPI 5 and MPICH. SYNCLINE_NO_ULFM leaves the calls out if they do not
+ * compile. */
 #if defined(MPIX_ERR_PROC_FAILED) && !defined(SYNCLINE_NO_ULFM)
 #define ULFM 1
 #else
 #define ULFM 0
 #endif
 
-/* What the loader looks for in the file, before it loads it. */
+/* The string by which the file is identified before it is loaded. */
 static const char about[] = "syncline-mpi-shim abi=" TEXT(ABI) " family=" FAMILY " version=" VERSION
                             " mpi=" TEXT(MPI_VERSION) "." TEXT(MPI_SUBVERSION) " ulfm=" TEXT(ULFM) " end";
 
@@ -88,11 +92,11 @@ static struct slot {
     MPI_Comm comm;
     int source, tag;
 #endif
-    int next; /* of the free ones */
+    int next; /* the next free slot */
 } *slots;
 static int slot_count, slot_free = -1;
 
-static int last; /* the last code of MPI that was an error */
+static int last; /* the last error code of MPI */
 
 static int code(int mpi) {
     int class = MPI_ERR_OTHER;
@@ -108,7 +112,7 @@ static int code(int mpi) {
     return OTHER;
 }
 
-/* Leaves the function if a call failed. */
+/* Returns from the function if a call failed. */
 #define TRY(call)                          \
     do {                                   \
         int result_ = code(call);          \
@@ -130,7 +134,7 @@ static int comm_of(int handle, MPI_Comm *comm) {
     return OK;
 }
 
-/* A new communicator gets a number. It reports its errors from here on. */
+/* Gives a number to a new communicator, whose errors are returned from here on. */
 static int keep(MPI_Comm comm, int *handle) {
     for (int i = 0; i < COMMUNICATORS; i++) {
         if (comm_used[i]) continue;
@@ -185,7 +189,7 @@ static int request_of(int index) {
 
 static int length(int64_t bytes) { return bytes < 0 || bytes > INT_MAX ? TOO_LONG : OK; }
 
-/* What a finished receive has brought; of a send MPI does not say. */
+/* Releases a finished request and reads its result. MPI reports no byte count for a send. */
 static int finish(int index, MPI_Status *status, int64_t *received, int *cancelled) {
     int count = 0, flag = 0, result, receives = slots[index].kind == RECEIVING;
     give_back(index);
@@ -196,7 +200,7 @@ static int finish(int index, MPI_Status *status, int64_t *received, int *cancell
     return result;
 }
 
-/* The shim, the library, and its state. */
+/* The shim, the library and its state. */
 
 API int syncline_mpi_abi(void) { return ABI; }
 API const char *syncline_mpi_about(void) { return about; }
@@ -240,7 +244,7 @@ API int syncline_mpi_init_thread(int required, int *granted) {
     if (required < 0 || required > 3) return NO_SUCH;
     TRY(MPI_Init_thread(NULL, NULL, levels[required], &provided));
     *granted = threads_of(provided);
-    /* Errors that no communicator of ours is asked for come back as well. */
+    /* Errors that do not belong to one of the shim's communicators are returned as well. */
     TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     TRY(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
     return OK;
@@ -278,7 +282,8 @@ API int syncline_mpi_processor_name(char *into, int room) {
 
 API double syncline_mpi_wtime(void) { return MPI_Wtime(); }
 
-/* Communicators. All are duplicates, so that no message of the caller's own program meets ours. */
+/* Communicators. All are duplicates, so their messages never match those of the caller's own
+ * program. */
 
 API int syncline_mpi_comm_world(int *handle) {
     MPI_Comm comm;
@@ -297,7 +302,7 @@ API int syncline_mpi_comm_from_fortran(int fortran, int *handle) {
     return keep(own, handle);
 }
 
-/* A negative color is in none: -1. */
+/* A process with a negative color is in no part; its handle is -1. */
 API int syncline_mpi_comm_split(int from, int color, int key, int *handle) {
     MPI_Comm comm, part;
     CHECK(comm_of(from, &comm));
@@ -392,7 +397,7 @@ API int syncline_mpi_irecv(int handle, void *bytes, int64_t count, int from, int
     return OK;
 }
 
-/* A message from anybody, taken out of the queue: only imrecv gets it now. */
+/* Takes a message from any process out of the queue; only imrecv receives it from then on. */
 API int syncline_mpi_improbe(int handle, int tag, int *found, int *source, int64_t *bytes, int *message) {
     MPI_Comm comm;
     MPI_Status status;
@@ -403,7 +408,8 @@ API int syncline_mpi_improbe(int handle, int tag, int *found, int *source, int64
 #ifndef SYNCLINE_NO_MPROBE
     result = code(MPI_Improbe(MPI_ANY_SOURCE, tag, comm, found, &slots[index].message, &status));
 #else
-    /* Whoever calls is alone in here, and receives before it probes again: so nobody else gets it. */
+    /* One thread at a time is in here, and the caller receives before it probes again, so no other
+     * call takes the message. */
     result = code(MPI_Iprobe(MPI_ANY_SOURCE, tag, comm, found, &status));
 #endif
     if (result != OK || !*found) {
@@ -467,7 +473,7 @@ API int syncline_mpi_wait(int request, int64_t *received, int *cancelled) {
     return finish(request, &status, received, cancelled);
 }
 
-/* Asks for it; test or wait tells whether it was. */
+/* Requests the cancellation; test or wait reports whether it took place. */
 API int syncline_mpi_cancel(int request) {
     CHECK(request_of(request));
     TRY(MPI_Cancel(&slots[request].request));

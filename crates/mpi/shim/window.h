@@ -1,4 +1,5 @@
-/* One-sided memory: a part of the shim. A window is locked for all from its birth to its end. */
+/* One-sided memory: a part of the shim. A window is locked for all from its allocation until it is
+ * freed. */
 
 API int syncline_mpi_win_allocate(int handle, int64_t bytes, void **base, int *window) {
     MPI_Comm comm;
@@ -53,7 +54,7 @@ API int syncline_mpi_accumulate(int window, int to, int64_t at, const double *va
     return OK;
 }
 
-/* Done when it returns. */
+/* The operation is complete when the call returns. */
 API int syncline_mpi_fetch_add(int window, int to, int64_t at, int64_t add, int64_t *before) {
     MPI_Win win;
     CHECK(window_of(window, &win));
@@ -76,7 +77,7 @@ API int syncline_mpi_flush_all(int window) {
     return OK;
 }
 
-/* What others have put here is what loads see from now on. */
+/* Makes the writes of other processes visible to later loads. */
 API int syncline_mpi_win_sync(int window) {
     MPI_Win win;
     CHECK(window_of(window, &win));

@@ -1,6 +1,7 @@
-//! How to wait for a message: look, yield, then sleep longer and longer.
+//! The back-off of a wait for a message: yields first, then sleeps of doubling length.
 //!
-//! A blocked call of MPI spins, which takes the core from whom it waits for. So nothing here blocks in one.
+//! A blocking call of MPI spins and may take the core from the process that it waits for, so no
+//! wait for a message blocks inside MPI.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// To be called after each look that found nothing.
+    /// Yields or sleeps. Call it after each look that found nothing.
     pub(crate) fn pause(&mut self) {
         self.looks = self.looks.saturating_add(1);
         match self.looks.checked_sub(YIELDS) {

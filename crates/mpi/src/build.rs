@@ -1,11 +1,11 @@
-//! Compiles the shim with a site's `mpicc`.
+//! Compilation of the shim with a site's `mpicc`.
 //!
 //! ```text
 //!  sources ──> temporary folder ── mpicc -O2 -shared -fPIC ──> FAMILY-VERSION.so ──renamed──> into
 //! ```
 //!
-//! What it was compiled for is read from the file; nothing of it is loaded. Calls that not every MPI has are left out if it
-//! does not compile with them.
+//! The MPI that the shim was compiled for is read from the file; nothing of the file is loaded.
+//! Calls that not every MPI has are left out if the shim does not compile with them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -15,40 +15,44 @@ use std::{env, fs};
 use crate::error::{MpiError, Result};
 use crate::shim::Shim;
 
-/// The sources of the shim: names and texts. The first is the one to compile.
+/// The sources of the shim as pairs of name and text. The first one is the file to compile.
 pub const SOURCES: [(&str, &str); 3] = [
     ("shim.c", include_str!("../shim/shim.c")),
     ("window.h", include_str!("../shim/window.h")),
     ("failures.h", include_str!("../shim/failures.h")),
 ];
 
-/// What is left out, from nothing to all that may be.
+/// The compiler flags that leave calls out, from none to all of them.
 const WITHOUT: [&[&str]; 3] =
     [&[], &["-DSYNCLINE_NO_ULFM"], &["-DSYNCLINE_NO_ULFM", "-DSYNCLINE_NO_MPROBE"]];
-/// The names of compilers that are looked for.
+/// The compiler names that are looked up.
 const NAMES: [&str; 3] = ["mpicc", "mpicc.openmpi", "mpicc.mpich"];
 
 /// A shim that was built.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Built {
-    /// What it is, and where.
+    /// The shim and its file.
     pub shim: Shim,
-    /// What the compiler was told to leave out.
+    /// The compiler flags that left calls out; empty if the shim has all calls.
     pub without: Vec<String>,
 }
 
-/// Compiles the shim, and puts it into a folder, which is made if it is not there. A shim for the same version is replaced.
+/// Compiles the shim and stores it in a folder, which is created if it is missing. A shim for the
+/// same version is replaced.
 ///
 /// # Errors
-/// [`MpiError::NoCompiler`], [`MpiError::Compiler`] with what it said, [`MpiError::Io`].
+/// * [`MpiError::NoCompiler`] if `mpicc` does not start.
+/// * [`MpiError::Compiler`], with the compiler's output, if it does not compile the shim.
+/// * [`MpiError::Io`] if the folder cannot be written.
 pub fn build(mpicc: &OsStr, into: &Path) -> Result<Built> {
     let io = |what, path: &Path| {
         let path = path.to_owned();
         move |source| MpiError::Io { what, path, source }
     };
     fs::create_dir_all(into).map_err(io("make the folder", into))?;
-    // In the same file system, so that the shim appears whole.
+    // The work folder is in the same file system, so that the rename publishes the whole shim at
+    // once.
     let work = tempfile::Builder::new()
         .prefix(".build-")
         .tempdir_in(into)
@@ -74,7 +78,7 @@ pub fn build(mpicc: &OsStr, into: &Path) -> Result<Built> {
             }
         }
     }
-    // The error of the first try is about what the file wants; the others only leave things out.
+    // The first error is about what the file itself needs; later attempts only leave calls out.
     Err(first.unwrap_or(MpiError::Compiler { mpicc: name(mpicc), output: String::new() }))
 }
 
@@ -101,7 +105,8 @@ fn name(mpicc: &OsStr) -> String {
     mpicc.to_string_lossy().into_owned()
 }
 
-/// The compilers of MPI that a shell would find: `mpicc`, `mpicc.openmpi`, `mpicc.mpich`, each program once.
+/// Returns the MPI compilers on the `PATH`: `mpicc`, `mpicc.openmpi` and `mpicc.mpich`, each
+/// program once.
 #[must_use]
 pub fn compilers() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
@@ -154,7 +159,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = build(OsStr::new("/no/mpicc"), folder.path()).unwrap_err().to_string();
         assert!(error.starts_with("cannot run /no/mpicc: No such file"), "{error}");
-        // A compiler without MPI.
+        // This compiler has no MPI.
         match build(OsStr::new("cc"), folder.path()) {
             Err(MpiError::NoCompiler { .. }) => println!("skipped: there is no cc"),
             Err(error) => assert!(error.to_string().contains("mpi.h"), "{error}"),

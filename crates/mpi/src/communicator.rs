@@ -1,4 +1,4 @@
-//! A group of processes that send one another messages of bytes.
+//! A group of processes that exchange messages of bytes.
 
 pub use crate::mpi::ThreadSupport;
 
@@ -13,15 +13,17 @@ use crate::ffi::Calls;
 use crate::inner::Inner;
 use crate::message::{Message, Receiving, Request, Sending, Transfer};
 
-/// The most bytes of a message.
+/// The maximum length of a message, in bytes.
 pub const MAX_MESSAGE: usize = i32::MAX as usize;
-/// The greatest tag that every MPI has.
+/// The greatest tag that every MPI supports.
 pub const MAX_TAG: u16 = 32767;
 
-/// Some processes of the world, with ranks of their own; its messages meet no others.
+/// A group of processes of the world with ranks of its own. Its messages are separate from those of
+/// other communicators.
 ///
-/// Setting up and the collective calls ([`barrier`](Self::barrier), [`allgather`](Self::allgather)...) are called by all of its
-/// processes, in the same order, and block. Messages do not block.
+/// All of its processes must make the set-up calls and the collective calls
+/// ([`barrier`](Self::barrier), [`allgather`](Self::allgather)...), in the same order; these calls
+/// block. Messages do not block.
 #[derive(Debug)]
 pub struct Communicator {
     pub(crate) inner: Arc<Inner>,
@@ -43,7 +45,7 @@ impl Communicator {
         Communicator::of(inner, handle)
     }
 
-    /// The communicator that the shim has made, which is ours to free.
+    /// Wraps a communicator that the shim has made. The new value owns it and frees it.
     fn of(inner: &Arc<Inner>, handle: c_int) -> Result<Communicator> {
         let mut new = Communicator {
             inner: Arc::clone(inner),
@@ -54,49 +56,52 @@ impl Communicator {
             _not_sync: PhantomData,
         };
         let (mut rank, mut size) = (0, 0);
-        // SAFETY: the answers have room.
+        // SAFETY: `rank` is valid for a write until the call returns.
         inner.call("ask for the rank", |calls| unsafe { (calls.rank)(handle, &raw mut rank) })?;
-        // SAFETY: as above.
+        // SAFETY: as above, for `size`.
         inner.call("ask for the size", |calls| unsafe { (calls.size)(handle, &raw mut size) })?;
         (new.rank, new.size) = (rank as usize, size as usize);
         Ok(new)
     }
 
-    /// This process's number.
+    /// Returns the rank of this process.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many processes there are.
+    /// Returns the number of processes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Waits until all have come.
+    /// Blocks until all processes have entered the barrier. Collective.
     ///
     /// # Errors
     /// Those of any call.
     pub fn barrier(&self) -> Result<()> {
-        // SAFETY: takes no memory.
+        // SAFETY: the call takes no memory.
         self.inner.call("meet at a barrier", |calls| unsafe { (calls.barrier)(self.handle) })
     }
 
-    /// Gives the bytes of `root` to all. All have as many.
+    /// Copies the bytes of `root` to all processes. All slices must have the same length.
+    /// Collective.
     ///
     /// # Errors
-    /// [`MpiError::Argument`] for no rank or too many bytes, and those of any call.
+    /// [`MpiError::Argument`] for a rank out of range or too many bytes, and the errors of any
+    /// call.
     pub fn broadcast(&self, bytes: &mut [u8], root: usize) -> Result<()> {
         let what = "broadcast";
         let (root, count) = (rank_among(what, root, self.size)?, length(what, bytes.len())?);
-        // SAFETY: the bytes are ours until it returns.
+        // SAFETY: `bytes` is borrowed mutably, and so valid and unshared, until the call returns.
         self.inner.call(what, |calls| unsafe {
             (calls.bcast)(self.handle, bytes.as_mut_ptr().cast(), count, root)
         })
     }
 
-    /// Gathers the bytes of all, in the order of ranks. All give as many.
+    /// Gathers the bytes of all processes in the order of ranks. All slices must have the same
+    /// length. Collective.
     ///
     /// # Errors
     /// [`MpiError::Argument`] for too many bytes, and those of any call.
@@ -110,7 +115,8 @@ impl Communicator {
         })?;
         let mut all = vec![0_u8; all];
         self.inner.call(what, |calls| {
-            // SAFETY: both are ours until it returns, and `all` has room for as many from everybody.
+            // SAFETY: `mine` and `all` are borrowed until the call returns; `all` has room for
+            // `count` bytes of each process.
             unsafe {
                 (calls.allgather)(self.handle, mine.as_ptr().cast(), count, all.as_mut_ptr().cast())
             }
@@ -118,20 +124,21 @@ impl Communicator {
         Ok(all)
     }
 
-    /// The greatest number that any gives.
+    /// Returns the greatest of the numbers that the processes pass. Collective.
     ///
     /// # Errors
     /// Those of any call.
     pub fn max(&self, mine: f64) -> Result<f64> {
         let mut most = mine;
-        // SAFETY: the result has room.
+        // SAFETY: `most` is valid for a write until the call returns.
         self.inner.call("find the greatest", |calls| unsafe {
             (calls.allreduce_max)(self.handle, mine, &raw mut most)
         })?;
         Ok(most)
     }
 
-    /// Those that give the same color, in the order of their keys, in a communicator of their own; `None` for no color.
+    /// Splits the communicator: the processes that pass the same color form a communicator, ranked
+    /// by their keys. Without a color, the result is `None`. Collective.
     ///
     /// # Errors
     /// [`MpiError::Argument`] for a color above 2^31 - 1, and those of any call.
@@ -144,41 +151,46 @@ impl Communicator {
         })?;
         let mut handle = -1;
         self.inner.call(what, |calls| {
-            // SAFETY: the handle has room.
+            // SAFETY: `handle` is valid for a write until the call returns.
             unsafe { (calls.comm_split)(self.handle, color, key, &raw mut handle) }
         })?;
         if handle < 0 { Ok(None) } else { Communicator::of(&self.inner, handle).map(Some) }
     }
 
-    /// Begins to send a message. Messages to one process with one tag arrive in the order in which they were begun.
+    /// Begins to send a message. Messages to one process with one tag arrive in the order in which
+    /// they were begun.
     ///
     /// # Errors
-    /// [`MpiError::Argument`] for a rank, tag or length that is none, and those of any call.
+    /// [`MpiError::Argument`] for an invalid rank, tag or length, and the errors of any call.
     pub fn isend(&self, to: usize, tag: u16, bytes: Vec<u8>) -> Result<Sending> {
-        // SAFETY: the bytes stay where they are, in the hands of `Sending`, until it is done.
+        // SAFETY: `Sending` owns the bytes, does not move or change them, and keeps them until the
+        // request is done.
         let request = unsafe { self.begin_send(to, tag, bytes.as_ptr(), bytes.len()) }?;
         Ok(Sending::new(request, bytes))
     }
 
-    /// Begins to receive the next message of a process with a tag, which must have no more bytes than `buffer` has capacity.
+    /// Begins to receive the next message of a process with a tag. The message must not have more
+    /// bytes than `buffer` has capacity.
     ///
     /// # Errors
     /// As [`Communicator::isend`]; a message that is too long is an error of the [`Receiving`].
     pub fn irecv(&self, from: usize, tag: u16, mut buffer: Vec<u8>) -> Result<Receiving> {
         buffer.clear();
         let (into, room) = (buffer.as_mut_ptr(), buffer.capacity().min(MAX_MESSAGE));
-        // SAFETY: the room stays where it is, in the hands of `Receiving`, until it is done.
+        // SAFETY: `Receiving` owns the buffer, does not move or use it, and keeps it until the
+        // request is done.
         let request = unsafe { self.begin_receive(from, tag, into, room) }?;
         Ok(Receiving::new(request, buffer))
     }
 
-    /// Begins to send bytes from where they are.
+    /// Begins to send bytes from memory of the caller.
     ///
     /// # Errors
     /// As [`Communicator::isend`].
     ///
     /// # Safety
-    /// The bytes must stay, and nobody write them, until the transfer is done, dropped or not.
+    /// `bytes` must be valid for reads of `count` bytes, and no thread may write them, until the
+    /// transfer is done, whether it is dropped or not.
     pub unsafe fn isend_from(
         &self,
         to: usize,
@@ -186,17 +198,18 @@ impl Communicator {
         bytes: *const u8,
         count: usize,
     ) -> Result<Transfer> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the bytes stay valid and unchanged (see `# Safety`).
         unsafe { self.begin_send(to, tag, bytes, count) }.map(Transfer::new)
     }
 
-    /// Begins to receive the next message of a process with a tag right into memory.
+    /// Begins to receive the next message of a process with a tag into memory of the caller.
     ///
     /// # Errors
     /// As [`Communicator::irecv`].
     ///
     /// # Safety
-    /// The memory must stay, and nobody use it, until the transfer is done, dropped or not.
+    /// `into` must be valid for writes of `room` bytes, and no thread may access them, until the
+    /// transfer is done, whether it is dropped or not.
     pub unsafe fn irecv_into(
         &self,
         from: usize,
@@ -204,12 +217,13 @@ impl Communicator {
         into: *mut u8,
         room: usize,
     ) -> Result<Transfer> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the memory stays valid and unused (see `# Safety`).
         unsafe { self.begin_receive(from, tag, into, room) }.map(Transfer::new)
     }
 
-    /// A message that has come, from anybody, with this tag: taken out of the queue, so nobody else gets it. Looking drives
-    /// MPI's progress, too.
+    /// Takes a message with this tag, from any process, out of the queue. Returns `None` if none
+    /// has arrived. No other call receives a message that was taken out. The call also drives MPI's
+    /// progress.
     ///
     /// # Errors
     /// [`MpiError::Argument`] for a tag above [`MAX_TAG`], and those of any call.
@@ -219,7 +233,7 @@ impl Communicator {
         let (mut found, mut source, mut bytes, mut message) = (0, 0, 0, 0);
         self.inner.call(what, |calls| {
             let out = (&raw mut found, &raw mut source, &raw mut bytes, &raw mut message);
-            // SAFETY: the answers have room.
+            // SAFETY: all four results are valid for writes until the call returns.
             unsafe { (calls.improbe)(self.handle, tag, out.0, out.1, out.2, out.3) }
         })?;
         let new =
@@ -228,7 +242,7 @@ impl Communicator {
     }
 
     /// # Safety
-    /// The bytes must stay as they are until the request is done.
+    /// `bytes` must be valid for reads of `count` bytes, and unchanged, until the request is done.
     unsafe fn begin_send(
         &self,
         to: usize,
@@ -241,14 +255,15 @@ impl Communicator {
             (rank_among(what, to, self.size)?, tag_of(what, tag)?, length(what, count)?);
         let mut request = 0;
         self.inner.call(what, |calls| {
-            // SAFETY: the caller's promise; the request has room.
+            // SAFETY: the caller guarantees `bytes` (see `# Safety`); `request` is valid for a
+            // write.
             unsafe { (calls.isend)(self.handle, bytes.cast(), count, to, tag, &raw mut request) }
         })?;
         Ok(Request::new(&self.inner, request))
     }
 
     /// # Safety
-    /// The room must stay, used by nobody, until the request is done.
+    /// `into` must be valid for writes of `room` bytes, and unused, until the request is done.
     unsafe fn begin_receive(
         &self,
         from: usize,
@@ -261,14 +276,15 @@ impl Communicator {
             (rank_among(what, from, self.size)?, tag_of(what, tag)?, length(what, room)?);
         let mut request = 0;
         self.inner.call(what, |calls| {
-            // SAFETY: the caller's promise; the request has room.
+            // SAFETY: the caller guarantees `into` (see `# Safety`); `request` is valid for a
+            // write.
             unsafe { (calls.irecv)(self.handle, into.cast(), room, from, tag, &raw mut request) }
         })?;
         Ok(Request::new(&self.inner, request))
     }
 
-    /// Gives it back, unless [all are kept](crate::Mpi::keep_communicators). Collective; dropping does the same, where the
-    /// thread may.
+    /// Frees the communicator, unless [all are kept](crate::Mpi::keep_communicators). Collective.
+    /// Dropping a communicator does the same, if this thread may call MPI.
     ///
     /// # Errors
     /// Those of any call.
@@ -277,11 +293,11 @@ impl Communicator {
     }
 
     fn release(&mut self) -> Result<()> {
-        // Relaxed: it is told before there is a communicator that it is about.
+        // Relaxed: the flag is set before the communicators that it concerns exist.
         if std::mem::replace(&mut self.freed, true) || self.inner.keeps.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // SAFETY: it was not freed before.
+        // SAFETY: the handle was not freed before, as `freed` was false.
         self.inner.call("free a communicator", |calls| unsafe { (calls.comm_free)(self.handle) })
     }
 }

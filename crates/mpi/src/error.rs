@@ -1,4 +1,4 @@
-//! What can go wrong with an MPI.
+//! The errors of this crate.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::{
 /// The result of everything in this crate.
 pub type Result<T, E = MpiError> = std::result::Result<T, E>;
 
-/// Why something could not be done with MPI.
+/// The reason why an operation on MPI failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MpiError {
@@ -23,59 +23,60 @@ pub enum MpiError {
         paths(looked)
     )]
     NoShim {
-        /// What asks for it: "this process was started by Open MPI's mpirun".
+        /// The subject that needs a shim: "this process was started by Open MPI's mpirun".
         who: String,
-        /// The folders that were looked into.
+        /// The folders that were searched.
         looked: Vec<PathBuf>,
-        /// What the shims that are there are for.
+        /// The MPIs of the shims that were found.
         found: Vec<String>,
     },
-    /// The program has no MPI that could be seen.
+    /// The program has no MPI whose symbols are visible.
     #[error(
-        "cannot find the MPI of this program: it has loaded none, or has it linked in where it cannot be seen"
+        "cannot find the MPI of this program: it has loaded none, or is linked with one whose symbols are not visible"
     )]
     NoMpi,
-    /// There are shims for more than one MPI, and nobody says which is wanted.
+    /// There are shims for more than one MPI, and the launcher does not say which one it needs.
     #[error(
-        "{who}, which does not say of which MPI it is; set {}, there are shims {}",
+        "{who}, which does not name its MPI; set {} to one of the shims {}",
         crate::shim::VARIABLE,
         paths(found)
     )]
     Several {
-        /// What asks for one.
+        /// The subject that needs a shim.
         who: String,
-        /// The shims.
+        /// The shims that were found.
         found: Vec<PathBuf>,
     },
-    /// The shim is for another MPI than that which started this process, or which the program has loaded.
+    /// The shim is for another MPI than the one that started this process or that the program has
+    /// loaded.
     #[error(
         "the shim {} is for {family} {version}, but {who}: set {} to a shim for that, \
          or build one by `syncline mpi build`",
         shim.display(), crate::shim::VARIABLE
     )]
     OtherMpi {
-        /// Its file.
+        /// The shim's file.
         shim: PathBuf,
-        /// The family that it was compiled for.
+        /// The family that the shim was compiled for.
         family: Family,
-        /// The version of that.
+        /// The version that the shim was compiled for.
         version: Version,
-        /// What asks for another.
+        /// The subject that needs another MPI.
         who: String,
     },
-    /// MPI knows of this process only, though it was started with others.
+    /// MPI sees this process only, though the launcher started more.
     #[error(
-        "a shim for another MPI: {library} (by {}) knows of one process, but {launcher} started {size}",
+        "a shim for another MPI: {library} (by {}) has one process, but {launcher} started {size}",
         shim.display()
     )]
     Alone {
         /// The shim's file.
         shim: PathBuf,
-        /// What the library says that it is.
+        /// The name of the MPI, as its library reports it.
         library: String,
-        /// Who started the process.
+        /// The launcher that started the process.
         launcher: String,
-        /// How many it started.
+        /// The number of processes that the launcher started.
         size: usize,
     },
     /// The program itself uses another MPI than the shim.
@@ -86,32 +87,32 @@ pub enum MpiError {
     Process {
         /// The shim's file.
         shim: PathBuf,
-        /// The family that it was compiled for.
+        /// The family that the shim was compiled for.
         family: Family,
-        /// The version of that.
+        /// The version that the shim was compiled for.
         version: Version,
-        /// What the program's MPI says that it is.
+        /// The name of the program's MPI, as its library reports it.
         process: String,
     },
-    /// A shim of another version of Syncline.
+    /// The shim is of another version of Syncline.
     #[error(
         "the shim {} is of another version of Syncline (interface {found}, not {expected}): run `syncline mpi build` again",
         shim.display()
     )]
     Abi {
-        /// Its file.
+        /// The shim's file.
         shim: PathBuf,
-        /// Its interface.
+        /// The interface of the shim.
         found: u32,
-        /// Ours.
+        /// The interface of this library.
         expected: u32,
     },
-    /// A file that is no shim.
+    /// The file is not a shim.
     #[error("{} is not a shim of Syncline: {why}", file.display())]
     NotAShim {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The defect of the file.
         why: String,
     },
     /// The library that a shim needs is not found.
@@ -128,91 +129,91 @@ pub enum MpiError {
     /// The system's loader refuses a shim.
     #[error("cannot load the shim {}: {why}", shim.display())]
     Load {
-        /// Its file.
+        /// The shim's file.
         shim: PathBuf,
-        /// What the loader says.
+        /// The loader's message.
         why: String,
     },
-    /// A process has MPI once.
-    #[error("this process has an Mpi already: there is one in a process")]
+    /// This process has an `Mpi` already; there is at most one.
+    #[error("this process has an Mpi already: a process can have one")]
     Taken,
-    /// MPI has ended in this process, and cannot begin again.
+    /// MPI is finalised in this process and cannot be initialised again.
     #[error("cannot {what}: MPI is finalised in this process")]
     Finalized {
-        /// What was tried.
+        /// The operation that was attempted.
         what: &'static str,
     },
-    /// This process is a copy that `fork` has made of one of MPI's.
-    #[error("cannot {what}: this process is a child made by fork(), and none of MPI's")]
+    /// This process is a copy that `fork` made of a process of MPI.
+    #[error("cannot {what}: this process is a child made by fork(), which does not belong to MPI")]
     Forked {
-        /// What was tried.
+        /// The operation that was attempted.
         what: &'static str,
     },
-    /// A call from a thread that must make none.
+    /// The call came from a thread that must not call MPI.
     #[error(
         "cannot {what} in this thread: the MPI grants {granted}, so all its calls must come from the thread that initialised \
          it; call MPI_Init_thread with MPI_THREAD_MULTIPLE for more"
     )]
     Thread {
-        /// What was tried.
+        /// The operation that was attempted.
         what: &'static str,
-        /// What the MPI allows.
+        /// The threads that the MPI allows to call it.
         granted: ThreadSupport,
     },
-    /// A communicator of the program that has no processes: `MPI_COMM_NULL`, which also stands for what is none.
-    #[error("cannot {what}: it is MPI_COMM_NULL, or none of this MPI's communicators")]
+    /// The program's communicator is `MPI_COMM_NULL`, or is not a communicator.
+    #[error("cannot {what}: the communicator is MPI_COMM_NULL, or does not belong to this MPI")]
     Communicator {
-        /// What was tried.
+        /// The operation that was attempted.
         what: &'static str,
     },
-    /// A rank, tag, length or place that is none.
+    /// A rank, tag, length or offset is invalid.
     #[error("cannot {what}: {why}")]
     Argument {
-        /// What was tried.
+        /// The operation that was attempted.
         what: &'static str,
-        /// What is wrong.
+        /// The reason why the argument is invalid.
         why: String,
     },
     /// A call of MPI failed.
     #[error("cannot {what}: {text}")]
     Call {
-        /// What was tried.
+        /// The operation that was attempted.
         what: &'static str,
-        /// Of which kind the error is.
+        /// The kind of error.
         fault: ErrorClass,
-        /// What the MPI says.
+        /// MPI's own message.
         text: String,
     },
     /// The compiler could not be started.
     #[error("cannot run {mpicc}: {source}")]
     NoCompiler {
-        /// Its name.
+        /// The name of the compiler.
         mpicc: String,
-        /// What the system answered.
+        /// The error of the system.
         source: io::Error,
     },
     /// The compiler did not compile the shim.
     #[error("{mpicc} cannot compile the shim:\n{output}")]
     Compiler {
-        /// Its name.
+        /// The name of the compiler.
         mpicc: String,
-        /// What it said.
+        /// The output of the compiler.
         output: String,
     },
-    /// A file or folder.
+    /// An operation on a file or folder failed.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that was attempted.
         what: &'static str,
-        /// With what.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system answered.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl MpiError {
-    /// Of which kind the error of a call of MPI is.
+    /// Returns the kind of error if a call of MPI failed.
     #[must_use]
     pub fn fault(&self) -> Option<ErrorClass> {
         match self {
@@ -222,21 +223,21 @@ impl MpiError {
     }
 }
 
-/// The kinds of errors of MPI that are told apart.
+/// The kinds of MPI errors that are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorClass {
     /// A process that takes part has failed.
     ProcessFailed,
-    /// The communicator was revoked.
+    /// The communicator is revoked.
     Revoked,
     /// A message was longer than its buffer.
     Truncated,
-    /// There is no memory for it.
+    /// There is not enough memory.
     NoMemory,
-    /// The MPI, or its shim, has no such call.
+    /// The MPI, or its shim, lacks the call.
     NotSupported,
-    /// All else.
+    /// Any other error.
     Other,
 }
 

@@ -1,33 +1,33 @@
-//! Which MPI it is, and of which version.
+//! The family and version of an MPI.
 //!
-//! | family         | in a shim | as the library says                              |
+//! | family         | in a shim | text of the library                              |
 //! |----------------|-----------|--------------------------------------------------|
 //! | `OpenMpi`      | openmpi   | `Open MPI v4.1.4, package: ...`                  |
 //! | `Mpich`        | mpich     | `MPICH Version:  4.0.2`, and more lines           |
 //! | `IntelMpi`     | intel     | `Intel(R) MPI Library 2021.10 for Linux* OS`     |
-//! | `StandardAbi`  | abi       | that of whichever library has the standard's ABI |
+//! | `StandardAbi`  | abi       | that of the library with the standard's ABI      |
 //! | `Other`        | other     | anything else                                    |
 
 use std::fmt;
 
-/// Who made an MPI.
+/// The implementation of MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Family {
-    /// Open MPI, and what is made of it.
+    /// Open MPI, and its derivatives.
     OpenMpi,
     /// MPICH.
     Mpich,
-    /// Intel MPI, which is an MPICH to a launcher.
+    /// Intel MPI, which a launcher treats as an MPICH.
     IntelMpi,
-    /// Any that has the binary interface of MPI 5.
+    /// Any MPI with the binary interface of MPI 5.
     StandardAbi,
-    /// Another.
+    /// Any other MPI.
     Other,
 }
 
 impl Family {
-    /// The name in a shim and in its file's name.
+    /// Returns the name that stands in a shim and in the name of its file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,7 +45,8 @@ impl Family {
         all.into_iter().find(|family| family.name() == name)
     }
 
-    /// Whether a shim for `self` may run where this family launched or is loaded.
+    /// Whether a shim for `self` may run if `there` is the family of the launcher or of the loaded
+    /// library.
     pub(crate) fn fits(self, there: Family) -> bool {
         let kin = |family| if family == Family::IntelMpi { Family::Mpich } else { family };
         let any = |family| matches!(family, Family::StandardAbi | Family::Other);
@@ -65,7 +66,7 @@ impl fmt::Display for Family {
     }
 }
 
-/// A version: numbers first, whatever follows last.
+/// A version: numbers first, then any text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version(String);
 
@@ -74,13 +75,13 @@ impl Version {
         Version(text.to_owned())
     }
 
-    /// The first number, if it begins with one.
+    /// Returns the first number, if the version begins with one.
     #[must_use]
     pub fn major(&self) -> Option<u32> {
         self.numbers().first().copied()
     }
 
-    /// The numbers that it begins with.
+    /// Returns the numbers at the start of the version.
     #[must_use]
     pub fn numbers(&self) -> Vec<u32> {
         let digits = |part: &str| {
@@ -97,7 +98,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// What a library says of itself, read.
+/// Parses the text with which a library describes itself.
 pub(crate) fn identify(text: &str) -> (Family, Option<Version>) {
     let first = text.lines().next().unwrap_or_default();
     let after = |mark: &str| {
@@ -116,7 +117,7 @@ pub(crate) fn identify(text: &str) -> (Family, Option<Version>) {
     }
 }
 
-/// The first line of what a library says of itself, with single spaces.
+/// Returns the first non-empty line of the text of a library, with single spaces.
 pub(crate) fn in_short(text: &str) -> String {
     let first =
         text.lines().find(|line| !line.trim().is_empty()).unwrap_or("an MPI without a name");

@@ -6,12 +6,12 @@ use libloading::os::unix::Library;
 
 use crate::error::ErrorClass;
 
-/// The codes that the shim's functions return.
+/// Codes that the shim's functions return.
 pub(crate) const OK: c_int = 0;
 pub(crate) const NO_SUCH: c_int = 6;
 pub(crate) const TOO_LONG: c_int = 8;
 
-/// What a code stands for.
+/// Returns the kind of error that a code stands for.
 pub(crate) fn fault(code: c_int) -> ErrorClass {
     match code {
         1 => ErrorClass::ProcessFailed,
@@ -23,12 +23,13 @@ pub(crate) fn fault(code: c_int) -> ErrorClass {
     }
 }
 
-/// What the shim's own codes say; the others are MPI's, which has words for them.
+/// Returns the message of a code of the shim itself. The other codes are MPI's, which has its own
+/// messages.
 pub(crate) fn own_words(code: c_int) -> Option<&'static str> {
     match code {
         NO_SUCH => Some("there is no such communicator, request or window"),
         7 => Some("there are too many communicators or windows"),
-        TOO_LONG => Some("it is longer than 2 GiB less a byte"),
+        TOO_LONG => Some("it is longer than 2 GiB minus one byte"),
         9 => Some("this MPI, or the shim, has no call for it"),
         _ => None,
     }
@@ -43,14 +44,16 @@ macro_rules! calls {
         }
 
         impl Calls {
-            /// Looks all of them up; an error is what the loader says.
+            /// Looks all functions up. The error is the loader's.
             ///
             /// # Safety
-            /// The library must be a shim of our [`ABI`](crate::shim::ABI), and never be unloaded.
+            /// The library must be a shim of this [`ABI`](crate::shim::ABI), and must never be
+            /// unloaded.
             pub(crate) unsafe fn of(library: &Library) -> Result<Calls, libloading::Error> {
                 Ok(Calls {
                     $($name: {
-                        // SAFETY: a shim of this interface has the function, with these types; it stays loaded.
+                        // SAFETY: a shim of this ABI has the function with this type, and stays
+                        // loaded.
                         *unsafe { library.get(concat!("syncline_mpi_", stringify!($name)).as_bytes()) }?
                     },)*
                 })
@@ -103,7 +106,7 @@ calls! {
     comm_failures(c_int, *mut c_int, c_int, *mut c_int) -> c_int;
 }
 
-/// A text that a function of the shim writes.
+/// Calls a function of the shim that writes a text, and returns the text.
 pub(crate) fn text(write: impl FnOnce(*mut c_char, c_int) -> c_int) -> Result<String, c_int> {
     let mut room = vec![0_u8; 8192];
     match write(room.as_mut_ptr().cast(), room.len() as c_int) {

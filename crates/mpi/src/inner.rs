@@ -1,4 +1,4 @@
-//! What an MPI and all that comes of it share: the one way to call the shim.
+//! The state that an `Mpi` and all objects made from it share, and the single entry to the shim.
 
 use std::ffi::c_int;
 use std::sync::atomic::AtomicBool;
@@ -14,20 +14,21 @@ use crate::mpi::ThreadSupport;
 #[derive(Debug)]
 pub(crate) struct Inner {
     calls: &'static Calls,
-    /// That of the process which is one of MPI's: a child that `fork` makes of it is none.
+    /// The generation of the process that belongs to MPI. A child that `fork` makes of it does not
+    /// belong to MPI.
     born: Generation,
     state: Mutex<State>,
-    /// The thread that MPI takes for its first.
+    /// The thread that MPI treats as its main thread.
     home: ThreadId,
     granted: ThreadSupport,
-    /// Communicators are not given back any more: see `Mpi::keep_communicators`.
+    /// Communicators are not freed any more: see `Mpi::keep_communicators`.
     pub(crate) keeps: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     finalized: bool,
-    /// Requests that nobody waits for any more, with the buffers that they use.
+    /// Abandoned requests, with the buffers that they use.
     orphans: Vec<Orphan>,
 }
 
@@ -53,13 +54,14 @@ impl Inner {
         self.granted
     }
 
-    /// Without the rules of [`Inner::call`].
+    /// Returns the functions without the checks of [`Inner::call`].
     pub(crate) fn calls(&self) -> &'static Calls {
         self.calls
     }
 
-    /// Calls functions of the shim: nobody else is in there, MPI is not finalised, and this thread may. `what` is for
-    /// errors: "send a message".
+    /// Calls functions of the shim, after checks that MPI is not finalised and that this thread may
+    /// call it. No other thread is in the shim meanwhile. `what` names the operation for errors:
+    /// "send a message".
     pub(crate) fn call(
         &self,
         what: &'static str,
@@ -83,19 +85,19 @@ impl Inner {
         if state.finalized { Err(MpiError::Finalized { what }) } else { Ok(state) }
     }
 
-    /// The error that a code stands for. To be called before the next call of MPI.
+    /// Returns the error that a code stands for. Call it before the next call of MPI.
     fn check(&self, what: &'static str, code: c_int) -> Result<()> {
         check(self.calls, what, code)
     }
 
-    /// A request and its buffer are left to us, until a later call finds it done.
+    /// Takes over an abandoned request and its buffer until a later call finds the request done.
     pub(crate) fn adopt(&self, request: c_int, buffer: Option<Vec<u8>>) {
         if !self.born.is_current() {
             return std::mem::forget(buffer);
         }
         match self.state.lock() {
             Ok(mut state) if !state.finalized => state.orphans.push(Orphan { request, buffer }),
-            // MPI may still look at it.
+            // MPI may still access the buffer.
             _ => std::mem::forget(buffer),
         }
     }
@@ -103,7 +105,8 @@ impl Inner {
     fn sweep(&self, state: &mut State) {
         state.orphans.retain_mut(|orphan| {
             let (mut done, mut received, mut cancelled) = (0, 0, 0);
-            // SAFETY: the request is one, as it is here until it is done; the results have room.
+            // SAFETY: the slot holds a request, as it stays in `orphans` until it is done; the
+            // results are valid for writes.
             let code = unsafe {
                 (self.calls.test)(
                     orphan.request,
@@ -113,14 +116,14 @@ impl Inner {
                 )
             };
             if code != OK {
-                // It does not say whether MPI still looks at it.
+                // The error does not say whether MPI still accesses the buffer.
                 std::mem::forget(orphan.buffer.take());
             }
             code == OK && done == 0
         });
     }
 
-    /// Ends MPI; from here on every call is an error.
+    /// Finalises MPI. Every later call is an error.
     pub(crate) fn finalize(&self) -> Result<()> {
         let what = "finalise MPI";
         if std::thread::current().id() != self.home {
@@ -129,22 +132,22 @@ impl Inner {
         let mut state = self.enter(what)?;
         self.sweep(&mut state);
         state.finalized = true;
-        // SAFETY: MPI is initialised, not finalised, and this is its first thread.
+        // SAFETY: MPI is initialised and not finalised, and this is its main thread.
         let code = unsafe { (self.calls.finalize)() };
         for orphan in state.orphans.drain(..) {
             std::mem::forget(orphan.buffer);
         }
-        // After the end there are no words for an error.
+        // After MPI_Finalize, MPI has no text for an error code.
         if code == OK { Ok(()) } else { Err(no_words(what, code)) }
     }
 
-    /// The program whose MPI it is goes on; ours is the end of calls only.
+    /// Ends this library's calls. MPI belongs to the program and stays initialised.
     pub(crate) fn leave(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).finalized = true;
     }
 }
 
-/// The error that a code stands for, in MPI's words where the code is its.
+/// Returns the error that a code stands for, with MPI's text if the code is MPI's.
 pub(crate) fn check(calls: &Calls, what: &'static str, code: c_int) -> Result<()> {
     if code == OK {
         return Ok(());
@@ -152,7 +155,7 @@ pub(crate) fn check(calls: &Calls, what: &'static str, code: c_int) -> Result<()
     if ffi::own_words(code).is_some() {
         return Err(no_words(what, code));
     }
-    // SAFETY: the room is as long as the function is told.
+    // SAFETY: `into` is valid for writes of `room` bytes.
     let text = ffi::text(|into, room| unsafe { (calls.error_string)(into, room) });
     Err(MpiError::Call {
         what,

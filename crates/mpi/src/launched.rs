@@ -1,47 +1,49 @@
-//! Whether an MPI launcher started this process, from its environment.
+//! Detects from the environment whether an MPI launcher started this process.
 //!
-//! | launcher          | sets                                                            | says                   |
-//! |-------------------|-----------------------------------------------------------------|------------------------|
-//! | Open MPI 5        | `OMPI_COMM_WORLD_SIZE`, `_RANK`, `OMPI_VERSION`                 | rank, size, version    |
-//! | Open MPI up to 4  | the first two, and `OMPI_MCA_orte_*`                            | rank, size             |
-//! | Intel MPI         | `PMI_SIZE`, `PMI_RANK`, `I_MPI_*`                               | rank, size             |
-//! | MPICH             | `PMI_SIZE`, `PMI_RANK`, `MPI_LOCALNRANKS`                       | rank, size             |
-//! | Slurm's srun      | `SLURM_PROCID`, `SLURM_STEP_NUM_TASKS`; `PMI_FD` or `PMIX_RANK` | rank, size, no family  |
-//! | another with PMIx | `PMIX_RANK`                                                     | rank                   |
+//! | launcher          | sets                                            | gives                 |
+//! |-------------------|-------------------------------------------------|-----------------------|
+//! | Open MPI 5        | `OMPI_COMM_WORLD_SIZE`, `_RANK`, `OMPI_VERSION` | rank, size, version   |
+//! | Open MPI up to 4  | the first two, and `OMPI_MCA_orte_*`            | rank, size            |
+//! | Intel MPI         | `PMI_SIZE`, `PMI_RANK`, `I_MPI_*`               | rank, size            |
+//! | MPICH             | `PMI_SIZE`, `PMI_RANK`, `MPI_LOCALNRANKS`       | rank, size            |
+//! | Slurm's srun      | `SLURM_PROCID`, `SLURM_STEP_NUM_TASKS` (below)  | rank, size, no family |
+//! | another with PMIx | `PMIX_RANK`                                     | rank                  |
+//!
+//! A process of Slurm's srun also has `PMI_FD` or `PMIX_RANK`.
 
 use std::fmt;
 
 use crate::family::{Family, Version};
 
-/// What kind of launcher it is.
+/// The kind of a launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MpiLauncher {
-    /// `mpirun` of an MPI.
+    /// The `mpirun` of an MPI.
     Mpirun,
-    /// `srun` of Slurm.
+    /// Slurm's `srun`.
     Srun,
-    /// Any other that speaks PMI or PMIx.
+    /// Any other launcher that speaks PMI or PMIx.
     Other,
 }
 
-/// What is known of the launcher of this process.
+/// The facts about the launcher of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Launched {
     /// The kind of launcher.
     pub launcher: MpiLauncher,
-    /// Whose MPI it expects, if it says so.
+    /// The family of the MPI that the launcher expects, if it gives one.
     pub family: Option<Family>,
-    /// The major version of that; 4 of Open MPI stands for all up to 4.
+    /// The major version of that MPI. For Open MPI, 4 stands for all versions up to 4.
     pub major: Option<u32>,
-    /// Of this process in the world.
+    /// The rank of this process in the world.
     pub rank: Option<usize>,
-    /// Of the world.
+    /// The number of processes of the world.
     pub size: Option<usize>,
 }
 
-/// Whether an MPI launcher started this process, and which.
+/// Returns the launcher that started this process, or `None` if no MPI launcher did.
 #[must_use]
 pub fn launched() -> Option<Launched> {
     read(|name| std::env::var(name).ok())
@@ -64,7 +66,7 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
     }
     let pmi = has("PMI_FD") || has("PMI_PORT") || has("PMI_RANK");
     let pmix = number("PMIX_RANK");
-    // A script of a job has Slurm's numbers, too; a launched process has somebody to speak to.
+    // A batch script has Slurm's numbers as well; a launched process also has a PMI or PMIx server.
     if (pmi || pmix.is_some()) && has("SLURM_PROCID") && !has("MPI_LOCALNRANKS") {
         return Some(Launched {
             launcher: MpiLauncher::Srun,
@@ -78,7 +80,7 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
     if rank.is_some() && size.is_some() || pmi && has("MPI_LOCALNRANKS") {
         let intel =
             has("I_MPI_MPIRUN") || has("I_MPI_HYDRA_TOPOLIB") || has("I_MPI_HYDRA_BOOTSTRAP");
-        // Others speak PMI, too; that which tells of local ranks is Hydra.
+        // Other launchers speak PMI as well; only Hydra sets the number of local ranks.
         let family = match (intel, has("MPI_LOCALNRANKS")) {
             (true, _) => Some(Family::IntelMpi),
             (false, true) => Some(Family::Mpich),

@@ -1,4 +1,4 @@
-//! The MPI that is there, loaded at run time; no MPI at build time.
+//! Access to the site's MPI, which is loaded at run time. No MPI is needed at build time.
 //!
 //! ```text
 //!  mpirun ──starts──> this process ── dlopen ──> shim ──linked──> libmpi of the site
@@ -6,15 +6,20 @@
 //!               environment: which MPI?           └── shim.c, compiled once by the site's mpicc
 //! ```
 //!
-//! MPIs differ in what a handle is, and in the values of constants; so a program is compiled for one of them. Here all
-//! calls go through a *shim*: a small C library in which handles stay, compiled by `syncline mpi build` ([`build`](build::build))
-//! for each MPI of a site. One program then runs under each of them.
+//! MPIs differ in what a handle is and in the values of constants, so a program is normally
+//! compiled for one of them. Here all calls go through a *shim*: a small C library that keeps the
+//! handles to itself. `syncline mpi build` ([`build`](build::build)) compiles one for each MPI of a
+//! site. One program then runs under each of them.
 //!
-//! * [`launched`]: whether an MPI launcher started this process, and which.
-//! * [`Library::find`]: the shim that fits, loaded. `SYNCLINE_MPI=/path/to/shim.so` says which; otherwise it is looked for in
-//!   `$XDG_DATA_HOME/syncline/mpi` (`~/.local/share/syncline/mpi`) and in `lib/syncline/mpi` beside the program's `bin`.
-//! * [`Mpi`]: MPI, initialised by us and then finalised by us, or by the program before us and then left alone.
-//! * [`Communicator`]: messages of bytes, set-up calls; [failures](Communicator::failures) where the MPI has them.
+//! * [`launched`](launched::launched) detects whether an MPI launcher started this process, and
+//!   which.
+//! * [`Library::find`] loads the shim that fits. `SYNCLINE_MPI=/path/to/shim.so` selects it;
+//!   otherwise it is searched for in `$XDG_DATA_HOME/syncline/mpi` (`~/.local/share/syncline/mpi`)
+//!   and in `lib/syncline/mpi` beside the program's `bin`.
+//! * [`Mpi`] is MPI in this process. Either this crate initialises and finalises it, or the program
+//!   has initialised it before, and then the program finalises it.
+//! * [`Communicator`] has messages of bytes, collective set-up calls, and
+//!   [failures](Communicator::failures) if the MPI supports them.
 //!
 //! ```no_run
 //! use syncline_mpi::communicator::ThreadSupport;
@@ -40,18 +45,24 @@
 //! ```
 //!
 //! # Threads
-//! All that comes of an [`Mpi`] may go to another thread, but is used by one at a time; callers that share it have a lock
-//! of their own. Calls that come together all the same wait for one another in here, since the shim's tables have room for one
-//! thread. If the MPI grants less than [`ThreadSupport::Serialized`](communicator::ThreadSupport::Serialized), any call from another thread than the first is an
-//! [error](MpiError::Thread).
+//! An [`Mpi`] and all objects made from it may move to another thread, but one thread at a time
+//! uses each of them; callers that share one need a lock of their own. Concurrent calls on
+//! different objects wait for one another inside this crate, since the shim's tables admit one
+//! thread at a time. If the MPI grants less than
+//! [`ThreadSupport::Serialized`](communicator::ThreadSupport::Serialized), a call from any thread
+//! but the first is an [error](MpiError::Thread).
 //!
-//! Blocking calls (collectives, and MPI's own start and end) keep others out while they wait, and spin. Waits for messages
-//! ([`Sending::wait`](message::Sending::wait), [`Message::receive`](message::Message::receive)) do neither: they look, yield, and then sleep for up to 200 microseconds.
+//! Blocking calls (collectives, and MPI's own initialisation and finalisation) keep other threads
+//! out while they wait, and spin. Waits for messages ([`Sending::wait`](message::Sending::wait),
+//! [`Message::receive`](message::Message::receive)) do neither: they look, yield, and then sleep
+//! for up to 200 microseconds at a time.
 //!
 //! # Buffers
-//! A buffer under way belongs to MPI. [`Sending`](message::Sending) and [`Receiving`](message::Receiving) hold theirs until it is done; dropped before,
-//! they leave it to the process's MPI, which frees it when a later call finds it done. Transfers from and to raw memory are
-//! `unsafe`: the memory must stay until they are done.
+//! A buffer in flight belongs to MPI. [`Sending`](message::Sending) and
+//! [`Receiving`](message::Receiving) own their buffers until the transfer is done. If one is
+//! dropped earlier, its buffer passes to the process's MPI, which frees it when a later call finds
+//! the transfer done. Transfers from and to raw memory are `unsafe`: the memory must stay valid
+//! until they are done.
 
 mod backoff;
 pub mod build;
@@ -79,7 +90,7 @@ pub use error::MpiError;
 pub use library::Library;
 pub use mpi::Mpi;
 
-/// What benchmarks compare Syncline's one-sided memory with: MPI's. No promise holds for it.
+/// MPI's one-sided memory, with which benchmarks compare Syncline's. Its interface is not stable.
 #[doc(hidden)]
 pub mod unstable {
     pub use crate::window::Window;

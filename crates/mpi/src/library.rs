@@ -1,10 +1,11 @@
-//! A shim that is loaded, and with it the site's MPI.
+//! A loaded shim, and with it the site's MPI.
 //!
 //! ```text
-//!  the file says: ours? for which MPI?  ──>  has this process an MPI already? the same?  ──>  dlopen  ──>  its functions
+//!  the file: our ABI? which MPI?  ──>  does this process have an MPI? the same?  ──>  dlopen  ──>
+//! symbols
 //! ```
 //!
-//! Nothing is ever unloaded: MPIs leave threads and handlers behind.
+//! No library is ever unloaded: MPIs leave threads and handlers behind.
 
 use std::error::Error as _;
 use std::ffi::{c_char, c_int};
@@ -18,7 +19,7 @@ use crate::ffi::{self, Calls};
 use crate::launched::Launched;
 use crate::shim::{Shim, Wanted};
 
-/// A shim that is loaded.
+/// A loaded shim.
 #[derive(Clone, Debug)]
 pub struct Library {
     pub(crate) calls: &'static Calls,
@@ -27,12 +28,15 @@ pub struct Library {
 }
 
 impl Library {
-    /// Loads the shim that fits the launcher of this process, or the MPI that the program has loaded itself.
+    /// Loads the shim that fits the MPI that the program has loaded itself, or else the launcher of
+    /// this process.
     ///
-    /// What `SYNCLINE_MPI` names comes first; then the user's folder, then that beside the program ([`folders`](crate::shim::folders)).
+    /// The shim that `SYNCLINE_MPI` names has precedence; then the user's folder is searched, then
+    /// the one beside the program ([`folders`](crate::shim::folders)).
     ///
     /// # Errors
-    /// [`MpiError::NoShim`], [`MpiError::Several`], [`MpiError::OtherMpi`], and those of [`Library::load`].
+    /// [`MpiError::NoShim`], [`MpiError::Several`], [`MpiError::OtherMpi`], and those of
+    /// [`Library::load`].
     pub fn find(launched: &Launched) -> Result<Library> {
         if let Some(library) = Library::of_this_program()? {
             return Ok(library);
@@ -40,7 +44,8 @@ impl Library {
         Library::load(&Wanted::of(launched).find()?.path)
     }
 
-    /// Loads the shim for the MPI that this program has loaded itself; `None` if it has none.
+    /// Loads the shim for the MPI that this program has loaded itself. Returns `None` if the
+    /// program has none.
     ///
     /// # Errors
     /// As [`Library::find`].
@@ -49,11 +54,12 @@ impl Library {
         Library::load(&Wanted::by_program(&text).find()?.path).map(Some)
     }
 
-    /// Loads a shim.
+    /// Loads the shim at `path`.
     ///
     /// # Errors
-    /// [`MpiError::NotAShim`] and [`MpiError::Abi`] for a file that is not ours, [`MpiError::Process`] if this program
-    /// uses another MPI, [`MpiError::NoLibrary`] and [`MpiError::Load`] if the system's loader refuses it.
+    /// * [`MpiError::NotAShim`] or [`MpiError::Abi`] if the file is not a shim of this version.
+    /// * [`MpiError::Process`] if this program uses another MPI.
+    /// * [`MpiError::NoLibrary`] or [`MpiError::Load`] if the system's loader refuses the file.
     pub fn load(path: &Path) -> Result<Library> {
         let shim = Shim::read(path)?;
         if let Some(process) = process_version()
@@ -67,75 +73,79 @@ impl Library {
                 process: in_short(&process),
             });
         }
-        // Without a slash, the loader would search its own folders.
+        // A path without a slash would make the loader search its own folders.
         let full = path.canonicalize();
         let full = full.map_err(|source| MpiError::Io {
             what: "find the shim",
             path: path.to_owned(),
             source,
         })?;
-        // SAFETY: the file says that it is a shim; loading it runs the initialisers of the site's MPI, as starting any
-        // MPI program does. Global, because components that some MPIs load later look for the MPI's symbols.
+        // SAFETY: the file declares itself a shim; loading it runs the initialisers of the site's
+        // MPI, as the start of any MPI program does. RTLD_GLOBAL, because components that some MPIs
+        // load later look for the MPI's symbols.
         let system = unsafe { System::open(Some(&full), RTLD_NOW | RTLD_GLOBAL) };
         let refused = |error: libloading::Error| {
-            // What the loader says is the source; the error itself names the call only.
+            // The source holds the loader's message; the error itself names the call only.
             let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
             refusal(path, &why)
         };
         let system = system.map_err(refused)?;
-        // SAFETY: it says that it has our interface, and is never unloaded: see below.
+        // SAFETY: the file declares our ABI, and `forget` below keeps the library loaded.
         let calls = unsafe { Calls::of(&system) };
         std::mem::forget(system);
         let calls: &'static Calls = Box::leak(Box::new(calls.map_err(refused)?));
-        // SAFETY: takes nothing, and may be called at any time.
+        // SAFETY: the function takes no arguments and may be called at any time.
         let abi = unsafe { (calls.abi)() };
         if abi != crate::shim::ABI as c_int {
             let (shim, found) = (path.to_owned(), abi as u32);
             return Err(MpiError::Abi { shim, found, expected: crate::shim::ABI });
         }
-        // SAFETY: the room is as long as the function is told; MPI answers this before it is initialised.
+        // SAFETY: `into` is valid for writes of `room` bytes; MPI answers this before it is
+        // initialised.
         let text = ffi::text(|into, room| unsafe { (calls.library_version)(into, room) });
         Ok(Library { calls, shim, text: text.unwrap_or_default() })
     }
 
-    /// The shim.
+    /// Returns the shim.
     #[must_use]
     pub fn shim(&self) -> &Shim {
         &self.shim
     }
 
-    /// Whose MPI it is, as the library itself says.
+    /// Returns the family of the MPI, as the library itself reports it.
     #[must_use]
     pub fn family(&self) -> Family {
         identify(&self.text).0
     }
 
-    /// Of which version, if the library says so.
+    /// Returns the version of the MPI, if the library reports it.
     #[must_use]
     pub fn version(&self) -> Option<Version> {
         identify(&self.text).1
     }
 
-    /// All that the library says of itself.
+    /// Returns the whole text with which the library describes itself.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The first line of that.
+    /// Returns the first line of that text.
     #[must_use]
     pub fn name(&self) -> String {
         in_short(&self.text)
     }
 
-    /// Whether there are calls for failures of processes. That they are there does not mean that a job
-    /// [survives](Self::survives) one: MPICH 4.0 aborts in them, unless all of it is on one host.
+    /// Whether the shim has the calls for failures of processes. They do not imply that a job
+    /// [survives](Self::survives) one: MPICH 4.0 aborts in them unless the whole job is on one
+    /// host.
     #[must_use]
     pub fn has_ulfm(&self) -> bool {
         self.shim.ulfm
     }
 
-    /// Whether a job goes on when a process has died: that of Open MPI 5, under `mpirun --with-ft ulfm`.
+    /// Whether a job continues when a process has died: only that of Open MPI 5, under `mpirun
+    /// --with-ft ulfm`.
     #[must_use]
     pub fn survives(&self) -> bool {
         let told = std::env::var("OMPI_MCA_mpi_ft_enable");
@@ -147,7 +157,8 @@ impl Library {
 }
 
 impl Library {
-    /// Whether it is the MPI that the launcher is of; some abort the process when it is not.
+    /// Checks that this is the MPI that the launcher expects. Some MPIs abort the process if it is
+    /// not.
     pub(crate) fn check_launcher(&self, launched: &Launched) -> Result<()> {
         let mut shim = self.shim.clone();
         if let (Family::StandardAbi, (family, Some(version))) = (shim.family, identify(&self.text))
@@ -163,19 +174,20 @@ impl Library {
     }
 }
 
-/// What the MPI that this process has loaded, whoever did, says of itself.
+/// Returns the description of the MPI that this process has loaded by any means.
 fn process_version() -> Option<String> {
     let process = System::this();
     type GetLibraryVersion = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
-    // SAFETY: whatever has this name in a process is MPI's function, which has this type in all of them.
+    // SAFETY: a function of this name in a process is MPI's, which has this type in every MPI.
     let version = unsafe { process.get::<GetLibraryVersion>(b"MPI_Get_library_version") }.ok()?;
     let mut length: c_int = 0;
-    // SAFETY: the room is as long as MPI_MAX_LIBRARY_VERSION_STRING is in any MPI, which may be called before it is
-    // initialised.
+    // SAFETY: the buffer of `ffi::text` has 8192 bytes, which is MPI_MAX_LIBRARY_VERSION_STRING or
+    // more in every MPI; `length` is valid for a write; MPI answers this before it is initialised.
     ffi::text(|into, _| unsafe { version(into, &raw mut length) }).ok()
 }
 
-/// What the loader says, with the cause that is met most told apart.
+/// Turns the loader's message into an error. The most frequent cause, a missing library, has its
+/// own.
 fn refusal(shim: &Path, why: &str) -> MpiError {
     let missing = why.split_once(": cannot open shared object file").map(|(before, _)| before);
     let library = missing.and_then(|before| before.rsplit([' ', ':']).next());

@@ -1,4 +1,4 @@
-//! Messages under way.
+//! Messages in flight.
 //!
 //! ```text
 //!  isend ──> Sending ── test ... done ──> wait gives the buffer back
@@ -16,7 +16,7 @@ use crate::communicator::{MAX_MESSAGE, length};
 use crate::error::{MpiError, Result};
 use crate::inner::Inner;
 
-/// A slot of the shim's table.
+/// A slot of the shim's table of requests.
 #[derive(Debug)]
 pub(crate) struct Request {
     inner: Arc<Inner>,
@@ -37,7 +37,7 @@ impl Request {
         Request { inner: Arc::clone(inner), slot, state: State::Pending, _not_sync: PhantomData }
     }
 
-    /// Whether it is done.
+    /// Whether the request is done.
     fn test(&mut self) -> Result<bool> {
         let what = "finish a message";
         match self.state {
@@ -51,7 +51,8 @@ impl Request {
         let mut asked = false;
         let tested = self.inner.call(what, |calls| {
             asked = true;
-            // SAFETY: the slot is a request, as nobody has seen it done; the results have room.
+            // SAFETY: the slot holds a request, as no test has found it done; the results are valid
+            // for writes.
             unsafe { (calls.test)(self.slot, &raw mut done, &raw mut received, &raw mut cancelled) }
         });
         match tested {
@@ -59,7 +60,7 @@ impl Request {
             Ok(()) => {
                 self.state = State::Done { received: received as usize, cancelled: cancelled != 0 }
             }
-            // MPI has given up the request; an error of ours, before MPI was asked, leaves it.
+            // MPI has released the request. An error before MPI was asked leaves it as it was.
             Err(_) if asked => self.state = State::Failed,
             Err(_) => (),
         }
@@ -85,19 +86,19 @@ impl Request {
         matches!(self.state, State::Done { cancelled: true, .. })
     }
 
-    /// Nobody waits for it any more.
+    /// Gives up the request: no caller waits for it any more.
     fn abandon(&mut self, buffer: Option<Vec<u8>>) {
         match self.state {
             State::Pending => self.inner.adopt(self.slot, buffer),
             State::Done { .. } => (),
-            // MPI does not say whether it still looks at it.
+            // MPI does not say whether it still accesses the buffer.
             State::Failed => std::mem::forget(buffer),
         }
         self.state = State::Done { received: 0, cancelled: false };
     }
 }
 
-/// A message that is being sent, and its buffer.
+/// A message that is being sent, with its buffer.
 #[derive(Debug)]
 pub struct Sending {
     request: Request,
@@ -109,15 +110,16 @@ impl Sending {
         Sending { request, bytes }
     }
 
-    /// Whether it is done: the buffer is free, and [`wait`](Self::wait) gives it back at once.
+    /// Whether the message is sent: the buffer is free, and [`wait`](Self::wait) returns it at
+    /// once.
     ///
     /// # Errors
-    /// Those of any call. The buffer is lost when MPI fails.
+    /// Those of any call. If MPI fails, the buffer is lost.
     pub fn test(&mut self) -> Result<bool> {
         self.request.test()
     }
 
-    /// Waits until it is done, and gives the buffer back.
+    /// Blocks until the message is sent, and returns the buffer.
     ///
     /// # Errors
     /// As [`test`](Self::test).
@@ -133,7 +135,7 @@ impl Drop for Sending {
     }
 }
 
-/// A message that is being received, and its buffer.
+/// A message that is being received, with its buffer.
 #[derive(Debug)]
 pub struct Receiving {
     request: Request,
@@ -145,15 +147,16 @@ impl Receiving {
         Receiving { request, buffer }
     }
 
-    /// Whether it is done: [`wait`](Self::wait) gives the message at once.
+    /// Whether the message has arrived: [`wait`](Self::wait) returns it at once.
     ///
     /// # Errors
-    /// Those of any call. The buffer is lost when MPI fails.
+    /// Those of any call. If MPI fails, the buffer is lost.
     pub fn test(&mut self) -> Result<bool> {
         self.request.test()
     }
 
-    /// Waits until it is done; the buffer then holds the message and nothing else.
+    /// Blocks until the message has arrived, and returns the buffer, which holds the message and
+    /// nothing else.
     ///
     /// # Errors
     /// As [`test`](Self::test).
@@ -161,7 +164,8 @@ impl Receiving {
         self.request.wait()?;
         let mut buffer = std::mem::take(&mut self.buffer);
         let received = self.request.received().min(buffer.capacity());
-        // SAFETY: MPI has written so many bytes from the start, within the capacity that it was told.
+        // SAFETY: MPI has initialised the first `received` bytes, and was given the capacity as the
+        // limit.
         unsafe { buffer.set_len(received) };
         Ok(buffer)
     }
@@ -173,7 +177,7 @@ impl Drop for Receiving {
     }
 }
 
-/// A transfer from or to memory that is somebody else's.
+/// A transfer from or to memory of the caller.
 #[derive(Debug)]
 pub struct Transfer {
     request: Request,
@@ -184,7 +188,7 @@ impl Transfer {
         Transfer { request }
     }
 
-    /// Whether it is done.
+    /// Whether the transfer is done.
     ///
     /// # Errors
     /// Those of any call.
@@ -192,7 +196,7 @@ impl Transfer {
         self.request.test()
     }
 
-    /// Waits until it is done; tells how many bytes were received (of what was sent, nothing: 0).
+    /// Blocks until the transfer is done. Returns the number of bytes received; 0 for a send.
     ///
     /// # Errors
     /// Those of any call.
@@ -201,13 +205,14 @@ impl Transfer {
         Ok(self.request.received())
     }
 
-    /// Asks MPI to cancel it. It must still be waited for; [`was_cancelled`](Self::was_cancelled) then tells.
+    /// Asks MPI to cancel the transfer. The caller must still wait for it; then
+    /// [`was_cancelled`](Self::was_cancelled) gives the result.
     ///
     /// # Errors
     /// Those of any call.
     pub fn cancel(&mut self) -> Result<()> {
         match self.request.state {
-            // SAFETY: the slot is a request, as nobody has seen it done.
+            // SAFETY: the slot holds a request, as no test has found it done.
             State::Pending => self
                 .request
                 .inner
@@ -216,7 +221,7 @@ impl Transfer {
         }
     }
 
-    /// Whether it is done without having taken place.
+    /// Whether the transfer was cancelled.
     #[must_use]
     pub fn was_cancelled(&self) -> bool {
         self.request.cancelled()
@@ -229,10 +234,10 @@ impl Drop for Transfer {
     }
 }
 
-/// A message that has come, and is to be received. Dropped, it is received and forgotten.
+/// A message that has arrived and is not yet received. Dropping it receives and discards it.
 #[derive(Debug)]
 pub struct Message {
-    /// Until it is received. Its slot is no request yet.
+    /// `None` once the message is received. Until then, the slot holds a message and no request.
     request: Option<Request>,
     source: usize,
     len: usize,
@@ -243,33 +248,34 @@ impl Message {
         Message { request: Some(request), source, len }
     }
 
-    /// Who sent it.
+    /// Returns the rank of the sender.
     #[must_use]
     pub fn source(&self) -> usize {
         self.source
     }
 
-    /// How many bytes it has.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether the message has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Receives it into a buffer, which grows if need be and then holds the message and nothing else.
+    /// Receives the message into a buffer, which grows as needed and then holds the message and
+    /// nothing else.
     ///
     /// # Errors
-    /// Those of any call. The buffer is lost when MPI fails.
+    /// Those of any call. If MPI fails, the buffer is lost.
     pub fn receive(self, buffer: Vec<u8>) -> Result<Vec<u8>> {
         self.start(buffer)?.wait()
     }
 
-    /// Begins to receive it into a buffer, which grows if need be.
+    /// Begins to receive the message into a buffer, which grows as needed.
     ///
     /// # Errors
     /// Those of any call.
@@ -281,33 +287,35 @@ impl Message {
         buffer.clear();
         buffer.reserve(self.len);
         let (into, room) = (buffer.as_mut_ptr(), buffer.capacity().min(MAX_MESSAGE));
-        // SAFETY: the room stays where it is, in the hands of `Receiving`, until it is done.
+        // SAFETY: `Receiving` owns the buffer, does not move or use it, and keeps it until the
+        // request is done.
         let request = unsafe { self.begin_into(into, room) }?;
         Ok(Receiving::new(request, buffer))
     }
 
-    /// Begins to receive it right into memory.
+    /// Begins to receive the message into memory of the caller.
     ///
     /// # Errors
-    /// Those of any call; that the message is longer is an error of the transfer.
+    /// Those of any call. If the message is longer than `room`, the transfer has the error.
     ///
     /// # Safety
-    /// The memory must stay, and nobody use it, until the transfer is done, dropped or not.
+    /// `into` must be valid for writes of `room` bytes, and no thread may access them, until the
+    /// transfer is done, whether it is dropped or not.
     pub unsafe fn start_into(mut self, into: *mut u8, room: usize) -> Result<Transfer> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the memory stays valid and unused (see `# Safety`).
         unsafe { self.begin_into(into, room) }.map(Transfer::new)
     }
 
     /// # Safety
-    /// The room must stay, used by nobody, until the request is done.
+    /// `into` must be valid for writes of `room` bytes, and unused, until the request is done.
     unsafe fn begin_into(&mut self, into: *mut u8, room: usize) -> Result<Request> {
         let what = "receive a message";
         let room = length(what, room)?;
         let taken = || MpiError::Argument { what, why: "it was received before".to_owned() };
         let request = self.request.take().ok_or_else(taken)?;
         request.inner.call(what, |calls| {
-            // SAFETY: `request.slot` holds a matched message, as it was not received before; the
-            // caller guarantees that `into` has room for it (see `# Safety`).
+            // SAFETY: the slot holds a message, as `request` was not taken before; the caller
+            // guarantees `into` (see `# Safety`).
             unsafe { (calls.imrecv)(request.slot, into.cast(), room) }
         })?;
         Ok(request)
@@ -317,7 +325,7 @@ impl Message {
 impl Drop for Message {
     fn drop(&mut self) {
         if self.request.is_some() {
-            // The bytes go to a buffer that goes when they have come.
+            // The buffer is freed when the bytes have arrived.
             let _ = self.begin(Vec::new());
         }
     }

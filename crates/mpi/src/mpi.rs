@@ -1,4 +1,4 @@
-//! MPI in this process: initialised by us or by the program, once.
+//! MPI in this process, initialised once by this crate or by the program.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,16 +13,16 @@ use crate::inner::{Inner, check};
 use crate::launched::Launched;
 use crate::library::Library;
 
-/// Which threads of a process may call MPI.
+/// The threads of a process that may call MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThreadSupport {
-    /// There is one.
+    /// The process has one thread.
     Single,
-    /// The first only.
+    /// Only the main thread calls MPI.
     Funneled,
-    /// All, one at a time.
+    /// All threads call MPI, one at a time.
     Serialized,
-    /// All, at any time.
+    /// All threads call MPI, at any time.
     Multiple,
 }
 
@@ -48,30 +48,35 @@ impl fmt::Display for ThreadSupport {
     }
 }
 
-/// Whether there is an [`Mpi`] in this process.
+/// Whether this process has an [`Mpi`].
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// MPI in this process. There is one; when it goes, MPI ends if we began it.
+/// MPI in this process. There is at most one; dropping it finalises MPI if this crate initialised
+/// it.
 ///
-/// Dropped in another thread than the one that initialised MPI, it cannot end it: that is MPI's rule.
+/// Only the thread that initialised MPI can finalise it: that is MPI's rule. A drop in another
+/// thread does not.
 #[derive(Debug)]
 pub struct Mpi {
     inner: Arc<Inner>,
     library: Library,
     ours: bool,
-    /// One thread at a time.
+    /// One thread at a time may use it.
     _not_sync: PhantomData<Cell<()>>,
 }
 
 impl Mpi {
-    /// Initialises MPI, or takes it as the program has initialised it.
+    /// Initialises MPI, or joins the MPI that the program has initialised.
     ///
-    /// It may grant less than is `wanted`, and grants what the program asked for if that came first: see [`Mpi::threads`].
-    /// This call is collective if it initialises.
+    /// MPI may grant less than is `wanted`. If the program initialised it first, it grants what the
+    /// program asked for: see [`Mpi::threads`]. The call is collective if it initialises MPI.
     ///
     /// # Errors
-    /// [`MpiError::Taken`] if there is an `Mpi`, [`MpiError::Finalized`] if MPI has ended, [`MpiError::OtherMpi`] if
-    /// `launched` names another MPI, [`MpiError::Alone`] if the world has one process though `launched` says more, [`MpiError::Thread`] if this thread must not call the program's MPI.
+    /// * [`MpiError::Taken`] if there is an `Mpi` in this process.
+    /// * [`MpiError::Finalized`] if MPI has been finalised.
+    /// * [`MpiError::OtherMpi`] if `launched` names another MPI.
+    /// * [`MpiError::Alone`] if the world has one process although `launched` says more.
+    /// * [`MpiError::Thread`] if this thread must not call the program's MPI.
     pub fn start(
         library: Library,
         wanted: ThreadSupport,
@@ -82,7 +87,7 @@ impl Mpi {
         }
         let started = Mpi::begin(library, wanted, launched);
         let mut mpi = started.inspect_err(|_| TAKEN.store(false, Ordering::Release))?;
-        // On an error `mpi` goes, and gives all back.
+        // On an error, dropping `mpi` releases everything.
         if let Err(error) = mpi.check_size(launched) {
             if mpi.ours {
                 let _ = mpi.finalize();
@@ -96,7 +101,7 @@ impl Mpi {
         let (calls, what) = (library.calls, "initialise MPI");
         let flag = |ask: unsafe extern "C" fn(*mut i32) -> i32| {
             let mut flag = 0;
-            // SAFETY: MPI answers these questions at any time; the answer has room.
+            // SAFETY: MPI answers these questions at any time; `flag` is valid for a write.
             check(calls, what, unsafe { ask(&raw mut flag) }).map(|()| flag)
         };
         if flag(calls.finalized)? != 0 {
@@ -108,10 +113,12 @@ impl Mpi {
         }
         let mut level = 0;
         let code = if ours {
-            // SAFETY: MPI is not initialised, and nobody else of us does it, as there is one `Mpi`.
+            // SAFETY: MPI is not initialised, and no other thread of this crate initialises it, as
+            // there is one `Mpi`; `level` is valid for a write.
             unsafe { (calls.init_thread)(wanted as i32, &raw mut level) }
         } else {
-            // SAFETY: MPI is initialised, and answers this in any thread.
+            // SAFETY: MPI is initialised and answers this in any thread; `level` is valid for a
+            // write.
             unsafe { (calls.query_thread)(&raw mut level) }
         };
         check(calls, what, code)?;
@@ -128,7 +135,7 @@ impl Mpi {
         else {
             return Ok(());
         };
-        // A program that has initialised MPI itself knows in which world it is.
+        // A program that has initialised MPI itself defines its own world.
         if size <= 1 || !self.ours || self.world()?.size() > 1 {
             return Ok(());
         }
@@ -136,48 +143,49 @@ impl Mpi {
         Err(MpiError::Alone { shim, library, launcher: launched.to_string(), size })
     }
 
-    /// The library.
+    /// Returns the library.
     #[must_use]
     pub fn library(&self) -> &Library {
         &self.library
     }
 
-    /// Which threads may call.
+    /// Returns the threads that may call MPI.
     #[must_use]
     pub fn threads(&self) -> ThreadSupport {
         self.inner.granted()
     }
 
-    /// Whether we have initialised it, and so end it.
+    /// Whether this crate has initialised MPI, and therefore finalises it.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.ours
     }
 
-    /// All processes, in a communicator of their own. Collective.
+    /// Duplicates the communicator of all processes. Collective.
     ///
     /// # Errors
     /// Those of any call: [`MpiError::Call`], [`MpiError::Thread`], [`MpiError::Finalized`].
     pub fn world(&self) -> Result<Communicator> {
         Communicator::make(&self.inner, "duplicate the world", |calls, handle| {
-            // SAFETY: MPI is initialised; the handle has room.
+            // SAFETY: MPI is initialised; `handle` is valid for a write.
             unsafe { (calls.comm_world)(handle) }
         })
     }
 
-    /// The processes of the program's own communicator, by its Fortran handle (`MPI_Comm_c2f`), in one of their own.
-    /// Collective over them.
+    /// Duplicates a communicator of the program, given by its Fortran handle (`MPI_Comm_c2f`).
+    /// Collective over its processes.
     ///
     /// # Errors
-    /// [`MpiError::Communicator`] for `MPI_COMM_NULL`, and those of any call. Errors of the duplication go to the handler
-    /// of the program's communicator first.
+    /// [`MpiError::Communicator`] for `MPI_COMM_NULL`, and those of any call. An error of the
+    /// duplication goes to the error handler of the program's communicator first.
     ///
     /// # Safety
     /// The handle must be that of a communicator of this process, or of `MPI_COMM_NULL`.
     pub unsafe fn from_fortran(&self, handle: i32) -> Result<Communicator> {
         let (what, mut null) = ("duplicate the program's communicator", false);
         let made = Communicator::make(&self.inner, what, |calls, own| {
-            // SAFETY: the caller promises that the handle is one; ours has room.
+            // SAFETY: the caller guarantees the handle (see `# Safety`); `own` is valid for a
+            // write.
             let code = unsafe { (calls.comm_from_fortran)(handle, own) };
             null = code == ffi::NO_SUCH;
             code
@@ -185,23 +193,24 @@ impl Mpi {
         if null { Err(MpiError::Communicator { what }) } else { made }
     }
 
-    /// From here on communicators are left to MPI until its end when they are dropped or freed.
+    /// Makes dropped and freed communicators stay allocated in MPI until it is finalised.
     ///
-    /// For programs that go on after a death: what was sent in a communicator whose processes are not all there may come
-    /// late, and if MPI has given its number to another communicator by then, it comes there. (Open MPI 5 ends the job:
-    /// "received a message from a rank outside the valid range of the communicator".)
+    /// Programs that continue after the death of a process need this. A message that was sent in a
+    /// communicator with a dead process may arrive late; if MPI has reused the number of that
+    /// communicator by then, the message reaches the new one. (Open MPI 5 ends the job: "received a
+    /// message from a rank outside the valid range of the communicator".)
     pub fn keep_communicators(&self) {
         self.inner.keeps.store(true, Ordering::Relaxed);
     }
 
-    /// What MPI calls this host.
+    /// Returns MPI's name of this host.
     ///
     /// # Errors
     /// Those of any call.
     pub fn processor_name(&self) -> Result<String> {
         let mut name = String::new();
         self.inner.call("ask for the host's name", |calls| {
-            // SAFETY: the room is as long as the function is told.
+            // SAFETY: `into` is valid for writes of `room` bytes.
             match ffi::text(|into, room| unsafe { (calls.processor_name)(into, room) }) {
                 Ok(text) => name = text,
                 Err(code) => return code,
@@ -211,33 +220,35 @@ impl Mpi {
         Ok(name)
     }
 
-    /// MPI's clock, in seconds.
+    /// Returns the time of MPI's clock, in seconds.
     ///
     /// # Errors
     /// Those of any call.
     pub fn time(&self) -> Result<f64> {
         let mut time = 0.0;
         self.inner.call("read MPI's clock", |calls| {
-            // SAFETY: takes nothing.
+            // SAFETY: the function takes no arguments.
             time = unsafe { (calls.wtime)() };
             ffi::OK
         })?;
         Ok(time)
     }
 
-    /// Ends all processes of the world, at once. Waits for nobody, not even for calls of other threads.
+    /// Terminates all processes of the world at once, without waiting for calls of other threads.
     pub fn abort(&self, code: i32) -> ! {
-        // SAFETY: whatever goes on in MPI, this is its end.
+        // SAFETY: the process ends here, in whatever state MPI is.
         unsafe { (self.inner.calls().abort)(code) };
         std::process::abort()
     }
 
-    /// Ends MPI if we have initialised it; else only our part. Collective, and spins until all have come.
+    /// Finalises MPI if this crate has initialised it; otherwise ends only this crate's use of it.
+    /// Collective; spins until all processes have called it.
     ///
-    /// Communicators that are left, and their messages, give errors from here on.
+    /// Every later call of a communicator or message that is left returns an error.
     ///
     /// # Errors
-    /// [`MpiError::Finalized`] the second time, [`MpiError::Thread`] in another thread than that of [`Mpi::start`].
+    /// [`MpiError::Finalized`] if MPI was finalised before, [`MpiError::Thread`] in another thread
+    /// than that of [`Mpi::start`].
     pub fn finalize(&mut self) -> Result<()> {
         if self.ours {
             return self.inner.finalize();

@@ -1,7 +1,7 @@
-//! Shims: what their files say, where they are, and which one to take.
+//! Shims: the identification in their files, the folders that hold them, and the choice among them.
 //!
-//! A shim says in a string what it is for, so that its file tells it before anything of it is loaded:
-//! `syncline-mpi-shim abi=1 family=openmpi version=4.1.4 mpi=3.1 ulfm=0 end`.
+//! A shim contains a string that identifies it, which can be read from the file before any of it is
+//! loaded: `syncline-mpi-shim abi=1 family=openmpi version=4.1.4 mpi=3.1 ulfm=0 end`.
 
 pub use crate::family::{Family, Version};
 
@@ -12,30 +12,30 @@ use crate::error::{MpiError, Result};
 use crate::family::{identify, in_short};
 use crate::launched::Launched;
 
-/// What the functions of a shim take and give; the `ABI` of `shim.c`.
+/// The version of the interface of a shim's functions; the `ABI` of `shim.c`.
 pub(crate) const ABI: u32 = 1;
-/// Names a shim.
+/// The environment variable that names a shim.
 pub(crate) const VARIABLE: &str = "SYNCLINE_MPI";
 const MARK: &str = "syncline-mpi-shim abi=";
 
-/// The file of a shim, and what it was compiled for.
+/// The file of a shim and the MPI that it was compiled for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shim {
     /// The file.
     pub path: PathBuf,
-    /// Whose MPI.
+    /// The family of the MPI.
     pub family: Family,
-    /// Of which version.
+    /// The version of the MPI.
     pub version: Version,
-    /// The version of the standard.
+    /// The version of the MPI standard.
     pub mpi: String,
-    /// Whether it has the calls for failures of processes.
+    /// Whether the shim has the calls for failures of processes.
     pub ulfm: bool,
 }
 
 impl Shim {
-    /// Reads what a file says, and loads nothing.
+    /// Reads the identification of a shim from a file, without loading it.
     ///
     /// # Errors
     /// [`MpiError::NotAShim`], [`MpiError::Abi`], or [`MpiError::Io`] if it cannot be read.
@@ -44,10 +44,10 @@ impl Shim {
         let not = |why: &str| MpiError::NotAShim { file: path.to_owned(), why: why.to_owned() };
         let bytes = fs::read(path).map_err(io)?;
         if !bytes.starts_with(b"\x7fELF") {
-            return Err(not("it is no shared library"));
+            return Err(not("it is not a shared library"));
         }
         let at = bytes.windows(MARK.len()).position(|window| window == MARK.as_bytes());
-        let at = at.ok_or_else(|| not("it does not say that it is one"))?;
+        let at = at.ok_or_else(|| not("it does not contain the mark of a shim"))?;
         let text = bytes[at..].split(|byte| *byte == 0).next().unwrap_or_default();
         let text = String::from_utf8_lossy(text);
         let field = |name: &str| {
@@ -68,7 +68,7 @@ impl Shim {
         Ok(Shim { path: path.to_owned(), family, version, mpi, ulfm: field("ulfm") == Some("1") })
     }
 
-    /// What its file is called in a folder of shims.
+    /// Returns the name of the shim's file in a folder of shims.
     #[must_use]
     pub fn file_name(&self) -> String {
         let version: String = self.version.to_string();
@@ -77,7 +77,8 @@ impl Shim {
     }
 }
 
-/// The folder of a user's own shims: `$XDG_DATA_HOME/syncline/mpi`, or `~/.local/share/syncline/mpi`.
+/// Returns the folder of the user's own shims: `$XDG_DATA_HOME/syncline/mpi`, or
+/// `~/.local/share/syncline/mpi`.
 #[must_use]
 pub fn home() -> Option<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -85,7 +86,8 @@ pub fn home() -> Option<PathBuf> {
     Some(data?.join("syncline/mpi"))
 }
 
-/// The folders in which shims are looked for: the user's own, then that beside the program.
+/// Returns the folders that are searched for shims: the user's own, then the one beside the
+/// program.
 #[must_use]
 pub fn folders() -> Vec<PathBuf> {
     let beside = env::current_exe()
@@ -94,7 +96,8 @@ pub fn folders() -> Vec<PathBuf> {
     home().into_iter().chain(beside).collect()
 }
 
-/// All that is in the folders: each file that ends with `.so`, with what it is, or why it is no shim of ours.
+/// Returns each file of the folders that ends with `.so`, with its identification or the reason why
+/// it is not a shim of this version.
 #[must_use]
 pub fn installed() -> Vec<(PathBuf, Result<Shim>)> {
     within(&folders())
@@ -112,17 +115,17 @@ pub(crate) fn within(folders: &[PathBuf]) -> Vec<(PathBuf, Result<Shim>)> {
     all
 }
 
-/// For which MPI a shim is wanted.
+/// The MPI for which a shim is wanted.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) family: Option<Family>,
     pub(crate) major: Option<u32>,
-    /// Why, in words: "this process was started by ..."
+    /// The reason in words: "this process was started by ..."
     pub(crate) who: String,
 }
 
 impl Wanted {
-    /// For the launcher of this process.
+    /// Returns the MPI that the launcher of this process needs.
     pub(crate) fn of(launched: &Launched) -> Wanted {
         Wanted {
             family: launched.family,
@@ -131,7 +134,7 @@ impl Wanted {
         }
     }
 
-    /// For the MPI that this program has loaded, which says so of itself.
+    /// Returns the MPI that this program has loaded, from the text with which it describes itself.
     pub(crate) fn by_program(text: &str) -> Wanted {
         let (family, version) = identify(text);
         let family = Some(family).filter(|family| *family != Family::Other);
@@ -139,7 +142,8 @@ impl Wanted {
         Wanted { family, major: version.and_then(|version| version.major()), who }
     }
 
-    /// Major versions matter of Open MPI, whose launcher and library must go together; up to 4 they do.
+    /// Whether a shim fits. Major versions matter for Open MPI, whose launcher and library must
+    /// match; all versions up to 4 match one another.
     pub(crate) fn takes(&self, shim: &Shim) -> bool {
         let Some(family) = self.family else { return true };
         let both = self.major.zip(shim.version.major());
@@ -147,7 +151,8 @@ impl Wanted {
         shim.family.fits(family) && (same || family != Family::OpenMpi || shim.family != family)
     }
 
-    /// The best of the shims that are there: of the very family before its kin, and the newest.
+    /// Returns the best shim in the folders: the exact family is better than a compatible one, a
+    /// newer version better than an older one.
     pub(crate) fn choose(&self, folders: &[PathBuf]) -> Result<Shim> {
         let (mut good, mut bad) = (Vec::new(), None);
         for (_, read) in within(folders) {
@@ -167,7 +172,7 @@ impl Wanted {
         let rank = |shim: &Shim| {
             (Some(shim.family) == self.family, shim.family != Family::Other, shim.version.numbers())
         };
-        // Of equals the first: the user's own.
+        // Among equals the first wins: the user's own.
         good.into_iter()
             .reduce(|best, next| if rank(&next) > rank(&best) { next } else { best })
             .ok_or_else(|| {
@@ -176,7 +181,7 @@ impl Wanted {
             })
     }
 
-    /// As [`Wanted::choose`], but what the environment names comes first, and must fit.
+    /// As [`Wanted::choose`], but a shim that the environment names has precedence and must fit.
     pub(crate) fn find(&self) -> Result<Shim> {
         let Some(path) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) else {
             return self.choose(&folders());
@@ -205,7 +210,7 @@ mod tests {
     }
 
     fn wanted(family: Option<Family>, major: Option<u32>) -> Wanted {
-        Wanted { family, major, who: "somebody came".to_owned() }
+        Wanted { family, major, who: "a test needs an MPI".to_owned() }
     }
 
     #[test]
@@ -223,7 +228,7 @@ mod tests {
             "openmpi-5_.._x.so"
         );
         for (text, why) in [
-            ("nothing", "does not say"),
+            ("nothing", "does not contain the mark"),
             ("syncline-mpi-shim abi=x end", "damaged"),
             ("syncline-mpi-shim abi=1 family=openmpi version=4 mpi=3", "damaged"),
             ("syncline-mpi-shim abi=1 family=lam version=4 mpi=3 end", "damaged"),
@@ -235,7 +240,7 @@ mod tests {
         fs::write(folder.path().join("c.so"), "text").unwrap();
         let error = Shim::read(&folder.path().join("c.so")).unwrap_err().to_string();
         assert!(
-            error.ends_with("c.so is not a shim of Syncline: it is no shared library"),
+            error.ends_with("c.so is not a shim of Syncline: it is not a shared library"),
             "{error}"
         );
         let error = Shim::read(&folder.path().join("none.so")).unwrap_err().to_string();
@@ -255,7 +260,7 @@ mod tests {
         assert_eq!(choose(None, None).unwrap(), "mpich-4.0.2.so");
         assert_eq!(choose(Some(Family::IntelMpi), None).unwrap(), "mpich-4.0.2.so");
         let error = choose(Some(Family::OpenMpi), Some(5)).unwrap_err().to_string();
-        let start = "somebody came, but there is no shim for it (only for MPICH 4.0.2): run \
+        let start = "a test needs an MPI, but there is no shim for it (only for MPICH 4.0.2): run \
                      `syncline mpi build --mpicc mpicc`";
         assert!(error.starts_with(start), "{error}");
 

@@ -1,4 +1,4 @@
-//! MPI's one-sided memory: what others are measured against.
+//! MPI's one-sided memory, against which Syncline's is measured.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -10,11 +10,12 @@ use crate::error::{MpiError, Result};
 use crate::ffi::Calls;
 use crate::inner::Inner;
 
-/// As many bytes in every process, which all may reach. Locked for all from birth to end (`MPI_Win_lock_all`).
+/// The same number of bytes in every process, accessible to all. It is locked for all from its
+/// allocation until it is freed (`MPI_Win_lock_all`).
 #[derive(Debug)]
 pub struct Window {
     inner: Arc<Inner>,
-    /// How many processes have a part of it.
+    /// The number of processes of the window.
     size: usize,
     handle: c_int,
     base: *mut u8,
@@ -23,14 +24,16 @@ pub struct Window {
     _not_sync: PhantomData<Cell<()>>,
 }
 
-// SAFETY: `base` is memory of the window, not of a thread; it is only handed out.
+// SAFETY: `base` points to memory of the window, which no thread owns; the type never dereferences
+// it.
 unsafe impl Send for Window {}
 
 impl Communicator {
-    /// Allocates as many bytes in every process. Collective. No promise holds for it: see `unstable`.
+    /// Allocates the same number of bytes in every process. Collective. Its interface is not
+    /// stable: see `unstable`.
     ///
     /// # Errors
-    /// [`MpiError::Argument`] if not all ask for as many, and those of any call.
+    /// [`MpiError::Argument`] if the processes pass different numbers, and those of any call.
     #[doc(hidden)]
     pub fn window(&self, bytes: usize) -> Result<Window> {
         let what = "allocate a window";
@@ -41,7 +44,7 @@ impl Communicator {
             .ok_or(MpiError::Argument { what, why: "not all ask for as many bytes".to_owned() })?;
         let (mut base, mut handle) = (std::ptr::null_mut(), -1);
         self.inner.call(what, |calls| {
-            // SAFETY: the results have room.
+            // SAFETY: `base` and `handle` are valid for writes until the call returns.
             unsafe { (calls.win_allocate)(self.handle, count, &raw mut base, &raw mut handle) }
         })?;
         let base = base.cast();
@@ -51,51 +54,55 @@ impl Communicator {
 }
 
 impl Window {
-    /// This process's memory. Others write it; a [`sync`](Self::sync) makes what they have put here visible to loads.
+    /// Returns the memory of this process. Other processes write it; a [`sync`](Self::sync) makes
+    /// their writes visible to loads.
     #[must_use]
     pub fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// How many bytes each process has.
+    /// Returns the number of bytes of each process.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Begins to write to another's memory.
+    /// Begins to write to the memory of another process.
     ///
     /// # Errors
-    /// [`MpiError::Argument`] for a place outside, and those of any call.
+    /// [`MpiError::Argument`] for an offset out of bounds, and those of any call.
     ///
     /// # Safety
-    /// The bytes must stay, and nobody write them, until a flush has returned.
+    /// `bytes` must be valid for reads of `count` bytes, and no thread may write them, until a
+    /// flush has returned.
     pub unsafe fn put(&self, to: usize, at: usize, bytes: *const u8, count: usize) -> Result<()> {
         let (to, at, count) = self.place("put", to, at, count, 1)?;
-        // SAFETY: the place is inside; the bytes are the caller's promise.
+        // SAFETY: `place` checked the target range; the caller guarantees `bytes` (see `# Safety`).
         self.call("put", |calls| unsafe { (calls.put)(self.handle, to, at, bytes.cast(), count) })
     }
 
-    /// Begins to read from another's memory.
+    /// Begins to read from the memory of another process.
     ///
     /// # Errors
     /// As [`put`](Self::put).
     ///
     /// # Safety
-    /// The memory must stay, and nobody use it, until a flush has returned.
+    /// `into` must be valid for writes of `count` bytes, and no thread may access them, until a
+    /// flush has returned.
     pub unsafe fn get(&self, from: usize, at: usize, into: *mut u8, count: usize) -> Result<()> {
         let (from, at, count) = self.place("get", from, at, count, 1)?;
-        // SAFETY: the place is inside; the memory is the caller's promise.
+        // SAFETY: `place` checked the source range; the caller guarantees `into` (see `# Safety`).
         self.call("get", |calls| unsafe { (calls.get)(self.handle, from, at, into.cast(), count) })
     }
 
-    /// Begins to add to numbers in another's memory.
+    /// Begins to add to numbers in the memory of another process.
     ///
     /// # Errors
     /// As [`put`](Self::put).
     ///
     /// # Safety
-    /// The values must stay, and nobody write them, until a flush has returned.
+    /// `values` must be valid for reads of `count` numbers, and no thread may write them, until a
+    /// flush has returned.
     pub unsafe fn accumulate(
         &self,
         to: usize,
@@ -104,55 +111,60 @@ impl Window {
         count: usize,
     ) -> Result<()> {
         let (to, at, count) = self.place("accumulate", to, at, count, 8)?;
-        // SAFETY: the place is inside; the values are the caller's promise.
+        // SAFETY: `place` checked the target range; the caller guarantees `values` (see `#
+        // Safety`).
         self.call("accumulate", |calls| unsafe {
             (calls.accumulate)(self.handle, to, at, values, count)
         })
     }
 
-    /// Adds to an integer in another's memory, and tells what it was. Done when it returns.
+    /// Adds to an integer in the memory of another process and returns its previous value. The
+    /// operation is complete when the call returns.
     ///
     /// # Errors
     /// As [`put`](Self::put).
     pub fn fetch_add(&self, to: usize, at: usize, add: i64) -> Result<i64> {
         let (to, at, _) = self.place("fetch and add", to, at, 1, 8)?;
         let mut before = 0;
-        // SAFETY: the place is inside; the result has room until it returns, when all is done.
+        // SAFETY: `place` checked the target; `before` is valid for a write until the call returns,
+        // and the shim flushes before it returns.
         self.call("fetch and add", |calls| unsafe {
             (calls.fetch_add)(self.handle, to, at, add, &raw mut before)
         })?;
         Ok(before)
     }
 
-    /// Waits until all that was begun here towards a process is done there.
+    /// Blocks until all operations that this process has begun on the memory of `rank` are complete
+    /// there.
     ///
     /// # Errors
-    /// [`MpiError::Argument`] for no rank, and those of any call.
+    /// [`MpiError::Argument`] for a rank out of range, and those of any call.
     pub fn flush(&self, rank: usize) -> Result<()> {
         let rank = rank_among("flush", rank, self.size)?;
-        // SAFETY: takes no memory.
+        // SAFETY: the call takes no memory.
         self.call("flush", |calls| unsafe { (calls.flush)(self.handle, rank) })
     }
 
-    /// Waits until all that was begun here is done.
+    /// Blocks until all operations that this process has begun are complete.
     ///
     /// # Errors
     /// Those of any call.
     pub fn flush_all(&self) -> Result<()> {
-        // SAFETY: takes no memory.
+        // SAFETY: the call takes no memory.
         self.call("flush", |calls| unsafe { (calls.flush_all)(self.handle) })
     }
 
-    /// Loads and stores of this process see, and are seen by, what others do (`MPI_Win_sync`).
+    /// Synchronises loads and stores of this process with the operations of others
+    /// (`MPI_Win_sync`).
     ///
     /// # Errors
     /// Those of any call.
     pub fn sync(&self) -> Result<()> {
-        // SAFETY: takes no memory.
+        // SAFETY: the call takes no memory.
         self.call("synchronise a window", |calls| unsafe { (calls.win_sync)(self.handle) })
     }
 
-    /// Gives it back. Collective, and blocks; dropping does the same.
+    /// Frees the window. Collective; blocks. Dropping a window does the same.
     ///
     /// # Errors
     /// Those of any call.
@@ -164,7 +176,7 @@ impl Window {
         if std::mem::replace(&mut self.freed, true) {
             return Ok(());
         }
-        // SAFETY: it was not freed before.
+        // SAFETY: the handle was not freed before, as `freed` was false.
         self.call("free a window", |calls| unsafe { (calls.win_free)(self.handle) })
     }
 
@@ -172,7 +184,7 @@ impl Window {
         self.inner.call(what, call)
     }
 
-    /// A place in another's memory, for `count` things of so many bytes.
+    /// Checks and converts the offset of `count` items of `each` bytes in the memory of `rank`.
     fn place(
         &self,
         what: &'static str,

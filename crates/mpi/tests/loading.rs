@@ -1,4 +1,4 @@
-//! Files that are no shims, or shims that do not load: each is an error that says what to do.
+//! Files that are not shims, and shims that do not load: each gives an error that says what to do.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const MARK: &str = "syncline-mpi-shim abi=ABI family=mpich version=4.0.2 mpi=4.0 ulfm=0 end";
 
-/// A shared library of a few lines of C; `None` where there is no compiler.
+/// Compiles a shared library from a few lines of C. Returns `None` if there is no compiler.
 fn library(folder: &Path, name: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
     let (file, made) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
     std::fs::write(&file, source).unwrap();
@@ -35,7 +35,7 @@ fn marked(abi: u32, rest: &str) -> String {
 #[test]
 fn a_shim_of_another_version_is_not_loaded() {
     let folder = TempDir::new().unwrap();
-    // Loading it would end the process.
+    // Loading this library would abort the process.
     let source =
         marked(99, "#include <stdlib.h>\n__attribute__((constructor)) void no(void) { abort(); }");
     let Some(shim) = library(folder.path(), "old", &source, &[]) else { return };
@@ -51,7 +51,9 @@ fn a_library_that_is_no_shim_is_not_loaded() {
     let Some(library) = library(folder.path(), "other", source, &[]) else { return };
     let error = Library::load(&library).unwrap_err().to_string();
     assert!(
-        error.ends_with("other.so is not a shim of Syncline: it does not say that it is one"),
+        error.ends_with(
+            "other.so is not a shim of Syncline: it does not contain the mark of a shim"
+        ),
         "{error}"
     );
     let error = Library::load(folder.path()).unwrap_err();

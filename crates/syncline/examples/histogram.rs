@@ -1,13 +1,14 @@
-//! A histogram whose bins are spread over the members: all of them count into all of it at once.
+//! A histogram whose bins are spread over the members; all members count into all bins at once.
 //!
-//! A member draws a batch of values, sorts out whose bins they are, and adds 1 to each of them: one list of bins for each
-//! owner, which is one message if that is on another host. Accumulates of several members to one bin all count, so nobody
-//! takes turns and nobody owns a copy of it all.
+//! A member draws a batch of values, sorts them by the owners of their bins, and adds 1 to each
+//! bin: one list of bins for each owner, which is one message if the owner is on another host.
+//! Concurrent accumulates to one bin all count, so members need no turns, and no member holds a
+//! copy of the whole histogram.
 //!
 //! ```sh
-//! cargo run --release --example histogram                                  # threads
-//! syncline launch -n 4 -- target/release/examples/histogram 10000000       # processes; so many values each
-//! cargo run --release --example histogram -- --hosts 2                     # hosts, as far as the members can tell
+//! cargo run --release --example histogram                              # threads
+//! syncline launch -n 4 -- target/release/examples/histogram 10000000   # processes; values of each
+//! cargo run --release --example histogram -- --hosts 2                 # emulated hosts
 //! ```
 
 use std::error::Error;
@@ -40,7 +41,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The values that a member draws: sums of two dice with many sides, so that the bins in the middle are in demand.
+/// The values that a member draws: sums of two dice with many sides, so that most values fall into
+/// the bins in the middle.
 fn drawn(rank: usize, values: usize) -> impl Iterator<Item = usize> {
     let mut state = rank as u64 + 1;
     let mut side = move || {
@@ -51,7 +53,8 @@ fn drawn(rank: usize, values: usize) -> impl Iterator<Item = usize> {
     (0..values).map(move |_| side() + side())
 }
 
-/// Counts so many values of each member. Returns the rank, how many values there were, and the seconds that it took.
+/// Counts `values` values of each member. Returns the rank, the number of all values, and the
+/// elapsed seconds.
 pub(crate) fn histogram(me: &mut Member, values: usize) -> Result<(usize, usize, f64)> {
     let (rank, size) = (me.rank(), me.size());
     let each = BINS.div_ceil(size);
@@ -64,7 +67,7 @@ pub(crate) fn histogram(me: &mut Member, values: usize) -> Result<(usize, usize,
     let start = Instant::now();
     while values_left.peek().is_some() {
         for bin in values_left.by_ref().take(BATCH) {
-            // One number, the first of the buffer, is added there.
+            // Adds one number, the first of the buffer, to the bin.
             lists[bin / each].push((bin % each, 0, 1));
         }
         for (owner, list) in lists.iter_mut().enumerate() {
@@ -75,7 +78,7 @@ pub(crate) fn histogram(me: &mut Member, values: usize) -> Result<(usize, usize,
     rma.sync()?;
     let seconds = start.elapsed().as_secs_f64();
 
-    // Each looks at its own bins.
+    // Each member checks its own bins.
     let mut expected = vec![0_i64; each * size];
     (0..size).flat_map(|rank| drawn(rank, values)).for_each(|bin| expected[bin] += 1);
     let mut found = vec![0; each];

@@ -1,6 +1,7 @@
-//! `LazySolve` of Moreno Maza, Stephenson, Watt and Xie, "Multiprocessed parallelism support in ALDOR" (2007), in small: the
-//! manager sends each worker its task before it is born, spawns it, and receives from whoever is done; a worker receives,
-//! works and sends. Here a task is a number, and what comes back are its factors, to be factored in turn, or none.
+//! A small version of `LazySolve` of Moreno Maza, Stephenson, Watt and Xie, "Multiprocessed
+//! parallelism support in ALDOR" (2007). The manager sends each worker its task before the worker
+//! starts, spawns it, and receives from any worker that is done; a worker receives, works and
+//! sends. Here a task is a number, and its result is two factors, to be factored in turn, or none.
 
 use syncline::Farm;
 use syncline::farm::{FarmError, Program, Vpid};

@@ -1,18 +1,20 @@
-//! A matrix is transposed whose rows are spread over the members: everybody writes to everybody, then all meet once.
+//! Transposes a matrix whose rows are spread over the members: each member writes to all others,
+//! followed by one sync.
 //!
-//! Of the rows that a member has, the columns that are to be rows of another are turned in a buffer of its own, and written
-//! by one strided put: row by row, each with a gap as long as what others write there. Nobody receives anything. When a
-//! member comes out of the sync, its part of the result is complete, whoever wrote it.
+//! Of its own rows, a member transposes the columns that become rows of another member in a buffer,
+//! and writes them by one strided put: row by row, with gaps for the columns that other members
+//! write. No member receives anything. When a member returns from the sync, its part of the result
+//! is complete.
 //!
 //! ```text
-//!   rank 0: | A00 A01 |         | A00'  A10' |      A01, turned, is written by rank 0 into the rows of rank 1,
-//!   rank 1: | A10 A11 |   ──>   | A01'  A11' |      beside what rank 1 writes there
+//!   rank 0: | A00 A01 |         | A00'  A10' |      A01, transposed, is written by rank 0 into
+//!   rank 1: | A10 A11 |   ──>   | A01'  A11' |      the rows of rank 1, beside rank 1's own A11'
 //! ```
 //!
 //! ```sh
-//! cargo run --release --example transpose                                  # threads
-//! syncline launch -n 4 -- target/release/examples/transpose 4000           # processes; so many rows
-//! cargo run --release --example transpose -- --hosts 2                     # hosts, as far as the members can tell
+//! cargo run --release --example transpose                              # threads
+//! syncline launch -n 4 -- target/release/examples/transpose 4000       # processes; number of rows
+//! cargo run --release --example transpose -- --hosts 2                 # emulated hosts
 //! ```
 
 use std::error::Error;
@@ -44,12 +46,13 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The rows of a member.
+/// Returns the rows of a member.
 fn rows(n: usize, rank: usize, size: usize) -> Range<usize> {
     n * rank / size..n * (rank + 1) / size
 }
 
-/// Transposes a matrix of n x n numbers some times, and returns the rank and the seconds of the fastest time.
+/// Transposes a matrix of n x n numbers several times. Returns the rank and the seconds of the
+/// fastest repetition.
 pub(crate) fn transpose(me: &mut Member, n: usize) -> Result<(usize, f64)> {
     let (rank, size) = (me.rank(), me.size());
     let mine = rows(n, rank, size);
@@ -65,7 +68,7 @@ pub(crate) fn transpose(me: &mut Member, n: usize) -> Result<(usize, f64)> {
             .collect();
         rma.sync()?;
         let start = Instant::now();
-        // Each begins with the next one, so that not all write to the same member.
+        // Each member begins with the next one, so that not all write to the same member at once.
         for to in (1..=size).map(|ahead| (rank + ahead) % size) {
             let columns = rows(n, to, size);
             for (block, column) in turned.chunks_mut(mine.len().max(1)).zip(columns.clone()) {

@@ -1,17 +1,20 @@
-//! A work queue, as codes of chemistry have it: get, compute, accumulate.
+//! A work queue, as in codes of chemistry: get, compute, accumulate.
 //!
-//! A shared counter hands out blocks (`fetch_add`: whoever asks gets the next one). A block is got from whoever has it,
-//! computed, and added to the result of whoever has that. Nobody is asked to take part: who is at work keeps nobody waiting,
-//! and blocks that take longer than others do not leave members without work while there is any.
+//! A shared counter hands out blocks: each `fetch_add` returns the next one. A block is read from
+//! the member that owns it, computed, and added to the result of the member that owns that. No
+//! member takes part in the accesses of another, so none waits for a member at work, and blocks of
+//! different cost leave no member idle while there is work.
 //!
 //! ```text
-//!   counter of rank 0:  17 ──fetch_add──> block 17 ──get──> compute ──accumulate──> result 17 % RESULTS
+//!   counter of rank 0: 17 ──fetch_add──> block 17 ──get──> compute ──accumulate──> result 17 %
+//! RESULTS
 //! ```
 //!
 //! ```sh
-//! cargo run --release --example work_queue                                 # threads
-//! syncline launch -n 4 -- target/release/examples/work_queue 2000          # processes; so many blocks
-//! cargo run --release --example work_queue -- --hosts 2                    # hosts, as far as the members can tell
+//! cargo run --release --example work_queue                             # threads
+//! syncline launch -n 4 -- target/release/examples/work_queue 2000      # processes; number of
+//! blocks
+//! cargo run --release --example work_queue -- --hosts 2                # emulated hosts
 //! ```
 
 use std::error::Error;
@@ -44,19 +47,20 @@ fn input(block: usize) -> Vec<f64> {
     (0..LENGTH).map(|n| ((block * 31 + n * 7) % 101) as f64).collect()
 }
 
-/// How much there is to do for a block: most have little, some have much.
+/// The number of rounds of a block: few for most blocks, many for some.
 fn rounds(block: usize) -> usize {
     1 + (block * 37 % 20).pow(2)
 }
 
-/// All numbers are whole, so it does not matter in which order they are added.
+/// Computes a block. All numbers are whole, so the order of the sums does not matter.
 fn compute(block: usize, values: &mut [f64]) {
     for round in 0..rounds(block) {
         values.iter_mut().for_each(|value| *value = (*value * 3.0 + round as f64) % 1009.0);
     }
 }
 
-/// Takes part until all blocks are done. Returns the rank, how many blocks it has done, and their rounds.
+/// Takes part until all blocks are done. Returns the rank, the number of blocks that it has done,
+/// and their rounds.
 pub(crate) fn work_queue(me: &mut Member, blocks: usize) -> Result<(usize, usize, usize)> {
     let (rank, size) = (me.rank(), me.size());
     // Block b is number b / size of rank b % size; so are the results.
@@ -69,7 +73,7 @@ pub(crate) fn work_queue(me: &mut Member, blocks: usize) -> Result<(usize, usize
         let (owner, offset) = place(block);
         rma.put(&input_of, owner, offset, &input(block))?;
     }
-    rma.sync()?; // all is written
+    rma.sync()?; // all blocks are written
 
     let (mut done, mut steps) = (0, 0);
     let mut values = vec![0.0; LENGTH];
@@ -85,9 +89,9 @@ pub(crate) fn work_queue(me: &mut Member, blocks: usize) -> Result<(usize, usize
         rma.accumulate(&results, owner, offset, 1.0, &values)?;
         (done, steps) = (done + 1, steps + rounds(block));
     }
-    rma.sync()?; // all is added
+    rma.sync()?; // all results are complete
 
-    // The first one compares it with the plain loop.
+    // Rank 0 compares the results with the plain loop.
     for result in 0..if rank == 0 { RESULTS } else { 0 } {
         let mut expected = vec![0.0; LENGTH];
         for block in (result..blocks).step_by(RESULTS) {

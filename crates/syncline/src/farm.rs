@@ -1,7 +1,8 @@
 //! Processes as tasks: pools of workers, and processes that exchange typed messages.
 //!
-//! A [`Pool`] hands tasks to worker processes. A task ends exactly once: with its result, or with an
-//! error that says how its worker ended. A worker that crashes takes only its own task with it. A
+//! A [`Pool`] hands tasks to worker processes. A task ends exactly once: with its result, or with
+//! an error that says how its worker ended. A worker that crashes takes only its own task with it.
+//! A
 //! [`Farm`] is the layer below: processes that are started at any time, with channels between them.
 //!
 //! The program is the manager of the pool. The pool starts the same program again as its workers,

@@ -2,8 +2,8 @@
 //!
 //! Each piece of data is a [`Location`] with a strict queue of read and write requests. An
 //! [`Overlay`] is a set of tasks with their locations. Its check proves once that the tasks cannot
-//! deadlock, or names the circle of tasks that would wait for one another. The results do not depend
-//! on the schedule or on the number of workers.
+//! deadlock, or names the cycle of tasks that would wait for one another. The results do not
+//! depend on the schedule or on the number of workers.
 //!
 //! ```
 //! use syncline::overlay::{Initial, Location, Overlay, Runner, Stop};

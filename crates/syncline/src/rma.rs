@@ -1,8 +1,8 @@
 //! One-sided memory: every member of a team has a part that any other member reads, writes and
 //! adds to.
 //!
-//! Within a host an operation is a few loads and stores. Between hosts it is a message to the thread
-//! that serves the owner's host. [`Rma::sync`] is a fence and a barrier in one exchange.
+//! Within a host an operation is a few loads and stores. Between hosts it is a message to the
+//! thread that serves the owner's host. [`Rma::sync`] is a fence and a barrier in one exchange.
 //!
 //! ```
 //! use syncline::Team;

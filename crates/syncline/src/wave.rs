@@ -1,7 +1,8 @@
 //! Sweeps: the same update of every point of a matrix, many times, inside a memory bound.
 //!
-//! A sweep updates the points in the order of the plain double loop, and gives its bits. Matrices on
-//! disk may be larger than memory: the streamed executor does many iterations in one pass over them.
+//! A sweep updates the points in the order of the plain double loop, and gives its bits. Matrices
+//! on disk may be larger than memory: the streamed executor does many iterations in one pass over
+//! them.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The header is what cbindgen makes of the sources, and every compiler takes it.
+//! The header is the output of cbindgen for the sources, and every compiler accepts it.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::tools::root;
 
 fn made() -> String {
     let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).unwrap();
-    // The modules are found from there; nothing is asked of cargo.
+    // cbindgen finds the modules from this file; it does not run cargo.
     let builder = cbindgen::Builder::new().with_config(config).with_src(root().join("src/lib.rs"));
     let mut text = Vec::new();
     builder.generate().unwrap().write(&mut text);
@@ -19,7 +19,7 @@ fn committed() -> PathBuf {
     root().join("include/syncline.h")
 }
 
-/// With `SYNCLINE_HEADER=write` it is made anew.
+/// With `SYNCLINE_HEADER=write` the test generates the header.
 #[test]
 fn the_header_is_what_cbindgen_makes() {
     if std::env::var_os("SYNCLINE_HEADER").is_some_and(|v| v == "write") {
@@ -50,12 +50,12 @@ fn every_exported_function_is_in_the_header_once() {
     assert!(functions > 20);
 }
 
-/// The text of a file without what C writes between words.
+/// Returns the text of a file without the comment marks and white space of C between words.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What stands between `begin` and the next `end`, if both are there.
+/// Returns the text between `begin` and the next `end`, if both occur.
 fn between<'a>(text: &'a str, begin: &str, end: char) -> Option<&'a str> {
     text.split_once(begin)?.1.split(end).next()
 }

@@ -1,4 +1,5 @@
-//! Teams within programs of MPI, in C and Fortran, under every MPI that is here: all processes on one host, and as if on several.
+//! Teams within MPI programs in C and Fortran, under every MPI of the machine: all processes on one
+//! host, and on several emulated hosts.
 
 use std::process::Output;
 
@@ -20,8 +21,8 @@ fn a_program_of_mpi_has_a_team_within() {
     }
 }
 
-/// Its exit, and its return from the member's function, neither end MPI nor undo what the member
-/// has.
+/// The exit of a forked child, and its return from the member's function, neither finalise MPI nor
+/// undo the member's state.
 #[test]
 fn a_forked_child_is_no_member() {
     for site in sites() {
@@ -31,14 +32,14 @@ fn a_forked_child_is_no_member() {
             command.arg("environment").args((per_host == "1").then_some("hosts"));
             let said = succeed(&mut command);
             let what = format!("{}, {processes}, {per_host} on a host", site.mpi.launcher);
-            // Launchers may mix lines.
+            // Launchers may interleave lines.
             assert_eq!(said.matches("the children were no members").count(), 3, "{what}: {said}");
         }
     }
 }
 
-/// A host is dead after ten seconds of silence, or after as long as the environment says, and says
-/// so.
+/// A host counts as dead after ten seconds of silence, or after the time that the environment sets,
+/// and the error gives the limit.
 #[test]
 fn a_host_that_is_stopped_for_seconds_is_waited_for() {
     for site in sites() {
@@ -47,7 +48,12 @@ fn a_host_that_is_stopped_for_seconds_is_waited_for() {
         let Output { status, stdout, stderr } = output(command.env_remove("SYNCLINE_TIMEOUT"));
         let (said, wrong) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
         assert!(status.success(), "{}: {wrong}", site.mpi.launcher);
-        assert_eq!(said.matches("it was waited for").count(), 3, "{}: {said}", site.mpi.launcher);
+        assert_eq!(
+            said.matches("the stopped rank was waited for").count(),
+            3,
+            "{}: {said}",
+            site.mpi.launcher
+        );
 
         let mut command = site.run(&program, "3", "1", None);
         let Output { status, stderr, .. } = output(command.env("SYNCLINE_TIMEOUT", "500"));
@@ -60,8 +66,8 @@ fn a_host_that_is_stopped_for_seconds_is_waited_for() {
 
 #[test]
 fn what_a_program_does_wrong_has_a_status_of_its_own() {
-    // No MPI at all.
-    // SAFETY: the function is not called, and nothing is written.
+    // This process has no MPI.
+    // SAFETY: without an MPI the function fails before it calls `function` or writes to memory.
     let status = unsafe {
         syncline_c::teams::syncline_team_run_mpi(
             0,
@@ -108,7 +114,7 @@ fn those_who_are_left_go_on() {
 
 #[test]
 fn barriers_of_a_program_as_it_is_are_taken_over() {
-    // Of MPI's levels, as all MPIs number them: those of threads are 0 to 3.
+    // Thread levels of MPI, numbered 0 to 3 in all MPIs.
     for site in sites() {
         let library = [&STRICT[..], &["-O2", "-shared", "-fPIC"]].concat();
         let preload = site.compile("pmpi/pmpi.c", true, &library);
@@ -134,7 +140,7 @@ fn barriers_of_a_program_as_it_is_are_taken_over() {
             let taken = wrong.contains("200 calls of MPI_Barrier were taken over");
             let left = wrong.contains("MPI_Barrier stays MPI's own");
             assert!(taken != left, "{what}");
-            // An MPI may grant more than it was asked for.
+            // An MPI may grant more than the program requested.
             assert!(taken || level == "2", "{what}");
         }
         let Some(compiler) = Tool::find(site.mpi.fortran) else { continue };

@@ -1,4 +1,4 @@
-//! `make install` into a temporary folder, and programs that are built with what is there.
+//! `make install` into a temporary folder, and programs that are built with the installed files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use syncline_testkit::{Tool, libraries, succeed};
 
 use crate::tools::root;
 
-/// All files below a folder, by their names from there.
+/// Returns all files below a folder, by their paths relative to it.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_owned()];
@@ -25,8 +25,8 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What cargo builds, as far as it is at hand: the command and the library to be preloaded are only
-/// copied, and another program and library do as well.
+/// Gathers the artefacts of cargo that exist. The command and the preload library are only copied,
+/// so any other program and library can stand in for them.
 fn built(dir: &Path) -> PathBuf {
     let folder = dir.join("built");
     std::fs::create_dir(&folder).unwrap();
@@ -52,7 +52,7 @@ fn make_with(target: &str, built: &Path, prefix: &Path, destination: &Path, more
     for (name, value) in [("BUILT", built), ("PREFIX", prefix), ("DESTDIR", destination)] {
         make.arg(format!("{name}={}", value.display()));
     }
-    // Not those of a `make test` that runs this.
+    // Not the variables of a `make test` that runs this test.
     succeed(make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"));
 }
 
@@ -89,7 +89,7 @@ fn everything_goes_to_its_place_and_away_again() {
     assert_eq!(files(&package), [] as [PathBuf; 0]);
 }
 
-/// What asks for a version of the package, and builds an example with each of its targets.
+/// A project that requires a version of the package and builds an example with each of its targets.
 const PROJECT: &str = "cmake_minimum_required(VERSION 3.5)
 project(uses LANGUAGES C)
 find_package(Syncline ${WANTED} REQUIRED)
@@ -118,7 +118,7 @@ fn programs_are_built_by_cmake() {
     let dir = tempfile::tempdir().unwrap();
     let (prefix, moved) = (dir.path().join("prefix"), dir.path().join("moved to another"));
     make("install-files", &built(dir.path()), &prefix, Path::new(""));
-    // It is found from where it is, wherever that was before. The libraries are links, which stay.
+    // The package works after its folder was moved. The libraries are links, which stay valid.
     std::fs::rename(&prefix, &moved).unwrap();
     let project = dir.path().join("project");
     std::fs::create_dir(&project).unwrap();
@@ -192,8 +192,7 @@ fn programs_are_built_by_pkg_config() {
     }
 }
 
-/// What is installed has no symbols for debuggers unless they are asked for, and is what it was
-/// otherwise.
+/// Installed files have no debug symbols unless they are requested, and are otherwise unchanged.
 #[test]
 fn what_is_installed_is_stripped() {
     let (Some(_), Some(_), Some(gcc)) =
@@ -220,7 +219,7 @@ fn what_is_installed_is_stripped() {
         assert_eq!(large, before, "{name}");
         assert!(small < large, "{name}: {small} of {large} bytes");
     }
-    // A linker finds what it needs.
+    // A linker still finds the symbols that it needs.
     let executable = dir.path().join("program");
     let (source, include) = (root().join("examples/handles.c"), root().join("include"));
     let library = stripped.join("lib/libsyncline_c.a");

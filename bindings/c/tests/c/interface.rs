@@ -1,6 +1,6 @@
-//! The rules of the interface that the header states, for every function in it: names, objects,
-//! outputs after a failure, statuses in words, environment variables; and that no message names
-//! what only Rust has.
+//! The rules of the interface that the header states, checked for every function: names, objects,
+//! outputs after a failure, texts of statuses, environment variables. Also, no message names an
+//! item that only Rust has.
 
 use std::ffi::CStr;
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ fn header() -> String {
     std::fs::read_to_string(root().join("include/syncline.h")).unwrap()
 }
 
-/// The header without its comments.
+/// Returns the header without its comments.
 fn code() -> String {
     let header = header();
     let parts = header.split("/*").map(|part| part.split_once("*/").map_or(part, |(_, code)| code));
@@ -62,7 +62,7 @@ fn functions() -> Vec<Function> {
     words.split(';').filter_map(|text| declaration(text.trim())).collect()
 }
 
-/// The function of a name, if there is one.
+/// Returns the function of a name, if it exists.
 fn find<'a>(all: &'a [Function], name: &str) -> Option<&'a Function> {
     all.iter().find(|function| function.name == name)
 }
@@ -98,7 +98,7 @@ fn timed_functions_are_called_for_and_have_an_endless_form() {
         for word in ["_within", "_timed", "_until_deadline", "_deadline"] {
             assert!(!function.name.contains(word), "{}", function.name);
         }
-        // The verb stands behind it.
+        // The verb follows `_try_`.
         let mut parts = function.name.split("_try").skip(1);
         assert!(parts.all(|verb| verb.starts_with('_') && verb.len() > 2), "{}", function.name);
     }
@@ -133,7 +133,7 @@ fn what_one_function_makes_one_function_gives_back() {
             assert!(find(&all, &name.replace("_deallocate", "_allocate")).is_some(), "{name}");
         }
         if let Some(object) = name.strip_suffix("_dispose") {
-            // What is handed out, is handed out by another name than one that makes.
+            // A function that hands an object out has another name than one that makes it.
             assert!(find(&all, &format!("{object}_new")).is_none(), "{name}");
             assert_eq!(function.result, "void", "{name}");
         }
@@ -145,9 +145,9 @@ fn what_one_function_makes_one_function_gives_back() {
 }
 
 /// Whether a function writes its result through an argument: a pointer to a single value of the
-/// caller's.
+/// caller.
 fn is_output(function: &Function, argument: &Argument) -> bool {
-    // A buffer of a capacity.
+    // A buffer with a capacity is no output.
     if function.name == "syncline_overlay_active" && argument.name == "tasks" {
         return false;
     }
@@ -161,8 +161,7 @@ fn is_output(function: &Function, argument: &Argument) -> bool {
     }
 }
 
-/// What is passed for an argument, so that the call fails: as wrong as it can be, except for one
-/// output.
+/// Returns an argument that makes the call fail: invalid wherever possible, except for one output.
 fn wrong(function: &Function, argument: &Argument, output: Option<&str>) -> String {
     let kind = argument.kind.as_str();
     if is_output(function, argument) {
@@ -202,11 +201,11 @@ fn outputs_are_zero_after_a_failure() {
             .cloned()
             .collect();
         outputs += all.len();
-        // It has nothing that could be wrong but its output.
+        // This function has no argument that could be invalid except its output.
         if function.name == "syncline_overlay_new" {
             continue;
         }
-        // Each by itself, the others NULL; and all of them.
+        // Each output by itself with NULL for the others, and then all of them.
         let one_by_one = all.iter().map(|output| vec![output.clone()]);
         let together = if all.len() > 1 { Some(all.clone()) } else { None };
         for wanted in one_by_one.chain(together) {
@@ -228,7 +227,7 @@ fn outputs_are_zero_after_a_failure() {
             writeln!(calls, "        failed(\"{name}\", {name}({}));", arguments.join(", "))
                 .unwrap();
             for Argument { name: output, .. } in &wanted {
-                // The output is the number of the sender, and 0 is the number of a process.
+                // This output is the number of the sender, and 0 is the number of a process.
                 let nobody = name.starts_with("syncline_farm_recv_any") && output == "from";
                 let byte = if nobody { "0xff" } else { "0" };
                 writeln!(
@@ -289,7 +288,7 @@ int main(void) {{
 #[test]
 fn every_status_has_words_of_its_own() {
     let text = |status| {
-        // SAFETY: the text stays for ever.
+        // SAFETY: the function returns a NUL-terminated text of static lifetime.
         unsafe { CStr::from_ptr(syncline_c::status::syncline_status_text(status)) }
             .to_str()
             .unwrap()
@@ -309,7 +308,7 @@ fn every_status_has_words_of_its_own() {
     assert_eq!((text(0), text(-1), text(1000)), ("success", "unknown status", "unknown status"));
 }
 
-/// The sources of the crates whose errors reach C, without their tests and comments.
+/// Returns the sources of the crates whose errors reach C, without their tests and comments.
 fn sources() -> Vec<(PathBuf, String)> {
     fn collect(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -341,13 +340,13 @@ fn sources() -> Vec<(PathBuf, String)> {
     all
 }
 
-/// The texts in quotes of a source.
+/// Returns the string literals of a source.
 fn texts(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut letters = source.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {
-            // A character, or a lifetime.
+            // A character literal, or a lifetime.
             '\'' => {
                 let mut ahead = letters.clone();
                 let behind = match ahead.next() {
@@ -364,7 +363,8 @@ fn texts(source: &str) -> Vec<String> {
                 while let Some(letter) = letters.next() {
                     match letter {
                         '"' => break,
-                        // At the end of a line: the text goes on behind the blanks of the next.
+                        // At the end of a line, the text continues after the blanks of the next
+                        // line.
                         '\\' => match letters.next() {
                             Some('\n') => while letters.next_if(|l| l.is_whitespace()).is_some() {},
                             Some(escaped) => text.push(escaped),
@@ -381,9 +381,10 @@ fn texts(source: &str) -> Vec<String> {
     found
 }
 
-/// What of a text only Rust knows: a path, a call, an item of the interface.
+/// Returns the part of a text that has a meaning in Rust only: a path, a call, an item of the
+/// interface.
 fn rust_in(text: &str) -> Option<&str> {
-    // What is formatted is not written like that.
+    // A text without a space is a format or an identifier, not a message.
     if !text.contains(' ') {
         return None;
     }
@@ -414,13 +415,13 @@ fn no_message_names_what_only_rust_has() {
     assert_eq!(rust_in("call `serve` first"), Some("serve"));
     assert_eq!(rust_in("a higher bound, by Bounds"), Some("Bounds"));
     assert_eq!(rust_in("run `syncline mpi build`, it has {len} bytes"), None);
-    // A Rust panic is told in Rust's words, and none reaches C.
+    // The message of a Rust panic is in Rust's terms, but none reaches C.
     let allowed = ["panicked"];
     let mut looked_at = 0;
     for (path, source) in sources() {
         for text in texts(&source) {
             looked_at += 1;
-            // A function of C's own.
+            // `fork()` is a function of C.
             let text = text.replace("fork()", "fork");
             if let Some(found) = rust_in(&text) {
                 assert!(

@@ -1,4 +1,4 @@
-//! The library as programs in C, C++ and Fortran see it: its header, its rules, its installation.
+//! The library from the view of programs in C, C++ and Fortran: header, rules, installation.
 
 mod header;
 mod inside_mpi;

@@ -1,5 +1,5 @@
-//! Programs in C, C++ and Fortran: the examples, and one that does everything wrong. Linked with both libraries, and
-//! run plainly, under the sanitizers and under valgrind.
+//! Programs in C, C++ and Fortran: the examples, and tests of every kind of misuse. They are linked
+//! with both libraries, and run plainly, under the sanitizers and under valgrind.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use syncline_testkit::{Tool, output, succeed};
 
 use crate::tools::{SHARED, STATIC, compiled};
 
-/// A program, and what it writes.
+/// A program and its expected output.
 struct Program {
     source: &'static str,
     output: &'static str,
@@ -37,24 +37,24 @@ const C: [Program; 12] = [
         output: "not running: nothing to see\nat the start 'first' is active, 'second' is not\n\
                  stuck: 'second' waits at 'cell' for 'first'\nthe run ended: its message is the report\n",
     },
-    Program { source: "tests/programs/faults.c", output: "all faults were told\n" },
-    Program { source: "tests/programs/barriers.c", output: "nobody went on too early\n" },
+    Program { source: "tests/programs/faults.c", output: "all faults were reported\n" },
+    Program { source: "tests/programs/barriers.c", output: "no member went on too early\n" },
     Program { source: "tests/programs/locks.c", output: "one at a time\n" },
-    Program { source: "tests/programs/teams.c", output: "all of the team were told\n" },
-    Program { source: "tests/programs/rma.c", output: "it went where it was sent\n" },
+    Program { source: "tests/programs/teams.c", output: "all members were notified\n" },
+    Program { source: "tests/programs/rma.c", output: "all data arrived\n" },
     Program { source: "tests/programs/farms.c", output: "nothing was lost\n" },
     TEAM,
     QUEUE,
 ];
 
-/// They start processes and watch them by pidfd, which valgrind may not know.
+/// These programs start processes and watch them by pidfd, which valgrind may not support.
 const FARMS: [Program; 4] = [
     Program {
         source: "examples/lazy_solve.c",
         output: "11 processes: 1.00000 2.00000 3.00000 4.00000 5.00000\n",
     },
     POOL,
-    Program { source: "tests/programs/farm_processes.c", output: "all ends were told\n" },
+    Program { source: "tests/programs/farm_processes.c", output: "all ends were reported\n" },
     Program { source: "tests/programs/pools.c", output: "every task has ended once\n" },
 ];
 
@@ -63,7 +63,7 @@ const POOL: Program = Program {
     output: "task 13 has no result\nthe sum of the others is 2301\n",
 };
 
-/// It says the same whoever takes part.
+/// The output does not depend on the members.
 const TEAM: Program =
     Program { source: "examples/team.c", output: "3149968500000, expected 3149968500000\n" };
 
@@ -94,7 +94,7 @@ const FORTRAN: [Program; 5] = [
     },
 ];
 
-/// Compiles and links a program with the library; where it is.
+/// Compiles a program and links it with the library. Returns the path of the executable.
 fn build(tool: Tool, flags: &[&str], library: &[&str], program: &Program) -> PathBuf {
     let flags =
         [&["-Wall", "-Wextra", "-pedantic", "-Werror", "-g", "-O1", "-ffp-contract=off"], flags]
@@ -102,7 +102,7 @@ fn build(tool: Tool, flags: &[&str], library: &[&str], program: &Program) -> Pat
     compiled(tool, program.source, &flags, library)
 }
 
-/// Builds programs and runs each after the words of `before`.
+/// Builds programs and runs each under the command `before`.
 fn all(
     compiler: &'static str,
     flags: &[&str],
@@ -170,7 +170,8 @@ fn the_sanitizers_find_nothing() {
 #[test]
 fn valgrind_finds_nothing() {
     if Tool::find("valgrind").is_some() {
-        // Rust keeps a pointer into the middle of what it knows of the main thread: possibly lost, it says.
+        // Rust keeps a pointer into the middle of its data about the main thread, which valgrind
+        // reports as possibly lost.
         let leaks =
             ["--leak-check=full", "--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"];
         let valgrind =
@@ -180,7 +181,7 @@ fn valgrind_finds_nothing() {
     }
 }
 
-/// Whether a compiler can do OpenMP here; else says that something is skipped.
+/// Whether a compiler supports OpenMP here. Prints a note about the skipped source if not.
 fn has_openmp(dir: &Path, tool: Tool, source: &str) -> bool {
     let (empty, executable) = (dir.join(source), dir.join("empty"));
     let there = std::fs::write(
@@ -230,7 +231,8 @@ fn programs_in_fortran_run() {
     }
 }
 
-/// Rust cannot catch what C++ throws: the program ends, with words, before anything is undefined.
+/// Rust cannot catch a C++ exception: the program terminates with a message, without undefined
+/// behaviour.
 #[test]
 fn an_exception_out_of_a_body_ends_the_program() {
     let Some(tool) = Tool::find("g++") else { return };
@@ -247,7 +249,7 @@ fn a_worker_that_aborts_is_named() {
     team_of_processes(&POOL, &[], "was killed by signal 6\n");
 }
 
-/// The program that has the pool goes on.
+/// The program that owns the pool continues.
 #[test]
 fn an_exception_out_of_a_worker_is_the_error_of_its_task() {
     let throws = Program {
@@ -257,7 +259,7 @@ fn an_exception_out_of_a_worker_is_the_error_of_its_task() {
     all("g++", &["-std=c++11"], &SHARED, &[throws], &[]);
 }
 
-/// What programs in Rust and in C send to one another is the same.
+/// Programs in Rust and in C exchange messages in one format.
 #[test]
 fn workers_in_c_of_a_manager_in_rust() {
     let Some(tool) = Tool::find("gcc") else { return };
@@ -289,7 +291,8 @@ fn workers_in_c_of_a_manager_in_rust() {
     assert!(error.ends_with("was killed by signal 9"), "{error}");
 }
 
-/// A program whose members are said by its arguments, and what it has to say: on stdout, then how its stderr begins.
+/// Runs a program whose arguments define its members, and checks its stdout and that its stderr
+/// contains `said`.
 fn team_of_processes(program: &Program, arguments: &[&str], said: &str) {
     let Some(tool) = Tool::find("gcc") else { return };
     for library in [&STATIC, &SHARED] {
@@ -327,13 +330,13 @@ fn a_forked_child_has_no_part_in_a_farm() {
 
 #[test]
 fn a_process_that_is_stopped_for_seconds_is_waited_for() {
-    let output = "it was waited for\n".repeat(4).leak();
+    let output = "the stopped rank was waited for\n".repeat(4).leak();
     team_of_processes(&Program { source: "tests/programs/stopped.c", output }, &["processes"], "");
 }
 
 #[test]
 fn one_sided_memory_of_processes() {
-    let output = "it went where it was sent, between processes\n";
+    let output = "all data arrived, between processes\n";
     team_of_processes(&Program { source: "tests/programs/rma.c", output }, &["processes"], "");
     team_of_processes(&QUEUE, &["--hosts", "3"], "rank 2 of 3: ");
 }
@@ -341,11 +344,12 @@ fn one_sided_memory_of_processes() {
 #[test]
 fn a_process_that_is_killed_is_told_to_the_others() {
     let program =
-        Program { source: "tests/programs/teams.c", output: "the killed one was named\n" };
+        Program { source: "tests/programs/teams.c", output: "the killed rank was named\n" };
     team_of_processes(&program, &["killed"], "was killed by signal 9 in the middle of the run");
 }
 
-/// What `syncline launch -n 3` does. What the processes write goes where this test's goes, so each appends it to a file.
+/// Does the work of `syncline launch -n 3`. The processes write to this test's stdout, so each
+/// appends its output to a file instead.
 #[test]
 fn a_launcher_starts_the_processes_of_a_program() {
     let Some(tool) = Tool::find("gcc") else { return };

@@ -1,5 +1,5 @@
-//! How jobs of MPI end when members have returned early, were told of calls that do not match, or
-//! have died.
+//! How MPI jobs end when members have returned early, got an error about calls that do not match,
+//! or have died.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ use syncline_testkit::output;
 
 use crate::tools::mpi::{STRICT, Site};
 
-/// The program that plays texts, under an MPI.
+/// The program that interprets texts, compiled for an MPI.
 struct Stage {
     site: Site,
     program: PathBuf,
 }
 
-/// Under every MPI that is here.
+/// Returns a stage for every MPI of the machine.
 fn stages() -> impl Iterator<Item = Stage> {
     MPIS.iter().chain([&SURVIVOR]).filter_map(|mpi| {
         let site = Site::find(mpi)?;
@@ -27,7 +27,7 @@ fn stages() -> impl Iterator<Item = Stage> {
 }
 
 impl Stage {
-    /// The command that plays a text, and where its notes will be.
+    /// Returns the command that runs a text, and the path of its notes.
     fn command(&self, text: &str, processes: usize, per_host: usize) -> (Command, PathBuf) {
         let path = self.site.dir.path().join("text");
         let notes = self.site.dir.path().join("text.notes");
@@ -39,7 +39,7 @@ impl Stage {
         (command, notes)
     }
 
-    /// What a text has said, and whether its launcher was content.
+    /// Runs a text. Returns whether its launcher succeeded, and its stderr.
     fn play(&self, text: &str, processes: usize, per_host: usize) -> (bool, String) {
         let Output { status, stderr, .. } = output(&mut self.command(text, processes, per_host).0);
         (status.success(), String::from_utf8_lossy(&stderr).into_owned())
@@ -55,7 +55,7 @@ const MISMATCH: &str = "0 rma\n0 sync\n0 wait\n0 return 0\n\
                         1 rma\n1 allocate 0 8\n1 return 0\n\
                         2 rma\n2 sync\n2 wait\n2 return 0\n";
 
-/// The members' codes are that of the job, and the launcher has nothing to say.
+/// The job's exit code is that of its members, and the launcher reports nothing.
 #[test]
 fn a_job_whose_processes_all_live_ends_in_order() {
     for stage in stages() {
@@ -77,7 +77,7 @@ fn a_job_whose_processes_all_live_ends_in_order() {
     }
 }
 
-/// Even for one that does not need them, as `MPI_Finalize` waits for it.
+/// This holds even for a process that does not need the others, as `MPI_Finalize` waits for it.
 #[test]
 fn processes_that_have_left_wait_for_one_that_runs() {
     let text = "0 sleep 300\n0 note 1\n0 return 0\n1 return 0\n2 wait\n2 return 0\nafter note 2\n";
@@ -94,8 +94,9 @@ fn processes_that_have_left_wait_for_one_that_runs() {
     }
 }
 
-/// A process is killed when one of its members has returned early, and all others have been told of
-/// that. A launcher that lets the others go on sees them end, without an `MPI_Finalize` that waits.
+/// A process is killed after one of its members has returned early and all others got the error
+/// about that. If the launcher lets the others continue, they end without an `MPI_Finalize`, which
+/// would wait.
 #[test]
 fn a_process_that_dies_after_its_member_has_left_is_found() {
     let waits = |rank: usize| format!("{rank} rma\n{rank} mutexes_new 0 1\n");
@@ -106,10 +107,10 @@ fn a_process_that_dies_after_its_member_has_left_is_found() {
         for per_host in if is_survivor { &[9, 1][..] } else { &[9] } {
             let (mut command, _) = stage.command(&text, 2, *per_host);
             command.env("SYNCLINE_THREADS", "2");
-            // Of Open MPI 4: it does not end all when one dies.
+            // An option of Open MPI 4: the job continues when a process dies.
             command.env("OMPI_MCA_orte_enable_recovery", "1");
             let said = String::from_utf8_lossy(&output(&mut command).stderr).into_owned();
-            // MPICH kills the other process, if that is not faster.
+            // MPICH may kill the other process first.
             if stage.site.mpi.launcher != MPIS[1].launcher {
                 let told =
                     "process 0 ends without MPI_Finalize: process 1 has died or cannot be reached";

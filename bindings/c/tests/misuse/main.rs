@@ -1,12 +1,13 @@
-//! Programs that use the C interface wrongly, made at random, by every launcher: none hangs,
-//! crashes, fails without a word or leaves anything behind; and those that are right end well.
+//! Random programs that misuse the C interface, under every launcher: none hangs, crashes, fails
+//! without a message or leaves resources behind; and correct programs succeed.
 //!
-//! When a process of an MPI job has died and all others have ended, `mpirun` may hang or crash by
-//! itself. Such launchers are counted. Where no process has died, they are an error.
+//! When a process of an MPI job has died and all others have ended, `mpirun` itself may hang or
+//! crash. Such launchers are counted. If no process has died, that is an error.
 //!
-//! `SYNCLINE_MISUSES=200` plays as many under each launcher, `SYNCLINE_SEED=5` begins with that
-//! seed, `SYNCLINE_KINDS=Kill,Fork` takes those kinds only, `SYNCLINE_LIMIT=15` is the seconds
-//! after which a program hangs. A test that fails prints the seed and the text of its program.
+//! `SYNCLINE_MISUSES=200` sets the number of programs per launcher, `SYNCLINE_SEED=5` the first
+//! seed, `SYNCLINE_KINDS=Kill,Fork` the kinds of misuse, and `SYNCLINE_LIMIT=15` the number of
+//! seconds after which a program hangs. A test that fails prints the seed and the text of its
+//! program.
 
 mod ends;
 mod plan;
@@ -28,13 +29,13 @@ use tempfile::TempDir;
 use tools::mpi::{STRICT, Site};
 use tools::{STATIC, compiled};
 
-/// Seeds that every run plays; one more is new each time.
+/// The number of seeds that every run uses; one more is new each time.
 const FIXED: u64 = 9;
 /// A program whose seed is a multiple of this is legal.
 const LEGAL: u64 = 5;
-/// A variable that tells the processes of a program from all others.
+/// The variable that marks the processes of a program.
 const MARK: &str = "SYNCLINE_TEST_MISUSE";
-/// The program that the processes of a launched team are to run.
+/// The program that the processes of a launched team run.
 const LAUNCHED: &str = "SYNCLINE_TEST_LAUNCHED";
 
 fn number(variable: &str) -> Option<u64> {
@@ -54,7 +55,7 @@ fn kinds() -> Vec<Kind> {
     }
 }
 
-/// The seeds to play: the fixed ones and a new one, or as many as were said.
+/// Returns the seeds to run: the fixed ones and a new one, or the number that the environment sets.
 fn seeds() -> Vec<u64> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64;
     let first = number("SYNCLINE_SEED");
@@ -65,7 +66,7 @@ fn seeds() -> Vec<u64> {
     }
 }
 
-/// The processes that have the mark in their environment, and are no zombies.
+/// Returns the processes that have the mark in their environment and are not zombies.
 fn marked(mark: &str) -> Vec<u32> {
     let line = format!("{MARK}={mark}").into_bytes();
     let has_it = |pid: &u32| {
@@ -78,22 +79,22 @@ fn marked(mark: &str) -> Vec<u32> {
 
 fn kill(pids: &[u32]) {
     for pid in pids {
-        // By the shell: there may be no program of that name.
+        // Through the shell: `kill` may not exist as a program.
         let _ =
             Command::new("sh").args(["-c", "kill -KILL $0 2>/dev/null", &pid.to_string()]).status();
     }
 }
 
-/// Names in the shared memory of the machine that are ours.
+/// Returns the names of this library in the machine's shared memory.
 fn named() -> Vec<PathBuf> {
     let there = fs::read_dir("/dev/shm").into_iter().flatten().flatten().map(|entry| entry.path());
     there.filter(|path| path.to_string_lossy().contains("syncline")).collect()
 }
 
-/// A place to play in: the program, compiled for it.
+/// The program, compiled for a place, with the folder of its files.
 struct Theatre {
     place: Place,
-    /// It keeps what was compiled, too.
+    /// The folder also keeps the compiled program.
     dir: TempDir,
     program: PathBuf,
     site: Option<Site>,
@@ -147,14 +148,15 @@ impl Theatre {
         command
     }
 
-    /// Whether a process of the program itself is among those.
+    /// Whether one of the processes runs the program itself, and not its launcher.
     fn plays(&self, pids: &[u32]) -> bool {
         let program = fs::canonicalize(&self.program).unwrap();
         pids.iter()
             .any(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program))
     }
 
-    /// Plays the program of a seed: what became of its launcher, or what is wrong.
+    /// Runs the program of a seed. Returns the end of its launcher, or a description of the
+    /// failure.
     fn play(&self, seed: u64, kinds: &[Kind]) -> Result<Launch, String> {
         let kinds = if seed.is_multiple_of(LEGAL) { &[] } else { kinds };
         let plan = Plan::new(self.place, seed, kinds);
@@ -195,7 +197,7 @@ impl Theatre {
             launch = Launch::Crashed;
         }
         let hangs = if self.plays(&marked(&mark)) { "it hangs" } else { "its launcher hangs" };
-        // What was started ends with it, or soon.
+        // The processes end with the launcher, or soon after.
         let late = Instant::now() + limit;
         while status.is_some() && !marked(&mark).is_empty() && Instant::now() < late {
             thread::sleep(Duration::from_millis(20));
@@ -224,7 +226,7 @@ impl Theatre {
         if launch == Launch::Crashed && !plan.kills() {
             return tells(&format!("its launcher crashes: {status}"));
         }
-        // Unless a process was so slow that it was taken for dead.
+        // Unless a process was so slow that it was declared dead.
         let silent = said.contains("has not been heard of");
         if said.contains("without MPI_Finalize") && !plan.kills() && !silent {
             return tells(&format!("no process has died, and MPI_Finalize is left out: {status}"));
@@ -242,7 +244,7 @@ impl Theatre {
     }
 }
 
-/// What became of a launcher, when its processes had ended.
+/// How a launcher ended after its processes had ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Launch {
     Ended,
@@ -270,7 +272,7 @@ fn all(place: Place) {
     assert!(wrong.is_empty(), "{} of {} programs:\n{}", wrong.len(), seeds.len(), wrong.join("\n"));
 }
 
-/// Tests of these names, each of one place, and all places.
+/// Defines a test for each place, and a list of all places.
 macro_rules! places {
     ($($test:ident: $place:ident),*) => {
         const PLACES: &[Place] = &[$(Place::$place),*];
@@ -290,7 +292,7 @@ places! {
     by_mpich: Mpich
 }
 
-/// As `syncline launch` does it.
+/// Does the work of `syncline launch`.
 #[test]
 #[ignore = "the launcher of another test: does nothing by itself"]
 fn launcher() {
@@ -304,7 +306,7 @@ fn launcher() {
     std::process::exit(run.err().map_or(0, |error| error.exit_code().into()));
 }
 
-/// The generator makes every kind, of every word that the program knows.
+/// The generator produces every kind of misuse, and every word that the program accepts.
 #[test]
 fn texts_are_those_of_their_seed() {
     for &place in PLACES {

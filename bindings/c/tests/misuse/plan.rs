@@ -1,10 +1,11 @@
-//! What the members of a program do: a legal program, made of a seed, and what is then done to it.
+//! The steps of the members of a program: a legal program, generated from a seed, and the misuses
+//! applied to it.
 
 use std::fmt::Write as _;
 
 use syncline_testkit::Random;
 
-/// Where members are.
+/// The placement of the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Threads,
@@ -14,36 +15,38 @@ pub(crate) enum Place {
     Mpich,
 }
 
-/// A way to use the interface wrongly.
+/// A way to misuse the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Ranks, places, lengths and objects that there are not.
+    /// Ranks, places, lengths and objects that do not exist.
     Arguments,
-    /// A wait for what was not begun, a release of what is not held.
+    /// A wait for an operation that was not begun, or a release of a lock that is not held.
     OutOfTurn,
-    /// What is freed, once more.
+    /// An object is freed twice.
     FreedTwice,
-    /// A member returns in the middle, with whatever number.
+    /// A member returns in the middle of the program with any number.
     Return,
-    /// A member returns with a lock or a mutex in its hand.
+    /// A member returns while it holds a lock or a mutex.
     ReturnHolding,
-    /// A process exits in the middle, or becomes another program.
+    /// A process exits in the middle of the program, or executes another program.
     Exit,
-    /// A process is killed, or aborts.
+    /// A process is killed or aborts.
     Kill,
-    /// Several threads use what is one member's.
+    /// Several threads use the objects of one member.
     Threads,
     /// A team inside a team.
     Nested,
-    /// Calls when the team is over.
+    /// Calls after the team has ended.
     After,
-    /// A child that makes no calls, and ends before its parent or later.
+    /// A child that makes no calls and ends before its parent or later.
     Fork,
-    /// A child that calls as if it were the member.
+    /// A child that makes calls as if it were the member.
     ForkCalls,
-    /// Collective calls of one member have a deadline, which may be too early, and it goes on.
+    /// Collective calls of one member have a deadline, which may be too early, and the member
+    /// continues.
     Timed,
-    /// One member leaves a collective call out, makes it twice, in another order, or another one.
+    /// One member omits a collective call, makes it twice, in another order, or makes a different
+    /// call.
     Mismatch,
 }
 
@@ -66,20 +69,20 @@ impl Kind {
     ];
 }
 
-/// A program: the steps of each member, and those after the team.
+/// A program: the steps of each member, and the steps after the team.
 pub(crate) struct Plan {
     pub(crate) members: usize,
-    /// Processes of MPI that count as one host.
+    /// The number of MPI processes that count as one host.
     pub(crate) per_host: usize,
     pub(crate) misuses: Vec<Kind>,
     ranks: Vec<Vec<String>>,
     after: Vec<String>,
 }
 
-/// What has been made so far, by all.
+/// The objects that all members have created so far.
 #[derive(Default)]
 struct Made {
-    /// The bytes of the allocations that are there.
+    /// The sizes in bytes of the present allocations.
     memory: [Option<usize>; 4],
     mutexes: [Option<usize>; 2],
     barrier: bool,
@@ -108,13 +111,14 @@ fn is_collective(step: &str) -> bool {
 }
 
 impl Plan {
-    /// The program of a seed, which is misused in some of these ways; in none, if there are none.
+    /// Generates the program of a seed, with some of these kinds of misuse; without any if `kinds`
+    /// is empty.
     pub(crate) fn new(place: Place, seed: u64, kinds: &[Kind]) -> Self {
         let random = &mut Random::new(seed);
         let members = 2 + random.below(3);
         let mpi = matches!(place, Place::OpenMpi | Place::Mpich);
         let per_host = if mpi { [9, 1, 2][random.below(3)] } else { 9 };
-        // What shares memory is not to be had between hosts.
+        // Objects in shared memory cannot span hosts.
         let shares = place != Place::Hosts && per_host >= members;
         let mut plan = Plan {
             members,
@@ -154,7 +158,7 @@ impl Plan {
         }
     }
 
-    /// Something that all do.
+    /// Appends a step that all members take.
     fn collective(&mut self, random: &mut Random, made: &mut Made, shares: bool) {
         let (slot, set) = (1 + random.below(3), random.below(2));
         match random.below(if shares { 11 } else { 7 }) {
@@ -196,7 +200,7 @@ impl Plan {
         }
     }
 
-    /// Something that a member does by itself, and that is right.
+    /// Returns correct steps that a member takes by itself.
     fn one_sided(&self, random: &mut Random, made: &Made) -> Vec<String> {
         let rank = random.below(self.members);
         let there: Vec<_> = (0..4).filter_map(|slot| Some((slot, made.memory[slot]?))).collect();
@@ -227,8 +231,8 @@ impl Plan {
         }
     }
 
-    /// Steps of a member between which something may be put: behind those that make the first
-    /// things.
+    /// Returns a position among a member's steps at which a step may be inserted: after those that
+    /// create the first objects.
     fn place(&self, rank: usize, random: &mut Random) -> usize {
         4.min(self.ranks[rank].len()) + random.below(self.ranks[rank].len().saturating_sub(4) + 1)
     }
@@ -238,7 +242,7 @@ impl Plan {
         self.ranks[rank].splice(at..at, steps.iter().cloned());
     }
 
-    /// Ends a member's part in the middle.
+    /// Ends a member's part at a position in the middle.
     fn end(&mut self, rank: usize, steps: &[String], random: &mut Random) {
         let at = self.place(rank, random).min(self.ranks[rank].len());
         self.ranks[rank].truncate(at);
@@ -294,7 +298,7 @@ impl Plan {
                 }
             }
             Kind::FreedTwice => {
-                // All free, and one of them once more.
+                // All members free an object, and one of them frees it twice.
                 let frees = random.one_of(&["deallocate 0", "mutexes_free 0"]);
                 self.all(frees);
                 self.ranks[rank].push(frees.to_owned());
@@ -303,9 +307,9 @@ impl Plan {
             }
             Kind::Return => self.end(rank, &[format!("return {}", random.below(2) * 3)], random),
             Kind::ReturnHolding => {
-                // The others release it at once if they get it first. A later misuse may have them
-                // call something together, and a member that holds a lock there while others wait
-                // for the lock is a deadlock of the program, which only deadlines end.
+                // The others release the lock at once if they acquire it first. A later misuse may
+                // add a collective call; a member that holds a lock there while others wait for the
+                // lock is a deadlock of the program, which only deadlines end.
                 let others: Vec<_> = (0..self.members).filter(|&one| one != rank).collect();
                 if shares && random.below(2) == 0 {
                     self.all("lock_new");
@@ -313,7 +317,7 @@ impl Plan {
                     let wait = ["lock_acquire", "lock_release"].map(str::to_owned);
                     others.iter().for_each(|&one| self.ranks[one].extend_from_slice(&wait));
                 } else {
-                    // All make mutexes, then one keeps what the others wait for.
+                    // All members create mutexes, then one keeps a mutex for which the others wait.
                     self.all("mutexes_new 1 1");
                     self.ranks[rank].extend([format!("lock 1 {other} 0"), "return 0".to_owned()]);
                     let (sleep, lock) = (random.below(30), format!("1 {other} 0"));
@@ -401,7 +405,7 @@ impl Plan {
         self.misuses.iter().any(|kind| matches!(kind, Kind::Kill | Kind::Exit))
     }
 
-    /// The text that the program plays.
+    /// Returns the text that the program interprets.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for (rank, steps) in self.ranks.iter().enumerate() {

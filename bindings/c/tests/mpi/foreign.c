@@ -1,4 +1,4 @@
-/* A program that knows MPI only. Nobody comes out of a barrier before all have come to it. */
+/* An MPI program without Syncline. No process leaves a barrier before all have entered it. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

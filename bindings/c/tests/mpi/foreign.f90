@@ -1,4 +1,4 @@
-! A program that knows MPI only, in Fortran.
+! An MPI program without Syncline, in Fortran.
 program foreign
     implicit none
     include 'mpif.h'

@@ -1,5 +1,5 @@
-/* What a program of MPI does wrong has a status of its own, and does not pass for an error inside
- * the library. */
+/* Misuse of MPI by the program has a status of its own, which differs from that of an internal
+ * error of the library. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void is(syncline_status found, syncline_status expected, const char *word
 
 static void *elsewhere(void *level)
 {
-    /* Calls of MPI from another thread than the first. */
+    /* Calls of MPI from a thread other than the main thread. */
     if (*(int *)level < MPI_THREAD_SERIALIZED)
         is(syncline_team_run_mpi(MPI_Comm_c2f(MPI_COMM_SELF), NULL, nothing, NULL), SYNCLINE_STATUS_THREAD_LEVEL,
            "MPI_THREAD_");
@@ -47,7 +47,7 @@ int main(int argc, char **argv)
         is(syncline_team_run_mpi(MPI_Comm_c2f(MPI_COMM_WORLD), NULL, nothing, NULL), SYNCLINE_STATUS_NO_MPI,
            "there is no shim for it");
     } else {
-        /* Those that are in no part have MPI_COMM_NULL. */
+        /* Processes in no part of the split have MPI_COMM_NULL. */
         MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? 1 : MPI_UNDEFINED, 0, &none);
         is(syncline_team_run_mpi(MPI_Comm_c2f(none), NULL, nothing, NULL),
            rank == 0 ? SYNCLINE_STATUS_OK : SYNCLINE_STATUS_BAD_COMMUNICATOR, rank == 0 ? NULL : "MPI_COMM_NULL");

@@ -1,4 +1,5 @@
-/* Barriers of all kinds, and a signal in memory that two processes share. Run by tests/programs.rs. */
+/* Barriers of all kinds, and a signal in memory that two processes share. Run by
+ * tests/c/programs.rs. */
 #define _DEFAULT_SOURCE
 #include <pthread.h>
 #include <sys/mman.h>
@@ -11,10 +12,11 @@ enum { MOST = 8, EPISODES = 300 };
 
 static syncline_barrier *barrier;
 static size_t members;
-/* How often each member has arrived: plain numbers, which the barrier orders. */
+/* The number of arrivals of each member, in plain variables that the barrier orders. */
 static long arrived[MOST];
 
-/* In its own ways in turn: wait, arrive and wait, arrive and ask, wait with times that are too short. */
+/* Passes the barrier in different ways by turns: wait, arrive and wait, arrive and poll, wait with
+ * time limits that are too short. */
 static void pass(size_t rank, int episode) {
     syncline_status status;
     bool done = false;
@@ -70,7 +72,8 @@ static void *wait_for_the_end(void *signal) {
     return NULL;
 }
 
-/* A signal ends, says so, and does not wrap; every wait for a number ends. */
+/* A signal at its largest number fails with a status and does not wrap; every wait for a number
+ * ends. */
 static void signals_end(void) {
     const char *words = "the signal is closed: it is at the largest number, 4611686018427387903";
     syncline_signal signal = {0}, other = {0};
@@ -82,7 +85,7 @@ static void signals_end(void) {
           "4294967297 is more than can be added to a signal at once, 4294967296");
     EXPECT(now == 0);
     OK(syncline_signal_get(&signal, &now));
-    EXPECT(now == 0); /* nothing was done */
+    EXPECT(now == 0); /* the signal is unchanged */
     OK(syncline_signal_raise_to(&signal, SYNCLINE_SIGNAL_MAX - 1));
     EXPECT(pthread_create(&waiter, NULL, wait_for_the_end, &signal) == 0);
     for (int n = 0; n < 3; n++) {
@@ -98,12 +101,12 @@ static void signals_end(void) {
           "4611686018427387904 is more than a signal can hold, 4611686018427387903");
     OK(syncline_signal_raise_to(&other, SYNCLINE_SIGNAL_MAX));
     OK(syncline_signal_add(&other, 0, &now));
-    EXPECT(now == SYNCLINE_SIGNAL_MAX); /* at its end, and not past it */
+    EXPECT(now == SYNCLINE_SIGNAL_MAX); /* at its largest number, and not past it */
     EXPECT(strcmp(syncline_status_text(SYNCLINE_STATUS_CLOSED), "the signal is at its largest number") == 0);
     EXPECT(strcmp(syncline_status_text(-7), "unknown status") == 0);
 }
 
-/* To and fro between two processes, by two signals in memory that they share. */
+/* Two processes alternate by two signals in shared memory. */
 static void processes(void) {
     syncline_signal *there =
         mmap(NULL, 2 * sizeof *there, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -142,6 +145,6 @@ int main(void) {
         run(SYNCLINE_BARRIER_KIND_AUTO, of, 0);
     }
     run(SYNCLINE_BARRIER_KIND_AUTO, 2, 0);
-    puts("nobody went on too early");
+    puts("no member went on too early");
     return 0;
 }

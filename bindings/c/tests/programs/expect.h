@@ -1,4 +1,4 @@
-/* What the programs here say of a call, and the line that is told if it is not so. */
+/* Assertions about calls, which report the line that fails. */
 #ifndef EXPECT_H
 #define EXPECT_H
 
@@ -16,7 +16,7 @@ static inline void fail(int line, const char *what) {
 
 #define EXPECT(condition) ((condition) ? (void)0 : fail(__LINE__, #condition))
 #define OK(call) EXPECT((call) == SYNCLINE_STATUS_OK)
-/* It is refused with this status and these words. */
+/* Asserts that the call fails with this status and this message. */
 #define FAILS(call, what, words)                                                                                \
     do {                                                                                                        \
         EXPECT((call) == SYNCLINE_STATUS_##what);                                                               \

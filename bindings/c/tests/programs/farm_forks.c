@@ -1,5 +1,6 @@
-/* A child that the manager of a farm, or of a pool, makes by fork() has no part in it: its calls are MISUSE, and however it
- * ends, neither a worker nor a message of the manager's is gone. With an argument, a worker. Run by tests/programs.rs. */
+/* A child that the manager of a farm or pool makes by fork() has no part in it: its calls return
+ * MISUSE, and however it ends, the manager loses neither a worker nor a message. With an argument,
+ * this program is a worker. Run by tests/c/programs.rs. */
 #define _POSIX_C_SOURCE 200809L
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -8,7 +9,7 @@
 #include "expect.h"
 
 enum { U8 = SYNCLINE_FARM_KIND_U8, LARGE = 1 << 20, SAID_MISUSE = 7 };
-static const uint64_t LONG = 60000000000; /* far beyond what any wait takes */
+static const uint64_t LONG = 60000000000; /* far longer than any wait here takes */
 
 static const char *const NO_FARM =
     "this process is a copy that fork() has made, and so is the farm: only the process that was forked may use it";

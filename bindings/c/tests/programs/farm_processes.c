@@ -1,5 +1,5 @@
-/* Farms of processes of this program: they are told of one another's ends. With an argument, what one of them is to do. Run
- * by tests/programs.rs, also as the worker of a manager in Rust. */
+/* Farms of processes of this program, which are notified when a process ends. With an argument,
+ * this program runs a role. Run by tests/c/programs.rs, also as the worker of a manager in Rust. */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
 #include <unistd.h>
@@ -7,9 +7,9 @@
 #include "expect.h"
 
 enum { F64 = SYNCLINE_FARM_KIND_F64, U64 = SYNCLINE_FARM_KIND_U64 };
-static const uint64_t LONG = 60000000000; /* far beyond what any wait takes */
+static const uint64_t LONG = 60000000000; /* far longer than any wait here takes */
 
-/* Sends every message back to whoever has started it, until an empty one. */
+/* Sends every message back to the process that started this one, until an empty one. */
 static void echo(syncline_farm *farm) {
     uint64_t parent = syncline_farm_parent(farm);
     for (size_t count = 1; count;) {
@@ -26,7 +26,7 @@ static int never(const void *task, size_t length, syncline_farm_result *result, 
     return 1;
 }
 
-/* What only a manager may, and what is done once. */
+/* Calls that only a manager may make, and calls that may be made once. */
 static void misuse(syncline_farm *farm) {
     syncline_farm *again;
     size_t living;
@@ -40,7 +40,7 @@ static void misuse(syncline_farm *farm) {
     OK(syncline_farm_leave(farm));
 }
 
-/* Has another do it, and passes on what that sends. */
+/* Starts a process that echoes, and passes its messages on. */
 static void middle(syncline_farm *farm) {
     const char *const arguments[] = {"echo", NULL};
     uint64_t child;
@@ -76,7 +76,7 @@ static void work(syncline_farm *farm, const char *role) {
     }
 }
 
-/* A process of this program, which is told by its arguments what to do. */
+/* Starts a process of this program in a role. */
 static uint64_t start(syncline_farm *farm, const char *role) {
     const char *arguments[] = {role, NULL};
     uint64_t vpid;
@@ -118,7 +118,7 @@ static void ends_are_told(syncline_farm *farm) {
     uint32_t pid;
     const char *const arguments[] = {"-c", "exit 3", NULL};
 
-    /* What it had sent comes first, also when there was no room for it. */
+    /* The messages of a process precede its end, also those for which there was no room. */
     ends(farm, seven, SYNCLINE_FARM_END_EXITED, 7);
     EXPECT(syncline_farm_recv_into_for(farm, seven, U64, NULL, 0, LONG, &count) == SYNCLINE_STATUS_TOO_SMALL);
     OK(syncline_farm_recv_into_for(farm, seven, U64, &number, 1, LONG, &count));
@@ -137,16 +137,16 @@ static void ends_are_told(syncline_farm *farm) {
     EXPECT(strstr(syncline_last_failure()->message, "was killed by signal 9"));
     ends(farm, hang, SYNCLINE_FARM_END_KILLED, SIGKILL);
     EXPECT(syncline_farm_send_for(farm, hang, U64, &number, 1, LONG) == SYNCLINE_STATUS_GONE);
-    OK(syncline_farm_kill(farm, hang)); /* it has ended */
+    OK(syncline_farm_kill(farm, hang)); /* it has ended already */
     EXPECT(syncline_farm_recv_any_for(farm, LONG, &from, &message) == SYNCLINE_STATUS_ALONE);
     EXPECT(from == SYNCLINE_FARM_NOBODY);
 
-    /* One that takes no part. */
+    /* A process that does not join the farm. */
     OK(syncline_farm_spawn(farm, "sh", arguments, &sh));
     EXPECT(syncline_farm_recv_any_for(farm, LONG, &from, &message) == SYNCLINE_STATUS_GONE);
     EXPECT(from == sh && syncline_last_failure()->code == 3);
 
-    /* One that cannot be started. */
+    /* A program that cannot be started. */
     OK(syncline_farm_reserve(farm, &sh));
     FAILS(syncline_farm_start(farm, sh, "/nowhere/to/be/found", NULL), SYSTEM,
           "cannot start /nowhere/to/be/found: No such file or directory (os error 2)");
@@ -184,7 +184,7 @@ int main(int count, char **arguments) {
     hang = start(farm, "hang");
     OK(syncline_farm_pid(farm, hang, &pid));
     OK(syncline_farm_free(farm));
-    EXPECT(kill((pid_t)pid, 0) != 0); /* nobody is left */
-    puts("all ends were told");
+    EXPECT(kill((pid_t)pid, 0) != 0); /* no process is left */
+    puts("all ends were reported");
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Farms and pools: what goes wrong is an error that names it, and nothing is lost. No process is started here: see
- * farm_processes.c. Run by tests/programs.rs. */
+/* Farms and pools: every failure gives a precise error, and no message is lost. No process is
+ * started here: see farm_processes.c for that. Run by tests/c/programs.rs. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <time.h>
@@ -77,7 +77,7 @@ static void null_is_an_error(void) {
     FAILS(syncline_farm_pool_next_for(pool, 0, NULL), INVALID_ARGUMENT, "outcome is NULL");
     FAILS(syncline_farm_pool_progress(pool, NULL), INVALID_ARGUMENT, "progress is NULL");
     OK(syncline_farm_pool_next(pool, &outcome));
-    EXPECT(!outcome); /* nothing was submitted */
+    EXPECT(!outcome); /* no task was submitted */
     OK(syncline_farm_pool_finish(pool));
     OK(syncline_farm_pool_free(pool));
 }
@@ -133,7 +133,7 @@ static void numbers_of_processes_are_looked_at(void) {
     OK(syncline_farm_free(farm));
 }
 
-/* Every kind comes back as what it was sent as, small or large, and in place. */
+/* Every kind arrives as it was sent, small or large, and in place. */
 static void kinds(void) {
     static const size_t sizes[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 4, 8, sizeof(size_t), sizeof(size_t)};
     static unsigned char bytes[16 * 5000];
@@ -159,12 +159,12 @@ static void kinds(void) {
           "18446744073709551615 numbers f64 do not fit into memory");
     EXPECT(syncline_farm_send_for(farm, ME, U8, bytes, SIZE_MAX, 0) == SYNCLINE_STATUS_INVALID_ARGUMENT);
     OK(syncline_farm_free(farm));
-    /* It is there still. */
+    /* The message is still valid. */
     EXPECT(memcmp(last->data, bytes, last->bytes) == 0);
     syncline_farm_message_dispose(last);
 }
 
-/* What does not fit, or is something else, is the next that is received. */
+/* A message that does not fit, or is of another kind, stays the next to be received. */
 static void nothing_is_lost(void) {
     const double sent[3] = {1.5, 2.5, 3.5};
     double received[3] = {0, 0, 0};
@@ -199,7 +199,7 @@ static void nothing_is_lost(void) {
     OK(syncline_farm_send_for(farm, ME, F64, NULL, 0, 0));
     OK(syncline_farm_recv_into_for(farm, ME, F64, NULL, 0, 0, &count));
     EXPECT(count == 0);
-    /* One that is kept when the farm is freed goes with it. */
+    /* A message that is kept when the farm is freed is freed with it. */
     OK(syncline_farm_send_for(farm, ME, F64, sent, 3, 0));
     EXPECT(syncline_farm_recv_into_for(farm, ME, U8, received, 3, 0, &count) == SYNCLINE_STATUS_GARBLED);
     OK(syncline_farm_free(farm));
@@ -240,7 +240,7 @@ int main(void) {
           "SYNCLINE_FARM is \"version=2 nonsense\": \"nonsense\" stands where memory= is expected");
     EXPECT(syncline_farm_serve(never, NULL) == SYNCLINE_STATUS_INVALID_ARGUMENT);
     unsetenv("SYNCLINE_FARM");
-    /* This is no worker: nothing happens. */
+    /* This process is not a worker: join does nothing. */
     OK(syncline_farm_join(&farm));
     EXPECT(farm == NULL);
     OK(syncline_farm_serve(never, NULL));

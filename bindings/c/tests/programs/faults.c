@@ -1,4 +1,4 @@
-/* What goes wrong is an error that names it, and changes nothing. Run by tests/programs.rs. */
+/* Every failure gives a precise error and changes nothing. Run by tests/c/programs.rs. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <time.h>
@@ -68,7 +68,7 @@ static void null_is_an_error(void) {
     OK(syncline_watch_new(o, &watch));
     text = (char *)1;
     OK(syncline_watch_stuck(watch, 1000, true, SYNCLINE_DRAWING_WORDS, &text));
-    EXPECT(text == NULL); /* no run, and none begins */
+    EXPECT(text == NULL); /* there is no run, and none begins */
     syncline_watch_free(watch);
     syncline_watch_free(NULL);
     syncline_text_dispose(NULL);
@@ -86,7 +86,7 @@ static void handles_go_round_in_their_states(void) {
     OK(syncline_writer_new(x, &a));
     OK(syncline_reader_new(x, &b));
     OK(syncline_reader_new(x, &c));
-    syncline_location_free(x); /* handles keep it */
+    syncline_location_free(x); /* handles keep it alive */
     FAILS(syncline_release(a), MISUSE, "the handle does not hold its location");
     FAILS(syncline_next(a), MISUSE, "the handle does not hold its location");
     OK(syncline_abandon(a));
@@ -101,7 +101,7 @@ static void handles_go_round_in_their_states(void) {
     FAILS(syncline_try_acquire(b), NOT_GRANTED, "the location is not granted yet");
     FAILS(syncline_acquire_for(b, 1000), TIMED_OUT, "location 'x' was not granted before the deadline");
 
-    /* None is posted if one cannot be; or two handles at once. */
+    /* No handle is posted if one of them cannot be. */
     all[0] = c, all[1] = a;
     FAILS(syncline_post_all(all, 2), MISUSE, "the handle holds its location already");
     all[1] = c;
@@ -109,17 +109,17 @@ static void handles_go_round_in_their_states(void) {
     OK(syncline_next(a)); /* queue: b, a */
     OK(syncline_try_acquire(b));
     FAILS(syncline_try_acquire(c), NOT_GRANTED, "the location is not granted yet");
-    OK(syncline_handle_free(a)); /* what it had posted is skipped */
+    OK(syncline_handle_free(a)); /* its request is skipped */
     OK(syncline_acquire(c));
     OK(syncline_next(b));
     OK(syncline_acquire(b));
-    OK(syncline_handle_free(b)); /* and what it holds is released */
+    OK(syncline_handle_free(b)); /* its grant is released */
     OK(syncline_release(c));
     OK(syncline_handle_free(c));
 }
 
 static void *acquire(void *handle) {
-    EXPECT(syncline_last_failure() == NULL); /* each thread has its own */
+    EXPECT(syncline_last_failure() == NULL); /* failures belong to a thread */
     OK(syncline_acquire(handle));
     OK(syncline_release(handle));
     return NULL;
@@ -145,7 +145,7 @@ static void one_handle_is_not_for_two_threads_at_once(void) {
     syncline_location_free(x);
 }
 
-/* What a body does in its iteration 3. */
+/* The action of a body in iteration 3. */
 struct act {
     syncline_overlay *own, *other;
     int code, leave, count;
@@ -184,7 +184,7 @@ static void bodies_fail_by_name_and_number(void) {
         OK(syncline_overlay_task(o, "quiet", &x, 1, NULL, 0, body, &quiet, NULL));
         OK(syncline_overlay_task(o, "loud", NULL, 0, &x, 1, body, &loud, NULL));
         OK(syncline_overlay_task(other, "other", &x, 1, NULL, 0, body, &quiet, NULL));
-        syncline_location_free(x); /* overlays keep it */
+        syncline_location_free(x); /* overlays keep it alive */
         FAILS(syncline_overlay_run(o, runners[i], 2, 10, NULL), MISUSE, "the overlay was not checked");
         OK(syncline_overlay_check(o, SYNCLINE_INITIAL_PROGRAM));
         OK(syncline_overlay_check(other, SYNCLINE_INITIAL_MAX_PARALLEL));
@@ -200,7 +200,7 @@ static void bodies_fail_by_name_and_number(void) {
         EXPECT(last->code == -42 && last->iteration == 3 && strcmp(last->task, "loud") == 0);
         EXPECT(report == NULL && loud.count == 4 && quiet.count <= 5);
 
-        /* It can begin again; a task may leave, and nobody waits for it. */
+        /* The overlay can run again; a task may leave, and no task waits for it. */
         loud = (struct act){.own = o, .other = other, .leave = 1};
         OK(syncline_overlay_run(o, runners[i], 2, 10, &report));
         EXPECT(report->iterations == 10 && report->steps == 14 && loud.count == 4);
@@ -259,7 +259,7 @@ static void signals_say_what_is_wrong(void) {
     FAILS(syncline_signal_raise_to(two, UINT64_MAX), INVALID_ARGUMENT,
           "18446744073709551615 is more than a signal can hold, 4611686018427387903");
     OK(syncline_signal_raise_to(two, 5));
-    OK(syncline_signal_raise_to(two, 3)); /* it never falls */
+    OK(syncline_signal_raise_to(two, 3)); /* a signal never decreases */
     OK(syncline_signal_add(two, 2, NULL));
     FAILS(syncline_signal_wait_for(two, 8, 1000), TIMED_OUT, "the deadline passed");
     OK(syncline_signal_wait_for(two, 7, 0));
@@ -297,7 +297,7 @@ static void barriers_say_what_is_wrong(uint32_t kind) {
     OK(syncline_barrier_done(b, 0, &done));
     EXPECT(!done);
 
-    /* One rank in two threads at once: the second is told, as soon as the first is in its wait. */
+    /* One rank in two threads at once: the second fails as soon as the first is in its wait. */
     EXPECT(!pthread_create(&thread, NULL, wait_as_rank_0, b));
     while (syncline_barrier_done(b, 0, &done) == SYNCLINE_STATUS_OK) {
         nanosleep(&(struct timespec){0, 1000000}, NULL);
@@ -332,6 +332,6 @@ int main(void) {
     for (uint32_t kind = SYNCLINE_BARRIER_KIND_COUNTER; kind <= SYNCLINE_BARRIER_KIND_AUTO; kind++) {
         barriers_say_what_is_wrong(kind);
     }
-    puts("all faults were told");
+    puts("all faults were reported");
     return 0;
 }

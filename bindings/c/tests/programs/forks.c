@@ -1,7 +1,7 @@
-/* A child that a member makes by fork() is no member: its calls are MISUSE and change nothing, and
- * however it ends, nothing of the member's is undone. Members are three threads, or with "processes"
- * processes, with "hosts" hosts; with "environment" what has started the program. Run by
- * tests/programs.rs. */
+/* A child that a member makes by fork() is not a member: its calls return MISUSE and change
+ * nothing, and however it ends, no state of the member is undone. Members are three threads; with
+ * "processes" processes, with "hosts" hosts; with "environment" the environment defines them. Run
+ * by tests/c/programs.rs. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -13,7 +13,8 @@
 
 enum { SAID_MISUSE = 7 };
 
-/* Members are on several hosts; and those are threads, none of which is that of main. */
+/* Whether members are on several hosts, and whether those are threads, none of which is the main
+ * thread. */
 static int hosts, groups;
 
 static int nothing(syncline_member *me, void *argument) {
@@ -21,7 +22,7 @@ static int nothing(syncline_member *me, void *argument) {
     return 0;
 }
 
-/* What a child is told of every call. */
+/* Asserts the failure that a child gets from every call. */
 #define NO_MEMBER(call)                                                                                                \
     do {                                                                                                               \
         EXPECT((call) == SYNCLINE_STATUS_MISUSE);                                                                      \
@@ -87,7 +88,7 @@ static int member(syncline_member *me, void *argument) {
                 NO_MEMBER(syncline_member_barrier(me, SYNCLINE_BARRIER_KIND_AUTO, 0, &barrier));
                 NO_MEMBER(syncline_member_lock(me, SYNCLINE_LOCK_KIND_MCS, &lock));
             }
-            /* A team of its own it may have. */
+            /* The child may run a team of its own. */
             OK(syncline_team_run(&two, nothing, NULL));
             NO_MEMBER(syncline_member_wait(me));
             exit(0);
@@ -95,7 +96,7 @@ static int member(syncline_member *me, void *argument) {
         ended_with(child, 0);
         child = fork();
         if (child == 0) {
-            return 0; /* out of the team's function: see main. Where that is not on this thread, it ends the child. */
+            return 0; /* to main; outside the main thread, this ends the child */
         }
         ended_with(child, groups ? 0 : SAID_MISUSE);
         word = 1;
@@ -111,7 +112,7 @@ static int member(syncline_member *me, void *argument) {
     } else {
         pid_t child = rank + 1 == size ? fork() : 1;
         if (child == 0) {
-            /* Its rank among all, and not that in its group. */
+            /* The message names the rank among all members, not the rank in the group. */
             NO_MEMBER(syncline_member_wait(me));
             exit(0);
         }
@@ -126,7 +127,7 @@ static int member(syncline_member *me, void *argument) {
         OK(syncline_member_wait(me));
     }
     if (!hosts) {
-        /* A member that has passed a barrier sees what all members did before it. */
+        /* A member that has passed a barrier sees everything that all members did before it. */
         struct timespec slowly = {0, rank == 1 ? 50000000 : 0};
         OK(syncline_barrier_wait(barrier, rank));
         nanosleep(&slowly, NULL);

@@ -1,4 +1,5 @@
-/* Queue locks of both kinds: one at a time, in order; times that pass; a member that dies. Run by tests/programs.rs. */
+/* Queue locks of both kinds: mutual exclusion, order, time limits, and a member that dies. Run by
+ * tests/c/programs.rs. */
 #define _DEFAULT_SOURCE
 #include <pthread.h>
 #include <unistd.h>
@@ -8,7 +9,7 @@
 enum { MEMBERS = 4, SECTIONS = 600 };
 
 static syncline_lock *lock;
-/* What the lock guards: plain numbers. */
+/* The data that the lock guards, in plain variables. */
 static long sections, inside;
 
 static void *member(void *argument) {
@@ -54,7 +55,7 @@ static void one_at_a_time(uint32_t kind) {
 
 static void *dies_with_it(void *rank) {
     OK(syncline_lock_acquire(lock, (size_t)rank));
-    return NULL; /* and never releases it */
+    return NULL; /* without a release */
 }
 
 static void *is_told_and_recovers(void *argument) {
@@ -66,7 +67,8 @@ static void *is_told_and_recovers(void *argument) {
     return poisoned ? argument : NULL;
 }
 
-/* Both that wait are told, and go on; one of them, whoever is first, that the numbers may be half changed. */
+/* Both waiters are notified and continue; the first of them gets the error that the data may be
+ * half changed. */
 static void a_death(uint32_t kind) {
     pthread_t dead, living[2];
     void *poisoned[2];
@@ -84,7 +86,7 @@ static void a_death(uint32_t kind) {
     EXPECT((poisoned[0] == NULL) != (poisoned[1] == NULL));
     FAILS(syncline_lock_acquire(lock, 0), MISUSE, "rank 0 was declared dead");
     OK(syncline_lock_acquire(lock, 1));
-    /* Another, with the lock in hand. */
+    /* Another member dies while it holds the lock. */
     bool half_changed;
     OK(syncline_lock_declare_dead(lock, 1));
     FAILS(syncline_lock_acquire(lock, 2), GONE, "rank 1 is dead, and the lock may never be free again");
@@ -115,7 +117,7 @@ static void faults(uint32_t kind) {
     FAILS(syncline_lock_recover_for(lock, 1, 1000, &poisoned), TIMED_OUT, "the lock was not free before the deadline");
     FAILS(syncline_lock_free(lock), MISUSE, "rank 0 holds the lock");
     OK(syncline_lock_release(lock, 0));
-    OK(syncline_lock_recover(lock, 1, &poisoned)); /* nobody has died: as acquire */
+    OK(syncline_lock_recover(lock, 1, &poisoned)); /* no member has died: same as acquire */
     EXPECT(!poisoned);
     OK(syncline_lock_release(lock, 1));
     OK(syncline_lock_free(lock));

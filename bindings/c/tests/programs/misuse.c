@@ -1,6 +1,6 @@
-/* Plays a text of steps, a line each: whose it is (a rank, or `after` for what follows the team), a
- * word, and numbers. What a call says other than OK is told, and the next step follows: so a text
- * may be as wrong as it likes.
+/* Interprets a text of steps, one per line: the member that takes the step (a rank, or `after` for
+ * steps after the team), a word, and numbers. A call whose status is not OK is reported, and the
+ * next step follows, so a text may misuse the interface in any way.
  *
  *     ./misuse TEXT [--hosts N]
  *
@@ -32,7 +32,8 @@ static step steps[STEPS];
 static size_t count;
 static char notes[4096];
 
-/* What a member has; of the first member of a process it is kept for the steps after the team. */
+/* The objects of a member. Those of the first member of a process are kept for the steps after the
+ * team. */
 typedef struct {
     syncline_member *me;
     size_t rank;
@@ -50,7 +51,7 @@ typedef struct {
 static stage kept;
 static volatile sig_atomic_t on_purpose;
 
-/* A line on standard error, in one piece. */
+/* Writes a line to standard error in one piece. */
 static void tell(size_t rank, const char *word, const char *what) {
     char line[1200];
     int length = snprintf(line, sizeof line, "[%zu] %s: %s\n", rank, word, what);
@@ -59,7 +60,7 @@ static void tell(size_t rank, const char *word, const char *what) {
     }
 }
 
-/* A crash that no step asked for. */
+/* Reports a crash that no step requested. */
 static void crashed(int signal) {
     static const char line[] = "CRASH: by a signal that no step has raised\n";
     if (!on_purpose && write(2, line, sizeof line - 1) < 0) {
@@ -70,8 +71,8 @@ static void crashed(int signal) {
     raise(signal);
 }
 
-/* A line in the file beside the text, behind all that were there: the order of what happens in
- * several processes. */
+/* Appends a line to the file of notes beside the text, which records the order of events of several
+ * processes. */
 static void note(size_t rank, unsigned long long what) {
     FILE *file = fopen(notes, "a");
     if (!file || fprintf(file, "%zu %llu\n", rank, what) < 0 || fclose(file) != 0) {
@@ -84,7 +85,7 @@ static void sleep_for(unsigned long long milliseconds) {
     nanosleep(&time, NULL);
 }
 
-/* What a call has said. */
+/* Reports the status of a call. */
 static void heard(stage *s, const char *word, syncline_status status) {
     if (status != SYNCLINE_STATUS_OK) {
         const syncline_failure *last = syncline_last_failure();
@@ -98,7 +99,7 @@ static int inner(syncline_member *me, void *argument) {
     return syncline_member_wait(me) != SYNCLINE_STATUS_OK;
 }
 
-/* Another thread of a member, which uses what the member uses at the same time. */
+/* A second thread of a member, which uses the member's objects concurrently. */
 static void *beside(void *argument) {
     stage *s = argument;
     uint64_t number = 1;
@@ -120,8 +121,8 @@ static void threads(stage *s, unsigned long long more) {
     }
 }
 
-/* A child that ends at once (0), or calls (1), or calls and exits as a program does (2); or lives on
- * for a while (3). */
+/* Forks a child that ends at once (0), makes calls (1), makes calls and exits normally (2), or
+ * lives on for a while (3). */
 static void forks(stage *s, unsigned long long how) {
     pid_t child = fork();
     if (child == 0) {
@@ -184,7 +185,7 @@ static bool one_sided(stage *s, const step *at) {
     return true;
 }
 
-/* Calls that all members make. */
+/* Collective calls. */
 static bool together(stage *s, const step *at) {
     unsigned long long a = at->at[0], b = at->at[1];
     void *shared;
@@ -209,7 +210,8 @@ static bool together(stage *s, const step *at) {
     return true;
 }
 
-/* What a program does that is not a call; ends it, unless it returns. */
+/* Steps that are not calls of the library. Unless the function returns, the step has ended the
+ * process. */
 static bool otherwise(stage *s, const step *at) {
     unsigned long long a = at->at[0];
     if (IS("sleep")) {

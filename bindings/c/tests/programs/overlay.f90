@@ -1,5 +1,5 @@
-! Two tasks go round at two locations, by a checked overlay in Fortran; and handles, by hand. Run by
-! tests/programs.rs.
+! Two tasks of a checked overlay iterate over two locations in Fortran; then handles without an
+! overlay. Run by tests/c/programs.rs.
 module bodies
     use, intrinsic :: iso_c_binding
     use syncline
@@ -9,7 +9,7 @@ module bodies
 
 contains
 
-    ! What a task does: it takes the number of the other, and adds its iteration.
+    ! The body of a task: takes the number of the other task and adds its iteration.
     function take(user, iteration, step) bind(C) result(code)
         type(c_ptr), value :: user, step
         integer(c_int64_t), value :: iteration
@@ -79,7 +79,7 @@ program overlay_in_fortran
     call syncline_location_free(locations(1))
     call syncline_location_free(locations(2))
 
-    ! A signal ends, and says so.
+    ! A signal at its largest number fails with a message.
     call check(syncline_signal_raise_to(signal, SYNCLINE_SIGNAL_MAX - 1))
     call check(syncline_signal_add(signal, 1_c_int64_t, now))
     if (now /= SYNCLINE_SIGNAL_MAX) error stop 'the sum'

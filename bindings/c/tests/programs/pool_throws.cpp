@@ -1,4 +1,5 @@
-// An exception that leaves the function of a worker ends that worker, and is the error of its task. Run by tests/programs.rs.
+// An exception that leaves the function of a worker terminates that worker and is the error of its
+// task. Run by tests/c/programs.rs.
 #include <cstdio>
 
 #include "expect.h"

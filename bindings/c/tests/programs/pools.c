@@ -1,5 +1,6 @@
-/* Pools of workers of this program: every task ends once, with its result or with what has become of its worker. With an
- * argument it is a worker only. Run by tests/programs.rs, also as the worker of a pool in Rust. */
+/* Pools of workers of this program: every task ends once, with its result or with the cause of its
+ * worker's death. With an argument, this program is only a worker. Run by tests/c/programs.rs, also
+ * as the worker of a pool in Rust. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <signal.h>
@@ -12,18 +13,18 @@ enum { TASKS = 9 };
 
 static const char context = 'c';
 
-/* What is to be done stands in the first byte. */
+/* The first byte of a task selects the operation. */
 static int work(const void *task, size_t length, syncline_farm_result *result, void *pointer) {
     const char *text = task;
     char *room;
     void *bytes;
     EXPECT(pointer == &context);
     switch (length ? *text : 'n') {
-    case 'e': /* what has come */
+    case 'e': /* echo */
         OK(syncline_farm_result_set(result, "something else", 14));
         OK(syncline_farm_result_set(result, task, length));
         return 0;
-    case 'r': /* the same, written in place, backwards */
+    case 'r': /* the same bytes, reversed, written in place */
         OK(syncline_farm_result_room(result, length, &bytes));
         room = bytes;
         for (size_t n = 0; n < length; n++) {
@@ -54,7 +55,7 @@ static int work(const void *task, size_t length, syncline_farm_result *result, v
         FAILS(syncline_farm_serve(work, NULL), MISUSE, "process 1 of the farm takes part already");
         OK(syncline_farm_result_set(result, "told", 4));
         return 0;
-    default: /* no bytes */
+    default: /* an empty result */
         return 0;
     }
 }
@@ -71,7 +72,7 @@ static const syncline_farm_outcome *next(syncline_farm_pool *pool) {
     return outcome;
 }
 
-/* It ends in words or in bytes, and has the other not. */
+/* Asserts that an outcome has the status, and either a message or bytes, but not both. */
 static void ended(const syncline_farm_outcome *outcome, syncline_status status, const char *what) {
     size_t length = strlen(what);
     EXPECT(outcome && outcome->status == status && outcome->bytes);
@@ -165,7 +166,7 @@ static void one_thread_at_a_time(void) {
     OK(syncline_farm_pool_free(pool));
 }
 
-/* Many small ones, and large ones. */
+/* Many small tasks, and large ones. */
 static void tasks_of_every_size(void) {
     enum { MANY = 5000, LARGE = 3 << 20 };
     char *large = malloc(LARGE), small[16] = "e";

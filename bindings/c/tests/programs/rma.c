@@ -1,5 +1,6 @@
-/* One-sided memory: what is written, read and added there, and what is refused. Without arguments on threads, and on hosts
- * that are threads; with "processes" on processes. Run by tests/programs.rs. */
+/* One-sided memory: writes, reads, sums, and refused calls. Without arguments members are threads,
+ * also on several hosts that are groups of threads; with "processes" they are processes. Run by
+ * tests/c/programs.rs. */
 #include <stdint.h>
 
 #include "expect.h"
@@ -9,7 +10,8 @@ enum { ROUNDS = 20 };
 static syncline_rma *kept;           /* of a function that has returned */
 static syncline_rma_memory *kept_memory;
 
-/* What every member does to the next one, by each operation; the one before did it to this one. */
+/* Every member applies each operation to the next member, and checks the effect of the previous
+ * member's. */
 static int all_operations(syncline_member *me, void *argument) {
     size_t rank = syncline_member_rank(me), size = syncline_member_size(me);
     size_t right = (rank + 1) % size, left = (rank + size - 1) % size;
@@ -31,13 +33,13 @@ static int all_operations(syncline_member *me, void *argument) {
         bool done = false;
         unsigned char value = (unsigned char)(rank + round), theirs = (unsigned char)(left + round);
         memset(bytes, value, 4096);
-        /* Contiguous; by a handle; by the implicit one. */
+        /* A blocking put, one by a handle, and one by the implicit handle. */
         OK(syncline_rma_put(rma, memory, right, 0, bytes, 100));
         OK(syncline_rma_start_put(rma, memory, right, 100, bytes, 28, &handle));
         OK(syncline_rma_start_put(rma, memory, right, 128, bytes, 8, NULL));
         OK(syncline_rma_wait(rma, &handle));
         OK(syncline_rma_wait(rma, NULL));
-        /* A section: 3 bytes, 4 times 16 apart; 2 of those 200 apart. Here they stand side by side. */
+        /* A section: 3 bytes, 4 times 16 apart; 2 of those 200 apart. Here they are contiguous. */
         size_t counts[] = {3, 4, 2}, there[] = {16, 200}, here[] = {3, 12};
         OK(syncline_rma_put_strided(rma, memory, right, 512, there, bytes, here, counts, 2));
         syncline_rma_segment list[] = {{1000, bytes, 5}, {1010, NULL, 0}, {1100, bytes + 8, 1}};
@@ -155,7 +157,7 @@ static int all_operations(syncline_member *me, void *argument) {
         OK(syncline_rma_sync_done(rma, &done));
         EXPECT(done);
     }
-    /* Within a host the part of another is memory. */
+    /* Within a host, the part of another member has an address. */
     for (size_t other = 0; other < size; other++) {
         size_t each = size / syncline_member_hosts(me);
         EXPECT((syncline_rma_address(memory, other) != NULL) == (other / each == syncline_member_host(me)));
@@ -170,7 +172,7 @@ static int all_operations(syncline_member *me, void *argument) {
     return 0;
 }
 
-/* Whatever is wrong changes nothing: all goes on in order after it. */
+/* A refused call changes nothing: correct calls continue to work. */
 static int faults(syncline_member *me, void *argument) {
     size_t rank = syncline_member_rank(me), size = syncline_member_size(me), other = (rank + 1) % size;
     syncline_rma *rma, *second;
@@ -252,13 +254,13 @@ static int faults(syncline_member *me, void *argument) {
     OK(syncline_rma_deallocate_local(rma, buffer));
     FAILS(syncline_rma_deallocate_local(rma, buffer), MISUSE, "the buffer was freed, or is another rma's");
     OK(syncline_rma_deallocate_local(rma, NULL));
-    OK(syncline_rma_allocate_local(rma, 100, &buffer)); /* given back with the rma */
+    OK(syncline_rma_allocate_local(rma, 100, &buffer)); /* freed with the rma */
     OK(syncline_rma_deallocate(rma, memory));
     FAILS(syncline_rma_deallocate(rma, memory), MISUSE, "the memory was freed");
     FAILS(syncline_rma_put(rma, memory, 0, 0, bytes, 8), MISUSE, "the memory was freed");
     EXPECT(syncline_rma_address(memory, rank) == NULL && syncline_rma_bytes(memory, rank) == SIZE_MAX);
     if (size == 2) {
-        /* One frees what the other does not. */
+        /* One member frees while the other allocates. */
         EXPECT((rank == 0 ? syncline_rma_deallocate(second, elsewhere) : syncline_rma_allocate(second, 8, &memory)) ==
                SYNCLINE_STATUS_MISUSE);
     }
@@ -267,7 +269,7 @@ static int faults(syncline_member *me, void *argument) {
     return 0;
 }
 
-/* One of them is gone before the sync, and gets are under way when the others return. */
+/* One member leaves before the sync, and gets are in flight when the others return. */
 static int one_is_gone(syncline_member *me, void *argument) {
     size_t rank = syncline_member_rank(me), size = syncline_member_size(me);
     syncline_rma *rma;
@@ -286,7 +288,7 @@ static int one_is_gone(syncline_member *me, void *argument) {
     return 0;
 }
 
-/* Rank 1 returns with a mutex of rank 0. */
+/* Rank 1 returns while it holds a mutex of rank 0. */
 static int with_the_mutex(syncline_member *me, void *argument) {
     syncline_rma *rma;
     syncline_rma_mutexes *mutexes;
@@ -302,7 +304,7 @@ static int with_the_mutex(syncline_member *me, void *argument) {
 static int both(syncline_member *me, void *argument) {
     int code = all_operations(me, argument) + faults(me, argument);
     if (syncline_member_rank(me) == 0) {
-        puts("it went where it was sent, between processes");
+        puts("all data arrived, between processes");
     }
     return code;
 }
@@ -329,6 +331,6 @@ int main(int count, char **arguments) {
     FAILS(syncline_team_run(&two, with_the_mutex, NULL), MISUSE, "rank 1 returned while it held mutex 1 of rank 0");
     OK(syncline_team_run(&two, one_is_gone, NULL));
     OK(syncline_team_run(&hosts, one_is_gone, NULL));
-    puts("it went where it was sent");
+    puts("all data arrived");
     return 0;
 }

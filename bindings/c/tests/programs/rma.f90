@@ -1,4 +1,5 @@
-! One-sided memory in Fortran: each member writes a row to the next one, adds to a sum of rank 0, and draws numbers there.
+! One-sided memory in Fortran: each member writes a row to the next member, adds to a sum at rank 0,
+! and draws numbers there.
 module work
     use, intrinsic :: iso_c_binding
     use syncline
@@ -29,7 +30,7 @@ contains
         if (syncline_rma_allocate(rma, huge(0_c_size_t), row) /= SYNCLINE_STATUS_NO_ROOM) code = 4
         call check(syncline_rma_allocate(rma, c_sizeof(mine), row))
         call check(syncline_rma_allocate(rma, 2 * c_sizeof(one), sums))
-        ! Every other number, then the others: a section, and a list.
+        ! Every other number by a section, then the rest by a list.
         call check(syncline_rma_put_strided(rma, row, next, 0_c_size_t, [16_c_size_t], c_loc(mine), [16_c_size_t], &
             [8_c_size_t, 5_c_size_t], 1_c_size_t))
         do k = 2, n, 2

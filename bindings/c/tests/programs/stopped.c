@@ -1,5 +1,5 @@
-/* Rank 1 is stopped for five seconds, as by a debugger: with the time-out as it is by default it is
- * waited for. Run by tests/programs.rs and tests/inside_mpi.rs. */
+/* Rank 1 is stopped for five seconds, as by a debugger: with the default time limit the others wait
+ * for it. Run by tests/c/programs.rs and tests/c/inside_mpi.rs. */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
 #include <sys/types.h>
@@ -46,6 +46,6 @@ int main(int count, char **arguments) {
         fprintf(stderr, "%s\n", syncline_last_failure()->message);
         return 1;
     }
-    puts("it was waited for");
+    puts("the stopped rank was waited for");
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Teams: what goes wrong is an error that names it; with the argument "killed", a process that is killed. Run by
- * tests/teams.rs and tests/programs.rs. */
+/* Teams: every failure gives a precise error; with the argument "killed", a process is killed. Run
+ * by tests/c/programs.rs. */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ static int five_of_rank_1(syncline_member *me, void *argument) {
     return syncline_member_rank(me) == 1 ? 5 : 0;
 }
 
-/* Whatever is wrong changes nothing: all goes on in order after it. */
+/* A refused call changes nothing: correct calls continue to work. */
 static int faults(syncline_member *me, void *argument) {
     size_t rank = syncline_member_rank(me), other = 1 - rank;
     syncline_barrier *barrier;
@@ -88,17 +88,18 @@ static int faults(syncline_member *me, void *argument) {
             ++*sum;
             OK(syncline_lock_release(lock, rank));
         }
-        OK(syncline_lock_recover(lock, rank, &poisoned)); /* nobody is dead: as if acquired */
+        OK(syncline_lock_recover(lock, rank, &poisoned)); /* no member is dead: same as acquire */
         EXPECT(!poisoned);
         OK(syncline_lock_release(lock, rank));
-        /* The next lock is another one, and guards the same sum. */
+        /* The next lock is a different object that guards the same sum. */
         OK(syncline_member_wait(me));
     }
     EXPECT(*sum == 400);
     return 0;
 }
 
-/* Members that do not make the same are told, at the latest when they ask for it. */
+/* Members that create different objects get an error, at the latest when they ask for the object.
+ */
 static int different(syncline_member *me, void *argument) {
     (void)argument;
     void *memory;
@@ -110,7 +111,8 @@ static int different(syncline_member *me, void *argument) {
     return status == SYNCLINE_STATUS_OK ? 0 : 3;
 }
 
-/* Rank 1 ends with the lock: the other gets it, and is told that what it guards may be half changed. */
+/* Rank 1 ends while it holds the lock: the other acquires it with the error that the data may be
+ * half changed. */
 static int with_the_lock(syncline_member *me, void *argument) {
     (void)argument;
     size_t rank = syncline_member_rank(me);
@@ -139,7 +141,7 @@ static int because_of_another(syncline_member *me, void *argument) {
     return syncline_member_wait(me) == SYNCLINE_STATUS_GONE ? 1 : 0;
 }
 
-/* Rank 0 returns too early; the other is told, whatever it waits for. */
+/* Rank 0 returns too early; the other member gets an error in every wait. */
 static int too_early(syncline_member *me, void *argument) {
     (void)argument;
     syncline_barrier *barrier;
@@ -152,7 +154,8 @@ static int too_early(syncline_member *me, void *argument) {
     return 0;
 }
 
-/* Rank 1 is killed with the lock; the others are told who is gone, wherever they wait, and go on. */
+/* Rank 1 is killed while it holds the lock; the others get an error that names it in every wait,
+ * and continue. */
 static int killed(syncline_member *me, void *argument) {
     (void)argument;
     size_t rank = syncline_member_rank(me);
@@ -193,11 +196,11 @@ static void a_process_is_killed(void) {
     const syncline_shape three = {3, 1, 0, 0};
     syncline_status status = syncline_team_run(&three, killed, NULL);
     if (status == SYNCLINE_STATUS_OK) {
-        exit(0); /* a member: it has been told */
+        exit(0); /* a member, which has been notified */
     }
     EXPECT(status == SYNCLINE_STATUS_MEMBER_FAILED && syncline_last_failure()->code == 128 + SIGKILL);
     EXPECT(strstr(syncline_last_failure()->message, "rank 1) was killed by signal 9 in the middle of the run"));
-    puts("the killed one was named");
+    puts("the killed rank was named");
 }
 
 int main(int count, char **arguments) {
@@ -210,7 +213,7 @@ int main(int count, char **arguments) {
     FAILS(syncline_team_run(&two, NULL, NULL), INVALID_ARGUMENT, "the function of the team is NULL");
     FAILS(syncline_team_run(&too_many, nothing, NULL), INVALID_ARGUMENT,
           "a team has 1 to 4096 members, not 1 processes x 4097 threads");
-    EXPECT(syncline_team_run(&small, nothing, NULL) == SYNCLINE_STATUS_NO_ROOM); /* for anything */
+    EXPECT(syncline_team_run(&small, nothing, NULL) == SYNCLINE_STATUS_NO_ROOM);
     EXPECT(syncline_team_run(&largest, nothing, NULL) == SYNCLINE_STATUS_NO_ROOM);
     OK(syncline_team_run(&two, nothing, NULL));
     FAILS(syncline_team_run(&two, five_of_rank_1, NULL), MEMBER_FAILED, "rank 1 returned 5");
@@ -227,6 +230,6 @@ int main(int count, char **arguments) {
           "the environment variable SYNCLINE_THREADS is \"none\": expected a number of threads from 1 to 4096");
     setenv("SYNCLINE_THREADS", "1", 1);
     OK(syncline_team_run(NULL, nothing, NULL));
-    puts("all of the team were told");
+    puts("all members were notified");
     return 0;
 }

@@ -1,4 +1,4 @@
-// A body that throws, which it must not. Run by tests/programs.rs.
+// A body that throws an exception, which is not allowed. Run by tests/c/programs.rs.
 #include <iostream>
 
 #include "syncline.h"

@@ -1,4 +1,4 @@
-//! Programs that are made of this package's sources.
+//! Programs that are compiled from this package's sources.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,13 +11,13 @@ pub(crate) mod mpi;
 pub(crate) const STATIC: [&str; 1] = ["-l:libsyncline_c.a"];
 pub(crate) const SHARED: [&str; 1] = ["-l:libsyncline_c.so"];
 
-/// The folder of the package.
+/// Returns the folder of the package.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What a compiler makes of a source, linked as `library` says: once for all tests, until something that it
-/// is made of changes.
+/// Compiles a source and links it with the options in `library`: once for all tests, until one of
+/// its inputs changes.
 pub(crate) fn compiled(tool: Tool, source: &str, flags: &[&str], library: &[&str]) -> PathBuf {
     let folder = libraries();
     let text = |path: &Path| path.display().to_string();

@@ -10,7 +10,7 @@ use syncline_testkit::mpi::{MPIS, Mpi};
 
 use super::{SHARED, compiled};
 
-/// An MPI that is here, with its shim, and a folder for what is compiled.
+/// An MPI of the machine, with its shim and a folder for compiled programs.
 pub(crate) struct Site {
     pub(crate) mpi: &'static Mpi,
     pub(crate) dir: TempDir,
@@ -33,7 +33,7 @@ impl Site {
         Some(Site { mpi, dir, shim })
     }
 
-    /// Compiles a program in C, with our library or without.
+    /// Compiles a program in C, with the Syncline library or without.
     pub(crate) fn compile(&self, source: &str, ours: bool, options: &[&str]) -> PathBuf {
         compiled(self.c(), source, options, if ours { &SHARED } else { &[] })
     }
@@ -42,7 +42,7 @@ impl Site {
         Tool::find(self.mpi.c).expect("it was found before")
     }
 
-    /// A program in `processes` processes, `per_host` of them on each host.
+    /// Returns a command for a program in `processes` processes, `per_host` of them on each host.
     pub(crate) fn run(
         &self,
         program: &Path,
@@ -55,8 +55,8 @@ impl Site {
         let mut command = self.mpi.run(program, processes, variables.as_slice());
         command.env("SYNCLINE_MPI", &self.shim).env("SYNCLINE_PER_HOST", per_host);
         command.env("SYNCLINE_QUIET", "1").env("SYNCLINE_PMPI_VERBOSE", "1");
-        // A loaded machine may keep a process from a processor for long. Those that die here are
-        // reported by MPI. A test of silence says its own.
+        // On a loaded machine a process may wait long for a core. MPI reports processes that die
+        // here. A test of silence sets its own limit.
         command.env("SYNCLINE_TIMEOUT", "300000");
         command
     }

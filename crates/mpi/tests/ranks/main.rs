@@ -1,7 +1,9 @@
-//! The crate under every MPI that is there: shims are built, and this very program is started by each launcher, again with
-//! the one test [`role`], which plays the role that the environment names.
+//! Runs the crate under every MPI of the machine: shims are built, and each launcher starts this
+//! test program again with the single test [`role`], which runs the role that the environment
+//! names.
 //!
-//! `SYNCLINE_TEST_MPI=/opt/one/bin/mpicc:/opt/two/bin/mpicc` adds compilers to those on the path. Where there is none, the tests say so.
+//! `SYNCLINE_TEST_MPI=/opt/one/bin/mpicc:/opt/two/bin/mpicc` adds compilers to those on the path.
+//! Without any MPI, the tests print that they are skipped.
 
 mod roles;
 mod site;
@@ -14,7 +16,7 @@ fn role() {
     roles::play();
 }
 
-/// Runs a role under each MPI, with each number of ranks.
+/// Runs a role under each MPI with each number of ranks.
 fn everywhere(role: &str, ranks: &[usize]) {
     let sites = site::sites();
     for site in sites {
@@ -73,7 +75,7 @@ fn the_programs_own_mpi_is_taken_and_left() {
 fn one_process_alone_needs_no_launcher() {
     let sites = site::sites();
     for site in sites {
-        // Not every MPI can do that; it is asked for by none of ours.
+        // Not every MPI supports a start without a launcher; all those of the test machines do.
         site::run_alone(site, "single");
     }
     if sites.is_empty() {

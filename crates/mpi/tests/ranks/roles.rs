@@ -1,4 +1,4 @@
-//! What the ranks do.
+//! The code that the ranks run.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use syncline_mpi::{
     shim::Family,
 };
 
-/// After which a rank ends itself, so that nothing is left of a test.
+/// The time after which a rank aborts, so that no process outlives a test.
 const DEADLINE: Duration = Duration::from_secs(380);
 const SIZES: [usize; 10] = [0, 1, 7, 64, 1000, 4096, 65_536, 65_537, 1 << 20, 5 << 20];
 
@@ -39,7 +39,7 @@ pub(crate) fn play() {
         "failures" => failures(),
         role => panic!("there is no role {role:?}"),
     }
-    // In one write, as others write there as well.
+    // One write, since other ranks write to the same output.
     println!("{}", format_args!("{role} has played to its end"));
 }
 
@@ -56,7 +56,7 @@ fn named(variable: &str) -> PathBuf {
     std::env::var_os(variable).expect(variable).into()
 }
 
-/// The next message with a tag.
+/// Waits for the next message with a tag.
 fn next(world: &Communicator, tag: u16) -> Message {
     let start = Instant::now();
     loop {
@@ -68,7 +68,7 @@ fn next(world: &Communicator, tag: u16) -> Message {
     }
 }
 
-/// Bytes that tell who sent them to whom, and how many.
+/// Returns bytes that depend on the sender, the receiver and the size.
 fn pattern(from: usize, to: usize, size: usize) -> Vec<u8> {
     (0..size).map(|at| (at * 31 + from * 7 + to * 13 + size + (at >> 8)) as u8).collect()
 }
@@ -114,7 +114,7 @@ fn messages() {
         assert!(world.probe(tag).unwrap().is_none());
     }
 
-    // Many small ones, in order.
+    // Many small messages arrive in order.
     let to = (me + 1) % all;
     let sendings: Vec<_> =
         (0..300_u32).map(|n| world.isend(to, 99, n.to_le_bytes().to_vec()).unwrap()).collect();
@@ -127,7 +127,7 @@ fn messages() {
         sending.wait().unwrap();
     }
 
-    // By way of another thread.
+    // The communicator works in another thread.
     let worker = std::thread::spawn(move || {
         world.barrier().unwrap();
         world
@@ -156,7 +156,8 @@ fn direct() {
     for size in SIZES {
         let sent = pattern(me, to, size);
         let mut got = vec![0_u8; size];
-        // SAFETY: both stay until the waits below have returned, and nobody uses them before.
+        // SAFETY: both buffers stay valid until the waits below have returned, and are not accessed
+        // before.
         let (mut receive, mut send) = unsafe {
             let receive = world.irecv_into(from, 5, got.as_mut_ptr(), size).unwrap();
             (receive, world.isend_from(to, 5, sent.as_ptr(), size).unwrap())
@@ -165,7 +166,7 @@ fn direct() {
         assert!(receive.test().unwrap() && !receive.was_cancelled());
         assert_eq!(got, pattern(from, me, size));
 
-        // Into a buffer that is told beforehand, and from a message that has come.
+        // A receive begins before its message arrives, and another after it has arrived.
         let receiving = world.irecv(from, 6, Vec::with_capacity(size + 3)).unwrap();
         let sending = world.isend(to, 6, sent.clone()).unwrap();
         assert_eq!(receiving.wait().unwrap(), got);
@@ -173,15 +174,15 @@ fn direct() {
         let sending = world.isend(to, 7, sent).unwrap();
         let message = next(&world, 7);
         let mut place = vec![0_u8; size];
-        // SAFETY: the place stays until the wait has returned.
+        // SAFETY: `place` stays valid and unused until the wait has returned.
         let mut transfer = unsafe { message.start_into(place.as_mut_ptr(), size) }.unwrap();
         assert_eq!(transfer.wait().unwrap(), size);
         assert_eq!(place, got);
         sending.wait().unwrap();
     }
-    // One that never comes.
+    // A receive without a message is cancelled.
     let mut place = [0_u8; 8];
-    // SAFETY: the place stays until it is cancelled.
+    // SAFETY: `place` stays valid and unused until the transfer is cancelled.
     let mut transfer = unsafe { world.irecv_into(from, 8, place.as_mut_ptr(), 8) }.unwrap();
     assert!(!transfer.test().unwrap());
     transfer.cancel().unwrap();
@@ -203,7 +204,7 @@ fn dropped() {
         drop(receiving);
         world.isend(other, 3, pattern(me, other, size)).unwrap().wait().unwrap();
     }
-    // All has gone its way: the next message is the next.
+    // All earlier messages were consumed: the next message is the last one.
     let sending = world.isend(other, 3, b"last".to_vec()).unwrap();
     assert_eq!(next(&world, 3).receive(Vec::new()).unwrap(), b"last");
     sending.wait().unwrap();
@@ -253,7 +254,7 @@ fn groups() {
     let mpi = start(ThreadSupport::Multiple);
     let world = mpi.world().unwrap();
     let me = world.rank();
-    // In reverse order; the last is in none.
+    // The keys reverse the order; the last rank passes no color.
     let part = world.split((me < 3).then_some(7), -(me as i32)).unwrap();
     assert_eq!(part.as_ref().map(|part| (part.rank(), part.size())), (me < 3).then(|| (2 - me, 3)));
     if let Some(part) = &part {
@@ -263,14 +264,14 @@ fn groups() {
     }
     assert_eq!(world.max(-(me as f64)).unwrap(), 0.0);
     assert_eq!(world.max(me as f64).unwrap(), 3.0);
-    // Messages of one communicator meet no others.
+    // Messages of one communicator do not match receives of another.
     let second = mpi.world().unwrap();
     let sending = second.isend((me + 1) % 4, 1, vec![1]).unwrap();
     world.barrier().unwrap();
     assert!(world.probe(1).unwrap().is_none());
     assert_eq!(next(&second, 1).receive(Vec::new()).unwrap(), [1]);
     sending.wait().unwrap();
-    // There is room for many, one after the other.
+    // Freed communicators leave room in the shim's table.
     for _ in 0..600 {
         second.split(Some(0), 0).unwrap().unwrap().free().unwrap();
     }
@@ -282,14 +283,14 @@ fn windows() {
     let (me, all) = (world.rank(), world.size());
     let window = world.window(1024).unwrap();
     assert_eq!(window.bytes(), 1024);
-    // SAFETY: the memory has so many bytes, and nobody uses it before the barrier.
+    // SAFETY: the memory has 1024 bytes, and no process accesses it before the barrier.
     unsafe { window.base().write_bytes(0, 1024) };
     window.sync().unwrap();
     world.barrier().unwrap();
-    // Bytes of their own, sums of all, and a counter of all.
+    // Each rank puts its own bytes, and all add to the same numbers and to one counter.
     let (mine, values) = ([me as u8 + 1; 16], [1.0, me as f64]);
     for to in 0..all {
-        // SAFETY: both stay as they are until the flush.
+        // SAFETY: both arrays stay valid and unchanged until the flush.
         unsafe {
             window.put(to, 16 * me, mine.as_ptr(), 16).unwrap();
             window.accumulate(to, 512, values.as_ptr(), 2).unwrap();
@@ -303,7 +304,7 @@ fn windows() {
     window.sync().unwrap();
     let mut got = [0_u8; 1024];
     for from in 0..all {
-        // SAFETY: it stays until the flush, and is looked at only then.
+        // SAFETY: `got` stays valid until the flush, and is read only afterwards.
         unsafe { window.get(from, 0, got.as_mut_ptr(), 1024).unwrap() };
         window.flush(from).unwrap();
         for rank in 0..all {
@@ -327,7 +328,7 @@ fn windows() {
 fn threads() {
     let mut mpi = start(ThreadSupport::Single);
     if mpi.threads() > ThreadSupport::Funneled {
-        println!("skipped: this MPI grants {} to whoever asks for less", mpi.threads());
+        println!("skipped: this MPI grants {} although less is requested", mpi.threads());
         return;
     }
     let world = mpi.world().unwrap();
@@ -349,10 +350,10 @@ fn threads() {
 
 type Function = unsafe extern "C" fn() -> i32;
 
-/// The program's own MPI, initialised by the library that the environment names.
+/// Loads the library that the environment names, which initialises MPI as a program does.
 fn program() -> (libloading::os::unix::Library, i32) {
     use libloading::os::unix::{Library as System, RTLD_GLOBAL, RTLD_NOW};
-    // SAFETY: the test has made it, and its functions take and give what is said here.
+    // SAFETY: the test has compiled the library, and its functions have the types given here.
     unsafe {
         let library =
             System::open(Some(named("SYNCLINE_TEST_PROGRAM")), RTLD_NOW | RTLD_GLOBAL).unwrap();
@@ -373,7 +374,7 @@ fn guest() {
         let mut mpi =
             Mpi::start(library.clone(), ThreadSupport::Multiple, launched().as_ref()).unwrap();
         assert!(!mpi.is_ours() && mpi.threads() >= ThreadSupport::Funneled);
-        // SAFETY: the program has given its handle.
+        // SAFETY: the program's function has returned this handle.
         let part = unsafe { mpi.from_fortran(handle) }.unwrap();
         assert_eq!(part.rank(), mpi.world().unwrap().size() - 1 - mpi.world().unwrap().rank());
         let sending = part.isend(1 - part.rank(), 0, b"guest".to_vec()).unwrap();
@@ -388,7 +389,7 @@ fn guest() {
     assert!(matches!(ended, Err(MpiError::Finalized { .. })));
 }
 
-/// A program with one MPI, and a shim for another.
+/// A program with one MPI and a shim for another is refused.
 fn stranger() {
     let (program, _) = program();
     let error = Library::load(&named("SYNCLINE_TEST_SHIM")).unwrap_err();
@@ -431,7 +432,7 @@ fn alone() {
     let library = Library::load(&named("SYNCLINE_TEST_SHIM")).unwrap();
     let error = Mpi::start(library.clone(), ThreadSupport::Multiple, Some(&launched)).unwrap_err();
     assert!(matches!(error, MpiError::OtherMpi { .. }), "{error}");
-    // Of a launcher that does not say whose it is, the world's size tells.
+    // If the launcher does not name its MPI, the size of the world reveals the mismatch.
     (launched.family, launched.major) = (None, None);
     let (family, version) = (library.shim().family, library.shim().version.major());
     if family == Family::Mpich && version >= Some(5) {
@@ -451,7 +452,7 @@ fn failures() {
     let world = mpi.world().unwrap();
     let me = world.rank();
     assert_eq!(world.failures().unwrap(), []);
-    // It dies when nobody is on the way to this point any more.
+    // The rank dies when no other rank is still on the way to this point.
     if me == 1 {
         for _ in 1..world.size() {
             next(&world, 0);
@@ -471,13 +472,13 @@ fn failures() {
     world.revoke().unwrap();
     let error = world.barrier().unwrap_err();
     assert_eq!(error.fault(), Some(ErrorClass::Revoked), "{error}");
-    // Who has learned of it by the revocation only may not know yet whose failure it was.
+    // A rank that failed through the revocation may not yet have detected which process failed.
     let known = world.failures().unwrap();
     assert!(known == [1] || fault == ErrorClass::Revoked && known.is_empty(), "{known:?}");
     let left = world.shrink().unwrap();
     assert_eq!((left.size(), left.rank()), (2, me / 2));
     assert_eq!(left.agree(if me == 0 { 6 } else { 3 }).unwrap(), 2);
     left.barrier().unwrap();
-    // MPI_Finalize might wait for the one that is dead.
+    // MPI_Finalize might wait for the dead rank.
     std::mem::forget(mpi);
 }

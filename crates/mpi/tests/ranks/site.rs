@@ -1,4 +1,4 @@
-//! The MPIs of this machine: compilers, launchers, and shims built for them once.
+//! The MPIs of this machine: compilers, launchers, and shims that are built once.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use syncline_mpi::{
 };
 use syncline_testkit::as_role;
 
-/// Seconds after which whatever still runs is ended.
+/// The number of seconds after which a run that has not ended is killed.
 const DEADLINE: &str = "400";
 
 #[derive(Debug)]
@@ -23,12 +23,12 @@ pub(crate) struct Site {
 
 struct Sites {
     all: Vec<Site>,
-    /// What `XDG_DATA_HOME` is for ranks.
+    /// The value of `XDG_DATA_HOME` for the ranks.
     data: PathBuf,
 }
 
 impl Site {
-    /// Whether a job goes on when a process has died.
+    /// Whether a job continues when a process has died.
     pub(crate) fn survives(&self) -> bool {
         self.shim.family == Family::OpenMpi
             && self.shim.version.major() >= Some(5)
@@ -40,7 +40,7 @@ fn known() -> &'static Sites {
     static SITES: OnceLock<Sites> = OnceLock::new();
     SITES.get_or_init(|| {
         let data = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ranks");
-        // What another run has left may be for MPIs that are gone.
+        // Shims of an earlier run may be for MPIs that were removed.
         let _ = std::fs::remove_dir_all(&data);
         let more = std::env::var_os("SYNCLINE_TEST_MPI").unwrap_or_default();
         let more = std::env::split_paths(&more).filter(|path| path.is_file());
@@ -72,9 +72,9 @@ pub(crate) fn sites() -> &'static [Site] {
     &known().all
 }
 
-/// This program in a role, by whatever starts it.
+/// Returns a command by which `starter` runs this program in a role.
 fn in_role(starter: &Path, options: &[&str], role: &str, more: &[(&str, &OsStr)]) -> Command {
-    // Whatever hangs is ended, and the test fails.
+    // A run that hangs is killed, and the test fails.
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", DEADLINE]).arg(starter).args(options);
     command.args(as_role("role")).arg("--test-threads=1");
@@ -83,7 +83,7 @@ fn in_role(starter: &Path, options: &[&str], role: &str, more: &[(&str, &OsStr)]
     command
 }
 
-/// Runs a role under a launcher, and looks whether every rank has played it to its end.
+/// Runs a role under a launcher, and checks that every rank has completed it.
 pub(crate) fn run(site: &Site, role: &str, ranks: usize, more: &[(&str, &OsStr)]) {
     let exe = std::env::current_exe().unwrap();
     let (ranks_text, exe) = (ranks.to_string(), exe.to_str().unwrap());
@@ -98,7 +98,7 @@ pub(crate) fn run(site: &Site, role: &str, ranks: usize, more: &[(&str, &OsStr)]
     let library =
         if role == "guest" || role == "stranger" { program(site) } else { PathBuf::new() };
     let mut command = in_role(&site.launcher, &options, role, more);
-    // It is the last choice, as its version says nothing.
+    // The version of a standard-ABI shim does not identify the MPI, so `find` ranks it last.
     if site.shim.family == Family::StandardAbi && more.is_empty() {
         command.env("SYNCLINE_MPI", &site.shim.path);
     }
@@ -130,7 +130,8 @@ fn check(command: &mut Command, what: &str, good: usize, may_fail: bool) {
     assert_eq!(said.matches("has played to its end").count(), good, "{all}");
 }
 
-/// A library as a program's own use of MPI: it initialises MPI, and lends half of the world.
+/// Compiles a library that stands for a program's own use of MPI: it initialises MPI and lends half
+/// of the world.
 fn program(site: &Site) -> PathBuf {
     const SOURCE: &str = "
         #include <mpi.h>
@@ -156,7 +157,7 @@ fn program(site: &Site) -> PathBuf {
     let library = known().data.join(format!("program-{name}"));
     let source = library.with_extension("c");
     std::fs::write(&source, SOURCE).unwrap();
-    // By a name of its own first, as other tests may load it.
+    // Compiled under a temporary name first, as other tests may load the final file.
     let made = tempfile::NamedTempFile::new_in(&known().data).unwrap();
     let status = Command::new(&site.mpicc)
         .args(["-shared", "-fPIC", "-o"])

@@ -1,4 +1,4 @@
-/* What stands between Syncline and the old code: names for the coefficients. */
+/* The adapter between Syncline and the old code, which gives names to the coefficients. */
 #include <stddef.h>
 
 void lk23(int jn, int kn, int ld, double *za, double *zr, double *zb, double *zu, double *zv, double *zz);

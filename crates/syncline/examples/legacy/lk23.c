@@ -1,4 +1,5 @@
-/* Livermore kernel 23 over a matrix of jn rows, ld values apart, and kn columns: old code, not to be touched. */
+/* Livermore kernel 23 over a matrix of jn rows, ld values apart, and kn columns: old code, which
+ * must not be changed. */
 void lk23(int jn, int kn, int ld, double *za, double *zr, double *zb, double *zu, double *zv, double *zz)
 {
     int j, k;

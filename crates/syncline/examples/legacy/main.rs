@@ -1,8 +1,8 @@
-//! Old code on a matrix in frames: the C routine of `lk23.c`, unchanged, on all cores.
+//! Old code on a framed matrix: the unchanged C routine of `lk23.c`, on all cores.
 //!
-//! `cargo run --example legacy` compiles the two C files with `cc` (or `$CC`), loads them, sweeps, and compares with the
-//! plain double loop. A program of its own would link the old code instead, and declare `lk23_block` in an
-//! `unsafe extern "C"` block.
+//! `cargo run --example legacy` compiles the two C files with `cc` (or `$CC`), loads them, sweeps,
+//! and compares the result with the plain double loop. An ordinary program would link the old code
+//! instead, and declare `lk23_block` in an `unsafe extern "C"` block.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let library = folder.path().join("old.so");
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    // Without contraction the bits are those of the plain loop in Rust.
+    // Without contraction, the result equals that of the plain loop in Rust bit for bit.
     let status = Command::new(&compiler)
         .args(["-O2", "-ffp-contract=off", "-fPIC", "-shared", "-o"])
         .args([library.as_path(), &here.join("lk23.c"), &here.join("block.c")])
@@ -37,12 +37,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             return Err(format!("{compiler:?} does not compile the old code: {other:?}").into());
         }
     }
-    // SAFETY: the library has no initialisers; the function is of this type, see block.c.
+    // SAFETY: the library has no initialisers.
     let library = unsafe { libloading::Library::new(&library) }?;
-    // SAFETY: as above.
+    // SAFETY: the function has this type, see block.c.
     let function = *unsafe { library.get::<CBlockFunction<f64>>("lk23_block") }?;
-    // SAFETY: the routine has no state, writes nothing but interior points, and reads the four neighbours and five
-    // coefficients of each. The library stays loaded to the end.
+    // SAFETY: the routine has no state, writes interior points only, and reads the four neighbours
+    // and five coefficients of each. The library stays loaded until the end of `main`.
     let old = unsafe { CBlockKernel::new(function, std::ptr::null_mut(), 5, Stencil::FIVE_POINT) };
 
     let frames = Layout::Framed { block: Block::new(128, 128), thickness: 1 };

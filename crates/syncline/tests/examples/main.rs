@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! The examples work as documented.
 
 mod one_sided;
 mod processes;

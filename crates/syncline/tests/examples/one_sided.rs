@@ -1,7 +1,7 @@
-//! The examples of one-sided memory, and a pool of the team's members, on threads, processes and hosts, and under every MPI
-//! that is here.
+//! The examples of one-sided memory, and a pool of the team's members, on threads, processes and
+//! hosts, and under every MPI of the machine.
 //!
-//! Processes of a team run this very program, again with the one test [`role`] or [`rank`].
+//! Processes of a team run this test program again with the single test [`role`] or [`rank`].
 
 #[allow(dead_code, reason = "it has a main of its own")]
 #[path = "../../examples/histogram.rs"]
@@ -26,7 +26,8 @@ const ROLE: &str = "SYNCLINE_ONE_SIDED_TEST_ROLE";
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// All three, small, and a pool. How many blocks of the queue this member has done.
+/// Runs all three examples with small sizes, and a pool. Returns the number of blocks of the queue
+/// that this member has done.
 fn all(me: &mut Member) -> Result<usize> {
     transpose::transpose(me, 37)?;
     let (rank, values, _) = histogram::histogram(me, 12_000)?;
@@ -82,7 +83,7 @@ fn under_mpi() {
             command.args(as_role("one_sided::rank")).env(ROLE, "all").env("SYNCLINE_MPI", &shim);
             command
                 .env("SYNCLINE_PER_HOST", per_host)
-                // All processes live, though a loaded machine may keep one from a processor for long.
+                // All processes live, though on a loaded machine one may wait long for a core.
                 .env("SYNCLINE_TIMEOUT", "300000")
                 .env("SYNCLINE_QUIET", "1");
             let ended = command.stdin(Stdio::null()).output().unwrap();

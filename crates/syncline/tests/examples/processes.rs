@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Where cargo puts an example, if it has built it: all tests of a package do, one by itself does not.
+/// Returns the path of an example, if cargo has built it: a run of all tests of the package does, a
+/// run of a single test does not.
 fn example(name: &str) -> Option<PathBuf> {
     let this = std::env::current_exe().unwrap();
     let built = this.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name);

@@ -1,19 +1,20 @@
-/* The loop of a member of a barrier. Who includes it defines `setup`, `meet` and `team`.
+/* The loop of a member of a barrier. The including file defines `setup`, `meet` and `team`.
  *
- *   checked | chunk . chunk . chunk ...   . chunk | chunk . chunk ...      | = the clock starts   . = plan
+ * checked | chunk . chunk . chunk ...   . chunk | chunk . chunk ...  | = the clock starts  . = plan
  *
- * Member 0 reads the clock after each chunk of episodes, and plans the next: as many, twice as many if this one was a
- * small part of the time that there is, or none. A chunk ends with an episode; the plan is passed by one more, which
- * is not timed, so that members read it before it can be changed.
+ * Member 0 reads the clock after each chunk of episodes, and plans the next one: as many episodes,
+ * twice as many if this chunk took a small part of the available time, or none. A chunk ends with
+ * an episode; one more episode, which is not timed, passes the plan, so that members read it before
+ * it can change.
  */
 #ifndef BARRIER_H
 #define BARRIER_H
 
 #include "members.h"
 
-#define CHECKED 4      /* episodes in which each sees that all have arrived */
+#define CHECKED 4      /* episodes in which each member checks that all have arrived */
 #define WARM_UP 8      /* the part of the time before the clock starts */
-#define CHUNKS 32      /* a chunk is at least this part of the time */
+#define CHUNKS 32      /* a chunk takes at least this part of the time */
 #define CALIBRATION 16384
 
 struct slot {
@@ -25,9 +26,9 @@ static uint64_t work; /* iterations */
 static double seconds;
 static uint64_t episodes;
 
-static void setup(void);                   /* makes the barrier */
+static void setup(void);                   /* creates the barrier */
 static inline void meet(int me);           /* arrives and waits */
-static void team(void (*body)(int));       /* calls `body` for each member, in threads of its own */
+static void team(void (*body)(int));       /* calls `body` for each member, in its own thread */
 
 static void member(int me)
 {

@@ -1,4 +1,4 @@
-/* OpenMP's barrier: libgomp by gcc, libomp by clang. OMP_WAIT_POLICY says how it waits. */
+/* OpenMP's barrier: libgomp by gcc, libomp by clang. OMP_WAIT_POLICY sets how it waits. */
 #include "barrier.h"
 
 #include <omp.h>

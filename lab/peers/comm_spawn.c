@@ -1,14 +1,16 @@
-/* MPI_Comm_spawn of one worker until its first message is here: comm_spawn N
+/* Measures MPI_Comm_spawn of one worker until its first message arrives: comm_spawn N
  *
  *   mpicc -O2 -o comm_spawn comm_spawn.c
- *   mpirun -n 1 comm_spawn 20        Open MPI: with --oversubscribe, where there is one processor only
+ *   mpirun -n 1 comm_spawn 20        Open MPI: with --oversubscribe if there is only one processor
  *
- * MPICH over UCX has no dynamic processes before 4.3 (https://github.com/pmodels/mpich/pull/5467), Debian's 4.0.2 among
- * them: there spawn is an error. The 5.0.2 of `make mpi-wheels` has them.
+ * MPICH over UCX, including Debian's 4.0.2, has no dynamic processes before 4.3
+ * (https://github.com/pmodels/mpich/pull/5467): there spawn returns an error. The 5.0.2 of
+ * `make mpi-wheels` has them.
  *
- * Prints a line of JSON: `seconds` is from the call of MPI_Comm_spawn to the message, each of N times; `spawned` that to
- * the return of MPI_Comm_spawn. The worker is this very program, which MPI_Comm_get_parent tells. Between two times
- * both disconnect, and the worker ends by itself; nobody can wait for that, so the next may start beside its end.
+ * Prints a line of JSON: `seconds` is the time from the call of MPI_Comm_spawn to the message, for
+ * each of N times; `spawned` the time to the return of MPI_Comm_spawn. The worker is this same
+ * program, which recognises its role by MPI_Comm_get_parent. Between two times both disconnect, and
+ * the worker ends by itself; no call waits for that end, so the next spawn may overlap it.
  */
 #define _GNU_SOURCE
 #include "peer.h"
@@ -17,7 +19,7 @@
 #include <mpi.h>
 
 #define WORD 0x5EED
-#define LONGEST 120 /* seconds, before this gives up: a library that hangs is to be seen */
+#define LONGEST 120 /* seconds, before this gives up, so that a library that hangs is noticed */
 #define MOST 100000
 
 static void check(int code, const char *what)
@@ -83,7 +85,7 @@ static void manage(char *program, int n)
     char library[MPI_MAX_LIBRARY_VERSION_STRING];
     int length;
     check(MPI_Get_library_version(library, &length), "ask for the version");
-    /* Its first line is its name and number; the rest is how it was built. */
+    /* Its first line has its name and number; the rest says how it was built. */
     library[strcspn(library, ",\n\"\\")] = '\0';
     char *end = library;
     for (const char *c = library; *c; c++) {

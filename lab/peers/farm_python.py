@@ -31,14 +31,14 @@ import signal
 import sys
 import time
 
-# What is imported here, every spawned process imports again: so the rest is imported where it is used.
+# Every spawned process imports these modules again: so others are imported where they are used.
 
 METHODS = ("fork", "forkserver", "spawn")
-# Tasks of each worker, and trips, that are not timed.
+# The number of tasks of each worker, and of trips, that are not timed.
 WARM_UP = 20
-# Seconds after which whoever waits for a task sleeps.
+# The seconds after which a process that waits for a task is asleep.
 REST = 0.002
-# Seconds that anything may take.
+# The limit for any wait, in seconds.
 PATIENCE = 60
 SET_PDEATHSIG = 1
 QUICK, LONG = 5, 20
@@ -159,7 +159,7 @@ class Farm:
     def __enter__(self):
         try:
             for _ in range(WARM_UP):
-                # As many at once as there are workers, so that all get some.
+                # As many at once as there are workers, so that each gets some.
                 results = [self.submit(i) for i in range(self.workers)]
                 right([r() for r in results] == list(range(1, self.workers + 1)), "a first task")
         except BaseException:
@@ -263,7 +263,7 @@ def pickled(kind, count, n):
     values = integers(kind, count)
 
     def once():
-        # As Connection.send and Connection.recv do.
+        # Like Connection.send and Connection.recv.
         return ForkingPickler.loads(ForkingPickler.dumps(values))
     right(once() == values, "pickled integers")
     return timed(n, once)
@@ -378,14 +378,14 @@ def main():
     parser.add_argument("--hold", type=int, default=0, metavar="MIB", help="hold so much memory, all of it touched")
     options = parser.parse_args()
     held = bytearray(b"1") * (options.hold << 20)  # noqa: F841
-    # So that whatever is running is ended, and joined, when this is asked to end.
+    # SIGTERM ends, and joins, any running process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         if options.all:
             return table(QUICK if options.quick else LONG)
         answers()
     except BrokenPipeError:
-        # Nobody wants to know any more. Nothing more is to be flushed at exit.
+        # The reader is gone. Nothing more must be flushed at exit.
         sys.stdout = None
     except KeyboardInterrupt:
         return 130

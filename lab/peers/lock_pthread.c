@@ -1,11 +1,11 @@
 /* The mutex and the spin lock of POSIX threads: the first argument is `mutex` or `spin`.
  *
- * Members lock, add 1 to a plain counter, and unlock, until the time is over. The clock starts when each has done so
- * once. The counter stands beside the lock.
+ * Members lock, add 1 to a plain counter, and unlock, until the time is over. The clock starts when
+ * each has had one turn. The counter stands beside the lock.
  */
 #include "members.h"
 
-#define GLANCE 50 /* microseconds between two looks whether all have begun */
+#define GLANCE 50 /* microseconds between two checks that all have begun */
 
 static struct {
     union {

@@ -1,14 +1,17 @@
-/* What the peers of `syncline-lab bench barrier` and `syncline-lab bench lock` share: the protocol, and threads at their places.
+/* The common part of the peers of `syncline-lab bench barrier` and `syncline-lab bench lock`: the
+ * protocol, and pinned threads.
  *
- * A peer reads lines from standard input, and answers each with one on standard output:
+ * A peer reads lines from standard input, and answers each with a line on standard output:
  *
  *   RUN MEMBERS MILLISECONDS WORK_NS        NS AS_WANTED [SHARE...]
  *
- * NS is of wall time per episode, without the work, or per lock and unlock; AS_WANTED is 1 if each member has a
- * processor of its own, as it is to be if there are as many; a SHARE is how often a member had the lock.
+ * NS is the wall time per episode, without the work, or per lock and unlock; AS_WANTED is 1 if each
+ * member has its own processor, or if there are fewer processors than members; a SHARE is the
+ * number of times that a member had the lock.
  *
- * Each run is a process of its own, so that no threads of one peer spin beside another's, whatever its library does
- * with those that are idle. `lab/bench/src/contest` has the same for threads of the command: change both.
+ * Each run is a process of its own, so that no threads of one peer spin beside another's, whatever
+ * its library does with idle threads. `lab/bench/src/contest` has the same for threads of the
+ * command: change both.
  */
 #ifndef MEMBERS_H
 #define MEMBERS_H
@@ -23,7 +26,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#define LINE 128 /* bytes: two lines of a cache, as these are often fetched in pairs */
+#define LINE 128 /* bytes: two cache lines, as these are often fetched in pairs */
 #define LONGEST 60 /* seconds of a run */
 
 static int members;
@@ -36,7 +39,8 @@ static cpu_set_t allowed;
 /* Answers a run. */
 static void answer(void);
 
-/* Pins the calling thread to processor `me` of those that the process may run on, if there is one for each member. */
+/* Pins the calling thread to processor `me` of those that the process may run on, if there is one
+ * for each member. */
 static inline void pin(int me)
 {
     if (members > cores)
@@ -104,7 +108,7 @@ int main(int argc, char **argv)
         if (waitpid(child, &status, 0) != child)
             fail("a run cannot be waited for");
         if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE)
-            return 0; /* Nobody wants to know any more. */
+            return 0; /* The reader is gone. */
         if (status)
             fail("a run failed");
     }

@@ -1,13 +1,16 @@
-/* What all compiled peers of `syncline-lab bench overlay` share: the program, the bodies, the clock.
+/* The common part of all compiled peers of `syncline-lab bench overlay`: the program, the bodies,
+ * the clock.
  *
  *   PEER FILE FORM WORKERS WARMUP ROUNDS WORK ITERATIONS      prints: SECONDS CHECKSUM PINNED
- *   PEER FILE kernel 1 0 ITERATIONS empty 0                   the same of the loop that bodies spin in
+ *   PEER FILE kernel 1 0 ITERATIONS empty 0                   the same for the loop of the bodies
  *
- * PINNED is 1 if each thread has one processor. The WARMUP rounds are run by the same threads, and are not timed.
+ * PINNED is 1 if each thread has one processor. The same threads run the WARMUP rounds, which are
+ * not timed.
  *
- * FILE is the program as text: the number of tasks and of levels, and for each task, level by level, its number,
- * its level, how many values it reads and which, how many tasks it conflicts with and which. Task t writes value t.
- * Of two tasks that conflict, the one that stands first goes first in every round.
+ * FILE is the program as text: the number of tasks and of levels, and for each task, level by
+ * level, its number, its level, the number of values it reads and their numbers, the number of
+ * tasks it conflicts with and their numbers. Task t writes value t. Of two tasks that conflict, the
+ * one that comes first in the file goes first in every round.
  */
 #ifndef OVERLAY_H
 #define OVERLAY_H
@@ -29,7 +32,7 @@ static uint64_t *value;
 static enum work work;
 static uint64_t iterations;
 
-/* As in lab/bench/src/overlay/work.rs, to the letter. */
+/* Must equal the constants and functions in lab/bench/src/overlay/work.rs. */
 #define SECOND_MULTIPLIER 0xBF58476D1CE4E5B9u
 #define SHAKE 64
 
@@ -39,7 +42,7 @@ static inline uint64_t hash(uint32_t task, uint64_t round)
     return (h ^ (h >> 29)) * SECOND_MULTIPLIER;
 }
 
-/* 0 to 2 * mean iterations. */
+/* Returns from 0 to 2 * mean iterations. */
 static inline uint64_t irregular(uint64_t mean, uint32_t task, uint64_t round)
 {
     return (2 * mean * (hash(task, round) >> 40)) >> 24;
@@ -113,20 +116,21 @@ static inline void load(const char *path)
     fclose(f);
 }
 
-/* Runs all tasks for some rounds; called twice, as threads are not at their places at once. */
+/* Runs all tasks for a number of rounds; called twice, because threads are not pinned at once. */
 typedef void runner(uint64_t rounds);
 
-/* The runner of a form, made ready for that many workers; NULL if there is none of that name. */
+/* Returns the runner of a form, prepared for that number of workers; NULL if no form has that
+ * name. */
 static runner *prepare(const char *form, int workers);
 
-/* Whether all threads were pinned. */
+/* Returns whether all threads were pinned. */
 static int pinned(void);
 
 int main(int argc, char **argv)
 {
     if (argc != 8)
         fail("usage: FILE FORM WORKERS WARMUP ROUNDS WORK ITERATIONS");
-    alarm(300); /* Nobody waits for ever. */
+    alarm(300); /* Ends a run that hangs. */
     const uint64_t warmup = strtoull(argv[4], NULL, 10), rounds = strtoull(argv[5], NULL, 10);
     if (!strcmp(argv[2], "kernel")) {
         const double start = now();

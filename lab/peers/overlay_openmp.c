@@ -1,9 +1,9 @@
-/* OpenMP beside overlays, in two forms:
+/* The OpenMP peer of overlays, in two forms:
  *
- *   tasks   one thread makes all tasks of all rounds, `depend` orders them
+ *   tasks   one thread creates all tasks of all rounds, `depend` orders them
  *   for     a worksharing loop per level, whose end is a barrier
  *
- * OMP_PROC_BIND and OMP_PLACES pin the threads. These stay from one parallel region to the next.
+ * OMP_PROC_BIND and OMP_PLACES pin the threads, which persist from one parallel region to the next.
  *
  *   gcc -O3 -fopenmp -o overlay_openmp overlay_openmp.c       (or clang)
  */

@@ -1,10 +1,11 @@
-/* A oneTBB flow graph beside overlays: a continue_node per task, used in every round anew.
+/* The oneTBB peer of overlays: a flow graph with a continue_node per task, reused in every round.
  *
- * A node fires when it has a message from every task that it conflicts with. After round r a task sends to a later
- * one the message for round r, and to an earlier one that for round r + 1, if there will be one. So no message is
- * left over, and the graph is built once.
+ * A node fires when it has a message from every task that it conflicts with. After round r a task
+ * sends the message for round r to each later task, and the message for round r + 1, if there is
+ * such a round, to each earlier task. So no message is left over, and the graph is built once.
  *
- * An observer pins each thread when it enters the arena for the first time. All have before the first round.
+ * An observer pins each thread when it enters the arena for the first time. All threads have
+ * entered it before the first round.
  *
  *   g++ -O3 -std=c++17 -o overlay_tbb overlay_tbb.cpp -ltbb
  */
@@ -36,7 +37,7 @@ std::unique_ptr<tbb::global_control> threads;
 std::unique_ptr<tbb::task_arena> arena;
 uint64_t last; /* rounds of this run */
 
-/* The processors of the process, and what was done with them. */
+/* The processors of the process, and the state of the pinning. */
 std::vector<int> processors;
 std::atomic<unsigned> others{0};
 std::atomic<bool> all_pinned{true};
@@ -51,7 +52,8 @@ void pin(unsigned worker)
         all_pinned = false;
 }
 
-/* Worker 0 is the main thread; the others have the next numbers, whatever slots of the arena they are in. */
+/* Worker 0 is the main thread; the others get the next numbers, regardless of their slots in the
+ * arena. */
 class Observer : public tbb::task_scheduler_observer {
 public:
     explicit Observer(tbb::task_arena &watched) : tbb::task_scheduler_observer(watched) { observe(true); }
@@ -67,7 +69,8 @@ public:
 
 std::unique_ptr<Observer> observer;
 
-/* Starts all threads: so many tasks, none of which ends before all have begun, or some time has passed. */
+/* Starts all threads: a task for each, none of which ends before all have begun, or before a
+ * timeout. */
 void gather(int workers)
 {
     arena->execute([workers] {
@@ -85,7 +88,7 @@ void gather(int workers)
 
 void run_flow(uint64_t rounds)
 {
-    /* The same graph in both calls. */
+    /* Both calls use the same graph. */
     static tbb::flow::graph *graph;
     static std::vector<State> states;
     static std::deque<Node> nodes;
@@ -111,7 +114,7 @@ void run_flow(uint64_t rounds)
             }
             for (uint32_t i = 0; i < count; i++) {
                 if (!tasks[i].conflicts)
-                    states[i].earlier.push_back(&nodes[i]); /* Without conflicts it goes round by itself. */
+                    states[i].earlier.push_back(&nodes[i]); /* It triggers itself. */
                 for (uint32_t c = 0; c < tasks[i].conflicts; c++) {
                     const uint32_t other = place[tasks[i].conflict[c]];
                     (other < i ? states[i].earlier : states[i].later).push_back(&nodes[other]);
@@ -120,7 +123,7 @@ void run_flow(uint64_t rounds)
         }
         for (State &state : states)
             state.round = 0;
-        /* For its first round a task waits for the earlier ones only. */
+        /* For its first round a task waits only for earlier tasks. */
         for (uint32_t i = 0; i < count; i++)
             for (size_t m = tasks[i].conflicts ? states[i].later.size() : 1; m > 0; m--)
                 nodes[i].try_put(continue_msg());
@@ -142,7 +145,7 @@ static runner *prepare(const char *form, int workers)
                 processors.push_back(cpu);
     observer = std::make_unique<Observer>(*arena);
     gather(workers);
-    /* Last: threads may run at first where the one may that starts them. */
+    /* Last: new threads may at first run only where their creator may. */
     pin(0);
     return strcmp(form, "flow") ? nullptr : run_flow;
 }

@@ -1,4 +1,5 @@
-/* What all compiled peers of `syncline-lab bench` share: the loop that takes time, the clock, the way to fail. */
+/* The common part of all compiled peers of `syncline-lab bench`: the loop that takes time, the
+ * clock, the reporting of errors. */
 #ifndef PEER_H
 #define PEER_H
 
@@ -10,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* As in lab/bench/src/kernel.rs, to the letter. */
+/* Must equal the constant and the loop in lab/bench/src/kernel.rs. */
 #define MULTIPLIER 0x9E3779B97F4A7C15u
 
 static inline uint64_t kernel(uint64_t x, uint64_t n)
@@ -47,7 +48,7 @@ static inline double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Whether the calling thread has one processor. */
+/* Returns whether the calling thread is restricted to one processor. */
 static inline int is_pinned(void)
 {
     cpu_set_t set;

@@ -1,5 +1,6 @@
-/* The plain double loop of Livermore kernel 23 over mapped row-major files, MADV_SEQUENTIAL: what one
- * writes first. Updates DIR/za.work in place (a copy of za.npy); reads zr, zb, zu, zv, zz .npy.
+/* The plain double loop of Livermore kernel 23 over mapped row-major files with MADV_SEQUENTIAL:
+ * the simplest program for the sweep. Updates DIR/za.work in place (a copy of za.npy); reads zr,
+ * zb, zu, zv, zz .npy.
  *
  *   cc -O3 -march=native -ffp-contract=off -o plain_mapped plain_mapped.c
  *   plain_mapped DIR SIDE ITERATIONS

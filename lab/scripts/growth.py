@@ -51,7 +51,7 @@ def main():
         os.makedirs(folder, exist_ok=True)
         subprocess.run([binary, "gen", "lk23", os.path.join(folder, "data"), "--rows", str(rows), "--cols", str(cols)],
                        check=True, capture_output=True)
-        # Not counted: the first run of a shape finds the disk still busy with writing what was made.
+        # Not counted: in the first run of a shape the disk is still busy with the new files.
         subprocess.run(["sync"], check=True)
         runs = [[] for _ in cells]
         for _ in range(a.rounds):

@@ -124,8 +124,8 @@ def papers(a, side, limit, blocks, rate):
     subprocess.run([a.lab, "schemes", "prepare", *data], check=True)
     limit = (a.limit or limit) << 20
     name = os.path.join(results(), what)
-    # A quarter of the memory is left for the program and for the page cache of what is being read ahead: with a tenth,
-    # what had just been read was dropped and read again.
+    # A quarter of the memory is left for the program and for the page cache of the read-ahead: with
+    # a tenth, pages that had just been read were dropped and read again.
     command = [a.lab, "schemes", "race", *data, "--memory", str(limit // 4 * 3), "--rounds", str(a.rounds), "--iterations",
                str(a.iterations), "--json", "--plot", f"{name}.svg"]
     with open(f"{name}.jsonl", "a") as log:

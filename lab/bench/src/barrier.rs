@@ -1,17 +1,17 @@
-//! `syncline-lab bench barrier`: barriers, ours and others', in turn.
+//! `syncline-lab bench barrier`: races barriers, ours and others'.
 //!
 //! ```text
-//! counter, ... auto             ours, in threads; those called "processes" in processes that share memory
-//! counter, sense reversal       a textbook's, from `baselines`
-//! std::sync::Barrier            Rust's standard library: a mutex and a condition
-//! OpenMP barrier                gcc (libgomp) and clang (libomp), each by three policies of waiting   \
-//! pthread_barrier               gcc                                                                    } compiled when
-//! std::barrier                  g++: C++20                                                            /  the command runs
+//! counter, ... auto          ours: in threads or, if called "processes", in processes
+//! counter, sense reversal    a textbook's, from `baselines`
+//! std::sync::Barrier         Rust's standard library: a mutex and a condition variable
+//! OpenMP barrier             gcc (libgomp) and clang (libomp), each with three wait policies
+//! pthread_barrier            gcc
+//! std::barrier               g++: C++20
 //! ```
 //!
-//! Measured are episodes back to back, and with work between: back to back, the last to arrive in
-//! one episode arrives first in the next and finds the barrier's lines in its cache, which flatters
-//! counters.
+//! The last three are compiled when the command runs. Episodes are measured back to back, and with
+//! work between them: back to back, the last member to arrive in one episode arrives first in the
+//! next and finds the barrier's lines in its cache, which flatters counters.
 
 mod advice;
 
@@ -65,19 +65,19 @@ static SUBJECT: Subject = Subject {
     more: || Some(advice::text()),
 };
 
-/// Runs the race; returns what to print.
+/// Runs the race; returns the text to print.
 pub(crate) fn barrier(args: &BenchBarrierArgs, signals: &Signals) -> Result<String> {
     contest::contest(&args.contest, &SUBJECT, signals)
 }
 
-/// Those that are threads of this process, and with how many members.
+/// The contenders that are threads of this process, and the numbers of members that they support.
 static INSIDE: [(&str, Side, Fits, Inside); 10] = [
     ("counter", Side::Ours, ANY, |bout| ours(bout, Counter::within)),
     ("tournament, packed", Side::Ours, ANY, |bout| tournament(bout, Flags::Packed)),
     ("tournament, padded", Side::Ours, ANY, |bout| tournament(bout, Flags::Padded)),
     ("dissemination, packed", Side::Ours, ANY, |bout| disseminate(bout, 2, Flags::Packed)),
     ("dissemination, padded", Side::Ours, ANY, |bout| disseminate(bout, 2, Flags::Padded)),
-    // With two members it is the same as with radix 2.
+    // With two members it would equal radix 2.
     (
         "dissemination, radix 4",
         Side::Ours,
@@ -111,7 +111,7 @@ static INSIDE: [(&str, Side, Fits, Inside); 10] = [
     }),
 ];
 
-/// Ours, in processes.
+/// Our barriers, in processes.
 static PROCESSES: [(&str, Way); 3] = [
     ("counter, processes", Way::Counter),
     ("auto, processes", Way::Auto),
@@ -134,7 +134,7 @@ fn disseminate(bout: &Bout<'_>, radix: usize, flags: Flags) -> Result<Measured> 
     ours(bout, |space, members| Dissemination::within(space, members, radix, flags))
 }
 
-/// A counter in each half, dissemination between the two.
+/// A counter in each half, dissemination between the halves.
 fn combined(bout: &Bout<'_>) -> Result<Measured> {
     let half = bout.members / 2;
     let outer = Dissemination::new(2)?;
@@ -170,7 +170,7 @@ const fn openmp(
     Source { name, compiler, file: OPENMP, flags: &["-fopenmp"], form: &[], environment }
 }
 
-/// Those that are compiled.
+/// The contenders that are compiled.
 static SOURCES: [Source; 8] = [
     openmp("OpenMP, libgomp (gcc)", "gcc", &[]),
     openmp("OpenMP, libgomp (gcc), active", "gcc", ACTIVE),
@@ -186,7 +186,7 @@ static SOURCES: [Source; 8] = [
     },
 ];
 
-/// OpenMP's, by the policy of waiting that it has if nothing is said.
+/// OpenMP's barriers with their default wait policy.
 const OPENMP_DEFAULT: [&str; 2] = ["OpenMP, libgomp (gcc)", "OpenMP, libomp (clang)"];
 
 fn ratios(race: &Contest) -> Vec<Ratio> {

@@ -1,16 +1,17 @@
 //! Textbook barriers and locks, and a published farm's messages: baselines for a race, not for use.
 //!
-//! | module                        | is                                                                      |
-//! |-------------------------------|-------------------------------------------------------------------------|
-//! | [`counter_barrier`]           | a count in a critical section and a sense that is reversed              |
-//! | [`test_and_set`]              | a flag that all exchange until one of them finds it free                |
-//! | [`test_and_test_and_set`]     | the same, but they look before, and keep away longer and longer         |
-//! | [`array_lock`]                | a queue of slots, each on a line of its own                             |
-//! | [`sysv`]                      | messages of processes by System V shared memory, and their cold start   |
-//! | [`futex_ping_pong`]           | a word that two processes hand to each other, asleep: a yardstick       |
+//! | module                    | contents                                                       |
+//! |---------------------------|----------------------------------------------------------------|
+//! | [`counter_barrier`]       | a count in a critical section, and sense reversal              |
+//! | [`test_and_set`]          | a flag that each waiter exchanges until it finds it free       |
+//! | [`test_and_test_and_set`] | the same, with reads before the exchange, and with backoff     |
+//! | [`array_lock`]            | a queue of slots, each on its own cache line                   |
+//! | [`sysv`]                  | messages by System V shared memory, and a process's cold start |
+//! | [`futex_ping_pong`]       | a word passed between two sleeping processes: a yardstick      |
 //!
-//! The papers' processors each had one thread. So that threads that share a processor get on as well, all loops of
-//! barriers and locks here yield after some pauses; none of them sleeps.
+//! The papers' processors each had one thread. To make progress where threads share a processor,
+//! all wait loops of the barriers and locks here yield after a number of pauses; none of them
+//! sleeps.
 //!
 //! # Example
 //! ```
@@ -42,67 +43,69 @@ pub use test_and_test_and_set::TestAndTestAndSet;
 /// Mutual exclusion.
 ///
 /// # Safety
-/// Between a return of [`lock`](Self::lock) and the call of [`unlock`](Self::unlock) with what it returned, no other
-/// `lock` returns; and all that was done before that `unlock` happens before the next return of `lock`.
+/// Between a return of [`lock`](Self::lock) and the call of [`unlock`](Self::unlock) with the turn
+/// that it returned, no other `lock` may return. All operations before that `unlock` must happen
+/// before the next return of `lock`.
 pub unsafe trait Lock: Sync {
-    /// What who has the lock keeps until it is given back.
+    /// The state that the holder of the lock keeps until it unlocks.
     type Turn;
 
-    /// Waits until nobody has the lock, and takes it.
+    /// Blocks until the lock is free, and takes it.
     fn lock(&self) -> Self::Turn;
 
-    /// Gives the lock back.
+    /// Releases the lock.
     ///
     /// # Safety
-    /// The turn is what `lock` of this very lock returned, and the caller has not given it back.
+    /// * `turn` must be the return value of `lock` on this lock.
+    /// * The caller must not have passed it to `unlock` before.
     unsafe fn unlock(&self, turn: Self::Turn);
 }
 
 /// A value and the lock that guards it, side by side.
 #[derive(Debug, Default)]
 pub struct Guarded<L, T> {
-    /// Who may touch the value.
+    /// Guards `value`.
     lock: L,
-    /// Touched only by who has the lock.
+    /// Accessed only by the holder of the lock.
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `with` hands the value from thread to thread, which `Send` allows, and to one at a time, by the contract of
-// `Lock`.
+// SAFETY: `with` moves access to the value between threads, which `T: Send` allows, and grants it
+// to one thread at a time, by the contract of `Lock`.
 unsafe impl<L: Lock, T: Send> Sync for Guarded<L, T> {}
 
 impl<L: Lock, T> Guarded<L, T> {
-    /// A value with its lock, which nobody has.
+    /// Creates a value with its lock, which is free.
     pub const fn new(lock: L, value: T) -> Self {
         Self { lock, value: UnsafeCell::new(value) }
     }
 
-    /// Calls `f` with the value, by itself. If it panics, the lock is never free again.
+    /// Calls `f` with exclusive access to the value. If `f` panics, the lock is never released.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         let turn = self.lock.lock();
-        // SAFETY: the lock is ours, so nobody else has a reference to the value: those that were given out before
-        // ended with the calls of their `f`, which happened before.
+        // SAFETY: this thread holds the lock, so no other reference to the value exists: each
+        // earlier one ended with the call of its `f`, which happened before this lock was taken.
         let result = f(unsafe { &mut *self.value.get() });
-        // SAFETY: the turn is from the call above and is given back once.
+        // SAFETY: the turn is from the `lock` above, and is passed to `unlock` once.
         unsafe { self.lock.unlock(turn) };
         result
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
 }
 
-/// What a loop that waits does between two looks: pauses, then yields.
+/// The wait between two checks of a condition: pauses, then yields.
 #[derive(Debug, Default)]
 struct Patience {
     looks: u32,
 }
 
 impl Patience {
-    /// Looks after which a thread that has not what it waits for lets others have its processor.
+    /// The number of checks after which a waiting thread yields its processor.
     const PAUSES: u32 = 64;
 
     #[inline]
@@ -116,7 +119,7 @@ impl Patience {
     }
 }
 
-/// Something on cache lines of its own: two, as some processors fetch them in pairs.
+/// A value on cache lines of its own: two lines, because some processors fetch them in pairs.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 struct Padded<T>(T);

@@ -1,22 +1,22 @@
-//! What `bench barrier` and `bench lock` share: contenders that are threads or processes, raced in
-//! cells.
+//! The common part of `bench barrier` and `bench lock`: contenders that are threads or processes,
+//! raced in cells.
 //!
 //! ```text
-//! contender          threads of this process, or a process that answers (`peers::Server`; `member`: ours, in processes)
-//! cell               how many members, and how much work between two episodes: a group of the race
+//! contender          threads of this process, or a server process (`peers::Server`, `member`)
+//! cell               a number of members, and the work between two episodes: a group of the race
 //! run                one contender in one cell, for some milliseconds
 //! ```
 //!
-//! A process is asked, and answers, a line a run. NS is of wall time per episode, without the work,
-//! or per lock and unlock; AS_WANTED is 1 if each member has a processor of its own, where there is
-//! one for each; a SHARE is how often a member had the lock. `lab/peers/members.h` is the other
-//! side, and `member`.
+//! A server process answers each request with one line. NS is the wall time per episode, without
+//! the work, or per lock and unlock; AS_WANTED is 1 if each member has its own processor, or if
+//! there are fewer processors than members; a SHARE is the number of times that a member had the
+//! lock. `lab/peers/members.h` and `member` implement the server.
 //!
 //! ```text
 //! RUN MEMBERS MILLISECONDS WORK_NS    ->    NS AS_WANTED [SHARE...]
 //! ```
 //!
-//! If there are processors for all members, each is pinned to one; if there are not
+//! If there are processors for all members, each member is pinned to one; if there are not
 //! (oversubscribed), none is.
 
 mod contend;
@@ -40,7 +40,7 @@ use crate::race::{
 };
 use crate::stop::Signals;
 
-/// How a race is run.
+/// The options of a race.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ContestArgs {
     #[command(flatten)]
@@ -54,73 +54,73 @@ pub(crate) struct ContestArgs {
     milliseconds: Option<usize>,
 }
 
-/// How long `--quick` takes, about. A minute is not to be exceeded.
+/// The approximate duration of `--quick`. It must not exceed a minute.
 const QUICK: Duration = Duration::from_secs(50);
-/// A contender is left out of a cell if a run takes this much longer than it was given.
+/// A contender is left out of a cell if a run takes longer than requested by this time.
 const TOO_LONG: Duration = Duration::from_millis(250);
-/// And this for each of its members, which may be processes and have to start.
+/// Plus this time for each member, as members may be processes that have to start.
 const START: Duration = Duration::from_millis(10);
 
-/// What is raced.
+/// The subject of a race.
 #[derive(Debug)]
 pub(crate) struct Subject {
-    /// What it is, and what is told of it.
+    /// The title, and the explanation of what is measured.
     pub(crate) what: &'static str,
-    /// What one of the members is.
+    /// The word for a member.
     pub(crate) unit: &'static str,
-    /// Members, if none are asked for, on this many processors.
+    /// The default numbers of members, for a number of processors.
     pub(crate) members: fn(usize) -> Vec<usize>,
-    /// Lengths of the work between two episodes, in nanoseconds.
+    /// The lengths of the work between two episodes, in nanoseconds.
     pub(crate) works: &'static [f64],
-    /// How long a run takes, if it is not asked for.
+    /// The default duration of a run.
     pub(crate) milliseconds: usize,
-    /// Those that are threads of this process.
+    /// The contenders that are threads of this process.
     pub(crate) inside: &'static [(&'static str, Side, Fits, Inside)],
-    /// Ours, in processes.
+    /// Our contenders in processes.
     pub(crate) processes: &'static [(&'static str, Way)],
-    /// Those that are compiled.
+    /// The contenders that are compiled.
     pub(crate) sources: &'static [Source],
-    /// What is told of the medians, below the tables.
+    /// The ratios of medians, printed below the tables.
     pub(crate) ratios: fn(&Contest) -> Vec<Ratio>,
-    /// What else is told, to people.
+    /// Further text for the table output.
     pub(crate) more: fn() -> Option<String>,
 }
 
 /// Runs a contender that is threads of this process.
 pub(crate) type Inside = fn(&Bout<'_>) -> Result<Measured>;
 
-/// Whether a contender can be run with this many members.
+/// Returns whether a contender supports this number of members.
 pub(crate) type Fits = fn(usize) -> bool;
 
-/// Any number of members.
+/// Supports any number of members.
 pub(crate) const ANY: Fits = |_| true;
 
 /// A peer in C or C++.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// What it is called.
+    /// The name of the contender.
     pub(crate) name: &'static str,
-    /// What compiles it.
+    /// The compiler.
     pub(crate) compiler: &'static str,
-    /// Its file, and the text of that.
+    /// The file name, and its contents.
     pub(crate) file: (&'static str, &'static str),
     pub(crate) flags: &'static [&'static str],
-    /// The argument that it is started with, if any.
+    /// The argument of the program, if any.
     pub(crate) form: &'static [&'static str],
-    /// What is added to its environment.
+    /// Additions to the program's environment.
     pub(crate) environment: &'static [(&'static str, &'static str)],
 }
 
-/// What the sources include.
+/// The headers that the sources include.
 const HEADERS: [(&str, &str); 2] = [
     ("members.h", include_str!("../../peers/members.h")),
     ("barrier.h", include_str!("../../peers/barrier.h")),
 ];
 
-/// What would change how OpenMP waits.
+/// Prefixes of environment variables that would change OpenMP's wait policy.
 const OPENMP: [&str; 3] = ["OMP_", "GOMP_", "KMP_"];
 
-/// One that takes part.
+/// A contender.
 #[derive(Clone, Debug)]
 struct Contender {
     name: &'static str,
@@ -135,7 +135,7 @@ enum How {
     Process(Server),
 }
 
-/// A run: on which places, by how many, with how much work, for how long.
+/// A run: its places, members, work and duration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bout<'p> {
     pub(crate) places: &'p Places,
@@ -144,25 +144,25 @@ pub(crate) struct Bout<'p> {
     pub(crate) time: Duration,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
     /// Nanoseconds of wall time per episode, without the work, or per lock and unlock.
     pub(crate) ns: f64,
-    /// Whether each member had a processor of its own, if there is one for each.
+    /// Whether each member had its own processor, if there is one for each.
     pub(crate) pinned: bool,
-    /// The least share of a lock by the greatest.
+    /// The least share of a lock divided by the greatest.
     pub(crate) fairness: Option<f64>,
 }
 
-/// Under what conditions all are compared.
+/// The conditions under which contenders are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Cell {
     members: usize,
     work_ns: f64,
 }
 
-/// A number that is told beside the tables, of medians.
+/// A ratio of medians that is printed beside the tables.
 #[derive(Debug, Serialize)]
 pub(crate) struct Ratio {
     what: String,
@@ -182,7 +182,7 @@ pub(crate) struct Contest {
     skipped: Vec<Skipped<()>>,
 }
 
-/// Runs the race; returns what to print.
+/// Runs the race; returns the text to print.
 pub(crate) fn contest(
     args: &ContestArgs,
     subject: &'static Subject,
@@ -216,22 +216,22 @@ impl Contender {
 }
 
 impl Bout<'_> {
-    /// How many processors there are.
+    /// Returns the number of processors.
     pub(crate) fn processors(&self) -> usize {
         self.places.processors()
     }
 
-    /// Whether there are not as many processors as members.
+    /// Returns whether there are fewer processors than members.
     fn oversubscribed(&self) -> bool {
         self.members > self.processors()
     }
 
-    /// The places that members are pinned to, if they are.
+    /// Returns the places to which members are pinned, if they are.
     fn pinned(&self) -> Option<&Places> {
         (!self.oversubscribed()).then_some(self.places)
     }
 
-    /// Has a process run.
+    /// Requests a run from a server process.
     fn ask(&self, server: &Server) -> Result<Measured> {
         let Bout { members, work_ns, time, .. } = self;
         let answer =
@@ -272,7 +272,7 @@ impl Contest {
         }
     }
 
-    /// All that can take part; programs of others are compiled into the folder.
+    /// Returns all available contenders; programs of other projects are compiled into `folder`.
     fn contenders(&mut self, folder: &Path) -> Result<Vec<Contender>> {
         let Subject { inside, processes, sources, .. } = self.subject;
         let threads = inside.iter().map(|&(name, side, fits, run)| Contender {
@@ -336,34 +336,35 @@ impl Contest {
         Ok(())
     }
 
-    /// How many processors there are.
+    /// Returns the number of processors.
     pub(crate) fn processors(&self) -> usize {
         self.processors
     }
 
-    /// The median of the least times of a hop.
+    /// Returns the median of the rounds' least times of a hop.
     pub(crate) fn hop(&self) -> Option<f64> {
         self.stage.median()
     }
 
-    /// The median of a contender, or of one of its metrics, with this many members and no work.
+    /// Returns the median of a contender, or of one of its metrics, with this number of members and
+    /// no work.
     pub(crate) fn median(&self, way: &str, members: usize) -> Option<f64> {
         self.best(&[way], members)
     }
 
-    /// The least median of these.
+    /// Returns the least median of some ways.
     pub(crate) fn best(&self, ways: &[&str], members: usize) -> Option<f64> {
         self.results.best(&Cell { members, work_ns: 0.0 }, ways)
     }
 
-    /// The least median of ours that are threads.
+    /// Returns the least median of our contenders in threads.
     pub(crate) fn best_of_ours(&self, members: usize) -> Option<f64> {
         let ours = self.subject.inside.iter().filter(|(_, side, ..)| *side == Side::Ours);
         self.best(&ours.map(|(name, ..)| *name).collect::<Vec<_>>(), members)
     }
 
-    /// What sharing memory between processes costs with 2 members: `ways` are threads, and the same
-    /// as processes.
+    /// Returns the cost of shared memory between processes with 2 members: each pair names a way in
+    /// threads, and the same way in processes.
     pub(crate) fn processes_by_threads(&self, ways: &[(&str, &str)]) -> Vec<Ratio> {
         let ratio = |&(threads, processes): &(&str, &str)| {
             let what = format!("{processes} / threads, 2 members");
@@ -372,7 +373,7 @@ impl Contest {
         ways.iter().filter_map(ratio).collect()
     }
 
-    /// The best median of a peer in a cell.
+    /// Returns the best median of a peer in a cell.
     fn best_peer(&self, of: Cell) -> Option<f64> {
         let peers = self.results.main().filter(|cell| cell.side == Side::Peer && cell.key == of);
         peers.map(|cell| cell.spread.median).reduce(f64::min)
@@ -382,7 +383,7 @@ impl Contest {
         self.results.median(&of, &format!("{way}: {FAIRNESS}"))
     }
 
-    /// What a cell is called.
+    /// Returns the title of a cell.
     fn title(&self, Cell { members, work_ns }: Cell) -> String {
         let number = if members == 1 { "" } else { "s" };
         let work = match work_ns {
@@ -394,7 +395,7 @@ impl Contest {
         format!("{members} {}{number}{work}{crowd}, ns", self.subject.unit)
     }
 
-    /// For people: a table for each cell.
+    /// Formats the results as a table for each cell.
     fn text(&self) -> String {
         let hop = match self.stage.best() {
             Some(Spread { median, best, .. }) => {
@@ -446,7 +447,7 @@ impl Contest {
         lines.join("\n")
     }
 
-    /// The same, an object a line.
+    /// Formats the results as one JSON object per line.
     fn json(&self) -> Result<String> {
         let Self { results, stage, .. } = self;
         let mut lines = Lines::new("kind");
@@ -463,7 +464,7 @@ impl Contest {
         }
         for crate::race::Run { key, way, side, round, values } in &results.runs {
             let Cell { members, work_ns } = key;
-            // NaN, which is none, becomes null.
+            // NaN, which stands for no value, becomes null.
             let run = json!({ "way": way, "side": side, "members": members, "work_ns": work_ns, "round": round,
                 "ns": values[0], "fairness": values[1] });
             lines.push("run", &run)?;
@@ -483,16 +484,16 @@ impl Contest {
     }
 }
 
-/// The second metric.
+/// The name of the second metric.
 const FAIRNESS: &str = "fairness";
 
 impl Ratio {
-    /// One time by another; `None` if either was not measured.
+    /// Returns one time divided by another; `None` if either was not measured.
     pub(crate) fn of(what: impl Into<String>, time: Option<f64>, by: Option<f64>) -> Option<Self> {
         Self::just(what, ratio(time, by))
     }
 
-    /// A number by itself.
+    /// Returns a number that is no ratio of two times.
     pub(crate) fn just(what: impl Into<String>, value: Option<f64>) -> Option<Self> {
         Some(Self { what: what.into(), value: value? })
     }
@@ -504,7 +505,7 @@ mod tests {
 
     use super::*;
 
-    /// A contender that takes as many milliseconds as it says nanoseconds.
+    /// A contender that takes as many milliseconds as it reports nanoseconds.
     fn slow(bout: &Bout<'_>, milliseconds: u64) -> Result<Measured> {
         sleep(Duration::from_millis(milliseconds));
         Ok(Measured { ns: milliseconds as f64 * bout.members as f64, pinned: true, fairness: None })

@@ -1,4 +1,4 @@
-//! The data of races out of core, and how long the disk takes for them.
+//! The data of races out of core, and the disk's time for them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,16 +12,17 @@ use syncline_store::{
 
 use crate::error::{Result, failed};
 
-/// Numbers in [0, 1) that look random.
+/// Returns pseudorandom numbers in [0, 1).
 pub(crate) fn numbers(seed: u64, count: usize) -> Vec<f64> {
     use rand_core::{RngCore, SeedableRng};
     let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(seed);
     (0..count).map(|_| (random.next_u64() >> 11) as f64 * f64::powi(2.0, -53)).collect()
 }
 
-/// Writes the matrix numbered `n`: the first, the field, in [0, 1), the others in [0, 0.25).
+/// Writes the matrix number `n`: the first, the field, has values in [0, 1), the others in [0,
+/// 0.25).
 pub(crate) fn make(path: &Path, n: usize, shape: Shape) -> Result<()> {
-    // The same numbers again and again, of a length that no row divides: the disk does not look.
+    // The same numbers repeat with a period that no row length divides: the disk does not care.
     let values = numbers(7, 1 << 20 | 1);
     let new = NewFile::create(path, Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor)?)?;
     let mut matrix = Matrix::<f64>::create(&new, true, shape, Layout::RowMajor)?;
@@ -35,7 +36,7 @@ pub(crate) fn make(path: &Path, n: usize, shape: Shape) -> Result<()> {
     Ok(new.commit()?)
 }
 
-/// Takes the files of a folder out of the page cache; says how.
+/// Drops the files of a folder from the page cache; returns the method used.
 pub(crate) fn drop_caches(folder: &Path) -> Result<&'static str> {
     rustix::fs::sync();
     // Only root may.
@@ -59,8 +60,8 @@ pub(crate) fn drop_caches(folder: &Path) -> Result<&'static str> {
     Ok("posix_fadvise")
 }
 
-/// Seconds to read all files, panel by panel, while one file of the size of the first is written:
-/// by the same calls, from and to the same kind of memory, as a streamed pass.
+/// Returns the seconds to read all files, panel by panel, while one file of the size of the first
+/// is written: with the same calls, and the same kind of memory, as a streamed pass.
 pub(crate) fn floor(paths: &[PathBuf], output: &Path, shape: Shape, rows: usize) -> Result<f64> {
     let files = paths.iter().map(|path| Ok(DirectFile::open(path)?)).collect::<Result<Vec<_>>>()?;
     let row_bytes = shape.cols * 8;

@@ -1,13 +1,13 @@
-//! What can go wrong with a race, in one line each.
+//! The errors of a race, in one line each.
 
 use std::fmt::Display;
 
 use syncline_fabric::TeamError;
 
-/// Whatever it was.
+/// Any error.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The result of everything in this command.
+/// The result type of this command.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// A request that makes no sense.
@@ -15,17 +15,17 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// SIGINT, SIGTERM.
+/// An interruption by SIGINT or SIGTERM.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted by {}; nothing was written", signal_hook::low_level::signal_name((*.0).into()).unwrap_or("a signal"))]
 pub(crate) struct Interrupted(pub(crate) u8);
 
-/// Why something could not be done.
+/// Returns the error "cannot `what`: `why`".
 pub(crate) fn failed(what: &str, why: impl Display) -> Failure {
     format!("cannot {what}: {why}").into()
 }
 
-/// The exit code of a process that has failed.
+/// Returns the exit code for a failure.
 pub(crate) fn exit_code(failure: &Failure) -> u8 {
     match (failure.downcast_ref::<Interrupted>(), failure.downcast_ref::<TeamError>()) {
         (Some(Interrupted(signal)), _) => 128 + signal,

@@ -1,20 +1,23 @@
-//! `syncline-lab bench farm`: processes as tasks, ours and others', in turn.
+//! `syncline-lab bench farm`: races processes as tasks, ours and others'.
 //!
 //! ```text
-//! cold       a process is started until its first message is here          Python's Process, a published farm, MPI_Comm_spawn
-//! warm       one small task to workers that are there                      Pool.apply, executor.submit
-//! trip       8 bytes to another process and back                           a futex, Pipe, a published farm
-//! integers   many integers written into a message, and read                pickle, Pipe
-//! bytes      one message of 64 MiB                                         memcpy
-//! tasks      10 000 tasks x -> x + 1                                        Pool.map, Pool.imap, executor.map
-//! span       tasks that sleep, and trees of them, on 8 workers              what a greedy schedule takes at most
+//! heat       what is measured                             others
+//! cold       the start of a process, to its first message Python's Process, a published farm,
+//!                                                         MPI_Comm_spawn
+//! warm       one small task on idle workers               Pool.apply, executor.submit
+//! trip       8 bytes to another process and back          a futex, Pipe, a published farm
+//! integers   many integers written into a message, read   pickle, Pipe
+//! bytes      one message of 64 MiB                        memcpy
+//! tasks      10 000 tasks x -> x + 1                      Pool.map, Pool.imap, executor.map
+//! span       tasks that sleep, and trees of them,         the bound of a greedy schedule
+//!            on 8 workers
 //! ```
 //!
-//! Each of these is a heat, a race by itself (`crate::race`). Our workers are this command
-//! again, as a subcommand that its help does not show (`worker`). Those of others are Python, which
-//! answers a line per measurement, MPI programs that are compiled when the command runs,
-//! and `baselines` in processes of this command (`rivals`). `targets` compares with what is
-//! aimed at.
+//! Each heat is a race by itself (`crate::race`). Our workers are this command again, as a
+//! subcommand that the help does not list (`worker`). The others' processes are Python, which
+//! answers a line for each measurement, MPI programs that are compiled when the command runs, and
+//! `baselines` in processes of this command (`rivals`). `targets` compares the results with the
+//! targets.
 
 mod cold;
 mod data;
@@ -45,12 +48,12 @@ use crate::stop::Signals;
 ///
 /// Others are Python's multiprocessing and concurrent.futures (python3), MPI_Comm_spawn (Open MPI:
 /// mpicc on the path, or below target/mpi, where `make mpi-wheels` puts it), a published farm's
-/// messages by System V shared memory, a futex, and memcpy. What is not there is skipped, and the
-/// table says what installs it. Everything is run as often as there is time for in 5 minutes in all;
-/// with --rounds 1 once, and nothing before it to warm up. A worker without libraries to load is built with cargo where the sources of
-/// Syncline are at hand (the current folder, or one above it) and Rust has the target
+/// messages by System V shared memory, a futex, and memcpy. What is not installed is skipped, and
+/// the table says what installs it. Everything is run as often as 5 minutes in all allow; with
+/// --rounds 1 once, without a warm-up. A worker without libraries to load is built with cargo if
+/// the sources of Syncline are in the current folder, or one above it, and Rust has the target
 /// x86_64-unknown-linux-musl. Where times are compared with a target, the last table says so; H is
-/// what a cache line takes from one processor to another.
+/// the time that a cache line takes from one processor to another.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline-lab bench farm [OPTIONS]",
@@ -66,26 +69,26 @@ pub(crate) struct BenchFarmArgs {
     /// Only groups whose name contains this: cold, warm, trip, integers, bytes, tasks, span
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Of what one manager holds while it starts processes [default: 1024]
+    /// MiB that one manager holds while it starts processes [default: 1024]
     #[arg(long, value_name = "MIB", hide = true, default_value_t = 1024)]
     held: usize,
 }
 
-/// What entries are made of.
+/// The environment in which entries are made.
 #[derive(Debug)]
 struct Kit<'a> {
-    /// Where programs are made.
+    /// The folder for programs and files.
     folder: &'a Path,
-    /// Of this thread.
+    /// The places of the main thread.
     places: Places,
-    /// MiB that one manager holds.
+    /// The memory that one manager holds, in MiB.
     held: usize,
 }
 
 /// Makes the entries of a heat.
 type Make = fn(&Kit<'_>) -> Result<Heat>;
 
-/// All heats: of a second of the whole, how much each may take.
+/// All heats, and the fraction of the total time that each may take.
 const HEATS: [(&str, f64, Make); 7] = [
     ("cold", 0.25, cold::heat),
     ("warm", 0.1, tasks::warm),
@@ -96,36 +99,36 @@ const HEATS: [(&str, f64, Make); 7] = [
     ("span", 0.12, span::heat),
 ];
 
-/// Seconds of all heats.
+/// The seconds for all heats.
 const QUICK: f64 = 55.0;
 const LONG: f64 = 300.0;
 
-/// Rounds of a heat, if they are not asked for: however long they take, and at most.
+/// The least and the greatest default number of rounds of a heat.
 const ROUNDS: [usize; 2] = [3, 300];
 
-/// What an entry belongs to.
+/// The group of an entry.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Of {
     group: &'static str,
 }
 
-/// A group that is raced by itself, and how it is told.
+/// A group that is raced by itself, and its presentation.
 struct Heat {
     name: &'static str,
-    /// What times are told in, in nanoseconds.
+    /// The unit of its times, and its length in nanoseconds.
     unit: (&'static str, f64),
-    /// What else is known.
+    /// Further facts to print.
     notes: Vec<String>,
     group: Group<'static, Hops, Of>,
 }
 
 impl Heat {
-    /// An empty one.
+    /// Returns an empty heat.
     fn new(name: &'static str, unit: (&'static str, f64)) -> Self {
         Heat { name, unit, notes: Vec::new(), group: Group::new([]) }
     }
 
-    /// An entry of which one thing is measured, in seconds; or why it cannot be.
+    /// Adds an entry with one metric, in seconds; or the reason why it cannot be made.
     fn add<F>(&mut self, side: Side, way: impl Into<String>, made: Result<F>)
     where
         F: FnMut() -> Result<Samples> + 'static,
@@ -133,7 +136,7 @@ impl Heat {
         self.add_all(side, way, &[""], made.map(|mut run| move || Ok(vec![run()?])));
     }
 
-    /// An entry of which several things are measured; or why they cannot be.
+    /// Adds an entry with several metrics; or the reason why it cannot be made.
     fn add_all<F>(
         &mut self,
         side: Side,
@@ -150,8 +153,8 @@ impl Heat {
         }
     }
 
-    /// A peer that a process measures when it is asked this line, each of whose samples is that of
-    /// `operations`; or why there is no such process.
+    /// Adds a peer that a server process measures when it receives `line`; each sample covers
+    /// `operations` operations. Or adds the reason why there is no such process.
     fn ask(
         &mut self,
         server: &Result<Server>,
@@ -164,7 +167,7 @@ impl Heat {
     }
 }
 
-/// A run whose samples are seconds.
+/// Converts the samples of a run from seconds to nanoseconds.
 fn in_nanoseconds(
     mut run: impl FnMut() -> Result<Vec<Samples>>,
 ) -> impl FnMut(&mut Hops) -> Result<Vec<Samples>> {
@@ -175,16 +178,16 @@ fn in_nanoseconds(
     }
 }
 
-/// Everything that was measured, and where.
+/// All measurements, and their machine.
 struct Report {
     machine: Machine,
     stage: Hops,
-    /// Of each heat its name, what its times are told in, and what else is known.
+    /// For each heat its name, the unit of its times, and further facts.
     heads: Vec<(&'static str, (&'static str, f64), Vec<String>)>,
     results: Results<Of>,
 }
 
-/// Measures; returns what to print.
+/// Runs the measurement; returns the text to print.
 pub(crate) fn farm(args: &BenchFarmArgs, signals: &Signals) -> Result<String> {
     let args = args.clone();
     let work = move |folder: &Path, signals: &Signals| {
@@ -220,7 +223,7 @@ impl Report {
         targets::all(&self.results, self.stage.median())
     }
 
-    /// The tables, for people.
+    /// Formats the results as tables.
     fn text(&self) -> String {
         let Results { cells, skipped, .. } = &self.results;
         let hop = self.stage.median();
@@ -241,7 +244,7 @@ impl Report {
         lines.join("\n")
     }
 
-    /// The same, an object a line.
+    /// Formats the results as one JSON object per line.
     fn json(&self) -> Result<String> {
         #[derive(Serialize)]
         struct Here<'a> {

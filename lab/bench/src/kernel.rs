@@ -1,16 +1,16 @@
-//! The loop that takes a given time.
+//! A loop of a given duration.
 //!
-//! It is a chain of dependent multiplications, so that its time is its number of iterations;
-//! neither threads of one core nor compilers make it faster. `lab/peers/peer.h` has the same in
-//! C: change both.
+//! The loop is a chain of dependent multiplications, so its time is proportional to its number of
+//! iterations: neither a second thread on the core nor a compiler makes it faster.
+//! `lab/peers/peer.h` has the same loop in C: change both.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Odd, and of no pattern.
+/// Odd, and without a pattern.
 pub(crate) const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A number of iterations.
+/// Runs `iterations` iterations.
 #[inline]
 pub(crate) fn kernel(mut x: u64, iterations: u64) -> u64 {
     for _ in 0..iterations {
@@ -19,10 +19,10 @@ pub(crate) fn kernel(mut x: u64, iterations: u64) -> u64 {
     x
 }
 
-/// Iterations that are timed, to know the time of one well.
+/// The number of iterations that calibrate the time of one.
 pub(crate) const CALIBRATION: u64 = 1 << 20;
 
-/// Nanoseconds of an iteration: the least of some runs.
+/// Returns the nanoseconds of an iteration: the minimum of several runs.
 pub(crate) fn calibrate(iterations: u64) -> f64 {
     let run = |_| {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! What the laboratory builds itself, to race Syncline against it.
+//! The laboratory's own implementations, against which Syncline is raced.
 //!
 //! The races are in the command, `syncline-lab`: see `lab/README.md`.
 

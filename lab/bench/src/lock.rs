@@ -1,17 +1,17 @@
-//! `syncline-lab bench lock`: locks, ours and others', in turn.
+//! `syncline-lab bench lock`: races locks, ours and others'.
 //!
 //! ```text
-//! ticket, mcs                           ours, in threads; those called "processes" in processes that share memory
-//! location, by handles                  ours: a request in the queue of a location for every addition
-//! test-and-set, ... array lock          textbooks', from `baselines`
+//! ticket, mcs                           ours: in threads or, if called "processes", in processes
+//! location, by handles                  ours: a request in a location's queue for each addition
+//! test-and-set, ... array lock          textbook locks, from `baselines`
 //! std::sync::Mutex                      Rust's standard library
-//! parking_lot Mutex and FairMutex       the crate; the fair one is handed on in order
+//! parking_lot Mutex and FairMutex       the crate; the fair one is handed over in order
 //! pthread_mutex, pthread_spin           gcc, compiled when the command runs
 //! ```
 //!
-//! What is guarded is one addition to a plain counter. A lock that lets one thread have it many
-//! times in a row looks fast, as the counter stays where it is: so there is a column of how fair it
-//! was, the least share by the greatest.
+//! The critical section is one addition to a plain counter. A lock that one thread can take many
+//! times in a row looks fast, because the counter stays in one cache: so a column shows the
+//! fairness, the least share divided by the greatest.
 
 use std::sync::Mutex;
 
@@ -31,12 +31,12 @@ use crate::stop::Signals;
 /// Races locks against one another, and against the time that a cache line takes between two
 /// processors.
 ///
-/// Peers in C are compiled with gcc where it is installed, and skipped otherwise, with the line that
-/// installs it. Everything is run 200 times; with --quick as often as a minute allows, at most 30
-/// times. Times are wall
-/// times per lock and unlock around one addition; fairness is the least share of a thread by the
-/// greatest: locks should be compared where that is the same. Threads have a processor each, if
-/// there are as many; if there are not (oversubscribed), the system places them.
+/// Peers in C are compiled with gcc where it is installed, and skipped otherwise, with the line
+/// that installs it. Everything is run 200 times; with --quick as often as a minute allows, at most
+/// 30 times. Times are wall times per lock and unlock around one addition; fairness is the least
+/// share of a thread divided by the greatest: compare locks of equal fairness. Each thread has its
+/// own processor, if there are enough; if there are not (oversubscribed), the system places the
+/// threads.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline-lab bench lock [OPTIONS]",
@@ -64,12 +64,12 @@ static SUBJECT: Subject = Subject {
     more: || None,
 };
 
-/// Runs the race; returns what to print.
+/// Runs the race; returns the text to print.
 pub(crate) fn lock(args: &BenchLockArgs, signals: &Signals) -> Result<String> {
     contest::contest(&args.contest, &SUBJECT, signals)
 }
 
-/// Those that are threads of this process: a line each.
+/// The contenders that are threads of this process.
 static INSIDE: [(&str, Side, Fits, Inside); 9] = [
     ("ticket", Side::Ours, ANY, ours::<Ticket>),
     ("mcs", Side::Ours, ANY, ours::<Mcs>),
@@ -77,7 +77,7 @@ static INSIDE: [(&str, Side, Fits, Inside); 9] = [
         let location = Location::new("counter", 0_u64);
         let shares = bout.contend(|_| {
             let mut writer = location.writer();
-            // Nothing poisons it: no member panics.
+            // No member panics, so the location is never poisoned.
             move || *writer.acquire().expect("a location that nobody poisons") += 1
         })?;
         shares.with(location.into_inner().map_err(|_| "a handle was left")?)
@@ -107,7 +107,7 @@ static INSIDE: [(&str, Side, Fits, Inside); 9] = [
     }),
 ];
 
-/// Ours, in processes.
+/// Our locks, in processes.
 static PROCESSES: [(&str, Way); 2] =
     [("ticket, processes", Way::Ticket), ("mcs, processes", Way::Mcs)];
 
@@ -115,7 +115,7 @@ fn ours<R: RawLock>(bout: &Bout<'_>) -> Result<Measured> {
     let lock = Lock::<R, u64>::new(bout.members, 0)?;
     let shares = bout.contend(|rank| {
         let mut member = lock.member(rank).expect("a rank that nobody has");
-        // Nothing poisons it: no member panics.
+        // No member panics, so the lock is never poisoned.
         move || *member.lock().expect("a lock that nobody poisons") += 1
     })?;
     let mut member = lock.member(0)?;
@@ -134,7 +134,7 @@ const fn pthread(name: &'static str, form: &'static [&'static str]) -> Source {
     Source { name, compiler: "gcc", file: PTHREAD, flags: &["-pthread"], form, environment: &[] }
 }
 
-/// Those that are compiled.
+/// The contenders that are compiled.
 static SOURCES: [Source; 2] =
     [pthread("pthread_mutex", &["mutex"]), pthread("pthread_spin", &["spin"])];
 

@@ -1,25 +1,25 @@
-//! The `syncline-lab` command: Syncline raced against other ways of doing the same.
+//! The `syncline-lab` command: races Syncline against other ways of doing the same.
 //!
-//! | module    | holds                                                                      |
-//! |-----------|----------------------------------------------------------------------------|
-//! | `wave`    | `bench wave`: one sweep, by every way                                       |
-//! | `overlay` | `bench overlay`: one program of tasks, by every way of keeping its order    |
-//! | `barrier` | `bench barrier`                                                             |
-//! | `lock`    | `bench lock`                                                                |
-//! | `rma`     | `bench rma`: one-sided memory, on one host and between several              |
-//! | `farm`    | `bench farm`: processes as tasks                                            |
-//! | `papers`  | `schemes`: the papers' schemes of sweeps out of core                        |
-//! | `contest` | barriers and locks: threads, and processes that answer                      |
-//! | `race`    | the harness of all of them: entries that alternate, round after round       |
-//! | `peers`   | programs of others, compiled when a race begins                             |
-//! | `places`  | the processors on which threads are pinned                                  |
-//! | `disk`    | data of races out of core, and how long the disk takes for them             |
-//! | `kernel`  | a loop of known length                                                      |
-//! | `stop`    | work that SIGINT and SIGTERM end                                            |
-//! | `error`   | what can go wrong, in one line each                                         |
+//! | module    | contents                                                                |
+//! |-----------|-------------------------------------------------------------------------|
+//! | `wave`    | `bench wave`: one sweep, by each way                                    |
+//! | `overlay` | `bench overlay`: one program of tasks, by each way of keeping its order |
+//! | `barrier` | `bench barrier`                                                         |
+//! | `lock`    | `bench lock`                                                            |
+//! | `rma`     | `bench rma`: one-sided memory, on one host and between several          |
+//! | `farm`    | `bench farm`: processes as tasks                                        |
+//! | `papers`  | `schemes`: the papers' schemes of sweeps out of core                    |
+//! | `contest` | barriers and locks: contenders in threads and in processes              |
+//! | `race`    | the harness of all races: entries that alternate, round after round     |
+//! | `peers`   | programs of other projects, compiled when a race begins                 |
+//! | `places`  | the processors on which threads are pinned                              |
+//! | `disk`    | the data of races out of core, and the disk's time for them             |
+//! | `kernel`  | a loop of known duration                                                |
+//! | `stop`    | work that SIGINT and SIGTERM end                                        |
+//! | `error`   | errors, in one line each                                                |
 //!
-//! Exit codes: 0; 1 for an error; 2 for a wrong command line; 128 + the signal's number when
-//! interrupted.
+//! Exit codes: 0 for success; 1 for an error; 2 for a wrong command line; 128 + the signal's number
+//! after an interruption.
 
 mod barrier;
 mod contest;
@@ -67,7 +67,7 @@ enum Command {
     FarmWorker(farm::FarmWorkerArgs),
 }
 
-/// What is raced.
+/// The subjects of races.
 #[derive(Debug, Subcommand)]
 enum Bench {
     Wave(wave::BenchWaveArgs),
@@ -78,7 +78,7 @@ enum Bench {
     Farm(farm::BenchFarmArgs),
 }
 
-/// A number of at least `least`.
+/// Returns a parser for a number of at least `least`.
 fn at_least(least: u64) -> clap::builder::RangedU64ValueParser<usize> {
     clap::builder::RangedU64ValueParser::new().range(least..)
 }
@@ -87,8 +87,8 @@ fn main() -> ExitCode {
     match dispatch(Args::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // A line break in a file's name does not make two lines of an error. The line is
-            // written in one piece, as other members of a team may write there.
+            // An error is one line, even if a file name has a line break. The line is written in
+            // one call, because other members of a team may write to the same stream.
             let line = error.to_string().replace('\n', "\\n");
             let _ = io::stderr().write_all(format!("error: {line}\n").as_bytes());
             ExitCode::from(exit_code(&error))
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the command, and prints what it has measured.
+/// Runs the command, and prints its results.
 fn dispatch(command: Command) -> Result<()> {
     let signals = Signals::catch()?;
     let text = match command {
@@ -115,7 +115,7 @@ fn dispatch(command: Command) -> Result<()> {
     }
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        // The reader has seen enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => done.map_err(|error| failed("write to standard output", error)),
     }

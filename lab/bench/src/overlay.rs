@@ -1,34 +1,36 @@
-//! `syncline-lab bench overlay`: one program of tasks, by every way of keeping its order, in turn.
+//! `syncline-lab bench overlay`: races one program of tasks, by each way of keeping its order.
 //!
 //! ```text
-//! overlay, ...               our runners
-//! plain loop, no order       on one thread the sequential program; on more each runs its part, and the values are wrong:
-//!                            what order costs is told from it. Empty and irregular bodies only
-//! barrier per level          a spinning barrier after every anti-diagonal or timestep
-//! RwLock + Condvar           locks and conditions of the standard library, by hand
-//! OpenMP task depend         gcc, clang       \
-//! OpenMP for                 gcc, clang        } compiled when the command runs; skipped where there is no compiler
-//! oneTBB flow graph          g++              /
+//! overlay, ...              our runners
+//! plain loop, no order      on one thread the sequential program; on more threads each runs its
+//!                           part, with wrong values: the baseline for the cost of order. Empty and
+//!                           irregular bodies only
+//! barrier per level         a spinning barrier after every anti-diagonal or timestep
+//! RwLock + Condvar          locks and condition variables of the standard library
+//! OpenMP task depend        gcc, clang
+//! OpenMP for                gcc, clang
+//! oneTBB flow graph         g++
 //! ```
 //!
-//! Before anything is timed, every way runs every program with bodies that hash what they read, and
-//! must give the values of the plain loop. Then three things are measured, the ways alternating,
+//! The last three are compiled when the command runs, and skipped where there is no compiler.
+//! Before anything is timed, each way runs each program with bodies that hash what they read, and
+//! must produce the values of the plain loop. Then three things are measured, the ways alternating,
 //! round after round:
 //!
 //! 1. empty bodies on the five-point grid, on one worker and on all;
-//! 2. bodies of 0 to 2 us on the grid; ideal is the time of the plain loop on one thread over the
-//!    same bodies, by workers;
+//! 2. bodies of 0 to 2 us on the grid; the ideal is the time of the plain loop on one thread over
+//!    the same bodies, divided by the number of workers;
 //! 3. bodies of one length, from 4 ns up, on the grid and on patterns of Task Bench, for METG(50
-//!    %). In a round, a way is not measured any further once three quarters of the time are its
-//!    bodies'.
+//!    %). In a round, a way is not measured any further once its bodies take three quarters of the
+//!    time.
 //!
-//! Bodies loop for a number of iterations, in the same loop in Rust, C and C++; how long an
-//! iteration takes is measured for each compiler. All spin while they wait, but for locks and
-//! conditions.
+//! Bodies loop for a number of iterations, in the same loop in Rust, C and C++; the time of an
+//! iteration is measured for each compiler. All ways spin while they wait, except locks and
+//! condition variables.
 //!
-//! The threads of all ways are pinned, and what is timed is the later part of a run, of which the
-//! threads have run the part before: at least six milliseconds of it, and a sixteenth of the
-//! rounds. See [`crew`].
+//! The threads of all ways are pinned. The later part of a run is timed, after the same threads
+//! have run the earlier part: at least six milliseconds of it, and a sixteenth of the rounds. See
+//! [`crew`].
 
 mod by_hand;
 mod compiled;
@@ -63,11 +65,11 @@ use crate::stop::Signals;
 
 /// Races overlays against other ways of running tasks in order.
 ///
-/// The same tasks with the same dependences, by our runners, by hand, and by OpenMP and oneTBB,
-/// which are compiled with gcc, clang and g++ where these are installed (Debian: gcc g++ clang
-/// libomp-dev libtbb-dev) and skipped otherwise. Everything is run 7 times; with --quick as often as
-/// a minute allows, at most 5 times, and only every second length of tasks. Times are wall times per task; METG(50 %) is the
-/// length of tasks at which half the time is theirs.
+/// The same tasks with the same dependences, by our runners, by hand-written loops, and by OpenMP
+/// and oneTBB, which are compiled with gcc, clang and g++ where these are installed (Debian: gcc
+/// g++ clang libomp-dev libtbb-dev) and skipped otherwise. Everything is run 7 times; with --quick
+/// as often as a minute allows, at most 5 times, and only every second length of tasks. Times are
+/// wall times per task; METG(50 %) is the length of tasks at which they take half of the time.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline-lab bench overlay [OPTIONS]",
@@ -88,30 +90,28 @@ pub(crate) struct BenchOverlayArgs {
     milliseconds: Option<usize>,
 }
 
-/// Rows and columns of the grid.
+/// The number of rows, and of columns, of the grid.
 const SIDE: usize = 32;
-/// Points of a pattern.
+/// The number of points of a pattern.
 const WIDTH: usize = 64;
-/// The mean of irregular bodies, in nanoseconds.
+/// The mean length of irregular bodies, in nanoseconds.
 const MEAN: f64 = 1000.0;
 /// The least and the greatest length of bodies, in nanoseconds.
 const GRAINS: [f64; 2] = [4.0, 65_536.0];
-/// An efficiency from which on longer bodies tell nothing new.
+/// The efficiency beyond which longer bodies are not measured.
 const ENOUGH: f64 = 0.75;
-/// How long `--quick` takes, about. A minute is not to be exceeded.
+/// The approximate duration of `--quick`. It must not exceed a minute.
 const QUICK: Duration = Duration::from_secs(55);
-/// Rounds that there is time for in any case: if a machine is slow or busy, the longest bodies are
-/// left out.
+/// The least number of rounds: on a slow or busy machine the longest bodies are left out.
 const LEAST_ROUNDS: usize = 3;
-/// How long a run with irregular bodies takes at least, in nanoseconds. Workers end such a run up
-/// to an iteration of their tasks apart: of a short run that is a part that says nothing of a long
-/// one.
+/// The least duration of a run with irregular bodies, in nanoseconds. Workers finish such a run up
+/// to an iteration of their tasks apart, which would distort a short run.
 const IRREGULAR: f64 = 1e8;
-/// What runs do before they are timed, about, in nanoseconds.
+/// The approximate duration of the untimed part of a run, in nanoseconds.
 const WARM_UP: f64 = 6e6;
 /// The greatest number of rounds.
 const MOST_ROUNDS: f64 = 1e6;
-/// Rounds whose values are compared.
+/// The number of rounds after which values are compared.
 const VERIFIED: u64 = 20;
 
 /// The conditions of a run.
@@ -120,48 +120,48 @@ struct Job {
     program: &'static str,
     workers: usize,
     body: &'static str,
-    /// Length of a body, or its mean.
+    /// The length of a body, or its mean, in nanoseconds.
     grain_ns: f64,
 }
 
-/// What is raced, and how.
+/// The race and its options.
 struct Race {
     machine: Machine,
     site: Site,
     workers: usize,
-    /// How long a run takes.
+    /// The duration of a run.
     ns_per_run: f64,
-    /// Lengths of bodies.
+    /// The lengths of bodies, in iterations.
     grains: Vec<u64>,
     ns_per_iteration: f64,
     programs: Vec<Program>,
     ways: Vec<Way>,
-    /// How long an iteration of the loop of bodies takes, by what compiles it.
+    /// The nanoseconds of an iteration of the loop of bodies, by compiler.
     kernels: Vec<(&'static str, f64)>,
     skipped: Vec<Skipped<()>>,
     unpinned: Vec<&'static str>,
     verified: Vec<serde_json::Value>,
 }
 
-/// Something that every way does.
+/// A run that each way makes.
 #[derive(Clone, Copy)]
 struct Cell<'a> {
     program: &'a Program,
     way: &'a Way,
     workers: usize,
     body: Body,
-    /// What a step costs beside its body, about.
+    /// The approximate cost of a step besides its body.
     cost: f64,
 }
 
-/// What all runs share: how much time is left, and what need not be run.
+/// The state that all runs share: the remaining time, and the runs that are not needed.
 #[derive(Default)]
 struct Clock {
-    /// When the race is to be over, this round, and this program in it.
+    /// The deadlines of the race, of this round, and of this program in it.
     race: Option<Instant>,
     round: Option<Instant>,
     program: Option<Instant>,
-    /// Programs and ways whose bodies were efficient in this round.
+    /// The programs and ways whose bodies were efficient in this round.
     done: HashSet<(&'static str, &'static str)>,
 }
 
@@ -174,14 +174,14 @@ impl Stage for Clock {
     }
 }
 
-/// When the first of `parts` equal parts of the time from now on is over; without parts, when all
-/// is.
+/// Returns the end of the first of `parts` equal parts of the time from now to `until`; with 0
+/// parts, the end of all of it.
 fn share(until: Option<Instant>, parts: usize) -> Option<Instant> {
     let now = Instant::now();
     until.map(|until| now + until.saturating_duration_since(now) / parts.max(1) as u32)
 }
 
-/// Runs the race; returns what to print.
+/// Runs the race; returns the text to print.
 pub(crate) fn overlay(args: &BenchOverlayArgs, signals: &Signals) -> Result<String> {
     let args = args.clone();
     let work = move |folder: &Path, signals: &Signals| {
@@ -238,19 +238,19 @@ impl Race {
         })
     }
 
-    /// One worker, and all of them.
+    /// Returns the numbers of workers: one, and all.
     fn crews(&self) -> Vec<usize> {
         let mut workers = vec![1, self.workers];
         workers.dedup();
         workers
     }
 
-    /// Those that keep the order on several threads.
+    /// Returns the ways that keep the order on several threads.
     fn ordered(&self) -> impl Iterator<Item = &Way> {
         self.ways.iter().filter(|way| way.keeps_order(2))
     }
 
-    /// Runs each program with bodies that depend on everything.
+    /// Runs each program with bodies that depend on every dependence.
     fn verify(&mut self, signals: &Signals) -> Result<()> {
         for program in &self.programs {
             eprintln!("verifying: {}", program.name);
@@ -284,7 +284,7 @@ impl Race {
         Ok(())
     }
 
-    /// Everything that is run in a round.
+    /// Returns all runs of a round.
     fn groups<'a>(&'a self, signals: &Signals) -> Result<Vec<Group<'a, Clock, Job>>> {
         let grid = &self.programs[0];
         let mean = Body::Irregular((MEAN / self.ns_per_iteration).round() as u64);
@@ -298,7 +298,7 @@ impl Race {
                 self.ways.iter().map(|way| Ok(self.entry(probe(grid, way, workers, Body::Empty)?)));
             groups.push(Group::new(cells.collect::<Result<Vec<_>>>()?));
         }
-        // The plain loop on one thread is what the others are judged by.
+        // The plain loop on one thread is the reference.
         let plain = self.ways.iter().filter(|way| !way.keeps_order(2)).map(|way| (way, 1));
         let others = self.ways.iter().filter(|way| self.workers > 1 || way.keeps_order(2));
         let irregular = plain.chain(others.map(|way| (way, self.workers)));
@@ -326,7 +326,7 @@ impl Race {
         Ok(groups)
     }
 
-    /// Finds out about how long a step takes without its body.
+    /// Estimates the time of a step without its body.
     fn probe<'a>(
         &self,
         program: &'a Program,
@@ -337,7 +337,7 @@ impl Race {
         let mut rounds = 32;
         loop {
             let run = way.run(&self.site, program, Body::Empty, workers, [rounds; 2])?;
-            // So its first half was as long, too.
+            // The first half of the run then took about as long.
             if run.seconds * 1e9 > WARM_UP || rounds as f64 > MOST_ROUNDS {
                 let cost = run.seconds * 1e9 / run.steps as f64;
                 return Ok(Cell { program, way, workers, body, cost });
@@ -346,7 +346,7 @@ impl Race {
         }
     }
 
-    /// The length of a body, or its mean, in nanoseconds.
+    /// Returns the length of a body, or its mean, in nanoseconds.
     fn grain(&self, body: Body) -> f64 {
         match body {
             Body::Spin(n) | Body::Irregular(n) => n as f64 * self.ns_per_iteration,
@@ -358,8 +358,8 @@ impl Race {
         Job { program, workers, body: body.name(), grain_ns: self.grain(body) }
     }
 
-    /// A cell as an entry: nanoseconds per step, and steps. Bodies go from short to long, until they
-    /// are efficient.
+    /// Returns a cell as an entry: nanoseconds per step, and steps. Bodies grow from short to long
+    /// until they are efficient.
     fn entry<'a>(&'a self, cell: Cell<'a>) -> Entry<'a, Clock, Job> {
         let Cell { program, way, workers, body, cost } = cell;
         let grain = self.grain(body);
@@ -387,12 +387,12 @@ impl Race {
         })
     }
 
-    /// Ideal time by wall time.
+    /// Returns the ideal time divided by the wall time.
     fn efficiency(&self, grain: f64, ns: f64) -> f64 {
         grain / self.workers as f64 / ns
     }
 
-    /// The efficiencies of a way, by the medians.
+    /// Returns the efficiencies of a way, by the medians.
     fn points(&self, results: &Results<Job>, program: &'static str, way: &str) -> Vec<Point> {
         let jobs = self.grains.iter().map(|&n| self.job(program, self.workers, Body::Spin(n)));
         let point = |job: Job| {
@@ -402,12 +402,12 @@ impl Race {
         jobs.filter_map(point).collect()
     }
 
-    /// What follows from the efficiencies of a way.
+    /// Returns the METG(50 %) of a way.
     fn metg(&self, results: &Results<Job>, program: &'static str, way: &str) -> Option<Metg> {
         Metg::of(&self.points(results, program, way))
     }
 
-    /// An object a line.
+    /// Formats the results as one JSON object per line.
     fn json(&self, results: &Results<Job>) -> Result<String> {
         let mut lines = Lines::new("kind");
         lines.all(

@@ -1,4 +1,4 @@
-//! `syncline-lab schemes`: older and other schemes of Livermore kernel 23 out of core, in turn.
+//! `syncline-lab schemes`: races older and other schemes of Livermore kernel 23 out of core.
 
 mod data;
 mod plot;
@@ -24,7 +24,8 @@ use crate::stop::Signals;
 pub(crate) enum Schemes {
     /// Makes the data and their layouts, as far as they are not there
     Prepare(Data),
-    /// Runs all schemes in turn, caches dropped before each, and prints the tables of the papers' Fig. 7
+    /// Runs all schemes in turn, caches dropped before each, and prints the tables of the papers'
+    /// Fig. 7
     ///
     /// Everything is run 3 times; with --quick once, and two iterations. With --json each run is
     /// printed as soon as it has ended, and the tables on standard error.
@@ -56,7 +57,7 @@ pub(crate) enum Schemes {
     },
 }
 
-/// Where the data are, and of what size.
+/// The folder of the data, and their size.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Data {
     /// The folder of the data; they stay there
@@ -84,10 +85,10 @@ impl Data {
     }
 }
 
-/// Does what is asked; returns what to print.
+/// Runs a subcommand; returns the text to print.
 pub(crate) fn schemes(schemes: &Schemes, signals: &Signals) -> Result<String> {
     let (schemes, asked) = (schemes.clone(), signals.clone());
-    // What is made has no name until it is complete.
+    // New files have no name until they are complete.
     signals.cancel(|| (), move || run(schemes, &asked))
 }
 
@@ -122,7 +123,7 @@ fn run(schemes: Schemes, signals: &Signals) -> Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
-/// A closed pipe is an error, not a panic.
+/// Prints; a closed pipe is an error, not a panic.
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -1,7 +1,7 @@
-//! Programs of others: found, compiled, run, or asked line by line ([`Server`]).
+//! Programs of other projects: found, compiled and run, or asked line by line ([`Server`]).
 //!
-//! Nothing is installed. What is missing is told with the line that installs it, on Debian and its
-//! kin where it is a package.
+//! Nothing is installed. A missing program is reported with the line that installs it on Debian and
+//! its derivatives, if it is a package there.
 
 mod server;
 
@@ -14,13 +14,13 @@ use syncline_store::Shape;
 pub(crate) use self::server::Server;
 use crate::error::{Failure, Result, failed};
 
-/// The sweep by numpy and numba.
+/// The source of the sweep by numpy and numba.
 const NUMBA: &str = include_str!("../../peers/numba_memmap.py");
 
-/// What all peers in C and C++ include: its name, and the text.
+/// The header of all peers in C and C++: its name, and its text.
 const HEADER: (&str, &str) = ("peer.h", include_str!("../../peers/peer.h"));
 
-/// What installs a program, with what else its peers need.
+/// Returns the line that installs a program, and the other packages that its peers need.
 fn install(program: &str) -> Option<&'static str> {
     Some(match program {
         "gcc" => "apt-get install gcc",
@@ -33,12 +33,12 @@ fn install(program: &str) -> Option<&'static str> {
     })
 }
 
-/// What is wrong, and what would help.
+/// Formats an error and its remedy.
 pub(crate) fn missing(what: impl Display, install: impl Display) -> String {
     format!("{what} ({install})")
 }
 
-/// Why a command could not be started.
+/// Returns the error of a command that could not be started.
 fn not_started(command: &Command, error: &std::io::Error) -> Failure {
     let program = Path::new(command.get_program());
     let (name, file) = (program.display(), program.file_name().and_then(|name| name.to_str()));
@@ -50,10 +50,10 @@ fn not_started(command: &Command, error: &std::io::Error) -> Failure {
     .into()
 }
 
-/// What a program prints.
+/// Returns the standard output of a command.
 ///
 /// # Errors
-/// When it cannot be started, or fails: the line of its errors that tells most.
+/// If the command cannot be started, or fails: the most informative line of its standard error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let Output { status, stdout, stderr } =
         command.output().map_err(|error| not_started(command, &error))?;
@@ -74,7 +74,8 @@ pub(crate) struct Workshop<'f> {
 }
 
 impl<'f> Workshop<'f> {
-    /// With these headers, by name and text, beside what all peers include.
+    /// Creates a workshop with these headers, by name and text, in addition to the header of all
+    /// peers.
     pub(crate) fn new(folder: &'f Path, headers: &[(&str, &str)]) -> Result<Self> {
         let workshop = Self { folder, made: Vec::new() };
         [HEADER].iter().chain(headers).try_for_each(|&file| workshop.write(file))?;
@@ -86,8 +87,8 @@ impl<'f> Workshop<'f> {
             .map_err(|error| failed("write the peers' sources", error))
     }
 
-    /// The program of a source, by name and text, or why there is none. The same file by the same
-    /// compiler is the same program.
+    /// Returns the program of a source, by name and text, or the reason why there is none. A file
+    /// is compiled once for each compiler.
     pub(crate) fn program(
         &mut self,
         compiler: &Path,
@@ -129,7 +130,7 @@ impl<'f> Workshop<'f> {
     }
 }
 
-/// A Python that has numpy and numba; if there is none, what installs it.
+/// Returns a Python that has numpy and numba; if there is none, the line that installs it.
 pub(crate) fn numba(dir: &Path) -> Result<PathBuf> {
     let has =
         |python: &PathBuf| output(Command::new(python).args(["-c", "import numba, numpy"])).is_ok();
@@ -145,7 +146,7 @@ pub(crate) fn numba(dir: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Seconds per iteration of numpy.memmap and numba.
+/// Returns the seconds per iteration of numpy.memmap and numba.
 pub(crate) fn numba_seconds(python: &Path, folder: &Path, iterations: u64) -> Result<f64> {
     let said =
         output(Command::new(python).args(["-c", NUMBA]).arg(folder).arg(iterations.to_string()))?;
@@ -153,18 +154,19 @@ pub(crate) fn numba_seconds(python: &Path, folder: &Path, iterations: u64) -> Re
     number.ok_or_else(|| "numba printed no time".into())
 }
 
-/// A program that runs the sweep on data of its own.
+/// A program that runs the sweep on its own data.
 pub(crate) struct Yardstick {
     program: PathBuf,
     arguments: [String; 5],
 }
 
 impl Yardstick {
-    /// The program, compiled into `folder` if it is source, which has made its data there.
+    /// Returns the program, compiled into `folder` if it is source, after it has created its data
+    /// there.
     ///
-    /// It is run up to 20 iterations in a pass.
+    /// A pass has at most 20 iterations.
     pub(crate) fn new(file: &Path, folder: &Path, shape: Shape, iterations: u64) -> Result<Self> {
-        // A name without a slash would be looked for elsewhere.
+        // A name without a slash would be looked up on the path.
         let named = |error| failed(&format!("run the yardstick {}", file.display()), error);
         let mut program = file.canonicalize().map_err(named)?;
         if file.extension().is_some_and(|extension| extension == "cpp") {
@@ -194,7 +196,7 @@ impl Yardstick {
             .map_err(|why| failed("run the yardstick", why))
     }
 
-    /// Seconds of a run.
+    /// Returns the seconds of a run.
     pub(crate) fn seconds(&self) -> Result<f64> {
         let output = self.output()?;
         let after = output.split("wall ").nth(1).and_then(|rest| rest.split('s').next());

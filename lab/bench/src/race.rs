@@ -1,24 +1,25 @@
-//! The one harness of all races: entries that alternate, round after round, by the clock.
+//! The harness of all races: entries that alternate, round after round.
 //!
 //! ```text
-//! entry    one way of doing something: ours, a baseline or a peer (`Side`), and the key that tells its conditions
-//! group    entries that are compared with one another, because their conditions are the same
+//! entry    one way of doing something: ours, a baseline or a peer (`Side`), and its conditions
+//! group    entries that are compared, because their conditions are the same
 //! run      one call of an entry: samples of each of its metrics
 //! round    a run of each entry, group after group
-//! race     a warm-up round, and then rounds until there are enough, or time is up (`Pace`)
-//! cell     what all runs of an entry come to: median, best and 90th percentile (`Spread`)
+//! race     a warm-up round, and then rounds until their number or the time is reached (`Pace`)
+//! cell     the summary of all runs of an entry: median, best and 90th percentile (`Spread`)
 //! ```
 //!
-//! Of many short rounds the median says more than the mean of a long one: what disturbs the machine
-//! disturbs some of them. In each round another entry begins, and every second round goes
-//! backwards, so that each entry follows each other one equally often.
+//! The median of many short rounds says more than the mean of a long one: a disturbance of the
+//! machine affects only some of them. Each round begins with another entry, and every second round
+//! runs backwards, so that each entry follows each other entry equally often.
 //!
-//! The warm-up round is not counted. An entry that takes longer in it than its group has patience
-//! for is left out of the race. An entry of ours that fails ends the race; any other that fails, or
-//! that is not there, is skipped, with the reason.
+//! The warm-up round is not counted. An entry that exceeds its group's patience in it is left out
+//! of the race. An entry of ours that fails ends the race; any other entry that fails, or is not
+//! installed, is skipped, with the reason.
 //!
-//! What all entries share while they run is the [`Stage`]: the limit that a round begins with
-//! ([`Hops`]), or the team of which each member runs its part of an entry.
+//! The [`Stage`] is the state that all entries share while they run: the limit that is measured at
+//! the beginning of each round ([`Hops`]), or the team in which each member runs its part of an
+//! entry.
 //!
 //! SIGINT and SIGTERM end a race before its next run ([`hold`]).
 
@@ -41,7 +42,7 @@ pub(crate) use self::team::{Line, Phase, team};
 use crate::error::{Interrupted, Result, failed};
 use crate::stop::Signals;
 
-/// What each race can be asked for.
+/// The options of every race.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
     /// About a minute in all
@@ -55,10 +56,10 @@ pub(crate) struct Options {
     pub(crate) rounds: Option<usize>,
 }
 
-/// The samples of a metric: several, if the run repeats what it measures.
+/// The samples of a metric: several if the run repeats its measurement.
 pub(crate) type Samples = Vec<f64>;
 
-/// Whose an entry is.
+/// The origin of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Side {
@@ -70,23 +71,23 @@ pub(crate) enum Side {
     Peer,
 }
 
-/// What the entries of a race share while they run.
+/// The state that the entries of a race share while they run.
 pub(crate) trait Stage {
     /// Whether a peer that fails is skipped; if not, it ends the race.
     const SKIPS: bool = true;
 
-    /// A round begins.
+    /// Called at the beginning of a round.
     fn round(&mut self, _round: usize) -> Result<()> {
         Ok(())
     }
 
-    /// Whether the race is over, if it is for this process.
+    /// Returns whether the race is over for all processes, given whether it is over for this one.
     fn agree(&mut self, over: bool) -> Result<bool> {
         Ok(over)
     }
 }
 
-/// A stage on which each round is told.
+/// A stage that prints the number of each round.
 pub(crate) struct Told;
 
 impl Stage for Told {
@@ -96,7 +97,7 @@ impl Stage for Told {
     }
 }
 
-/// Runs an entry once, on a stage: samples of each metric, or none at all if there is nothing to
+/// Runs an entry once on a stage; returns samples of each metric, or none if there is nothing to
 /// measure in this round.
 type Measure<'a, S> = Box<dyn FnMut(&mut S) -> Result<Vec<Samples>> + 'a>;
 
@@ -111,7 +112,7 @@ pub(crate) struct Entry<'a, S, K> {
 }
 
 impl<'a, S, K> Entry<'a, S, K> {
-    /// An entry of which these metrics are measured. The name of the main one is empty.
+    /// Returns an entry with these metrics. The name of the main metric is empty.
     pub(crate) fn of(
         key: K,
         side: Side,
@@ -122,31 +123,31 @@ impl<'a, S, K> Entry<'a, S, K> {
         Self { key, way: way.into(), side, metrics, most: usize::MAX, measure: Box::new(measure) }
     }
 
-    /// The same, run in no more rounds than this, and not to warm up.
+    /// Limits the entry to `rounds` rounds, without a warm-up.
     pub(crate) fn at_most(self, rounds: usize) -> Self {
         Self { most: rounds, ..self }
     }
 
-    /// Its name.
+    /// Returns the entry's name.
     pub(crate) fn way(&self) -> &str {
         &self.way
     }
 
-    /// Its conditions.
+    /// Returns the entry's conditions.
     pub(crate) fn key(&mut self) -> &mut K {
         &mut self.key
     }
 
-    /// Runs it once.
+    /// Runs the entry once.
     pub(crate) fn run(&mut self, stage: &mut S) -> Result<Vec<Samples>> {
         (self.measure)(stage)
     }
 }
 
-/// Whether the entries of a group are run in a round.
+/// Returns whether the entries of a group run in a round.
 type Gate<'a, S> = Box<dyn FnMut(&mut S) -> bool + 'a>;
 
-/// Entries that are compared.
+/// A group of entries that are compared.
 pub(crate) struct Group<'a, S, K> {
     entries: Vec<Entry<'a, S, K>>,
     patience: Option<Duration>,
@@ -155,58 +156,58 @@ pub(crate) struct Group<'a, S, K> {
 }
 
 impl<'a, S, K> Group<'a, S, K> {
-    /// A group of these.
+    /// Returns a group of these entries.
     pub(crate) fn new(entries: impl IntoIterator<Item = Entry<'a, S, K>>) -> Self {
         let entries = entries.into_iter().collect();
         Self { entries, patience: None, gate: None, skipped: Vec::new() }
     }
 
-    /// The same, without entries that take longer than this to warm up.
+    /// Leaves out entries that take longer than `most` to warm up.
     pub(crate) fn patience(self, most: Duration) -> Self {
         Self { patience: Some(most), ..self }
     }
 
-    /// The same, asked in each round whether it is run.
+    /// Asks `gate` in each round whether the group runs.
     pub(crate) fn only_if(self, gate: impl FnMut(&mut S) -> bool + 'a) -> Self {
         Self { gate: Some(Box::new(gate)), ..self }
     }
 
-    /// One entry more.
+    /// Adds an entry.
     pub(crate) fn push(&mut self, entry: Entry<'a, S, K>) {
         self.entries.push(entry);
     }
 
-    /// All of them.
+    /// Returns all entries.
     pub(crate) fn entries(&mut self) -> impl Iterator<Item = &mut Entry<'a, S, K>> {
         self.entries.iter_mut()
     }
 
-    /// Says that a way is not there.
+    /// Records a way as not available.
     pub(crate) fn skip(&mut self, key: K, way: impl Into<String>, why: impl std::fmt::Display) {
         self.skipped.push(Skipped::told(key, way, why));
     }
 }
 
-/// How many rounds there are.
+/// The number of rounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// However long they take.
+    /// The least number of rounds, however long they take.
     pub(crate) least: usize,
-    /// However short they are.
+    /// The greatest number of rounds, however short they are.
     pub(crate) most: usize,
-    /// After this no round begins that would not end before it, but for the least number of rounds.
+    /// A deadline: beyond the least number, no round begins that would not end before it.
     pub(crate) until: Option<Instant>,
-    /// Whether there is a round before them that is not counted.
+    /// Whether a round that is not counted precedes them.
     pub(crate) warm_up: bool,
 }
 
 impl Pace {
-    /// This many rounds.
+    /// Runs exactly this number of rounds.
     pub(crate) fn exactly(rounds: usize) -> Self {
         Self { least: rounds, most: rounds, until: None, warm_up: true }
     }
 
-    /// The same, with or without a warm-up.
+    /// Sets whether there is a warm-up.
     pub(crate) fn warm_up(self, warm_up: bool) -> Self {
         Self { warm_up, ..self }
     }
@@ -227,7 +228,7 @@ pub(crate) struct Skipped<K> {
 }
 
 impl<K> Skipped<K> {
-    /// A way that is not there, which is told at once.
+    /// Returns a way that is not available, and prints it.
     pub(crate) fn told(key: K, way: impl Into<String>, why: impl std::fmt::Display) -> Self {
         let (way, why) = (way.into(), why.to_string());
         eprintln!("skipped: {way}: {why}");
@@ -241,7 +242,7 @@ pub(crate) struct LeftOut<K> {
     pub(crate) key: K,
     pub(crate) way: String,
     pub(crate) side: Side,
-    /// What it has taken.
+    /// The time that it took.
     pub(crate) value: f64,
 }
 
@@ -252,16 +253,16 @@ pub(crate) struct Run<K> {
     pub(crate) way: String,
     pub(crate) side: Side,
     pub(crate) round: usize,
-    /// The mean of the samples of each metric; NaN without any.
+    /// The mean of the samples of each metric; NaN without samples.
     pub(crate) values: Vec<f64>,
 }
 
-/// What was measured of an entry.
+/// The summary of an entry's runs.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Cell<K> {
     #[serde(flatten)]
     pub(crate) key: K,
-    /// With the metric, unless that is the main one.
+    /// The way's name, followed by the metric's name unless that is the main one.
     pub(crate) way: String,
     #[serde(skip)]
     pub(crate) metric: &'static str,
@@ -272,12 +273,12 @@ pub(crate) struct Cell<K> {
     pub(crate) rounds: usize,
 }
 
-/// What a race has come to.
+/// The results of a race.
 #[derive(Debug)]
 pub(crate) struct Results<K> {
     pub(crate) rounds: usize,
     pub(crate) cells: Vec<Cell<K>>,
-    /// In the order in which they were run.
+    /// All runs, in order.
     pub(crate) runs: Vec<Run<K>>,
     pub(crate) skipped: Vec<Skipped<K>>,
     pub(crate) left_out: Vec<LeftOut<K>>,
@@ -291,7 +292,7 @@ impl<K> Default for Results<K> {
 }
 
 impl<K: PartialEq> Results<K> {
-    /// These, and those of another race.
+    /// Adds the results of another race.
     pub(crate) fn extend(&mut self, other: Self) {
         self.rounds = self.rounds.max(other.rounds);
         self.cells.extend(other.cells);
@@ -300,28 +301,28 @@ impl<K: PartialEq> Results<K> {
         self.left_out.extend(other.left_out);
     }
 
-    /// The cells of the main metrics.
+    /// Returns the cells of the main metrics.
     pub(crate) fn main(&self) -> impl Iterator<Item = &Cell<K>> {
         self.cells.iter().filter(|cell| cell.metric.is_empty())
     }
 
-    /// The cell of a way under these conditions.
+    /// Returns the cell of a way under these conditions.
     pub(crate) fn cell(&self, key: &K, way: &str) -> Option<&Cell<K>> {
         self.cells.iter().find(|cell| cell.key == *key && cell.way == way)
     }
 
-    /// The median of a way under these conditions.
+    /// Returns the median of a way under these conditions.
     pub(crate) fn median(&self, key: &K, way: &str) -> Option<f64> {
         self.cell(key, way).map(|cell| cell.spread.median)
     }
 
-    /// The least median of these ways.
+    /// Returns the least median of these ways.
     pub(crate) fn best(&self, key: &K, ways: &[&str]) -> Option<f64> {
         ways.iter().filter_map(|way| self.median(key, way)).reduce(f64::min)
     }
 }
 
-/// The order of `n` entries in a round.
+/// Returns the order of `n` entries in a round.
 fn order(n: usize, round: usize) -> Vec<usize> {
     let mut order: Vec<_> = (0..n).collect();
     order.rotate_left(round / 2 % n.max(1));
@@ -424,10 +425,11 @@ pub(crate) fn race<S: Stage, K: Clone>(
     Ok(results)
 }
 
-/// Holds a race in a new folder below `parent`, or among other temporary files, until a signal ends
-/// it; returns what it returns. `cancel` ends what a signal cannot wait for.
+/// Runs a race in a new folder below `parent`, or in the folder for temporary files, until it ends
+/// or a signal interrupts it. `cancel` ends work that a signal cannot wait for.
 ///
 /// # Errors
+/// Those of `work`; [`Interrupted`].
 /// Those of `work`; [`Interrupted`].
 pub(crate) fn hold<T: Send + 'static>(
     signals: &Signals,

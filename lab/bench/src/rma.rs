@@ -1,15 +1,17 @@
-//! `syncline-lab bench rma`: one-sided memory, and what completes it, in turn with what others do for
-//! the same.
+//! `syncline-lab bench rma`: races one-sided memory, and its completion, against the equivalents of
+//! other projects.
 //!
 //! ```text
-//! one host         `host`    operations on memory that two processes share, against H, a hop of a cache line
-//! several hosts    `far`     fences, syncs, locks and barriers over messages, as in the papers' figures,
-//!                            against a round trip, against what ARMCI and the papers do, and against the team's MPI
+//! one host         `host`    operations on memory that two processes share, against H, a hop
+//!                            of a cache line
+//! several hosts    `far`     fences, syncs, locks and barriers over messages, as in the papers'
+//!                            figures, against a round trip, against the schemes of ARMCI and the
+//!                            papers, and against the team's MPI
 //! ```
 //!
-//! Every member runs the same entries, batch by batch, in turn, round after round (`race`). A
-//! batch's time is that of the slowest member, or where a table says so the mean of all. `report`
-//! says it; `targets` compares with what is aimed at.
+//! Every member runs the same entries, batch by batch, in turn, round after round (`race`). The
+//! time of a batch is that of the slowest member, or the mean of all where a table says so.
+//! `report` prints the results; `targets` compares them with the targets.
 
 mod far;
 mod host;
@@ -32,12 +34,12 @@ use crate::stop::Signals;
 /// others.
 ///
 /// In two processes of its own on one host: each operation, in nanoseconds. Started by an MPI
-/// launcher on several hosts: what the figures of Saify's thesis on ARMCI (Ohio State
-/// University, 2002) show (fences after puts to 1 to N-1 hosts, a fence and a barrier right after
-/// puts or a while after them, locks that are contended for, barriers), with the same by MPI where
-/// it can, in microseconds, and the messages that each takes. Where times are compared with a
-/// target, the last table says so. Everything is run 500 times on one host, with --quick 150 times,
-/// and on several hosts 15 times, with --quick 5 times, if there is time for so many.
+/// launcher on several hosts: the figures of Saify's thesis on ARMCI (Ohio State University, 2002),
+/// that is fences after puts to 1 to N-1 hosts, a fence and a barrier right after puts or a while
+/// after them, contended locks, and barriers, with the same by MPI where it has an equivalent, in
+/// microseconds, and the number of messages of each. Where times are compared with a target, the
+/// last table says so. Everything is run 500 times on one host, with --quick 150 times, and on
+/// several hosts 15 times, with --quick 5 times, if time allows.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline-lab bench rma [OPTIONS]",
@@ -58,7 +60,7 @@ pub(crate) struct BenchRmaArgs {
     /// lock, queue, counter, barrier, idle
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// So many hosts that are threads of this process, which exchange messages in memory
+    /// The number of hosts that are threads of this process, which exchange messages in memory
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=64))]
     hosts: Option<u16>,
     /// How long a message between these takes
@@ -69,7 +71,7 @@ pub(crate) struct BenchRmaArgs {
     session: bool,
 }
 
-/// Measures; returns what to print, which is nothing in most processes.
+/// Runs the measurement; returns the text to print, which is empty in most processes.
 pub(crate) fn rma(args: &BenchRmaArgs, signals: &Signals) -> Result<String> {
     let member = |me: &mut Member| session(me, args, signals).map_err(|why| why.to_string());
     let launched =
@@ -87,17 +89,17 @@ pub(crate) fn rma(args: &BenchRmaArgs, signals: &Signals) -> Result<String> {
         arguments.extend(options.json.then(|| "--json".to_owned()));
         let rounds = options.rounds.iter();
         arguments.extend(rounds.flat_map(|rounds| ["--rounds".to_owned(), rounds.to_string()]));
-        // The hop is measured by two threads of one of them.
+        // Two threads of one process measure the hop.
         Team::processes(2).quiet().args(arguments).run(member)
     };
-    // A signal is why the team has ended.
+    // After a signal, the signal is the reason why the team has ended.
     signals.check()?;
     let texts = results?.into_iter().collect::<Result<Vec<_>, _>>();
     let texts = texts.map_err(|why| failed("measure", why))?;
     Ok(texts.concat())
 }
 
-/// One member's part; the first gets what to print.
+/// Runs one member's part; the first member returns the text to print.
 fn session(me: &mut Member, args: &BenchRmaArgs, signals: &Signals) -> Result<String> {
     let hosts = me.hosts().count();
     let (usual, quick, seconds) = if hosts == 1 { (500, 150, 25) } else { (15, 5, 8) };

@@ -1,26 +1,27 @@
 //! The papers' older and other schemes of Livermore kernel 23 out of core: baselines for a race.
 //!
-//! All are built of the product's parts: matrices, layouts and mapped tiles for the data, locations and
-//! checked overlays for the order. All give the bits of the plain double loop.
+//! All schemes use the product's parts: matrices, layouts and mapped tiles for the data, locations
+//! and checked overlays for the order. All give the bits of the plain double loop.
 //!
-//! | scheme                    | data                   | what it is                                            |
-//! |---------------------------|------------------------|-------------------------------------------------------|
-//! | [`Scheme::Sequential`]    | row-major              | the plain double loop over mapped files, one thread   |
-//! | [`Scheme::ThreeBuffer`]   | any; row-major once    | the algorithm before the papers': load, compute, store|
-//! | [`Scheme::Ring`]          | row-major: the pipeline| processors that own bands of rows and pass frontiers  |
-//! |                           | blocked, framed        | the paper of 2008                                     |
-//! | [`Scheme::Blocks`]        | blocked, framed        | a location per block: the paper of 2010               |
-//! | [`Scheme::Streamed`]      | row-major              | many iterations in one pass                           |
+//! | scheme                  | data            | description                                           |
+//! |-------------------------|-----------------|-------------------------------------------------------|
+//! | [`Scheme::Sequential`]  | row-major       | the plain double loop over mapped files, one thread   |
+//! | [`Scheme::ThreeBuffer`] | any             | the algorithm before the papers: load, compute, store |
+//! | [`Scheme::Ring`]        | row-major       | processors that own bands of rows and pass frontiers  |
+//! |                         | blocked, framed | the same: the paper of 2008                           |
+//! | [`Scheme::Blocks`]      | blocked, framed | a location for each block: the paper of 2010          |
+//! | [`Scheme::Streamed`]    | row-major       | many iterations in one pass                           |
 //!
-//! Blocks and streamed are the two executors of `syncline_wave`; the others are here.
+//! `Blocks` and `Streamed` are the two executors of `syncline_wave`; the others are in this module.
+//! The published three-buffer algorithm uses row-major data.
 //!
 //! # Sources
-//! * E. Caron, F. Desprez, F. Suter, "Out-of-Core and Pipeline Techniques for Wavefront Algorithms", IPDPS
-//!   2005: three buffers.
-//! * P.-N. Clauss, J. Gustedt, F. Suter, "Out-of-Core Wavefront Computations with Reduced Synchronization",
-//!   PDP 2008: the ring, early exchange, the framed layout, wave chaining.
-//! * P.-N. Clauss, J. Gustedt, "Experimenting Iterative Computations with Ordered Read-Write Locks", PDP
-//!   2010: a lock per block.
+//! * E. Caron, F. Desprez, F. Suter, "Out-of-Core and Pipeline Techniques for Wavefront
+//!   Algorithms", IPDPS 2005: three buffers.
+//! * P.-N. Clauss, J. Gustedt, F. Suter, "Out-of-Core Wavefront Computations with Reduced
+//!   Synchronization", PDP 2008: the ring, early exchange, the framed layout, wave chaining.
+//! * P.-N. Clauss, J. Gustedt, "Experimenting Iterative Computations with Ordered Read-Write
+//!   Locks", PDP 2010: a lock for each block.
 //!
 //! # Example
 //! ```
@@ -54,48 +55,53 @@ use syncline_wave::{Executor, Order, Result, Sweep, kernels::Lk23};
 
 use self::work::Work;
 
-/// When a processor of a ring passes its first row to the one above, which needs its old values.
+/// When a processor of a ring passes its first row to the processor above, which needs the old
+/// values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exchange {
-    /// All of it before each iteration, from the files. So the one above waits between iterations until the one
-    /// below has ended: the pipeline is flushed. One wave at a time.
+    /// The whole row before each iteration, from the files. The processor above therefore waits
+    /// between iterations until the one below has ended: the pipeline is flushed. One wave at a
+    /// time.
     Late,
-    /// Block by block, from memory, as soon as a block is updated. Iterations follow one another without a
-    /// flush.
+    /// Block by block, from memory, as soon as a block is updated. Iterations follow one another
+    /// without a flush.
     Early {
-        /// Threads of a processor, each with an iteration of its own: as many waves are under way in a band.
+        /// The number of threads of a processor, each with its own iteration: the number of waves
+        /// in flight in a band.
         waves: usize,
     },
 }
 
-/// A way to go over the data.
+/// A scheme of traversing the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// The plain double loop over row-major data, mapped with sequential advice.
     Sequential,
-    /// A ring with late exchange, each of whose processors loads, computes and stores in three memory blocks
+    /// A ring with late exchange; each processor loads, computes and stores in three memory blocks
     /// in turn.
     ThreeBuffer {
-        /// Processors of the ring.
+        /// The number of processors of the ring.
         processors: usize,
     },
-    /// A ring of processors, each of which owns a band of rows and walks over its blocks column by column.
+    /// A ring of processors, each of which owns a band of rows and traverses its blocks column by
+    /// column.
     Ring {
-        /// Processors of the ring; not more than rows of blocks are used.
+        /// The number of processors of the ring; at most one for each row of blocks is used.
         processors: usize,
-        /// How they pass frontiers upwards.
+        /// How processors pass frontiers upwards.
         exchange: Exchange,
     },
-    /// An ordered lock per block: the blocked executor.
+    /// An ordered lock for each block: the blocked executor.
     Blocks {
-        /// Whether iterations follow one another closely, or each waits for the end of the one before.
+        /// Whether an iteration may begin before the previous one has ended.
         chained: bool,
     },
     /// Many iterations in one pass: the streamed executor.
     Streamed,
 }
 
-/// The input of a sweep: matrices of one shape, the coefficients in the order of [`Lk23`], and none of them framed.
+/// The input of a sweep: matrices of one shape, the coefficients in the order of [`Lk23`], and none
+/// of them framed.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrays<'a> {
     /// The field.
@@ -104,35 +110,37 @@ pub struct Arrays<'a> {
     pub coefficients: &'a [Arc<Matrix>; 5],
 }
 
-/// A scheme and what it is to do.
+/// A scheme and its workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
     /// The scheme.
     pub scheme: Scheme,
-    /// The blocks; of no meaning for sequential and streamed.
+    /// The block size; ignored by `Sequential` and `Streamed`.
     pub block: Block,
-    /// How many iterations.
+    /// The number of iterations.
     pub iterations: u64,
-    /// The most bytes of files and buffers at once. The sequential scheme leaves that to the system.
+    /// The limit of the bytes of mapped files and buffers at any time. The sequential scheme leaves
+    /// this to the system.
     pub memory: u64,
 }
 
-/// Bytes that a job asked for, of files: mapped, or read and written directly. Some may have been in memory.
+/// The bytes of files that a job requested: mapped, or read and written directly. Some may have
+/// been in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// For reading.
+    /// Bytes requested for reading.
     pub read: u64,
-    /// For writing.
+    /// Bytes requested for writing.
     pub written: u64,
 }
 
 impl Job {
-    /// Runs the sweep from the field into `result`, which is given back.
+    /// Runs the sweep from the field into `result`, and returns `result`.
     ///
     /// # Errors
-    /// `Shape`, `FramedCoefficient` and `Memory` of [`Error`](syncline_wave::Error); those of the store when a matrix
-    /// has not the layout or blocks that the scheme needs, or cannot be read or written. After an error the result
-    /// is lost; the input is as it was.
+    /// `Shape`, `FramedCoefficient` and `Memory` of [`Error`](syncline_wave::Error); errors of the
+    /// store when a matrix does not have the layout or blocks that the scheme needs, or cannot be
+    /// read or written. After an error the result is lost; the input is unchanged.
     pub fn run(&self, arrays: &Arrays<'_>, mut result: Matrix) -> Result<(Matrix, Report)> {
         arrays.check(&result)?;
         if self.iterations == 0 {
@@ -173,7 +181,7 @@ impl Job {
     }
 }
 
-/// Runs a scheme and counts what it maps.
+/// Runs a scheme, and counts the bytes that it maps.
 fn counted(
     arrays: &Arrays<'_>,
     result: Matrix,

@@ -1,12 +1,12 @@
 //! Work that SIGINT and SIGTERM end.
 //!
 //! ```text
-//! main thread    every 50 ms: a signal? ── yes ──> tells the work to end; Err(Interrupted)
+//! main thread    every 50 ms: a signal? ── yes ──> sets `over`, cancels; Err(Interrupted)
 //! worker         ───┴──────── work ─────────────> its result
 //! ```
 //!
-//! Work ends itself where it asks [`Signals::check`], and has [`PATIENCE`] to do so. After that, or
-//! at a second signal, it is left, and ends with the process.
+//! Work ends where it calls [`Signals::check`], and has [`PATIENCE`] to do so. After that, or at a
+//! second signal, it is abandoned, and ends with the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,32 +18,33 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::error::{Interrupted, Result, failed};
 
-/// How often signals are looked for.
+/// The interval between checks for signals.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How long work may take to end after it was told to.
+/// The time that work has to end after a signal.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The signals that end a race.
 #[derive(Clone, Debug)]
 pub(crate) struct Signals {
-    /// The signal that was caught last; 0: none, or it was taken.
+    /// The last signal caught and not taken; 0: none.
     caught: Arc<AtomicUsize>,
-    /// Whether the work is to end.
+    /// Whether the work must end.
     over: Arc<AtomicBool>,
-    /// How long it may take to end after it was told to.
+    /// The time that work has to end after a signal.
     patience: Duration,
 }
 
 impl Default for Signals {
-    /// None is caught.
+    /// Catches no signals.
     fn default() -> Self {
         Self { caught: Arc::default(), over: Arc::default(), patience: PATIENCE }
     }
 }
 
 impl Signals {
-    /// Catches SIGINT and SIGTERM from now on. A write beyond the limit on a file's size is an error.
+    /// Catches SIGINT and SIGTERM from this call on. A write beyond the file size limit then
+    /// returns an error.
     pub(crate) fn catch() -> Result<Self> {
         let signals = Self::default();
         let failed = |error| failed("catch signals", error);
@@ -55,29 +56,30 @@ impl Signals {
         Ok(signals)
     }
 
-    /// As if this signal had been caught.
+    /// Returns a state in which `signal` has been caught.
     #[cfg(test)]
     pub(crate) fn caught(signal: usize) -> Self {
         Self { caught: Arc::new(AtomicUsize::new(signal)), ..Self::default() }
     }
 
-    /// Takes the signal that was caught, so that the next one can be told from it.
+    /// Takes the caught signal, so that a second signal is recognised.
     fn take(&self) -> Option<u8> {
-        // Relaxed: the number is all that is communicated; the same holds for the others here.
+        // Relaxed: only the number is communicated; the same holds for the other accesses here.
         Some(self.caught.swap(0, Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
     }
 
-    /// Whether work may go on.
+    /// Checks that work may continue.
     ///
     /// # Errors
-    /// [`Interrupted`] if it may not.
+    /// [`Interrupted`] after a signal.
     pub(crate) fn check(&self) -> Result<()> {
         let caught = self.caught.load(Ordering::Relaxed) as u8;
         let over = caught > 0 || self.over.load(Ordering::Relaxed);
         if over { Err(Interrupted(caught).into()) } else { Ok(()) }
     }
 
-    /// Does `work` in another thread. A signal calls `cancel`, and the work may then end by itself.
+    /// Does `work` in another thread. A signal calls `cancel`, after which the work may end by
+    /// itself.
     ///
     /// # Errors
     /// Those of `work`, and [`Interrupted`].
@@ -87,7 +89,7 @@ impl Signals {
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (sender, receiver) = mpsc::channel();
-        // The receiver is gone after a signal; then the result is not wanted.
+        // After a signal the receiver is gone, and the result is not needed.
         let worker = move || drop(sender.send(work()));
         let started = thread::Builder::new().name("work".to_owned()).spawn(worker);
         started.map_err(|error| failed("start a thread", error))?;

@@ -1,22 +1,22 @@
-//! `syncline-lab bench wave`: one sweep, by every way there is, in turn.
+//! `syncline-lab bench wave`: races one sweep, by each available way.
 //!
 //! ```text
-//! disk floor     the bytes of a pass, by the calls of a pass, and nothing else
+//! disk floor     the bytes of a pass, with the calls of a pass, and nothing else
 //! compute floor  the updates alone, on data that the cache holds, on all threads
 //! streamed       out of core, all iterations
 //! blocked        out of core, two iterations, scaled
 //! plain loop     in memory, on some of the rows, scaled
-//! numba          numpy.memmap and numba, two iterations, scaled    (where a Python has them)
-//! yardstick      a program that is given, on its own data
+//! numba          numpy.memmap and numba, two iterations, scaled    (if a Python has them)
+//! yardstick      a given program, on its own data
 //! ```
 //!
-//! The ways alternate, round after round; printed are medians, and their ratios to the streamed
-//! sweep and to the greater floor. All run on the same files, out of the page cache as far as the
-//! kernel can be asked to forget.
+//! The ways alternate, round after round; the output has medians, and their ratios to the streamed
+//! sweep and to the greater floor. All ways run on the same files, which are dropped from the page
+//! cache as far as the kernel permits.
 //!
-//! The floors, streamed and the yardstick have their rounds first: a disk is busy for a while with
-//! the gigabytes that the others write through the page cache. For the same reason the floor is
-//! measured once before it counts.
+//! The floors, streamed and the yardstick have their rounds first: the disk stays busy for a while
+//! with the gigabytes that the others write through the page cache. For the same reason the floor
+//! is measured once before it counts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,8 +46,8 @@ use crate::stop::Signals;
 
 /// Races the ways of running a sweep against one another, and against the disk.
 ///
-/// Data are made in a new directory below DIR and removed at the end. Everything is run 3 times; with
-/// --quick twice.
+/// Data are made in a new directory below DIR and removed at the end. Everything is run 3 times;
+/// with --quick twice.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline-lab bench wave [OPTIONS]",
@@ -88,7 +88,7 @@ pub(crate) struct BenchWaveArgs {
     yardstick: Option<PathBuf>,
 }
 
-/// A size that holds the program and the window of a small sweep.
+/// Parses a size that holds the program and the window of a small sweep.
 fn enough_memory(text: &str) -> std::result::Result<u64, String> {
     let least = 2 * PROGRAM;
     match text.parse::<Size>()?.0 {
@@ -97,24 +97,24 @@ fn enough_memory(text: &str) -> std::result::Result<u64, String> {
     }
 }
 
-/// A race: what is the same for all its ways.
+/// A race: the state that all its ways share.
 #[derive(Debug)]
 struct Race {
     args: BenchWaveArgs,
     folder: PathBuf,
     shape: Shape,
     threads: usize,
-    /// Ends the sweeps.
+    /// Stops the sweeps.
     monitor: Arc<Monitor>,
 }
 
 const NAMES: [&str; 6] = ["za", "zr", "zb", "zu", "zv", "zz"];
-/// Iterations of the ways that read everything in each of them.
+/// The number of iterations of the ways that read everything in each iteration.
 const FEW: u64 = 2;
-/// What of the memory the program itself has.
+/// The part of the memory that the program itself uses.
 const PROGRAM: u64 = 16 << 20;
 
-/// Runs the race; returns what to print.
+/// Runs the race; returns the text to print.
 pub(crate) fn wave(args: &BenchWaveArgs, signals: &Signals) -> Result<String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let monitor = Arc::<Monitor>::default();
@@ -154,7 +154,7 @@ impl Race {
         let yardstick =
             |file: &PathBuf| peers::Yardstick::new(file, &self.folder, self.shape, iterations);
         let yardstick = self.args.yardstick.as_ref().map(yardstick).transpose()?;
-        // Not counted: the disk is still busy with what was made.
+        // Not counted: the disk is still busy with the new files.
         let plan = &self.plan()?;
         eprintln!("warming up: {:.3} s", self.disk_floor(plan)?);
         signals.check()?;
@@ -208,7 +208,7 @@ impl Race {
             .monitor(Arc::clone(&self.monitor))
     }
 
-    /// What the streamed sweep will do.
+    /// Returns the plan of the streamed sweep.
     fn plan(&self) -> Result<SweepPlan> {
         let field = self.matrix("za")?;
         // The field stands for the result, which is row-major and on file as well.
@@ -221,7 +221,7 @@ impl Race {
         let coefficients = self.coefficients()?;
         let start = Instant::now();
         let target = Target::npy(&path).leftovers(Leftovers::Discard);
-        // As deep as the floor takes it to be: the estimate varies with the disk.
+        // The depth of the floor's plan: the estimate varies with the disk.
         let depth = plan.streamed().map_or(1, |plan| plan.depth);
         let sweep = self.sweep().executor(Executor::Streamed).depth(depth);
         let (pending, _) = sweep.run_to(&field, &coefficients, &target)?;
@@ -234,7 +234,7 @@ impl Race {
         Ok([self.matrix(a)?, self.matrix(b)?, self.matrix(c)?, self.matrix(d)?, self.matrix(e)?])
     }
 
-    /// The bytes of the passes, by the calls of a pass.
+    /// Measures the bytes of the passes, with the calls of a pass.
     fn disk_floor(&self, plan: &SweepPlan) -> Result<f64> {
         disk::drop_caches(&self.folder)?;
         let (rows, passes) = plan.streamed().map_or((128, 1), |plan| (plan.rows, plan.passes));
@@ -242,7 +242,8 @@ impl Race {
         (0..passes).map(|_| disk::floor(&paths, &self.folder.join("floor"), self.shape, rows)).sum()
     }
 
-    /// The updates alone: what a small sweep in memory spends with them, on all threads.
+    /// Measures the updates alone: the time that a small sweep in memory spends on them, on all
+    /// threads.
     fn compute_floor(&self) -> Result<f64> {
         let shape = Shape::new(514, 1026);
         let values = |seed: u64| disk::numbers(seed, shape.elements());
@@ -279,8 +280,8 @@ impl Race {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// The plain loop over as many rows as fit a quarter of the memory of the machine, and which
-    /// part that is.
+    /// Measures the plain loop over the rows that fit in a quarter of the machine's memory; returns
+    /// its seconds and the part of the rows.
     fn plain(&self) -> Result<(f64, f64)> {
         let most = syncline_memory::room::left().unwrap_or(1 << 30) / 4;
         let rows = ((most / (48 * self.shape.cols as u64)) as usize).clamp(3, self.shape.rows);
@@ -308,7 +309,7 @@ impl Race {
         Ok((start.elapsed().as_secs_f64(), part))
     }
 
-    /// For people.
+    /// Formats the results as a table.
     fn text(&self, results: &Results<()>) -> String {
         let median = |way: &str| results.median(&(), way);
         let floor = ["disk floor", "compute floor"].into_iter().filter_map(median).reduce(f64::max);
@@ -337,7 +338,8 @@ impl Race {
     }
 }
 
-/// A way that says how many seconds the whole takes, and which part of it was run.
+/// Returns an entry for a way that reports the seconds of the whole, and the part of it that was
+/// run.
 fn entry<'a>(
     side: Side,
     way: &'static str,

@@ -1,4 +1,4 @@
-//! What every barrier and every lock here promises.
+//! Checks the contract of every barrier and every lock of the baselines.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -21,7 +21,7 @@ fn nobody_leaves_an_episode_before_all_have_arrived() {
                 let arrived = &arrived;
                 scope.spawn(move || {
                     for episode in 1..=EPISODES {
-                        // Relaxed: the barrier orders.
+                        // Relaxed: the barrier provides the ordering.
                         arrived[i].store(episode, Ordering::Relaxed);
                         member.wait();
                         for other in arrived {
@@ -35,7 +35,7 @@ fn nobody_leaves_an_episode_before_all_have_arrived() {
     }
 }
 
-/// Two numbers that only a thread by itself keeps equal.
+/// Two numbers that stay equal only under mutual exclusion.
 fn excludes<L: Lock + Send>(new: impl Fn(usize) -> L) {
     for threads in [1, 2, 3, 8] {
         let pair = Guarded::new(new(threads), (0, 0));

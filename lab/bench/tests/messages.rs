@@ -1,4 +1,5 @@
-//! Messages by System V shared memory and words by futex, between threads and between processes; and nothing is left.
+//! Checks messages by System V shared memory and words by futex, between threads and between
+//! processes, and that they leave nothing behind.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -16,9 +17,10 @@ use syncline_lab::baselines::futex_ping_pong::{self, PingPong};
 use syncline_lab::baselines::sysv::{Between, Channel, cold, shell};
 use tempfile::TempDir;
 
-/// What tells this program, started by one of its tests, to be a worker: the folder.
+/// The environment variable that makes this program, started by one of its tests, a worker: the
+/// folder.
 const FOLDER: &str = "SYNCLINE_TEST_SYSV_FOLDER";
-/// And this one, to answer.
+/// The environment variable that makes this program the answering side.
 const ANSWER: &str = "SYNCLINE_TEST_PING_PONG";
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 const SIZES: [usize; 5] = [1, 2, 1023, 1025, 100_000];
@@ -26,10 +28,10 @@ const SIZES: [usize; 5] = [1, 2, 1023, 1025, 100_000];
 const MANAGER: u8 = 200;
 const WORKER: u8 = 201;
 
-/// Keys are the machine's, and those of two folders may be the same: one test at a time.
+/// Keys belong to the machine, and those of two folders may be equal: one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A folder for channels, alone.
+/// A folder for channels, used by one test at a time.
 struct Scene {
     folder: TempDir,
     _alone: MutexGuard<'static, ()>,
@@ -45,13 +47,14 @@ impl Scene {
         self.folder.path()
     }
 
-    /// A channel that is removed with what returns, and its other end.
+    /// Returns a channel, which is removed when it is dropped, and its other end.
     fn channel(&self, i: u8, j: u8) -> (Channel, Channel) {
         let made = Channel::new(self.path(), i, j).unwrap().waiting(Between::Yield, PATIENCE);
         (made, Channel::join(self.path(), i, j).waiting(Between::Yield, PATIENCE))
     }
 
-    /// The keys of all channels here, for as long as their files are there: as glibc and musl compute them.
+    /// Returns the keys of all channels here, computed as glibc and musl do; valid while their
+    /// files exist.
     fn keys(&self) -> BTreeSet<i32> {
         let key = |file: fs::DirEntry| {
             let name = file.file_name().into_string().unwrap();
@@ -62,14 +65,14 @@ impl Scene {
         fs::read_dir(self.path()).unwrap().map(|file| key(file.unwrap())).collect()
     }
 
-    /// That all channels are removed, of which these were the keys.
+    /// Checks that all channels, with these keys, are removed.
     fn nothing_is_left(&self, keys: &BTreeSet<i32>) {
         assert_eq!(present(keys), 0, "segments are left");
         assert_eq!(fs::read_dir(self.path()).unwrap().count(), 0, "files are left");
     }
 }
 
-/// How many of these keys have segments.
+/// Returns how many of these keys have segments.
 fn present(keys: &BTreeSet<i32>) -> usize {
     let table = fs::read_to_string("/proc/sysvipc/shm").unwrap();
     let key = |line: &str| line.split_whitespace().next()?.parse().ok();
@@ -103,9 +106,9 @@ fn threads_get_what_was_sent_in_order() {
     }
 }
 
-/// What a process does that was started by the test of that name.
+/// Runs the worker that the test of that name has started.
 fn worker(folder: &OsStr) {
-    // When the shell is killed.
+    // If the shell is killed.
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     let end = |i, j| Channel::join(Path::new(folder), i, j).waiting(Between::Yield, PATIENCE);
     let (mut from, mut to) = (end(MANAGER, WORKER), end(WORKER, MANAGER));
@@ -116,8 +119,8 @@ fn worker(folder: &OsStr) {
     }
 }
 
-/// A worker and its shell. Dropped, both have ended before anything else is: otherwise it might make again what has been
-/// removed.
+/// A worker and its shell. Its drop waits for the end of both; otherwise the worker might recreate
+/// files that have been removed.
 struct Worker(Child);
 
 impl Worker {
@@ -128,10 +131,10 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // One that has ended cannot be killed, and need not.
+        // A child that has ended cannot be killed, and need not be.
         let _ = self.0.kill();
         let _ = self.0.wait();
-        // Until nobody has the other end any more.
+        // Until no process has the other end open.
         let _ = self.0.stdout.take().map(|mut said| said.read_to_end(&mut Vec::new()));
     }
 }
@@ -196,7 +199,7 @@ fn a_message_that_nobody_receives_is_deleted_even_by_a_panic() {
     });
     assert!(failed.is_err());
     scene.nothing_is_left(&keys);
-    // A channel that is not there can be removed as well.
+    // Removing a missing channel succeeds as well.
     end.remove().unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Every scheme against the plain double loop, and what goes wrong.
+//! Checks every scheme against the plain double loop, and the errors of wrong jobs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ const NAMES: [&str; 6] = ["za", "zr", "zb", "zu", "zv", "zz"];
 
 type Any<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Numbers that differ from each other, in [0, scale).
+/// Returns distinct numbers in [0, scale).
 fn numbers(seed: u64, scale: f64, count: usize) -> Vec<f64> {
     let mut state = seed;
     let mut next = || {
@@ -23,7 +23,7 @@ fn numbers(seed: u64, scale: f64, count: usize) -> Vec<f64> {
     (0..count).map(|_| next()).collect()
 }
 
-/// The matrices, and the field after so many iterations.
+/// The matrices, and the field after a number of iterations.
 struct Case {
     shape: Shape,
     values: Vec<Vec<f64>>,
@@ -43,7 +43,7 @@ impl Case {
         Case { shape, values, expected }
     }
 
-    /// A matrix of the case in a layout, in memory or on file.
+    /// Returns a matrix of the case in a layout, in memory or on file.
     fn matrix(&self, n: usize, layout: Layout, folder: Option<&Path>) -> Any<Arc<Matrix>> {
         let values = Matrix::from_vec(self.shape, self.values[n].clone())?;
         let Some(folder) = folder else {
@@ -74,7 +74,7 @@ impl Case {
         Ok(Inputs { field: self.matrix(0, layout, folder)?, coefficients })
     }
 
-    /// Runs a job; the result, row by row.
+    /// Runs a job; returns the result, row by row.
     fn run(&self, job: Job, inputs: &Inputs, folder: Option<&Path>) -> Any<Vec<f64>> {
         let Inputs { field, coefficients } = inputs;
         let (result, _) =
@@ -148,7 +148,7 @@ proptest! {
 
 #[test]
 fn the_sequential_scheme_goes_from_band_to_band() -> Any<()> {
-    // A band is a megabyte: four of them, the last one of a few rows.
+    // A band is a megabyte: this case has four bands, the last one of a few rows.
     let case = Case::new(Shape::new(330, 1300), 3, 7);
     let folder = tempfile::tempdir()?;
     let job =
@@ -160,7 +160,7 @@ fn the_sequential_scheme_goes_from_band_to_band() -> Any<()> {
     Ok(())
 }
 
-/// A job that has an error to show.
+/// Returns the error of a wrong job.
 fn wrong(change: impl FnOnce(&mut Job, &mut Layout, &mut Layout)) -> Any<String> {
     let case = Case::new(Shape::new(20, 20), 1, 7);
     let scheme = Scheme::Ring { processors: 2, exchange: Exchange::Late };

@@ -1,4 +1,5 @@
-//! Prints the tables of `docs/growth.md`; with `--json`, what `lab/scripts/curves.py` draws `docs/growth.svg` from.
+//! Prints the tables of `docs/growth.md`; with `--json`, the curves from which
+//! `lab/scripts/curves.py` draws `docs/growth.svg`.
 
 fn main() {
     let json = std::env::args().any(|argument| argument == "--json");

@@ -12,12 +12,14 @@ use crate::simulation::{Outcome, simulate};
 /// The numbers of members in the tables.
 const MEMBERS: [usize; 9] = [2, 3, 4, 8, 16, 64, 256, 1024, 4096];
 
-/// Overheads, and gaps: none, and 8 bytes at 1 GB/s where a message takes two microseconds.
+/// Pairs of overhead and gap. The gap is none, or 8 bytes at 1 GB/s with a latency of two
+/// microseconds.
 const MACHINES: [(f64, f64); 4] = [(0.01, 0.0), (0.1, 0.0), (0.01, 0.004), (0.1, 0.004)];
 
-/// The radix with which a scheme takes the least simulated time, and what that is.
+/// Returns the radix with which a scheme takes the least simulated time, and that outcome.
 ///
-/// Radices are left out that cannot be better: messages take a processor as long as they do.
+/// Radices that cannot improve on the best are skipped: a member's messages keep its processor busy
+/// for at least their overheads.
 #[must_use]
 pub fn optimum<S: Scheme>(
     machine: Machine,
@@ -41,13 +43,13 @@ pub fn optimum<S: Scheme>(
     best.expect("there is a radix")
 }
 
-/// A scheme's column: its head, and a cell for each machine and number of members.
+/// A scheme's column: its heading, and a cell for each machine and number of members.
 struct Column {
     head: &'static str,
     cell: fn(Machine, usize) -> Cell,
 }
 
-/// What came of a scheme.
+/// The result of a scheme.
 struct Cell {
     outcome: Outcome,
     rounds: usize,
@@ -63,7 +65,7 @@ fn best<S: Scheme>(machine: Machine, load: &Load, scheme: fn(usize) -> S) -> Cel
     Cell { outcome, rounds: scheme(radix).rounds(load), radix: Some(radix) }
 }
 
-/// The product's choice for a machine that it knows.
+/// Returns the product's choice of radix for a machine with known parameters.
 fn known(machine: Machine, members: usize) -> usize {
     let (overhead, gap) = (in_latencies(machine.overhead), in_latencies(machine.gap));
     best_radix_for(members, Network { overhead, gap })
@@ -130,7 +132,7 @@ fn head(text: &mut String, heads: &[&str]) {
     writeln!(text, "|{}", "---|".repeat(heads.len())).expect("a string takes it");
 }
 
-/// All tables, as they stand in `docs/growth.md`.
+/// Returns all tables, as they appear in `docs/growth.md`.
 #[must_use]
 pub fn tables() -> String {
     let mut text = String::new();
@@ -163,7 +165,7 @@ pub fn tables() -> String {
     text + &losses()
 }
 
-/// What the product's choices lose against the simulated optimum.
+/// Returns the loss of the product's choices against the simulated optimum.
 fn losses() -> String {
     let mut text =
         "## The time of `sync` by `best_radix` / by `best_radix_for`, as multiples of the best\n\n"
@@ -186,7 +188,8 @@ fn losses() -> String {
     text
 }
 
-/// The time of `sync` by [`best_radix`] and by [`best_radix_for`], as multiples of the simulated optimum.
+/// Returns the time of `sync` by [`best_radix`] and by [`best_radix_for`], as multiples of the
+/// simulated optimum.
 #[must_use]
 pub fn lost(machine: Machine, load: &Load) -> (f64, f64) {
     let best = optimum(machine, load, |radix| Sync { radix }).1.time;
@@ -194,7 +197,8 @@ pub fn lost(machine: Machine, load: &Load) -> (f64, f64) {
     (time(best_radix(load.members)), time(known(machine, load.members)))
 }
 
-/// The curves for the overhead 0.1 without a gap, one JSON object a line, for `lab/scripts/curves.py`.
+/// Returns the curves for an overhead of 0.1 without a gap, one JSON object per line, for
+/// `lab/scripts/curves.py`.
 #[must_use]
 pub fn curves() -> String {
     let mut text = "{\"kind\":\"unit\",\"name\":\"L\"}\n".to_owned();

@@ -1,9 +1,11 @@
-//! How the time of a fence and a barrier grows with the number of hosts: by formula, and simulated.
+//! The growth of the time of a fence and a barrier with the number of hosts: by formula, and
+//! simulated.
 //!
-//! * [`Machine`]: what messages cost.
-//! * [`Load`]: who takes part, and what is under way when they begin.
-//! * [`Scheme`]: what each member sends and waits for, as a list of [`Step`]s; all of them in [`schemes`].
-//! * [`simulate`]: a scheme on a machine, message by message.
+//! * [`Machine`]: the costs of messages.
+//! * [`Load`]: the members, and the puts in flight when they begin.
+//! * [`Scheme`]: the messages that each member sends and awaits, as a list of [`Step`]s; all
+//!   schemes are in [`schemes`].
+//! * [`simulate`]: runs a scheme on a machine, message by message.
 //! * [`growth`]: the tables and curves of `docs/growth.md`.
 //!
 //! ```
@@ -16,7 +18,8 @@
 //! assert!(one_by_one > 12.0 * sync);
 //! ```
 //!
-//! The schedule of the product's schemes is the product's own: [`syncline_rma::unstable::sync_exchange`].
+//! The schedule of the product's schemes is the product's code:
+//! [`syncline_rma::unstable::sync_exchange`].
 
 pub mod growth;
 mod machine;

@@ -1,87 +1,92 @@
-//! What a scheme is: for each member a list of what it sends and what it waits for.
+//! The definition of a scheme: for each member, the list of messages that it sends and awaits.
 
 use crate::machine::Time;
 
-/// What a member does before it goes on.
+/// A step of a member, which ends before the next begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Asks the hosts of those members whether all that it has put there is done, and waits for their answers.
+    /// Asks the hosts of these members whether all puts into them are done, and waits for their
+    /// answers.
     Ask(Vec<usize>),
-    /// Tells members something, in so many words behind a head, and waits until as many as `hear` have told it something in
-    /// their same step.
+    /// Sends a message to each of some members, and waits until `hear` messages of the members'
+    /// same step have arrived.
     Tell {
-        /// To whom, and how many words.
+        /// The receivers, and the number of words that each message has behind its head.
         to: Vec<(usize, usize)>,
-        /// Of how many to hear.
+        /// The number of messages to wait for.
         hear: usize,
     },
-    /// Waits until all that is put into its own memory has been done.
+    /// Waits until all puts into the member's own memory are done.
     Done,
 }
 
-/// Who does the work of a host.
+/// The processors that do the work of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driven {
     /// A client, which calls, and a server, which puts and answers, on a processor each: ARMCI.
     Apart,
-    /// Whoever waits drives: one processor does it all. So it is in the product.
+    /// One processor: the waiting member does the server's work. This is the product's way.
     Together,
 }
 
-/// Who takes part, and what is under way when they begin.
+/// The members, and the puts in flight when they begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// How many: hosts of one process.
+    /// The number of members; each is a host of one process.
     pub members: usize,
-    /// How many others each has put something into, each once: those next behind it.
+    /// The number of other members into which each has put something, once: the next ones in rank
+    /// order.
     pub targets: usize,
-    /// All that was put is done and acknowledged, unless one has to ask. Otherwise it has just left.
+    /// Whether all puts are done and acknowledged when the members begin; a scheme may have to ask
+    /// even so. Otherwise the puts have just left.
     pub quiet: bool,
-    /// Somebody who begins later than the others.
+    /// A member that begins later than the others, and its delay.
     pub late: Option<(usize, Time)>,
-    /// Somebody whose puts, and what it asks behind them, are longer under way.
+    /// A member whose puts, and the questions behind them, are in flight longer, and their delay.
     pub slow: Option<(usize, Time)>,
 }
 
 impl Load {
-    /// So many members, each of which has just put something into seven others, or all if there are fewer.
+    /// Returns a load of `members` members, each of which has just put something into seven others,
+    /// or into all if there are fewer.
     #[must_use]
     pub fn puts(members: usize) -> Load {
         let targets = members.saturating_sub(1).min(7);
         Load { members, targets, quiet: false, late: None, slow: None }
     }
 
-    /// The same, some time later.
+    /// Returns the load of [`Load::puts`] some time later: all puts are done.
     #[must_use]
     pub fn quiet(members: usize) -> Load {
         Load { quiet: true, ..Load::puts(members) }
     }
 }
 
-/// A way to know that all have arrived and everything put before is done.
+/// A way to establish that all members have arrived and all earlier puts are done.
 pub trait Scheme {
-    /// Its name in tables.
+    /// Returns the scheme's name in tables.
     fn name(&self) -> String;
 
-    /// How many ways of a message follow one another: its time where messages cost nothing.
+    /// Returns the number of consecutive latencies: the scheme's time on a machine without overhead
+    /// and gap.
     fn rounds(&self, load: &Load) -> usize;
 
-    /// How many messages all send, without puts.
+    /// Returns the number of messages that all members send, without puts.
     fn messages(&self, load: &Load) -> usize;
 
-    /// What a member does.
+    /// Returns the steps of a member.
     fn steps(&self, load: &Load, member: usize) -> Vec<Step>;
 
-    /// Who does it.
+    /// Returns which processors do the work of a host.
     fn driven(&self) -> Driven;
 
-    /// Whether all members do the same at the same times, so that one can stand for all.
+    /// Returns whether all members do the same at the same times, so that one can represent all.
     fn alike(&self, _load: &Load) -> bool {
         true
     }
 }
 
-/// ceil(log2 n).
+/// Returns ceil(log2 n).
 pub(crate) fn log2(n: usize) -> usize {
     n.next_power_of_two().trailing_zeros() as usize
 }

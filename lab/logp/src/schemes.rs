@@ -1,16 +1,17 @@
 //! The schemes, one file each.
 //!
-//! | scheme | rounds | messages of a member | source |
-//! |---|---|---|---|
-//! | [`Asking`], K = 1 | 2 T + ceil(log2 N) | 2 T + ceil(log2 N) | ARMCI before the thesis |
-//! | [`Asking`], K = T | 2 + ceil(log2 N) | 2 T + ceil(log2 N) | the thesis, chapter 3 |
-//! | [`Pairwise`] | 2 log2 N, or up to 4 more | 2 log2 N | the thesis, chapter 4 |
-//! | [`Twice`] | 2 ceil(log_r N) | at most 2 (r - 1) ceil(log_r N) | the thesis with the schedule of `exchange` |
-//! | [`Sync`] | ceil(log_r N) | at most (r - 1) ceil(log_r N) | `Rma::sync` |
-//! | [`Global`] | 2 ceil(log_r N) | at most 2 (r - 1) ceil(log_r N) | `Rma::sync_global` |
-//! | [`Fence`] | 2 + ceil(log_r N) | 2 T + at most (r - 1) ceil(log_r N) | `Rma::fence_all` and a barrier |
+//! | scheme            | rounds              | messages each | source                             |
+//! |-------------------|---------------------|---------------|------------------------------------|
+//! | [`Asking`], K = 1 | 2 T + log N         | 2 T + log N   | ARMCI before the thesis            |
+//! | [`Asking`], K = T | 2 + log N           | 2 T + log N   | the thesis, chapter 3              |
+//! | [`Pairwise`]      | 2 log N (+ up to 4) | 2 log N       | the thesis, chapter 4              |
+//! | [`Twice`]         | 2 R                 | 2 M           | the thesis, schedule of `exchange` |
+//! | [`Sync`]          | R                   | M             | `Rma::sync`                        |
+//! | [`Global`]        | 2 R                 | 2 M           | `Rma::sync_global`                 |
+//! | [`Fence`]         | 2 + R               | 2 T + M       | `Rma::fence_all` and a barrier     |
 //!
-//! N members, T of whom each has put something into.
+//! N is the number of members; each member has put something into T others. R = ceil(log_r N), M is
+//! at most (r - 1) R, and log N = ceil(log2 N), except for [`Pairwise`]: there it is floor(log2 N).
 
 mod asking;
 mod fence;
@@ -30,8 +31,8 @@ use syncline_rma::unstable::sync_exchange;
 
 use crate::scheme::Step;
 
-/// The product's exchange, seen from a member: one step for each of its rounds. `counts`: the words are sent, not only the
-/// heads.
+/// Returns a member's steps in the product's exchange, one for each of its rounds. With `counts`,
+/// the messages carry their words; without, only their heads.
 fn exchanged(
     members: usize,
     radix: usize,
@@ -54,7 +55,7 @@ fn exchanged(
     })
 }
 
-/// Rounds and messages of a member in an exchange.
+/// Returns the number of rounds, and of messages of a member, in an exchange.
 fn cost(members: usize, radix: usize) -> (usize, usize) {
     let (rounds, messages, _) = sync_exchange::cost(members, radix);
     (rounds, messages)

@@ -1,12 +1,14 @@
-//! A scheme on a machine, message by message.
+//! The simulation of a scheme on a machine, message by message.
 //!
 //! # Contract
-//! At time 0 all members begin, and their puts have just left: the last of them at that moment, and the others before it.
-//! Processors take messages in the order in which they come. A member has left when its last step is over.
+//! At time 0 all members begin, and their puts have just left: the last one at that moment, the
+//! others before it. A processor takes messages in order of arrival. A member has left when its
+//! last step is over.
 //!
-//! # One for all
-//! Where all members do the same, one is enough: what it sends to others it gets itself, as they send the same to it. So
-//! 4096 members that send 126 messages each are 126 messages. Tests compare that with the simulation of all.
+//! # One member for all
+//! Where all members do the same, simulating one is enough: each message that it sends to others
+//! stands for the equal message that it receives. So 4096 members that send 126 messages each cost
+//! the simulation of 126 messages. Tests compare the result with the simulation of all members.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -16,14 +18,14 @@ use syncline_rma::unstable::sync_exchange::HEAD;
 use crate::machine::{L, Machine, Time, in_latencies};
 use crate::scheme::{Driven, Load, Scheme, Step};
 
-/// What came of it.
+/// The result of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// When the last member left, in units of the time that a message is under way.
+    /// The time at which the last member left, in units of [`L`].
     pub time: f64,
-    /// When each left; one, if one stood for all.
+    /// The time at which each member left; a single time if one member represents all.
     pub left: Vec<f64>,
-    /// Messages of all members, without puts.
+    /// The number of messages of all members, without puts.
     pub messages: usize,
 }
 
@@ -34,15 +36,15 @@ enum What {
     Asked,
     Answer,
     Told(usize),
-    /// Nothing has come, but what it waits for may have happened.
+    /// No message; a condition that the member waits for may have become true.
     Look,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// Before what follows at the same time: a processor is not idle then.
+    /// A message arrives. Arrivals precede `Free` at the same time: the processor is not idle then.
     Come { what: What, from: usize },
-    /// The processor is free for the next.
+    /// The processor is free for the next message.
     Free,
 }
 
@@ -55,11 +57,11 @@ struct Processor {
 #[derive(Debug)]
 struct Host {
     steps: Vec<Step>,
-    /// The step in which it is, and whether it has sent what that says.
+    /// The current step, and whether its messages have been sent.
     step: usize,
     sent: bool,
     begun: bool,
-    /// By step: of how many it has heard.
+    /// By step: the number of messages received.
     heard: Vec<usize>,
     answers: usize,
     done: usize,
@@ -73,29 +75,30 @@ struct Simulation<'a> {
     machine: Machine,
     load: &'a Load,
     apart: bool,
-    /// One stands for all.
+    /// Whether one member represents all.
     one: bool,
     hosts: Vec<Host>,
-    /// Of each host: the client's, the server's.
+    /// For each host, the client's processor and the server's.
     processors: Vec<Processor>,
     events: BinaryHeap<Reverse<(Time, Event, usize, usize)>>,
     sequence: usize,
     messages: usize,
 }
 
-/// A scheme on a machine; one member stands for all where it can.
+/// Simulates a scheme on a machine; one member represents all where the scheme and the load allow
+/// it.
 ///
 /// # Panics
-/// If somebody never leaves.
+/// If a member never leaves.
 #[must_use]
 pub fn simulate(scheme: &dyn Scheme, machine: Machine, load: &Load) -> Outcome {
     run(scheme, machine, load, scheme.alike(load) && load.late.is_none() && load.slow.is_none())
 }
 
-/// The same with every member simulated.
+/// Simulates a scheme on a machine, with every member.
 ///
 /// # Panics
-/// If somebody never leaves.
+/// If a member never leaves.
 #[must_use]
 pub fn simulate_all(scheme: &dyn Scheme, machine: Machine, load: &Load) -> Outcome {
     run(scheme, machine, load, false)
@@ -131,7 +134,7 @@ fn run(scheme: &dyn Scheme, machine: Machine, load: &Load, one: bool) -> Outcome
         sequence: 0,
         messages: 0,
     };
-    // The clock has to start earlier, for puts that come before.
+    // The clock starts earlier, for the puts that leave before time 0.
     let zero = load.targets as Time * simulation.pace();
     simulation.begin(zero);
     simulation.go();
@@ -155,7 +158,7 @@ impl Simulation<'_> {
         for member in 0..self.hosts.len() {
             let late = self.load.late.filter(|late| late.0 == member).map_or(0, |late| late.1);
             if !self.load.quiet {
-                // The last has just left the wire, the others before it as fast as they could.
+                // The last put has just left the wire; the others left before it at full pace.
                 let slow = self.load.slow.filter(|slow| slow.0 == member).map_or(0, |slow| slow.1);
                 for ahead in 1..=self.load.targets {
                     let to = if self.one { member } else { (member + ahead) % self.load.members };
@@ -167,7 +170,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// The time between two puts.
+    /// Returns the time between two puts.
     fn pace(&self) -> Time {
         self.machine.overhead.max((HEAD + 1) as Time * self.machine.gap)
     }
@@ -181,7 +184,7 @@ impl Simulation<'_> {
         self.events.push(Reverse((time, Event::Come { what, from }, self.sequence, processor)));
     }
 
-    /// Sends a message from `time` on; returns when the processor has done so.
+    /// Sends a message, starting at `time`; returns the time at which the processor is done.
     fn send(&mut self, time: Time, from: usize, to: usize, what: What, words: usize) -> Time {
         let ready = time + self.machine.overhead;
         let wire = &mut self.hosts[from].wire;
@@ -190,7 +193,7 @@ impl Simulation<'_> {
         let slow = self.load.slow.filter(|slow| slow.0 == from && serves).map_or(0, |slow| slow.1);
         let comes = *wire + L + slow;
         self.messages += 1;
-        // One that stands for all gets what the others send to it.
+        // A member that represents all receives the messages that others would send to it.
         let to = if self.one { from } else { to };
         let processor = if serves { 2 * to + 1 } else { self.client(to) };
         self.come(comes, processor, what, from);
@@ -218,7 +221,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// A processor takes what has come; returns when it is done with it.
+    /// Handles a message on a processor; returns the time at which the processor is done.
     fn take(&mut self, now: Time, at: usize, what: What, from: usize) -> Time {
         let member = at / 2;
         let own = matches!(what, What::Begin | What::Look);
@@ -242,7 +245,8 @@ impl Simulation<'_> {
         self.go_on(now, member)
     }
 
-    /// A member goes on with its steps as far as it can; returns when it has done so.
+    /// Advances a member through its steps as far as possible; returns the time at which it is
+    /// done.
     fn go_on(&mut self, mut now: Time, member: usize) -> Time {
         loop {
             let host = &mut self.hosts[member];

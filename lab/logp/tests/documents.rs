@@ -1,4 +1,4 @@
-//! What stands in `docs/` is what the simulation gives.
+//! Checks that the tables and the picture in `docs/` are those of the simulation.
 
 use std::path::Path;
 use std::process::Command;

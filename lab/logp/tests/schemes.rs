@@ -1,4 +1,5 @@
-//! Formulas and simulation agree; nobody leaves before all have arrived and what was put is done.
+//! Checks that formulas and simulation agree, and that no member leaves before all have arrived and
+//! all puts into it are done.
 
 use proptest::prelude::*;
 use syncline_logp::schemes::{Asking, Fence, Global, Pairwise, Sync, Twice};
@@ -31,7 +32,7 @@ fn formulas_are_what_is_simulated() {
                     let found = simulate_all(&*scheme, Machine::new(0.0, 0.0), &load);
                     assert_eq!(found.messages, scheme.messages(&load), "{name}");
                     assert_eq!(found.time, scheme.rounds(&load) as f64, "{name}");
-                    // With little overhead it is little more.
+                    // A small overhead adds little.
                     let near = simulate_all(&*scheme, Machine::new(1e-6, 0.0), &load);
                     assert!(near.time >= found.time && near.time < found.time + 1e-3, "{name}");
                 }
@@ -69,18 +70,19 @@ fn by_hand() {
     let time = |scheme: &dyn Scheme, members, overhead, gap| {
         simulate(scheme, Machine::new(overhead, gap), &Load::puts(members)).time
     };
-    // Two members: a message each, behind the put.
+    // Two members: one message each, behind the put.
     assert_eq!(time(&Sync { radix: 2 }, 2, 0.1, 0.0), 1.2);
     assert_eq!(time(&Pairwise, 2, 0.1, 0.0), 2.4);
     assert_eq!(time(&Asking { window: 1 }, 2, 0.1, 0.0), 3.6);
     // A question, an answer, and the barrier.
     assert_eq!(time(&Fence { radix: 2 }, 2, 0.1, 0.0), 3.6);
-    // All tell all: the last of seven leaves at 0.7, comes at 1.7, is taken by 1.8.
+    // Each member sends to all: the last of seven messages leaves at 0.7, arrives at 1.7, and is
+    // handled by 1.8.
     let quiet = simulate(&Sync { radix: 8 }, Machine::new(0.1, 0.0), &Load::quiet(8)).time;
     assert_eq!(quiet, 1.8);
-    // From 0.7 on the one processor has fourteen to take.
+    // From 0.7 on the only processor has fourteen messages to handle.
     assert_eq!(time(&Sync { radix: 8 }, 8, 0.1, 0.0), 2.1);
-    // Six words, of which one is a count.
+    // Six words, one of which is a count.
     assert_eq!(time(&Sync { radix: 2 }, 2, 0.0, 0.01), 1.06);
 }
 
@@ -121,7 +123,7 @@ proptest! {
             let left = simulate(&*scheme, machine, &load).left;
             for (member, &left) in left.iter().enumerate() {
                 let target = (1..=load.targets).any(|ahead| (who + ahead) % members == member);
-                // Behind the gate it is enough that one's own memory is as it must be.
+                // Behind the gate a member waits only for its own memory.
                 let waits = target || scheme.name() != "`sync`";
                 prop_assert!(left >= if waits { in_latencies(slow) } else { 1.0 }, "{}: {member} at {left}", scheme.name());
             }
@@ -141,7 +143,8 @@ proptest! {
                 let time = |overhead, gap| simulate(&*scheme, Machine::new(overhead, gap), &load).time;
                 let least = time(overhead, gap);
                 prop_assert!(least >= scheme.rounds(&load) as f64);
-                // The first puts have left earlier then, and may have been taken before all begin.
+                // With more overhead the first puts leave earlier, and may be handled before all
+                // members begin.
                 let earlier = if load.quiet { 0.0 } else { load.targets as f64 };
                 let least = least - earlier * overhead;
                 prop_assert!(time(overhead + more, gap) >= least, "{}", scheme.name());
@@ -157,7 +160,7 @@ fn more_members_take_longer() {
         let machine = Machine::new(overhead, gap);
         for radix in [2, 4, 16] {
             for scheme in schemes(radix) {
-                // Of the thesis, powers of two: between them it is slower.
+                // For the thesis's scheme, powers of two only: other sizes are slower.
                 let mut last = 0.0;
                 for members in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096] {
                     let time = simulate(&*scheme, machine, &Load::puts(members)).time;

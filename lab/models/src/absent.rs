@@ -1,49 +1,52 @@
-//! The queue lock whose waits have deadlines: places that are left, and found again.
+//! The queue lock whose waits have deadlines: a place is abandoned at a timeout, and resumed later.
 //!
 //! # Contract
-//! As [`mcs`](crate::mcs), of which this is the part that is different: a member whose deadline
-//! passes marks its place *absent*. Links and grants are messages, which arrive in any order; each
-//! changes the link word of a place in one step.
+//! The lock is that of [`mcs`](crate::mcs); this model covers the part that differs. A member whose
+//! deadline passes marks its place *absent*. Links and grants are messages, which arrive in any
+//! order; each changes the link word of a place in one step.
 //!
 //! ```text
-//!  link to absent and granted: grant the next        grant to absent, with a next: grant the next; without: it stays
-//!  leave: unless granted                             come back: granted without a next: holds; with one: asks anew
+//!  link arrives     at an absent, granted place: the grant passes to the successor
+//!  grant arrives    at an absent place with a successor: the grant passes to it; without: it stays
+//!  leave            only if no grant has arrived
+//!  come back        granted, no successor: holds; granted, with a successor: requests again
+//!                   not granted: waits again
 //! ```
 //!
-//! | planted                                            | broken                |
-//! |----------------------------------------------------|-----------------------|
-//! | a link does not look whether the mutex has stayed  | every run ends        |
-//! | a member leaves though the mutex has come          | every run ends        |
-//! | one that comes back does not look for a next       | there is one holder   |
+//! | planted bug                                        | broken property     |
+//! |----------------------------------------------------|---------------------|
+//! | a link does not check whether the grant has stayed | every run ends      |
+//! | a member leaves after the grant has arrived        | every run ends      |
+//! | a returning member does not check for a successor  | there is one holder |
 
 use stateright::{Model, Property};
 
-/// As many members as there may be.
+/// The largest number of members.
 const MOST: usize = 4;
 
-/// What is wrong.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// Nothing.
+    /// No bug.
     None,
-    /// A link does not look whether the mutex has stayed at the place.
+    /// A link does not check whether the grant has stayed at the place.
     BlindLink,
-    /// A member leaves though the mutex has come to it.
+    /// A member leaves although the grant has arrived.
     LateLeave,
-    /// A member that comes back takes the mutex though it has gone past.
+    /// A returning member takes the mutex although the grant has passed to its successor.
     BlindBack,
 }
 
-/// The protocol.
+/// The configuration of the protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Absent {
-    /// How many members.
+    /// The number of members.
     pub members: usize,
-    /// How often each takes the mutex.
+    /// The number of times that each member takes the mutex.
     pub times: u8,
-    /// How often each gives up.
+    /// The number of times that each member gives up a wait.
     pub leaves: u8,
-    /// What is wrong.
+    /// The planted bug.
     pub bug: Bug,
 }
 
@@ -54,7 +57,7 @@ enum Phase {
     Waiting,
     Away,
     Holding,
-    /// Lets go, and waits for the link of one that has asked.
+    /// Releases, and waits for the link of a member that has swapped the tail.
     Linked,
 }
 
@@ -63,13 +66,13 @@ struct Member {
     phase: Phase,
     taken: u8,
     left: u8,
-    /// The link word: 1 + the next, or 0.
+    /// The link word: 1 + the successor, or 0.
     next: u8,
     granted: bool,
     absent: bool,
 }
 
-/// All members, the end of the queue, and messages under way: by receiver, the links and grants.
+/// All members, the tail of the queue, and the links and grants in flight, by receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     members: [Member; MOST],
@@ -78,16 +81,16 @@ pub struct State {
     grants: [u8; MOST],
 }
 
-/// A step.
+/// A step of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A member goes on.
+    /// A member takes its next step.
     Step(usize),
-    /// Its deadline passes.
+    /// The deadline of a member passes.
     Leave(usize),
-    /// A link arrives.
+    /// A link arrives at a member.
     Link(usize),
-    /// A grant arrives.
+    /// A grant arrives at a member.
     Grant(usize),
 }
 

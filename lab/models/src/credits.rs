@@ -1,32 +1,35 @@
-//! The window of requests under way, and acknowledgements in batches.
+//! The window of requests in flight, and acknowledgements in batches.
 //!
 //! # Contract
-//! A host may have at most `W` requests unacknowledged at another, where all its members' requests stand in one queue.
-//! The target's server applies the first of an origin's queue if the gate lets it, and counts, by origin and forever,
-//! what it has applied. It acknowledges by that number, to one origin:
+//! A host may have at most `W` unacknowledged requests to another host; the requests of all its
+//! members share one queue. The target's server applies the first request of an origin's queue when
+//! the gate admits it. For each origin it counts the requests that it has ever applied, and sends
+//! that count as the acknowledgement to this origin:
 //!
-//! * when it has applied `W / 2` requests since its last acknowledgement to this origin (at least one),
-//! * when what it has applied is a question (or anything else that is answered), which is counted among the rest, and
-//! * whenever it likes: with a message of another kind, or after some time.
+//! * when it has applied `W / 2` requests (at least one) since its last acknowledgement to this
+//!   origin,
+//! * when it has applied a question, or another request that has an answer; such requests count
+//!   like the others, and
+//! * at any other time, with a message of another kind or after a delay.
 //!
-//! A fence waits until as many are acknowledged as were sent when it was called. If they are not, it asks; unless somebody
-//! of its host has asked after the last of them.
+//! A fence waits until the requests sent before its call are acknowledged. If they are not, it
+//! sends a question, unless a member of its host has sent a question after the last of them.
 //!
-//! | property                   | says                                                      |
-//! |----------------------------|-----------------------------------------------------------|
-//! | the window is kept         | no origin has more than `W` requests that are not applied |
-//! | buffers are bounded        | nor the server more than `W` of an origin                 |
-//! | a fence means applied      | all that its host had sent when it was called             |
-//! | every run ends             | every request is applied, and every fence ends            |
+//! | property              | meaning                                                     |
+//! |-----------------------|-------------------------------------------------------------|
+//! | the window is kept    | an origin has at most `W` requests that are not applied     |
+//! | buffers are bounded   | the server buffers at most `W` requests of an origin        |
+//! | a fence means applied | the requests that its host sent before its call are applied |
+//! | every run ends        | every request is applied, and every fence returns           |
 //!
-//! *Without a clock.* Acknowledgements of the third kind are a convenience. Every run ends without any ([`Credits::clock`]),
-//! and what is said above holds wherever there are some.
+//! *Without a clock.* Acknowledgements of the third kind are optional: every run ends without them
+//! ([`Credits::clock`]), and the properties hold with any number of them.
 //!
 //! # Figure: W = 4
 //! ```text
 //! origin   put put put put ═══> server: apply, apply ──2──> (half of the window)
-//!          fence: 4, asks ════>         apply, apply ──4──> (the same)     apply ──5──> (the question)
-//!          ends  <────────────────────────────────────
+//!          fence: 4, asks ════>         apply, apply ──4──> (the same)   apply ──5──> (asked)
+//!          returns <────────────────────────────────────
 //! ```
 //!
 //! # Explored
@@ -36,75 +39,76 @@
 //! | the same, with acknowledgements at any time, states  | 1 038 | 17 471 | 35 103  | 113 474 |
 //! | two members of an origin, and another origin, states | 3 650 | 79 536 | 194 304 | 113 010 |
 //!
-//! The greatest takes 0.9 s on one core of two, optimised. Beside these, programs at random: up to three members, a
-//! window of one to five.
+//! The largest takes 0.9 s on one core of two, optimised. Random programs are explored as well: up
+//! to three members, a window of one to five.
 //!
-//! | planted                                         | broken, after so many steps                        |
-//! |-------------------------------------------------|----------------------------------------------------|
-//! | acknowledged on receipt                         | a fence means applied, 10; window, 11; buffers, 12 |
-//! | nobody asks                                     | every run ends, 43                                 |
-//! | a question stands for what is sent after it     | every run ends, 13                                 |
-//! | no acknowledgement of half a window             | every run ends, 32                                 |
-//! | increments, with a batch that is not begun anew | a fence means applied, 17; window, 30; buffers, 30 |
+//! | planted bug                           | broken property, after how many steps              |
+//! |---------------------------------------|----------------------------------------------------|
+//! | acknowledged on receipt               | a fence means applied, 10; window, 11; buffers, 12 |
+//! | no fence asks                         | every run ends, 43                                 |
+//! | a question covers later requests      | every run ends, 13                                 |
+//! | no acknowledgement for half a window  | every run ends, 32                                 |
+//! | increments, a batch that is not reset | a fence means applied, 17; window, 30; buffers, 30 |
 
 use stateright::{Model, Property};
 
 use crate::fifo::Fifo;
 
-/// As many origins as there may be.
+/// The largest number of origins.
 pub const ORIGINS: usize = 3;
-/// As many members as there may be.
+/// The largest number of members.
 pub const MEMBERS: usize = 3;
 
-/// What a member does next.
+/// An operation of a member's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Sends a request, when there is room.
+    /// Sends a request, when the window has room.
     Put,
-    /// Waits until all that its host has sent is acknowledged.
+    /// Waits until all requests that its host has sent are acknowledged.
     Fence,
-    /// Leaves a sync; so what follows is newer than the target until that has completed as many.
+    /// Leaves a sync: the gate holds the member's later requests until the target has completed as
+    /// many syncs.
     Sync,
 }
 
-/// What an acknowledgement says.
+/// The content of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
-    /// How many requests have been applied, ever.
+    /// The number of requests ever applied.
     Applied,
-    /// Planted: how many have been received.
+    /// Planted bug: the number of requests received.
     Received,
-    /// How many have been applied since the last one.
+    /// The number of requests applied since the last acknowledgement.
     More,
-    /// Planted: the same, but the answer to a question forgets to begin a new batch.
+    /// Planted bug: like `More`, but the answer to a question does not start a new batch.
     MoreTwice,
 }
 
-/// Who asks.
+/// Which fences send a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asks {
-    /// A fence that waits for more than what the last question was sent after.
+    /// A fence that waits for a request sent after the last question.
     Since,
-    /// Planted: the same, unless it finds any question under way.
+    /// Planted bug: like `Since`, unless any question is in flight when the fence begins.
     Unless,
-    /// Planted: nobody.
+    /// Planted bug: no fence does.
     Never,
 }
 
-/// The protocol, and a program for each member.
+/// The configuration of the protocol, and a program for each member.
 #[derive(Clone, Debug)]
 pub struct Credits {
-    /// `W`.
+    /// The window `W`, in requests.
     pub window: u8,
-    /// What an acknowledgement says.
+    /// The content of an acknowledgement.
     pub acks: Acks,
-    /// Who asks for one.
+    /// Which fences ask for an acknowledgement.
     pub asks: Asks,
-    /// One comes with every half of a window; if not, that is planted.
+    /// Whether the server acknowledges every half of a window; `false` is a planted bug.
     pub halves: bool,
-    /// One may come at any time.
+    /// Whether the server may acknowledge at any time.
     pub clock: bool,
-    /// The origin that each member belongs to, and what it does.
+    /// The origin of each member, and its program.
     pub programs: Vec<(usize, Vec<Op>)>,
 }
 
@@ -112,28 +116,28 @@ pub struct Credits {
 struct Member {
     next: u8,
     left: u8,
-    /// How many must be acknowledged for the fence that it waits in, and whether it may ask.
+    /// During a fence: the number of requests that must be acknowledged, and whether it may ask.
     until: Option<(u8, bool)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Request {
-    /// The syncs that its sender had left.
+    /// The number of syncs that the sender had left.
     left: u8,
     asks: bool,
 }
 
-/// An origin, its channels, and what the server has of it.
+/// An origin, its channels, and the server's state for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Origin {
     sent: u8,
     acknowledged: u8,
-    /// The number of the last question.
+    /// The number of requests sent up to and including the last question.
     asked: u8,
-    /// Requests on their way.
+    /// Requests in flight.
     requests: Fifo<Request, 12>,
     acks: Fifo<u8, 12>,
-    /// Requests that the server has received.
+    /// Requests received by the server, not yet applied.
     queue: Fifo<Request, 12>,
     received: u8,
     applied: u8,
@@ -149,25 +153,25 @@ pub struct State {
     broken: bool,
 }
 
-/// A step.
+/// A step of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A member goes on.
+    /// A member takes its next step.
     Step(usize),
-    /// The server receives a request.
+    /// The server receives a request of an origin.
     Receive(usize),
-    /// It applies one, and acknowledges if it is time.
+    /// The server applies a request of an origin, and acknowledges if one is due.
     Apply(usize),
-    /// It acknowledges because it likes to.
+    /// The server acknowledges at a time of its choice.
     Tell(usize),
-    /// An acknowledgement arrives.
+    /// An acknowledgement arrives at an origin.
     Acknowledged(usize),
-    /// The target completes an epoch, whenever it likes: the gate lets requests go.
+    /// The target completes an epoch, at any time: the gate admits more requests.
     Complete,
 }
 
 impl Credits {
-    /// The right one.
+    /// Creates the correct protocol.
     pub fn new(window: u8, programs: Vec<(usize, Vec<Op>)>) -> Self {
         assert!(programs.len() <= MEMBERS && programs.iter().all(|(origin, _)| *origin < ORIGINS));
         Credits {
@@ -231,7 +235,7 @@ impl Credits {
         member.next += 1;
     }
 
-    /// Whether the first of a queue may be applied.
+    /// Returns whether the gate admits the first request of an origin's queue.
     fn ready(state: &State, origin: usize) -> bool {
         state.origins[origin].queue.head().is_some_and(|request| request.left <= state.completed)
     }
@@ -306,7 +310,7 @@ impl Model for Credits {
                 let request = origin.requests.pop().expect("a request");
                 origin.queue.push(request);
                 origin.received += 1;
-                // So that an acknowledgement on receipt has its chance as well as one on application.
+                // Acknowledges on receipt in addition to the acknowledgements on application.
                 if self.acks == Acks::Received {
                     origin.acks.push(origin.received);
                 }
@@ -368,7 +372,7 @@ mod tests {
     const FENCE: &str = "a fence means applied";
     const ENDS: &str = "every run ends";
 
-    /// Two origins of one member each.
+    /// Returns two origins of one member each.
     fn two(window: u8) -> Credits {
         Credits::new(
             window,
@@ -379,7 +383,8 @@ mod tests {
         )
     }
 
-    /// Two members of one origin, of which one fences while the other goes on; and another origin.
+    /// Returns an origin with two members, one of which fences while the other continues, and a
+    /// second origin.
     fn shared(window: u8) -> Credits {
         Credits::new(
             window,

@@ -1,34 +1,37 @@
 //! Runs a model to its end.
 //!
 //! # Contract
-//! [`holds`] explores all states: no `always` property is broken, and each `sometimes` property, which says that a
-//! model is not empty talk, has an example. [`breaks`] explores until the named `always` property is broken, and gives
-//! the shortest way there. Both print what they did, one line per model; with `SYNCLINE_WAYS` set, that way as well.
+//! [`holds`] explores all states: no `always` property is broken, and each `sometimes` property,
+//! which shows that the model is not vacuous, has an example. [`breaks`] explores until the named
+//! `always` property is broken, and returns the shortest path to that state. Both print one line
+//! for each model; with `SYNCLINE_WAYS` set, they print that path as well.
 //!
-//! Breadth first, on one thread, states known by a hash of 64 bits: with a million states the odds that two share one,
-//! and that anything is missed so, are one to ten million.
+//! The search is breadth first, on one thread. It identifies states by a 64-bit hash: with a
+//! million states, the odds that two states collide, and that one is missed for that reason, are
+//! one in ten million or less.
 
 use std::time::Instant;
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 
-/// What was seen.
+/// The outcome of an exploration.
 #[derive(Clone, Debug)]
 pub struct Explored {
-    /// Different states.
+    /// The number of distinct states.
     pub states: usize,
-    /// The longest way from the first state, in actions.
+    /// The length of the longest path from the initial state, in actions.
     pub depth: usize,
-    /// How long it took.
+    /// The duration of the exploration, in seconds.
     pub seconds: f64,
-    /// The way to the broken property, action by action; empty if none was to be broken.
+    /// The path to the broken property, action by action; empty if no property was to break.
     pub way: Vec<String>,
 }
 
-/// Explores all of a model that is right.
+/// Explores all states of a correct model.
 ///
 /// # Panics
-/// If an `always` property is broken, with the shortest way there, or if a `sometimes` property has no example.
+/// If an `always` property is broken (the message gives the shortest path), or if a `sometimes`
+/// property has no example.
 pub fn holds<M>(name: &str, model: M) -> Explored
 where
     M: Model + Send + Sync + 'static,
@@ -41,7 +44,7 @@ where
 /// Explores a model with a planted bug until `property` is broken.
 ///
 /// # Panics
-/// If it never is, or if the model has no such property.
+/// If the property is never broken, or if the model has no such property.
 pub fn breaks<M>(name: &str, model: M, property: &'static str) -> Explored
 where
     M: Model + Send + Sync + 'static,
@@ -51,8 +54,10 @@ where
     run(name, model, Some(property))
 }
 
-/// Explores all of a model in silence. An error says which `always` property is broken, and how; what `sometimes` is,
-/// is not looked at.
+/// Explores all states of a model without printing, and returns the number of distinct states.
+///
+/// # Errors
+/// The broken `always` property and the path to it. `sometimes` properties are not checked.
 pub fn safe<M>(model: M) -> Result<usize, String>
 where
     M: Model + Send + Sync + 'static,

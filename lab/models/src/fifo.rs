@@ -1,14 +1,14 @@
-//! A short queue in place: a channel inside a state.
+//! A short in-place queue: a channel inside a state.
 //!
 //! # Contract
-//! States are copied and hashed by the million, so a queue allocates nothing, and what stood in it before leaves no
-//! trace: two queues with the same items are equal. One that overflows panics: no model has more under way than its
-//! programs issue.
+//! States are copied and hashed by the million, so a queue does not allocate, and removed items
+//! leave no trace: two queues with the same items are equal and hash alike. A push beyond the
+//! capacity panics: no model has more messages in flight than its programs issue.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// Up to `CAP` items, first in first out.
+/// A first-in, first-out queue of up to `CAP` items.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fifo<T, const CAP: usize> {
     len: u8,
@@ -16,16 +16,16 @@ pub struct Fifo<T, const CAP: usize> {
 }
 
 impl<T: Copy + Default, const CAP: usize> Fifo<T, CAP> {
-    /// Puts an item behind all others.
+    /// Appends an item.
     ///
     /// # Panics
-    /// If `CAP` items are there.
+    /// If the queue already holds `CAP` items.
     pub fn push(&mut self, item: T) {
         self.items[usize::from(self.len)] = item;
         self.len += 1;
     }
 
-    /// Takes the first item.
+    /// Removes and returns the first item.
     pub fn pop(&mut self) -> Option<T> {
         let head = self.head()?;
         self.items.copy_within(1.., 0);
@@ -34,22 +34,22 @@ impl<T: Copy + Default, const CAP: usize> Fifo<T, CAP> {
         Some(head)
     }
 
-    /// The first item.
+    /// Returns the first item.
     pub fn head(&self) -> Option<T> {
         self.as_slice().first().copied()
     }
 
-    /// How many there are.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// Whether there is none.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// All, the first in front.
+    /// Returns all items, the first in front.
     pub fn as_slice(&self) -> &[T] {
         &self.items[..usize::from(self.len)]
     }

@@ -1,33 +1,40 @@
-//! The protocols of one-sided memory, checked under every interleaving of messages and steps.
+//! Models of the protocols of one-sided memory, checked under every interleaving of messages and
+//! steps.
 //!
-//! | module       | is                                                                                        |
-//! |--------------|-------------------------------------------------------------------------------------------|
-//! | [`sync`]     | fence and barrier in one exchange, with the gate; and the papers' form with two exchanges |
-//! | [`schedule`] | who sends which counts to whom in an exchange of any radix, over any number of hosts      |
-//! | [`mcs`]      | the software queue lock over messages, with what its holders write elsewhere              |
-//! | [`credits`]  | the window of requests under way, and acknowledgements in batches                         |
-//! | [`explore`]  | runs a model to its end: a right one has no counterexample, a planted bug must have one   |
-//! | [`fifo`]     | a short queue in place, for channels inside states                                        |
+//! | module       | models                                                                      |
+//! |--------------|-----------------------------------------------------------------------------|
+//! | [`sync`]     | fence and barrier in one exchange, with the gate; the papers' two exchanges |
+//! | [`schedule`] | the message schedule of an exchange of counts, of any radix, over `n` hosts |
+//! | [`mcs`]      | the software queue lock over messages, with remote writes while held        |
+//! | [`absent`]   | the queue lock whose waits have deadlines                                   |
+//! | [`credits`]  | the window of requests in flight, and acknowledgements in batches           |
+//! | [`explore`]  | the runner: a correct model has no counterexample, a planted bug has one    |
+//! | [`fifo`]     | a short in-place queue, for channels inside states                          |
 //!
 //! # Contract
-//! A model is the protocol as its product has it, with a few hosts and a short program each. Its states are explored
-//! all, so what is said of it holds for every order of deliveries and steps, in that setting. Each model has planted
-//! bugs, as values of its configuration; a test says which property each of them must break. All actions are progress
-//! (whoever waits has no action), so graphs of states have no circles, and a run that cannot go on has either ended or
-//! hangs.
+//! Each model states the protocol as the product implements it, with a few hosts and a short
+//! program for each member. The explorer visits every reachable state, so each property holds, in
+//! that setting, for every order of deliveries and steps. Each model has planted bugs, which are
+//! values of its configuration; a test says which property each bug must break. Every action makes
+//! progress (a waiting member has no action), so state graphs are acyclic, and a run that cannot
+//! continue has either ended or hangs.
 //!
-//! Nothing is left out that could be seen. Answers reach who waits for them at once: one that is slow is a member that
-//! is slow. What a server does after an event it does with it, as nobody else looks at what it has not looked at yet.
+//! A model omits only what no member can observe. An answer reaches the member that waits for it at
+//! once: a slow answer is equivalent to a slow member. The steps that a server takes after an event
+//! are part of that event's action, because no other process observes the state in between.
 //!
-//! # Figure: what is ordered
+//! # Figure: the order of messages
 //! ```text
-//!            requests (put, get, swap ...)      one queue for each pair of hosts, first in first out
+//!            requests (put, get, swap ...)        one FIFO queue for each pair of hosts
 //!   host a ════════════════════════════════> host b
 //!   host a ────────────────────────────────> host b
-//!            control (counts, acknowledgements) another, first in first out; between the two, and between pairs, no order
+//!            control (counts, acknowledgements)   another FIFO queue for each pair
+//!
+//!   No order holds between the two queues of a pair, nor between pairs.
 //! ```
-//! That is less order than MPI gives. A request that is received and not applied is the same as one under way, except
-//! where buffers are counted ([`credits`]); so the queue of a pair stands for both.
+//! MPI guarantees more order than that. A request that is received and not yet applied is
+//! equivalent to one in flight, except where buffers are counted ([`credits`]); so one queue for
+//! each pair stands for both.
 //!
 //! # Example
 //! ```

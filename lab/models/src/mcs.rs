@@ -1,39 +1,44 @@
 //! The software queue lock over messages, after Mellor-Crummey and Scott.
 //!
 //! # Contract
-//! The lock's word `tail`, on the host of its owner, names who came last. Each member has two words at home: `next`,
-//! who comes after it, and `locked`, whether it must wait. All remote steps are requests: swap and compare_swap of
-//! `tail` have an answer, puts of `next` and `locked` have none. A member waits for its own words only.
+//! The lock word `tail`, on the host of the owner, names the last member of the queue. Each member
+//! has two words on its own host: `next`, its successor, and `locked`, whether it must wait. All
+//! remote steps are requests: a swap or compare_swap of `tail` has an answer, a put to `next` or
+//! `locked` has none. A member spins only on its own words.
 //!
 //! ```text
-//! acquire   next = nobody; before = swap(tail, me)
-//!           if there is one before: locked = true; put before.next = me; wait until locked is false
-//! release   fence what was written under the lock
-//!           if next is nobody and compare_swap(tail, me, nobody) succeeds: done
-//!           wait until next is somebody; put next.locked = false
+//! acquire   next = none; previous = swap(tail, me)
+//!           if previous is a member: locked = true; put previous.next = me;
+//!                                    wait until locked is false
+//! release   fence the writes of the critical section
+//!           if next is none and compare_swap(tail, me, none) succeeds: end
+//!           wait until next is a member; put next.locked = false
 //! ```
 //!
-//! That is [`Form::Paper`]. In [`Form::Rounds`] words only grow, and nothing is reset: a place is a member and its
-//! round; `next` is raised to (own round, place after it), `locked` to the round that is granted. Two of the planted
-//! bugs, in the order of resets and messages, cannot be written in that form.
+//! That is [`Form::Paper`]. In [`Form::Rounds`] words only grow, and none is reset: a place is a
+//! member and its round; `next` is raised to (own round, successor's place), `locked` to the
+//! granted round. Two of the planted bugs, in the order of resets and messages, cannot be expressed
+//! in that form.
 //!
-//! In the critical section a member reads a word of some host, compares it with what the holder before has put there,
-//! and puts another value, without waiting. So the fence in `release` is tested for what it is for: between the put and
-//! the next holder's get stand a message to a third host and a way around it. It may be left out before a compare_swap
-//! on the host of the data only: the answer to that one says that what went before it has been applied.
+//! In the critical section a member reads a word of some host, compares it with the value that the
+//! previous holder put there, and puts another value without waiting. The model therefore tests the
+//! purpose of the fence in `release`: a message to a third host, and a path around it, lie between
+//! the put and the next holder's get. The fence can be omitted only before a compare_swap on the
+//! host of the data: the answer to that request implies that all earlier requests in its queue have
+//! been applied.
 //!
-//! | property                                       | says                      |
-//! |------------------------------------------------|---------------------------|
-//! | there is one holder                            | mutual exclusion          |
-//! | a holder reads what the one before has written | the fence                 |
-//! | first come, first served                       | in the order of the swaps |
-//! | every run ends                                 | no deadlock               |
+//! | property                                       | meaning                      |
+//! |------------------------------------------------|------------------------------|
+//! | there is one holder                            | mutual exclusion             |
+//! | a holder reads what the one before has written | the fence works              |
+//! | first come, first served                       | grants follow the swap order |
+//! | every run ends                                 | no deadlock                  |
 //!
 //! # Figure: why release must fence
 //! ```text
 //! holder   put(data) ═════════ slow ══════════════╗
 //!          put(locked = false) ──> next           ║
-//! next                              get(data) ══> data's host: without fence the old value
+//! next                              get(data) ══> host of the data: stale without the fence
 //! ```
 //!
 //! # Explored
@@ -44,48 +49,52 @@
 //! | 2, 4, on other hosts | 3 233, 0.01                   | 20 531, 0.02                    |
 //! | 4, 2                 | 806 731, 1.5                  | 7 518 425, 16; not in the tests |
 //!
-//! One core of two, optimised.
+//! Measured on one core of two, optimised.
 //!
-//! | planted                                                | broken, after so many steps                                    |
-//! |--------------------------------------------------------|----------------------------------------------------------------|
-//! | `locked` set, not cleared, after a failed compare_swap | every run ends, 21                                             |
-//! | no fence                                               | a holder reads ..., 14; 18 with the data on the owner's host   |
-//! | no fence before a compare_swap                         | a holder reads ..., 14; none with the data on the owner's host |
-//! | no wait for `next` after a failed compare_swap         | every run ends, 20                                             |
-//! | `locked` set after the message to the one before       | every run ends, 22                                             |
-//! | `next` cleared after the swap                          | every run ends, 17                                             |
-//! | a swap in two steps                                    | there is one holder, 11                                        |
+//! | planted bug                                          | broken property, after how many steps |
+//! |------------------------------------------------------|---------------------------------------|
+//! | `locked` set, not cleared, after failed compare_swap | every run ends, 21                    |
+//! | no fence                                             | a holder reads ..., 14; 18 if local   |
+//! | no fence before a compare_swap                       | a holder reads ..., 14; none if local |
+//! | no wait for `next` after a failed compare_swap       | every run ends, 20                    |
+//! | `locked` set after the put to `previous.next`        | every run ends, 22                    |
+//! | `next` cleared after the swap                        | every run ends, 17                    |
+//! | a swap in two steps                                  | there is one holder, 11               |
+//!
+//! "If local" means that the data and the lock word are on the same host.
 
 use stateright::{Model, Property};
 
 use crate::fifo::Fifo;
 
-/// As many hosts as there may be.
+/// The largest number of hosts.
 pub const MOST: usize = 4;
 
-/// How words are written.
+/// How the words are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As the papers have it: words are reset.
+    /// As in the papers: words are reset.
     Paper,
     /// Words only grow.
     Rounds,
 }
 
-/// What is wrong.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// Nothing.
+    /// No bug.
     None,
-    /// After a failed compare_swap the successor's `locked` is set, not cleared, as the papers' text says.
+    /// After a failed compare_swap the successor's `locked` is set, not cleared, as the text of the
+    /// papers says.
     LockedSet,
     /// Release does not fence.
     NoFence,
-    /// Release fences only if `next` is somebody when it looks; not before a compare_swap.
+    /// Release fences only if it has a successor when it checks; it does not fence before a
+    /// compare_swap.
     FenceIfNext,
-    /// After a failed compare_swap release does not wait for `next`.
+    /// After a failed compare_swap, release does not wait for `next`.
     NoWait,
-    /// `locked` is set after the member before has been told.
+    /// `locked` is set after the put to the predecessor's `next`.
     LockedLate,
     /// `next` is cleared after the swap.
     NextLate,
@@ -93,22 +102,22 @@ pub enum Bug {
     TornSwap,
 }
 
-/// The protocol: member `i` is on host `i`.
+/// The configuration of the protocol: member `i` is on host `i`.
 #[derive(Clone, Copy, Debug)]
 pub struct Lock {
-    /// How many hosts.
+    /// The number of hosts.
     pub hosts: usize,
-    /// How many members, on the first hosts.
+    /// The number of members, which are on the first hosts.
     pub members: usize,
-    /// How often each takes the lock.
+    /// The number of times that each member takes the lock.
     pub times: u8,
-    /// Where the lock's word is.
+    /// The host of the lock word.
     pub owner: usize,
-    /// Where the word is that holders read and write.
+    /// The host of the word that holders read and write.
     pub data: usize,
-    /// How words are written.
+    /// How the words are written.
     pub form: Form,
-    /// What is wrong.
+    /// The planted bug.
     pub bug: Bug,
 }
 
@@ -118,14 +127,14 @@ enum Phase {
     Idle,
     /// Waits for the answer to a swap.
     Swap,
-    /// With [`Bug::TornSwap`]: has read the tail.
+    /// With [`Bug::TornSwap`]: has read the tail, and not yet written it.
     Torn,
-    /// Has its place, behind somebody or not.
+    /// Has a place in the queue, with or without a predecessor.
     Placed,
-    /// With [`Bug::LockedLate`]: has told the one before.
+    /// With [`Bug::LockedLate`]: has put the predecessor's `next`, and not yet set `locked`.
     Told,
     Waiting,
-    /// From here to [`Phase::Leaving`] it holds the lock.
+    /// From this phase to [`Phase::Leaving`] the member holds the lock.
     Holding,
     /// Waits for the answer to a get.
     Reading,
@@ -140,7 +149,7 @@ enum Phase {
     Over,
 }
 
-/// Who stands in the queue, and in which of its rounds (from 1); none is round 0.
+/// A place in the queue: the member, and its round (from 1). Round 0 means no place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Place {
     member: u8,
@@ -151,14 +160,14 @@ struct Place {
 struct Member {
     phase: Phase,
     round: u8,
-    /// Who came before, as the swap said.
+    /// The predecessor, as returned by the swap.
     before: Place,
-    /// Who comes after; with [`Form::Rounds`], after the round in `next_of`.
+    /// The successor; with [`Form::Rounds`], the successor of the round in `next_of`.
     next: Place,
     next_of: u8,
-    /// Of [`Form::Paper`]: whether to wait. Of [`Form::Rounds`]: the round that is granted.
+    /// With [`Form::Paper`]: whether to wait. With [`Form::Rounds`]: the granted round.
     locked: u8,
-    /// How many swaps there were before its own.
+    /// The number of swaps before this member's swap.
     ticket: u8,
     /// Whether a compare_swap has failed in this round.
     failed: bool,
@@ -170,9 +179,9 @@ enum Request {
     None,
     Swap,
     CompareSwap,
-    /// Planted, the second half of a swap.
+    /// With [`Bug::TornSwap`]: the second half of a swap.
     SetTail,
-    /// Puts `next` of a member, in its round.
+    /// Puts `next` of a member, for one of its rounds.
     Next {
         round: u8,
         place: Place,
@@ -196,27 +205,28 @@ pub struct State {
     unfair: bool,
 }
 
-/// A step.
+/// A step of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A member goes on.
+    /// A member takes its next step.
     Step(usize),
     /// A server applies the first request of an origin.
     Apply {
-        /// Who issued it.
+        /// The member that issued the request.
         origin: usize,
-        /// Whose server.
+        /// The host whose server applies it.
         target: usize,
     },
 }
 
 impl Lock {
-    /// The right one: as many members as hosts, the lock on the first host, the data on the last.
+    /// Creates the correct protocol: one member on each host, the lock on the first host, the data
+    /// on the last.
     pub fn new(hosts: usize, times: u8, form: Form) -> Self {
         Lock { hosts, members: hosts, times, owner: 0, data: hosts - 1, form, bug: Bug::None }
     }
 
-    /// Issues a request; what is at home is done at once.
+    /// Issues a request; a request to the member's own host is applied at once.
     fn issue(self, state: &mut State, origin: usize, target: usize, request: Request) {
         if origin == target {
             self.done(state, origin, target, request);
@@ -225,7 +235,8 @@ impl Lock {
         }
     }
 
-    /// What a server does, and what the answer changes for who waits for it.
+    /// Applies a request at the server, and the effect of its answer on the member that waits for
+    /// it.
     fn done(self, state: &mut State, origin: usize, target: usize, request: Request) {
         let here = Place { member: origin as u8, round: state.members[origin].round };
         match request {
@@ -483,7 +494,8 @@ mod tests {
                 breaks(&format!("{form:?}, no fence, data on host {data}"), lock, STALE);
             }
             breaks(&format!("{form:?}, fence if next"), planted(form, Bug::FenceIfNext), STALE);
-            // But a put to the owner's host and the compare_swap are in one queue: there the answer is fence enough.
+            // With the data on the owner's host, the put and the compare_swap share a queue: the
+            // answer to the compare_swap implies that the put has been applied.
             let lock = Lock { data: 0, ..planted(form, Bug::FenceIfNext) };
             holds(&format!("{form:?}, fence if next, data on host 0"), lock);
         }

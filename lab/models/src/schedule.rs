@@ -1,28 +1,33 @@
-//! Who sends which counts to whom, so that each host gets the sum of what all have for it.
+//! The message schedule of an exchange of counts: each host obtains the sum of the counts that all
+//! other hosts have for it.
 //!
 //! # Contract
-//! Each of `n` hosts has a count for each other. The count of host `o` for host `o + k` is an *entry* with offset `k`;
-//! it travels the digits of `k` to the base of the radix, the least first, and is added to others with the same way to
-//! go. In round `j`, of stride `s = radix^j`, host `i` sends to `i + z s`, for each digit `z` with `z s < n`, the
-//! entries whose offset has the digit `z` there and zeros below; their offsets are then smaller by `z s`. A host enters
-//! a round when all messages of the round before are there.
+//! Each of `n` hosts has a count for each other host. The count of host `o` for host `o + k` is an
+//! *entry* with offset `k`. It travels the digits of `k` in base `r` (the radix), the least
+//! significant first, and each host on its way adds it to its entries with the same remaining
+//! offset. In round `j`, of stride `s = r^j`, host `i` sends to host `i + z s`, for each digit
+//! `z >= 1` with `z s < n`, the entries whose offset has the digit `z` at position `j` and zeros
+//! below; the message reduces their offset by `z s`. A host enters a round when all messages of the
+//! previous round have arrived.
 //!
-//! Then each count arrives once, in time; and as every hop is a message that is sent after all that its sender has
-//! heard in earlier rounds, whoever has all messages has heard, through others, of everybody: an exchange is a barrier.
-//! It holds for any `n`. No pair of hosts has more than one message in an exchange.
+//! Each count therefore arrives exactly once, and within the exchange. Each message is sent after
+//! its sender has received all messages of earlier rounds, so a host that has received all its
+//! messages depends, through other hosts, on the arrival of every host: an exchange is a barrier.
+//! This holds for any `n`. A pair of hosts has at most one message in an exchange.
 //!
-//! # Figure: radix 2, five hosts, the entry of host 0 for host 3 (offset 3 = 11 to the base 2)
+//! # Figure: radix 2, five hosts, the entry of host 0 for host 3 (offset 3 = 11 in base 2)
 //! ```text
-//! round 0, stride 1     0 ──3──> 1                          offset 3 - 1 = 2, added to host 1's own for host 3
-//! round 1, stride 2              1 ──2──────────> 3         offset 0: there
+//! round 0, stride 1     0 ──3──> 1                   offset 3 - 1 = 2, added to host 1's entry
+//! round 1, stride 2              1 ──2────────> 3    offset 0: arrived
 //! round 2, stride 4     (offset 4 only: from each host to the one behind it)
 //! ```
 //!
 //! # Costs
-//! ceil(log_r n) rounds; up to r - 1 messages per host and round, which have n / r counts each in the first round and 1
-//! in the last. With a radix of n or more it is one round, one count for each pair.
+//! An exchange has ceil(log_r n) rounds. A host sends up to r - 1 messages in a round; each carries
+//! n / r counts in the first round and 1 in the last. A radix of `n` or more gives one round, with
+//! one count for each pair.
 
-/// An exchange of counts over `hosts` hosts.
+/// The schedule of an exchange of counts over `hosts` hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     hosts: usize,
@@ -30,24 +35,27 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// Creates a schedule.
+    ///
     /// # Panics
-    /// If there is no host, or the radix is less than 2.
+    /// If there is no host, or if the radix is less than 2.
     pub fn new(hosts: usize, radix: usize) -> Self {
         assert!(hosts > 0 && radix > 1, "a schedule of {hosts} hosts with radix {radix}");
         Schedule { hosts, radix }
     }
 
-    /// How many rounds there are.
+    /// Returns the number of rounds.
     pub fn rounds(self) -> usize {
         (0..).take_while(|&round| self.stride(round) < self.hosts).count()
     }
 
-    /// How far messages of the round go, or a multiple of it.
+    /// Returns the stride of a round: the distance of each of its messages is a multiple of it.
     fn stride(self, round: usize) -> usize {
         (0..round).fold(1, |stride, _| stride.saturating_mul(self.radix))
     }
 
-    /// How far the messages of a round go; from so far behind come those that are received in it.
+    /// Returns the distances over which a round sends; the messages received in it come over the
+    /// same distances.
     pub fn distances(self, round: usize) -> impl Iterator<Item = usize> {
         let stride = self.stride(round);
         (1..self.radix)
@@ -55,7 +63,8 @@ impl Schedule {
             .take_while(move |&distance| distance < self.hosts)
     }
 
-    /// The offsets, as they are before the round, of the entries that the message over a distance brings nearer by it.
+    /// Returns the offsets, before the round, of the entries that the message over `distance`
+    /// carries.
     pub fn offsets(self, round: usize, distance: usize) -> impl Iterator<Item = usize> {
         let stride = self.stride(round);
         (distance..self.hosts).step_by(stride.saturating_mul(self.radix))
@@ -68,18 +77,18 @@ mod tests {
 
     use super::*;
 
-    /// What is under way or has arrived: (origin, target) pairs.
+    /// Entries in flight or arrived: (origin, target) pairs.
     type Entries = Vec<(usize, usize)>;
 
     #[derive(Clone, Default)]
     struct Host {
         started: bool,
         round: usize,
-        /// By distance: whether the message has come.
+        /// By distance: whether the message has arrived.
         got: Vec<bool>,
-        /// By offset that is left.
+        /// By remaining offset.
         entries: Vec<Entries>,
-        /// Of whom it has heard.
+        /// The hosts that this host depends on, one bit for each.
         heard: u64,
     }
 
@@ -90,7 +99,7 @@ mod tests {
         heard: u64,
     }
 
-    /// The exchange among some hosts that start, in an order of events that `pick` chooses.
+    /// Runs the exchange among the hosts that start, with events in an order that `pick` chooses.
     fn exchange(
         schedule: Schedule,
         starts: &[usize],
@@ -172,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Any number of hosts and any radix, in the order of sending and in its reverse.
+    /// Checks any number of hosts and any radix, in the order of sending and in its reverse.
     #[test]
     fn every_count_arrives_once_and_all_are_heard_of() {
         for hosts in 1..=40 {
@@ -183,7 +192,7 @@ mod tests {
         }
     }
 
-    /// If one host never starts, nobody leaves.
+    /// If one host never starts, no host completes the exchange.
     #[test]
     fn nobody_leaves_before_all_have_come() {
         for hosts in 2..=40 {

@@ -1,67 +1,77 @@
-//! Fence and barrier in one exchange, with the gate; and the papers' form, with two.
+//! Fence and barrier in one exchange, with the gate; and the papers' form, with two exchanges.
 //!
 //! # Contract
-//! *Counted.* A host counts the requests that change memory by target, forever: `sent[parity][target]` where they are
-//! issued, `applied[parity]` where they are applied, summed over origins. The parity is that of the syncs that the
-//! origin had begun, and travels with the request. So what is issued after the beginning of a sync is not in its sums.
+//! *Counts.* A host counts the requests that change memory, by target, and never resets the counts:
+//! `sent[parity][target]` where they are issued; `applied[parity]`, summed over origins, where they
+//! are applied. The parity is that of the number of syncs that the origin had begun, and travels
+//! with the request. Requests issued after the beginning of a sync are therefore not in its sums.
 //!
-//! *Exchanged.* To begin sync `e`, a host (when all its members have come) sends its counts of parity `e - 1` along a
-//! [`Schedule`]. Its epoch `e` is complete once it has every round, and has applied as many as the sum says. The server
-//! sees to that; no member need be there. What comes of the exchange after this one is kept apart.
+//! *Exchange.* To begin sync `e`, a host (when all its members have arrived) sends its counts of
+//! parity `e - 1` along a [`Schedule`]. Its epoch `e` is complete when it has received every round,
+//! and has applied as many requests as the sum says. The server does this; no member has to run.
+//! Messages of the following exchange go to a separate inbox.
 //!
-//! *The gate.* A request carries how many syncs its origin has completed. A server takes the first request of an
-//! origin's queue only if it has itself completed as many; else that queue waits. What it waits for is under way,
-//! whatever members do.
+//! *Gate.* A request carries the number of syncs that its origin has completed. A server takes the
+//! first request of an origin's queue only if its own host has completed at least that number of
+//! syncs; otherwise that queue waits. The messages that end this wait are in flight already, and
+//! depend on no member.
 //!
-//! *In one step.* Where several members share a host, a member that has begun a sync, and not finished it, must look at
-//! the parity, count and take its place in the queue in one step against the host's beginning of that sync. Else a sum
-//! misses a request that is applied under its parity; or a request that is counted stands in the queue behind one that
-//! the gate holds back until it is applied: either way everybody hangs ([`Issue`]). A member that has not begun the
-//! sync needs no such care, as the host cannot begin it without that member.
+//! *Atomic issue.* Where several members share a host, a member that has begun a sync and not
+//! finished it must read the parity, count the request and enqueue it in one step with respect to
+//! the host's beginning of that sync. Otherwise a sum misses a request that is applied under its
+//! parity, or a counted request stands in the queue behind one that the gate holds back until the
+//! counted request is applied: in either case all hosts hang ([`Issue`]). A member that has not
+//! begun the sync needs no such step, because the host cannot begin the sync without that member.
 //!
-//! *Several servers* of a host each have a queue of every origin, and a gate; they apply to the same counts, and look at
-//! the same number of complete syncs. There is no order between their queues.
+//! *Several servers* of a host each have a queue for every origin, and a gate. They share the
+//! counts of applied requests and the number of completed syncs of their host. No order holds
+//! between their queues.
 //!
-//! *Reads.* A get whose answer is waited for before the next sync need not be counted. One that is not must be, like a
-//! put ([`Counted`]): else it may come to its target after the puts of the next epoch.
+//! *Reads.* A get whose answer is awaited before the next sync need not be counted. Any other get
+//! must be counted like a put ([`Counted`]): otherwise it can reach its target after the puts of
+//! the next epoch.
 //!
-//! *Word of mouth.* A sync that is complete at one host is not known to be complete at another; only requests that
-//! carry its number are kept from seeing less. A put to a member's own host comes past the gate there, so what it says
-//! comes after. But one that hears during a sync, from a third host or outside, that others have left it, may ask a
-//! host that has not: unless messages and answers carry the number and it goes on with the greater ([`Config::told`]).
-//! With two exchanges there is no such case.
+//! *Signals outside the protocol.* When a host has completed a sync, another may not have; only
+//! requests that carry the number of the sync are guaranteed to see its effects. A put to a
+//! member's own host bypasses the gate, so a signal after it is ordered after it. A member that
+//! receives, during a sync, a signal from a third host or from outside that others have left the
+//! sync can send a get to a host that has not left it. The get is then stale, unless signals and
+//! answers carry the number of completed syncs and the receiver continues with the maximum
+//! ([`Config::told`]). Two exchanges exclude this case.
 //!
-//! Then, with counts that are sums over origins, and members that issue while a sync is under way:
+//! With counts that are sums over origins, and members that issue requests while a sync is in
+//! progress, these properties hold:
 //!
-//! | property                                      | says                                                      |
-//! |-----------------------------------------------|-----------------------------------------------------------|
-//! | gets are never stale                          | a get after k syncs sees what anybody put before its k-th |
-//! | gets see nothing of later epochs              | nor what was put after a sync that began after it         |
-//! | an epoch that is complete has all its puts    | loads by the members of the target need nothing more      |
-//! | no epoch completes before all have started it | it is a barrier                                           |
-//! | every run ends                                | no deadlock, also with a window of one request            |
-//! | no exchange runs two ahead                    | two inboxes do                                            |
+//! | property                                      | meaning                                      |
+//! |-----------------------------------------------|----------------------------------------------|
+//! | gets are never stale                          | after k syncs, gets see puts before the k-th |
+//! | gets see nothing of later epochs              | no get sees a put that follows a later sync  |
+//! | an epoch that is complete has all its puts    | loads by the members of the target suffice   |
+//! | no epoch completes before all have started it | a sync is a barrier                          |
+//! | every run ends                                | no deadlock, even with a window of 1 request |
+//! | no exchange runs two ahead                    | two inboxes suffice                          |
 //!
 //! # Figure: why there must be a gate
 //! ```text
 //! host 0   put(2) ═══════════════ slow ═══════════════╗
 //!          start ──counts──> 1, 2                      ║
-//! host 1   start .. finish: has heard of 0 and 2       ║
-//!          get(2) ═══════════> 2: without gate stale   v        with it, the get waits here
+//! host 1   start .. finish: has messages of 0 and 2    ║
+//!          get(2) ═══════════> 2: stale without gate   v        with it, the get waits here
 //! host 2   start ..................................... complete, then the get
 //! ```
 //!
 //! # Why sums are exact
-//! After the beginning of sync `e + 1` the counters of sync `e` are used again, for requests that have left `e`. The
-//! gate keeps them from being applied before the target has completed `e`; so `applied` meets the sum and never runs
-//! past it. Without gate, the same sums are wrong.
+//! After the beginning of sync `e + 1` the counters of sync `e` are reused, for requests that have
+//! left `e`. The gate prevents their application before the target has completed `e`; so `applied`
+//! reaches the sum and never exceeds it before that. Without the gate, the same sums are wrong.
 //!
 //! # Figure: why an issue is one step
 //! ```text
-//! host 0, member a   start, put(2): counted ............................ queued (behind)
-//! host 0, member b             start; host 0 begins sync 1      finish, put(2): queued, left = 1
-//! host 2                       its sum has a's put              b's put: held back until sync 1 is complete here,
-//!                                                               which waits for a's put, behind it
+//! host 0, member a   start, put(2): counted ......................... queued (behind b's put)
+//! host 0, member b            start; host 0 begins sync 1    finish, put(2): queued, left = 1
+//! host 2                      its sum has a's put            b's put: held back until sync 1 is
+//!                                                            complete here; that waits for a's
+//!                                                            put, which is behind it
 //! ```
 //!
 //! # Explored
@@ -79,23 +89,23 @@
 //! | two servers: 3, 3, 3     | 3     | 51 019  | 0.2     |
 //! | two exchanges: 3, 3, 3   | 3     | 34 975  | 0.2     |
 //!
-//! One core of two, optimised. Beside these, programs at random: two to four hosts, two members on one of them, up to
-//! three syncs, a window of one to three, any radix.
+//! Measured on one core of two, optimised. Random programs are explored as well: two to four hosts,
+//! two members on one of them, up to three syncs, a window of one to three, any radix.
 //!
-//! | planted                                               | broken, after so many steps                            |
-//! |-------------------------------------------------------|--------------------------------------------------------|
-//! | no gate, with sums or with counts by origin           | gets are never stale, 12                               |
-//! | no gate, with sums, three syncs                       | an epoch has all its puts, 15; every run ends, 27      |
-//! | a gate at the first server of two only                | gets are never stale, 30                               |
-//! | a gate that asks for one sync more                    | every run ends, 16                                     |
-//! | counters zeroed on leaving, as printed; with the gate | every run ends, 43; 39                                 |
-//! | one counter in place of two, puts during a sync       | an epoch has all its puts, 29; with two exchanges, 43  |
-//! | rounds entered at once, four hosts, radix 2           | no epoch completes before all have started, 8; puts, 8 |
-//! | one inbox                                             | every run ends, 27                                     |
-//! | an issue in two steps, two members on a host          | every run ends, 28 or 29                               |
-//! | reads that nobody waits for and nobody counts         | gets see nothing of later epochs, 13                   |
-//! | what is heard during a sync, without its number       | gets are never stale, 24                               |
-//! | reads past the gate after one exchange                | gets are never stale, 14                               |
+//! | planted bug                             | broken property, after how many steps             |
+//! |-----------------------------------------|---------------------------------------------------|
+//! | no gate, sums or counts by origin       | gets are never stale, 12                          |
+//! | no gate, with sums, three syncs         | an epoch has all its puts, 15; every run ends, 27 |
+//! | a gate at the first of two servers only | gets are never stale, 30                          |
+//! | a gate that requires one more sync      | every run ends, 16                                |
+//! | counters zeroed on leaving, as printed  | every run ends, 43; with the gate, 39             |
+//! | one counter, and puts during a sync     | an epoch has all its puts, 29; two exchanges, 43  |
+//! | rounds at once, four hosts, radix 2     | no epoch completes before all ..., 8; puts, 8     |
+//! | one inbox                               | every run ends, 27                                |
+//! | issue in two steps, two members a host  | every run ends, 28 or 29                          |
+//! | reads neither awaited nor counted       | gets see nothing of later epochs, 13              |
+//! | a signal in a sync, without its number  | gets are never stale, 24                          |
+//! | reads past the gate after one exchange  | gets are never stale, 14                          |
 
 mod config;
 mod state;
@@ -108,27 +118,27 @@ pub use config::{Config, Counted, Counters, Exchanges, Gate, Issue, Op, Rounds};
 use state::{Control, Host, Inbox, Request, SERVERS};
 pub use state::{MOST, State};
 
-/// A step.
+/// A step of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A member goes on, with what it does.
+    /// A member takes its next step, the given operation.
     Step(usize, Op),
     /// The second half of a planted [`Issue`].
     Issue(usize),
     /// A server applies the first request of an origin.
     Apply {
-        /// Who issued it.
+        /// The host that issued it.
         origin: usize,
-        /// Whose server.
+        /// The target host.
         target: usize,
-        /// Which of them.
+        /// The server of that host.
         server: usize,
     },
     /// A message of an exchange is delivered.
     Deliver {
-        /// Who sent it.
+        /// The sending host.
         from: usize,
-        /// Who gets it.
+        /// The receiving host.
         to: usize,
     },
 }
@@ -139,21 +149,23 @@ pub struct Sync {
     config: Config,
     schedule: Schedule,
     programs: Vec<Vec<Op>>,
-    /// By member and op: the bit of a put.
+    /// By member and operation: the bit of a put.
     bits: Vec<Vec<u16>>,
-    /// By member and op: what a get must see.
+    /// By member and operation: the puts that a get must see.
     due: Vec<Vec<u16>>,
-    /// By member and op: what a get must not see.
+    /// By member and operation: the puts that a get must not see.
     early: Vec<Vec<u16>>,
-    /// By number of syncs and host: what must be in memory when it has completed as many.
+    /// By number of syncs and host: the puts that must be in memory when the host has completed
+    /// that number.
     covered: Vec<Vec<u16>>,
 }
 
 impl Sync {
-    /// A program for each of the config's homes.
+    /// Creates the model; `programs` has one program for each of the config's homes.
     ///
     /// # Panics
-    /// If there are too many hosts, members or puts, or programs that do not sync alike.
+    /// If there are too many hosts, members, servers or puts, or if programs differ in their number
+    /// of syncs.
     pub fn new(config: Config, programs: &[Vec<Op>]) -> Self {
         let count = |program: &[Op], op: Op| program.iter().filter(|&&other| other == op).count();
         let syncs = count(&programs[0], Op::Start);
@@ -167,7 +179,7 @@ impl Sync {
         let mut bits: Vec<Vec<u16>> =
             programs.iter().map(|program| vec![0; program.len()]).collect();
         let mut covered = vec![vec![0; config.hosts]; syncs + 1];
-        // By number of syncs and host: what is put after so many.
+        // By number of syncs and host: the puts issued after that number of syncs.
         let mut later = covered.clone();
         later.push(vec![0; config.hosts]);
         let mut puts = 0;
@@ -191,7 +203,7 @@ impl Sync {
             for (at, &op) in program.iter().enumerate() {
                 let (Op::Get(host) | Op::Ask(host) | Op::Peek(host)) = op else { continue };
                 early[member][at] = later[count(&program[..at], Op::Start) + 1][host];
-                // What another server does is in no order with this.
+                // No order holds between the servers of a host.
                 let same = |&put: &usize| {
                     put % config.servers == at % config.servers || host == config.homes[member]
                 };
@@ -199,7 +211,7 @@ impl Sync {
                     program[*put] == Op::Put(host) && !matches!(op, Op::Peek(_)) && same(put)
                 };
                 let own = (0..at).filter(own).map(|put| bits[member][put]);
-                // Who has heard from a member expects to see what that one may.
+                // A member that has received a signal expects to see whatever its sender may see.
                 let heard = program[..at]
                     .iter()
                     .filter_map(|op| if let Op::Hear(from) = op { Some(from) } else { None });
@@ -317,7 +329,8 @@ impl Sync {
         matches!(op, Op::Put(_)) || self.config.counted == Counted::All
     }
 
-    /// The server of its target that an op is for: all look at the syncs of their host, which the first completes.
+    /// Returns the server that an operation is for. All servers use the completed syncs of their
+    /// host.
     fn server(&self, at: usize) -> usize {
         at % self.config.servers
     }
@@ -356,7 +369,7 @@ impl Sync {
         state.ahead |= self.early[member][at] & memory != 0;
     }
 
-    /// Whether the exchange under way is one of counts.
+    /// Returns whether the exchange in progress is one of counts.
     fn counts(&self, host: &Host) -> bool {
         self.config.exchanges == Exchanges::One || host.exchange % 2 == 1
     }
@@ -408,7 +421,8 @@ impl Sync {
         self.settle(state, to);
     }
 
-    /// What the server does after whatever has happened at its host.
+    /// Does the work of the server after any event at its host: enters rounds, and completes
+    /// exchanges.
     fn settle(&self, state: &mut State, at: usize) {
         loop {
             let host = &mut state.hosts[at];

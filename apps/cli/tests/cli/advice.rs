@@ -1,4 +1,4 @@
-//! What the error of a refused command advises can be done as it stands there, and then the command
+//! Checks that the advice of a refused command can be followed literally, and that the command then
 //! runs.
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::common::{command, fails_with, json, lk23, ok};
 
-/// The options of a line in which they are separated by blanks: each with its value.
+/// Splits a line at the blanks between its options: each with its value.
 fn options(line: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for word in line.split_whitespace() {
@@ -18,7 +18,7 @@ fn options(line: &str) -> Vec<String> {
     all
 }
 
-/// What the last part of an error advises: ways, any of which is to do.
+/// Returns the advice in the last part of an error: the alternatives, any of which must work.
 fn ways(error: &str) -> Vec<String> {
     let (_, advice) = error.rsplit_once(": ").unwrap_or_else(|| panic!("no advice: {error}"));
     advice.split(", or ").map(str::to_owned).collect()
@@ -37,7 +37,7 @@ impl Run {
         format!("run {} {} --iterations 4 {} --json", self.kernel, self.dir, self.options.join(" "))
     }
 
-    /// The same with an error's advice followed.
+    /// Returns the run changed as an error advises.
     fn following(&self, path: &Path, way: &str) -> Self {
         let mut then = self.clone();
         if let Some(names) = way.strip_prefix("leave out ") {
@@ -70,7 +70,8 @@ impl Run {
     }
 }
 
-/// Every data layout with every choice of executor, order, depth, tolerance, and option of blocks.
+/// Checks every data layout with every choice of executor, order, depth, tolerance, and option of
+/// blocks.
 #[test]
 fn what_the_refusal_of_an_executor_advises_runs() {
     let folder = lk23(24, 20);
@@ -102,14 +103,14 @@ fn what_the_refusal_of_an_executor_advises_runs() {
     assert!(refused > 200 && ran > 100, "{refused} refused, {ran} ran");
 }
 
-/// Follows what the refusal of a run advises, if it is refused: every way, each of which runs then,
-/// with an exact stop where it still asks for one. Of several independent faults each is told by
-/// itself.
+/// Follows the advice of a refusal, if the run is refused: each alternative must make the run
+/// succeed, with an exact stop where it still requires one. Independent faults are reported one at
+/// a time.
 fn follow(path: &Path, run: &Run, faults: &mut u32) -> bool {
     let outcome = |run: &Run| {
         let ended = command(path, &run.line()).output().unwrap();
         let error = String::from_utf8_lossy(&ended.stderr).into_owned();
-        // A run with --until may end without having come to it.
+        // A run with --until may end before it has converged.
         (matches!(ended.status.code(), Some(0 | 3)), error, ended.stdout)
     };
     let (runs, error, _) = outcome(run);
@@ -119,7 +120,7 @@ fn follow(path: &Path, run: &Run, faults: &mut u32) -> bool {
     for way in ways(error.trim_end()) {
         let then = run.following(path, &way);
         let (runs, again, stdout) = outcome(&then);
-        // An exact stop without --until is a fault by itself, whatever else contradicts.
+        // An exact stop without --until is a fault of its own, whatever else conflicts.
         if !runs && *faults > 1 {
             *faults -= 1;
             assert!(follow(path, &then, faults));
@@ -136,7 +137,7 @@ fn follow(path: &Path, run: &Run, faults: &mut u32) -> bool {
     true
 }
 
-/// Blocks that cannot keep the order of a kernel are no way out.
+/// Blocks that cannot keep the order of a kernel are not advised.
 #[test]
 fn blocks_that_a_kernel_cannot_have_are_not_advised() {
     let folder = tempfile::tempdir().unwrap();
@@ -152,8 +153,8 @@ fn blocks_that_a_kernel_cannot_have_are_not_advised() {
     ok(path, "run nine-point wide --iterations 4 --output o");
 }
 
-/// In blocks an exact stop is that of the barrier: of data that are in blocks, where blocks are
-/// asked for, and where the memory is too small for a streamed pass.
+/// An exact stop in blocks requires the barrier order: for data in blocks, where blocks are
+/// requested, and where the memory is too small for a streamed pass.
 #[test]
 fn an_exact_stop_holds_in_blocks() {
     let folder = tempfile::tempdir().unwrap();

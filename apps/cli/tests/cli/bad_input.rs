@@ -1,4 +1,4 @@
-//! Everything that can be wrong is one line, and changes nothing.
+//! Checks that every wrong input is reported in one line, and changes nothing.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -14,7 +14,7 @@ use crate::common::{
 
 const RUN: &str = "run lk23 data --iterations 1";
 
-/// A `.npy` file with any header.
+/// Writes a `.npy` file with any header.
 fn odd_npy(path: &Path, descr: &str, fortran: bool, shape: &str, data: usize) {
     let fortran = if fortran { "True" } else { "False" };
     let header = format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}");
@@ -82,7 +82,7 @@ fn npy_files_of_other_types_orders_and_shapes() {
             parts.iter().copied().filter(|part| !["280", "288"].contains(part)).collect();
         refused(path, RUN, &parts);
     }
-    // 128 bytes of header: in numbers what is there and what should be.
+    // 128 bytes of header: the error gives the actual and the expected size.
     odd_npy(&zb, "<f8", false, "(6, 6)", 280);
     let len = fs::metadata(&zb).unwrap().len();
     refused(path, RUN, &[&format!("{len} bytes"), &format!("{}", len + 8)]);
@@ -211,7 +211,7 @@ fn shapes_that_differ() {
     refused(folder.path(), RUN, &["data/zz.npy is 6 x 7", "data/za.npy is 6 x 6"]);
 }
 
-/// A file system in memory, of this many bytes.
+/// A file system in memory, of a given size in bytes.
 struct Tmpfs(PathBuf);
 
 impl Tmpfs {
@@ -245,7 +245,7 @@ fn full_disks() {
     let _enough = Tmpfs::mount(&path.join("one"), 512 << 10).unwrap();
     refused(path, &format!("{RUN} --output one/o.npy --verify"), &["--verify", result, "are free"]);
     refused(path, "gen poisson one/p --rows 200 --cols 200", &["one/p/f.npy", result]);
-    // Of several passes two generations are needed, and that is said before the first.
+    // Several passes need two generations; the command says so before the first pass.
     let passes = "run lk23 data --iterations 4 --depth 2 --output one/o.npy";
     refused(path, passes, &["one/o.npy.syncline", "640256 bytes", "are free"]);
     assert!(names(&path.join("one")).is_empty());

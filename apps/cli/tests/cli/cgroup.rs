@@ -1,9 +1,9 @@
-//! A memory control group around the command: the kernel as the witness of what it takes.
+//! A memory control group around the command: the kernel's measure of its memory.
 //!
-//! A group counts anonymous memory, the page cache that its processes bring in, and what the kernel
-//! needs for them. At its limit it drops page cache; when nothing is left to drop, it kills. So a
-//! run that survives has kept to the limit with all that cannot be dropped, whatever it says
-//! itself.
+//! A group counts anonymous memory, the page cache that its processes bring in, and the kernel's
+//! memory for them. At its limit the kernel drops page cache; when none is left, it kills. A run
+//! that survives has therefore kept to the limit with all memory that cannot be dropped, whatever
+//! its own report says.
 
 use std::fs;
 use std::io;
@@ -11,23 +11,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A control group of its own, removed when dropped.
+/// A control group, removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Group {
     folder: PathBuf,
-    /// The files of either version.
+    /// The file names of the group's version.
     files: &'static Files,
 }
 
-/// What a version calls its files.
+/// The file names of a cgroup version.
 #[derive(Debug)]
 struct Files {
     limit: &'static str,
-    /// Memory and swap together, or swap alone, and what is to stand there without swap.
+    /// The file for memory and swap together, or for swap alone, and its value for no swap.
     swap: &'static str,
-    /// Kills, as a line `oom_kill N`.
+    /// The file with the number of kills, as a line `oom_kill N`.
     events: &'static str,
-    /// Memory and swap together are limited, not swap alone.
+    /// Whether memory and swap are limited together, not swap alone.
     together: bool,
 }
 
@@ -45,10 +45,10 @@ const SECOND: Files = Files {
 };
 
 impl Group {
-    /// A group with a limit in bytes, and without swap.
+    /// Creates a group with a limit in bytes, and without swap.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// The reason why no group can be created.
     pub(crate) fn new(limit: u64) -> Result<Self, String> {
         let mut why = "there is no memory controller".to_owned();
         for (parent, files) in parents() {
@@ -62,7 +62,7 @@ impl Group {
 
     fn below(parent: &Path, files: &'static Files, limit: u64) -> io::Result<Self> {
         static MADE: AtomicUsize = AtomicUsize::new(0);
-        // Relaxed: only the number counts.
+        // Relaxed: only the number matters.
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let folder = parent.join(format!("syncline-test.{}.{number}", std::process::id()));
         fs::create_dir(&folder)?;
@@ -78,15 +78,15 @@ impl Group {
     }
 
     fn write(&self, file: &str, value: u64) -> io::Result<()> {
-        // As `fs::write`, but a file that is not there is none of a control group.
+        // Like `fs::write`, but it must not create a file, which a control group does not have.
         let mut file = fs::OpenOptions::new().write(true).open(self.folder.join(file))?;
         io::Write::write_all(&mut file, value.to_string().as_bytes())
     }
 
-    /// Runs a command inside.
+    /// Runs a command inside the group.
     pub(crate) fn run(&self, command: &Command) -> io::Result<Output> {
-        // A process joins itself before it becomes the command, so that nothing of it counts
-        // elsewhere.
+        // A shell joins the group before it becomes the command, so that all of the command's
+        // memory counts.
         let mut inside = Command::new("sh");
         inside.args(["-c", "echo 0 >\"$0\"/cgroup.procs && exec \"$@\""]).arg(&self.folder);
         inside.arg(command.get_program()).args(command.get_args());
@@ -100,7 +100,7 @@ impl Group {
         inside.output()
     }
 
-    /// How many processes the kernel has killed for want of memory.
+    /// Returns the number of processes that the kernel has killed for lack of memory.
     pub(crate) fn kills(&self) -> u64 {
         let events = fs::read_to_string(self.folder.join(self.files.events)).unwrap_or_default();
         let count = |line: &str| line.strip_prefix("oom_kill ")?.trim().parse().ok();
@@ -110,12 +110,12 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // One that is still busy stays until the machine is started anew, and does no harm.
+        // A busy group stays until the next boot, and does no harm.
         let _ = fs::remove_dir(&self.folder);
     }
 }
 
-/// Where a group may be made: in our own group, or in one above it.
+/// Returns the places where a group may be created: in this process's group, or in one above it.
 fn parents() -> Vec<(PathBuf, &'static Files)> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let of_line = |line: &str| {
@@ -134,13 +134,13 @@ fn parents() -> Vec<(PathBuf, &'static Files)> {
     groups.lines().filter_map(of_line).flatten().collect()
 }
 
-/// What the kernel needs for the command besides, at most: page tables of all that it has mapped, a
-/// stack for each thread.
+/// Returns the most memory that the kernel needs for the command: page tables of all mappings, and
+/// a stack for each thread.
 pub(crate) const fn of_the_kernel(bound: u64, threads: u64) -> u64 {
     (2 << 20) + bound / 256 + threads * (20 << 10)
 }
 
-/// Why a control group is no witness for files in this folder, if so.
+/// Returns the reason why a control group cannot measure files in this folder, if there is one.
 pub(crate) fn unfit(folder: &Path) -> Option<String> {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;

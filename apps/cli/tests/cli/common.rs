@@ -1,4 +1,4 @@
-//! Running the command, and looking at what it did.
+//! Runs the command, and examines its results.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,15 +16,14 @@ use syncline_store::{
 };
 use tempfile::TempDir;
 
-/// Far beyond what any run here takes, on any machine.
+/// Far beyond the duration of any run here, on any machine.
 pub(crate) const HANG: Duration = Duration::from_secs(300);
 
-/// The command with arguments separated by blanks, in `folder`, without what this test's own
-/// environment says.
+/// Returns the command with arguments separated by blanks, in `folder`, without this test's own
+/// environment variables for it.
 pub(crate) fn command(folder: &Path, line: &str) -> Command {
     let mut command = loud(folder, line);
-    // A machine may be so slow that lines of progress are due, where a test looks at all that is
-    // said.
+    // A machine may be so slow that progress lines are due, in a test that checks all output.
     if ["run ", "gen ", "convert "].iter().any(|name| line.starts_with(name))
         && !line.contains("--help")
     {
@@ -33,7 +32,7 @@ pub(crate) fn command(folder: &Path, line: &str) -> Command {
     command
 }
 
-/// As [`command`], with what is said of its progress.
+/// Like [`command`], with progress lines.
 pub(crate) fn loud(folder: &Path, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_syncline"));
     command.current_dir(folder).args(line.split_whitespace());
@@ -45,7 +44,7 @@ pub(crate) fn loud(folder: &Path, line: &str) -> Command {
     command
 }
 
-/// Waits until something is so; fails if it is not after [`HANG`].
+/// Waits until a condition holds; fails if it does not within [`HANG`].
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let late = Instant::now() + HANG;
     while !so() {
@@ -54,8 +53,8 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether this process, and all that it starts, ignore a signal, as in a job in the background;
-/// then a line that says so.
+/// Returns whether this process, and all that it starts, ignore a signal, as in a background job;
+/// in this case it prints a line.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -69,8 +68,9 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
     ignored
 }
 
-/// The command as an ordinary user, which then owns the folder with all that is in it; `None`, and
-/// a line that says why, if that user may not run it. Root may do too much for some tests.
+/// Returns the command as an ordinary user, which then owns the folder with all its contents;
+/// `None`, after a line with the reason, if that user may not run it. Root has too many permissions
+/// for some tests.
 pub(crate) fn as_ordinary_user(folder: &Path, line: &str) -> Option<Command> {
     const NOBODY: u32 = 65534;
     let mut command = command(folder, line);
@@ -88,8 +88,8 @@ pub(crate) fn as_ordinary_user(folder: &Path, line: &str) -> Option<Command> {
     Some(command)
 }
 
-/// Whether the file system of a folder has room for marks, by which a complete result is known; if
-/// not, a line that says so.
+/// Returns whether the file system of a folder supports the marks by which a complete result is
+/// recognised; if not, prints a line.
 pub(crate) fn has_marks(folder: &Path) -> bool {
     let path = folder.join("marked");
     let found = Identity::default().mark(&fs::File::create(&path).unwrap(), &Made::default());
@@ -100,19 +100,19 @@ pub(crate) fn has_marks(folder: &Path) -> bool {
     found
 }
 
-/// What was said on standard error, but for how far a command is, which is told every ten seconds:
-/// a disk may take as long.
+/// Returns the text of standard error without the progress lines, which come every ten seconds: a
+/// disk may take as long.
 pub(crate) fn said(stderr: Vec<u8>) -> String {
     let text = String::from_utf8(stderr).unwrap();
     text.split_inclusive('\n').filter(|line| !line.starts_with("progress: ")).collect()
 }
 
-/// What the command printed; it must succeed.
+/// Returns the command's standard output; the command must succeed.
 pub(crate) fn ok(folder: &Path, line: &str) -> String {
     succeeds(command(folder, line), line)
 }
 
-/// As [`ok`], for any command.
+/// Like [`ok`], for any command.
 pub(crate) fn succeeds(mut command: Command, line: &str) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let stderr = said(stderr);
@@ -121,25 +121,25 @@ pub(crate) fn succeeds(mut command: Command, line: &str) -> String {
     String::from_utf8(stdout).unwrap()
 }
 
-/// What a run printed that did its iterations and did not come to its `--until`.
+/// Returns the standard output of a run that did its iterations and did not reach its `--until`.
 pub(crate) fn unconverged(folder: &Path, line: &str) -> String {
     let Output { status, stdout, stderr } = command(folder, line).output().unwrap();
     assert_eq!((status.code(), said(stderr).as_str()), (Some(3), ""), "{line}");
     String::from_utf8(stdout).unwrap()
 }
 
-/// The last line of what `run` printed with `--json`.
+/// Returns the last line of `run --json`.
 pub(crate) fn json(folder: &Path, line: &str) -> Value {
     let stdout = ok(folder, &format!("{line} --json"));
     serde_json::from_str(stdout.lines().last().unwrap()).unwrap()
 }
 
-/// The one line of the error of a command that must fail with `code` and print nothing else.
+/// Returns the one-line error of a command that must fail with `code` and print nothing else.
 pub(crate) fn fails_with(code: i32, folder: &Path, line: &str) -> String {
     fails(code, command(folder, line), line)
 }
 
-/// As [`fails_with`], for any command.
+/// Like [`fails_with`], for any command.
 pub(crate) fn fails(code: i32, mut command: Command, line: &str) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let stderr = said(stderr);
@@ -150,7 +150,8 @@ pub(crate) fn fails(code: i32, mut command: Command, line: &str) -> String {
     error.unwrap_or_else(|| panic!("{line}: {stderr}")).to_owned()
 }
 
-/// A command that must fail, change nothing in its folder, and name all of `parts` in its one line.
+/// Checks that a command fails, changes nothing in its folder, and has all of `parts` in its
+/// one-line error.
 pub(crate) fn refused(folder: &Path, line: &str, parts: &[&str]) {
     let before = contents(folder);
     let error = fails_with(1, folder, line);
@@ -160,7 +161,7 @@ pub(crate) fn refused(folder: &Path, line: &str, parts: &[&str]) {
     assert!(contents(folder) == before, "{line} changed files: {:?}", names(folder));
 }
 
-/// All files below a folder, with what is in them.
+/// Returns all files below a folder, with their contents.
 pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -179,7 +180,7 @@ pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// The names in a folder, sorted.
+/// Returns the names in a folder, sorted.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(folder)
         .unwrap()
@@ -189,24 +190,24 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// All values, row by row.
+/// Returns all values, row by row.
 pub(crate) fn values<T: Element>(matrix: &Matrix<T>) -> Vec<T> {
     let mut values = vec![T::default(); matrix.shape().elements()];
     matrix.read_rows(0..matrix.shape().rows, &mut values).unwrap();
     values
 }
 
-/// All values of a `.npy` file.
+/// Returns all values of a `.npy` file.
 pub(crate) fn npy(path: &Path) -> Vec<f64> {
     npy_of(path)
 }
 
-/// All values of a `.npy` file of elements of this type.
+/// Returns all values of a `.npy` file with elements of this type.
 pub(crate) fn npy_of<T: Element>(path: &Path) -> Vec<T> {
     values(&Matrix::open(path).unwrap())
 }
 
-/// The values of a matrix of a directory.
+/// Returns the values of a matrix of a directory.
 pub(crate) fn matrix(dir: &Path, name: &str) -> Vec<f64> {
     values(&DataDir::open(dir).unwrap().matrix(name).unwrap())
 }
@@ -221,15 +222,15 @@ pub(crate) fn write_npy<T: Element>(path: &Path, shape: Shape, values: &[T]) {
     new.commit().unwrap();
 }
 
-/// Bits, to compare values that may be NaN.
+/// Returns the bits of values, to compare values that may be NaN.
 pub(crate) fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// A folder with data for kernel 23 in `data`; in memory where there is such a place, as the
-/// command brings every file to disk, and the tests make hundreds.
+/// Returns a folder with data for kernel 23 in `data`; in memory if possible, because the command
+/// syncs every file to disk, and the tests create hundreds.
 pub(crate) fn lk23(rows: usize, cols: usize) -> TempDir {
-    // A container's may be too small for all tests at once.
+    // A container's `/dev/shm` may be too small for all tests at once.
     let roomy = rustix::fs::statvfs("/dev/shm")
         .is_ok_and(|there| there.f_bavail * there.f_frsize > 1 << 29);
     let folder = if roomy {
@@ -240,7 +241,7 @@ pub(crate) fn lk23(rows: usize, cols: usize) -> TempDir {
     filled(folder.unwrap(), rows, cols)
 }
 
-/// As [`lk23`], on disk.
+/// Like [`lk23`], on disk.
 pub(crate) fn lk23_on_disk(rows: usize, cols: usize) -> TempDir {
     filled(tempfile::tempdir().unwrap(), rows, cols)
 }

@@ -1,4 +1,4 @@
-//! `gen` and `convert`.
+//! Tests of `gen` and `convert`.
 
 use std::fs;
 use std::path::Path;
@@ -63,7 +63,7 @@ fn singles_are_the_doubles_rounded_down() {
     assert!(error.contains("float64, float32"), "{error}");
 }
 
-/// What is said of a command line that is wrong by itself.
+/// Returns the error of a command line that is wrong by itself.
 fn fails_with_usage(folder: &Path, line: &str) -> String {
     let output = command(folder, line).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{line}");
@@ -102,7 +102,7 @@ fn gen_never_overwrites() {
     fs::create_dir(folder.path().join("data")).unwrap();
     fs::write(folder.path().join("data/zv.npy"), b"mine").unwrap();
     refused(folder.path(), "gen lk23 data --rows 4 --cols 4", &["data/zv.npy", "exists"]);
-    // Files of other names do not hinder.
+    // Files of other names do not matter.
     ok(folder.path(), "gen poisson data --rows 4 --cols 4");
     fs::write(folder.path().join("layout.json"), b"{}").unwrap();
     refused(folder.path(), "gen poisson . --rows 4 --cols 4", &["layout.json"]);
@@ -145,7 +145,7 @@ fn comes_back(rows: usize, cols: usize, block: &str) {
         let text = ok(path, &format!("convert data raw --layout {layout} --block {block} {more}"));
         assert!(text.contains(layout), "{text}");
         assert_eq!(names(&path.join("raw")), ["layout.json", "za", "zb", "zr", "zu", "zv", "zz"]);
-        // From layout to layout, too.
+        // From one directory layout to another, too.
         ok(path, "convert raw blocks --layout blocked --block 5");
         ok(path, "convert blocks back --layout row-major");
         for (file, bytes) in &data {
@@ -162,7 +162,7 @@ fn comes_back(rows: usize, cols: usize, block: &str) {
     }
 }
 
-/// A directory of both types keeps them through every layout, and a sweep takes only one of them.
+/// A directory of both types keeps them through every layout, and a sweep accepts only one of them.
 #[test]
 fn every_matrix_keeps_its_type() {
     let folder = lk23(37, 53);
@@ -201,7 +201,7 @@ fn every_matrix_keeps_its_type() {
     refused(path, "run lk23 data --iterations 1", &[&double, &single]);
     let [double, single] = both("framed", "");
     refused(path, "run lk23 framed --iterations 1", &[&double, &single]);
-    // Only a coefficient.
+    // Only the type of a coefficient.
     fs::write(path.join("data/za.npy"), fs::read(path.join("data/zr.npy")).unwrap()).unwrap();
     refused(path, "run lk23 data --iterations 1", &[mixed, "data/zv.npy is float32 (<f4)"]);
 }
@@ -225,8 +225,8 @@ fn only_fields_are_framed() {
     assert_eq!(layout["arrays"]["za"]["thickness"], 2);
 }
 
-/// One stray file does not keep the others from being converted, and results are not copied
-/// unasked; each is named.
+/// One stray file does not prevent the conversion of the others, and results are copied only on
+/// request; the output names each of them.
 #[test]
 fn what_convert_does_not_take_is_named_and_left() {
     let folder = lk23(12, 9);
@@ -260,7 +260,7 @@ fn what_convert_does_not_take_is_named_and_left() {
     for (file, bytes) in &before {
         assert!(&fs::read(path.join("back").join(file.file_name().unwrap())).unwrap() == bytes);
     }
-    // What is named must be right, and of one shape; a result may be named.
+    // Named matrices must be valid, and of one shape; a result may be named.
     refused(
         path,
         "convert data out --layout blocked --only za,notes",
@@ -275,7 +275,7 @@ fn what_convert_does_not_take_is_named_and_left() {
     ok(path, "convert data out --layout blocked --only mask");
     ok(path, "convert data some --layout blocked --only za,za.lk23.out,za");
     assert_eq!(names(&path.join("some")), ["layout.json", "za", "za.lk23.out"]);
-    // Nothing is left to take.
+    // No matrix is left to convert.
     fs::create_dir(path.join("only")).unwrap();
     fs::copy(path.join("data/za.lk23.out.npy"), path.join("only/za.lk23.out.npy")).unwrap();
     let error = fails_with(2, path, "convert only nothing --layout blocked");
@@ -298,7 +298,7 @@ fn convert_refuses_what_it_cannot_do() {
     ok(path, "convert data out --layout blocked --block 3");
     refused(path, "convert data out --layout framed", &["out/za", "exists"]);
     refused(path, "convert data out --layout row-major", &["out/layout.json", "exists"]);
-    // A matrix is raw or a `.npy`: of two that differ, one would be taken without a word.
+    // A matrix is raw or a `.npy` file: if both exist and differ, none is silently chosen.
     fs::create_dir(path.join("both")).unwrap();
     write_npy(&path.join("both/za.npy"), Shape::new(6, 6), &[7.0; 36]);
     let line = "convert data both --layout blocked --block 3";

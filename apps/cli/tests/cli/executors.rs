@@ -1,4 +1,5 @@
-//! Streamed and in blocks, either type of elements, arrays in several directories: the same bits.
+//! Checks that streamed and in blocks, for either type of elements, and with arrays in several
+//! directories, the bits are the same.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,7 @@ use crate::common::{
     command, contents, fails_with, json, lk23, names, npy_of, ok, refused, said, values,
 };
 
-/// The bits of what the plain double loop makes of a directory.
+/// Returns the bits of the plain double loop over a directory.
 fn plain<T: Real>(dir: &Path, iterations: u64) -> Vec<u64> {
     let dir = DataDir::open(dir).unwrap();
     let matrix = |name| dir.matrix::<T>(name).unwrap();
@@ -54,7 +55,7 @@ fn both_executors<T: Real>(path: &Path, dir: &str) {
             let report = run(&format!("--lanes {lanes} --depth {depth} --threads 3"), "streamed");
             assert_eq!(report["lanes"], lanes.to_string());
             assert_eq!(report["depth"], depth.min(7));
-            // Without interior points there is nothing to do but to copy.
+            // Without interior points a sweep only copies.
             assert_eq!(report["passes"], if inside { 7_u64.div_ceil(depth) } else { 0 });
         }
         run(&format!("--lanes {lanes} --block 10"), "blocked");
@@ -295,7 +296,7 @@ fn the_summary_tells_where_the_time_went() {
     }
 }
 
-/// Wide rows: a streamed window of a few of them is more than the memory that blocks do with.
+/// Wide rows: a streamed window of a few rows takes more memory than blocks do.
 #[test]
 fn auto_takes_blocks_where_a_streamed_pass_does_not_fit() {
     let folder = lk23(40, 20_000);
@@ -318,7 +319,7 @@ fn auto_takes_blocks_where_a_streamed_pass_does_not_fit() {
     let told = command(path, &format!("{line} --memory 12M")).output().unwrap();
     let text = String::from_utf8(told.stdout).unwrap();
     assert!(text.contains(&format!("\nexecutor     {instead}\n")), "{text}");
-    // An exact stop holds in blocks, too.
+    // An exact stop works in blocks, too.
     let exact = command(path, &format!("{line} --memory 12M --until 1e-9 --exact-stop --json"))
         .output()
         .unwrap();
@@ -328,7 +329,7 @@ fn auto_takes_blocks_where_a_streamed_pass_does_not_fit() {
         (&"blocked".into(), &"barrier".into()),
         "{report}"
     );
-    // What only streamed sweeps have is not given up; without it blocks do.
+    // An option of streamed sweeps excludes the fallback to blocks; without it blocks fit.
     for option in ["--executor streamed", "--depth 1", "--executor streamed --depth 1"] {
         let line = |option: &str| {
             format!("run lk23 data --iterations 2 --output new.npy {option} --memory 12M")
@@ -341,14 +342,14 @@ fn auto_takes_blocks_where_a_streamed_pass_does_not_fit() {
         let parts =
             ["unless it goes in blocks", without, "a pass of 1 iteration", "allow at least"];
         refused(path, &line(option), &parts);
-        // Where blocks do not fit either, they are not named.
+        // Where blocks do not fit either, the error does not mention them.
         let error = fails_with(1, path, &line(option).replace("12M", "1M"));
         assert!(!error.contains("in blocks"), "{error}");
         let done = command(path, &line("--force")).output().unwrap();
         assert!(done.status.success(), "{done:?}");
         fs::remove_file(path.join("new.npy")).unwrap();
     }
-    // Where neither fits, the least is told, and does.
+    // Where neither fits, the error names the least memory, which is sufficient.
     let error = fails_with(1, path, &format!("{line} --memory 1M"));
     let least = error.rsplit_once("allow at least ").unwrap().1.replace(' ', "");
     let told = command(path, &format!("{line} --memory {least} --json")).output().unwrap();

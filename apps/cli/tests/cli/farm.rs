@@ -1,4 +1,4 @@
-//! `syncline farm run`: a process for each task, and workers that stay.
+//! `syncline farm run`: a process for each task, and persistent workers.
 
 mod each;
 mod endings;
@@ -16,22 +16,22 @@ use std::time::Duration;
 
 use crate::common::{command, until};
 
-/// `syncline farm run` in a folder with these options, and a command with its arguments.
+/// Returns `syncline farm run` in a folder with these options, and a command with its arguments.
 fn farm(folder: &Path, options: &str, program: &[&str]) -> Command {
     let mut command = command(folder, &format!("farm run {options} --"));
     command.args(program).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// As [`farm`], with a script of the shell, whose first argument is the task.
+/// Like [`farm`], with a shell script whose first argument is the task.
 fn shell(folder: &Path, options: &str, script: &str) -> Command {
     farm(folder, options, &["sh", "-c", script, "_"])
 }
 
-/// How the line begins by which a farm tells that no worker has said anything.
+/// The beginning of the line by which a farm reports that no worker has answered.
 const SILENCE: &str = "syncline: no worker has answered yet, ";
 
-/// What came of a farm.
+/// The result of a farm.
 #[derive(Debug)]
 struct Came {
     code: Option<i32>,
@@ -42,15 +42,15 @@ struct Came {
 impl Came {
     fn of(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        // On a slow machine it comes where no worker is silent. Its own test reads standard error
-        // by itself.
+        // On a slow machine the notice comes although the workers work. The notice's own test reads
+        // standard error by itself.
         let errors = text(output.stderr);
         let errors =
             errors.lines().filter(|line| !line.starts_with(SILENCE)).map(String::from).collect();
         Self { code: output.status.code(), out: text(output.stdout), errors }
     }
 
-    /// The summary, without times, and what was told before.
+    /// Returns the summary, without times, and the lines before it.
     fn summary(&self) -> (&[String], &str) {
         let Some((last, before)) = self.errors.split_last() else { panic!("{self:?}") };
         let mut parts = last.rsplitn(3, ", ");
@@ -59,24 +59,24 @@ impl Came {
     }
 }
 
-/// Runs a farm with that input.
+/// Runs a farm with this input.
 fn run(mut command: Command, input: &str) -> Came {
     let mut child = command.spawn().unwrap();
     let mut pipe = child.stdin.take().unwrap();
     let input = input.to_owned();
-    // It may end before it has read all.
+    // The farm may end before it has read all input.
     let writer = thread::spawn(move || drop(pipe.write_all(input.as_bytes())));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
     Came::of(output)
 }
 
-/// The numbers from 1, a line each.
+/// Returns the numbers from 1 to `to`, one per line.
 fn numbers(to: usize) -> String {
     (1..=to).map(|number| format!("{number}\n")).collect()
 }
 
-/// How many processes sleep for that long, which no others do.
+/// Returns how many processes sleep for this time, which no other process does.
 fn processes(nap: &str) -> usize {
     let expected = format!("sleep\0{nap}\0").into_bytes();
     let all = fs::read_dir("/proc").unwrap().flatten();
@@ -84,12 +84,12 @@ fn processes(nap: &str) -> usize {
         .count()
 }
 
-/// Waits until none does: a process that was killed is there for a moment.
+/// Waits until no such process exists: a killed process remains for a moment.
 fn gone(nap: &str) {
     until("the end of all tasks", || processes(nap) == 0);
 }
 
-/// A number of seconds to sleep, long and no other test's.
+/// Returns a long time to sleep, in seconds, that no other test uses.
 fn nap(which: u32) -> String {
     format!("{}.{which}", 1_000_000 + std::process::id())
 }

@@ -1,4 +1,5 @@
-//! Every kernel that has a name, by both executors, on either type: the bits of the plain loop.
+//! Checks that every named kernel, with both executors and on either type, gives the bits of the
+//! plain loop.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use syncline_store::{Element, Shape};
 
 use crate::common::{fails_with, json, npy, ok, refused, write_npy};
 
-/// The matrices of all kernels, with values from -1 to 1; a mask of zeros and ones.
+/// Writes the matrices of all kernels, with values from -1 to 1, and a mask of zeros and ones.
 fn fill<T: Element>(dir: &Path, shape: Shape) {
     fs::create_dir(dir).unwrap();
     let mut random = Pcg64Mcg::seed_from_u64(shape.rows as u64);
@@ -65,7 +66,7 @@ fn all_kernels(path: &Path) {
             "{kernel} changed nothing"
         );
     }
-    // Those without the right-hand side.
+    // The kernels without the right-hand side.
     fs::remove_file(path.join("data/f.npy")).unwrap();
     for kernel in ["gauss-seidel", "sor", "nine-point"] {
         let report = json(
@@ -90,7 +91,8 @@ fn every_kernel_has_the_bits_of_the_plain_loop() {
     }
 }
 
-/// The usual example: GCATGCG and GATTACA score 0 with 1 for a match, -1 for none and 1 for a gap.
+/// A standard example: GCATGCG and GATTACA score 0, with 1 for a match, -1 for a mismatch and a gap
+/// penalty of 1.
 #[test]
 fn an_alignment_scores_as_in_the_literature() {
     let folder = tempfile::tempdir().unwrap();
@@ -113,8 +115,8 @@ fn an_alignment_scores_as_in_the_literature() {
     assert_eq!(npy(&path.join("data/score.alignment.out.npy"))[7 * cols + 7], 0.0);
 }
 
-/// AAA and AAA score 6 with 2 for each pair, in the last point, by the kernel that is built in and
-/// by the example.
+/// AAA and AAA score 6 with 2 for each pair, in the last point, with the built-in kernel and with
+/// the example.
 #[test]
 fn the_last_point_of_an_alignment_is_its_score() {
     let folder = tempfile::tempdir().unwrap();
@@ -197,13 +199,14 @@ fn described<T: Element>() {
         results.dedup();
         assert_eq!(results.len(), 1, "{kernel}");
     }
-    // Neighbours that it does not use are not waited for: it can be red-black.
+    // The sweep does not wait for neighbours that the kernel does not use: the order can be
+    // red-black.
     let report = json(
         path,
         "run heat.toml data --iterations 5 --block 8 --order max-parallel --output r.npy --verify",
     );
     assert_eq!(report["verified"], true);
-    // The same expression as the one built in: the same bits.
+    // The same expression as the built-in kernel gives the same bits.
     ok(path, "run lk23 data --iterations 5 --output known.npy");
     assert!(fs::read(path.join("known.npy")).unwrap() == fs::read(path.join("o.npy")).unwrap());
 }

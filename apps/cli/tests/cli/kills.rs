@@ -1,7 +1,7 @@
-//! Killed at any moment, a run of many passes is resumed to the same bits; whatever was damaged is
-//! told.
+//! Checks that a run of many passes, killed at any moment, resumes to the same bits, and that
+//! damage is reported.
 //!
-//! `SYNCLINE_KILLS=300` runs as many rounds.
+//! `SYNCLINE_KILLS=300` sets the number of rounds.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn spawn(path: &Path, line: &str) -> Child {
     command(path, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Lets it run so long; whether it was killed then, rather than had ended.
+/// Lets a run continue for `time`; returns whether it was killed then, and had not ended before.
 fn kill_after(mut child: Child, time: Duration) -> bool {
     std::thread::sleep(time);
     let ended = child.try_wait().unwrap();
@@ -32,7 +32,7 @@ fn kill_after(mut child: Child, time: Duration) -> bool {
     !output.status.success()
 }
 
-/// The result of a run that nothing disturbs.
+/// Returns the result of an undisturbed run.
 fn expected(path: &Path) -> Vec<u8> {
     ok(path, &format!("{RUN} --executor blocked --verify"));
     let bytes = fs::read(path.join("o.npy")).unwrap();
@@ -51,7 +51,7 @@ fn killed_runs_are_resumed_to_the_same_bits() {
     for round in 0..rounds {
         let line = |depth| format!("{RUN} --depth {depth} --resume --json");
         let depth = 1 + round % 3;
-        // So that kills fall on all of a run: its start, its passes, its end.
+        // So that kills hit all parts of a run: its start, its passes, its end.
         let begun = Instant::now();
         ok(path, &line(depth));
         let whole = begun.elapsed();
@@ -63,7 +63,7 @@ fn killed_runs_are_resumed_to_the_same_bits() {
                 break;
             }
             kills += 1;
-            // Whatever is there under the output's name is the result.
+            // A file under the output's name is the complete result.
             match fs::read(path.join("o.npy")) {
                 Ok(found) => {
                     outputs += 1;
@@ -72,7 +72,7 @@ fn killed_runs_are_resumed_to_the_same_bits() {
                         "round {round}: a part of a result has the output's name"
                     );
                     if !marks {
-                        // It is a file like any other.
+                        // Without marks it is a file like any other.
                         fs::remove_file(path.join("o.npy")).unwrap();
                     }
                 }
@@ -93,8 +93,8 @@ fn killed_runs_are_resumed_to_the_same_bits() {
     assert!(kills > 0);
 }
 
-/// Killed at any moment of going on from a result, that is there, or the new one, whole; and the
-/// run goes on.
+/// A run that continues from a result, killed at any moment, leaves either that result or the new
+/// one complete; and the run can be resumed.
 #[test]
 fn killed_runs_from_a_result_leave_that_or_the_new_one() {
     let rounds: u64 = std::env::var("SYNCLINE_KILLS").map_or(15, |rounds| rounds.parse().unwrap());
@@ -146,25 +146,25 @@ fn leave(path: &Path) {
     for time in 0..200 {
         let mut child = spawn(path, &format!("{RUN} --depth 1 --force"));
         until("a pass, or the end", || manifest.exists() || child.try_wait().unwrap().is_some());
-        // Sooner and sooner, where the machine is fast.
+        // Earlier and earlier, where the machine is fast.
         let killed = kill_after(child, Duration::from_millis(10) / (time + 1));
         if killed && manifest.exists() && !path.join("o.npy").exists() {
             return;
         }
-        // It was too fast.
+        // The run was too fast.
         let _ = fs::remove_file(path.join("o.npy"));
     }
     panic!("no run was caught between its passes");
 }
 
-/// Turns some bits of one byte.
+/// Flips some bits of one byte.
 fn flip(file: &Path, at: usize, bits: u8) {
     let mut bytes = fs::read(file).unwrap();
     bytes[at] ^= bits;
     fs::write(file, bytes).unwrap();
 }
 
-/// The number in the first place where the text has it: `"name":123`.
+/// Returns the number at the first occurrence of `"name":123` in a text.
 fn number(text: &str, name: &str) -> u64 {
     let rest = text.split_once(&format!("\"{name}\":")).unwrap().1;
     rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap()].parse().unwrap()
@@ -185,7 +185,7 @@ fn flipped_bytes_are_told_each_time() {
     for (file, name, rounds) in [(&manifest, "manifest", 40), (&slot, "generation", 40)] {
         let length = fs::metadata(file).unwrap().len();
         for round in 0..rounds {
-            // The first and last bytes, and any between.
+            // The first and last bytes, and any in between.
             let at = match round {
                 0 => 0,
                 1 => length - 1,
@@ -202,14 +202,15 @@ fn flipped_bytes_are_told_each_time() {
             );
             flip(file, at, bits);
             assert!(!path.join("o.npy").exists());
-            // The other slot is of no account, and may have been begun.
+            // The other slot does not matter, and may have been begun.
             let found = contents(path);
             assert!(found[&manifest] == fs::read(&manifest).unwrap() && before.contains_key(&slot));
         }
     }
     ok(path, &format!("{RUN} --resume --verify"));
     assert!(fs::read(path.join("o.npy")).unwrap() == expected);
-    // Without a word about leftovers damage is told as well; --force begins anew.
+    // Without an option for leftovers, damage is reported as well; --force starts from the
+    // beginning.
     fs::remove_file(path.join("o.npy")).unwrap();
     leave(path);
     flip(&manifest, 5, 1);
@@ -222,13 +223,13 @@ fn flipped_bytes_are_told_each_time() {
     assert!(fs::read(path.join("o.npy")).unwrap() == expected);
 }
 
-/// All passes are done, only the output has not got its name: damage is seen then too.
+/// All passes are done, and only the output has no name yet: damage is found then, too.
 #[test]
 fn a_generation_that_no_pass_reads_is_checked() {
     let folder = lk23_on_disk(300, 300);
     let path = folder.path();
     let expected = expected(path);
-    // The plain loop takes long enough to be caught in.
+    // The plain loop takes long enough to be interrupted.
     let line = format!("{RUN} --depth 20 --verify");
     let manifest = path.join("o.npy.syncline/manifest");
     loop {

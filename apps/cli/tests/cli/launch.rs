@@ -1,6 +1,6 @@
 //! `syncline launch`: processes of a team, or of any program.
 //!
-//! The program that takes part in a team is this one, with the one test [`member`].
+//! The program that takes part in a team is this test binary, with the single test [`member`].
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -14,14 +14,14 @@ use syncline_sync::BarrierMember as _;
 
 use crate::common::{HANG, command, fails_with, is_ignored};
 
-/// `syncline launch` with these options, and a program with its arguments.
+/// Returns `syncline launch` with these options, and a program with its arguments.
 fn launch(options: &str, program: &[&str]) -> Command {
     let mut command = command(Path::new("."), &format!("launch {options} --"));
     command.args(program).env("SYNCLINE_QUIET", "1").env_remove("SYNCLINE_TEAM");
     command
 }
 
-/// Its exit code, and the sorted lines of its output and of standard error.
+/// Returns the exit code, and the sorted lines of standard output and of standard error.
 fn run(command: &mut Command) -> (Option<i32>, Vec<String>, Vec<String>) {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let lines = |bytes| {
@@ -40,7 +40,7 @@ fn member() {
     if role == "returns 3" {
         let ended =
             Team::run(|me| if me.rank() == 1 { 3 } else { i32::from(me.wait().is_err()) }).unwrap();
-        // Those that were told are the first to end.
+        // The members that were notified end first.
         std::thread::sleep(Duration::from_millis(if ended == [3] { 300 } else { 0 }));
         std::process::exit(ended[0]);
     }
@@ -50,7 +50,7 @@ fn member() {
         }
         let waited = me.barrier().wait_deadline(Some(Instant::now() + HANG));
         let line = format!("rank {} of {}: {waited:?}\n", me.rank(), me.size());
-        // In one piece, as others write there too.
+        // In one write, because other members write to the same stream.
         std::io::stderr().write_all(line.as_bytes()).unwrap();
     });
     ended.unwrap();
@@ -97,7 +97,7 @@ fn what_the_environment_says_in_vain_is_said() {
     assert!(error.contains("SYNCLINE_PER_HOST is not for `syncline launch`"), "{error}");
 }
 
-/// The others have failed because of it, and end first.
+/// The other members fail because of it, and end first.
 #[test]
 fn the_first_cause_is_how_the_command_ends() {
     for _ in 0..5 {
@@ -116,7 +116,7 @@ fn any_program_runs() {
 #[test]
 fn the_exit_code_is_that_of_the_first_that_fails() {
     let first = "case $SYNCLINE_TEAM in *process=1\\ *) exit 7;; *) exec sleep 300;; esac";
-    // The others end when they are asked to, after a while.
+    // The others end on request, after a while.
     let (code, _, errors) = run(&mut launch("-n 2", &["sh", "-c", first]));
     assert_eq!(code, Some(7));
     assert!(

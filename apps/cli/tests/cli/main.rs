@@ -1,4 +1,4 @@
-//! The command as a user sees it: processes, files, exit codes, messages.
+//! Tests of the command as a user sees it: processes, files, exit codes, messages.
 
 mod advice;
 mod bad_input;

@@ -1,8 +1,8 @@
-//! The memory bound is kept, and bytes are counted as in the papers' model.
+//! Checks that the memory bound is kept, and that bytes are counted as in the papers' model.
 //!
-//! Two witnesses: the kernel's highest mark of what was resident, which each report has, less the
-//! program's own file; and a control group ([`Group`]) that kills what does not keep to the bound
-//! and the shares that are named beside it.
+//! There are two measures: the kernel's peak of resident memory, which each report contains, less
+//! the program's own file; and a control group ([`Group`]) that kills a run which exceeds the bound
+//! plus the named shares.
 
 use std::path::Path;
 
@@ -12,20 +12,20 @@ use syncline_store::{Block, DataDir, ElementType, Grid, model::io_model};
 use crate::cgroup::{Group, of_the_kernel, unfit};
 use crate::common::{command, json, lk23_on_disk, ok, refused};
 
-/// What of a report's memory the bound governs, at most, and the bound.
+/// Returns the most of a report's memory that the bound governs, and the bound.
 fn peak_and_bound(report: &Value) -> (u64, u64) {
     let of = |name: &str| report[name].as_u64().unwrap();
     assert_eq!(of("peak"), of("peak_rss").saturating_sub(of("program")), "{report}");
-    // What is said to be the program's own file is no more than its file and libraries have.
+    // The reported size of the program's own file is at most that of its file and libraries.
     let file = std::fs::metadata(env!("CARGO_BIN_EXE_syncline")).unwrap().len();
     assert!(of("program") <= file + (16 << 20), "{report}");
     (of("peak"), of("memory"))
 }
 
-/// Runs a line that must stay inside its bound, by either witness; returns the report.
+/// Runs a line that must stay within its bound, by both measures; returns the report.
 ///
-/// The control group's limit is the bound with the shares of the program and of the kernel; then,
-/// as the kernel may drop all of the program's file, without the former.
+/// The limit of the control group is the bound plus the shares of the program and of the kernel;
+/// then, because the kernel may drop all of the program's file, without the former.
 fn inside(path: &Path, line: &str) -> Value {
     let report = json(path, line);
     let (peak, bound) = peak_and_bound(&report);
@@ -53,7 +53,7 @@ fn inside(path: &Path, line: &str) -> Value {
     report
 }
 
-/// Counted reads and writes per iteration, against the model.
+/// Checks the counted reads and writes per iteration against the model.
 fn check_traffic(path: &Path, dir: &str, block: &str, size: Block) {
     let iterations = 3;
     let line = format!(
@@ -94,10 +94,10 @@ fn runs_larger_than_the_bound_stay_inside_it() {
             assert!(*first.get_or_insert_with(|| result.clone()) == result, "{dir} {options}");
         }
     }
-    // One block, with the window of all six matrices, fills the bound.
+    // One block, with the windows of all six matrices, fills the bound.
     let line = "run lk23 data --iterations 2 --block 256x1024 --output o.npy --force";
     with_the_least(path, line, "1M", &["one block of 256 x 1024 of 6 matrices"]);
-    // 56 MiB of files fit, and are held.
+    // 56 MiB of files fit, and stay resident.
     let report =
         inside(path, "run lk23 data --iterations 2 --executor blocked --memory 80M --force");
     assert!(report["held"] == true && peak_and_bound(&report).0 > 56 << 20, "{report}");
@@ -125,13 +125,13 @@ fn with_the_least(path: &Path, line: &str, small: &str, parts: &[&str]) -> Value
     inside(path, &format!("{line} --memory {least}"))
 }
 
-/// The tenths of a MiB that stand before a place of a text.
+/// Returns the tenths of a MiB at the end of a text.
 fn tenths(text: &str) -> u64 {
     let number = text.trim_end().strip_suffix(" MiB").unwrap_or_else(|| panic!("{text}"));
     number.rsplit(' ').next().unwrap().replace('.', "").parse().unwrap_or_else(|_| panic!("{text}"))
 }
 
-/// What the program takes and what the least piece of work takes are what is to be allowed.
+/// The least bound is the sum of the program's part and that of the least piece of work.
 #[test]
 fn the_parts_of_a_bound_that_is_too_small_add_up() {
     let folder = lk23_on_disk(300, 300);
@@ -183,7 +183,8 @@ fn what_is_said_to_be_the_least_suffices() {
     }
 }
 
-/// Rows so wide that the window of each matrix is several MiB: one that is forgotten is missed.
+/// Rows so wide that the window of each matrix is several MiB: a window that is not counted is
+/// noticed.
 #[test]
 fn the_least_of_wide_rows_suffices() {
     let folder = lk23_on_disk(40, 30_000);

@@ -1,5 +1,4 @@
-//! `syncline mpi` and `syncline doctor`: with compilers that only seem to be ones, so that no MPI
-//! is needed.
+//! `syncline mpi` and `syncline doctor`, with fake compilers, so that no MPI is needed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::{command, fails, has_marks, names, succeeds};
 
-/// A compiler that makes a file which says that it is a shim for this version of MPICH.
+/// Writes a compiler that creates a file which claims to be a shim for this version of MPICH.
 fn compiler(folder: &Path, name: &str, version: &str) {
     let script = format!(
         "#!/bin/sh\n\
@@ -22,7 +21,7 @@ fn compiler(folder: &Path, name: &str, version: &str) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// The command, to which only the compilers and shims of a folder are there.
+/// Returns the command with only the compilers and shims of a folder.
 fn alone(folder: &Path, line: &str) -> Command {
     let mut command = command(folder, line);
     command
@@ -32,7 +31,7 @@ fn alone(folder: &Path, line: &str) -> Command {
     command
 }
 
-/// The values of a name in the checks of a doctor's report.
+/// Returns the values of a name in the checks of a doctor's report.
 fn found<'r>(report: &'r Value, name: &str) -> Vec<&'r Value> {
     report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == name).collect()
 }
@@ -74,7 +73,7 @@ fn shims_are_built_for_all_compilers_and_listed() {
     let text = succeeds(alone(path, "mpi list"), "mpi list");
     assert_eq!(text.lines().count(), 3, "{text}");
 
-    // What is named is listed, whatever it is.
+    // A named library is listed, whatever it is.
     let mut named = alone(path, "mpi list");
     named.env("SYNCLINE_MPI", "/nowhere.so");
     let text = succeeds(named, "mpi list");
@@ -142,7 +141,7 @@ fn the_doctor_looks_at_all_and_says_what_to_do() {
     let second = report();
     assert_eq!(found(&second, "compilers")[0]["ok"], true);
     assert_eq!(found(&second, "shim").len(), 1);
-    // What a sweep needs comes first: the disk of this folder, then memory.
+    // The needs of a sweep come first: the disk of this folder, then memory.
     let order: Vec<_> = first["checks"]
         .as_array()
         .unwrap()
@@ -165,7 +164,7 @@ fn the_doctor_looks_at_all_and_says_what_to_do() {
     let of_file = succeeds(alone(path, "doctor bin/file"), "doctor bin/file");
     assert!(of_file.lines().nth(1).unwrap().contains("/bin (the folder of file): "), "{of_file}");
     assert!(of_file.contains("attributes"), "{of_file}");
-    // Where no file can be made nothing else is said of the disk, right or wrong.
+    // Where no file can be created, the report says nothing else about the disk.
     let nothing = succeeds(alone(path, "doctor /proc"), "doctor /proc");
     let disk: Vec<&str> = nothing.lines().take_while(|line| *line != "machine").collect();
     assert!(
@@ -179,7 +178,7 @@ fn the_doctor_looks_at_all_and_says_what_to_do() {
     );
     let error = fails(1, alone(path, "doctor nowhere"), "doctor nowhere");
     assert!(error.contains("nowhere"), "{error}");
-    // What else there is to warn of may change from one moment to the next.
+    // Other warnings may change from one moment to the next.
     let bad = |report: &Value| {
         report["checks"].as_array().unwrap().iter().filter(|check| check["ok"] == false).count()
     };

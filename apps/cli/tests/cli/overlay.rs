@@ -1,4 +1,4 @@
-//! `syncline overlay`: drawings, verdicts, and what is wrong with a file.
+//! `syncline overlay`: drawings, verdicts, and errors in files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
 }
 
-/// A file that is no overlay: exit code 2, one line that has all of `parts`, and nothing is
-/// written.
+/// Checks that a file which is no overlay gives exit code 2, a one-line error that contains all of
+/// `parts`, and no output file.
 fn wrong(folder: &Path, text: &str, parts: &[&str]) {
     fs::write(folder.join("o.toml"), text).unwrap();
     let before = contents(folder);
@@ -74,7 +74,7 @@ fn the_ending_of_the_file_says_how_it_is_drawn() {
         assert!(text.ends_with(&format!("drawing      {file}\n")) && !text.contains('■'), "{text}");
         let drawing = fs::read_to_string(path.join(file)).unwrap();
         assert!(drawing.starts_with(start), "{drawing}");
-        // Again, in place of the old one: to the byte the same.
+        // Again, over the old file: identical to the byte.
         ok(path, &format!("overlay grid 4x4 --draw {file}"));
         assert_eq!(fs::read_to_string(path.join(file)).unwrap(), drawing);
     }
@@ -98,12 +98,12 @@ fn a_deadlock_is_refused_by_name_and_drawn() {
     let drawing = fs::read_to_string(path.join("o.svg")).unwrap();
     assert_eq!(drawing.matches("<path class=\"deadlock\"").count(), 4, "{drawing}");
     assert!(drawing.contains("'left' waits at 'a' for 'right'"), "{drawing}");
-    // Without a file, the drawing is printed all the same.
+    // Without an output file, the drawing is printed as well.
     let refused = command(path, "overlay check o.toml").output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     assert_eq!(String::from_utf8(refused.stderr).unwrap(), format!("error: {circle}\n"));
     assert!(String::from_utf8(refused.stdout).unwrap().contains("1 │ ●right!   ●left!"));
-    // The same requests in any one order are live.
+    // The same requests in any single order are live.
     ok(path, "overlay grid 1x2");
     fs::write(
         path.join("p.toml"),
@@ -205,7 +205,8 @@ fn a_drawing_never_replaces_its_input() {
         fails_with(2, path, "overlay check o.txt --draw ./o.txt").contains("never overwritten")
     );
     assert_eq!(fs::read_to_string(path.join("o.txt")).unwrap(), "tasks.a = {}");
-    // A drawing that cannot be written is not a deadlock, even of one; which is told.
+    // A drawing that cannot be written is an error of its own, even for a deadlock, which is
+    // reported too.
     fs::copy(example("deadlock.toml"), path.join("d.toml")).unwrap();
     let error = fails_with(2, path, "overlay check d.toml --draw nowhere/d.svg");
     assert!(error.contains("d.toml: the overlay deadlocks: 'left' waits at 'a'"), "{error}");
@@ -230,8 +231,8 @@ fn the_middle_of_a_long_circle_is_counted() {
     assert_eq!(error.matches(" waits at ").count(), 8, "{error}");
 }
 
-/// A caller that asks by the exit code is told the same, or that nothing is known, when there is no
-/// room for words.
+/// A caller that uses the exit code gets the same verdict, or that there is none, if the text
+/// cannot be printed.
 #[test]
 fn a_verdict_that_cannot_be_printed_is_no_other() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `syncline probe disk`, and blocks that are chosen by what a disk does.
+//! `syncline probe disk`, and blocks that are chosen by the speed of a disk.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn probe(path: &Path, line: &str) -> Value {
     serde_json::from_str(&ok(path, &format!("{line} --json"))).unwrap()
 }
 
-/// The samples of a way, in their order.
+/// Returns the samples of a way, in order.
 fn samples<'p>(probe: &'p Value, way: &str) -> Vec<&'p Value> {
     let all = probe["samples"].as_array().unwrap();
     all.iter().filter(|sample| sample["way"] == way).collect()
@@ -43,7 +43,7 @@ fn a_disk_is_measured_and_nothing_stays() {
         assert_eq!(of[4]["pieces"], 512);
     }
     assert!(found["disk"]["read"].as_f64().unwrap() > 0.0);
-    // Either it is there and has a figure for each, or it is said why not.
+    // Either fio is installed and has a figure for each pattern, or the report says why not.
     let fio = samples(&found, "fio").len();
     assert!(fio == PATTERNS.len() || !found["fio_lacks"].is_null(), "{found}");
     let table = ok(path, "probe disk . --size 9M --quick");
@@ -103,12 +103,12 @@ fn what_cannot_be_measured_is_refused() {
 
 #[test]
 fn a_signal_ends_a_probe_without_a_trace() {
-    // The last one is long enough to be caught in, on any machine.
+    // The last size is large enough to be interrupted, on any machine.
     for size in ["256M", "1G", "4G"] {
         let folder = tempfile::tempdir().unwrap();
         let mut command = command(folder.path(), &format!("probe disk . --size {size}"));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // The thread that heeds signals, and the one that works.
+        // The thread that handles signals, and the one that works.
         let tasks = format!("/proc/{}/task", child.id());
         let works = |child: &mut Child| {
             fs::read_dir(&tasks).unwrap().count() > 1 || child.try_wait().unwrap().is_some()

@@ -1,5 +1,5 @@
-//! What a result is good for afterwards: gone on from, with another tolerance, in blocks; started
-//! from; converted.
+//! The later use of a result: continued, with another tolerance, in blocks; used as a start;
+//! converted.
 
 use std::fs;
 use std::path::Path;
@@ -12,14 +12,14 @@ use crate::common::{
     unconverged, until,
 };
 
-/// A folder with the Poisson equation in `p`, if results are marked there.
+/// Returns a folder with the Poisson equation in `p`, if results are marked there.
 fn poisson() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     ok(folder.path(), "gen poisson p --rows 30 --cols 30");
     has_marks(folder.path()).then_some(folder)
 }
 
-/// The JSON object of a run, whether it has come to its `--until` or not.
+/// Returns the JSON object of a run, whether it has reached its `--until` or not.
 fn report(path: &Path, line: &str) -> (Option<i32>, Value) {
     let output = command(path, &format!("{line} --json")).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
@@ -28,8 +28,8 @@ fn report(path: &Path, line: &str) -> (Option<i32>, Value) {
     (output.status.code(), report)
 }
 
-/// A tolerance says where a run ends: with another one, or none, it goes on, or nothing is left to
-/// do.
+/// A tolerance sets where a run ends: with another one, or none, it continues, or nothing is left
+/// to do.
 #[test]
 fn a_result_is_gone_on_from_with_another_tolerance() {
     let Some(folder) = poisson() else { return };
@@ -41,7 +41,7 @@ fn a_result_is_gone_on_from_with_another_tolerance() {
         let first = json(path, &format!("{} --force {executor}", line("--until 1e-3")));
         let at = first["iterations"].as_u64().unwrap();
         assert!(at < whole["iterations"].as_u64().unwrap() && at > 5);
-        // Looser: it is small enough already.
+        // A looser tolerance: the change is small enough already.
         let before = contents(path);
         let loose = json(path, &format!("{} --resume {executor}", line("--until 1e-2")));
         assert_eq!((&loose["complete_already"], &loose["iterations"]), (&true.into(), &at.into()));
@@ -50,7 +50,7 @@ fn a_result_is_gone_on_from_with_another_tolerance() {
         assert!(text.contains("no point changed by more than 1e-2 in iteration "), "{text}");
         assert!(text.contains("complete already: nothing was done"), "{text}");
         assert!(contents(path) == before);
-        // Tighter: it goes on, and ends where one run does.
+        // A tighter tolerance: the run continues, and ends where a single run does.
         let tight = json(path, &format!("{} --resume --verify {executor}", line("--until 1e-5")));
         assert_eq!(
             (&tight["resumed"], &tight["converged_at"]),
@@ -64,8 +64,8 @@ fn a_result_is_gone_on_from_with_another_tolerance() {
             assert!(npy(&path.join("o.npy")) == expected);
         }
     }
-    // Without a tolerance they are as many as are asked for, after a result that had come to its
-    // own.
+    // Without a tolerance, the number of iterations is the requested one, after a result that had
+    // reached its own tolerance.
     let at =
         json(path, &format!("{} --force", line("--until 1e-3")))["iterations"].as_u64().unwrap();
     let all = |k: u64| format!("run gauss-seidel p --iterations {k} --output o.npy --resume");
@@ -73,7 +73,7 @@ fn a_result_is_gone_on_from_with_another_tolerance() {
     let more = json(path, &format!("{} --verify", all(at + 7)));
     assert_eq!((&more["resumed"], &more["iterations"]), (&at.into(), &(at + 7).into()));
     assert_eq!((&more["residual"], &more["residuals"]), (&Value::Null, &Value::Null));
-    // Then what the last changed is not known, and a tolerance takes one more at least.
+    // The change in the last iteration is then unknown, and a tolerance takes at least one more.
     let same = format!("{} --until 1e-3", all(at + 7));
     let text = unconverged(path, &same);
     assert!(
@@ -84,8 +84,8 @@ fn a_result_is_gone_on_from_with_another_tolerance() {
     assert_eq!((code, &report["converged_at"]), (Some(0), &(at + 8).into()), "{report}");
 }
 
-/// An exact stop before what is done is not to be had from it; after it, it is the iteration of one
-/// run.
+/// A result cannot be continued to an exact stop before its last iteration; a later exact stop is
+/// the same iteration as that of a single run.
 #[test]
 fn an_exact_stop_goes_on_from_a_result() {
     let Some(folder) = poisson() else { return };
@@ -107,7 +107,7 @@ fn an_exact_stop_goes_on_from_a_result() {
         assert_eq!(tight[name], whole[name], "{name}");
     }
     assert!(fs::read(path.join("o.npy")).unwrap() == fs::read(path.join("whole.npy")).unwrap());
-    // The changes of all are only known where the mark has room for them.
+    // The changes of all iterations are known only if the mark has room for them.
     let n = whole["iterations"].as_u64().unwrap();
     let told = match whole["iterations"].as_u64() {
         Some(..200) => format!("iterations were {n}, are {at}, where an exact stop ends"),
@@ -120,8 +120,8 @@ fn an_exact_stop_goes_on_from_a_result() {
     );
 }
 
-/// In blocks, too, a result is gone on from, with the bits of one run: framed data, too little
-/// memory for a streamed pass, and an order with other numbers.
+/// A run in blocks also continues from a result, with the bits of a single run: framed data, too
+/// little memory for a streamed pass, and an order with other numbers.
 #[test]
 fn a_run_in_blocks_goes_on_from_a_result() {
     let folder = lk23(60, 50);
@@ -166,7 +166,7 @@ fn a_run_in_blocks_goes_on_from_a_result() {
         );
         fs::remove_file(path.join(output)).unwrap();
     }
-    // Blocks of another size have other numbers in the order max-parallel.
+    // Blocks of another size give other numbers in the order max-parallel.
     let run = |k: u64, more: &str| {
         format!("run lk23 data --iterations {k} --order max-parallel --output m.npy {more}")
     };
@@ -175,7 +175,7 @@ fn a_run_in_blocks_goes_on_from_a_result() {
     assert_eq!(json(path, &run(9, "--resume --verify"))["block"], serde_json::json!([7, 7]));
 }
 
-/// Where a run says what can be done, in whatever executor, that does it.
+/// An action that a message suggests works, with any executor.
 #[test]
 fn what_a_refusal_names_can_be_done() {
     let folder = lk23(40, 2000);
@@ -215,7 +215,7 @@ fn what_a_refusal_names_can_be_done() {
         let done = |line: &str| {
             let ended = command(path, line).output().unwrap();
             let error = String::from_utf8_lossy(&ended.stderr);
-            // A run with --until may end without having come to it.
+            // A run with --until may end before it has converged.
             assert!(matches!(ended.status.code(), Some(0 | 3)), "{line}: {error}");
         };
         done(&run(4, "--force"));
@@ -243,7 +243,8 @@ fn what_a_refusal_names_can_be_done() {
     }
 }
 
-/// A raw result is used on by its mark, or by the entry of its field: as a field, and to convert.
+/// A raw result is recognised by its mark, or by the entry of its field, as a field and for
+/// conversion.
 #[test]
 fn a_raw_result_is_known_without_an_entry() {
     let folder = lk23(40, 34);
@@ -253,7 +254,7 @@ fn a_raw_result_is_known_without_an_entry() {
     ok(path, "run lk23 data --iterations 7 --output more.npy");
     let (plain, more) = (npy(&path.join("plain.npy")), npy(&path.join("more.npy")));
     ok(path, "run lk23 framed --iterations 4");
-    // A copy without a mark is known by its name, and one with a mark by any.
+    // A copy without a mark is recognised by its name, and a copy with a mark by any name.
     let result = fs::read(path.join("framed/za.lk23.out")).unwrap();
     fs::write(path.join("framed/za.copied.out"), &result).unwrap();
     fs::rename(path.join("framed/za.lk23.out"), path.join("moved")).unwrap();
@@ -285,7 +286,7 @@ fn a_raw_result_is_known_without_an_entry() {
         fs::remove_dir_all(path.join("back")).unwrap();
         fs::remove_dir_all(path.join("again")).unwrap();
     }
-    // One that is a `.npy` there is taken, too, by either name.
+    // A `.npy` file in the directory is accepted, too, by either name.
     ok(path, "run lk23 framed --iterations 4 --output framed/r.npy");
     let told = command(path, "convert framed left --layout row-major").output().unwrap();
     let told = said(told.stderr);
@@ -296,7 +297,8 @@ fn a_raw_result_is_known_without_an_entry() {
         assert!(matrix(&path.join("back"), "r") == plain);
         fs::remove_dir_all(path.join("back")).unwrap();
     }
-    // Otherwise what is missing is said: of a field that is not there, or of another length.
+    // Otherwise the error says what is missing: for a field that does not exist, or has another
+    // length.
     fs::write(path.join("lost.out"), &result).unwrap();
     fs::write(path.join("framed/za.short.out"), &result[8..]).unwrap();
     let missing = ["is no .npy file", "it has no mark", "an entry of its name", "its field za"];
@@ -314,7 +316,7 @@ fn a_raw_result_is_known_without_an_entry() {
     refused(path, "convert framed back --layout row-major --only none", &["has no matrix none"]);
     let line = "run lk23 data --iterations 1 --field framed/none --output x.npy";
     refused(path, line, &["cannot open framed/none: "]);
-    // Unasked, they are left by name.
+    // Without a request, they are left, and named.
     let output = command(path, "convert framed back --layout row-major").output().unwrap();
     let stderr = said(output.stderr);
     for name in ["za.lk23.out", "za.copied.out", "za.short.out"] {
@@ -326,7 +328,7 @@ fn a_raw_result_is_known_without_an_entry() {
     assert_eq!(names(&path.join("back")).len(), 6);
 }
 
-/// Two kernels of one name have one default output: which of them a result is of is said in words.
+/// Two kernels of one name have one default output: the error says which kernel the result is from.
 #[test]
 fn a_built_in_kernel_and_a_description_of_its_name_are_told_apart() {
     let folder = lk23(20, 20);
@@ -363,14 +365,14 @@ fn a_built_in_kernel_and_a_description_of_its_name_are_told_apart() {
     }
 }
 
-/// A plain copy of a result has no mark: convert leaves it where the result is beside it, and names
-/// what it takes.
+/// A plain copy of a result has no mark: `convert` skips it where the result is beside it, and
+/// names what it converts.
 #[test]
 fn convert_leaves_copies_of_results_and_names_what_it_takes() {
     let folder = lk23(20, 300);
     let path = folder.path();
     ok(path, "run lk23 data --iterations 3");
-    // After no iteration a result has the bytes of the field, which stays.
+    // After no iterations a result has the bytes of the field, which is converted nevertheless.
     ok(path, "run lk23 data --iterations 0 --output data/za.none.out.npy");
     let copy = |from: &str, to: &str| {
         fs::write(path.join(to), fs::read(path.join(from)).unwrap()).unwrap();
@@ -387,7 +389,7 @@ fn convert_leaves_copies_of_results_and_names_what_it_takes() {
         "left: data/backup.npy is a copy of the result data/za.lk23.out.npy; --only takes it\n";
     assert!(left.contains(told), "{left}");
     assert!(text.ends_with("\ntaken: za zb zr zu zv zz\n"), "{text}");
-    // Where nothing is left to compare it with, it is a matrix like any other, and is named.
+    // Without a file to compare it with, it is a matrix like any other, and is named.
     fs::create_dir(path.join("some")).unwrap();
     for name in ["za", "zr", "backup"] {
         copy(&format!("data/{name}.npy"), &format!("some/{name}.npy"));
@@ -399,7 +401,7 @@ fn convert_leaves_copies_of_results_and_names_what_it_takes() {
     assert!(text.ends_with("\ntaken: backup\n"), "{text}");
 }
 
-/// The examples of the help that bring their own data run as they are written.
+/// The examples of the help that create their own data run as they are written.
 #[test]
 fn the_examples_of_the_help_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -418,8 +420,8 @@ fn the_examples_of_the_help_run() {
     assert!(last["resumed"].as_u64() > Some(0) && last["converged_at"].is_number(), "{last}");
 }
 
-/// The residuals of all iterations are there after going on, too, and it is known when they were
-/// small enough.
+/// The residuals of all iterations are kept after a continuation, too, and so is the iteration in
+/// which they became small enough.
 #[test]
 fn a_result_keeps_its_residuals() {
     let Some(folder) = poisson() else { return };
@@ -436,17 +438,17 @@ fn a_result_keeps_its_residuals() {
     for name in ["iterations", "residual", "converged_at"] {
         assert_eq!(second[name], whole[name], "{name}");
     }
-    // There is room for some hundred of them.
+    // There is room for some hundreds of them.
     if at < 200 {
         assert_eq!(second["residuals"], whole["residuals"]);
     }
     assert_eq!(fs::read(path.join("o.npy")).unwrap(), fs::read(path.join("whole.npy")).unwrap());
-    // It has converged: of more iterations nothing is left to do.
+    // The run has converged: more iterations have nothing to do.
     assert_eq!(run("--iterations 500 --output o.npy --resume")["complete_already"], true);
 }
 
-/// A command that fills a folder which another one fills just then waits for it, but not without an
-/// end: a signal ends it, and it leaves nothing.
+/// A command that fills a folder while another command fills it waits for that command, but can be
+/// interrupted: a signal ends it, and it leaves nothing.
 #[test]
 fn a_folder_that_another_command_fills_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -462,7 +464,7 @@ fn a_folder_that_another_command_fills_is_waited_for() {
         let open = fs::read_dir(&descriptors).into_iter().flatten().flatten();
         open.filter_map(|open| fs::read_link(open.path()).ok()).any(|file| file == out)
     });
-    // Not SIGINT: a suite may be started with that ignored.
+    // Not SIGINT: a suite may be started with SIGINT ignored.
     kill_process(Pid::from_child(&waits), Signal::TERM).unwrap();
     let mut ended = None;
     until("the command ends", || {

@@ -1,4 +1,4 @@
-//! What an interrupted run has left: told, gone on from, or discarded.
+//! The leftovers of an interrupted run: reported, continued from, or discarded.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use crate::common::{
     command, contents, fails_with, has_marks, json, lk23, names, ok, refused, said, until,
 };
 
-/// It does not end by itself while a test looks at it.
+/// Long enough that it does not end during a test.
 const LINE: &str = "run lk23 data --iterations 100000000 --depth 2 --output o.npy";
 
 /// Starts a run of many passes and kills it when it has committed some.
@@ -22,7 +22,7 @@ fn killed(path: &Path, line: &str) {
     child.wait().unwrap();
 }
 
-/// A run of many passes that has committed one at least.
+/// Starts a run of many passes, and waits until it has committed at least one.
 fn started(path: &Path, line: &str) -> Child {
     let mut child =
         command(path, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -33,7 +33,7 @@ fn started(path: &Path, line: &str) -> Child {
     child
 }
 
-/// The iterations that are kept, from the error that tells.
+/// Returns the number of iterations that are kept, from the error that reports it.
 fn kept(path: &Path, line: &str) -> u64 {
     let error = fails_with(1, path, line);
     let rest =
@@ -50,7 +50,7 @@ fn leftovers_stop_a_run_that_says_nothing_about_them() {
         ["o.npy.syncline is left of a streamed run that ended after ", "--resume", "--force"];
     refused(path, LINE, &both);
     refused(path, &format!("{LINE} --verify --json"), &both);
-    // In blocks, and in one pass, too: it is not known whether the other is still wanted.
+    // In blocks, and in one pass, too: the other run may still be wanted.
     let others = [
         "--iterations 2 --executor blocked",
         "--iterations 2 --order max-parallel",
@@ -63,7 +63,7 @@ fn leftovers_stop_a_run_that_says_nothing_about_them() {
             &line,
             &["o.npy.syncline is left of a streamed run that ended", "--force to discard it"],
         );
-        // Only where it would help: of more iterations nothing is made.
+        // `--resume` is named only where it helps: fewer iterations cannot be made from more.
         let told = fails_with(1, path, &line);
         assert_eq!(
             told.contains("--resume"),
@@ -76,14 +76,14 @@ fn leftovers_stop_a_run_that_says_nothing_about_them() {
         fs::remove_file(path.join("o.npy")).unwrap();
         killed(path, LINE);
     }
-    // A bound that is too small is told before anything is discarded.
+    // A bound that is too small is reported before anything is discarded.
     refused(path, &format!("{LINE} --force --memory 1M"), &["allow at least"]);
     refused(
         path,
         "run lk23 data --iterations 2 --output o.npy --block 4 --force --memory 1M",
         &["allow at least"],
     );
-    // Another output has nothing to do with it.
+    // Another output is not affected.
     ok(path, "run lk23 data --iterations 2 --output p.npy");
 }
 
@@ -170,8 +170,7 @@ fn nothing_to_resume_is_begun_and_what_is_complete_stays() {
         assert_eq!(report[name], value, "{name}");
     }
     assert!(contents(path) == before, "files changed");
-    // The empty folder of a run that was killed at its very beginning or end goes, whatever is
-    // done.
+    // The empty folder of a run that was killed at its very beginning or end is removed by any run.
     for options in
         ["--resume", "--resume --depth 2", "--depth 6", "--executor blocked", "--force", ""]
     {
@@ -207,7 +206,7 @@ fn a_resumed_run_knows_when_it_converged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     ok(path, "gen poisson data --rows 30 --cols 30");
-    // Gauss-Seidel is slow enough to be killed before.
+    // Gauss-Seidel is slow enough to be killed before it converges.
     let line = "run gauss-seidel data --iterations 5000 --until 1e-12 --depth 1 --output o.npy";
     let told = |report: &Value| {
         ["iterations", "residual", "converged_at"].map(|name| {
@@ -252,7 +251,7 @@ fn another_computation_is_not_gone_on_with() {
         ];
         refused(path, &format!("{line} --output o.npy --resume"), &parts);
     }
-    // An input that has other values now.
+    // An input with other values.
     let f = path.join("data/f.npy");
     let values = fs::read(&f).unwrap();
     let mut others = values.clone();
@@ -260,15 +259,16 @@ fn another_computation_is_not_gone_on_with() {
     fs::write(&f, others).unwrap();
     let line = "run sor data --omega 1.25 --iterations 40001 --output o.npy --resume";
     refused(path, line, &["f.npy", "has other values", "--force"]);
-    // One that was only touched is the same; and of more iterations it is the same run.
+    // A touched input is the same; and a larger number of iterations is the same run.
     fs::write(&f, values).unwrap();
     let report = json(path, &format!("{line} --verify"));
     assert_eq!((&report["iterations"], &report["verified"]), (&40001.into(), &true.into()));
     assert!(report["resumed"].as_u64() > Some(0), "{report}");
 }
 
-/// An interrupted streamed run is not gone on with in blocks: the message says what to leave out,
-/// and that goes on; nor with too little memory, where it says how much is enough.
+/// An interrupted streamed run cannot be continued in blocks: the message says which option to
+/// omit, and the run then continues; nor with too little memory: the message names the least
+/// memory.
 #[test]
 fn an_interrupted_run_is_gone_on_with_streamed_only() {
     let folder = lk23(40, 2000);
@@ -297,7 +297,8 @@ fn an_interrupted_run_is_gone_on_with_streamed_only() {
     let streamed = "as the run left in o.npy.syncline goes on streamed only, the window of a pass";
     assert!(error.contains(streamed) && !error.contains("blocks"), "{error}");
     let (of_a_pass, least_of) = (least(&error), least);
-    // Where blocks fit, a run in blocks may begin anew; the bound is between what the two need.
+    // Where blocks fit, a run in blocks may start from the beginning; the bound is between the
+    // needs of the two.
     let of_blocks = fails_with(
         1,
         path,
@@ -327,7 +328,8 @@ fn an_interrupted_run_is_gone_on_with_streamed_only() {
     let anew = command(path, &line(&format!("{little} --force --json"))).output().unwrap();
     let report: serde_json::Value = serde_json::from_slice(&anew.stdout).unwrap();
     assert_eq!((&report["executor"], anew.status.code()), (&"blocked".into(), Some(0)));
-    // Of another computation, or of more iterations, --resume is not named, as it would do nothing.
+    // For another computation, or more iterations, --resume is not named, because it would do
+    // nothing.
     fs::remove_file(path.join("o.npy")).unwrap();
     killed(path, LINE);
     ok(path, "gen poisson data --rows 40 --cols 2000");
@@ -336,7 +338,7 @@ fn an_interrupted_run_is_gone_on_with_streamed_only() {
         let error = fails_with(1, path, line);
         assert!(error.ends_with(": give --force to discard it"), "{error}");
     }
-    // Where it is given, it is told why it would do nothing.
+    // Where it is given, the error says why it would do nothing.
     let blocks = "run lk23 data --iterations 100000000 --order max-parallel --output o.npy";
     for (line, why) in [
         (blocks, "--resume cannot go on from there: it is of another computation: "),
@@ -354,7 +356,8 @@ fn an_interrupted_run_is_gone_on_with_streamed_only() {
     }
 }
 
-/// Of fewer iterations than are done nothing is made of it, of more it is gone on with.
+/// An interrupted run cannot be continued to fewer iterations than are done; it can be continued to
+/// more.
 #[test]
 fn an_interrupted_run_may_be_given_more_iterations() {
     let folder = lk23(40, 40);
@@ -418,15 +421,15 @@ fn what_no_run_has_made_is_never_removed() {
     }
 }
 
-/// A coefficient is changed while the plain loop reads it: the sweep's result is not what that
-/// makes.
+/// A coefficient changes while the plain loop reads it: the sweep's result then differs from the
+/// loop's.
 #[test]
 fn a_result_that_differs_gets_no_name_and_is_discarded() {
     let folder = lk23(300, 300);
     let path = folder.path();
     let [zz, zr] =
         ["zz", "zr"].map(|name| fs::read(path.join(format!("data/{name}.npy"))).unwrap());
-    // In place: a file that is cut off while it is mapped would end the run by a signal.
+    // In place: the truncation of a mapped file would end the run by a signal.
     let write = |bytes| {
         let file = fs::File::options().write(true).open(path.join("data/zz.npy")).unwrap();
         file.write_all_at(bytes, 0).unwrap();
@@ -462,8 +465,7 @@ fn a_result_that_differs_gets_no_name_and_is_discarded() {
     panic!("no run was caught during its verification");
 }
 
-/// What has the output's name is replaced by nothing that was not told to, and the error says what
-/// it is.
+/// A file under the output's name is replaced only on request, and the error says what it is.
 #[test]
 fn a_result_is_not_replaced_unasked() {
     let folder = lk23(20, 30);
@@ -487,7 +489,7 @@ fn a_result_is_not_replaced_unasked() {
             refused(path, &line, &[&other, difference, "--force replaces it"]);
         }
     }
-    // What --resume would do is said where it does something.
+    // The effect of --resume is described where it has one.
     refused(
         path,
         &line("--iterations 40"),
@@ -521,8 +523,8 @@ fn a_result_is_not_replaced_unasked() {
     }
 }
 
-/// After 40, the 60 that are missing to 100, with the bits of 100 in one run; in blocks or streamed
-/// before.
+/// After 40 iterations, the 60 that are missing to 100, with the bits of 100 in one run; the first
+/// 40 in blocks or streamed.
 #[test]
 fn a_result_is_gone_on_from() {
     let folder = lk23(60, 50);
@@ -550,7 +552,7 @@ fn a_result_is_gone_on_from() {
             );
         }
     }
-    // Other numbers are another computation.
+    // Another order is another computation.
     ok(path, "run lk23 data --output r.npy --iterations 40 --order max-parallel");
     refused(
         path,
@@ -559,8 +561,8 @@ fn a_result_is_gone_on_from() {
     );
 }
 
-/// Inputs that were copied elsewhere or touched are the same by their checksums; of a run in blocks
-/// these are not known.
+/// Inputs that were copied or touched are recognised by their checksums; a run in blocks has no
+/// checksums.
 #[test]
 fn inputs_that_were_moved_or_touched_are_the_same() {
     let folder = lk23(30, 30);
@@ -571,7 +573,7 @@ fn inputs_that_were_moved_or_touched_are_the_same() {
     for options in ["", "--depth 5", "--executor blocked"] {
         let run = |dir: &str, more: &str| format!("run lk23 {dir} --output o.npy {more}");
         ok(path, &run("data", &format!("--iterations 20 {options}")));
-        // Copied, and so of other times, too.
+        // Copied, and therefore with other times, too.
         fs::create_dir(path.join("copy")).unwrap();
         for name in names(&path.join("data")) {
             fs::write(
@@ -595,7 +597,7 @@ fn inputs_that_were_moved_or_touched_are_the_same() {
                 json(path, &run("copy", "--iterations 30 --resume --verify"))["resumed"],
                 20
             );
-            // One of other values is not.
+            // A copy with other values is not.
             let zz = fs::read(path.join("copy/zr.npy")).unwrap();
             fs::write(path.join("copy/zz.npy"), zz).unwrap();
             refused(path, &run("copy", "--iterations 40 --resume"), &["zz.npy", "other values"]);
@@ -605,7 +607,7 @@ fn inputs_that_were_moved_or_touched_are_the_same() {
     }
 }
 
-/// Where no mark can be set, that is said, and what a run makes there is not taken for anything.
+/// Where no mark can be set, a message says so, and a result there is treated like any other file.
 #[test]
 fn without_extended_attributes_a_result_is_a_file_like_any_other() {
     let folder = lk23(20, 20);

@@ -1,7 +1,7 @@
-//! `syncline verify rma` and `farm`: in every place, under every MPI that is here; and what becomes
-//! of it when members are killed.
+//! `syncline verify rma` and `farm`: in every place, under every installed MPI; and their behaviour
+//! when members are killed.
 //!
-//! `SYNCLINE_KILLS=100` kills as many times; `SYNCLINE_SEED=5` begins with that seed.
+//! `SYNCLINE_KILLS=100` sets the number of kills; `SYNCLINE_SEED=5` sets the first seed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::common::{HANG, command, ok, succeeds, until};
 
 #[test]
 fn operations_hold_everywhere() {
-    // More members and rounds are in the suites' own tests.
+    // The suites' own tests have more members and rounds.
     let text = ok(Path::new("."), "verify rma --members 2,4 --rounds 20");
     for name in ["memory", "syncs", "fences", "words", "locks", "barriers", "poison", "mismatch"] {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
@@ -34,7 +34,8 @@ fn pools_hold_everywhere() {
     }
 }
 
-/// The command as a number of processes of an MPI; `None`, and a line that says why, if it is not here.
+/// Returns the command as a number of processes of an MPI; `None`, after a line with the reason, if
+/// it is not installed.
 pub(crate) fn under(mpi: &Mpi, processes: usize, line: &str) -> Option<Command> {
     if !mpi.is_here() {
         return None;
@@ -50,13 +51,13 @@ pub(crate) fn under(mpi: &Mpi, processes: usize, line: &str) -> Option<Command> 
     Some(command)
 }
 
-/// A `SYNCLINE_TIMEOUT` for tests in which all processes live. A loaded machine may keep a process
-/// from a processor for longer than any bound on silence.
+/// A `SYNCLINE_TIMEOUT` for tests in which all processes live. On a loaded machine a process may
+/// wait for a processor longer than any bound on silence.
 pub(crate) fn late() -> String {
     HANG.as_millis().to_string()
 }
 
-/// What a command says, if it ends before it must hang.
+/// Returns the output of a command that must end within [`HANG`].
 pub(crate) fn ends(mut command: Command, what: &str) -> Output {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let id = child.id();
@@ -129,7 +130,7 @@ fn memory_that_is_not_to_be_had_is_told_by_all() {
     }
 }
 
-/// The processes that verify with that number of rounds, which no others have.
+/// Returns the processes that verify with this number of rounds, which no others have.
 fn members(rounds: u64) -> Vec<PathBuf> {
     let mark = rounds.to_string();
     let of = |path: &Path| fs::read(path.join("cmdline")).unwrap_or_default();
@@ -153,8 +154,8 @@ fn kills() -> (u64, Random) {
     (number("SYNCLINE_KILLS").unwrap_or(6), Random::new(seed))
 }
 
-/// Kills one of the members that do not launch others, at a random moment; how long it took until
-/// all had ended, and what they said.
+/// Kills one of the members that do not launch others, at a random moment; returns the time until
+/// all had ended, and their output.
 fn kill_one(
     mut command: Command,
     rounds: u64,
@@ -169,7 +170,7 @@ fn kill_one(
         fs::read_to_string(said.path()).unwrap().starts_with("verifying")
     });
     let all = members(rounds);
-    // From the first steps together to the middle of the run.
+    // From the first common steps to the middle of the run.
     sleep(Duration::from_millis(random.below(400)));
     let launcher = child.id();
     let pid = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().parse::<u32>().unwrap();
@@ -209,7 +210,7 @@ fn a_death_is_named_on_one_host() {
         );
         let mut command = command(Path::new("."), &line);
         command.env("SYNCLINE_QUIET", "1");
-        // The launcher has the number in its line, too.
+        // The launcher has the number in its command line, too.
         let (took, said) = kill_one(command, rounds, processes + 1, &mut random);
         longest = longest.max(took);
         assert!(said.contains("killed by signal 9"), "{said}");
@@ -250,8 +251,8 @@ fn a_job_goes_on_without_the_dead() {
     for time in 0..times.div_ceil(2) {
         let (processes, per_host) = (3 + random.below(3) as usize, 1 + random.below(3) as usize);
         let victims = 1 + random.below(2) as usize;
-        // Seconds, in either case; more of them, where the machine is so fast that all ends before
-        // the victims are killed.
+        // Seconds, in either case; more where the machine is so fast that all ends before the
+        // victims are killed.
         let mut rounds = time + if per_host >= processes { 4000 } else { 300 };
         let gone_on = (0..5).find_map(|_| {
             let job = Job { processes, per_host, victims, rounds };
@@ -266,7 +267,7 @@ fn a_job_goes_on_without_the_dead() {
     }
 }
 
-/// A job under an MPI that goes on after a death.
+/// A job under an MPI that continues after a death.
 struct Job {
     processes: usize,
     per_host: usize,
@@ -275,8 +276,8 @@ struct Job {
 }
 
 impl Job {
-    /// Runs it, and kills the victims one after the other: `None` if it had ended before, and
-    /// whether there is such an MPI.
+    /// Runs the job, and kills the victims one after the other. Returns `None` if the job had ended
+    /// before; otherwise whether there is such an MPI.
     fn run(self, random: &mut Random) -> Option<bool> {
         let Job { processes, per_host, victims, rounds } = self;
         let line = format!("verify rma --rounds {rounds}");
@@ -295,7 +296,7 @@ impl Job {
             }
             assert!(Instant::now() < late, "the others hang: {}", text());
             sleep(Duration::from_millis(5));
-            // The next dies when those that are left have begun.
+            // The next victim is killed when the survivors have begun.
             if killed.len() < victims
                 && text().contains(&format!("verifying {} members", processes - killed.len()))
             {
@@ -317,7 +318,7 @@ impl Job {
         assert!(status.success(), "{said}");
         assert_eq!(members(rounds), Vec::<PathBuf>::new());
         if !said.contains(&format!("verifying {left} members")) {
-            // All had ended before it: the result is that of the members that were there.
+            // All had ended before the kill: the result is that of the members present.
             assert!(said.contains(&format!("{rounds} rounds ok, ")), "{said}");
             return None;
         }

@@ -1,4 +1,5 @@
-//! Interrupted and killed: the input stays, and nothing stands under the output's name.
+//! Interrupted and killed runs: the input is unchanged, and no incomplete file has the output's
+//! name.
 
 use std::fs;
 use std::io::{BufReader, Read, Write};
@@ -14,17 +15,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{HANG, command, contents, lk23_on_disk, loud, names, said, until};
 
-/// A run that does not end by itself, with its workers at work.
+/// Starts a run that does not end by itself; returns when its workers work.
 fn endless(folder: &Path, options: &str) -> Child {
     let line = format!("run lk23 data --iterations 100000000000 --threads 2 {options}");
     start(folder, &line)
 }
 
-/// A run, as soon as its workers are at work.
+/// Starts a run; returns when its workers work.
 fn start(folder: &Path, line: &str) -> Child {
     let mut child =
         command(folder, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // The main thread, the one that it watches, which works too, and another worker.
+    // The main thread, the thread that it watches, which works too, and another worker.
     let tasks = format!("/proc/{}/task", child.id());
     while fs::read_dir(&tasks).unwrap().count() < 3 {
         assert_eq!(child.try_wait().unwrap(), None, "{line} ended");
@@ -68,7 +69,7 @@ fn signals_end_a_run_without_a_trace() {
     }
 }
 
-/// In the first pass nothing is kept; later the last pass is, and `--resume` is named.
+/// In the first pass nothing is kept; later the last pass is, and the message names `--resume`.
 #[test]
 fn signals_end_a_streamed_run_at_its_last_pass() {
     let folder = lk23_on_disk(256, 256);
@@ -76,7 +77,7 @@ fn signals_end_a_streamed_run_at_its_last_pass() {
     fs::write(path.join("old.npy"), b"an older result").unwrap();
     let before = contents(path);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        // One pass of this many iterations takes long.
+        // One pass of this number of iterations takes long.
         let line =
             "run lk23 data --iterations 200000 --depth 200000 --output old.npy --force --json";
         let output = end(start(path, line), signal);
@@ -98,8 +99,8 @@ fn signals_end_a_streamed_run_at_its_last_pass() {
     }
 }
 
-/// What is mapped of a file that gets shorter is a signal of the kernel, and what is written beyond
-/// a limit another.
+/// A mapped file that shrinks causes one signal of the kernel, and a write beyond the size limit
+/// another.
 #[test]
 fn signals_of_the_kernel_are_errors() {
     // Several times, as threads may fault one after the other or at once.
@@ -140,7 +141,7 @@ fn an_input_that_is_written_to_under_a_run_in_blocks_is_an_error() {
     let folder = lk23_on_disk(256, 256);
     let path = folder.path();
     let input = path.join("data/zu.npy");
-    // It is seen at the end of the run, so that the run has to have one: behind the write, if it is
+    // The change is found at the end of the run, so the run must end: after the write, if it is
     // long enough for this machine.
     for iterations in [3_000, 30_000, 300_000] {
         let child = start(
@@ -162,7 +163,7 @@ fn an_input_that_is_written_to_under_a_run_in_blocks_is_an_error() {
 
 #[test]
 fn an_interrupted_gen_leaves_no_directory() {
-    // The last one is long enough to be caught in, on any machine.
+    // The last size is large enough to be interrupted, on any machine.
     for size in [3000, 6000, 9000] {
         let folder = tempfile::tempdir().unwrap();
         let line = format!("gen lk23 data --rows {size} --cols {size}");
@@ -179,8 +180,8 @@ fn an_interrupted_gen_leaves_no_directory() {
     panic!("gen is not interrupted");
 }
 
-/// Whether it is still finding what to draw, writes it, or prints for a reader that does not read
-/// on.
+/// Whether the command is still computing the drawing, writes it, or prints to a reader that does
+/// not read on.
 #[test]
 fn an_overlay_is_interrupted_wherever_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -203,7 +204,7 @@ fn an_overlay_is_interrupted_wherever_it_is() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             kill_process(Pid::from_child(&child), signal).unwrap();
-            // Not read before it has ended: what is printed does not fit into a pipe.
+            // Not read before it has ended: the output does not fit in a pipe.
             let status = child.wait().unwrap();
             let mut stderr = String::new();
             child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
@@ -214,11 +215,11 @@ fn an_overlay_is_interrupted_wherever_it_is() {
     }
 }
 
-/// The lines of a stream as they come; the channel ends with the stream.
+/// Returns the lines of a stream as they arrive; the channel ends with the stream.
 fn lines(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
-        // A carriage return begins a line of a terminal anew.
+        // A carriage return starts a line of a terminal again.
         let mut pieces = BufReader::new(stream);
         let mut piece = Vec::new();
         let mut byte = [0];
@@ -237,13 +238,13 @@ fn lines(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     receiver
 }
 
-/// The next line; a run that says nothing for so long says nothing at all.
+/// Returns the next line; fails after [`HANG`].
 fn next(lines: &mpsc::Receiver<String>) -> String {
     lines.recv_timeout(HANG).expect("a line")
 }
 
-/// SIGUSR1 asks how far it is, how fast, how much memory it holds and what it does; the run goes
-/// on.
+/// SIGUSR1 requests the progress, the rate, the resident memory and the present work; the run
+/// continues.
 #[test]
 fn a_run_says_how_it_stands_when_asked() {
     let folder = lk23_on_disk(256, 256);
@@ -292,21 +293,21 @@ fn a_run_says_how_it_stands_when_asked() {
     }
 }
 
-/// A terminal of this many columns that does not tell how many rows it has: its two ends.
+/// Returns the two ends of a terminal of this number of columns that does not report its rows.
 fn terminal(columns: u16) -> (fs::File, fs::File) {
     let size = libc::winsize { ws_row: 0, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     let (mut ours, mut theirs) = (-1, -1);
-    // SAFETY: the descriptors and the size are there; neither a name nor settings are asked for or
-    // given.
+    // SAFETY: `ours`, `theirs` and `size` are valid for the call; a null name and null settings are
+    // permitted.
     let made = unsafe {
         libc::openpty(&raw mut ours, &raw mut theirs, ptr::null_mut(), ptr::null(), &raw const size)
     };
     assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: both were just opened, and belong to nothing else.
+    // SAFETY: both descriptors are open, and have no other owner.
     unsafe { (fs::File::from_raw_fd(ours), fs::File::from_raw_fd(theirs)) }
 }
 
-/// What is drawn: lines without the sequences that move the cursor, and without the blanks that
+/// Returns the drawn lines, without the sequences that move the cursor and without the blanks that
 /// clear the rest of a line.
 fn drawn(text: &str) -> Vec<String> {
     let text = without_escapes(text);
@@ -314,7 +315,7 @@ fn drawn(text: &str) -> Vec<String> {
     lines.filter(|line| !line.is_empty()).collect()
 }
 
-/// The width is taken from the columns alone, and whatever it is, how much is done is said.
+/// The width comes from the columns alone; at any width the line shows the progress.
 #[test]
 fn what_is_drawn_fits_the_columns_of_the_terminal() {
     let folder = lk23_on_disk(256, 256);
@@ -334,7 +335,7 @@ fn what_is_drawn_fits_the_columns_of_the_terminal() {
         child.kill().unwrap();
         child.wait().unwrap();
         let mut lines = drawn(&text);
-        // The last may be there in part only.
+        // The last line may be incomplete.
         lines.pop();
         let widest = lines.iter().map(|line| line.chars().count()).max().unwrap();
         assert!(widest < usize::from(columns), "{columns}: {widest}, {lines:?}");
@@ -354,7 +355,7 @@ fn what_is_drawn_fits_the_columns_of_the_terminal() {
     }
 }
 
-/// Where there is no terminal, a line comes every ten seconds.
+/// Without a terminal, a line comes every ten seconds.
 #[test]
 fn a_run_off_a_terminal_says_how_far_it_is() {
     let folder = lk23_on_disk(256, 256);
@@ -370,7 +371,7 @@ fn a_run_off_a_terminal_says_how_far_it_is() {
     );
 }
 
-/// A line without what moves the cursor or colours it.
+/// Returns a line without the sequences that move the cursor or set colours.
 fn without_escapes(line: &str) -> String {
     let mut text = String::new();
     let mut rest = line.chars();

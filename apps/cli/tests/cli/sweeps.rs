@@ -16,7 +16,7 @@ use crate::common::{
     refused, succeeds, unconverged, write_npy,
 };
 
-/// What the plain double loop makes of a directory.
+/// Returns the result of the plain double loop over a directory.
 fn plain_lk23(dir: &Path, iterations: u64) -> Vec<f64> {
     let shape = DataDir::open(dir).unwrap().matrix::<f64>("za").unwrap().shape();
     let mut za = matrix(dir, "za");
@@ -89,7 +89,7 @@ fn the_result_goes_beside_the_input_in_its_layout() {
     let after = contents(path);
     assert!(before.iter().all(|(file, bytes)| &after[file] == bytes), "an input was changed");
     assert_eq!(after.len(), before.len() + 2);
-    // Raw under another name, and a link: the file behind it is replaced.
+    // Raw under another name, and a link: the file that the link names is replaced.
     ok(path, "run lk23 framed --iterations 3 --output other");
     assert_eq!(
         fs::read(path.join("other")).unwrap(),
@@ -217,7 +217,7 @@ fn a_run_starts_from_any_field() {
         (0..iterations).for_each(|_| plain_sweep::<f64, _, 1>(&sor, &mut u, [&f], 20, 30));
     }
     assert_eq!(bits(&npy(&path.join("p/u.sor.out.npy"))), bits(&u));
-    // The field of the directory need not be there; and another field is another computation.
+    // The field of the directory need not exist; and another field is another computation.
     fs::rename(path.join("p/u.npy"), path.join("elsewhere.npy")).unwrap();
     ok(path, "run gauss-seidel p --iterations 5 --field elsewhere.npy --output o.npy");
     assert!(
@@ -242,9 +242,9 @@ fn a_run_starts_from_any_field() {
     refused(path, &line("t.npy"), &["one type of elements", "t.npy is float32"]);
     let line = "run gauss-seidel p --iterations 1 --field o.npy --output o.npy --force";
     refused(path, line, &["is the input o.npy, which is never overwritten"]);
-    // Raw files, too: one that a layout.json tells of, and a result beside it.
+    // Raw files, too: one that a layout.json describes, and a result beside it.
     fs::rename(path.join("elsewhere.npy"), path.join("p/u.npy")).unwrap();
-    // Nor is the field of the directory replaced, in whose place another one is taken.
+    // The field of the directory is not replaced either, if another field is used in its place.
     let line = "run gauss-seidel p --iterations 1 --field o.npy --output p/u.npy --force";
     refused(path, line, &["p/u.npy", "is the input", "never overwritten"]);
     ok(path, "convert p raw --layout framed --block 6 --only u,f");
@@ -284,8 +284,8 @@ fn convergence_ends_a_run() {
     assert!(text.contains(&format!("in iteration {at}")), "{text}");
 }
 
-/// A run that has not come to its `--until` says so and ends with a code of its own; its result is
-/// there.
+/// A run that has not converged to its `--until` says so and ends with a separate exit code; its
+/// result exists.
 #[test]
 fn what_has_not_converged_says_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -404,7 +404,7 @@ fn the_help_tells_the_truth_about_orders() {
     }
 }
 
-/// A sample says what was compared, and is called nothing more.
+/// A sampled comparison says what was compared, and claims no more.
 #[test]
 fn a_sample_of_the_result_is_compared() {
     let folder = lk23(3000, 12);
@@ -424,7 +424,7 @@ fn a_sample_of_the_result_is_compared() {
         );
         assert!(text.contains("\nsampled ") && !text.contains("verified"), "{text}");
     }
-    // What is said without a word is all.
+    // The default is a full comparison.
     for verify in ["--verify", "--verify=full"] {
         let report =
             json(path, &format!("run lk23 data --iterations 2 --output o.npy --force {verify}"));
@@ -440,7 +440,7 @@ fn a_sample_of_the_result_is_compared() {
         fails_with(2, path, "run lk23 data --iterations 1 --order max-parallel --verify=sample");
     assert!(error.contains("max-parallel"), "{error}");
     assert_eq!(names(path), ["data", "o.npy"]);
-    // With a tolerance it is only known at the end that a sample would be dear.
+    // With a tolerance, the cost of a sample is known only at the end.
     ok(path, "gen lk23 small --rows 20 --cols 20");
     let line = "run lk23 small --iterations 50 --depth 50 --until 1e300 --output s.npy --force --verify=sample";
     let report = json(path, line);

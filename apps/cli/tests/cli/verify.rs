@@ -1,10 +1,10 @@
-//! `syncline verify`.
+//! Tests of `syncline verify`.
 
 use std::path::Path;
 
 use crate::common::{fails_with, ok};
 
-/// What `syncline verify` prints.
+/// Returns the output of `syncline verify`.
 fn verify(line: &str) -> String {
     ok(Path::new("."), &format!("verify {line}"))
 }

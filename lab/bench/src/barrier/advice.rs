@@ -1,8 +1,8 @@
-//! What barriers would cost on machines of other sizes: transfers of cache lines, by formula.
+//! The cost of barriers on machines of other sizes: transfers of cache lines, by formula.
 
 use syncline_sync::cost::{Algorithm, best, best_radix, transfers};
 
-/// The table.
+/// Returns the table.
 pub(super) fn text() -> String {
     let title = "advice for machines of other sizes: by formula, not measured; transfers of a cache line per episode,\n\
                  one after the other / in all, with a core for each member";

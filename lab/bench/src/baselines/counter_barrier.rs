@@ -1,8 +1,9 @@
 //! The counter barrier with sense reversal, its count in a critical section.
 //!
 //! # Contract
-//! As many members as it was made for, each with a [`Member`] of its own. Nobody leaves an episode before all have
-//! arrived, and all that was done before an arrival happens before every departure.
+//! The barrier has a fixed number of members, each with its own [`Member`]. No member leaves an
+//! episode before all have arrived, and all operations before an arrival happen before every
+//! departure.
 //!
 //! ```text
 //! arrive:  own sense = !own sense; in the critical section: count += 1
@@ -11,13 +12,15 @@
 //! ```
 //!
 //! # Costs
-//! With n members: n critical sections, one after the other, and one write that all others' reads wait for. Each
-//! section moves the line of the lock, which the count stands on, and then the sense's line moves to every member.
+//! With n members: n critical sections, one after the other, and one write that the reads of all
+//! others wait for. Each section moves the line of the lock, which also holds the count; then the
+//! sense's line moves to every member.
 //!
 //! # Source
-//! A. Kadur, D. Kochar, "Project writeup" (barriers for OpenMP, MPI and both): "This section is executed once per
-//! barrier by every thread. The threads share a global sense and counter and each have a private sense." There the
-//! section is OpenMP's; here it is a [`TestAndTestAndSet`], and who waits yields after some pauses.
+//! A. Kadur, D. Kochar, "Project writeup" (barriers for OpenMP, MPI and both): "This section is
+//! executed once per barrier by every thread. The threads share a global sense and counter and each
+//! have a private sense." There the section is OpenMP's; here it is a [`TestAndTestAndSet`], and a
+//! waiting thread yields after a number of pauses.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,7 +30,7 @@ use super::{Guarded, Padded, Patience, TestAndTestAndSet};
 #[derive(Debug)]
 pub struct CounterBarrier {
     members: usize,
-    /// How many have arrived, with the lock of the critical section.
+    /// The number of members that have arrived, with the lock of the critical section.
     count: Padded<Guarded<TestAndTestAndSet, usize>>,
     /// The sense of the last episode that ended.
     sense: Padded<AtomicBool>,
@@ -42,10 +45,10 @@ pub struct Member<'b> {
 }
 
 impl CounterBarrier {
-    /// A barrier of so many members.
+    /// Creates a barrier of `members` members.
     ///
     /// # Panics
-    /// Without members.
+    /// If `members` is 0.
     #[must_use]
     pub fn new(members: usize) -> Self {
         assert!(members > 0, "a barrier has members");
@@ -56,7 +59,7 @@ impl CounterBarrier {
         }
     }
 
-    /// One of its members. To be called as often as there are, before any of them waits.
+    /// Returns a member. Must be called once for each member, before any of them waits.
     #[must_use]
     pub fn member(&self) -> Member<'_> {
         // Relaxed: no episode has ended yet.
@@ -65,7 +68,7 @@ impl CounterBarrier {
 }
 
 impl Member<'_> {
-    /// Arrives, and waits for all others.
+    /// Arrives, and blocks until all other members have arrived.
     pub fn wait(&mut self) {
         let CounterBarrier { members, count, sense } = self.barrier;
         self.sense = !self.sense;
@@ -74,12 +77,13 @@ impl Member<'_> {
             *count == 0
         });
         if last {
-            // Release: pairs with the Acquire below. What others did before is passed on by the critical sections.
+            // Release: pairs with the Acquire below. The critical sections pass on what the other
+            // members did before.
             sense.0.store(self.sense, Ordering::Release);
             return;
         }
         let mut patience = Patience::default();
-        // Acquire: pairs with the Release of the last.
+        // Acquire: pairs with the Release of the last member.
         while sense.0.load(Ordering::Acquire) != self.sense {
             patience.wait();
         }

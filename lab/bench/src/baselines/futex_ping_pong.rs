@@ -1,22 +1,25 @@
-//! A word that two processes hand to each other, each asleep while the other has it: what waking costs.
+//! A word that two processes pass to each other, each asleep while the other has it: the cost of a
+//! wakeup.
 //!
 //! # Contract
-//! [`PingPong::start`] starts the other process, which is to call [`answer`] and nothing else that touches its standard
-//! input: there it finds the memory. It ends when the `PingPong` is dropped, and is killed when the process that has started
-//! it dies. If it ends by itself, a round trip is an error, not a wait for ever.
+//! [`PingPong::start`] starts the other process, which must call [`answer`] and must not use its
+//! standard input otherwise: its standard input is the shared memory. The process ends when the
+//! `PingPong` is dropped, and is killed when the process that started it dies. If it ends by
+//! itself, a round trip returns an error and does not block.
 //!
 //! ```text
-//! this one:   word = THEIRS; wake; while word == THEIRS: sleep
-//! the other:  while word == OURS: sleep; word = OURS; wake
+//! this process:   word = THEIRS; wake; while word == THEIRS: sleep
+//! the other:      while word == OURS: sleep; word = OURS; wake
 //! ```
 //!
 //! # Costs
-//! A round trip is two `FUTEX_WAKE` and two `FUTEX_WAIT`, of which some find that the word has changed already and do not
-//! sleep. Nobody spins, and nobody has a timeout. Whoever wakes another process by the same means cannot be faster than
-//! half of this, unless it is still awake.
+//! A round trip is two `FUTEX_WAKE` and two `FUTEX_WAIT`; some of the waits find that the word has
+//! changed already, and do not sleep. Neither process spins, and no wait has a timeout. A wakeup of
+//! another process by the same means cannot take less than half of this, unless that process is
+//! still awake.
 //!
 //! # Source
-//! The example of futex(2), with one word in place of two.
+//! The example of futex(2), with one word instead of two.
 
 use std::fs::File;
 use std::io;
@@ -33,31 +36,32 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::futex;
 
-/// The turn is of the process that measures.
+/// The turn of the measuring process.
 const OURS: u32 = 0;
-/// The turn is of the process that answers.
+/// The turn of the answering process.
 const THEIRS: u32 = 1;
-/// It is over.
+/// The end of the exchange.
 const OVER: u32 = 2;
 
-/// What is mapped: a page, of which the beginning is used.
+/// The size of the mapping: a page, of which only the beginning is used.
 const BYTES: usize = 4096;
 
-/// What stands at its beginning. Zero is a value: it is this one's turn.
+/// The contents of the page. Zero is a valid value: the turn of the measuring process.
 #[derive(Debug)]
 struct Words {
     turn: AtomicU32,
-    /// The process that measures.
+    /// The process id of the measuring process.
     parent: AtomicU32,
 }
 
-/// The page that both processes have.
+/// The page that both processes map.
 #[derive(Debug)]
 struct Shared {
     start: NonNull<Words>,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread, and only its atomic words are touched.
+// SAFETY: a mapping belongs to the process, not to a thread, and only its atomic words are
+// accessed.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -68,7 +72,8 @@ impl Shared {
         if fstat(&memory)?.st_size < BYTES as i64 {
             return Err(io::Error::other("standard input is not the memory of a ping-pong"));
         }
-        // SAFETY: where it is mapped is the system's choice, so nothing else is replaced.
+        // SAFETY: the address is null, so the system chooses one, and no existing mapping is
+        // replaced.
         let start = unsafe {
             mmap(
                 ptr::null_mut(),
@@ -85,40 +90,41 @@ impl Shared {
     }
 
     fn words(&self) -> &Words {
-        // SAFETY: mapped until this is dropped, on a page's boundary; the memory is as long, which nobody changes, and
-        // both processes touch these words as atomics only.
+        // SAFETY: the page is mapped until `self` is dropped, and page-aligned; the memory is at
+        // least `BYTES` long, and no process shrinks it; both processes access these words only as
+        // atomics.
         unsafe { self.start.as_ref() }
     }
 
-    /// Hands the word over, and wakes who sleeps on it; unless it is over.
+    /// Passes the word to the other process and wakes it, unless the exchange has ended.
     fn hand_over(&self, mine: u32, others: u32) {
-        // Release: pairs with the Acquire in `sleep_while`, as it would if there were data to hand over. Exchanged, so
-        // that nobody overwrites that it is over.
+        // Release: pairs with the Acquire in `sleep_while`, as it would with data to pass. An
+        // exchange, not a store, so that it cannot overwrite `OVER`.
         let _ =
             self.words().turn.compare_exchange(mine, others, Ordering::Release, Ordering::Relaxed);
         self.wake();
     }
 
-    /// Says that it is over.
+    /// Ends the exchange.
     fn end(&self) {
         self.words().turn.store(OVER, Ordering::Release);
         self.wake();
     }
 
-    /// Wakes who sleeps: one at most.
+    /// Wakes the sleeping process; at most one sleeps.
     fn wake(&self) {
-        // Not private: the other is another process. It cannot fail.
+        // Not private: the waiter is in another process. The call cannot fail.
         let _ = futex::wake(&self.words().turn, futex::Flags::empty(), 1);
     }
 
-    /// Sleeps until the word is another one, which is returned.
+    /// Sleeps until the word differs from `turn`, and returns the new value.
     fn sleep_while(&self, turn: u32) -> u32 {
         loop {
             let now = self.words().turn.load(Ordering::Acquire);
             if now != turn {
                 return now;
             }
-            // Woken, interrupted, or the word had changed: look again.
+            // Woken, interrupted, or the word had changed: check again.
             let _ = futex::wait(&self.words().turn, futex::Flags::empty(), turn, None);
         }
     }
@@ -126,32 +132,35 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: mapped so in `of`; all references to it are borrowed from this. It can only fail if that were not so.
+        // SAFETY: `of` mapped `BYTES` at this address, and all references to the page borrow from
+        // `self`. With these arguments the call cannot fail.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), BYTES) };
     }
 }
 
-/// Two processes that hand a word to each other: the side that measures.
+/// The measuring side of two processes that pass a word to each other.
 #[derive(Debug)]
 pub struct PingPong {
     shared: Arc<Shared>,
-    /// Starts the other process and waits for it, so that its end is known here. `None`: it has ended.
+    /// Starts the other process and waits for its end. `None`: it has ended.
     watch: Option<JoinHandle<io::Result<ExitStatus>>>,
 }
 
 impl PingPong {
-    /// Starts the other process, and waits until it has answered once.
+    /// Starts the other process, and blocks until it has answered once.
     ///
     /// # Errors
-    /// When there is no memory, the process does not start, or it ends without an answer.
+    /// If the memory cannot be created, if the process does not start, or if it ends without an
+    /// answer.
     pub fn start(mut other: Command) -> io::Result<Self> {
         let memory = File::from(memfd_create("syncline-ping-pong", MemfdFlags::CLOEXEC)?);
         ftruncate(&memory, BYTES as u64)?;
         let shared = Arc::new(Shared::of(&memory)?);
-        // Relaxed: the other process is started after that.
+        // Relaxed: the other process starts after the store.
         shared.words().parent.store(std::process::id(), Ordering::Relaxed);
         let watched = Arc::clone(&shared);
-        // Who has this thread as its parent is killed when the thread ends, which it does not before.
+        // The death signal of a child is sent when the thread that started it ends; this thread
+        // lives until the child has ended.
         let watch = thread::Builder::new().name("ping-pong watch".to_owned()).spawn(move || {
             let status = other.stdin(memory).spawn().and_then(|mut child| child.wait());
             watched.end();
@@ -162,10 +171,10 @@ impl PingPong {
         Ok(started)
     }
 
-    /// Seconds of so many round trips, one after the other.
+    /// Makes `n` round trips, one after the other, and returns their time in seconds.
     ///
     /// # Errors
-    /// When the other process has ended.
+    /// If the other process has ended.
     pub fn round_trips(&mut self, n: u64) -> io::Result<f64> {
         let start = Instant::now();
         for _ in 0..n {
@@ -177,7 +186,7 @@ impl PingPong {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// Why it is over.
+    /// Returns the reason why the exchange has ended.
     fn why(&mut self) -> io::Error {
         match self.watch.take().map(JoinHandle::join) {
             Some(Ok(Ok(status))) => {
@@ -193,20 +202,21 @@ impl Drop for PingPong {
     fn drop(&mut self) {
         self.shared.end();
         if let Some(watch) = self.watch.take() {
-            // How it has ended is nobody's concern any more.
+            // The exit status no longer matters.
             let _ = watch.join();
         }
     }
 }
 
-/// The other process: answers on the memory that is its standard input, until it is over.
+/// Runs the answering side on the memory that is standard input, until the exchange ends.
 ///
 /// # Errors
-/// When its standard input is something else.
+/// If standard input is not the memory of a [`PingPong`], or if the process that started this one
+/// has ended.
 pub fn answer() -> io::Result<()> {
     let shared = Shared::of(io::stdin())?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // It may have died before that.
+    // The parent may have died before the call.
     if getppid().map_or(0, |parent: Pid| parent.as_raw_nonzero().get().cast_unsigned())
         != shared.words().parent.load(Ordering::Relaxed)
     {

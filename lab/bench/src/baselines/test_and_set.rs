@@ -1,16 +1,16 @@
 //! The test-and-set lock.
 //!
 //! # Contract
-//! Mutual exclusion. No order among those who wait, and nobody is sure to get it ever.
+//! Mutual exclusion. Waiters get the lock in no order, and starvation is possible.
 //!
 //! # Costs
-//! Uncontended an exchange and a store. Everybody who waits exchanges all the time, which takes the line from all
-//! others, the one who wants to unlock included.
+//! Uncontended, an exchange and a store. Each waiter repeats the exchange, which takes the line
+//! from all other threads, including the holder that wants to unlock.
 //!
 //! # Source
-//! As old as the instruction; measured by T. E. Anderson, "The Performance of Spin Lock Alternatives for
-//! Shared-Memory Multiprocessors", IEEE TPDS 1(1), 1990, doi:10.1109/71.80120. Here, who waits yields after some
-//! exchanges.
+//! As old as the instruction; measured by T. E. Anderson, "The Performance of Spin Lock
+//! Alternatives for Shared-Memory Multiprocessors", IEEE TPDS 1(1), 1990, doi:10.1109/71.80120.
+//! Here a waiter yields after a number of exchanges.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,15 +21,16 @@ use super::{Lock, Patience};
 pub struct TestAndSet(AtomicBool);
 
 impl TestAndSet {
-    /// A lock that nobody has.
+    /// Creates a free lock.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicBool::new(false))
     }
 }
 
-// SAFETY: who finds `false` in the exchange has the lock, and until it stores `false` everybody finds `true`; the Acquire
-// of the next exchange pairs with the Release of that store.
+// SAFETY: the thread whose exchange returns `false` holds the lock; until it stores `false`, every
+// other exchange returns `true`. The Acquire of the next successful exchange pairs with the Release
+// of that store.
 unsafe impl Lock for TestAndSet {
     type Turn = ();
 

@@ -1,22 +1,23 @@
 //! The test-and-test-and-set lock with exponential backoff.
 //!
 //! # Contract
-//! Mutual exclusion. No order among those who wait, and nobody is sure to get it ever.
+//! Mutual exclusion. Waiters get the lock in no order, and starvation is possible.
 //!
 //! # Costs
-//! Uncontended an exchange and a store. Who waits reads, from its own cache, until the lock is free; who then loses the
-//! exchange keeps away for twice as many pauses as the last time. So a lock that was just given back may stay free for a
-//! while, and whoever had it last has the best chance.
+//! Uncontended, an exchange and a store. A waiter reads, from its own cache, until the lock is
+//! free; if it then loses the exchange, it backs off for twice the number of pauses of the last
+//! time. A released lock may therefore stay free for a while, and its last holder has the best
+//! chance.
 //!
 //! # Source
-//! T. E. Anderson, "The Performance of Spin Lock Alternatives for Shared-Memory Multiprocessors", IEEE TPDS 1(1), 1990,
-//! doi:10.1109/71.80120. Here, who waits yields after some looks.
+//! T. E. Anderson, "The Performance of Spin Lock Alternatives for Shared-Memory Multiprocessors",
+//! IEEE TPDS 1(1), 1990, doi:10.1109/71.80120. Here a waiter yields after a number of checks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Lock, Patience};
 
-/// The most pauses between two attempts.
+/// The largest number of pauses between two attempts.
 const MOST_PAUSES: u32 = 64;
 
 /// A test-and-test-and-set lock with backoff.
@@ -24,15 +25,16 @@ const MOST_PAUSES: u32 = 64;
 pub struct TestAndTestAndSet(AtomicBool);
 
 impl TestAndTestAndSet {
-    /// A lock that nobody has.
+    /// Creates a free lock.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicBool::new(false))
     }
 }
 
-// SAFETY: who finds `false` in the exchange has the lock, and until it stores `false` everybody finds `true`; the Acquire
-// of the next exchange pairs with the Release of that store.
+// SAFETY: the thread whose exchange returns `false` holds the lock; until it stores `false`, every
+// other exchange returns `true`. The Acquire of the next successful exchange pairs with the Release
+// of that store.
 unsafe impl Lock for TestAndTestAndSet {
     type Turn = ();
 

@@ -1,9 +1,9 @@
-//! The loop of a thread that wants a lock.
+//! The loop of a thread that contends for a lock.
 //!
-//! Members lock, add 1 to a plain counter, and unlock, until the time is over, and count how often
-//! they did. The clock starts when each has done so once: of threads that wait for a processor some
-//! would begin too late to be in another's way. The counter stands beside the lock and must be the
-//! sum in the end. `lab/peers/lock_pthread.c` does the same in C: change both.
+//! Members lock, add 1 to a plain counter and unlock until the time is over, and count their turns.
+//! The clock starts when each member has had one turn: otherwise threads that wait for a processor
+//! would begin too late to contend. The counter stands beside the lock, and must equal the sum in
+//! the end. `lab/peers/lock_pthread.c` does the same in C: change both.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -13,25 +13,25 @@ use super::{Bout, Measured};
 use crate::error::Result;
 use crate::race::{Phase, team};
 
-/// How often it is looked whether all have begun.
+/// The interval between checks that all members have begun.
 const GLANCE: Duration = Duration::from_micros(50);
 
-/// How often the members had a lock.
+/// The numbers of turns that the members had.
 #[derive(Debug)]
 pub(crate) struct Shares {
     pub(crate) shares: Vec<u64>,
-    /// And before the clock started.
+    /// The turns outside the timed phase.
     pub(crate) before: u64,
     pub(crate) time: Duration,
     pub(crate) pinned: bool,
 }
 
-/// A member, which may begin: how often it had the lock before the clock started (and once when it
-/// had stopped), and then.
+/// Runs a member once it may begin; returns its turns outside the timed phase (before it, and one
+/// after it), and its turns within.
 pub(crate) fn compete(phase: &Phase, begun: &AtomicU64, mut once: impl FnMut()) -> (u64, u64) {
     let (mut before, mut share) = (0, 0);
     loop {
-        // In one place, so that it is inlined, as it is in the loop of a program.
+        // A single call site, so that it is inlined, as in the loop of a program.
         once();
         if phase.is_timed() {
             share += 1;
@@ -39,7 +39,7 @@ pub(crate) fn compete(phase: &Phase, begun: &AtomicU64, mut once: impl FnMut()) 
         }
         before += 1;
         if before == 1 {
-            // Relaxed: nothing but the number is handed over.
+            // Relaxed: only the number is communicated.
             begun.fetch_add(1, Ordering::Relaxed);
         }
         if !phase.is_warm_up() && !phase.is_timed() {
@@ -49,10 +49,10 @@ pub(crate) fn compete(phase: &Phase, begun: &AtomicU64, mut once: impl FnMut()) 
 }
 
 impl Bout<'_> {
-    /// Times a lock: `member` makes what member `i` locks, adds 1 and unlocks by.
+    /// Times a lock: `member` returns the function by which member `i` locks, adds 1 and unlocks.
     ///
     /// # Errors
-    /// When a thread cannot be started.
+    /// If a thread cannot be started.
     pub(crate) fn contend<M: FnMut() + Send>(
         &self,
         mut member: impl FnMut(usize) -> M,
@@ -69,7 +69,7 @@ impl Bout<'_> {
         Ok(Shares { shares, before: before.into_iter().sum(), time, pinned: done.pinned })
     }
 
-    /// Starts the clock when all members have begun, and ends the run; how long it took.
+    /// Starts the clock when all members have begun, and ends the run; returns its duration.
     pub(crate) fn keep_time(&self, phase: &Phase, begun: &AtomicU64) -> Duration {
         // Relaxed: as in `compete`.
         while begun.load(Ordering::Relaxed) < self.members as u64 {
@@ -84,10 +84,10 @@ impl Bout<'_> {
 }
 
 impl Shares {
-    /// What was measured, if the counter has this value.
+    /// Returns the measurement, after checking the final value of the counter.
     ///
     /// # Errors
-    /// When two members were in the lock at once.
+    /// If two members held the lock at once.
     pub(crate) fn with(&self, counter: u64) -> Result<Measured> {
         let all: u64 = self.shares.iter().sum();
         if all + self.before != counter {
@@ -102,7 +102,7 @@ impl Shares {
     }
 }
 
-/// The least share by the greatest; `None` if there is but one.
+/// Returns the least share divided by the greatest; `None` if there is only one.
 pub(crate) fn fairness(shares: &[u64]) -> Option<f64> {
     let (least, greatest) = (shares.iter().min()?, shares.iter().max()?);
     (shares.len() > 1).then(|| *least as f64 / (*greatest).max(1) as f64)

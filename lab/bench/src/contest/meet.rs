@@ -1,14 +1,15 @@
 //! The loop of a member of a barrier.
 //!
 //! ```text
-//! checked | chunk . chunk . chunk ...   . chunk | chunk . chunk ...      | = the clock starts   . = plan
+//! checked | chunk . chunk . chunk ...  . chunk | chunk . chunk ...  | = the clock starts  . = plan
 //! ```
 //!
-//! Member 0 reads the clock after each chunk of episodes, and plans the next: as many, twice as
-//! many if this one was a small part of the time that there is, or none. A chunk ends with an
-//! episode; the plan is passed by one more, which is not timed, so that members read it before it
-//! can be changed. So a run of any barrier ends in about its time, and if that is less than an
-//! episode, after a few. `lab/peers/barrier.h` has the same in C: change both.
+//! Member 0 reads the clock after each chunk of episodes, and plans the next one: as many episodes,
+//! twice as many if this chunk took a small part of the available time, or none. A chunk ends with
+//! an episode; one more episode, which is not timed, passes the plan, so that members read it
+//! before it can change. A run of any barrier therefore ends after about its time or, if that is
+//! less than an episode, after a few episodes. `lab/peers/barrier.h` has the same in C: change
+//! both.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,33 +20,32 @@ use crate::error::Result;
 use crate::kernel::{calibrate, kernel};
 use crate::race::{Line, Phase, team};
 
-/// Episodes in which each member sees that all have arrived.
+/// The number of episodes in which each member checks that all have arrived.
 const CHECKED: u64 = 4;
 /// The part of the time before the clock starts.
 const WARM_UP: u32 = 8;
-/// A chunk is at least this part of the time.
+/// A chunk takes at least this part of the time.
 const CHUNKS: u32 = 32;
-/// Iterations that are timed to know how many make the work.
+/// The number of iterations that calibrate the work.
 const CALIBRATION: u64 = 1 << 14;
 
-/// What members tell each other beside the barrier: the same words for all of them, in any memory
-/// that they share.
+/// The words that members share besides the barrier, in memory that all of them share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Board<'w> {
-    /// Episodes of the next chunk, or none.
+    /// The number of episodes of the next chunk, or 0.
     pub(crate) plan: &'w Line<AtomicU64>,
-    /// The checked episode that each member has arrived in; 0 before the run.
+    /// For each member, the checked episode in which it has arrived; 0 before the run.
     pub(crate) arrived: &'w [Line<AtomicU64>],
 }
 
-/// What a member has seen.
+/// The observations of a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
-    /// Wall time of the episodes that were timed: member 0 only.
+    /// The wall time of the timed episodes: member 0 only.
     pub(crate) time: Duration,
-    /// How many these were.
+    /// The number of timed episodes.
     pub(crate) episodes: u64,
-    /// It left an episode in which not all had arrived.
+    /// Whether it left an episode in which not all members had arrived.
     pub(crate) wrong: bool,
 }
 
@@ -53,20 +53,21 @@ pub(crate) struct Seen {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
     pub(crate) iterations: u64,
-    /// Nanoseconds of an iteration.
+    /// The nanoseconds of an iteration.
     each: f64,
 }
 
-/// What is said of something that is no barrier.
+/// The error for a barrier that does not hold its members.
 pub(crate) const WRONG: &str = "a member left an episode in which not all had arrived";
 
-/// The work, which is the same code for all barriers: inlined into the loop of one it had lost its register there.
+/// Does the work, with the same code for all barriers: inlined into the loop of one barrier, it
+/// lost its register there.
 #[inline(never)]
 fn busy(x: u64, iterations: u64) -> u64 {
     kernel(x, iterations)
 }
 
-/// Member `me`, of which `meet` arrives and waits, between works of a number of iterations.
+/// Runs member `me`; `meet` arrives and waits, between works of a number of iterations.
 pub(crate) fn attend(
     board: Board<'_>,
     me: usize,
@@ -76,7 +77,7 @@ pub(crate) fn attend(
 ) -> Seen {
     let Board { plan: Line(plan), arrived } = board;
     let mut seen = Seen::default();
-    // Relaxed, all of them: the barrier orders.
+    // Relaxed, in all accesses: the barrier provides the ordering.
     for episode in 1..=CHECKED {
         arrived[me].0.store(episode, Ordering::Relaxed);
         meet();
@@ -115,10 +116,10 @@ pub(crate) fn attend(
 }
 
 impl Bout<'_> {
-    /// Times a barrier: `member` makes what member `i` arrives and waits by.
+    /// Times a barrier: `member` returns the function by which member `i` arrives and waits.
     ///
     /// # Errors
-    /// When a thread cannot be started, or what is raced is no barrier.
+    /// If a thread cannot be started, or if the subject is not a barrier.
     pub(crate) fn meet<M: FnMut() + Send>(
         &self,
         mut member: impl FnMut(usize) -> M,
@@ -141,13 +142,13 @@ impl Bout<'_> {
         Ok(Measured { ns, pinned: done.pinned, fairness: None })
     }
 
-    /// How the time of the work is made.
+    /// Calibrates the work.
     pub(crate) fn work(&self) -> Work {
         let each = calibrate(CALIBRATION);
         Work { iterations: (self.work_ns / each).round() as u64, each }
     }
 
-    /// Nanoseconds of an episode, without the work, by what member 0 has seen.
+    /// Returns the nanoseconds of an episode, without the work, from the observations of member 0.
     pub(crate) fn episode(&self, seen: Seen, work: Work) -> f64 {
         // Members that share a processor work one after the other.
         let shared = (self.members as f64 / self.processors() as f64).max(1.0);

@@ -1,14 +1,13 @@
-//! Ours, in processes: the other side of a contender that is a process, as a subcommand that its help does
-//! not show.
+//! Our contenders in processes: the server side, as a subcommand that the help does not list.
 //!
 //! ```text
-//! the race   ── RUN 4 5 0 ──>  bench-member counter  ── launches and watches 4 of ──>  bench-member counter --run ...
-//!            <── NS AS_WANTED [SHARE...] ───────────── the standard output of both ──────────── member 0
+//! the race  ── RUN 4 5 0 ──>  bench-member counter  ── launches 4 of ──> bench-member counter --run
+//!           <── NS AS_WANTED [SHARE...] ── the standard output of both ─────── member 0
 //! ```
 //!
-//! Each run is a team of its own, so that no idle member wakes up now and then beside others. The
-//! loops of its members are those of threads (`meet`, `contend`); their words stand in the memory
-//! that the team shares.
+//! Each run is a team of its own, so that no idle member wakes up beside others. The loops of the
+//! members are those of threads (`meet`, `contend`); their words are in the memory that the team
+//! shares.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -55,28 +54,29 @@ pub(crate) enum Way {
     Mcs,
 }
 
-/// The subcommand.
+/// The name of the subcommand.
 const NAME: &str = "bench-member";
 
 impl Way {
-    /// As the command line has it.
+    /// Returns the name on the command line.
     fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// This command as the process that is asked to race it.
+    /// Returns this command, as the server process that races this way.
     pub(super) fn command(self) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
-        // That members outnumber processors the tables tell.
+        // The tables already report that members outnumber processors.
         command.args([NAME, &self.name()]).env("SYNCLINE_QUIET", "1");
         Ok(command)
     }
 }
 
-/// `syncline-lab bench-member`: answers a line after the other, or is a member of the team that does.
+/// `syncline-lab bench-member`: answers one line after another, or is a member of the team that
+/// does.
 pub(crate) fn member(BenchMemberArgs { way, run }: &BenchMemberArgs) -> Result<()> {
     if let Some(line) = run {
-        // The race tells of members that are not pinned.
+        // The race reports members that are not pinned.
         let places = Places::of_this_thread().unwrap_or_else(|_| Places::none());
         let bout = parse(line, &places)?;
         let parts = Team::run(|me| part(me, *way, &Bout { members: me.size(), ..bout }))?;
@@ -112,7 +112,7 @@ fn parse<'p>(line: &str, places: &'p Places) -> Result<Bout<'p>> {
     numbers().ok_or_else(usage)
 }
 
-/// What a member does.
+/// Runs a member's part.
 fn part(me: &mut Member, way: Way, bout: &Bout<'_>) -> Result<()> {
     match way {
         Way::Counter => {
@@ -134,7 +134,7 @@ fn part(me: &mut Member, way: Way, bout: &Bout<'_>) -> Result<()> {
     }
 }
 
-/// Words that all members of a run share.
+/// Returns words that all members of a run share.
 fn words<const N: usize>(me: &mut Member) -> Result<[Array<Line<AtomicU64>>; N], SpaceError> {
     let size = me.size();
     let words = (0..N).map(|_| me.space().array(size)).collect::<Result<Vec<_>, _>>()?;
@@ -148,7 +148,7 @@ fn take_place(me: &Member, bout: &Bout<'_>, unpinned: &[Line<AtomicU64>]) {
 }
 
 fn meet(me: &mut Member, bout: &Bout<'_>, mut barrier: impl BarrierMember) -> Result<()> {
-    // Relaxed, all of them: the team's barrier orders.
+    // Relaxed, in all accesses: the team's barrier provides the ordering.
     let [arrived, unpinned, wrong, common] = words(me)?;
     let (rank, plan) = (me.rank(), &me.space().array(1)?[0]);
     take_place(me, bout, &unpinned);
@@ -158,7 +158,7 @@ fn meet(me: &mut Member, bout: &Bout<'_>, mut barrier: impl BarrierMember) -> Re
     }
     me.wait()?;
     let iterations = common[0].0.load(Ordering::Relaxed);
-    // A member that is gone ends the race.
+    // The loss of a member ends the race.
     let once = || barrier.wait().expect("a team in which nobody dies");
     let seen = attend(Board { plan, arrived: &arrived }, rank, bout.time, iterations, once);
     wrong[rank].0.store(u64::from(seen.wrong), Ordering::Relaxed);
@@ -173,7 +173,7 @@ fn meet(me: &mut Member, bout: &Bout<'_>, mut barrier: impl BarrierMember) -> Re
 }
 
 fn contend<R: RawLock>(me: &mut Member, bout: &Bout<'_>) -> Result<()> {
-    // Relaxed, all of them: the team's barrier orders.
+    // Relaxed, in all accesses: the team's barrier provides the ordering.
     let mut lock = me.make(Lock::<R, u64>::within)?;
     let [before, shares, unpinned, begun] = words(me)?;
     let (rank, phase) = (me.rank(), me.space().array::<Phase>(1)?);
@@ -181,7 +181,7 @@ fn contend<R: RawLock>(me: &mut Member, bout: &Bout<'_>) -> Result<()> {
     me.wait()?;
     let mut time = Duration::ZERO;
     thread::scope(|scope| {
-        // It is no member, and has none's place.
+        // The lead thread is not a member, and must not take a member's place.
         let lead = (rank == 0).then(|| scope.spawn(|| bout.keep_time(phase, begun)));
         take_place(me, bout, &unpinned);
         if rank == 0 {
@@ -215,14 +215,14 @@ fn sum(words: &[Line<AtomicU64>]) -> u64 {
     words.iter().map(|Line(word)| word.load(Ordering::Relaxed)).sum()
 }
 
-/// Tells what was measured.
+/// Prints the measurement.
 fn answer(measured: &Measured, shares: &[u64]) {
     let mut line = format!("{:.3} {}", measured.ns, u8::from(measured.pinned));
     for share in shares {
         let _ = write!(line, " {share}");
     }
     line.push('\n');
-    // Perhaps the reader is gone.
+    // The reader may be gone.
     let mut out = io::stdout().lock();
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
 }

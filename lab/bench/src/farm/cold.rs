@@ -1,4 +1,4 @@
-//! How long a worker takes from its start to its first message.
+//! The time from the start of a worker to its first message.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,10 +14,10 @@ use crate::peers::{Server, missing, output};
 use crate::race::Samples;
 use crate::race::Side;
 
-/// Starts of ours that are measured together.
+/// The number of our starts that are measured together.
 const STARTS: usize = 8;
 
-/// The heat.
+/// Makes the heat.
 pub(super) fn heat(kit: &Kit<'_>) -> Result<Heat> {
     let mut heat = Heat::new("cold", ("us", 1e3));
     let ours = |program: Result<Program>| {
@@ -55,7 +55,7 @@ pub(super) fn heat(kit: &Kit<'_>) -> Result<Heat> {
     Ok(heat)
 }
 
-/// The names of ours, and of one that they are compared with.
+/// The names of our entries, and of one that they are compared with.
 pub(super) const COMMAND: &str = "spawn, this command (glibc)";
 pub(super) const HOLDING: &str = "spawn, this command, manager holding memory";
 pub(super) const SMALL: &str = "spawn, a small program (glibc)";
@@ -64,7 +64,7 @@ pub(super) const FORK: &str = "Process, fork";
 pub(super) const PAPER: &str = "published farm: a shell, System V";
 const FORK_HOLDING: &str = "Process, fork, manager holding memory";
 
-/// Starts a number of workers, one after the other, in a farm of their own.
+/// Returns a function that starts a number of workers, one after the other, in a farm of their own.
 pub(super) fn starts(program: Program) -> Result<impl FnMut(usize) -> Result<Samples> + 'static> {
     let mut farm = Farm::new()?;
     let mut start_one = move || {
@@ -84,7 +84,7 @@ pub(super) fn starts(program: Program) -> Result<impl FnMut(usize) -> Result<Sam
     Ok(move |count| (0..count).map(|_| once()).collect())
 }
 
-/// What cannot be saved: a program that starts and ends.
+/// The lower bound: the start and end of an empty program.
 fn floor(
     path: PathBuf,
     arguments: &'static [&'static str],
@@ -97,19 +97,19 @@ fn floor(
     move || (0..STARTS).map(|_| once()).collect()
 }
 
-/// Ours, from a process that holds memory.
+/// Measures our starts from a process that holds memory.
 fn holding(mib: usize) -> Result<impl FnMut() -> Result<Samples> + 'static> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments(Role::Manager)).args(["--held", &mib.to_string()]);
     Ok(Server::start(command)?.asks(&STARTS.to_string(), 1))
 }
 
-/// Where the small worker's sources are, below the folder of Syncline's.
+/// The folder of the small worker's sources, below Syncline's.
 const SOURCES: &str = "lab/peers/farm_worker";
-/// Its name.
+/// The small worker's name.
 const NAME: &str = "farm_worker";
 
-/// The small worker, built with cargo for this machine, or for a target.
+/// Builds the small worker with cargo, for this machine or for a target.
 fn small(target: Option<&str>) -> Result<PathBuf> {
     let folder = rivals::above(&Path::new(SOURCES).join("Cargo.toml")).ok_or_else(|| {
         missing(
@@ -137,7 +137,7 @@ fn small(target: Option<&str>) -> Result<PathBuf> {
     said.lines().rev().find_map(executable).ok_or_else(|| "cargo has built no program".into())
 }
 
-/// The program that a line of cargo tells of.
+/// Returns the program that a line of cargo's output names.
 fn executable(line: &str) -> Option<PathBuf> {
     let told: serde_json::Value = serde_json::from_str(line).ok()?;
     (told["target"]["name"] == NAME).then(|| told["executable"].as_str().map(PathBuf::from))?

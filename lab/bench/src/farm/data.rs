@@ -1,4 +1,4 @@
-//! Many integers, and many bytes.
+//! Messages of many integers, and of many bytes.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -14,19 +14,19 @@ use crate::error::Result;
 use crate::race::Samples;
 use crate::race::Side;
 
-/// Integers of a message.
+/// The number of integers in a message.
 const COUNT: usize = 100_000;
-/// Messages of a round.
+/// The number of messages in a round.
 const TIMES: usize = 10;
-/// Bytes of the large message.
+/// The size of the large message, in bytes.
 const LARGE: usize = 64 << 20;
 
-/// The names of ours.
+/// The names of our entries.
 pub(super) const NUMBERS: &str = "Numbers<u64>";
 pub(super) const SMALL: &str = "Vec<u64>, small ones";
 pub(super) const RANDOM: &str = "Vec<u64>, random ones";
 pub(super) const METRICS: [&str; 2] = ["written", "read"];
-/// Those that they are compared with.
+/// The entries that they are compared with.
 pub(super) const PICKLE: [(&str, &str); 2] = [
     ("pickle, small ones: dumps and loads", SMALL),
     ("pickle, random ones: dumps and loads", RANDOM),
@@ -40,7 +40,7 @@ pub(super) const MEMCPY: &str = "memcpy";
 pub(super) const SENT: &str = "Numbers<u64>, looked at";
 const SUMMED: &str = "Numbers<u64>, summed";
 
-/// From 0 to 255, as Python's.
+/// Returns numbers from 0 to 255, like Python's small integers.
 fn small() -> Vec<u64> {
     (0..COUNT as u64).map(|n| n & 255).collect()
 }
@@ -50,7 +50,7 @@ fn random(count: usize) -> Vec<u64> {
     (0..count).map(|_| source.next_u64()).collect()
 }
 
-/// Integers.
+/// Makes the heat of integers.
 pub(super) fn integers(kit: &Kit<'_>) -> Result<Heat> {
     let mut heat = Heat::new("integers", ("ns per integer", 1.0));
     let numbers = random(COUNT);
@@ -119,7 +119,7 @@ pub(super) fn integers(kit: &Kit<'_>) -> Result<Heat> {
     Ok(heat)
 }
 
-/// What a process sends to itself: seconds per integer to write and to read them.
+/// Measures messages of a process to itself: seconds per integer to write and to read them.
 fn to_itself(
     mut once: impl FnMut(&mut Farm, &mut [Samples]) -> std::result::Result<(), FarmError> + 'static,
 ) -> Result<impl FnMut() -> Result<Vec<Samples>>> {
@@ -134,7 +134,7 @@ fn to_itself(
     })
 }
 
-/// What is sent to a worker, until it has answered that it has it: seconds for each of them.
+/// Measures messages to a worker until it has acknowledged them: seconds for each message.
 fn to_another(
     role: Role,
     count: usize,
@@ -157,7 +157,7 @@ fn to_another(
     Ok(move || (0..times).map(|_| once()).collect())
 }
 
-/// Bytes.
+/// Makes the heat of bytes.
 pub(super) fn bytes(_: &Kit<'_>) -> Result<Heat> {
     let mut heat = Heat::new("bytes", ("ms", 1e6));
     let words = random(LARGE / 8);

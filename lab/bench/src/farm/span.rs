@@ -1,9 +1,10 @@
-//! How long tasks take in all, beside what a greedy schedule takes at most.
+//! The total time of tasks, divided by the bound of a greedy schedule.
 //!
-//! Tasks sleep, so that there may be more workers than processors; how long each has really slept
-//! it measures itself. With the sum of these times T1, and the longest chain of tasks that wait for
-//! one another T∞, a greedy schedule of P workers takes at most (T1 - T∞) / P + T∞ (Brent, "The
-//! parallel evaluation of general arithmetic expressions", JACM 21, 1974). So what is more is ours.
+//! Tasks sleep, so that there may be more workers than processors; each measures the time that it
+//! really slept. With the sum T1 of these times, and the longest chain T∞ of tasks that wait for
+//! one another, a greedy schedule of P workers takes at most (T1 - T∞) / P + T∞ (Brent, "The
+//! parallel evaluation of general arithmetic expressions", JACM 21, 1974). Any excess is the farm's
+//! overhead.
 
 use std::time::{Duration, Instant};
 
@@ -15,31 +16,31 @@ use super::{Heat, Kit};
 use crate::error::Result;
 use crate::race::Side;
 
-/// Workers of each pool.
+/// The number of workers of each pool.
 const WORKERS: usize = 8;
-/// Nodes of a tree.
+/// The number of nodes of a tree.
 const NODES: usize = 10_000;
-/// Tasks that wait for no other.
+/// The number of independent tasks.
 const TASKS: u64 = 1000;
 
-/// The names of ours.
+/// The names of our entries.
 pub(super) const ENTRIES: [&str; 3] = [
     "1000 tasks, the largest first",
     "10 000 forked tasks, by the manager",
     "10 000 forked tasks, stolen",
 ];
 
-/// A task, and what it forks.
+/// A task, and the tasks that it forks.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct Tree {
     micros: u64,
     children: Vec<Tree>,
 }
 
-/// Nanoseconds of work, and of the longest chain.
+/// The nanoseconds of work, and of the longest chain.
 pub(super) type Span = (u64, u64);
 
-/// What a worker does with one.
+/// Runs a task on a worker.
 pub(super) fn rest(tree: Tree, forks: &mut Forks<'_, Tree, Span>) -> Span {
     let begun = Instant::now();
     std::thread::sleep(Duration::from_micros(tree.micros));
@@ -53,20 +54,20 @@ pub(super) fn rest(tree: Tree, forks: &mut Forks<'_, Tree, Span>) -> Span {
     (work + own, span + own)
 }
 
-/// A number that looks random.
+/// Returns a pseudorandom number.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     *state >> 33
 }
 
-/// A tree in which every node is the child of any that was there before.
+/// Returns a tree in which each node is the child of a random earlier one.
 fn tree() -> Tree {
     let mut state = 0x5EED;
     let parents: Vec<usize> = (1..NODES).map(|node| random(&mut state) as usize % node).collect();
     let mut trees: Vec<Tree> = (0..NODES)
         .map(|_| Tree { micros: 200 + random(&mut state) % 1600, children: Vec::new() })
         .collect();
-    // From the last: a task that has children has them all by then.
+    // From the last node backwards: a node has all its children before it becomes a child.
     for (at, &parent) in parents.iter().enumerate().rev() {
         let child = trees.pop().unwrap_or_default();
         debug_assert_eq!(trees.len(), at + 1);
@@ -75,14 +76,14 @@ fn tree() -> Tree {
     trees.pop().unwrap_or_default()
 }
 
-/// Makespans, by what a greedy schedule takes.
+/// Makes the heat: makespans, divided by the bound of a greedy schedule.
 pub(super) fn heat(_kit: &Kit<'_>) -> Result<Heat> {
     let mut heat = Heat::new("span", ("of the greedy bound", 1e9));
     let crew =
         || -> Result<PoolBuilder> { Ok(PoolBuilder::new(WORKERS).program(program(Role::Rest)?)) };
     let start = |crew: PoolBuilder| -> Result<Pool<Tree, Span>> {
         let mut pool = crew.start()?;
-        // All are there, and know their ways.
+        // All workers have started and have done tasks.
         pool.map((0..4 * WORKERS as u64).map(|_| Tree { micros: 3000, children: Vec::new() }))
             .for_each(drop);
         Ok(pool)
@@ -120,7 +121,8 @@ pub(super) fn heat(_kit: &Kit<'_>) -> Result<Heat> {
     Ok(heat)
 }
 
-/// The time since then by what a greedy schedule takes at most, in seconds, as everything here is.
+/// Returns the elapsed time divided by the bound of a greedy schedule. The unit is seconds, like
+/// that of all samples here.
 fn ratio(begun: Instant, (work, span): Span) -> f64 {
     let took = begun.elapsed().as_nanos() as f64;
     let (work, span) = (work as f64, span as f64);

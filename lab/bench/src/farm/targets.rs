@@ -1,17 +1,17 @@
-//! What is aimed at, and how far it is.
+//! The targets, and the distance from them.
 
 use super::{Of, cold, data, span, tasks, trips};
 use crate::race::{Results, Target, ratio};
 
-/// The least a farm is to be faster than others: one by one than an executor, in equal chunks than
-/// a pool.
+/// The least factor by which a farm must be faster: than an executor task by task, and than a pool
+/// in equal chunks.
 const EXECUTOR: f64 = 10.0;
 const POOL: f64 = 4.0;
 
-/// The most that tasks are to take, by what a greedy schedule takes.
+/// The greatest makespan, divided by the bound of a greedy schedule.
 const SPAN: f64 = 1.1;
 
-/// Of everything that was measured; `hop` is that of a cache line.
+/// Returns all targets; `hop` is the time of a hop of a cache line.
 pub(super) fn all(results: &Results<Of>, hop: Option<f64>) -> Vec<Target> {
     let of = |group, way: &str| results.median(&Of { group }, way);
     let best = |group, ways: &[&str]| results.best(&Of { group }, ways);
@@ -33,7 +33,7 @@ pub(super) fn all(results: &Results<Of>, hop: Option<f64>) -> Vec<Target> {
     targets.push(Target::at_least("warm, asleep: best of Python / ours", apply, 1.0));
     let spun = ratio(of("trip", trips::SPUN), hop);
     targets.push(Target::at_most("trip, spinning, a processor each, / H", spun, 6.0));
-    // Anywhere is where the system puts them, which differs from hour to hour.
+    // "Anywhere" is where the system places the processes, which differs from hour to hour.
     for (at, ours, futex) in &trips::ASLEEP[..2] {
         let times = ratio(of("trip", ours), of("trip", futex));
         targets.push(Target::at_most(format!("trip, asleep / futex, {at}"), times, 1.2));

@@ -1,4 +1,4 @@
-//! Tasks of pools: one that is waited for, and many small ones.
+//! The tasks of pools: one that is awaited, and many small ones.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use crate::error::Result;
 use crate::race::Samples;
 use crate::race::Side;
 
-/// Workers of each pool.
+/// The number of workers of each pool.
 const WORKERS: usize = 2;
-/// Tasks of a sample of many.
+/// The number of tasks in a sample of many.
 pub(super) const MANY: usize = 10_000;
-/// Samples of a round, of what is fast.
+/// The number of samples of a fast entry in a round.
 const TIMES: usize = 5;
-/// What Pool.map makes of these: a quarter of a worker's share.
+/// The chunk size that Pool.map chooses for `MANY` tasks: a quarter of a worker's share.
 pub(super) const CHUNK: usize = MANY / (4 * WORKERS);
-/// Tasks that are waited for, in a round.
+/// The number of awaited tasks in a round.
 const FEW: usize = 20;
-/// Long enough for everybody to sleep.
+/// Long enough for all workers to fall asleep.
 const REST: Duration = Duration::from_millis(2);
 
-/// The names of ours.
+/// The names of our entries.
 pub(super) const RESTED: &str = "Pool::run, asleep";
 pub(super) const HOT: &str = "Pool::run, hot";
 pub(super) const ONE_BY_ONE: &str = "Pool::map, batches of 1";
 pub(super) const USUAL: &str = "Pool::map, batches by time";
 pub(super) const CHUNKS: &str = "Pool::map, batches of 1250";
-/// Those that they are compared with.
+/// The entries that they are compared with.
 const FUTEX: &str = "futex, to another process and back, asleep";
 pub(super) const EXECUTOR: &str = "executor.map, chunks of 1";
 pub(super) const POOL: [&str; 2] =
@@ -40,7 +40,7 @@ pub(super) const POOL_CHUNKS: [&str; 2] =
     ["Python Pool.map, chunks of 1250 (default)", "Python Pool.imap, chunks of 1250"];
 pub(super) const APPLY: [&str; 2] = ["Python Pool.apply, asleep", "executor.submit, asleep"];
 
-/// One task.
+/// Makes the heat of one task.
 pub(super) fn warm(kit: &Kit<'_>) -> Result<Heat> {
     let mut heat = Heat::new("warm", ("us", 1e3));
     let one = |rest: Duration, count: usize| {
@@ -79,7 +79,7 @@ pub(super) fn warm(kit: &Kit<'_>) -> Result<Heat> {
     Ok(heat)
 }
 
-/// Many.
+/// Makes the heat of many tasks.
 pub(super) fn many(kit: &Kit<'_>) -> Result<Heat> {
     let mut heat = Heat::new("tasks", ("us per task", 1e3));
     let all = |batch| {
@@ -116,14 +116,14 @@ pub(super) fn many(kit: &Kit<'_>) -> Result<Heat> {
     Ok(heat)
 }
 
-/// A pool of ours, whose workers are there.
+/// Starts a pool of ours, and waits until its workers run.
 fn pool(batch: Option<usize>) -> Result<Pool<u64, u64>> {
     let crew = PoolBuilder::new(WORKERS).program(program(Role::Serve)?);
     let crew = batch.into_iter().fold(crew, PoolBuilder::batch);
     let mut pool = crew.start()?;
     let first: Samples = pool.map(0..100_u64).map(|_| 0.0).collect();
     right(&first.len(), &100)?;
-    // What they still have to do to sleep.
+    // The workers need this time to fall asleep.
     sleep(REST);
     Ok(pool)
 }

@@ -1,4 +1,4 @@
-//! 8 bytes to another process and back.
+//! Trips of 8 bytes to another process and back.
 
 use std::time::Instant;
 
@@ -19,17 +19,17 @@ struct Waits {
     yields: Option<u64>,
 }
 
-/// Looks for a millisecond or two, and sleeps only then.
+/// Spins for a millisecond or two before it sleeps.
 const SPINNING: Waits = Waits { pauses: Some(1 << 16), yields: Some(0) };
 const SLEEPING: Waits = Waits { pauses: Some(0), yields: Some(0) };
 const DEFAULT: Waits = Waits { pauses: None, yields: None };
 
-/// Where both processes are; nothing: wherever the system puts them.
+/// The processors of both processes; `None`: the system places them.
 type At = Option<[usize; 2]>;
 
-/// The names of ours and of those that they are compared with.
+/// The names of our entries and of those that they are compared with.
 pub(super) const SPUN: &str = "spinning, a processor each";
-/// Where they sleep: ours, and the futex.
+/// The entries that sleep: ours, and the futex.
 pub(super) const ASLEEP: [(&str, &str, &str); 3] = [
     ("on one processor", "asleep, on one processor", "futex, on one processor"),
     ("a processor each", "asleep, a processor each", "futex, a processor each"),
@@ -39,11 +39,11 @@ pub(super) const USUAL: &str = "default policy, anywhere";
 pub(super) const PIPE: &str = "Pipe, send_bytes";
 pub(super) const PAPER: &str = "published farm, yielding";
 
-/// Trips of a sample: of those that spin, and of those that sleep.
+/// The number of trips in a sample: for entries that spin, and for those that sleep.
 const MANY: usize = 2000;
 const FEW: usize = 200;
 
-/// The heat.
+/// Makes the heat.
 pub(super) fn heat(kit: &Kit<'_>) -> Result<Heat> {
     let mut heat = Heat::new("trip", ("us", 1e3));
     let places = &kit.places;
@@ -72,7 +72,7 @@ pub(super) fn heat(kit: &Kit<'_>) -> Result<Heat> {
     for (way, line) in [(PIPE, "trip bytes 200"), ("Pipe, send of an integer", "trip pickle 200")] {
         let run = python.as_ref().map(|python| {
             let mut run = python.asks(line, 1);
-            // As of the others: means of many.
+            // Like the samples of the others: a mean of many.
             move || run().map(|all| vec![all.iter().sum::<f64>() / all.len() as f64])
         });
         heat.add(Side::Peer, way, run.map_err(|why| why.to_string().into()));
@@ -87,7 +87,7 @@ pub(super) fn heat(kit: &Kit<'_>) -> Result<Heat> {
     Ok(heat)
 }
 
-/// Trips of ours.
+/// Measures our trips.
 fn trips(
     waits: Waits,
     at: At,
@@ -124,7 +124,7 @@ fn trip(farm: &mut Farm, worker: Vpid, word: u64) -> Result<()> {
     if farm.recv::<u64>(worker)? == word { Ok(()) } else { Err("not what was sent".into()) }
 }
 
-/// The same, with this thread where it is to be, as long as it runs.
+/// Pins this thread while `run` runs.
 fn pinned<F: FnMut() -> Result<Samples>>(
     mut run: F,
     at: At,

@@ -1,4 +1,4 @@
-//! Our other side: this command again, as a subcommand that its help does not show.
+//! The other side of our entries: this command again, as a subcommand that the help does not list.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -40,19 +40,19 @@ pub(crate) struct FarmWorkerArgs {
     held: Option<usize>,
 }
 
-/// What a worker does.
+/// The role of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Role {
-    /// Receives a number, and sends the next.
+    /// Receives a number, and sends its successor.
     #[default]
     Hello,
-    /// Sends back what comes.
+    /// Sends back each message.
     Echo,
     /// Receives numbers, reads them, and sends their sum.
     Sum,
     /// Receives a list, and sends its length.
     Values,
-    /// Receives a message, looks at its first byte, and sends that.
+    /// Receives a message, reads its first byte, and sends that.
     Look,
     /// Adds 1, task by task.
     Serve,
@@ -60,36 +60,36 @@ pub(super) enum Role {
     Rest,
     /// Is the other side of a futex.
     Answer,
-    /// A published farm's worker, which sends one message.
+    /// Is a published farm's worker that sends one message.
     PaperHello,
-    /// The same, which sends back the length of what comes.
+    /// Is a published farm's worker that sends back the length of each message.
     PaperEcho,
-    /// A manager that holds memory, and starts workers as it is asked to.
+    /// Is a manager that holds memory, and starts workers on request.
     Manager,
 }
 
-/// The subcommand.
+/// The name of the subcommand.
 const NAME: &str = "farm-worker";
 
-/// The arguments of this command in a role.
+/// Returns the arguments of this command in a role.
 pub(super) fn arguments(role: Role) -> [String; 2] {
     let role = role.to_possible_value().map(|value| value.get_name().to_owned());
     [NAME.to_owned(), role.unwrap_or_default()]
 }
 
-/// This command in a role, as a worker of ours.
+/// Returns this command in a role, as a worker of ours.
 pub(super) fn program(role: Role) -> Result<Program> {
     Ok(Program::this()?.args(arguments(role)))
 }
 
-/// How to wait, as the options say.
+/// Returns the wait policy for the options.
 pub(super) fn policy(pauses: Option<u32>, yields: Option<u64>) -> Policy<'static> {
     let usual = Policy::default();
     let yield_for = yields.map_or(usual.yield_for, Duration::from_micros);
     Policy { pauses: pauses.unwrap_or(usual.pauses), yield_for, ..usual }
 }
 
-/// How a published farm's processes wait, as the options say.
+/// Returns how a published farm's processes wait, for the options.
 pub(super) fn between(sleep: Option<u64>) -> Between {
     sleep.map_or(Between::Yield, |time| Between::Sleep(Duration::from_micros(time)))
 }
@@ -115,19 +115,19 @@ pub(crate) fn farm_worker(args: &FarmWorkerArgs) -> Result<()> {
     done.map_err(|why| failed("work for a farm", why))
 }
 
-/// What is wrong when it is called by hand.
+/// The error of a process that no farm has started.
 const NOBODY: &str = "this process was not started by one";
 
-/// A worker of ours.
+/// Runs a worker of ours.
 fn join(args: &FarmWorkerArgs, role: Role) -> Result<()> {
     let mut farm = Farm::join()?.ok_or(NOBODY)?;
     farm.set_policy(policy(args.pauses, args.yields));
-    // It ends when the manager does, by a signal.
+    // A signal ends the worker when the manager ends.
     while attend(&mut farm, role)? {}
     Ok(())
 }
 
-/// What comes next; whether there will be more.
+/// Handles the next message; returns whether there may be more.
 fn attend(farm: &mut Farm, role: Role) -> Result<bool> {
     let manager = Vpid::MANAGER;
     match role {
@@ -156,18 +156,18 @@ fn attend(farm: &mut Farm, role: Role) -> Result<bool> {
     Ok(true)
 }
 
-/// Reads all of them.
+/// Sums all numbers.
 pub(super) fn sum(numbers: &[u64]) -> u64 {
     numbers.iter().fold(0, |sum, number| sum.wrapping_add(*number))
 }
 
-/// How long a published farm's processes wait.
+/// The deadline of a published farm's waits.
 pub(super) const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
-/// Their numbers.
+/// The process numbers of a published farm.
 pub(super) const MANAGER: u8 = 0;
 pub(super) const WORKER: u8 = 1;
 
-/// A published farm's worker. A single 0 ends it.
+/// Runs a published farm's worker. A single 0 ends it.
 fn paper(args: &FarmWorkerArgs, folder: &Path) -> Result<()> {
     let wait = between(args.sleep);
     let mut from = Channel::join(folder, MANAGER, WORKER).waiting(wait, PATIENCE);
@@ -184,9 +184,9 @@ fn paper(args: &FarmWorkerArgs, folder: &Path) -> Result<()> {
     }
 }
 
-/// Starts as many workers as each line of its input says.
+/// Starts the number of workers that each line of its input gives.
 fn manage(held: usize) -> Result<()> {
-    // Not zero: every page is touched.
+    // Not zero, so that every page is touched.
     let held = vec![1_u8; held << 20];
     let mut start = cold::starts(program(Role::Hello)?)?;
     for line in io::stdin().lock().lines() {
@@ -199,7 +199,7 @@ fn manage(held: usize) -> Result<()> {
     Ok(())
 }
 
-/// Seconds of a call.
+/// Returns the seconds of a call.
 pub(super) fn timed(once: impl FnOnce() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     once()?;

@@ -1,5 +1,4 @@
-//! What one would write without a library: a plain loop, a barrier after every level, and locks
-//! with conditions.
+//! Hand-written ways: a plain loop, a barrier after each level, and locks with condition variables.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,19 +9,19 @@ use super::crew::PoolBuilder;
 use super::program::Program;
 use super::work::{WithWork, Work, checksum};
 
-/// What is written by hand.
+/// A hand-written run.
 pub(crate) struct ByHand<'a> {
-    /// What is run.
+    /// The program to run.
     pub(crate) program: &'a Program,
-    /// The threads that do it.
+    /// The threads that run it.
     pub(crate) crew: &'a PoolBuilder<'a>,
-    /// How often before it is timed, and how often then.
+    /// The number of untimed rounds, and of timed ones.
     pub(crate) rounds: [u64; 2],
 }
 
 /// The loop over rounds and tasks, each thread through its part of the tasks, without any order
-/// among threads. On one thread that is the sequential program; on more the values are wrong, and
-/// the time is what order costs nothing of.
+/// among threads. On one thread it is the sequential program; on more threads the values are wrong,
+/// and the time excludes the cost of order.
 pub(crate) struct Plain<'a>(pub(crate) ByHand<'a>);
 
 impl WithWork for Plain<'_> {
@@ -40,9 +39,9 @@ impl WithWork for Plain<'_> {
                 if me == 0 && round == warm {
                     crew.start();
                 }
-                // Tasks that do nothing have their turn in each round, too.
+                // Empty tasks also have their turn in each round.
                 for &t in black_box(&order) {
-                    // Relaxed: on one thread there is nothing to order, on more no order is wanted.
+                    // Relaxed: one thread needs no ordering, and more threads are to have none.
                     let read = |&u: &u32| values[u as usize].load(Ordering::Relaxed);
                     if let Some(new) =
                         work.step(t, round, program.tasks[t as usize].reads.iter().map(read))
@@ -57,28 +56,28 @@ impl WithWork for Plain<'_> {
     }
 }
 
-/// Part `me` of `all` things, split evenly among `workers`.
+/// Returns part `me` of `all` items, split evenly among `workers`.
 fn part(all: usize, me: usize, workers: usize) -> std::ops::Range<usize> {
     all * me / workers..all * (me + 1) / workers
 }
 
-/// Each level's tasks split evenly, and a barrier after it: all workers count up one word and spin
-/// on it.
+/// Each level's tasks split evenly, and a barrier after the level: all workers increment one word
+/// and spin on it.
 pub(crate) struct Barrier<'a>(pub(crate) ByHand<'a>);
 
-/// A word with a cache line of its own.
+/// A word on a cache line of its own.
 #[repr(align(128))]
 struct Word(AtomicU64);
 
-/// How often a worker looks before it lets others have its core.
+/// The number of checks after which a worker yields its core.
 const PATIENCE: u32 = 1 << 14;
 
 impl Word {
-    /// Waits until all have come `turn` times.
+    /// Waits until all workers have arrived `turn` times.
     #[inline]
     fn meet(&self, workers: u64, turn: u64) {
-        // AcqRel: what was done before any arrival comes before what is done after the last one;
-        // pairs with the Acquire below and with the other arrivals.
+        // AcqRel: operations before any arrival happen before those after the last one; pairs with
+        // the Acquire below and with the other arrivals.
         let mut arrived = self.0.fetch_add(1, Ordering::AcqRel) + 1;
         let mut looked = 0;
         while arrived < workers * turn {
@@ -102,13 +101,13 @@ impl WithWork for Barrier<'_> {
         let values: Vec<AtomicU64> = program.tasks.iter().map(|_| AtomicU64::new(0)).collect();
         let word = Word(AtomicU64::new(0));
         let worker = |me: usize| {
-            // Relaxed values: the barriers order them.
+            // Relaxed: the barriers order the values.
             let read = |&u: &u32| values[u as usize].load(Ordering::Relaxed);
             let parts: Vec<&[u32]> =
                 program.levels.iter().map(|l| &l[part(l.len(), me, workers)]).collect();
             let mut turn = 0;
             for round in 0..warm + timed {
-                // All others have done the rounds before, too.
+                // All others have done the earlier rounds, too.
                 if me == 0 && round == warm {
                     crew.start();
                 }
@@ -129,12 +128,12 @@ impl WithWork for Barrier<'_> {
     }
 }
 
-/// A [`RwLock`] per value and a count of done rounds per task, under a mutex with a condition. Each
-/// worker goes through its part of the tasks, level by level, and waits for those that it conflicts
-/// with.
+/// A [`RwLock`] for each value and a count of completed rounds for each task, under a mutex with a
+/// condition variable. Each worker goes through its part of the tasks, level by level, and waits
+/// for the tasks that conflict.
 pub(crate) struct Locks<'a>(pub(crate) ByHand<'a>);
 
-/// How far a task is.
+/// The progress of a task.
 #[derive(Default)]
 struct Progress {
     state: Mutex<State>,
@@ -144,7 +143,8 @@ struct Progress {
 #[derive(Default)]
 struct State {
     rounds: u64,
-    /// How many wait; a condition is signalled by a call of the system, even without a waiter.
+    /// The number of waiters; signalling a condition variable takes a system call even without a
+    /// waiter.
     waiting: u32,
 }
 
@@ -223,7 +223,7 @@ impl WithWork for Locks<'_> {
     }
 }
 
-/// Calls `worker` on the threads of a crew, one of which is this one.
+/// Calls `worker` on the threads of a crew, one of which is the calling thread.
 fn on_threads(crew: &PoolBuilder<'_>, worker: impl Fn(usize) + Sync) {
     let worker = |me: usize| {
         crew.pin(me);
@@ -235,7 +235,7 @@ fn on_threads(crew: &PoolBuilder<'_>, worker: impl Fn(usize) + Sync) {
                 let worker = &worker;
                 scope.spawn(move || worker(me));
             }
-            // Last: threads may run at first where the one may that starts them.
+            // Last: new threads may at first run only where their creator may.
             worker(0);
         });
     });

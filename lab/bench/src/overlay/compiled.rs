@@ -1,10 +1,9 @@
-//! Peers in C and C++: compiled when they are needed, by what compilers there are, each run a
-//! process.
+//! Peers in C and C++: compiled on demand with the available compilers; each run is a process.
 //!
 //! A process ends before the next one starts, so that no idle threads of one library spin beside
-//! another. Its threads are pinned: those of OpenMP by the environment, which a process cannot
-//! change for itself, those of oneTBB by itself. The same threads run the rounds that it does not
-//! time and then those that it does.
+//! another. Its threads are pinned: OpenMP's by the environment, which a process cannot change for
+//! itself, oneTBB's by the process. The same threads run the untimed rounds and then the timed
+//! ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,12 +18,12 @@ use crate::kernel::{CALIBRATION, kernel};
 use crate::peers::{Workshop, output};
 use crate::places::Places;
 
-/// How one of them is made.
+/// How a peer is compiled.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// What it is called.
+    /// The name of the peer.
     pub(crate) way: &'static str,
-    /// Which of the program's forms.
+    /// The form of the program.
     form: &'static str,
     compiler: &'static str,
     file: &'static str,
@@ -40,7 +39,7 @@ const fn openmp(way: &'static str, form: &'static str, compiler: &'static str) -
     Source { way, form, compiler, file: "overlay_openmp.c", text: OPENMP, flags: &["-fopenmp"] }
 }
 
-/// All of them.
+/// All peers.
 pub(crate) const SOURCES: [Source; 5] = [
     openmp("OpenMP task depend, gcc", "tasks", "gcc"),
     openmp("OpenMP task depend, clang", "tasks", "clang"),
@@ -56,14 +55,14 @@ pub(crate) const SOURCES: [Source; 5] = [
     },
 ];
 
-/// One that is compiled.
+/// A compiled peer.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) source: &'static Source,
     program: PathBuf,
 }
 
-/// Compiles what can be compiled into `folder`; for the others, why not.
+/// Compiles the peers into `folder`; returns the error for each one that does not compile.
 pub(crate) fn compile(folder: &Path) -> Result<Vec<(&'static Source, Result<Peer, String>)>> {
     let mut workshop = Workshop::new(folder, &[HEADER])?;
     let make = |source: &'static Source| {
@@ -78,7 +77,7 @@ pub(crate) fn compile(folder: &Path) -> Result<Vec<(&'static Source, Result<Peer
 }
 
 impl Peer {
-    /// Nanoseconds of an iteration of the loop that bodies spin in.
+    /// Returns the nanoseconds of an iteration of the loop of bodies.
     pub(crate) fn calibrate(&self) -> Result<f64> {
         let mut best = f64::INFINITY;
         for _ in 0..5 {
@@ -101,7 +100,7 @@ impl Peer {
         Ok(best)
     }
 
-    /// Runs a program, which stands in a file in the folder of the site.
+    /// Runs a program, which is in a file in the folder of the site.
     pub(crate) fn run(
         &self,
         site: &Site,
@@ -136,7 +135,7 @@ impl Peer {
             .arg(form)
             .args(numbers)
             .args([body.name(), &body.iterations().to_string()]);
-        // Workers spin while they wait, as ours do.
+        // Workers spin while they wait, like ours.
         command
             .env("OMP_WAIT_POLICY", "active")
             .env_remove("OMP_PROC_BIND")
@@ -149,7 +148,7 @@ impl Peer {
     }
 }
 
-/// `SECONDS CHECKSUM PINNED`, of how many steps it does not say.
+/// Parses `SECONDS CHECKSUM PINNED`; the number of steps is not in the line.
 fn parse(output: &str) -> Option<Measured> {
     let mut words = output.split_whitespace();
     let mut next = || words.next();

@@ -1,27 +1,25 @@
-//! The threads of a run: each pinned to a processor, and a clock that starts when they have warmed
-//! up.
+//! The threads of a run: each pinned to a processor, and a clock that starts after a warm-up.
 //!
-//! Some kernels put two threads that start on an idle machine on one processor for the first ten
-//! milliseconds. A run of that length would measure where its threads are, not how they wait for
-//! each other. So worker `w` is pinned to processor `w` of those that the process may run on, round
-//! and round if there are more workers, and steps are timed only after others of the same run by
-//! the same threads.
+//! Some kernels place two threads that start on an idle machine on one processor for the first ten
+//! milliseconds. A run of that length would measure the placement of its threads, not how they wait
+//! for each other. Worker `w` is therefore pinned to processor `w` of those that the process may
+//! run on (modulo their number if there are more workers), and steps are timed only after others of
+//! the same run by the same threads.
 //!
 //! ```text
-//! worker 0   |......................|#################|     . steps that are not timed   # timed
+//! worker 0   |......................|#################|     . untimed steps   # timed steps
 //! worker 1       |..................|################|
 //!            begin              the clock starts     end: all have returned
-//!                               as `warm` steps are done
+//!                               when `warm` steps are done
 //! ```
 //!
-//! The loop of a worker calls [`PoolBuilder::pin`] at its beginning and [`PoolBuilder::start`] at the first step
-//! that is timed. Threads of a runner have no such place: there every body calls [`PoolBuilder::step`]. A
-//! thread is pinned in its first one, and workers count their steps, as tasks that do not wait for
-//! each other may be any number of iterations apart: an iteration of a single task says nothing of
-//! how many steps are still to be done. Counts are read with an error of at most [`STRIDE`] steps
-//! per worker.
+//! The loop of a worker calls [`PoolBuilder::pin`] at its beginning and [`PoolBuilder::start`] at the first timed
+//! step. Threads of a runner have no such points: there every body calls [`PoolBuilder::step`]. A thread
+//! is pinned in its first step, and workers count their steps, because tasks that do not wait for
+//! each other may be any number of iterations apart: the iteration of a single task does not tell
+//! how many steps remain. Counts are read with an error of at most [`STRIDE`] steps per worker.
 //!
-//! Cost of a step: an addition to a number of the thread and a branch; every 32nd time a call.
+//! Cost of a step: an addition to a thread-local number and a branch; every 32nd time a call.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -32,13 +30,13 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::super::places::Places;
 
-/// After how many steps a worker tells how far it is.
+/// The number of steps after which a worker publishes its count.
 const STRIDE: u64 = 32;
 
 thread_local! {
     /// The steps of this thread.
     static STEPS: Cell<u64> = const { Cell::new(0) };
-    /// Which worker it is; `usize::MAX` until it knows.
+    /// The worker that this thread is; `usize::MAX` until it is assigned.
     static WORKER: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
@@ -46,37 +44,37 @@ thread_local! {
 pub(crate) struct PoolBuilder<'p> {
     places: &'p Places,
     workers: usize,
-    /// Steps before the clock starts.
+    /// The number of steps before the clock starts.
     warm: u64,
-    /// Threads of a runner that have been pinned, the leader apart.
+    /// The number of a runner's threads that have been pinned, without the leader.
     arrived: AtomicUsize,
     unpinned: AtomicBool,
     steps: Vec<Steps>,
     begin: OnceLock<Instant>,
-    /// When the clock started, and the steps that were done then.
+    /// The start of the clock, and the number of steps done by then.
     start: OnceLock<(Instant, u64)>,
     end: OnceLock<Instant>,
 }
 
-/// Steps of a worker, on a cache line of their own.
+/// The steps of a worker, on a cache line of their own.
 #[repr(align(128))]
 struct Steps(AtomicU64);
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
-    /// Wall time of the steps that are timed.
+    /// The wall time of the timed steps, in seconds.
     pub(crate) seconds: f64,
-    /// How many these are.
+    /// The number of timed steps.
     pub(crate) steps: u64,
-    /// Of all values.
+    /// The checksum of all values.
     pub(crate) checksum: u64,
     /// Whether all threads were pinned.
     pub(crate) pinned: bool,
 }
 
 impl<'p> PoolBuilder<'p> {
-    /// Workers that are timed after `warm` steps.
+    /// Returns a crew whose clock starts after `warm` steps.
     pub(crate) fn new(places: &'p Places, workers: usize, warm: u64) -> Self {
         Self {
             places,
@@ -91,13 +89,13 @@ impl<'p> PoolBuilder<'p> {
         }
     }
 
-    /// How many they are.
+    /// Returns the number of workers.
     pub(crate) fn workers(&self) -> usize {
         self.workers
     }
 
-    /// Calls `run`, in which the calling thread is worker 0; it may run where it could before when
-    /// that returns.
+    /// Calls `run`, in which the calling thread is worker 0; its affinity is restored when `run`
+    /// returns.
     pub(crate) fn lead<T>(&self, run: impl FnOnce() -> T) -> T {
         let _leader = Leader::new();
         self.begin.get_or_init(Instant::now);
@@ -113,13 +111,13 @@ impl<'p> PoolBuilder<'p> {
         }
     }
 
-    /// Starts the clock when all steps that are not timed are done, and no others. For one of the
-    /// workers.
+    /// Starts the clock; must be called by one worker, when all untimed steps are done, and no
+    /// others.
     pub(crate) fn start(&self) {
         self.start.get_or_init(|| (Instant::now(), self.warm));
     }
 
-    /// Says that a body begins.
+    /// Counts a step; must be called at the beginning of a body.
     #[inline]
     pub(crate) fn step(&self) {
         let done = STEPS.get();
@@ -133,13 +131,13 @@ impl<'p> PoolBuilder<'p> {
     fn look(&self, done: u64) {
         if done == 0 {
             if WORKER.get() == usize::MAX {
-                // A run may go on with other threads: as many, when all of these have ended.
+                // A run may continue with other threads: as many, after all of these have ended.
                 let others = self.workers.saturating_sub(1).max(1);
                 WORKER.set(1 + self.arrived.fetch_add(1, Ordering::Relaxed) % others);
             }
             self.pin(WORKER.get());
         } else if let Some(Steps(steps)) = self.steps.get(WORKER.get()) {
-            // No other thread writes to it.
+            // No other thread writes the count.
             steps.store(steps.load(Ordering::Relaxed) + STRIDE, Ordering::Relaxed);
         }
         if self.start.get().is_none() {
@@ -150,8 +148,8 @@ impl<'p> PoolBuilder<'p> {
         }
     }
 
-    /// What the run of `steps` steps in all gave. Those of a run that is too short for the clock
-    /// are all timed.
+    /// Returns the measurement of a run of `steps` steps in all. If the run is too short for the
+    /// clock, all its steps are timed.
     pub(crate) fn measured(&self, steps: u64, checksum: u64) -> Measured {
         let now = Instant::now();
         let (begin, end) = (*self.begin.get().unwrap_or(&now), *self.end.get().unwrap_or(&now));
@@ -165,7 +163,7 @@ impl<'p> PoolBuilder<'p> {
     }
 }
 
-/// Makes the calling thread worker 0, until it is dropped.
+/// Makes the calling thread worker 0 until it is dropped.
 struct Leader {
     before: Option<CpuSet>,
 }
@@ -183,7 +181,7 @@ impl Drop for Leader {
         WORKER.set(usize::MAX);
         STEPS.set(0);
         if let Some(before) = &self.before {
-            // What could be read can be set; if not, the thread stays where it is.
+            // An affinity that could be read can be set; otherwise the thread stays where it is.
             let _ = sched_setaffinity(None, before);
         }
     }
@@ -199,7 +197,8 @@ mod tests {
         Places::of_this_thread().unwrap().0
     }
 
-    /// Where the threads of two crews of a runner were, one after the other in one run.
+    /// Returns the processors of the threads of two of a runner's crews, one after the other in one
+    /// run.
     fn places_of(crew: &PoolBuilder<'_>, steps: u64) -> Vec<Vec<usize>> {
         let seen = Mutex::new(Vec::new());
         let together = Barrier::new(crew.workers());
@@ -271,7 +270,7 @@ mod tests {
             let crew = PoolBuilder::new(&places, workers, warm);
             places_of(&crew, each);
             let measured = crew.measured(all, 0);
-            // As soon as they are told of, which is at once on one worker.
+            // As soon as counts are published, which is at once on one worker.
             let late = STRIDE * (2 * workers as u64 - 1);
             assert!((all - warm - late..=all - warm).contains(&measured.steps), "{measured:?}");
             assert!(measured.seconds > 0.0);

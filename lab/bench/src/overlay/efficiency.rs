@@ -1,18 +1,19 @@
-//! The minimum effective task granularity of Task Bench: how short tasks may be so that half the
-//! time is theirs.
+//! The minimum effective task granularity of Task Bench: the length of tasks at which they take
+//! half of the time.
 //!
-//! Efficiency is ideal time by wall time, and the ideal is tasks times grain by workers. METG(50 %)
-//! is the smallest grain of which the efficiency is one half. Between two measured grains it is
-//! interpolated on a logarithmic scale: of grain g with an overhead c per task, efficiency e is g /
-//! (g + c), so that log(e / (1 - e)) is a straight line of log g, and the interpolation is exact if
-//! the overhead does not depend on the grain.
+//! Efficiency is the ideal time divided by the wall time; the ideal time is the number of tasks
+//! times the grain, divided by the number of workers. METG(50 %) is the smallest grain with an
+//! efficiency of one half. Between two measured grains it is interpolated on a logarithmic scale:
+//! with grain g and an overhead c per task, the efficiency e is g / (g + c), so log(e / (1 - e)) is
+//! a linear function of log g, and the interpolation is exact if the overhead does not depend on
+//! the grain.
 
 /// The efficiency of a grain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
-    /// Time of a body, in nanoseconds.
+    /// The time of a body, in nanoseconds.
     pub(crate) grain: f64,
-    /// Ideal time by wall time.
+    /// The ideal time divided by the wall time.
     pub(crate) efficiency: f64,
 }
 
@@ -21,15 +22,15 @@ pub(crate) struct Point {
 pub(crate) enum Metg {
     /// The least grain was efficient already.
     AtMost(f64),
-    /// Between two grains.
+    /// Interpolated between two grains.
     At(f64),
     /// No grain was efficient.
     MoreThan(f64),
 }
 
 impl Metg {
-    /// The METG(50 %) of these points, in ascending order of their grains; `None` if there are
-    /// none.
+    /// Returns the METG(50 %) of these points, in ascending order of their grains; `None` without
+    /// points.
     pub(crate) fn of(points: &[Point]) -> Option<Self> {
         let Some(first) = points.iter().position(|point| point.efficiency >= 0.5) else {
             return points.last().map(|last| Self::MoreThan(last.grain));
@@ -48,14 +49,14 @@ impl Metg {
         Some(Self::At(below.grain * (above.grain / below.grain).powf(way)))
     }
 
-    /// The bound or value.
+    /// Returns the bound or value, in nanoseconds.
     pub(crate) fn ns(self) -> f64 {
         match self {
             Self::AtMost(ns) | Self::At(ns) | Self::MoreThan(ns) => ns,
         }
     }
 
-    /// What the number is.
+    /// Returns the kind of the number.
     pub(crate) fn bound(self) -> &'static str {
         match self {
             Self::AtMost(_) => "at most",

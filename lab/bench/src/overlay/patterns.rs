@@ -1,24 +1,24 @@
 //! Dependence patterns of Task Bench (Slaughter et al., "Task Bench: A Parameterized Benchmark for
-//! Evaluating Parallel Runtime Performance", SC 2020): which points of the timestep before a point
-//! reads.
+//! Evaluating Parallel Runtime Performance", SC 2020): the points of the previous timestep that a
+//! point reads.
 //!
 //! ```text
 //! trivial    nothing
 //! stencil    i-1, i, i+1
 //! nearest    i-2 .. i+2
 //! fft        i - 2^s, i, i + 2^s      with s = t-1 modulo log2 of the width
-//! random     i, and each of i-2 .. i+2 with probability 1/4, drawn anew for each of four sets, used in turn
+//! random     i, and each of i-2 .. i+2 with probability 1/4; four sets, used in turn
 //! ```
 //!
-//! As in Task Bench, what lies beyond an edge is left out, and timestep 0 reads nothing. The radix
-//! is 5 (nearest and random), the connected fraction a quarter, both as there; the draws of
+//! As in Task Bench, points beyond an edge are omitted, and timestep 0 reads nothing. The radix is
+//! 5 (nearest and random) and the connected fraction a quarter, as in Task Bench; the draws of
 //! `random` are this file's own.
 
 use super::work::hash;
 
-/// Points on either side that `nearest` and `random` read.
+/// The number of points on either side that `nearest` and `random` read.
 const REACH: usize = 2;
-/// Sets of dependences that `random` goes through.
+/// The number of sets of dependences that `random` cycles through.
 const RANDOM_SETS: usize = 4;
 
 /// A pattern of dependences.
@@ -26,22 +26,22 @@ const RANDOM_SETS: usize = 4;
 pub(crate) enum Pattern {
     /// No dependences.
     Trivial,
-    /// The neighbours to either side.
+    /// The neighbours on both sides.
     Stencil,
-    /// Two neighbours to either side.
+    /// Two neighbours on either side.
     Nearest,
     /// Butterflies.
     Fft,
-    /// Some of those of `Nearest`.
+    /// Some of the dependences of `Nearest`.
     Random,
 }
 
 impl Pattern {
-    /// All of them.
+    /// All patterns.
     pub(crate) const ALL: [Self; 5] =
         [Self::Trivial, Self::Stencil, Self::Nearest, Self::Fft, Self::Random];
 
-    /// Its name.
+    /// Returns the pattern's name.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Trivial => "trivial",
@@ -52,7 +52,7 @@ impl Pattern {
         }
     }
 
-    /// After how many timesteps its dependences repeat.
+    /// Returns the number of timesteps after which the dependences repeat.
     pub(crate) fn period(self, width: usize) -> usize {
         match self {
             Self::Trivial | Self::Stencil | Self::Nearest => 1,
@@ -61,8 +61,9 @@ impl Pattern {
         }
     }
 
-    /// The points of timestep `t - 1` that point `i` of timestep `t` reads, in ascending order.
-    /// From timestep 1 on; timestep 0 gives those of every later one of the same phase.
+    /// Returns the points of timestep `t - 1` that point `i` of timestep `t` reads, in ascending
+    /// order, for `t` from 1 on. Timestep 0 gives the points of every later timestep of the same
+    /// phase.
     pub(crate) fn dependences(self, width: usize, t: usize, i: usize) -> Vec<usize> {
         let around = |reach: usize| i.saturating_sub(reach)..(i + reach + 1).min(width);
         let period = self.period(width);

@@ -1,19 +1,19 @@
-//! What is run: tasks that go round, each of which writes one value and reads some others.
+//! A program: cyclic tasks, each of which writes one value and reads some others.
 //!
-//! Task `t` writes value `t`. A round is the sequential program: level after level, within a level
-//! in any order. The dependences are those of that program over all rounds, those of a reader on
-//! the next writer included.
+//! Task `t` writes value `t`. A round is the sequential program: level after level, in any order
+//! within a level. The dependences are those of that program over all rounds, including those of a
+//! reader on the next writer.
 //!
 //! # The grid
 //! Five points: a task reads its four neighbours, in place (Gauss-Seidel). Its level is its
 //! anti-diagonal.
 //!
 //! # Patterns
-//! The dependences of a [`Pattern`] repeat after some timesteps, the period. A round is that many
-//! timesteps, or twice as many if it is one; each has a task and a value of its own for every
-//! point. So timestep t reads what t-1 wrote, no task reads what is being written, and only one
-//! that comes round a second time waits for readers: double buffering, for longer periods with more
-//! buffers.
+//! The dependences of a [`Pattern`] repeat after a number of timesteps, the period. A round is that
+//! number of timesteps, or two if the period is one; each timestep has its own task and value for
+//! every point. So timestep t reads what t-1 wrote, no task reads a value that is being written,
+//! and only a task of a later round waits for readers: double buffering, with more buffers for
+//! longer periods.
 //!
 //! ```text
 //! stencil, three points, a round of two timesteps      value (point, phase)
@@ -30,30 +30,30 @@ use std::fmt::Write as _;
 use super::patterns::Pattern;
 use super::work::{checksum, value};
 
-/// Tasks that go round.
+/// A program of cyclic tasks.
 #[derive(Debug)]
 pub(crate) struct Program {
-    /// What it is called.
+    /// The program's name.
     pub(crate) name: &'static str,
-    /// By number.
+    /// The tasks, by number.
     pub(crate) tasks: Vec<Task>,
     /// The tasks of each level.
     pub(crate) levels: Vec<Vec<u32>>,
 }
 
-/// One of the tasks.
+/// A task.
 #[derive(Debug, Default)]
 pub(crate) struct Task {
-    /// When in a round it is run.
+    /// The position in a round.
     pub(crate) level: u32,
     /// The tasks whose values it reads.
     pub(crate) reads: Vec<u32>,
-    /// The tasks of which it reads the value, or which read its value; all are of other levels.
+    /// The tasks whose value it reads, or that read its value; all are of other levels.
     pub(crate) conflicts: Vec<u32>,
 }
 
 impl Program {
-    /// The five-point grid.
+    /// Returns the five-point grid.
     pub(crate) fn grid(rows: usize, cols: usize) -> Self {
         let task = |t: usize| {
             let (i, j) = (t / cols, t % cols);
@@ -69,7 +69,7 @@ impl Program {
         Self::new("grid", (0..rows * cols).map(task))
     }
 
-    /// The tasks of a pattern.
+    /// Returns the tasks of a pattern.
     pub(crate) fn of(pattern: Pattern, width: usize) -> Self {
         let phases = Self::phases(pattern, width);
         let task = |n: usize| {
@@ -81,7 +81,7 @@ impl Program {
         Self::new(pattern.name(), (0..width * phases).map(task))
     }
 
-    /// Timesteps of a round of a pattern.
+    /// Returns the number of timesteps in a round of a pattern.
     fn phases(pattern: Pattern, width: usize) -> usize {
         match pattern.period(width) {
             1 => 2,
@@ -109,12 +109,12 @@ impl Program {
         Self { name, tasks, levels }
     }
 
-    /// Whether task `a` goes before task `b`, with which it conflicts, in every round.
+    /// Returns whether task `a` precedes task `b`, with which it conflicts, in every round.
     pub(crate) fn first(&self, a: u32, b: u32) -> bool {
         self.tasks[a as usize].level < self.tasks[b as usize].level
     }
 
-    /// The checksum of the sequential program.
+    /// Returns the checksum of the sequential program.
     pub(crate) fn plain(&self, rounds: u64) -> u64 {
         let mut values = vec![0; self.tasks.len()];
         for round in 0..rounds {
@@ -126,7 +126,7 @@ impl Program {
         checksum(values.into_iter())
     }
 
-    /// The program as the compiled peers read it; see `lab/peers/overlay.h`.
+    /// Returns the program in the format of the compiled peers; see `lab/peers/overlay.h`.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("{} {}\n", self.tasks.len(), self.levels.len());
         for &t in self.levels.iter().flatten() {

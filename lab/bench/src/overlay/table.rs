@@ -1,9 +1,9 @@
-//! The race for people.
+//! The tables of the race.
 
 use super::{Job, MEAN, Race, SIDE, WIDTH};
 use crate::race::{self, Column, Results, Side, Table, figure, ratio};
 
-/// What is printed.
+/// Returns the text to print.
 pub(super) fn text(race: &Race, results: &Results<Job>) -> String {
     let mut lines = head(race, results);
     lines.extend(race.crews().into_iter().map(|workers| empty(results, workers).to_string()));
@@ -39,7 +39,7 @@ fn plural(workers: usize) -> String {
     if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") }
 }
 
-/// Cells, by the best of ours, and by other times.
+/// Formats cells with their ratios to our best time and to other times.
 fn by_ours(
     title: String,
     results: &Results<Job>,

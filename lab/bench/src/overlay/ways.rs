@@ -1,4 +1,4 @@
-//! The ways of running a program: overlays, what one would write by hand, and libraries of others.
+//! The ways of running a program: overlays, hand-written code, and libraries of others.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::race::Side;
 /// A runner with a number of workers.
 type OnWorkers = fn(usize) -> Runner;
 
-/// Our runners: a line each.
+/// Our runners.
 const OURS: [(&str, OnWorkers); 4] = [
     ("overlay, pool", Runner::pool),
     ("overlay, pool, depth first", |workers| Runner::Pool {
@@ -32,26 +32,26 @@ const OURS: [(&str, OnWorkers); 4] = [
 pub(crate) enum Way {
     /// A runner of ours.
     Overlay(&'static str, OnWorkers),
-    /// No order is kept but that of one thread.
+    /// Only the order within a thread is kept.
     Plain,
-    /// A barrier after every level.
+    /// A barrier after each level.
     Barrier,
-    /// Locks and conditions.
+    /// Locks and condition variables.
     Locks,
-    /// A library of others.
+    /// A library of another project.
     Compiled(Peer),
 }
 
-/// Where ways run.
+/// The environment in which ways run.
 #[derive(Debug)]
 pub(crate) struct Site {
-    /// Where peers find programs.
+    /// The folder in which peers find programs.
     pub(crate) folder: PathBuf,
-    /// What threads are pinned to.
+    /// The places to which threads are pinned.
     pub(crate) places: Places,
 }
 
-/// All ways, with these peers.
+/// Returns all ways, including these peers.
 pub(crate) fn all(peers: impl IntoIterator<Item = Peer>) -> Vec<Way> {
     let ours = OURS.iter().map(|&(name, runner)| Way::Overlay(name, runner));
     ours.chain([Way::Plain, Way::Barrier, Way::Locks])
@@ -60,7 +60,7 @@ pub(crate) fn all(peers: impl IntoIterator<Item = Peer>) -> Vec<Way> {
 }
 
 impl Way {
-    /// Its name.
+    /// Returns the way's name.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Overlay(name, _) => name,
@@ -71,7 +71,7 @@ impl Way {
         }
     }
 
-    /// Whose it is.
+    /// Returns the way's side.
     pub(crate) fn side(&self) -> Side {
         match self {
             Self::Overlay(..) => Side::Ours,
@@ -80,13 +80,13 @@ impl Way {
         }
     }
 
-    /// Whether it keeps the order on this many threads.
+    /// Returns whether it keeps the order on this number of threads.
     pub(crate) fn keeps_order(&self, workers: usize) -> bool {
         workers == 1 || !matches!(self, Self::Plain)
     }
 
-    /// Runs a program on that many threads: rounds that are not timed, then rounds that are. For
-    /// peers the checksum means something without the former only.
+    /// Runs a program on a number of threads: untimed rounds, then timed rounds. A peer's checksum
+    /// is meaningful only without untimed rounds.
     pub(crate) fn run(
         &self,
         site: &Site,
@@ -115,7 +115,7 @@ impl Way {
     }
 }
 
-/// Makes an overlay of a program, whose bodies tell the crew when they begin.
+/// Declares the overlay of a program, whose bodies notify the crew at their beginning.
 struct Declare<'a> {
     program: &'a Program,
     crew: &'a PoolBuilder<'a>,

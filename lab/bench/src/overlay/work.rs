@@ -1,4 +1,4 @@
-//! What the tasks do: nothing, a loop for some time, or a hash of what they read.
+//! The bodies of tasks: empty, a loop for some time, or a hash of what they read.
 //!
 //! `lab/peers/overlay.h` has the same functions in C: change both.
 
@@ -7,18 +7,18 @@ use std::hint::black_box;
 use super::super::kernel::{MULTIPLIER, kernel};
 
 const SECOND_MULTIPLIER: u64 = 0xBF58_476D_1CE4_E5B9;
-/// Mean iterations of the bodies that verify: enough to let tasks overtake each other where they
-/// may.
+/// The mean number of iterations of verifying bodies: enough to let tasks overtake each other where
+/// they may.
 const SHAKE: u64 = 64;
 
-/// A number for an iteration of a task.
+/// Returns a number for an iteration of a task.
 #[inline]
 pub(crate) fn hash(task: u32, round: u64) -> u64 {
     let h = ((u64::from(task) << 32) ^ round).wrapping_mul(MULTIPLIER);
     (h ^ (h >> 29)).wrapping_mul(SECOND_MULTIPLIER)
 }
 
-/// The value of an iteration of a task that read these.
+/// Returns the value of an iteration of a task that read `reads`.
 #[inline]
 pub(crate) fn value(task: u32, round: u64, reads: impl Iterator<Item = u64>) -> u64 {
     reads.fold(hash(task, round), |h, read| {
@@ -27,27 +27,27 @@ pub(crate) fn value(task: u32, round: u64, reads: impl Iterator<Item = u64>) -> 
     })
 }
 
-/// One number for all values.
+/// Combines all values into one number.
 pub(crate) fn checksum(values: impl Iterator<Item = u64>) -> u64 {
     values.fold(0, |sum, value| (sum.rotate_left(5) ^ value).wrapping_mul(MULTIPLIER))
 }
 
-/// From 0 to twice the mean.
+/// Returns a pseudorandom number from 0 to twice the mean.
 #[inline]
 fn irregular(mean: u64, task: u32, round: u64) -> u64 {
     (2 * mean * (hash(task, round) >> 40)) >> 24
 }
 
-/// What the tasks of a run do.
+/// The body of the tasks of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
     /// Nothing.
     Empty,
-    /// Iterations of the loop.
+    /// A number of iterations of the loop.
     Spin(u64),
     /// Pseudorandom numbers of iterations with this mean.
     Irregular(u64),
-    /// A hash of what it reads, which depends on every dependence being kept.
+    /// A hash of what it reads, which depends on every dependence.
     Verify,
 }
 

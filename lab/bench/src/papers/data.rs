@@ -1,4 +1,4 @@
-//! The data of a race: made once, kept in a folder.
+//! The data of a race: created once, and kept in a folder.
 //!
 //! ```text
 //! DIR/rows/za.npy, zr.npy ..        row-major
@@ -17,7 +17,7 @@ use syncline_wave::kernels::Lk23;
 use crate::disk;
 use crate::error::{Failure, Result, failed};
 
-/// Memory for the change of a layout.
+/// The memory for a conversion of a layout, in bytes.
 const MEMORY: u64 = 128 << 20;
 
 /// The order of the elements of the field. Coefficients are blocked when it is framed.
@@ -66,7 +66,7 @@ impl Folder {
         self.path.join(format!("blocks-{side}"))
     }
 
-    /// Makes what is not there.
+    /// Creates the missing files.
     pub(crate) fn make(&self, sides: &[usize]) -> Result<()> {
         let rows = self.rows();
         make_folder(&rows)?;
@@ -120,7 +120,7 @@ impl Folder {
         Block::new(side, side).clipped(self.shape)
     }
 
-    /// Opens the matrices; `side` is that of the blocks.
+    /// Opens the matrices; `side` is the side of the blocks.
     pub(crate) fn open(&self, data: Data, side: usize) -> Result<Inputs> {
         let folder = match data {
             Data::RowMajor => self.rows(),
@@ -136,7 +136,7 @@ impl Folder {
         })
     }
 
-    /// A file for a result, which never gets a name.
+    /// Creates a file for a result, which never gets a name.
     pub(crate) fn result(&self, layout: Layout) -> Result<(NewFile, Matrix)> {
         let bytes = Matrix::<f64>::file_bytes(false, self.shape, layout)?;
         let new = NewFile::create(&self.path.join("result"), bytes)?;
@@ -144,7 +144,7 @@ impl Folder {
         Ok((new, matrix))
     }
 
-    /// Takes all data out of the page cache. Says how.
+    /// Drops all data from the page cache; returns the method used.
     pub(crate) fn drop_caches(&self) -> Result<&'static str> {
         disk::drop_caches(&self.path)
     }

@@ -1,20 +1,22 @@
-//! Fig. 7(a) and 7(b) as SVG: seconds per iteration, in logarithm, over the side of a block.
+//! Fig. 7(a) and 7(b) as SVG: seconds per iteration, on a logarithmic scale, over the side of a
+//! block.
 
 use std::fmt::Write;
 
 use super::race::{CHAINED, Run, SINGLE, WHOLE, Way};
 use super::report::{Runs, label};
 
-/// Of the area between the axes.
+/// The size of the area between the axes.
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 320.0;
-/// Of a panel: axes, their labels and the legend.
+/// The width of a panel: axes, their labels and the legend.
 const PANEL: f64 = 720.0;
-/// From the corner of a panel to the area.
+/// The offset of the area from the corner of its panel.
 const LEFT: f64 = 60.0;
 const TOP: f64 = 40.0;
 
-/// Of the lines, the same in both panels: those of [`WHOLE`], of [`CHAINED`], and what only [`SINGLE`] has.
+/// The colours of the lines, the same in both panels: those of [`WHOLE`], of [`CHAINED`], and the
+/// lines that only [`SINGLE`] has.
 const COLOURS: [&str; 14] = [
     "#000000", "#7f7f7f", "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b",
     "#e377c2", "#bcbd22", "#17becf", "#3b5323", "#ffbb00", "#aec7e8",
@@ -23,7 +25,7 @@ const COLOURS: [&str; 14] = [
 /// A line of a panel: its name and its points.
 struct Line {
     name: String,
-    /// Places on the axis of blocks, and seconds.
+    /// Positions on the axis of blocks, and seconds.
     points: Vec<(usize, f64)>,
     dashed: bool,
     colour: &'static str,
@@ -35,7 +37,7 @@ fn colour(way: Way) -> &'static str {
     COLOURS[place.unwrap_or(0) % COLOURS.len()]
 }
 
-/// Both panels.
+/// Returns both panels.
 pub(crate) fn svg(runs: &[Run]) -> String {
     let runs = Runs(runs);
     let (width, height) = (2.0 * PANEL, TOP + HEIGHT + 60.0);
@@ -78,7 +80,7 @@ fn panel(
     if lines.is_empty() {
         return Ok(());
     }
-    // A little room above and below.
+    // A margin above and below.
     let (low, high) = ((least / 1.2).log10(), (most * 1.2).log10());
     let at_x = |place: usize| LEFT + WIDTH * (place as f64 + 0.5) / blocks.len() as f64;
     let at_y = |seconds: f64| TOP + HEIGHT * (high - seconds.max(1e-9).log10()) / (high - low);
@@ -127,11 +129,12 @@ fn panel(
     writeln!(out, "</g>")
 }
 
-/// 1, 2 and 5 times powers of ten between two logarithms.
+/// Returns 1, 2 and 5 times powers of ten between two logarithms.
 fn ticks(low: f64, high: f64) -> impl Iterator<Item = f64> {
     let powers = low.floor() as i32..=high.ceil() as i32;
     let all = powers.flat_map(|power| {
-        // A negative power of ten is not exact; its reciprocal, rounded once, prints as it is written.
+        // A negative power of ten is not exact; its reciprocal, rounded once, prints without an
+        // error.
         let ten = 10_f64.powi(power.abs());
         [1.0, 2.0, 5.0].map(|digit| if power < 0 { digit / ten } else { digit * ten })
     });

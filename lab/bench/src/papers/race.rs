@@ -1,7 +1,7 @@
-//! All schemes in turn, round by round, on the same data.
+//! The race of all schemes, round by round, on the same data.
 //!
-//! A run begins with cold caches and ends when the result is on the disk. The first results of as
-//! many iterations must have the same bits.
+//! A run begins with cold caches and ends when the result is on the disk. The first results with
+//! the same number of iterations must have the same bits.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::error::{Result, failed};
 use crate::race::{Entry, Group, Pace, Side, Stage, race};
 use crate::stop::Signals;
 
-/// A scheme as it is raced.
+/// A scheme in the race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Name {
@@ -73,11 +73,11 @@ pub(crate) const CHAINED: [Way; 10] = [
     (Name::Blocks, Data::Framed),
 ];
 
-/// The lines that have no blocks, of both.
+/// The lines without blocks, in both figures.
 pub(crate) const WHOLE: [Way; 2] =
     [(Name::Sequential, Data::RowMajor), (Name::Streamed, Data::RowMajor)];
 
-/// A run as it is printed. Bytes are those of all its iterations.
+/// A printed run. Bytes are the sums over all its iterations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) scheme: Name,
@@ -86,13 +86,13 @@ pub(crate) struct Run {
     pub(crate) iterations: u64,
     pub(crate) round: usize,
     pub(crate) seconds: f64,
-    /// Of the process, as the kernel counts them.
+    /// The process's disk I/O, as counted by the kernel.
     pub(crate) disk_read: u64,
     pub(crate) disk_written: u64,
-    /// What the scheme asked for.
+    /// The bytes that the scheme requested.
     pub(crate) asked_read: u64,
     pub(crate) asked_written: u64,
-    /// What the papers' model has for blocks.
+    /// The bytes that the papers' model predicts for blocks.
     pub(crate) model_read: Option<u64>,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
@@ -102,7 +102,7 @@ pub(crate) struct Run {
     pub(crate) caches: String,
 }
 
-/// What is raced.
+/// A race and its options.
 #[derive(Debug)]
 pub(crate) struct Race {
     pub(crate) folder: Folder,
@@ -115,7 +115,7 @@ pub(crate) struct Race {
     pub(crate) json: bool,
 }
 
-/// One cell of a table.
+/// A cell of a table.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     way: Way,
@@ -123,12 +123,12 @@ struct Cell {
     iterations: u64,
 }
 
-/// What has been run.
+/// The runs so far.
 #[derive(Debug, Default)]
 struct Log {
     round: usize,
     runs: Vec<Run>,
-    /// The checksum of the first result of as many iterations, and what it is of.
+    /// By number of iterations: the checksum of the first result, and the run that produced it.
     sums: HashMap<u64, (u64, String)>,
 }
 
@@ -140,7 +140,7 @@ impl Stage for Log {
 }
 
 impl Race {
-    /// Runs everything.
+    /// Runs the race.
     pub(crate) fn run(&self, signals: &Signals) -> Result<Vec<Run>> {
         let mut log = Log::default();
         let group = |ways: &[Way], block, iterations| {
@@ -163,7 +163,7 @@ impl Race {
         Ok(log.runs)
     }
 
-    /// Seconds of a run of a cell, unless its blocks do not fit the memory.
+    /// Returns the seconds of a run of a cell, unless its blocks do not fit in the memory.
     fn cell(&self, cell: Cell, what: &str, log: &mut Log) -> Result<Option<f64>> {
         let Cell { way: (name, data), block: side, iterations } = cell;
         let block = self.folder.block(side.unwrap_or(1));
@@ -226,7 +226,7 @@ impl Race {
     }
 }
 
-/// Bytes that this process has had read from and written to disks.
+/// Returns the bytes that this process has caused to be read from and written to disks.
 fn disk() -> Result<(u64, u64)> {
     const IO: &str = "/proc/self/io";
     let text = std::fs::read_to_string(IO).map_err(|error| failed(&format!("read {IO}"), error))?;
@@ -237,7 +237,7 @@ fn disk() -> Result<(u64, u64)> {
     Ok((number("read_bytes:")?, number("write_bytes:")?))
 }
 
-/// The checksum of all values, row by row, whatever the layout.
+/// Returns the checksum of all values, row by row, for any layout.
 fn checksum(matrix: &Matrix) -> Result<u64> {
     let (rows, cols) = (matrix.shape().rows, matrix.shape().cols);
     let band = (8_usize << 20).div_ceil(cols * size_of::<f64>()).min(rows);

@@ -1,4 +1,4 @@
-//! The tables of the papers' Fig. 7, and their words against ours.
+//! The tables of the papers' Fig. 7, and the papers' statements beside our results.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::race::median;
 
 const GIB: f64 = (1 << 30) as f64;
 
-/// A scheme in words.
+/// Returns the name of a scheme.
 pub(crate) fn label((name, data): Way) -> String {
     let scheme = match name {
         Name::Sequential => return "sequential".to_owned(),
@@ -28,7 +28,7 @@ pub(crate) fn label((name, data): Way) -> String {
     format!("{scheme}, {data}")
 }
 
-/// The runs, to be asked.
+/// Queries over the runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Runs<'r>(pub(crate) &'r [Run]);
 
@@ -40,7 +40,7 @@ impl<'r> Runs<'r> {
         self.0.iter().filter(same)
     }
 
-    /// The median of something of a cell's runs, per iteration.
+    /// Returns the median of a value over a cell's runs, per iteration.
     fn median(
         self,
         way: Way,
@@ -51,12 +51,12 @@ impl<'r> Runs<'r> {
         Some(median(self.of(way, block, iterations).map(value).collect())? / iterations as f64)
     }
 
-    /// Median seconds per iteration.
+    /// Returns the median seconds per iteration.
     pub(crate) fn seconds(self, way: Way, block: Option<usize>, iterations: u64) -> Option<f64> {
         self.median(way, block, iterations, |run| run.seconds)
     }
 
-    /// The sides of the blocks.
+    /// Returns the sides of the blocks.
     pub(crate) fn blocks(self) -> Vec<usize> {
         let mut blocks: Vec<usize> = self.0.iter().filter_map(|run| run.block).collect();
         blocks.sort_unstable();
@@ -64,12 +64,12 @@ impl<'r> Runs<'r> {
         blocks
     }
 
-    /// The iterations of the runs of several.
+    /// Returns the number of iterations of the runs of several.
     pub(crate) fn several(self) -> u64 {
         self.0.iter().map(|run| run.iterations).max().unwrap_or(1)
     }
 
-    /// The block with the least time, and the time.
+    /// Returns the block with the least time, and the time.
     fn best(self, way: Way, iterations: u64) -> Option<(usize, f64)> {
         let times = self
             .blocks()
@@ -79,7 +79,7 @@ impl<'r> Runs<'r> {
     }
 }
 
-/// All tables.
+/// Returns all tables.
 pub(crate) fn text(runs: &[Run]) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -152,7 +152,7 @@ fn table(
     writeln!(out)
 }
 
-/// The papers' words, each with what it was here.
+/// Writes the papers' statements, each with the result here.
 fn words(runs: Runs<'_>, out: &mut String) -> std::fmt::Result {
     let several = runs.several();
     let single = |way| runs.best(way, 1);
@@ -241,7 +241,7 @@ fn words(runs: Runs<'_>, out: &mut String) -> std::fmt::Result {
     for way in SINGLE {
         let times = runs.blocks().into_iter().filter(|b| runs.seconds(way, Some(*b), 1).is_some());
         let (Some((best, _)), blocks) = (single(way), times.collect::<Vec<_>>()) else { continue };
-        // Of two, both are at an end.
+        // With two blocks, both are at an end of the range.
         if blocks.len() < 3 {
             continue;
         }
@@ -257,7 +257,8 @@ fn words(runs: Runs<'_>, out: &mut String) -> std::fmt::Result {
 mod tests {
     use super::*;
 
-    /// Runs of the ring at three blocks, in three rounds, and of the sequential scheme; and one of two iterations.
+    /// Runs of the ring with three blocks, in three rounds, and of the sequential scheme; and a run
+    /// of two iterations.
     pub(crate) fn some() -> Vec<Run> {
         let line = |scheme: &str, data: &str, block: &str, round: u32, seconds: f64| {
             let text = format!(
@@ -291,7 +292,7 @@ mod tests {
             text.contains("| best block, ring, framed | inside | at an end | 256 of 256 to 1024 |"),
             "{text}"
         );
-        // What was not run has no ratio and no number.
+        // A missing run has no ratio and no number.
         assert!(!text.contains("NaN") && text.contains("| streamed | - | - | - |"), "{text}");
         assert!(super::text(&[]).contains("no runs"));
     }
@@ -300,7 +301,7 @@ mod tests {
     fn a_picture_has_a_line_for_each_scheme_that_was_run() {
         let svg = super::super::plot::svg(&some());
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-        // Three over one iteration, one over two.
+        // Three lines for one iteration, one for two.
         assert_eq!(svg.matches("<polyline").count(), 4, "{svg}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         assert!(super::super::plot::svg(&[]).contains("<svg"));

@@ -1,6 +1,6 @@
-//! A process that runs what it is asked to: it reads a line, and answers with a line.
+//! A server process: it reads a request line, runs it, and answers with a line.
 //!
-//! Between two lines such a process does nothing, and it ends when its input does.
+//! Between two lines the process is idle; it ends at the end of its input.
 
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,19 +13,19 @@ use super::not_started;
 use crate::error::Result;
 use crate::race::Samples;
 
-/// Such a process, until the last of its copies is dropped.
+/// A server process. It ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Server(Rc<RefCell<Running>>);
 
 #[derive(Debug)]
 struct Running {
     child: Child,
-    /// Closed, it ends.
+    /// Its standard input; closing it ends the process.
     asked: Option<ChildStdin>,
     said: BufReader<ChildStdout>,
 }
 
-/// An answer of one that measures.
+/// The answer to a measurement.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Answer {
@@ -34,10 +34,10 @@ struct Answer {
 }
 
 impl Server {
-    /// Starts one.
+    /// Starts a server process.
     ///
     /// # Errors
-    /// When there is no such program, with what installs it.
+    /// If there is no such program, with the line that installs it.
     pub(crate) fn start(mut command: Command) -> Result<Self> {
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = started.map_err(|error| not_started(&command, &error))?;
@@ -46,10 +46,10 @@ impl Server {
         Ok(Server(Rc::new(RefCell::new(Running { child, asked, said }))))
     }
 
-    /// Asks it a line; what it answers.
+    /// Sends a line, and returns the answer.
     ///
     /// # Errors
-    /// When it has ended.
+    /// If the process has ended.
     pub(crate) fn ask(&self, line: &str) -> Result<String> {
         let running = &mut *self.0.borrow_mut();
         let mut answer = String::new();
@@ -62,7 +62,8 @@ impl Server {
         Ok(answer)
     }
 
-    /// Measures by such a line, which is answered in JSON; each sample is that of `operations`.
+    /// Returns a function that measures with such a line, which is answered in JSON; each sample
+    /// covers `operations` operations.
     pub(crate) fn asks(
         &self,
         line: &str,
@@ -87,7 +88,7 @@ impl Server {
 impl Drop for Running {
     fn drop(&mut self) {
         drop(self.asked.take());
-        // How it has ended does not matter any more.
+        // The exit status does not matter any more.
         let _ = self.child.wait();
     }
 }

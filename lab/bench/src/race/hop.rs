@@ -1,8 +1,8 @@
-//! The limit: how long a cache line takes from one processor to another.
+//! The limit: the time that a cache line takes from one processor to another.
 //!
-//! Two threads, each on a processor of its own, pass a number to and fro in one word: each adds 1
-//! when it is its turn. A hop is half a round trip. A member that waits for another cannot know
-//! sooner than after one.
+//! Two threads, each on its own processor, pass a number to and fro in one word; each adds 1 in its
+//! turn. A hop is half a round trip. A member that waits for another cannot be notified in less
+//! than a hop.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -12,15 +12,16 @@ use super::{Spread, Stage};
 use crate::error::{Result, failed};
 use crate::places::Places;
 
-/// Runs of which the least, and the middle one, are told.
+/// The number of runs, of which the least and the median are reported.
 const RUNS: usize = 20;
-/// Round trips of a run.
+/// The number of round trips of a run.
 const TRIPS: u64 = 500;
 
-/// Nanoseconds of a hop between the first two places; `None` if there are no two.
+/// Returns the nanoseconds of a hop between the first two places; `None` if there are fewer than
+/// two.
 ///
 /// # Errors
-/// When a thread cannot be started.
+/// If a thread cannot be started.
 fn hop(places: &Places) -> Result<Option<Spread>> {
     if places.len() < 2 {
         return Ok(None);
@@ -33,8 +34,8 @@ fn hop(places: &Places) -> Result<Option<Spread>> {
                 let start = Instant::now();
                 for trip in run * TRIPS..(run + 1) * TRIPS {
                     let turn = 2 * trip + me;
-                    // Relaxed: nothing but the number is handed over. No pauses, which are as long
-                    // as a hop.
+                    // Relaxed: only the number is communicated. No pauses, which take as long as a
+                    // hop.
                     while word.0.load(Ordering::Relaxed) != turn {}
                     word.0.store(turn + 1, Ordering::Relaxed);
                 }
@@ -47,19 +48,19 @@ fn hop(places: &Places) -> Result<Option<Spread>> {
     Ok(done.members.into_iter().next().and_then(Spread::of))
 }
 
-/// The limit as a stage: a hop is measured when a round begins.
+/// The limit as a stage: a hop is measured at the beginning of each round.
 #[derive(Debug)]
 pub(crate) struct Hops {
-    /// Where threads are pinned.
+    /// The places to which threads are pinned.
     pub(crate) places: Places,
-    /// Of each round.
+    /// One hop for each round.
     pub(crate) hops: Vec<Spread>,
-    /// Ways whose threads could not be pinned.
+    /// The ways whose threads could not be pinned.
     pub(crate) unpinned: Vec<String>,
 }
 
 impl Hops {
-    /// Nothing is measured yet.
+    /// Returns a stage without measurements.
     pub(crate) fn new(places: Places) -> Self {
         Self { places, hops: Vec::new(), unpinned: Vec::new() }
     }
@@ -71,17 +72,17 @@ impl Hops {
         Ok(())
     }
 
-    /// The least hops of all rounds.
+    /// Returns the spread of the rounds' least hops.
     pub(crate) fn best(&self) -> Option<Spread> {
         Spread::of(self.hops.iter().map(|hop| hop.best).collect())
     }
 
-    /// Nanoseconds of a hop.
+    /// Returns the median of the rounds' least hops, in nanoseconds.
     pub(crate) fn median(&self) -> Option<f64> {
         self.best().map(|hop| hop.median)
     }
 
-    /// Says once that the threads of a way could not be pinned.
+    /// Prints, once, that the threads of a way could not be pinned.
     pub(crate) fn unpinned(&mut self, way: &str) {
         if !self.unpinned.iter().any(|known| known == way) {
             eprintln!("not pinned: {way}");

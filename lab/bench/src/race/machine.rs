@@ -1,4 +1,4 @@
-//! On what, and when, a race is run: absolute times mean little without.
+//! The machine and the time of a race: absolute times mean little without them.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,16 +8,16 @@ use serde::Serialize;
 /// A machine, and the time.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
-    /// Of the beginning, UTC.
+    /// The date and time of the beginning, UTC.
     date: String,
     processors: usize,
-    /// What the processors call themselves, where the kernel tells.
+    /// The processors' model name, where the kernel reports it.
     processor: Option<String>,
     kernel: Option<String>,
 }
 
 impl Machine {
-    /// This one, now, of which `processors` processors may be used.
+    /// Returns this machine and the present time; `processors` processors may be used.
     pub(crate) fn here(processors: usize) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let told = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -31,7 +31,7 @@ impl Machine {
         }
     }
 
-    /// In a line, for people.
+    /// Formats the machine as one line of text.
     pub(crate) fn line(&self) -> String {
         let plural = if self.processors == 1 { "" } else { "s" };
         let of = self.processor.as_ref().map_or(String::new(), |name| format!(" ({name})"));
@@ -40,7 +40,7 @@ impl Machine {
     }
 }
 
-/// The date and time this many seconds after the beginning of 1970, UTC.
+/// Returns the date and time this number of seconds after the beginning of 1970, UTC.
 fn date(seconds: u64) -> String {
     let leap = |year: u64| {
         year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))

@@ -1,4 +1,4 @@
-//! What a race prints: tables for people, or an object a line; and what is aimed at.
+//! The output of a race: tables, or one JSON object per line; and targets.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Cell, Side, Skipped};
 use crate::error::Result;
 
-/// A number with as many decimals as say something.
+/// Formats a number with a useful number of decimals.
 pub(crate) fn figure(number: f64) -> String {
     match number.abs() {
         large if large >= 1000.0 => format!("{number:.0}"),
@@ -17,7 +17,7 @@ pub(crate) fn figure(number: f64) -> String {
     }
 }
 
-/// One time by another; `None` if either was not measured.
+/// Returns one time divided by another; `None` if either was not measured.
 pub(crate) fn ratio(time: Option<f64>, by: Option<f64>) -> Option<f64> {
     time.zip(by).map(|(time, by)| time / by)
 }
@@ -33,7 +33,7 @@ pub(crate) struct Table {
 pub(crate) type Column<'a, K> = (&'a str, &'a dyn Fn(&Cell<K>) -> Option<f64>);
 
 impl Table {
-    /// An empty one, of what the rows are and what the columns are.
+    /// Returns an empty table with a title and column heads.
     pub(crate) fn new<H: Into<String>>(
         title: impl Into<String>,
         head: impl IntoIterator<Item = H>,
@@ -42,8 +42,8 @@ impl Table {
         Self { head: head.collect(), rows: Vec::new() }
     }
 
-    /// The medians and spreads of cells, each divided by `unit`, and other columns of them; those of
-    /// ours are marked.
+    /// Returns a table of the medians and spreads of cells, each divided by `unit`, and of other
+    /// columns; our cells are marked.
     pub(crate) fn of<'c, K: 'c>(
         title: impl Into<String>,
         cells: impl IntoIterator<Item = &'c Cell<K>>,
@@ -65,12 +65,12 @@ impl Table {
         table
     }
 
-    /// One row more.
+    /// Adds a row.
     pub(crate) fn row(&mut self, name: impl Into<String>, cells: impl IntoIterator<Item = String>) {
         self.rows.push([name.into()].into_iter().chain(cells).collect());
     }
 
-    /// Targets, and whether they are met; nothing without any.
+    /// Returns the table of targets and whether they are met; `None` without targets.
     pub(crate) fn targets(targets: &[Target]) -> Option<Self> {
         let mut table = Self::new("of the medians", ["value", "target", ""]);
         for Target { what, value, target, at_most, met } in targets {
@@ -83,7 +83,7 @@ impl Table {
 }
 
 impl fmt::Display for Table {
-    /// After an empty line.
+    /// Begins with an empty line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = || [&self.head].into_iter().chain(&self.rows);
         let width =
@@ -101,26 +101,26 @@ impl fmt::Display for Table {
     }
 }
 
-/// What is told of those that are not there: a line each.
+/// Prints a skipped way in one line.
 impl<K> fmt::Display for Skipped<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "skipped: {}: {}", self.way, self.why)
     }
 }
 
-/// A number that is aimed at.
+/// A number with a target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Target {
     what: String,
     value: f64,
-    /// It is met at this, or on the better side of it.
+    /// The bound, which is met by an equal value.
     target: f64,
     at_most: bool,
     met: bool,
 }
 
 impl Target {
-    /// At most that, if there is a value.
+    /// Returns a target of at most `target`, if there is a value.
     pub(crate) fn at_most(
         what: impl Into<String>,
         value: Option<f64>,
@@ -130,7 +130,7 @@ impl Target {
         Some(Target { what: what.into(), value, target, at_most: true, met: value <= target })
     }
 
-    /// At least that, if there is a value.
+    /// Returns a target of at least `target`, if there is a value.
     pub(crate) fn at_least(
         what: impl Into<String>,
         value: Option<f64>,
@@ -141,7 +141,7 @@ impl Target {
     }
 }
 
-/// JSON, an object a line, each of which begins with what it is.
+/// JSON, one object per line, each of which begins with its kind.
 #[derive(Debug)]
 pub(crate) struct Lines {
     tag: &'static str,
@@ -149,12 +149,12 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// None yet; `tag` is the name under which each says what it is, and may be empty.
+    /// Returns no lines yet; `tag` is the key of each object's kind, and may be empty.
     pub(crate) fn new(tag: &'static str) -> Self {
         Self { tag, lines: Vec::new() }
     }
 
-    /// One line more. The object is not an empty one.
+    /// Adds a line. The object must not be empty.
     pub(crate) fn push(&mut self, kind: &str, object: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(object)?;
         self.lines.push(match (self.tag, text.strip_prefix('{')) {
@@ -164,7 +164,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Several lines of one kind.
+    /// Adds several lines of one kind.
     pub(crate) fn all<T: Serialize>(
         &mut self,
         kind: &str,
@@ -173,7 +173,7 @@ impl Lines {
         objects.into_iter().try_for_each(|object| self.push(kind, &object))
     }
 
-    /// All of them.
+    /// Returns all lines.
     pub(crate) fn text(self) -> String {
         self.lines.join("\n")
     }

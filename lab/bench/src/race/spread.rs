@@ -1,23 +1,24 @@
-//! What is told of several measurements of the same.
+//! The summary of several measurements of the same quantity.
 
-/// The middle one, or what is between the two in the middle; `None` without any.
+/// Returns the median (the mean of the two middle values if their number is even); `None` without
+/// values.
 pub(crate) fn median(values: Vec<f64>) -> Option<f64> {
     Spread::of(values).map(|spread| spread.median)
 }
 
-/// Of times.
+/// The spread of times.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub(crate) struct Spread {
-    /// The middle one, or what is between the two in the middle.
+    /// The median; the mean of the two middle values if their number is even.
     pub(crate) median: f64,
-    /// The least.
+    /// The least value.
     pub(crate) best: f64,
-    /// Nine of ten are not above it.
+    /// The 90th percentile.
     pub(crate) p90: f64,
 }
 
 impl Spread {
-    /// Of these; `None` without any.
+    /// Returns the spread of these values; `None` without values.
     pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;

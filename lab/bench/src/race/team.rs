@@ -1,4 +1,4 @@
-//! Threads that begin together, each at its place.
+//! Threads that begin together, each on its place.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -8,21 +8,21 @@ use syncline_sync::space::Shared;
 use crate::error::{Result, failed};
 use crate::places::Places;
 
-/// Something on cache lines of its own: two, as some processors fetch them in pairs.
+/// A value on cache lines of its own: two lines, because some processors fetch them in pairs.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct Line<T>(pub(crate) T);
 
-// SAFETY: a word, alone on its lines; 0 is what `Default` makes, and it is changed by atomic
-// operations only.
+// SAFETY: the value is one word, alone on its lines; 0 is valid, and is what `Default` creates; it
+// is changed by atomic operations only.
 unsafe impl Shared for Line<AtomicU64> {}
 
-/// What members look at before they begin, and may look at to see when to end.
+/// The phase of a run: members wait for its beginning, and may check for its end.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub(crate) struct Phase(Line<AtomicU64>);
 
-// SAFETY: the word in it; 0 is early, which `Default` makes.
+// SAFETY: the only field is the word; 0 is `EARLY`, which `Default` creates.
 unsafe impl Shared for Phase {}
 
 const EARLY: u64 = 0;
@@ -33,14 +33,14 @@ const OVER: u64 = 3;
 const ABANDONED: u64 = 4;
 
 impl Phase {
-    /// Whether members have begun and are not timed yet.
+    /// Returns whether members have begun and are not timed yet.
     #[inline]
     pub(crate) fn is_warm_up(&self) -> bool {
-        // Relaxed: nothing but the number is handed over; the same holds for all others here.
+        // Relaxed: only the number is communicated; the same holds for all other accesses here.
         self.0.0.load(Ordering::Relaxed) == OPEN
     }
 
-    /// Whether members are timed.
+    /// Returns whether members are timed.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         self.0.0.load(Ordering::Relaxed) == TIMED
@@ -51,23 +51,23 @@ impl Phase {
         self.0.0.store(OPEN, Ordering::Relaxed);
     }
 
-    /// Tells members that they are timed from now on.
+    /// Begins the timed phase.
     pub(crate) fn time(&self) {
         self.0.0.store(TIMED, Ordering::Relaxed);
     }
 
-    /// Tells members to end.
+    /// Ends the run.
     pub(crate) fn end(&self) {
         self.0.0.store(OVER, Ordering::Relaxed);
     }
 
-    /// Tells members that they will never begin.
+    /// Cancels the run before any member begins.
     fn abandon(&self) {
         self.0.0.store(ABANDONED, Ordering::Relaxed);
     }
 
-    /// Waits until members may begin, which they may even if it is all over by then; whether they
-    /// may.
+    /// Blocks until members may begin, and returns whether they may. They may begin even if the run
+    /// is over by then.
     pub(crate) fn begins(&self) -> bool {
         loop {
             match self.0.0.load(Ordering::Relaxed) {
@@ -78,20 +78,20 @@ impl Phase {
     }
 }
 
-/// What a team has done.
+/// The results of a team.
 #[derive(Debug)]
 pub(crate) struct Done<T> {
-    /// What came of each member.
+    /// The results of the members.
     pub(crate) members: Vec<T>,
-    /// Whether each member had a processor of its own, if there is one for each.
+    /// Whether each member had its own processor, if there is one for each.
     pub(crate) pinned: bool,
 }
 
-/// Calls each of `bodies` in a thread of its own, pinned to one of the places if there are any, and
-/// `lead` in this one, when all threads have started.
+/// Calls each of `bodies` in its own thread, pinned to one of the places if there are any, and
+/// `lead` in the calling thread, when all threads have started.
 ///
 /// # Errors
-/// When a thread cannot be started: then no body is called.
+/// If a thread cannot be started; in this case no body is called.
 pub(crate) fn team<T: Send>(
     places: Option<&Places>,
     phase: &Phase,

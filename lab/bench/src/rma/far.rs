@@ -1,19 +1,19 @@
 //! Several hosts: the papers' figures.
 //!
-//! | group     | figures                     | what is timed                                                          |
-//! |-----------|-----------------------------|------------------------------------------------------------------------|
-//! | `ping`    |                             | a message and one back                                                 |
-//! | `long`    |                             | a mebibyte to the next host and from there, of one member              |
-//! | `fence`   | thesis, 3.3 to 3.6          | a fence of all, after puts to 1 .. N - 1 hosts, of one member          |
-//! | `sync`    | thesis, 4.3                 | fence and barrier of all, right after puts to all other hosts          |
-//! | `delay`   | thesis, 4.4 and 4.5         | the same, a while after the puts                                       |
-//! | `lock`    | thesis, 5.4 and 5.5         | lock, unlock and hand-over of a mutex at member 0, for which n contend |
-//! | `queue`   |                             | hand-over of that mutex, held so long that all others ask for it       |
-//! | `counter` |                             | fetch-and-add on a word of member 0, by all                            |
-//! | `barrier` | barriers, 2, 3, 4           | barriers back to back                                                  |
-//! | `idle`    |                             | what the server threads take while members sleep                       |
+//! | group     | figures           | what is timed                                               |
+//! |-----------|-------------------|-------------------------------------------------------------|
+//! | `ping`    |                   | a message and one back                                      |
+//! | `long`    |                   | one member's mebibyte to the next host, and from there      |
+//! | `fence`   | thesis 3.3 to 3.6 | one member's fence of all, after puts to 1 .. N - 1 hosts   |
+//! | `sync`    | thesis 4.3        | fence and barrier of all, right after puts to all others    |
+//! | `delay`   | thesis 4.4, 4.5   | the same, a while after the puts                            |
+//! | `lock`    | thesis 5.4, 5.5   | lock, unlock and handover of a mutex at member 0, n contend |
+//! | `queue`   |                   | handover of that mutex, held until all others request it    |
+//! | `counter` |                   | fetch-and-add on a word of member 0, by all                 |
+//! | `barrier` | barriers 2, 3, 4  | barriers back to back                                       |
+//! | `idle`    |                   | the processor time of server threads while members sleep    |
 //!
-//! Members sleep through delays, in place of computing: hosts of a testbed have fewer cores than
+//! Members sleep through delays instead of computing: hosts of a testbed have fewer cores than
 //! members.
 
 use std::fs;
@@ -33,15 +33,15 @@ use crate::race::{Machine, Side, Spread};
 
 type Far<'m> = Kit<'m>;
 
-/// Everything that is asked for, of all members together.
+/// Measures all requested groups, as all members together.
 pub(super) fn report(me: &mut Member, pace: Pace<'_>, only: Option<&str>) -> Result<Report> {
     let threads = me.threads();
     let shape = (me.hosts().count(), me.processes(), me.size());
     let transport =
         me.endpoint().map_or_else(String::new, |endpoint| endpoint.transport().to_owned());
     let mut kit = Kit::new(me)?;
-    // A call of MPI that blocks keeps the other threads of its process from serving those that are
-    // to come to it.
+    // A blocking MPI call prevents the other threads of its process from serving those that are
+    // still to join it.
     let mpi = threads == 1 && kit.skipped.is_empty();
     let wanted = |group: &str| only.is_none_or(|only| group.contains(only));
     let mut cells = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn report(me: &mut Member, pace: Pace<'_>, only: Option<&str>) -> Res
     if wanted("idle") {
         cells.extend(idle(&mut kit)?);
     }
-    // Everybody is through with MPI before any gives its part back.
+    // All members have finished with MPI before any member releases its part.
     kit.me.gather(0)?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let team = Team {
@@ -119,7 +119,8 @@ fn pings<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
     entries
 }
 
-/// One member does it; others come to meet it only, and their servers have nothing else to do.
+/// Entries that one member runs; the others only meet it, and their servers have nothing else to
+/// do.
 fn longs<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
     type Step = fn(&mut Far<'_>) -> Result<()>;
     let one = |way: &str, setting: &str, step: Step| {
@@ -150,7 +151,7 @@ fn longs<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
     entries
 }
 
-/// How often, in a batch, where members wait for one another.
+/// The number of operations in a batch where members wait for one another.
 const BATCH: usize = 4;
 
 fn fences<'a, 'm>(hosts: usize) -> Vec<Entry<'a, Far<'m>>> {
@@ -191,7 +192,7 @@ fn fence(kit: &mut Far<'_>, window: Option<usize>) -> Result<()> {
     Ok(())
 }
 
-/// The ways to complete all and meet, of all members.
+/// Returns the ways in which all members complete all puts and meet.
 fn syncs<'a, 'm>(hosts: usize, bytes: usize, delay: u64, mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
     let setting = if delay == 0 { format!("{bytes} B") } else { format!("{bytes} B, {delay} us") };
     let delay = Duration::from_micros(delay);
@@ -278,7 +279,7 @@ fn locks<'a, 'm>(size: usize) -> Vec<Entry<'a, Far<'m>>> {
     let mut entries = Vec::new();
     let counts = (1..=size).filter(|&n| n <= 4 || n == 6 || n == size - 1 || n == size);
     for contenders in counts {
-        // Where not all contend, the owner does not.
+        // If not all members contend, the owner does not.
         let first = usize::from(contenders < size);
         for (n, (_, name)) in KINDS.into_iter().enumerate() {
             let run = move |kit: &mut Far<'_>| -> Result<Vec<f64>> {
@@ -309,7 +310,7 @@ fn locks<'a, 'm>(size: usize) -> Vec<Entry<'a, Far<'m>>> {
     entries
 }
 
-/// The holder of the mutex holds it for two round trips, which are taken off.
+/// Measures handovers. The holder holds the mutex for two round trips, which are subtracted.
 fn queues<'a, 'm>(size: usize) -> Vec<Entry<'a, Far<'m>>> {
     let mut entries = Vec::new();
     for contenders in (2..size).filter(|&n| n == 2 || n == 3 || n == size - 1) {
@@ -382,7 +383,8 @@ fn barriers<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
     entries
 }
 
-/// Nanoseconds of a second that the server threads have, while members sleep: the greatest of all.
+/// Measures the nanoseconds per second that the server threads run while members sleep: the maximum
+/// of all members.
 fn idle(kit: &mut Far<'_>) -> Result<Option<Cell>> {
     const WHILE: Duration = Duration::from_secs(5);
     kit.me.gather(0)?;
@@ -406,15 +408,15 @@ fn idle(kit: &mut Far<'_>) -> Result<Option<Cell>> {
     }))
 }
 
-/// Nanoseconds that a server thread of this process has run, of several the mean; `None` without
-/// any.
+/// Returns the nanoseconds that a server thread of this process has run, the mean if there are
+/// several; `None` if there are none.
 fn served() -> Option<u64> {
     let tasks = fs::read_dir("/proc/self/task").ok()?.flatten();
     let server = |task: &fs::DirEntry| {
         fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("server"))
     };
     let run = |task: fs::DirEntry| {
-        // The kernel's account in nanoseconds, else by its clock, of ten milliseconds a tick.
+        // The kernel's account in nanoseconds; otherwise its clock, in ticks of ten milliseconds.
         let exact = fs::read_to_string(task.path().join("schedstat")).ok();
         let exact = exact.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
         exact.filter(|&ns| ns > 0).or_else(|| {

@@ -1,8 +1,8 @@
-//! One host: what each operation on memory that processes share costs, by itself.
+//! One host: the cost of each operation on memory that processes share, by itself.
 //!
-//! Member 0 does them to the memory of member 1, which meanwhile sleeps, unless the entry says what
-//! it does. Each is a loop of operations, of which the mean is a sample; H is measured by two
-//! threads of one process between them.
+//! Member 0 operates on the memory of member 1, which sleeps meanwhile unless the entry says
+//! otherwise. Each entry is a loop of operations, whose mean is a sample; H is measured in between,
+//! by two threads of one process.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -20,13 +20,13 @@ use crate::kernel::kernel;
 use crate::places::Places;
 use crate::race::{Hops, Machine, median};
 
-/// Of a batch of what takes nanoseconds.
+/// The number of operations in a batch, for operations that take nanoseconds.
 const MANY: usize = 1000;
-/// Of what takes microseconds.
+/// The number of operations in a batch, for operations that take microseconds.
 const FEW: usize = 16;
-/// Large copies.
+/// The size of large copies, in bytes.
 const LARGE: usize = 1 << 20;
-/// Allocations that live beside.
+/// The number of other allocations that exist at the same time.
 const BESIDE: usize = 1000;
 
 struct Kit<'m> {
@@ -49,12 +49,12 @@ impl race::Kit for Kit<'_> {
     }
 }
 
-/// Words of a pair of lines.
+/// The number of words in a pair of lines.
 const APART: usize = 16;
-/// What ends a loop of reading.
+/// The value that ends a reading loop.
 const END: u64 = u64::MAX;
 
-/// Everything, of a team on one host.
+/// Measures all entries, in a team on one host.
 pub(super) fn report(me: &mut Member, pace: Pace<'_>) -> Result<Report> {
     // Before this thread is pinned to one of them.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -101,7 +101,7 @@ pub(super) fn report(me: &mut Member, pace: Pace<'_>) -> Result<Report> {
     Ok(Report { team, cells, skipped: Vec::new(), targets })
 }
 
-/// What the first member does by itself.
+/// Returns an entry that the first member runs by itself.
 fn alone<'m>(
     setting: &str,
     way: &str,
@@ -155,7 +155,8 @@ fn operations<'m>() -> Vec<Entry<'static, Kit<'m>>> {
     entries
 }
 
-/// The first puts and fences, while the second reads that word in its own memory again and again.
+/// Measures puts and fences of the first member, while the second reads that word in its own memory
+/// in a loop.
 fn read(kit: &mut Kit<'_>) -> Result<f64> {
     let Kit { me, rma, words, .. } = kit;
     match me.rank() {
@@ -180,7 +181,8 @@ fn read(kit: &mut Kit<'_>) -> Result<f64> {
     }
 }
 
-/// Two members write to one another, meet, and look what they have got; others meet with them.
+/// Measures two members that write to one another, meet, and read the received values; other
+/// members meet with them.
 fn both_ways(kit: &mut Kit<'_>) -> Result<f64> {
     let Kit { me, rma, words, rounds, .. } = kit;
     let rank = me.rank();
@@ -204,8 +206,8 @@ fn both_ways(kit: &mut Kit<'_>) -> Result<f64> {
     Ok(if rank < 2 { took } else { f64::NAN })
 }
 
-/// The second computes for 20 ms without a call, and the first reads its memory meanwhile: a get's
-/// median, and the longest.
+/// The second member computes for 20 ms without a call, and the first reads its memory meanwhile;
+/// returns a get's median and maximum.
 fn computing(kit: &mut Kit<'_>) -> Result<Vec<f64>> {
     let Kit { me, rma, words, .. } = kit;
     let start = Instant::now();
@@ -232,7 +234,7 @@ fn computing(kit: &mut Kit<'_>) -> Result<Vec<f64>> {
     }
 }
 
-/// The rows of a strided copy, and their bytes.
+/// The number of rows of a strided copy, and their length in bytes.
 const ROWS: (usize, usize) = (64, 256);
 
 fn copies<'m>() -> Vec<Entry<'static, Kit<'m>>> {
@@ -261,7 +263,7 @@ fn copies<'m>() -> Vec<Entry<'static, Kit<'m>>> {
     ]
 }
 
-/// Put and get, with many allocations: of the first and of the last.
+/// Returns puts and gets with many allocations: of the first and of the last.
 fn with_more<'m>() -> Vec<Entry<'static, Kit<'m>>> {
     vec![
         alone("8 B", "put", MANY, |kit, n| Ok(kit.rma.put(&kit.words, 1, 0, &[n])?)),

@@ -1,4 +1,4 @@
-//! What a member has between hosts: memory, the things that are compared, and the team's MPI.
+//! A member's objects between hosts: memory, the compared objects, and the team's MPI.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,13 +16,13 @@ use super::race;
 use crate::error::Result;
 use crate::peers::missing;
 
-/// The longest put of those to several hosts; and that to one.
+/// The length of the longest put to several hosts, and that of a put to one host.
 pub(super) const LONGEST: usize = 4000;
 pub(super) const MIB: usize = 1 << 20;
-/// To how many others, at most, a member puts before a sync.
+/// The greatest number of other members to which a member puts before a sync.
 const TARGETS: usize = 7;
 
-/// Kinds of mutexes, and what they are called.
+/// Kinds of mutexes, and their names.
 pub(super) const KINDS: [(LockKind, &str); 4] = [
     (LockKind::Mcs, "mcs"),
     (LockKind::Server, "server"),
@@ -30,14 +30,14 @@ pub(super) const KINDS: [(LockKind, &str); 4] = [
     (LockKind::Hybrid, "hybrid"),
 ];
 
-/// A member's things.
+/// A member's objects.
 pub(super) struct Kit<'m> {
     pub(super) me: &'m mut Member,
     pub(super) data: Vec<u8>,
-    /// A member of each other host, the next host's first.
+    /// One member of each other host, beginning with the next host.
     pub(super) others: Vec<usize>,
     pub(super) ours: Way,
-    /// The same with two rounds of exchanges in pairs, as in the thesis.
+    /// The same with two pairwise exchanges, as in the thesis.
     pub(super) thesis: Way,
     pub(super) dissemination: DisseminationMember<TeamBoard>,
     pub(super) tournament: TournamentMember<TeamBoard>,
@@ -46,14 +46,14 @@ pub(super) struct Kit<'m> {
     pub(super) combined: TeamBarrier,
     pub(super) mutexes: Vec<Mutexes>,
     pub(super) counter: Global<u64>,
-    /// A mebibyte of every member, and one of its own.
+    /// A mebibyte in the memory of each member, and a private one.
     pub(super) large: Global<u8>,
     pub(super) mebibyte: Vec<u8>,
     echo: (u32, Arc<Echo>),
-    /// Of the first member of each process, if MPI has what is needed.
+    /// Present in the first member of each process, if MPI has what is needed.
     pub(super) mpi: Option<Peer>,
     pub(super) skipped: Vec<String>,
-    /// How long a message and one back take, about.
+    /// The approximate time of a message and one back.
     pub(super) ping: Duration,
 }
 
@@ -76,7 +76,7 @@ impl Way {
         Ok(Way { rma, memory })
     }
 
-    /// Puts to these, each to a place of its own.
+    /// Puts to these members, to a separate place in each.
     pub(super) fn put(&mut self, to: &[usize], data: &[u8]) -> Result<()> {
         let at = LONGEST * self.rma.rank();
         Ok(to.iter().try_for_each(|&rank| self.rma.put(&self.memory, rank, at, data))?)
@@ -134,7 +134,7 @@ impl<'m> Kit<'m> {
         Ok(kit)
     }
 
-    /// A message to the process that serves another host, and one back.
+    /// Sends a message to the process that serves another host, and waits for one back.
     pub(super) fn ping(&mut self, host: usize) -> Result<()> {
         let endpoint = self.me.endpoint().ok_or("no messages")?;
         let (service, echo) = (self.echo.0, &self.echo.1);
@@ -148,7 +148,7 @@ impl<'m> Kit<'m> {
     }
 }
 
-/// Sends back what it gets, once.
+/// Sends each message back, once.
 #[derive(Debug, Default)]
 struct Echo {
     back: AtomicU64,
@@ -163,27 +163,28 @@ impl Service for Echo {
             message.extend_from_slice(&(!ASK).to_le_bytes());
             out.send(from, message);
         } else {
-            // Relaxed: a count of its own, which the thread that counts looks at, or one that
-            // waits.
+            // Relaxed: a counter of its own, read only by the thread that counts or by a thread
+            // that waits.
             self.back.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// The team's MPI, for calls of our own: one member of each process has it.
+/// The team's MPI, for our own calls: one member of each process has it.
 pub(super) struct Peer {
-    // Given back before the communicator.
+    // Released before the communicator.
     pub(super) window: Window,
     pub(super) communicator: Communicator,
-    /// The processes that this one puts to.
+    /// The processes to which this one puts.
     pub(super) others: Vec<usize>,
 }
 
-/// The tag of pings.
+/// The message tag of pings.
 const TAG: u16 = 7;
 
 impl Peer {
-    /// Made by all; if any process has none, no process has, and the first member is told why.
+    /// Creates the peer; must be called by all members. If any process cannot, no process gets one,
+    /// and the first member gets the reason.
     fn new(me: &mut Member) -> Result<Result<Option<Peer>, String>> {
         let first = me.thread() == 0;
         let communicator = if first { me.take_mpi() } else { None };
@@ -210,28 +211,31 @@ impl Peer {
         }
     }
 
-    /// Puts to the others; `data` stays as it is until a flush.
+    /// Puts to the others; `data` must stay unchanged until a flush.
     pub(super) fn put(&self, data: &[u8]) -> Result<()> {
         let at = LONGEST * self.communicator.rank();
         for &to in &self.others {
-            // SAFETY: the kit has the data for as long as the window, and nothing writes them.
+            // SAFETY: the kit owns the data for as long as the window exists, and no thread writes
+            // them.
             unsafe { self.window.put(to, at, data.as_ptr(), data.len()) }?;
         }
         Ok(())
     }
 
-    /// Puts a mebibyte to the next host, and waits until it is there.
+    /// Puts a mebibyte to the next host, and waits until it is complete.
     pub(super) fn put_long(&self, data: &[u8]) -> Result<()> {
         let at = LONGEST * self.communicator.size() + 8;
-        // SAFETY: as above; and it is flushed.
+        // SAFETY: `data` is borrowed until this function returns, and the flush completes the put
+        // before.
         unsafe { self.window.put(self.others[0], at, data.as_ptr(), data.len()) }?;
         Ok(self.window.flush(self.others[0])?)
     }
 
-    /// Gets as much from there.
+    /// Gets a mebibyte from the next host.
     pub(super) fn get_long(&self, data: &mut [u8]) -> Result<()> {
         let at = LONGEST * self.communicator.size() + 8;
-        // SAFETY: the data are there until the flush.
+        // SAFETY: `data` is exclusively borrowed until this function returns, and the flush
+        // completes the get before.
         unsafe { self.window.get(self.others[0], at, data.as_mut_ptr(), data.len()) }?;
         Ok(self.window.flush(self.others[0])?)
     }
@@ -243,7 +247,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Sends a message to another and waits for it to come back, or does so for the other.
+    /// Sends a message to another process and waits for the reply, or replies to the other process.
     pub(super) fn ping(&self, with: usize, begin: bool) -> Result<()> {
         if begin {
             let sending = self.communicator.isend(with, TAG, vec![0; 8])?;
@@ -256,7 +260,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Looks for a message, and lets others have the core.
+    /// Polls for a message, and yields the core in between.
     fn wait(&self) -> Result<()> {
         let start = Instant::now();
         loop {

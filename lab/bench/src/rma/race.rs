@@ -1,4 +1,4 @@
-//! The race of a team: every member runs its part of a batch of the one entry, then of the next.
+//! The race of a team: every member runs its part of a batch of one entry, then of the next.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::race::{self, Group, Results, Side, Stage};
 use crate::stop::Signals;
 
-/// How often, and for how long at most, a group is run.
+/// The number of runs of a group, and its longest duration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace<'s> {
     pub(super) rounds: usize,
@@ -18,19 +18,19 @@ pub(super) struct Pace<'s> {
     pub(super) signals: &'s Signals,
 }
 
-/// How the numbers of members become one.
+/// How the values of members are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Slowest,
     Mean,
 }
 
-/// What all members have for their entries.
+/// The state that members have for their entries.
 pub(super) trait Kit {
     fn me(&mut self) -> &mut Member;
 }
 
-/// What one member decides holds for all.
+/// The decision of one member holds for all.
 impl<K: Kit> Stage for K {
     const SKIPS: bool = false;
 
@@ -39,28 +39,29 @@ impl<K: Kit> Stage for K {
     }
 }
 
-/// Under what conditions ways are compared.
+/// The conditions under which ways are compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Setting {
     pub(super) group: &'static str,
     pub(super) setting: String,
-    /// Of all members together, per operation, once they are counted.
+    /// The number of messages of all members together, per operation, once they are counted.
     #[serde(skip)]
     pub(super) messages: Option<f64>,
 }
 
-/// What was measured of an entry.
+/// The summary of an entry.
 pub(super) type Cell = race::Cell<Setting>;
 
-/// Something that is measured.
+/// An entry of the race.
 pub(super) struct Entry<'a, K> {
     entry: race::Entry<'a, K, Setting>,
-    /// Operations of a batch, among which its messages are shared; 0: they are not counted.
+    /// The number of operations in a batch, among which its messages are divided; 0: messages are
+    /// not counted.
     operations: usize,
 }
 
 impl<'a, K: Kit> Entry<'a, K> {
-    /// An entry of which a member has one time, in nanoseconds.
+    /// Returns an entry with one time for each member, in nanoseconds.
     pub(super) fn time(
         way: impl Into<String>,
         setting: impl Into<String>,
@@ -70,8 +71,8 @@ impl<'a, K: Kit> Entry<'a, K> {
         Self::of(way, setting, operations, &[""], &[Of::Slowest], move |kit| Ok(vec![run(kit)?]))
     }
 
-    /// An entry of which a member has several numbers, or NaN where it has none. No member begins
-    /// before all have ended what was before, and all get the same numbers.
+    /// Returns an entry with several values for each member, NaN where a member has none. No member
+    /// begins before all have finished the previous entry, and all get the same values.
     pub(super) fn of(
         way: impl Into<String>,
         setting: impl Into<String>,
@@ -94,7 +95,8 @@ impl<'a, K: Kit> Entry<'a, K> {
     }
 }
 
-/// Runs entries in turn; all members call it with the same ones, and all get the same.
+/// Runs entries in turn. Must be called by all members with the same entries; all get the same
+/// results.
 pub(super) fn race<K: Kit>(
     kit: &mut K,
     group: &'static str,
@@ -116,7 +118,7 @@ pub(super) fn race<K: Kit>(
         let of_it = |cell: &&mut Cell| {
             cell.key == key && (cell.way == entry.way() || cell.way.starts_with(&metric))
         };
-        // That of the first metric only.
+        // The cell of the first metric only.
         if let Some(cell) = cells.iter_mut().find(of_it) {
             cell.key.messages = messages;
         }
@@ -124,7 +126,7 @@ pub(super) fn race<K: Kit>(
     Ok(cells)
 }
 
-/// The numbers of the members that have one, as one.
+/// Combines the values of the members that have one.
 fn together(all: impl Iterator<Item = f64>, of: Of) -> f64 {
     let all: Vec<f64> = all.filter(|number| number.is_finite()).collect();
     match of {
@@ -133,10 +135,10 @@ fn together(all: impl Iterator<Item = f64>, of: Of) -> f64 {
     }
 }
 
-/// For what is under way still: acknowledgements.
+/// The time for messages that are still in flight: acknowledgements.
 const SETTLE: Duration = Duration::from_millis(15);
 
-/// Messages of all in a batch, which is run once more, and not timed.
+/// Counts the messages of all members in a batch, which is run once more and not timed.
 fn count<K: Kit>(kit: &mut K, entry: &mut race::Entry<'_, K, Setting>) -> Result<Option<f64>> {
     let me = kit.me();
     let (first, others) = (me.thread() == 0, (me.size() * (me.hosts().count() - 1)) as u64);
@@ -150,12 +152,13 @@ fn count<K: Kit>(kit: &mut K, entry: &mut race::Entry<'_, K, Setting>) -> Result
     sleep(SETTLE);
     let mine = sent() - before;
     let all: u64 = kit.me().gather(mine)?.into_iter().sum();
-    // Each member gathers by a message to each other host: before and after the batch, and its
-    // numbers.
+    // Each member gathers by a message to each other host: before the batch, after it, and for its
+    // values.
     Ok(Some(all.saturating_sub(gathers * others) as f64))
 }
 
-/// The mean time of a number of operations, in nanoseconds, each of which is prepared first.
+/// Returns the mean time of a number of operations, in nanoseconds; each is prepared first,
+/// untimed.
 pub(super) fn each<K>(
     kit: &mut K,
     operations: usize,
@@ -172,7 +175,7 @@ pub(super) fn each<K>(
     Ok(took.as_nanos() as f64 / operations as f64)
 }
 
-/// The mean time of a number of operations back to back, in nanoseconds.
+/// Returns the mean time of a number of operations back to back, in nanoseconds.
 pub(super) fn all<E>(
     operations: usize,
     mut operation: impl FnMut(usize) -> Result<(), E>,

@@ -1,4 +1,4 @@
-//! What is told at the end: a line for each cell, and the targets.
+//! The output: a line for each cell, and the targets.
 
 use serde::Serialize;
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::race::{Cell, Setting};
 use crate::error::Result;
 use crate::race::{Lines, Machine, Table, Target};
 
-/// Everything that was measured, and where.
+/// All measurements, and their team.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) team: Team,
@@ -16,7 +16,7 @@ pub(super) struct Report {
     pub(super) targets: Vec<Target>,
 }
 
-/// Where it was measured.
+/// The team and machine of the measurement.
 #[derive(Debug, Serialize)]
 pub(super) struct Team {
     #[serde(flatten)]
@@ -25,15 +25,15 @@ pub(super) struct Team {
     pub(super) processes: usize,
     pub(super) threads: usize,
     pub(super) transport: String,
-    /// Nanoseconds of a hop of a cache line, if it was measured.
+    /// The nanoseconds of a hop of a cache line, if it was measured.
     pub(super) hop_ns: Option<f64>,
-    /// By what times in nanoseconds are divided in tables.
+    /// The unit of times in tables, and its length in nanoseconds.
     #[serde(skip)]
     pub(super) unit: (&'static str, f64),
 }
 
 impl Report {
-    /// The tables, for people.
+    /// Formats the results as tables.
     pub(super) fn text(&self) -> String {
         let Team { machine, hosts, processes, threads, transport, hop_ns, unit: (unit, by) } =
             &self.team;
@@ -57,7 +57,7 @@ impl Report {
         lines.join("\n")
     }
 
-    /// The same, an object a line.
+    /// Formats the results as one JSON object per line.
     pub(super) fn json(&self) -> Result<String> {
         let mut lines = Lines::new("record");
         lines.push("team", &self.team)?;

@@ -1,16 +1,16 @@
-//! What is aimed at, and how far it is.
+//! The targets, and the distance from them.
 
 use super::race::Cell;
 use crate::race::{Target, ratio};
 
-/// The median of a way in a setting, in nanoseconds.
+/// Returns the median of a way in a setting, in nanoseconds.
 fn median(cells: &[Cell], group: &str, setting: &str, way: &str) -> Option<f64> {
     let fits =
         |cell: &&Cell| cell.key.group == group && cell.key.setting == setting && cell.way == way;
     cells.iter().find(fits).map(|cell| cell.spread.median)
 }
 
-/// Of one host: `hop` is that of a cache line.
+/// Returns the targets of one host; `hop` is the time of a hop of a cache line.
 pub(super) fn host(cells: &[Cell], hop: Option<f64>) -> Vec<Target> {
     let of = |setting: &str, way: &str| median(cells, "operations", setting, way);
     let mut targets = Vec::new();
@@ -33,7 +33,7 @@ pub(super) fn host(cells: &[Cell], hop: Option<f64>) -> Vec<Target> {
     targets.into_iter().flatten().collect()
 }
 
-/// Of several.
+/// Returns the targets of several hosts.
 pub(super) fn far(cells: &[Cell], hosts: usize) -> Vec<Target> {
     let mut targets = Vec::new();
     let ping = median(cells, "ping", "8 B", "a message and one back");

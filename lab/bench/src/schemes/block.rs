@@ -1,16 +1,16 @@
-//! A block in memory with a line around it, and its update.
+//! A block in memory with a halo of one line, and its update.
 //!
-//! The points of some rows together are updated along a diagonal, on which none depends on another:
+//! A number of rows are updated together along a diagonal, on which no point depends on another:
 //! ```text
-//!   step 0  1  2  3  4        Above and to the left of a point is what the steps before have updated, to the
-//!   row  0  1  2  3  4        right and below what later steps will.
+//!   step 0  1  2  3  4        The points above and to the left of a point were updated in earlier
+//!   row  0  1  2  3  4        steps; those to the right and below are updated in later steps.
 //!        .  0  1  2  3
 //!        .  .  0  1  2
 //! ```
-//! So the processor works on several at once; the operations of a point and their order are those of the
-//! plain double loop.
+//! The processor therefore works on several points at once; the operations of a point and their
+//! order are those of the plain double loop.
 //!
-//! Costs: two copies of the block, in and out; framed three or four.
+//! Costs: two copies of the block, in and out; three or four if it is framed.
 
 use syncline_store::{
     Shape,
@@ -19,16 +19,16 @@ use syncline_store::{
 };
 use syncline_wave::{Neighbours, PointKernel, Result, kernels::Lk23};
 
-/// Rows that are updated together.
+/// The number of rows that are updated together.
 const TOGETHER: usize = 8;
 
-/// A block with a line around it. Values outside the matrix are of no meaning.
+/// A block with a halo of one line. Halo values outside the matrix have no meaning.
 #[derive(Debug)]
 pub(crate) struct Halo {
     rect: Rect,
     /// `rows + 2` by `cols + 2`.
     values: Vec<f64>,
-    /// A framed block, row-major.
+    /// The staging buffer for a framed block, row-major.
     staged: Vec<f64>,
 }
 
@@ -38,7 +38,7 @@ impl Halo {
         Halo { rect, values: Vec::new(), staged: Vec::new() }
     }
 
-    /// Takes in a block; the lines around it are to be set after that.
+    /// Loads a block; the halo lines must be set afterwards.
     pub(crate) fn load(&mut self, part: &MatrixBlock) -> Result<()> {
         self.rect = part.rect();
         self.values.resize((self.rect.rows + 2) * self.pitch(), 0.0);
@@ -56,7 +56,7 @@ impl Halo {
         Ok(())
     }
 
-    /// Writes the block out.
+    /// Stores the block.
     pub(crate) fn store(&mut self, region: &mut Region) -> Result<()> {
         if region.in_place() {
             let mut view = region.view_mut(Contents::Discard)?;
@@ -71,7 +71,7 @@ impl Halo {
         Ok(())
     }
 
-    /// Sets the line around the block on one side.
+    /// Sets the halo line on one side of the block.
     pub(crate) fn set_line(&mut self, side: Side, line: &[f64]) {
         debug_assert_eq!(line.len(), self.rect.line(side));
         let first = self.start(side, 1);
@@ -80,15 +80,15 @@ impl Halo {
         places.zip(line).for_each(|(place, value)| *place = *value);
     }
 
-    /// The outermost line of the block itself.
+    /// Returns the outermost line of the block itself on one side.
     pub(crate) fn line(&self, side: Side) -> impl Iterator<Item = f64> {
         let step = if side.is_row() { 1 } else { self.pitch() };
         let line = self.values[self.start(side, 0)..].iter().step_by(step);
         line.take(self.rect.line(side)).copied()
     }
 
-    /// Updates the points that are interior to a matrix of `shape`; `coefficient(n, i)` is row `i` of the block
-    /// of coefficient `n`.
+    /// Updates the points that are interior to a matrix of `shape`; `coefficient(n, i)` is row `i`
+    /// of the block of coefficient `n`.
     pub(crate) fn update<'c>(
         &mut self,
         shape: Shape,
@@ -106,7 +106,8 @@ impl Halo {
                 std::array::from_fn(|n| coefficient(n, (first + r).min(first + rows - 1)))
             });
             for step in 0..(width + rows).saturating_sub(usize::from(width > 0)) {
-                // Row `r` is `r` columns behind the first; some have not begun, some have ended.
+                // Row `r` is `r` columns behind the first; some rows have not begun, some have
+                // ended.
                 let (from, to) = ((step + 1).saturating_sub(width), rows.min(step + 1));
                 for (r, coefficients) in coefficients.iter().enumerate().take(to).skip(from) {
                     let k = left + step - r;
@@ -136,7 +137,8 @@ impl Halo {
         self.rect.cols + 2
     }
 
-    /// The first value of a line of the block, or of the line so far outside.
+    /// Returns the index of the first value of a line of the block, or of the line `outside` lines
+    /// beyond it.
     const fn start(&self, side: Side, outside: usize) -> usize {
         let (row, col) = match side {
             Side::North => (1 - outside, 1),

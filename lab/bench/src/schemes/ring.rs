@@ -1,9 +1,9 @@
-//! The ring of row bands: processors pass frontiers to the one above and the one below.
+//! The ring of row bands: processors pass frontiers to the processors above and below.
 //!
 //! # Contract
-//! Every block of the result is a location; a task per block and wave updates it. The order of all conflicts is
-//! that of the sequential program below, so the bits are those of the plain double loop, and the overlay's check
-//! excludes deadlock.
+//! Each block of the result is a location; a task for each block and wave updates it. The order of
+//! all conflicts is that of the sequential program below, so the result has the bits of the plain
+//! double loop, and the overlay's check excludes deadlock.
 //!
 //! ```text
 //! for each wave t of a round:                 iteration = round * waves + t
@@ -12,25 +12,29 @@
 //!         for j, for i in band p:             update block (i, j)
 //! ```
 //!
-//! | location     | holds                              | written by          | read by                           |
-//! |--------------|------------------------------------|---------------------|-----------------------------------|
-//! | block (i, j) | its region; top and bottom lines   | its updates         | updates above, below, to the left |
-//! | thread (p, t)| the buffer, the lines kept from    | every update of     |                                   |
-//! |              | the block before and the column    | band p and wave t   |                                   |
-//! | row p (late) | the old first row of band p        | send p              | updates of the last row of blocks |
-//! |              |                                    |                     | of band p - 1                     |
+//! | location      | contents                         | written by  | read by                    |
+//! |---------------|----------------------------------|-------------|----------------------------|
+//! | block (i, j)  | its region, top and bottom line  | its updates | updates above, below, left |
+//! | thread (p, t) | the buffer, and the lines of the | updates     |                            |
+//! |               | previous block and column kept   | of band p,  |                            |
+//! |               |                                  | wave t      |                            |
+//! | row p (late)  | the old first row of band p      | send p      | updates of the last row    |
+//! |               |                                  |             | of blocks of band p - 1    |
 //!
-//! A thread's location makes its updates one after the other. Early, a top line is there as soon as its block is
-//! updated, and the last of a band above reads it there. Late, send p waits for the whole of the iteration
-//! before in band p, and band p - 1 for all of send p: the flush.
+//! The location of a thread serialises its updates. With early exchange, a top line is available as
+//! soon as its block is updated, and the last block of the band above reads it there. With late
+//! exchange, send p waits for the whole previous iteration of band p, and band p - 1 waits for the
+//! whole of send p: the flush.
 //!
 //! # Costs
-//! Read per update: the block and its coefficients, one column of the block to the right and, within a band, one
-//! row of the block below. Memory: a window per processor and wave.
+//! An update reads the block and its coefficients, one column of the block to the right and, within
+//! a band, one row of the block below. Memory: a window for each processor and wave.
 //!
 //! # Source
-//! Clauss, Gustedt, Suter, PDP 2008, sections 4 to 6, and for late exchange Caron, Desprez, Suter, IPDPS 2005.
-//! Changed: blocks under way are copied to a buffer; a processor is a location, and any worker of a pool runs
+//! Clauss, Gustedt, Suter, PDP 2008, sections 4 to 6, and for late exchange Caron, Desprez, Suter,
+//! IPDPS 2005. Differences: blocks in use are copied to a buffer; a processor is a location, and
+//! any worker of a pool runs it; waves in a band are separate tasks, so that their order is checked
+//! like all others.
 //! it; waves in a band are as many tasks, so that their order is checked like all others.
 
 use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop, access::Read};
@@ -41,13 +45,13 @@ use super::block::Halo;
 use super::work::{Place, Slot, Work};
 use super::{Exchange, Job};
 
-/// What a thread of a processor keeps from block to block.
+/// The data that a thread of a processor keeps from block to block.
 struct Seat {
     halo: Halo,
-    /// The new last row of the block before, and the new last column of the blocks to the left.
+    /// The new last row of the previous block, and the new last column of the blocks to the left.
     bottom: Vec<f64>,
     east: Vec<f64>,
-    /// A line on its way.
+    /// The staging buffer for a line.
     line: Vec<f64>,
 }
 
@@ -57,7 +61,7 @@ impl Seat {
     }
 }
 
-/// See [`Scheme::Ring`](super::Scheme::Ring).
+/// Runs [`Scheme::Ring`](super::Scheme::Ring).
 pub(crate) fn run(
     work: &Work<'_>,
     exchange: Exchange,
@@ -160,7 +164,7 @@ impl<'r> Ring<'r> {
 }
 
 impl Work<'_> {
-    /// The old first row of a band, block by block from the files.
+    /// Copies the old first row of a band, block by block from the files.
     pub(crate) fn first_row<'s>(
         &self,
         tops: impl Iterator<Item = &'s Slot>,

@@ -1,12 +1,14 @@
-//! The plain double loop over mapped row-major files, one thread: the line that parallel schemes must beat.
+//! The plain double loop over mapped row-major files, on one thread: the line that parallel schemes
+//! must beat.
 //!
 //! ```text
-//! band of rows   bring in ─> (first iteration: copy the field) ─> update all rows but the last
-//! next band               bring in ─> ...                            ─> update that row, and all but the last
+//! band of rows   page in ─> (first iteration: copy the field) ─> update all rows but the last
+//! next band                 page in ─> ...                    ─> update that row; all but the last
 //! ```
 //!
-//! Files are mapped whole with sequential advice, so that the system reads ahead and drops what is behind. Each
-//! band is brought in before it is touched: a truncated file is then an error in place of a SIGBUS.
+//! Files are mapped whole with sequential advice, so that the system reads ahead and drops pages
+//! behind. Each band is paged in before it is accessed: a truncated file is then an error instead
+//! of a SIGBUS.
 //!
 //! # Source
 //! Clauss, Gustedt, Suter, PDP 2008, section 6: the horizontal line of Fig. 7(a).
@@ -21,7 +23,7 @@ use syncline_wave::{Neighbours, PointKernel, Result, kernels::Lk23};
 
 use super::Arrays;
 
-/// Bytes of a band of one matrix.
+/// The size of a band of one matrix, in bytes.
 const BAND: usize = 1 << 20;
 
 const VALUE: usize = size_of::<f64>();
@@ -50,13 +52,13 @@ impl<'m> Rows<'m> {
         Ok(self.mapped.populate(rows.start * row..rows.end * row, write)?)
     }
 
-    /// The first value of a row, which must be one of the matrix.
+    /// Returns the address of the first value of a row, which must be a row of the matrix.
     fn start(&self, row: usize) -> *mut f64 {
         self.mapped.as_ptr().cast::<f64>().wrapping_add(row * self.cols)
     }
 }
 
-/// See [`Scheme::Sequential`](super::Scheme::Sequential).
+/// Runs [`Scheme::Sequential`](super::Scheme::Sequential).
 pub(crate) fn run(arrays: &Arrays<'_>, iterations: u64, mut result: Matrix) -> Result<Matrix> {
     for iteration in 0..iterations {
         sweep(arrays, iteration == 0, &mut result)?;
@@ -82,16 +84,18 @@ fn sweep(arrays: &Arrays<'_>, first: bool, result: &mut Matrix) -> Result<()> {
         if let Some(old) = &old {
             old.bring_in(here.clone(), false)?;
             let count = here.len() * cols;
-            // SAFETY: the rows are within both mappings, which are of different matrices; the result is ours alone,
-            // and nobody writes the field while it is shared.
+            // SAFETY: the rows are within both mappings, which belong to different matrices; the
+            // result is borrowed exclusively, and no thread writes the field while it is shared.
             unsafe { new.start(row).copy_from_nonoverlapping(old.start(row), count) };
         }
         while next + 1 < here.end {
-            // SAFETY: rows `next - 1` to `next + 1` are within the mapping, aligned and initialised. The result is
-            // borrowed exclusively, and this is the only reference to its values.
+            // SAFETY: rows `next - 1` to `next + 1` are within the mapping, aligned and
+            // initialised. The result is borrowed exclusively, and this is the only reference to
+            // its values.
             let field = unsafe { slice::from_raw_parts_mut(new.start(next - 1), 3 * cols) };
             let each = coefficients.iter();
-            // SAFETY: the row is within the mapping, and nobody writes a coefficient while it is shared.
+            // SAFETY: the row is within the mapping, and no thread writes a coefficient while it is
+            // shared.
             let here: Vec<&[f64]> = each
                 .map(|c| unsafe { slice::from_raw_parts(c.start(next).cast_const(), cols) })
                 .collect();
@@ -102,7 +106,7 @@ fn sweep(arrays: &Arrays<'_>, first: bool, result: &mut Matrix) -> Result<()> {
     Ok(())
 }
 
-/// Updates the middle one of three rows.
+/// Updates the second of three rows.
 fn update(field: &mut [f64], coefficients: [&[f64]; 5], cols: usize) {
     for k in 1..cols.saturating_sub(1) {
         let i = cols + k;

@@ -1,33 +1,40 @@
-//! Three memory blocks in turn: one is loaded, one computed, one stored. The algorithm before the papers'.
+//! Three memory blocks in turn: one is loaded, one computed, one stored. The algorithm before the
+//! papers'.
 //!
 //! # Contract
-//! A ring of processors with late exchange, see [`ring`](super::ring). The order of all conflicts is that of the
-//! sequential program below; the overlay's check excludes deadlock.
+//! A ring of processors with late exchange, see [`ring`](super::ring). The order of all conflicts
+//! is that of the sequential program below; the overlay's check excludes deadlock.
 //!
 //! ```text
 //! buffer 0  load 0  compute 0  store 0  load 3  compute 3 ...
-//! buffer 1          load 1     compute 1  store 1  load 4 ...      for p = 1, 2, ..: send p
-//! buffer 2                     load 2     compute 2  store 2       for p = 0, 1, ..:
-//!                                                                      for each block k of band p:
-//!                                                                          load k, compute k, store k
+//! buffer 1          load 1     compute 1  store 1  load 4 ...
+//! buffer 2                     load 2     compute 2  store 2
+//!
+//! for p = 1, 2, ..: send p
+//! for p = 0, 1, ..:
+//!     for each block k of band p:
+//!         load k, compute k, store k
 //! ```
 //!
-//! | location             | holds                             | written by               | read by                 |
-//! |----------------------|-----------------------------------|--------------------------|-------------------------|
-//! | block (i, j)         | its region                        | its store                | its load, loads above   |
-//! |                      |                                   |                          | and to the left, send p |
-//! | buffer (p, b)        | a block, the old lines around it, | load, compute, store of  |                         |
-//! |                      | its coefficients                  | every third block        |                         |
-//! | loader p, storer p   | a line on its way; nothing        | loads; stores            |                         |
-//! | computer p           | the new lines kept                | computes, send p         |                         |
-//! | row p, bottom (p, j) | old first row, new last row       | send p, computes         | computes next to them   |
+//! | location      | contents                    | written by       | read by                   |
+//! |---------------|-----------------------------|------------------|---------------------------|
+//! | block (i, j)  | its region                  | its store        | its load, loads above and |
+//! |               |                             |                  | left, send p              |
+//! | buffer (p, b) | a block, its old halo, its  | steps of every   |                           |
+//! |               | coefficients                | third block      |                           |
+//! | loader p      | a line in transfer          | loads            |                           |
+//! | storer p      | nothing                     | stores           |                           |
+//! | computer p    | the new lines that it keeps | computes, send p |                           |
+//! | row p         | old first row               | send p           | adjacent computes         |
+//! | bottom (p, j) | new last row                | computes         | adjacent computes         |
 //!
 //! # Costs
-//! As the ring with late exchange, and a copy of the coefficients. Memory: three blocks of each matrix per processor.
+//! As the ring with late exchange, plus a copy of the coefficients. Memory: three blocks of each
+//! matrix for each processor.
 //!
 //! # Source
-//! E. Caron, F. Desprez, F. Suter, IPDPS 2005, as described by Clauss, Gustedt, Suter, PDP 2008. Changed: shared
-//! memory in place of messages, mapped files in place of read and write.
+//! E. Caron, F. Desprez, F. Suter, IPDPS 2005, as described by Clauss, Gustedt, Suter, PDP 2008.
+//! Differences: shared memory instead of messages, mapped files instead of read and write.
 
 use syncline_overlay::{Initial, Location, Overlay, Runner, Stop, access::Read};
 use syncline_store::{Matrix, placement::Side};
@@ -38,7 +45,7 @@ use super::block::Halo;
 use super::ring::refill;
 use super::work::{Place, Slot, Work};
 
-/// Memory blocks of a processor.
+/// The number of memory blocks of a processor.
 const BUFFERS: usize = 3;
 
 /// A memory block.
@@ -47,8 +54,8 @@ struct Buffer {
     coefficients: [Vec<f64>; 5],
 }
 
-/// What a processor keeps from block to block: the new last row of the block before and the new last column of the
-/// blocks to the left.
+/// The data that a processor keeps from block to block: the new last row of the previous block and
+/// the new last column of the blocks to the left.
 struct Kept {
     bottom: Vec<f64>,
     east: Vec<f64>,
@@ -62,7 +69,7 @@ struct Processor {
     storer: Location<()>,
     /// The old first row of the band.
     row: Location<Vec<f64>>,
-    /// The new last row of the band, by columns of blocks.
+    /// The new last row of the band, by column of blocks.
     bottoms: Vec<Location<Vec<f64>>>,
 }
 
@@ -84,11 +91,11 @@ impl Processor {
     }
 }
 
-/// See [`Scheme::ThreeBuffer`](super::Scheme::ThreeBuffer).
+/// Runs [`Scheme::ThreeBuffer`](super::Scheme::ThreeBuffer).
 pub(crate) fn run(work: &Work<'_>, job: &Job, result: Matrix) -> Result<Matrix> {
     let processors = work.bands.len();
     let coefficients = work.arrays.coefficients.len() as u64 * work.block;
-    // A loader and a storer map one block each: of seven that are mapped together elsewhere.
+    // A loader and a storer each map one of the seven blocks that the other schemes map together.
     let window = BUFFERS as u64 * (work.buffer + coefficients) + work.mapped.div_ceil(3);
     work.check_memory(job.memory, processors, window)?;
     let slots = work.locations(result)?;

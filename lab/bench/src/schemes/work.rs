@@ -1,17 +1,19 @@
-//! What the ring and the three buffers have in common: bands of blocks, and the blocks as locations.
+//! The common part of the ring and the three buffers: bands of blocks, and the blocks as locations.
 //!
 //! ```text
-//!              processor 0   j = 0      1      2      3        A processor walks over its band column by
-//!                    i = 0  ┌──────┬──────┬──────┬──────┐      column, and down each:
-//!                           │  1   │  3   │  5   │  7   │
-//!                        1  ├──────┼──────┼──────┼──────┤      from memory: the row above and the column to the
-//!                           │  2   │  4   │  6   │  8   │      left, both new;
-//!              processor 1  ╞══════╪══════╪══════╪══════╡      from the files: the column to the right and the row
-//!                        2  │  1   │  3   │  5   │  7   │      below, both old;
-//!                           ├──────┼──────┼──────┼──────┤      from its neighbours in the ring: what is across ═.
+//!              processor 0   j = 0      1      2      3
+//!                    i = 0  ┌──────┬──────┬──────┬──────┐    A processor traverses its band by
+//!                           │  1   │  3   │  5   │  7   │    column, downwards in each. It reads
+//!                        1  ├──────┼──────┼──────┼──────┤    - from memory: the row above and the
+//!                           │  2   │  4   │  6   │  8   │      column to the left, both new;
+//!              processor 1  ╞══════╪══════╪══════╪══════╡    - from the files: the column to the
+//!                        2  │  1   │  3   │  5   │  7   │      right and the row below, both old;
+//!                           ├──────┼──────┼──────┼──────┤    - from its neighbours in the ring:
+//!                                                              the rows across ═.
 //! ```
 //!
-//! Until the first update of a block its values are those of the input; the result is written only then.
+//! Until the first update of a block its values are those of the input; the result is written only
+//! then.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,12 +29,12 @@ use syncline_wave::{Error, Result};
 use super::Arrays;
 
 impl<'a> Arrays<'a> {
-    /// The field, then the coefficients.
+    /// Returns the field, then the coefficients.
     pub(crate) fn all(&self) -> impl Iterator<Item = &'a Arc<Matrix>> + use<'a> {
         [self.field].into_iter().chain(self.coefficients)
     }
 
-    /// Whether the matrices go together.
+    /// Checks that the matrices have the same shape and suitable layouts.
     pub(crate) fn check(&self, result: &Matrix) -> Result<()> {
         let others = self.coefficients.iter().map(|m| &**m).chain([result]);
         if let Some(other) = others.into_iter().find(|m| m.shape() != self.field.shape()) {
@@ -50,30 +52,30 @@ impl<'a> Arrays<'a> {
     }
 }
 
-/// The data of a sweep and who owns what of it.
+/// The data of a sweep and the bands of the processors.
 pub(crate) struct Work<'a> {
     pub(crate) arrays: Arrays<'a>,
     pub(crate) grid: Grid,
     /// The rows of blocks of each processor.
     pub(crate) bands: Vec<Range<usize>>,
-    /// Bytes of one block of each matrix that stay resident while it is mapped.
+    /// Bytes of the blocks of all matrices that stay resident while a block is mapped.
     pub(crate) mapped: u64,
     /// Bytes of a block.
     pub(crate) block: u64,
-    /// Bytes of a buffer for a block of the field; a framed one is in it twice.
+    /// Bytes of a buffer for a block of the field; a framed block is in it twice.
     pub(crate) buffer: u64,
 }
 
-/// A block and where it stands in the walk of its processor.
+/// A block and its position in the walk of its processor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) processor: usize,
     pub(crate) index: usize,
     pub(crate) j: usize,
-    /// Whether it is the first or the last of its column in the band.
+    /// Whether the block is the first, or the last, of its column in the band.
     pub(crate) top: bool,
     pub(crate) bottom: bool,
-    /// The row of its first element in the band.
+    /// The row of the block's first element, in the band.
     pub(crate) offset: usize,
 }
 
@@ -81,7 +83,7 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) region: Region,
-    /// Updates so far.
+    /// The number of updates so far.
     pub(crate) rounds: u64,
     /// The frontiers that are passed to the neighbours in the ring.
     pub(crate) top: Vec<f64>,
@@ -110,7 +112,7 @@ impl<'a> Work<'a> {
         Ok(Work { arrays: *arrays, grid, bands, mapped, block, buffer })
     }
 
-    /// That `windows` blocks under way, of so many bytes each, fit the memory.
+    /// Checks that `windows` blocks in use, of `window` bytes each, fit in the allowed memory.
     pub(crate) fn check_memory(&self, allowed: u64, windows: usize, window: u64) -> Result<()> {
         let needed = window.saturating_mul(windows as u64);
         if needed <= allowed {
@@ -125,7 +127,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// The blocks of a processor in the order of its walk.
+    /// Returns the blocks of a processor in the order of its walk.
     pub(crate) fn walk(&self, processor: usize) -> impl Iterator<Item = Place> + use<> {
         let (band, grid) = (self.bands[processor].clone(), self.grid);
         let first = grid.block(band.start, 0).row;
@@ -143,26 +145,26 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// The row of blocks of a band that its neighbour above needs.
+    /// Returns the indices of the row of blocks that the neighbour above needs.
     pub(crate) fn top_row(&self, processor: usize) -> Range<usize> {
         let i = self.bands[processor].start;
         self.grid.index(i, 0)..self.grid.index(i, 0) + self.grid.cols()
     }
 
-    /// Rows of elements of a band.
+    /// Returns the number of rows of elements in a band.
     pub(crate) fn height(&self, processor: usize) -> usize {
         let band = &self.bands[processor];
         band.clone().map(|i| self.grid.block(i, 0).rows).sum()
     }
 
-    /// The blocks of the result as locations.
+    /// Returns the blocks of the result as locations.
     pub(crate) fn locations(&self, result: Matrix) -> Result<Vec<Location<Slot>>> {
         let regions = result.into_regions(self.grid)?.into_iter().enumerate();
         let slot = |region| Slot { region, rounds: 0, top: Vec::new(), bottom: Vec::new() };
         Ok(regions.map(|(b, region)| Location::new(self.name("block", b), slot(region))).collect())
     }
 
-    /// The result again, when nobody refers to its locations any more.
+    /// Returns the result, when no references to its locations are left.
     pub(crate) fn result(slots: Vec<Location<Slot>>) -> Result<Matrix> {
         let regions =
             slots.into_iter().filter_map(|slot| slot.into_inner().ok()).map(|slot| slot.region);

@@ -1,4 +1,4 @@
-//! `syncline-lab bench`: what it prints, and that nothing stays.
+//! Checks the output of `syncline-lab bench`, and that it leaves nothing behind.
 
 use std::fs;
 use std::path::Path;
@@ -77,7 +77,7 @@ fn an_interrupted_race_leaves_nothing() {
     }
 }
 
-/// The lines of `bench overlay --quick --json`, as short as can be.
+/// Returns the lines of the shortest possible `bench overlay --quick --json`.
 fn overlays(folder: &Path, path: Option<&Path>) -> (Vec<Value>, String) {
     let line = "bench overlay --quick --json --workers 2 --rounds 1 --milliseconds 1";
     let (printed, said) = ok(folder, line, path);
@@ -93,7 +93,7 @@ fn every_way_of_an_overlay_gives_the_values_of_the_plain_loop() {
     let (verified, runs) = (of(&lines, "verified"), of(&lines, "run"));
     let ways = all(&verified, "way");
     assert!(ways.len() >= 5, "{ways:?}");
-    // Each way that is there on one worker and on two, but for the plain loop, all with one
+    // Each available way runs on one worker and on two, except the plain loop, all with one
     // checksum.
     for program in PROGRAMS {
         let of_it: Vec<_> =
@@ -113,7 +113,7 @@ fn every_way_of_an_overlay_gives_the_values_of_the_plain_loop() {
         plain.iter().any(|run| run["workers"] == 1) && plain.iter().any(|run| run["workers"] == 2)
     );
     assert_eq!(of(&lines, "unpinned").len(), 0, "{said}");
-    // A way is there or skipped, and those that are compiled have the same loop.
+    // A way is present or skipped, and all compiled ways have the same loop.
     let (skipped, kernels) = (of(&lines, "skipped"), of(&lines, "kernel"));
     assert_eq!(kernels.len() + skipped.len(), 1 + 5);
     assert!(kernels.iter().all(|kernel| kernel["ns_per_iteration"].as_f64().unwrap() > 0.0));

@@ -1,4 +1,4 @@
-//! Running the command, and looking at what it did.
+//! Runs the command, and examines its results.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The command with arguments separated by blanks, in `folder`, without what this test's own
-/// environment says.
+/// Returns the command with arguments separated by blanks, in `folder`, without this test's own
+/// environment variables for it.
 pub(crate) fn command(folder: &Path, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_syncline-lab"));
     command.current_dir(folder).args(line.split_whitespace());
@@ -20,8 +20,8 @@ pub(crate) fn command(folder: &Path, line: &str) -> Command {
     command
 }
 
-/// What the command printed, and what it told meanwhile, with temporary files in `folder` and, if
-/// that is given, programs of others from nowhere but `path`. It must succeed.
+/// Returns the command's standard output and standard error, with temporary files in `folder` and,
+/// if `path` is given, with programs of others from `path` only. The command must succeed.
 pub(crate) fn ok(folder: &Path, line: &str, path: Option<&Path>) -> (String, String) {
     let mut command = command(folder, line);
     command.env("TMPDIR", folder).envs(path.map(|path| ("PATH", path)));
@@ -32,22 +32,22 @@ pub(crate) fn ok(folder: &Path, line: &str, path: Option<&Path>) -> (String, Str
     (String::from_utf8(stdout).unwrap(), said)
 }
 
-/// The objects that were printed, one a line.
+/// Parses the printed objects, one per line.
 pub(crate) fn records(printed: &str) -> Vec<Value> {
     printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Those of one kind.
+/// Returns the records of one kind.
 pub(crate) fn of<'v>(records: &'v [Value], kind: &str) -> Vec<&'v Value> {
     records.iter().filter(|line| line["kind"] == kind || line["record"] == kind).collect()
 }
 
-/// What a member of these is.
+/// Returns all values of a member of these records.
 pub(crate) fn all<'v>(records: &[&'v Value], member: &str) -> BTreeSet<&'v str> {
     records.iter().map(|line| line[member].as_str().unwrap()).collect()
 }
 
-/// That a command line is refused by the name of its last option.
+/// Checks that a command line is refused with the name of its last option.
 pub(crate) fn refused(folder: &Path, line: &str, option: &str) {
     let refused = command(folder, line).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
@@ -55,7 +55,7 @@ pub(crate) fn refused(folder: &Path, line: &str, option: &str) {
     assert!(said.contains(option.split(' ').next().unwrap()), "{said}");
 }
 
-/// The one line of the error of a command that must fail with `code` and print nothing else.
+/// Returns the one-line error of a command that must fail with `code` and print nothing else.
 pub(crate) fn fails_with(code: i32, folder: &Path, line: &str) -> String {
     let Output { status, stdout, stderr } = command(folder, line).output().unwrap();
     let stderr = String::from_utf8(stderr).unwrap();
@@ -66,7 +66,7 @@ pub(crate) fn fails_with(code: i32, folder: &Path, line: &str) -> String {
     error.unwrap_or_else(|| panic!("{line}: {stderr}")).to_owned()
 }
 
-/// The names in a folder, sorted.
+/// Returns the names in a folder, sorted.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(folder)
         .unwrap()

@@ -1,5 +1,5 @@
-//! `syncline-lab bench barrier` and `bench lock`: what they print, and that nothing stays. Times are
-//! not looked at.
+//! Checks the output of `syncline-lab bench barrier` and `bench lock`, and that they leave nothing
+//! behind. Times are not checked.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use crate::common::{all, command, names, of, ok, records, refused};
 
-/// As short as can be.
+/// Returns the lines of the shortest possible race.
 fn lines(folder: &Path, what: &str, members: &str, path: Option<&Path>) -> Vec<Value> {
     let line =
         format!("bench {what} --quick --json --rounds 1 --milliseconds 1 --members {members}");
     records(&ok(folder, &line, path).0)
 }
 
-/// Whether a way can be run with this many members.
+/// Returns whether a way supports this number of members.
 fn fits(way: &str, members: u64) -> bool {
     match way {
         "dissemination, radix 4" => members > 2,
@@ -26,8 +26,8 @@ fn fits(way: &str, members: u64) -> bool {
     }
 }
 
-/// Every way stands in every cell that it fits, in which it has run once, or is left out there;
-/// `cells` are members and work.
+/// Checks that every way has a cell for each number of members that it supports, and has run once
+/// there, or is left out; `cells` are members and work.
 fn every_way_stands(lines: &[Value], cells: &[(u64, f64)]) {
     let (runs, standings, left_out) = (of(lines, "run"), of(lines, "cell"), of(lines, "left_out"));
     let ways = all(&[&standings[..], &left_out].concat(), "way");
@@ -62,7 +62,7 @@ fn every_way_stands(lines: &[Value], cells: &[(u64, f64)]) {
     }
 }
 
-/// Whether there is a ratio for each of these beginnings.
+/// Checks that there is a ratio with each of these beginnings.
 fn ratios_begin_with(lines: &[Value], beginnings: &[&str]) {
     let told = of(lines, "ratio");
     let told = all(&told, "what");
@@ -152,7 +152,7 @@ fn an_interrupted_race_leaves_neither_files_nor_processes() {
     assert!(said.any(|line| line.unwrap() == "round 2"));
     kill_process(Pid::from_child(&race), Signal::INT).unwrap();
     assert_eq!(race.wait().unwrap().code(), Some(130));
-    // Standard error is that of the peers as well: it ends when they have.
+    // The peers share standard error: it ends when they have ended.
     let rest: Vec<_> =
         said.map(Result::unwrap).filter(|line| !line.starts_with("round ")).collect();
     assert!(rest.len() == 1 && rest[0].starts_with("error: interrupted"), "{rest:?}");

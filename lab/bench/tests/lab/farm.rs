@@ -1,10 +1,10 @@
-//! `syncline-lab bench farm`: what it prints. Times are not looked at.
+//! Checks the output of `syncline-lab bench farm`. Times are not checked.
 
 use std::path::Path;
 
 use crate::common::{all, fails_with, names, of, ok, records, refused};
 
-/// What it prints, as short as can be.
+/// Returns the output of the shortest possible run.
 fn farm(folder: &Path, line: &str, path: Option<&Path>) -> (String, String) {
     ok(folder, &format!("bench farm --quick --rounds 1 --held 8 {line}"), path)
 }
@@ -37,7 +37,7 @@ fn every_group_has_times_and_nothing_stays() {
     ] {
         assert!(ways.contains(way), "{ways:?}");
     }
-    // A way is there or skipped, with the reason.
+    // A way is present or skipped, with the reason.
     assert!(skipped.iter().all(|line| !line["why"].as_str().unwrap().is_empty()));
     assert!(all(&skipped, "way").is_disjoint(&ways));
     let targets = of(&records, "target");
@@ -50,7 +50,7 @@ fn without_python_and_mpi_they_are_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let (printed, said) = farm(folder.path(), "--only a --json", Some(folder.path()));
     let records = records(&printed);
-    // Those whose names have an a.
+    // The groups whose names contain an a.
     assert_eq!(Vec::from_iter(all(&of(&records, "cell"), "group")), ["span", "tasks", "warm"]);
     let skipped = of(&records, "skipped");
     assert_eq!(Vec::from_iter(all(&skipped, "why")), ["no python3 (apt-get install python3)"]);
@@ -69,7 +69,7 @@ fn without_python_and_mpi_they_are_skipped() {
 fn what_makes_no_sense_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     refused(folder.path(), "bench farm --rounds 0", "--rounds");
-    // These are started by a farm only.
+    // Only a farm can start these.
     assert!(fails_with(1, folder.path(), "farm-worker echo").contains("not started by one"));
     assert!(fails_with(1, folder.path(), "farm-worker serve").contains("not started by one"));
 }

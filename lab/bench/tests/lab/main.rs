@@ -1,4 +1,4 @@
-//! The laboratory's command as a user sees it: processes, files, exit codes, messages.
+//! Tests of the laboratory's command as a user sees it: processes, files, exit codes, messages.
 
 mod bench;
 mod common;

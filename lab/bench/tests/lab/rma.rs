@@ -1,4 +1,4 @@
-//! `syncline-lab bench rma`: what it prints. Times are not looked at.
+//! Checks the output of `syncline-lab bench rma`. Times are not checked.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{of, ok, records, refused};
 
-/// What it prints; and it tells nothing beside.
+/// Returns the output; standard error must be empty.
 fn rma(line: &str) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let (printed, said) = ok(folder.path(), &format!("bench rma --json --rounds 1 {line}"), None);
@@ -53,8 +53,8 @@ fn between_hosts_ways_are_compared_and_messages_counted() {
     assert_eq!(ways(&cells, "sync").len(), 6);
     assert!(ways(&cells, "lock").is_empty());
     let sync = cells.iter().find(|cell| cell["way"] == "sync").unwrap();
-    // Of three members: two messages each, if puts go with counts; else two more, and two
-    // acknowledgements where time passes.
+    // Three members send two messages each if puts travel with counts; otherwise two more, and two
+    // acknowledgements if there is enough time.
     let messages = sync["messages"].as_f64().unwrap();
     assert!((6.0..=18.5).contains(&messages), "{sync}");
     let locks = rma("--hosts 2 --delay-us 10 --only lock");
@@ -66,6 +66,6 @@ fn what_makes_no_sense_is_refused() {
     for option in ["--rounds 0", "--hosts 1"] {
         refused(Path::new("."), &format!("bench rma {option}"), option);
     }
-    // It is the delay between hosts, and there are none.
+    // It is the delay between hosts, and without --hosts there are none.
     refused(Path::new("."), "bench rma --delay-us 5", "--hosts");
 }

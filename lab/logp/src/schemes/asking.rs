@@ -1,20 +1,21 @@
-//! A fence of all that asks, and a barrier.
+//! A fence of all hosts that asks them, and a barrier.
 //!
-//! Of the hosts into which a member has put something, `window` are asked, and when they have answered, the next. Then
-//! dissemination, radix 2.
+//! A member asks `window` of the hosts into which it has put something, waits for their answers,
+//! and asks the next ones. A dissemination barrier of radix 2 follows.
 //!
 //! # Source
-//! ARMCI_AllFence and MPI_Barrier. A window of 1 is how ARMCI did it; of more, chapter 3 of Saify's thesis (2002), which
-//! counts 2 (N - 1) + log2 N messages where everybody has put something into all. Its random order of asking is here a
-//! rotation: nobody is asked by two at once.
+//! ARMCI_AllFence and MPI_Barrier. ARMCI used a window of 1; larger windows are from chapter 3 of
+//! Saify's thesis (2002), which counts 2 (N - 1) + log2 N messages when each member has put
+//! something into all others. The thesis asks in random order; this scheme uses a rotation, so that
+//! no host is asked by two members at once.
 
 use crate::scheme::{Driven, Load, Scheme, Step, log2};
 use crate::schemes::exchanged;
 
-/// See the [schemes](crate::schemes).
+/// The scheme of the [module table](crate::schemes): fences, then a barrier.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking {
-    /// How many are asked before the first has to answer.
+    /// The number of hosts that are asked before the first has to answer.
     pub window: usize,
 }
 

@@ -1,22 +1,24 @@
-//! A fence of all that asks all at once, and a barrier after it, on one processor.
+//! A fence of all hosts that asks all at once, and a barrier after it, on one processor.
 //!
-//! What has just been put takes a way there and a way back; what was put earlier is acknowledged, costs nothing, and it is the
-//! barrier alone. That has no counts: heads only. In the product the questions go with the last puts; here they are messages.
+//! After recent puts the fence takes a latency there and one back. Earlier puts are acknowledged
+//! and cost nothing: only the barrier remains. The barrier has no counts, only heads. In the
+//! product the questions travel with the last puts; here they are messages.
 //!
 //! # Source
-//! `syncline_rma::Rma::fence_all`, and dissemination by the schedule of `syncline_rma::unstable::sync_exchange`.
+//! `syncline_rma::Rma::fence_all`, and dissemination by the schedule of
+//! `syncline_rma::unstable::sync_exchange`.
 
 use crate::scheme::{Driven, Load, Scheme, Step};
 use crate::schemes::{cost, exchanged};
 
-/// See the [schemes](crate::schemes).
+/// The scheme of the [module table](crate::schemes): `fence_all`, then a barrier.
 #[derive(Clone, Copy, Debug)]
 pub struct Fence {
-    /// Of the barrier.
+    /// The radix of the barrier.
     pub radix: usize,
 }
 
-/// How many hosts are asked.
+/// Returns the number of hosts that each member asks.
 fn asked(load: &Load) -> usize {
     if load.quiet { 0 } else { load.targets }
 }

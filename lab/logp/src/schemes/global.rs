@@ -1,4 +1,5 @@
-//! The product's sync for those who look past it: a second one, unless all was acknowledged when all began.
+//! The product's sync for readers that bypass the gate: it has a second exchange, unless all puts
+//! were acknowledged when all members began.
 //!
 //! # Source
 //! `syncline_rma::Rma::sync_global`.
@@ -6,10 +7,10 @@
 use crate::scheme::{Driven, Load, Scheme, Step};
 use crate::schemes::Sync;
 
-/// See the [schemes](crate::schemes).
+/// The scheme of the [module table](crate::schemes): `sync_global`.
 #[derive(Clone, Copy, Debug)]
 pub struct Global {
-    /// Of both exchanges.
+    /// The radix of both exchanges.
     pub radix: usize,
 }
 

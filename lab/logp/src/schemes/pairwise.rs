@@ -1,22 +1,22 @@
-//! Two pairwise exchanges: of all counts, and of the news that everything is done.
+//! Two pairwise exchanges: of all counts, and of the news that all puts are done.
 //!
-//! In round `k` a member exchanges its whole array of counts with the one whose rank differs in bit `k`, and both add. Then
-//! it waits for its own memory, and the same again without counts.
+//! In round `k` a member exchanges its whole array of counts with the member whose rank differs in
+//! bit `k`, and both add. It then waits for its own memory, and exchanges again, without counts.
 //!
-//! Where the members are no power of two, those beyond the last one fold: they tell theirs to a partner among the others
-//! first, and are told the result.
+//! If the number of members is not a power of two, those beyond the largest power of two fold: each
+//! sends its counts to a partner among the others first, and receives the result from it.
 //!
 //! # Source
-//! Chapter 4 of Saify's thesis (2002), for powers of two: 2 log2 N messages. Changed: the fold, which is usual for
-//! allreduce; the second exchange is without an array, as nobody needs it.
+//! Chapter 4 of Saify's thesis (2002), for powers of two: 2 log2 N messages. Differences: the fold,
+//! which is usual for allreduce; the second exchange carries no array, because no member needs it.
 
 use crate::scheme::{Driven, Load, Scheme, Step};
 
-/// See the [schemes](crate::schemes).
+/// The scheme of the [module table](crate::schemes): the thesis.
 #[derive(Clone, Copy, Debug)]
 pub struct Pairwise;
 
-/// The greatest power of two that is not more, its logarithm, and how many are left.
+/// Returns the greatest power of two that is at most `members`, its logarithm, and the remainder.
 fn parts(members: usize) -> (usize, usize, usize) {
     let rounds = members.max(1).ilog2() as usize;
     (1 << rounds, rounds, members.max(1) - (1 << rounds))
@@ -29,8 +29,9 @@ impl Scheme for Pairwise {
 
     fn rounds(&self, load: &Load) -> usize {
         let (power, rounds, left) = parts(load.members);
-        // A fold ahead of an exchange delays those only whose opposite, all bits turned round, has waited for it; so the way
-        // in and the way back count twice only where opposites both have somebody beyond.
+        // A fold before an exchange delays only those members whose opposite (all bits inverted)
+        // waits for it. So the fold's way in and way back both count only where two opposites each
+        // have a partner beyond the power.
         let fold = match left {
             0 => 0,
             _ if 2 * left <= power => 2,
@@ -50,7 +51,8 @@ impl Scheme for Pairwise {
         for words in [load.members, 0] {
             let tell = |to: usize, hear| Step::Tell { to: vec![(to, words)], hear };
             let listen = |hear| Step::Tell { to: Vec::new(), hear };
-            // Everybody has the same steps, in some of which there is nothing to do: they are known by their numbers.
+            // All members have the same number of steps, some of which are empty: messages match by
+            // step number.
             steps.push(match member {
                 _ if member >= power => tell(member - power, 0),
                 _ => listen(usize::from(member < left)),

@@ -1,8 +1,8 @@
-//! The product's sync: one exchange, and the wait for what is for oneself.
+//! The product's sync: one exchange, and the wait for the puts into the member's own memory.
 //!
-//! Nobody waits for what is for others: the gate holds back whoever would look too early, and costs no message. Everything
-//! is driven by one processor. Acknowledgements go with the next exchange. In the product so do puts with this one, which are
-//! messages here.
+//! No member waits for puts into others: the gate holds back a request that would read too early,
+//! and costs no message. One processor drives everything. Acknowledgements travel with the next
+//! exchange. In the product puts travel with this exchange; here they are messages.
 //!
 //! # Source
 //! `syncline_rma::Rma::sync`, and the schedule in `syncline_rma::unstable::sync_exchange`.
@@ -10,10 +10,10 @@
 use crate::scheme::{Driven, Load, Scheme, Step};
 use crate::schemes::{cost, exchanged};
 
-/// See the [schemes](crate::schemes).
+/// The scheme of the [module table](crate::schemes): `sync`.
 #[derive(Clone, Copy, Debug)]
 pub struct Sync {
-    /// Of the exchange.
+    /// The radix of the exchange.
     pub radix: usize,
 }
 

@@ -1,16 +1,17 @@
-//! Two exchanges by the product's schedule: counts, and the news that everything is done.
+//! Two exchanges by the product's schedule: of counts, and of the news that all puts are done.
 //!
 //! # Source
-//! Saify's thesis (2002), with what `syncline_rma::unstable::sync_exchange` changes but for the last: each member gets only the sum for
-//! itself, in any number of members, with any radix; still twice.
+//! Saify's thesis (2002), with the changes of `syncline_rma::unstable::sync_exchange` except the last:
+//! each member obtains only its own sum, for any number of members and any radix; but in two
+//! exchanges.
 
 use crate::scheme::{Driven, Load, Scheme, Step};
 use crate::schemes::{cost, exchanged};
 
-/// See the [schemes](crate::schemes).
+/// The scheme of the [module table](crate::schemes): two exchanges.
 #[derive(Clone, Copy, Debug)]
 pub struct Twice {
-    /// Of both exchanges.
+    /// The radix of both exchanges.
     pub radix: usize,
 }
 

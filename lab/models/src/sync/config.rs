@@ -1,38 +1,40 @@
-//! What members do, and the protocol: the right one and planted bugs.
+//! The operations of members, and the configuration of the protocol, with its planted bugs.
 
 use super::state::REQUESTS;
 
-/// What a member does next.
+/// An operation of a member's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Changes memory of a host, and goes on.
+    /// Writes to the memory of a host, without waiting.
     Put(usize),
-    /// Reads memory of a host, and waits for the answer. From its own host, it is a load.
+    /// Reads the memory of a host, and waits for the answer. On the member's own host, it is a
+    /// load.
     Get(usize),
-    /// Reads memory of a host, and goes on; the answer comes some time.
+    /// Reads the memory of a host, without waiting; the answer arrives later.
     Ask(usize),
-    /// Reads memory of a host at once and past its server, as a network card can, or another program there.
+    /// Reads the memory of a host at once and past its server, like a network card or another
+    /// program on that host.
     Peek(usize),
-    /// Tells the others something, past all channels here: by a message, a lock, a pipe.
+    /// Sends a signal outside the channels of the model: a message, a lock, a pipe.
     Tell,
-    /// Waits until another member has told.
+    /// Waits for the signal of another member.
     Hear(usize),
     /// Begins a sync.
     Start,
-    /// Waits until it is complete.
+    /// Waits until the sync is complete.
     Finish,
 }
 
-/// What holds requests back.
+/// The rule that holds requests back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// A request waits until its target has completed as many syncs as its origin had.
+    /// A request waits until its target has completed at least as many syncs as its origin had.
     Held,
-    /// Planted: nothing does.
+    /// Planted bug: no request is held back.
     None,
-    /// Planted: it waits until the target has completed more.
+    /// Planted bug: a request waits until its target has completed more syncs.
     More,
-    /// Planted: the first server of a host has one, and the second does not.
+    /// Planted bug: the first server of a host has a gate, and the second has none.
     First,
 }
 
@@ -41,38 +43,41 @@ pub enum Gate {
 pub enum Counters {
     /// Sums over origins, by parity.
     Parities,
-    /// By origin; the radix is the number of hosts.
+    /// By origin; the radix is at least the number of hosts.
     Origins,
-    /// Sums over origins. Wrong if anybody issues while a sync is under way.
+    /// Sums over origins. Wrong if a member issues a request while a sync is in progress.
     One,
-    /// Planted, as the papers have it: sums over origins, zeroed by who leaves a sync.
+    /// Planted bug, as printed in the papers: sums over origins, which a member zeroes when it
+    /// leaves a sync.
     Zeroed,
 }
 
 /// Which requests are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// Those that change memory. Wrong if anybody asks and does not wait for the answer before the next sync.
+    /// Requests that change memory. Wrong if a member asks and does not wait for the answer before
+    /// the next sync.
     Changes,
-    /// Reads as well.
+    /// All requests, including reads.
     All,
 }
 
-/// How many exchanges there are in a sync.
+/// The number of exchanges in a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchanges {
-    /// Of counts.
+    /// One exchange, of counts.
     One,
-    /// Of counts and, when they are met, once more, so that all know that all have met theirs.
+    /// An exchange of counts and, when a host's counts are met, a second exchange, after which each
+    /// host has proof that all hosts have met their counts.
     Two,
 }
 
 /// When a round is entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounds {
-    /// When the one before is complete.
+    /// When the previous round is complete.
     Complete,
-    /// Planted: at once.
+    /// Planted bug: at once.
     AtOnce,
 }
 
@@ -81,48 +86,50 @@ pub enum Rounds {
 pub enum Issue {
     /// In one step.
     OneStep,
-    /// Planted: the parity is read, then the request is counted under it and queued.
+    /// Planted bug: the parity is read in one step; the request is counted under it and queued in
+    /// the next.
     ParityFirst,
-    /// Planted: it is counted, then queued.
+    /// Planted bug: the request is counted in one step, and queued in the next.
     CountFirst,
 }
 
-/// The protocol.
+/// The configuration of the protocol.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How many hosts.
+    /// The number of hosts.
     pub hosts: usize,
-    /// Of the schedule.
+    /// The radix of the schedule.
     pub radix: usize,
     /// The host of each member.
     pub homes: Vec<usize>,
-    /// What holds requests back.
+    /// The rule that holds requests back.
     pub gate: Gate,
     /// How requests are counted.
     pub counters: Counters,
-    /// Which are.
+    /// Which requests are counted.
     pub counted: Counted,
-    /// How many exchanges a sync has.
+    /// The number of exchanges in a sync.
     pub exchanges: Exchanges,
     /// When a round is entered.
     pub rounds: Rounds,
     /// How requests are issued.
     pub issue: Issue,
-    /// Whether they are issued in one step at least by a member that has begun a sync and not finished it.
+    /// Whether a member that has begun a sync and not finished it issues in one step, whatever
+    /// `issue` says.
     pub split_in_one_step: bool,
-    /// Whether what is told carries how many syncs its teller's host has completed, and who has heard it issues
-    /// requests as if its own had.
+    /// Whether a signal carries the number of syncs that its sender's host has completed; the
+    /// receiver then issues requests as if its own host had completed that number.
     pub told: bool,
-    /// How many exchanges are kept apart; less than two is planted.
+    /// The number of exchanges whose messages are kept apart; fewer than two is a planted bug.
     pub inboxes: usize,
-    /// How many requests of a host to a server may be under way.
+    /// The largest number of requests of a host to a server that may be in flight.
     pub window: usize,
-    /// How many servers a host has; ops go to them in turn.
+    /// The number of servers of a host; the operations of a program use them in turn.
     pub servers: usize,
 }
 
 impl Config {
-    /// The right one, with a member on each host.
+    /// Creates the correct protocol, with one member on each host.
     pub fn new(hosts: usize, radix: usize) -> Self {
         Config {
             hosts,

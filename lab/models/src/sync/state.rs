@@ -1,16 +1,16 @@
-//! The state of the model: hosts, members, and the messages under way between them.
+//! The state of the model: hosts, members, and the messages in flight between them.
 
 use crate::fifo::Fifo;
 
-/// As many hosts and members there may be.
+/// The largest number of hosts, and of members.
 pub const MOST: usize = 4;
 
 pub(super) const REQUESTS: usize = 6;
-/// As many of a host.
+/// The largest number of servers of a host.
 pub(super) const SERVERS: usize = 2;
 pub(super) const CONTROLS: usize = 4;
 
-/// A request under way, or held back.
+/// A request in flight, or held back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Request {
     pub(super) member: u8,
@@ -19,7 +19,7 @@ pub(super) struct Request {
     pub(super) parity: u8,
 }
 
-/// A message of an exchange; counts by offset as it is before the round.
+/// A message of an exchange; its counts are by offset, as it is before the round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Control {
     pub(super) exchange: u8,
@@ -27,20 +27,20 @@ pub(super) struct Control {
     pub(super) counts: [u8; MOST],
 }
 
-/// What has come of an exchange.
+/// The received part of an exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Inbox {
     /// A bit for each distance.
     pub(super) got: u8,
-    /// By offset that is left.
+    /// By remaining offset.
     pub(super) entries: [u8; MOST],
-    /// With [`Counters::Origins`].
+    /// By origin, with [`Counters::Origins`].
     pub(super) origins: [u8; MOST],
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Host {
-    /// Members that have come to the next sync.
+    /// The number of members that have arrived at the next sync.
     pub(super) arrived: u8,
     pub(super) started: u8,
     pub(super) completed: u8,
@@ -58,9 +58,9 @@ pub(super) struct Host {
 pub(super) struct Member {
     pub(super) next: u8,
     pub(super) waiting: bool,
-    /// The syncs of a host from which it has heard.
+    /// The largest number of completed syncs that a signal to this member carried.
     pub(super) heard: u8,
-    /// Between the two steps of a planted [`Issue`].
+    /// The request between the two steps of a planted [`Issue`].
     pub(super) issuing: Option<Request>,
 }
 
@@ -69,10 +69,11 @@ pub(super) struct Member {
 pub struct State {
     pub(super) hosts: [Host; MOST],
     pub(super) members: [Member; MOST],
-    /// By origin, target and its server.
+    /// By origin, target, and server of the target.
     pub(super) requests: [[[Fifo<Request, REQUESTS>; SERVERS]; MOST]; MOST],
     pub(super) controls: [[Fifo<Control, CONTROLS>; MOST]; MOST],
-    /// By member: one more than the syncs that its host had completed when it told.
+    /// By member: one more than the number of syncs that its host had completed when it signalled;
+    /// 0 before.
     pub(super) told: [u8; MOST],
     pub(super) stale: bool,
     pub(super) ahead: bool,

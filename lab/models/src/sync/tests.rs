@@ -1,4 +1,4 @@
-//! What is right, and which property each planted bug breaks.
+//! Checks that the protocol is correct, and which property each planted bug breaks.
 
 use Op::{Ask, Finish, Get, Hear, Peek, Put, Start, Tell};
 use proptest::prelude::*;
@@ -12,7 +12,8 @@ const COMPLETE: &str = "an epoch that is complete has all its puts";
 const BARRIER: &str = "no epoch completes before all have started it";
 const ENDS: &str = "every run ends";
 
-/// Three hosts, two syncs: puts before, between and, split-phase, during them; gets by third parties; loads.
+/// Three hosts, two syncs: puts before, between and (split-phase) during them; gets by third hosts;
+/// loads.
 fn three() -> Vec<Vec<Op>> {
     vec![
         vec![Put(2), Start, Put(2), Finish, Put(1), Start, Finish, Get(2)],
@@ -21,7 +22,7 @@ fn three() -> Vec<Vec<Op>> {
     ]
 }
 
-/// The same without anything issued during a sync.
+/// Like `three`, without requests during a sync.
 fn three_blocking() -> Vec<Vec<Op>> {
     vec![
         vec![Put(2), Start, Finish, Put(2), Start, Finish, Get(2)],
@@ -30,7 +31,7 @@ fn three_blocking() -> Vec<Vec<Op>> {
     ]
 }
 
-/// Three syncs, so that the counters of a parity are used again, before others have left the sync before.
+/// Three syncs: the counters of a parity are reused before other hosts have left the previous sync.
 fn thrice() -> Vec<Vec<Op>> {
     vec![
         vec![Put(2), Start, Put(2), Finish, Start, Put(2), Finish, Start, Finish],
@@ -114,7 +115,7 @@ fn longer_programs() {
     }
 }
 
-/// Puts before, between and during syncs, to either server; and gets of third parties from either.
+/// Puts before, between and during syncs, to either server; gets by third hosts from either server.
 #[test]
 fn it_is_right_with_two_servers_of_a_host() {
     for radix in [2, 3] {
@@ -137,7 +138,7 @@ fn it_is_right_with_counts_by_origin() {
     holds("counts by origin", Sync::new(config, &thrice()));
 }
 
-/// A member that waits for room keeps nobody from what lets it go on.
+/// A member that waits for room in the window does not block the steps that make room.
 #[test]
 fn it_is_right_with_a_window_of_one() {
     for radix in [2, 3] {
@@ -151,7 +152,7 @@ fn it_is_right_with_a_window_of_one() {
     }
 }
 
-/// Nothing waits for a get that is under way, unless it is counted.
+/// A sync does not wait for a get in flight, unless gets are counted.
 #[test]
 fn gets_that_nobody_waits_for() {
     let programs = [
@@ -166,7 +167,7 @@ fn gets_that_nobody_waits_for() {
     }
 }
 
-/// For who reads past the gate there must be two exchanges.
+/// A reader that bypasses the gate needs two exchanges.
 #[test]
 fn readers_outside_the_gate() {
     let programs = [
@@ -184,8 +185,8 @@ fn readers_outside_the_gate() {
     }
 }
 
-/// Who has completed a sync may say so to one who has begun and not completed it. That one's gets are not for that
-/// sync yet, unless what is said carries the number.
+/// A member that has completed a sync may signal to one that has begun it and not completed it. The
+/// gets of the receiver are not ordered after that sync, unless the signal carries its number.
 #[test]
 fn word_of_mouth() {
     let programs = |hears: Vec<Op>| {
@@ -205,7 +206,7 @@ fn word_of_mouth() {
 fn no_gate() {
     let config = Config { gate: Gate::None, ..Config::new(3, 3) };
     breaks("no gate", Sync::new(config.clone(), &three()), STALE);
-    // Not even counts by origin help; sums are then wrong as well.
+    // Counts by origin do not help either; with sums, further properties break.
     let origins = Config { counters: Counters::Origins, ..config.clone() };
     breaks("no gate, counts by origin", Sync::new(origins, &three()), STALE);
     breaks("no gate", Sync::new(config.clone(), &thrice()), COMPLETE);
@@ -221,7 +222,7 @@ fn a_gate_that_asks_for_more() {
     );
 }
 
-/// The papers zero their counters on leaving: by then a faster host may have put again.
+/// The papers zero the counters on leaving: by then a faster host may have put again.
 #[test]
 fn counters_that_are_zeroed() {
     let config = Config { counters: Counters::Zeroed, ..Config::new(3, 3) };
@@ -237,7 +238,7 @@ fn one_counter() {
     holds("one counter, nothing during a sync", Sync::new(config, &three_blocking()));
 }
 
-/// Among three, rounds of radix 2 go straight to all anyway.
+/// With three hosts, the rounds of radix 2 reach all hosts directly anyway.
 #[test]
 fn a_round_too_early() {
     let at_once = |hosts| Config { rounds: Rounds::AtOnce, ..Config::new(hosts, 2) };
@@ -251,8 +252,9 @@ fn one_inbox() {
     breaks("one inbox", Sync::new(Config { inboxes: 1, ..Config::new(3, 2) }, &three()), ENDS);
 }
 
-/// With one member on a host that begins its syncs, the steps of an issue are at nobody's mercy. With two they are,
-/// but only those of a member that has itself begun a sync: until then the host cannot begin it.
+/// With one member on a host, no other member can begin its syncs between the steps of an issue.
+/// With two, another can, but only between the steps of a member that has itself begun the sync:
+/// until then the host cannot begin it.
 #[test]
 fn an_issue_in_two_steps() {
     for issue in [Issue::ParityFirst, Issue::CountFirst] {
@@ -281,13 +283,13 @@ fn the_papers_two_exchanges() {
     holds("two exchanges, parities", Sync::new(two, &thrice()));
 }
 
-/// Some hosts, up to two members on the first, and a few requests anywhere before, between and in up to three
-/// syncs.
+/// Two to four hosts, up to two members on the first, and a few requests before, between and during
+/// up to three syncs.
 fn any_programs() -> impl Strategy<Value = (Config, Vec<Vec<Op>>)> {
     let issues = prop::sample::select(vec![Issue::OneStep, Issue::ParityFirst, Issue::CountFirst]);
     (2usize..=4, 2usize..=4, any::<bool>(), 1usize..=3, 1usize..=3, issues, 1..=SERVERS)
         .prop_flat_map(|(hosts, radix, shared, syncs, window, issue, servers)| {
-            // What is explored grows fast with the hosts.
+            // The state space grows fast with the number of hosts.
             let (syncs, shared) = if hosts == 4 { (1, false) } else { (syncs, shared) };
             let mut config = Config {
                 window,

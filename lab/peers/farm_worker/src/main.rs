@@ -1,6 +1,8 @@
-//! A worker that does as little as can be: it receives a number, and sends the next. What is left is its start.
+//! A minimal worker: it receives a number, and sends its successor. The rest of its time is its
+//! start.
 //!
-//! `syncline-lab bench farm` builds it for this machine, whose C library is loaded when it starts, and static:
+//! `syncline-lab bench farm` builds it for this machine, where it loads the C library when it
+//! starts, and statically linked:
 //!
 //! ```sh
 //! cargo build --release -p syncline-farm-worker --target x86_64-unknown-linux-musl
@@ -21,7 +23,7 @@ fn main() -> ExitCode {
 }
 
 fn work() -> Result<(), FarmError> {
-    // Started by hand it has nothing to do.
+    // Started without a farm, it has nothing to do.
     let Some(mut farm) = Farm::join()? else { return Ok(()) };
     let number: u64 = farm.recv(Vpid::MANAGER)?;
     farm.send(Vpid::MANAGER, &(number + 1))

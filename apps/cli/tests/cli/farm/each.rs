@@ -1,4 +1,4 @@
-//! A process for each task: what it gets, what it wrote, how it fails.
+//! A process for each task: its input, its output, and its failures.
 
 use std::fs;
 use std::io::Write as _;
@@ -40,7 +40,7 @@ fn tasks_come_from_a_file_and_workers_read_nothing() {
     assert!(error.starts_with("cannot read .: Is a directory"), "{error}");
 }
 
-/// Line by line, so that outputs which are not kept apart would be mixed.
+/// Output comes line by line, so that a farm that does not separate outputs would mix them.
 #[test]
 fn outputs_are_whole() {
     let script = "i=0; while [ $i -lt 30 ]; do echo \"$1 $i\"; i=$((i + 1)); done";
@@ -55,7 +55,7 @@ fn outputs_are_whole() {
     assert_eq!(came.out, (1..=40).flat_map(whole).map(|line| line + "\n").collect::<String>());
 }
 
-/// The first waits for what the last one makes, and still comes first.
+/// The first task waits for a file that the last one creates, and its output still comes first.
 #[test]
 fn order_is_kept_though_the_first_ends_last() {
     let folder = tempfile::tempdir().unwrap();
@@ -81,7 +81,7 @@ fn huge_outputs_are_whole() {
     }
 }
 
-/// The input is not closed before the first output was seen.
+/// The test closes the input only after it has seen the first output.
 #[test]
 fn the_input_is_read_as_it_comes() {
     let mut child = farm(here(), "-j 2", &["echo"]).spawn().unwrap();
@@ -130,7 +130,7 @@ fn failures_are_told_and_the_rest_is_done() {
 #[test]
 fn what_failed_is_tried_again() {
     let folder = tempfile::tempdir().unwrap();
-    // Task 1 fails once, task 2 always, task 3 never; only the last output counts.
+    // Task 1 fails once, task 2 always, task 3 never; only the last attempt's output counts.
     let script = "echo x >> tries.$1; n=$(wc -l < tries.$1); echo $1 at $n; \
                   case $1 in 1) [ $n -ge 2 ];; 2) exit 7;; esac";
     let came = run(shell(folder.path(), "-k -j 2 --retries 2", script), &numbers(3));
@@ -146,9 +146,9 @@ fn what_failed_is_tried_again() {
 #[test]
 fn a_task_that_takes_too_long_fails() {
     let nap = nap(1);
-    // The second one does not heed SIGTERM, nor does its child.
+    // The second task ignores SIGTERM, and so does its child.
     let script = "if [ $1 = 1 ]; then sleep \"$0\"; elif [ $1 = 2 ]; then trap '' TERM; sleep \"$0\"; fi; echo $1";
-    // A machine that is too busy to do the third in time is given more of it.
+    // On a machine too busy to do the third task in time, the test repeats with a longer timeout.
     for seconds in ["2.5", "20", "60"] {
         let options = format!("-k -j 3 --timeout {seconds}");
         let came = run(farm(here(), &options, &["sh", "-c", script, &nap]), &numbers(3));
@@ -201,20 +201,20 @@ fn a_program_that_is_not_there_is_one_error() {
             "{came:?}"
         );
     }
-    // One that the task names is that task's failure.
+    // A missing program that the task names is a failure of that task.
     let came = run(farm(folder.path(), "-k", &["{}"]), "no-such-program-anywhere\ntrue\n");
     assert_eq!(came.code, Some(1));
     let (lines, summary) = came.summary();
     assert!(lines[0].contains("could not be started: No such file"), "{lines:?}");
     assert!(summary.starts_with("syncline: 2 tasks: 1 done, 1 failed"), "{summary}");
-    // As is one that it makes impossible.
+    // So is a task that cannot be an argument.
     let came = run(farm(folder.path(), "", &["echo"]), "a\0b\nc\n");
     assert_eq!((came.code, came.out.as_str()), (Some(1), "c\n"));
 }
 
 #[test]
 fn memory_is_bounded_for_a_task_and_its_children() {
-    // A shell that doubles a text until it is refused.
+    // A shell that doubles a text until an allocation fails.
     let script =
         "sh -c 't=xxxxxxxx; n=0; while [ $n -lt 26 ]; do t=$t$t; n=$((n + 1)); done; echo all'";
     let came = run(shell(here(), "--memory 32M", script), "1\n");
@@ -285,8 +285,7 @@ fn the_guard_and_its_options_are_hidden() {
     );
 }
 
-/// Under a bound that the program cannot even start in, the kernel kills it, which says nothing of
-/// why.
+/// Under a bound too small for the program to start, the kernel kills it without a reason.
 #[test]
 fn a_bound_in_which_nothing_starts_is_named_where_a_task_is_killed() {
     for protocol in ["each", "lines"] {

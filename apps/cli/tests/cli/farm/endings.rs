@@ -1,4 +1,4 @@
-//! How a farm ends before its tasks do, and that nothing is left of it then.
+//! How a farm ends before its tasks do; it leaves nothing behind.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,27 +9,27 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
 
-/// A farm of two whose tasks, and their children, sleep; as soon as they do.
+/// Starts a farm of two whose tasks, and their children, sleep; returns as soon as they do.
 fn sleeping(folder: &Path, options: &str, script: &str, nap: &str) -> Child {
     let mut child =
         farm(folder, &format!("-j 2 {options}"), &["sh", "-c", script, nap]).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
-    // Not closed by its end: there may be more.
+    // The input stays open: more may come.
     input.write_all(numbers(10).as_bytes()).unwrap();
     child.stdin = Some(input);
     until("a sleeper for each", || processes(nap) >= 4);
     child
 }
 
-/// A task that sleeps beside a child that does, and both heed signals.
+/// A task that sleeps beside a child that sleeps; both end on signals.
 const SLEEPS: &str = "(exec sleep \"$0\") & exec sleep \"$0\"";
-/// One that does not heed SIGTERM.
+/// A task that ignores SIGTERM.
 const STUBBORN: &str = "trap '' TERM; (exec sleep \"$0\") & sleep \"$0\"; sleep \"$0\"";
 
 fn signalled(mut child: Child, signals: &[Signal]) -> Came {
     let input = child.stdin.take();
     for &signal in signals {
-        // Not collected before the end, so the number is its own.
+        // The child has not been reaped, so the process id is still its own.
         kill_process(Pid::from_child(&child), signal).unwrap();
         thread::sleep(Duration::from_millis(300));
     }
@@ -70,7 +70,7 @@ fn who_does_not_heed_a_signal_is_killed_at_once_by_a_second_one_or_later() {
 #[test]
 fn what_is_done_when_a_signal_comes_is_printed() {
     let nap = nap(14);
-    // The first sleeps; others are done, and in order would come after it.
+    // The first task sleeps; others are done, and their output would come after its output.
     let script = "if [ $1 = 1 ]; then (exec sleep \"$0\") & (exec sleep \"$0\") & (exec sleep \"$0\") & exec sleep \"$0\"; fi; echo $1";
     let folder = tempfile::tempdir().unwrap();
     let child = sleeping(folder.path(), "-k", script, &nap);
@@ -82,7 +82,7 @@ fn what_is_done_when_a_signal_comes_is_printed() {
     gone(&nap);
 }
 
-/// Twice at any moment of a farm that starts tasks all the time, and once in quiet.
+/// Twice at a random moment of a farm that keeps starting tasks, and once when it is quiet.
 #[test]
 fn sigkill_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -93,7 +93,7 @@ fn sigkill_leaves_nothing() {
     gone(&nap);
     for which in 16..24 {
         let nap = super::nap(which);
-        // Every process that is started would sleep for long, unless it is one of the first.
+        // Most processes sleep for long, so that each one left behind would be found.
         let script = "[ $(($1 % 7)) != 0 ] || exec sleep \"$0\"";
         let mut child = farm(folder.path(), "-j 40", &["sh", "-c", script, &nap]).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
@@ -106,7 +106,7 @@ fn sigkill_leaves_nothing() {
     }
 }
 
-/// The guard of a farm ends with it, and a farm without a guard does not go on.
+/// The guard of a farm ends with it, and a farm without a guard does not continue.
 #[test]
 fn the_guard_ends_with_its_farm_and_the_farm_with_its_guard() {
     let folder = tempfile::tempdir().unwrap();
@@ -119,19 +119,19 @@ fn the_guard_ends_with_its_farm_and_the_farm_with_its_guard() {
             .starts_with(b"syncline\0farm\0guard\0")
     });
     let guard = Pid::from_raw(guard.unwrap()).unwrap();
-    // It heeds none of these.
+    // The guard ignores these signals.
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         kill_process(guard, signal).unwrap();
     }
     thread::sleep(Duration::from_millis(50));
     kill_process(guard, Signal::KILL).unwrap();
-    // What it held is closed by then.
+    // Its descriptors are closed by then.
     let stat = format!("/proc/{}/stat", guard.as_raw_nonzero());
     until("the end of the guard", || {
         fs::read_to_string(&stat)
             .map_or(true, |stat| stat.rsplit_once(") ").unwrap().1.starts_with('Z'))
     });
-    // It is seen when a task has ended.
+    // The farm notices it when a task has ended.
     let task = children(child.id()).into_iter().find(|&pid| pid != guard.as_raw_nonzero().get());
     kill_process(Pid::from_raw(task.unwrap()).unwrap(), Signal::KILL).unwrap();
     let came = Came::of(child.wait_with_output().unwrap());
@@ -150,7 +150,7 @@ fn children(pid: u32) -> Vec<i32> {
 fn a_reader_that_has_seen_enough_ends_all_quietly() {
     let nap = nap(26);
     let folder = tempfile::tempdir().unwrap();
-    // Tasks that write, and one that sleeps and never would.
+    // Tasks that write, and one that sleeps and never writes.
     let script = "[ $1 != 2 ] || exec sleep \"$0\"; echo $1";
     let mut child = farm(folder.path(), "-j 2", &["sh", "-c", script, &nap]).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
@@ -169,14 +169,15 @@ fn a_reader_that_has_seen_enough_ends_all_quietly() {
     gone(&nap);
 }
 
-/// Without a place for what tasks write, all end at once, and nothing is printed or logged.
+/// If there is no place for the tasks' output, all tasks end at once, and nothing is printed or
+/// logged.
 #[test]
 fn outputs_that_cannot_be_kept_end_all() {
     let nap = nap(62);
     for options in ["", "-k"] {
         let folder = tempfile::tempdir().unwrap();
         let absent = folder.path().join("absent");
-        // One writes more than is kept in memory, and goes on as the other does.
+        // One task writes more than is kept in memory, and then sleeps like the other.
         let script = "[ $1 = 2 ] || head -c 3000000 /dev/zero; exec sleep \"$0\"";
         let options = format!("-j 2 --joblog log {options}");
         let mut command = farm(folder.path(), &options, &["sh", "-c", script, &nap]);
@@ -208,7 +209,7 @@ fn a_reader_that_is_gone_is_noticed_though_nothing_is_written() {
     gone(&nap);
 }
 
-/// A reader that takes nothing does not keep signals from being heard.
+/// A reader that does not read does not delay the handling of signals.
 #[test]
 fn a_reader_that_stops_does_not_stop_signals() {
     let folder = tempfile::tempdir().unwrap();
@@ -232,7 +233,7 @@ fn outputs_that_nobody_reads_do_not_pile_up() {
     child.stdin.take().unwrap().write_all(numbers(200).as_bytes()).unwrap();
     until("an end of tasks", || folder.path().join("done.64").exists());
     thread::sleep(Duration::from_millis(300));
-    // Some may wait, some run, and one is being printed.
+    // Some tasks may wait, some run, and one is being printed.
     assert!(!folder.path().join("done.80").exists());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 200 * 4_000_000));
@@ -241,7 +242,8 @@ fn outputs_that_nobody_reads_do_not_pile_up() {
 #[test]
 fn a_child_that_holds_the_pipe_does_not_hold_the_farm() {
     let (one, other) = (nap(28), nap(29));
-    // One child in the group, and one that has left it: that one is let go, and does not matter.
+    // One child in the process group, and one that has left it, which is not killed and does not
+    // matter.
     let script = "(exec sleep \"$0\") & setsid sleep \"$1\" & echo started";
     let came = run(farm(Path::new("."), "", &["sh", "-c", script, &one, &other]), "x\n");
     assert_eq!((came.code, came.out.as_str()), (Some(0), "started\n"));
@@ -258,7 +260,7 @@ fn a_child_that_holds_the_pipe_does_not_hold_the_farm() {
     }
 }
 
-/// The processes that sleep for that long and are not stopped.
+/// Returns how many processes sleep for this time and are not stopped.
 fn awake(nap: &str) -> usize {
     let expected = format!("sleep\0{nap}\0").into_bytes();
     let all = fs::read_dir("/proc").unwrap().flatten();
@@ -271,8 +273,7 @@ fn awake(nap: &str) -> usize {
         .count()
 }
 
-/// At a terminal: Ctrl-Z stops tasks, and what they have started, `fg` continues them, and Ctrl-C
-/// ends all.
+/// At a terminal, Ctrl-Z stops tasks and their children, `fg` continues them, and Ctrl-C ends all.
 #[test]
 fn a_terminal_stops_continues_and_ends_tasks() {
     for (which, options) in [(41, ""), (42, "--protocol lines")] {

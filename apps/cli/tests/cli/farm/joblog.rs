@@ -1,4 +1,4 @@
-//! The job log, and how an earlier run is gone on with.
+//! The job log, and the resumption of an earlier run.
 
 use std::fs;
 
@@ -7,7 +7,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::*;
 use crate::common::fails;
 
-/// The rows of a log, without times: Seq, Host, Send, Receive, Exitval, Signal, Command; sorted.
+/// Returns the rows of a log, without times: Seq, Host, Send, Receive, Exitval, Signal, Command;
+/// sorted.
 fn rows(folder: &Path) -> Vec<String> {
     let log = fs::read_to_string(folder.join("log")).unwrap();
     let mut lines = log.lines();
@@ -26,7 +27,7 @@ fn rows(folder: &Path) -> Vec<String> {
     rows
 }
 
-/// How often each job ran that writes its number to a file.
+/// Returns how often each job ran; each writes its number to a file.
 fn ran(folder: &Path) -> Vec<usize> {
     let text = fs::read_to_string(folder.join("ran")).unwrap_or_default();
     let mut ran: Vec<_> = text.lines().map(|line| line.parse().unwrap()).collect();
@@ -64,7 +65,7 @@ fn resume_skips_what_the_log_has_and_may_run_again_what_failed() {
     let came = again("--resume");
     assert_eq!((came.code, came.out.as_str()), (Some(0), "5\n6\n"));
     assert_eq!(came.summary().1, "syncline: 2 tasks: 2 done, 4 skipped as the job log has them");
-    // Once more: nothing is left.
+    // Once more: no job is left.
     let came = again("--resume");
     assert_eq!((came.code, came.out.as_str()), (Some(0), ""));
     assert_eq!((ran(folder.path()), rows(folder.path()).len()), (vec![1, 2, 3, 4, 5, 6], 6));
@@ -83,7 +84,7 @@ fn resume_skips_what_the_log_has_and_may_run_again_what_failed() {
     assert_eq!((ran(folder.path()), rows(folder.path()).len()), (vec![1, 2, 3, 3, 3, 4, 5, 6], 8));
 }
 
-/// What was killed with the farm has no line, and runs again; what has a line does not.
+/// A job that was killed with the farm has no line, and runs again; a job that has a line does not.
 #[test]
 fn after_a_kill_each_job_that_has_no_line_runs_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +102,7 @@ fn after_a_kill_each_job_that_has_no_line_runs_again() {
     child.wait().unwrap();
     gone(&nap);
     assert_eq!(rows(folder.path()).len(), 2);
-    // A line that a machine did not write to its end.
+    // A line that was not written to its end, as after a crash of the machine.
     let mut log = fs::read_to_string(folder.path().join("log")).unwrap();
     log.push_str("3\t:\t17955643");
     fs::write(folder.path().join("log"), log).unwrap();
@@ -112,11 +113,12 @@ fn after_a_kill_each_job_that_has_no_line_runs_again() {
     assert_eq!(rows(folder.path()).len(), 6);
 }
 
-/// What waits for its turn, has no reader, or cannot be written has no line: it would be lost.
+/// An output that waits for its turn, has no reader, or cannot be written has no line: it would be
+/// lost.
 #[test]
 fn a_line_follows_the_output_of_its_job() {
     let nap = nap(61);
-    // Of -k the others wait for job 1; else for a reader that takes nothing.
+    // With -k the others wait for job 1; otherwise for a reader that does not read.
     let first = "[ $1 != 1 ] || [ -e again ] || exec sleep \"$0\"; echo $1";
     for (options, script) in [("-k", first), ("", "head -c 100000 /dev/zero; echo $1")] {
         let folder = tempfile::tempdir().unwrap();
@@ -167,7 +169,7 @@ fn a_log_that_is_none_or_of_another_run_is_left_as_it_is() {
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
     }
-    // Why it cannot be made, and not that it is not there.
+    // The error gives the reason why the log cannot be created, not that it does not exist.
     let error =
         fails(1, farm(folder.path(), "--joblog /sys/new", &["true", ":::", "1"]), "no place");
     assert!(
@@ -195,7 +197,7 @@ fn a_log_that_is_none_or_of_another_run_is_left_as_it_is() {
     }
 }
 
-/// A file with three lines.
+/// Returns a file with three lines.
 fn list(folder: &Path) -> std::path::PathBuf {
     let path = folder.join("list");
     fs::write(&path, numbers(3)).unwrap();

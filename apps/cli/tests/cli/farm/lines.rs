@@ -1,5 +1,4 @@
-//! Workers that stay: what they are given, what they may say, and what becomes of those that do
-//! not.
+//! Persistent workers: their input, their valid answers, and the handling of invalid ones.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -9,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A worker of the shell that knows the id and the task, if that is a number or a word, and does as
-/// `script` says.
+/// Returns a shell worker that knows the id and the task, if the task is a number or a word, and
+/// then runs `script`.
 fn worker(script: &str) -> String {
     format!(
         "while read -r line; do id=${{line#*:}}; id=${{id%%,*}}; task=${{line#*\\\"task\\\":}}; task=${{task%\\}}}}; \
@@ -18,13 +17,13 @@ fn worker(script: &str) -> String {
     )
 }
 
-/// A farm of such workers.
+/// Returns a farm of such workers.
 fn workers(folder: &Path, options: &str, script: &str) -> Command {
     farm(folder, &format!("--protocol lines {options}"), &["sh", "-c", &worker(script)])
 }
 
-/// A farm of workers in Python, with a function `answer(id, value)` and one `new(value, priority)`;
-/// nothing, and a line that says why, if there is no Python.
+/// Returns a farm of workers in Python, with a function `answer(id, value)` and one
+/// `new(value, priority)`; `None`, after a line with the reason, if there is no Python.
 fn python(options: &str, script: &str) -> Option<Command> {
     const HEAD: &str = r#"
 import json, os, sys
@@ -86,7 +85,7 @@ fn values_go_through_as_they_are() {
         })
         .collect();
     assert_eq!((came.code, values(&came)), (Some(0), expected));
-    // To the digit, which a double has not.
+    // Exact to the last digit, which a double is not.
     let came = run(
         workers(Path::new("."), "-j 1", "echo \"{\\\"id\\\":$id,\\\"result\\\":$task}\""),
         "123456789012345678901234567890\n0.10\n",
@@ -98,7 +97,7 @@ fn values_go_through_as_they_are() {
     );
 }
 
-/// The workers are the same from the first to the last task, and there are as many as was said.
+/// The workers are the same from the first to the last task, and their number is the requested one.
 #[test]
 fn workers_stay() {
     let script = "echo \"{\\\"id\\\":$id,\\\"result\\\":$$}\"; sleep 0.01";
@@ -125,7 +124,7 @@ fn the_input_is_read_as_it_comes() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// Every task of depth d has three children of depth d - 1.
+/// Each task of depth d has three children of depth d - 1.
 #[test]
 fn a_tree_of_tasks_is_walked() {
     let script = "
@@ -160,7 +159,7 @@ answer(id, None)
     assert_eq!(order, ["first", "c", "a", "d", "e", "second", "b"]);
 }
 
-/// With --retries, an attempt that failed leaves no tasks, so that none is there twice.
+/// With --retries, a failed attempt adds no tasks, so that no task is added twice.
 #[test]
 fn new_tasks_of_an_attempt_that_failed_are_none() {
     let script = "
@@ -192,7 +191,7 @@ fn a_worker_may_say_that_a_task_failed() {
         (came.code, &all[1]),
         (Some(1), &json!({"id": 2, "task": 2, "error": "no \"way\""}))
     );
-    // It stays.
+    // The worker stays.
     assert_eq!(all[0]["result"], all[2]["result"]);
     assert_eq!(came.summary().0, ["syncline: task 2 (\"2\") failed: \"no \\\"way\\\"\""]);
 }
@@ -236,7 +235,7 @@ fn nonsense_fails_its_task_and_ends_its_worker() {
 fn a_task_that_takes_too_long_ends_its_worker() {
     let nap = nap(30);
     let script = format!("if [ $task = 2 ]; then sleep {nap}; fi; {SQUARE}");
-    // A machine that is too busy to do the others in time is given more of it.
+    // On a machine too busy to do the others in time, the test repeats with a longer timeout.
     for seconds in [2, 15, 60] {
         let options = format!("-j 1 -k --timeout {seconds} --retries 1");
         let came = run(workers(Path::new("."), &options, &script), &numbers(3));
@@ -254,8 +253,8 @@ fn a_task_that_takes_too_long_ends_its_worker() {
     panic!("the other tasks are not done, with any timeout");
 }
 
-/// Every attempt kills a worker, and a task has three attempts. One task is answered first, so the
-/// command is one for workers.
+/// Each attempt kills a worker, and a task has three attempts. One task is answered first, so the
+/// command is recognised as a worker.
 #[test]
 fn workers_that_always_die_come_to_an_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -276,7 +275,7 @@ fn workers_that_always_die_come_to_an_end() {
     assert!(summary.starts_with("syncline: 5 tasks: 1 done, 4 failed"), "{summary}");
 }
 
-/// How often workers were started, each of which adds a line to a file.
+/// Returns how often workers were started; each adds a line to a file.
 fn starts(folder: &Path) -> usize {
     fs::read_to_string(folder.join("starts")).unwrap().lines().count()
 }
@@ -292,7 +291,7 @@ fn a_mistyped_command_ends_the_farm_early_with_its_last_words() {
             "exited with 7; its last words on standard error: \"line 1 | line 2 | No module named 'sums'\""
                 .to_owned(),
         ),
-        // It reads its task first.
+        // This worker reads its task first.
         (
             "-j 2 --retries 9",
             "echo x >> starts; read -r line; echo 'line 2' >&2; echo \"No module named 'sums'\" >&2; exit 7",
@@ -319,10 +318,10 @@ fn a_mistyped_command_ends_the_farm_early_with_its_last_words() {
         );
         let idle = format!("error: 3 workers in a row have ended while they had no task; the last {how}");
         let last = came.errors.last().map(String::as_str).unwrap_or_default();
-        // A worker may have said its word before it was given a task.
+        // A worker may have written its line before it got a task.
         let last = last.replace(" while it had no task", ": not JSON");
         assert!(last == expected || last == idle, "{script}: {came:?}");
-        // Those that had been started beside the last.
+        // Plus those that had been started beside the last one.
         assert!(starts(folder.path()) <= most + 6, "{script}: {came:?}");
     }
 }
@@ -333,7 +332,7 @@ fn flaky_workers_do_not_end_a_farm_in_which_one_has_answered() {
     let came = run(workers(Path::new("."), "-j 1 -k", &script), &numbers(20));
     assert_eq!((came.code, came.out.lines().count()), (Some(1), 20), "{came:?}");
     assert!(came.summary().1.starts_with("syncline: 20 tasks: 1 done, 19 failed"), "{came:?}");
-    // Tasks that take too long are no sign of a wrong command.
+    // Tasks that time out are no sign of a wrong command.
     let came = run(workers(Path::new("."), "-j 4 --timeout 0.2", "exec sleep 3000"), &numbers(6));
     assert_eq!((came.code, came.out.lines().count()), (Some(1), 6), "{came:?}");
     assert!(came.summary().1.starts_with("syncline: 6 tasks: 0 done, 6 failed"), "{came:?}");
@@ -364,13 +363,13 @@ fn a_program_that_is_not_there_is_an_error_at_once() {
     }
 }
 
-/// Of a line that comes once too often the worker is told, and replaced; the task that it was given
-/// since has its result.
+/// An answer that comes twice is reported, and the worker replaced; the task that it had got since
+/// still has its result.
 #[test]
 fn a_second_answer_is_refused_and_harms_no_task() {
     let answer = |id: &str| format!("echo \"{{\\\"id\\\":{id},\\\"result\\\":$task}}\"");
     let answer_own = answer("$id");
-    // At once; when the next task is there; and one of long ago, in the middle of another.
+    // At once; when the next task has come; and an old answer in the middle of another task.
     let at_once = format!("{answer_own}; {answer_own}");
     let later = format!("[ -z \"$last\" ] || {}; {answer_own}; last=$id", answer("$last"));
     let of_old = format!(
@@ -403,8 +402,8 @@ fn a_second_answer_is_refused_and_harms_no_task() {
     }
 }
 
-/// A worker that always answers the same number would answer nothing if such lines were only passed
-/// over.
+/// A worker that always answers the same number would never answer its own task if the farm merely
+/// skipped such lines.
 #[test]
 fn a_worker_that_never_answers_its_own_task_is_no_endless_wait() {
     let script = "echo '{\"id\":1,\"result\":0}'";
@@ -416,8 +415,8 @@ fn a_worker_that_never_answers_its_own_task_is_no_endless_wait() {
     }
 }
 
-/// A command that knows nothing of the protocol waits for ever: that is told once, with what the
-/// command is to do.
+/// A command that does not know the protocol waits without end: the farm reports this once, and
+/// says what the command must do.
 #[test]
 fn workers_that_say_nothing_are_told_of_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -444,8 +443,8 @@ fn workers_that_say_nothing_are_told_of_once() {
     assert!(child.wait().unwrap().success());
 }
 
-/// What a farm says on standard error up to a line that has `part`; then what it says to its end,
-/// after `meanwhile`. A notice of silence that comes before that line is true on a slow machine.
+/// Returns the farm's standard error up to a line that contains `part`; then, after `meanwhile`,
+/// the rest. A notice of silence before that line is correct on a slow machine.
 fn after(child: &mut Child, part: &str, meanwhile: impl FnOnce()) -> Vec<String> {
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert!(said.any(|line| line.contains(part)), "{part}");
@@ -453,7 +452,7 @@ fn after(child: &mut Child, part: &str, meanwhile: impl FnOnce()) -> Vec<String>
     said.collect()
 }
 
-/// When all tasks have ended nothing is waited for, and nothing is silent.
+/// When all tasks have ended, the farm waits for no worker, and reports no silence.
 #[test]
 fn workers_without_a_task_are_not_told_of() {
     let folder = tempfile::tempdir().unwrap();
@@ -464,7 +463,7 @@ fn workers_without_a_task_are_not_told_of() {
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"1\n").unwrap();
     let rest = after(&mut child, "exited with 3", || {
-        // More than silence takes, in which no notice may come.
+        // Longer than the time of silence, in which no notice may come.
         thread::sleep(Duration::from_secs(6));
         drop(input);
     });
@@ -472,11 +471,11 @@ fn workers_without_a_task_are_not_told_of() {
     assert!(rest.len() == 1 && rest[0].starts_with("syncline: 1 task: "), "{rest:?}");
 }
 
-/// A worker that has said something has not said nothing, whatever it was.
+/// A worker that has written anything is not silent.
 #[test]
 fn workers_that_have_spoken_are_not_told_of() {
     let folder = tempfile::tempdir().unwrap();
-    // The first says too much; the second takes longer than silence may last.
+    // The first worker writes too much; the second takes longer than the time of silence.
     let script = "read line; if mkdir first; then head -c 70000000 /dev/zero | tr '\\0' x; else sleep 6; \
                   echo '{\"id\":2,\"result\":4}'; cat; fi 2>/dev/null";
     let mut child =
@@ -498,7 +497,7 @@ fn workers_that_die_before_they_have_a_task_end_the_farm() {
         farm(folder.path(), "--protocol lines -j 2", &["sh", "-c", "echo x >> starts; exit 6"])
             .spawn()
             .unwrap();
-    // There is a task, some time.
+    // A task arrives at some time.
     let input = child.stdin.take();
     let came = Came::of(child.wait_with_output().unwrap());
     drop(input);
@@ -507,7 +506,7 @@ fn workers_that_die_before_they_have_a_task_end_the_farm() {
         "error: 3 workers in a row have ended while they had no task; the last exited with 6";
     assert_eq!(came.errors.last().map(String::as_str), Some(expected), "{came:?}");
     assert!(fs::read_to_string(folder.path().join("starts")).unwrap().lines().count() < 10);
-    // One that speaks without being asked.
+    // A worker that writes without a task.
     let mut child =
         farm(folder.path(), "--protocol lines -j 1", &["sh", "-c", "echo hello; exec cat"])
             .spawn()
@@ -517,7 +516,7 @@ fn workers_that_die_before_they_have_a_task_end_the_farm() {
     drop(input);
     assert_eq!(came.errors.len(), 3, "{came:?}");
     assert_eq!(came.errors[0], "syncline: worker 1 said \"hello\" while it had no task");
-    // One that is not there.
+    // A worker that does not exist.
     let came = run(farm(folder.path(), "--protocol lines", &["./no-such-program"]), "1\n");
     assert_eq!((came.code, came.errors.len()), (Some(1), 1));
     assert!(
@@ -529,7 +528,7 @@ fn workers_that_die_before_they_have_a_task_end_the_farm() {
 #[test]
 fn a_worker_may_end_when_it_has_answered() {
     let script = format!("{SQUARE}; exit 0");
-    // One task at a time is there, so that none is given to a worker that is about to end.
+    // Only one task at a time exists, so that none is given to a worker that is about to end.
     let mut child = workers(Path::new("."), "-j 1 --retries 5", &script).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     for task in 1..8 {
@@ -540,7 +539,7 @@ fn a_worker_may_end_when_it_has_answered() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// More than fits into a pipe, in both directions, at workers that read nothing before they have
+/// More than fits in a pipe, in both directions, to workers that read nothing before they have
 /// written.
 #[test]
 fn long_lines_do_not_block() {
@@ -550,7 +549,7 @@ fn long_lines_do_not_block() {
     let came = run(command, &input);
     assert_eq!((came.code, came.out.lines().count()), (Some(0), 6));
     assert!(values(&came).iter().all(|value| value["result"].as_str().unwrap().len() == 2_000_000));
-    // One that does not read at all takes too long.
+    // A worker that does not read at all times out.
     let came = run(
         farm(Path::new("."), "--protocol lines -j 1 --timeout 1", &["sleep", "100"]),
         &format!("{long}\n"),
@@ -600,8 +599,8 @@ fn what_is_no_text_is_told() {
 #[test]
 fn nothing_is_left_of_workers() {
     let nap = nap(32);
-    // A child in the background, which a worker forgets; and one that does not end when there is no
-    // more.
+    // A background child that outlives its worker; and a worker that does not end at the end of its
+    // input.
     let script = format!("sleep {nap} >/dev/null 2>&1 & {SQUARE}");
     let came = run(workers(Path::new("."), "-j 2", &script), &numbers(4));
     assert_eq!(came.code, Some(0));
@@ -613,11 +612,12 @@ fn nothing_is_left_of_workers() {
     gone(&nap);
 }
 
-/// In the place of a worker that has ended at the last task none is started: it would get none.
+/// A worker that has ended at the last task is not replaced, because its successor would get no
+/// task.
 #[test]
 fn no_worker_is_started_for_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    // Of a file the end is there at once; of a pipe it may come after that of the worker.
+    // The end of a file is known at once; that of a pipe may come after the end of the worker.
     let tasks = folder.path().join("tasks");
     fs::write(&tasks, "1\n").unwrap();
     let script = "read -r line; echo $$ >> starts; kill -9 $$";

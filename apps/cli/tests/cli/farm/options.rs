@@ -1,4 +1,4 @@
-//! The words of GNU parallel: sources, replacement strings, when to halt, how output comes.
+//! The options of GNU parallel: sources, replacement strings, conditions to halt, modes of output.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use super::*;
 use crate::common::fails;
 
-/// What a farm of one printed, that reads no input.
+/// Returns the output of a farm of one slot that reads no input.
 fn printed(options: &str, program: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let came = run(farm(folder.path(), &format!("-j 1 {options}"), program), "");
@@ -71,7 +71,7 @@ fn replacement_strings_are_those_of_gnu_parallel() {
     assert_eq!(came.out, "abcd\n");
 }
 
-/// No two jobs that run at once have the same.
+/// Concurrent jobs have different slots.
 #[test]
 fn slots_are_those_of_jobs_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ fn a_dry_run_prints_commands_for_a_shell() {
     assert_eq!((came.code, came.errors.len()), (Some(0), 0), "{came:?}");
     assert_eq!(came.out, "touch 'a b' 'it'\"'\"'s 1'\ntouch c 'it'\"'\"'s 2'\n");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-    // Of an input without end, as it is read.
+    // With an endless input, as it is read.
     let mut child = farm(folder.path(), "--dry-run", &["x"]).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     writeln!(input, "1").unwrap();
@@ -99,7 +99,7 @@ fn a_dry_run_prints_commands_for_a_shell() {
     assert!(child.wait().unwrap().success());
 }
 
-/// As many starts at least a delay apart take that long in all.
+/// The starts, each at least a delay after the previous one, take the sum of the delays.
 #[test]
 fn starts_are_delayed() {
     let folder = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ fn starts_are_delayed() {
 
 #[test]
 fn a_farm_halts_as_it_is_told() {
-    // Jobs succeed and fail in turn, one after the other.
+    // Jobs succeed and fail alternately, one after the other.
     let script = "echo $1; exit $(($1 % 2))";
     for (halt, code, out) in [
         ("never", 1, 6),
@@ -132,11 +132,11 @@ fn a_farm_halts_as_it_is_told() {
     }
 }
 
-/// A job that runs completes with soon, and one that failed has its retries no more.
+/// With `soon`, running jobs complete, and a failed job is not retried.
 #[test]
 fn soon_waits_for_what_runs() {
     let folder = tempfile::tempdir().unwrap();
-    // The first ends when the second was collected, until when its number is there.
+    // The first job ends when the second has been reaped, until when its process id exists.
     let script = "if [ $1 = 2 ]; then while [ ! -e begun ]; do sleep 0.01; done; echo $$ > new; mv new pid; exit 1; fi; \
                   touch begun; while [ ! -e pid ]; do sleep 0.01; done; \
                   while kill -0 $(cat pid); do sleep 0.01; done 2> errors; echo $1";
@@ -162,7 +162,7 @@ fn workers_that_stay_halt_as_well() {
 #[test]
 fn output_may_come_as_it_is_written() {
     let folder = tempfile::tempdir().unwrap();
-    // The job waits until what it wrote was seen; nothing of it is held.
+    // The job waits until its output has been seen; none of it is held back.
     let script = "printf 'out %s\n' $1; while [ ! -e seen ]; do sleep 0.01; done; printf 'no end'";
     for options in ["--ungroup", "-u", "--line-buffer"] {
         let mut child = shell(folder.path(), &format!("-j 1 {options}"), script).spawn().unwrap();
@@ -174,7 +174,7 @@ fn output_may_come_as_it_is_written() {
         assert!(rest == "no end" && child.wait().unwrap().success(), "{options}: {rest:?}");
         fs::remove_file(folder.path().join("seen")).unwrap();
     }
-    // Raw standard error has no number before it, and no end that it does not have.
+    // Raw standard error has no number before it, and no added line end.
     let came = run(shell(folder.path(), "-j 1 -u", "printf 'half '>&2"), "1\n");
     assert!(came.errors[0].starts_with("half syncline: 1 task: 1 done"), "{came:?}");
     let script = "i=0; while [ $i -lt 50 ]; do printf '%s ' $1; echo $i; i=$((i + 1)); done";

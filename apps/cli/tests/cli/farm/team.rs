@@ -1,4 +1,4 @@
-//! One farm over the members of a team: started by `syncline launch`, and by every MPI that is here.
+//! One farm over the members of a team, started by `syncline launch` and by every installed MPI.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use syncline_testkit::mpi::MPIS;
 use super::*;
 use crate::rma::{ends, late, under};
 
-/// Ways to start a farm in so many processes, with what is told of each.
+/// Returns the ways to start a farm in a number of processes, with a name for each.
 fn starters(processes: usize, options: &str) -> Vec<(String, Command)> {
     let line = format!(
         "launch -n {processes} -- {} farm run {options} --",
@@ -30,7 +30,7 @@ fn starters(processes: usize, options: &str) -> Vec<(String, Command)> {
     all
 }
 
-/// The job log's rows of a folder: Seq, Host, Exitval, Signal.
+/// Returns the rows of a folder's job log: Seq, Host, Exitval, Signal.
 fn rows(folder: &Path) -> Vec<[String; 4]> {
     let log = fs::read_to_string(folder.join("log")).unwrap();
     let row = |line: &str| {
@@ -81,7 +81,7 @@ fn a_farm_that_halts_ends_what_other_members_run() {
         let nap = nap(which);
         for (what, mut command) in starters(3, &format!("--halt {halt}")) {
             let folder = tempfile::tempdir().unwrap();
-            // One sleeps as the other ends the farm.
+            // One job sleeps while the other ends the farm.
             let script = format!(
                 "if [ $1 = 1 ]; then touch begun; exec sleep {nap}; fi; while [ ! -e begun ]; do sleep 0.01; done; exit {code}"
             );
@@ -134,7 +134,7 @@ fn retries_and_limits_hold_for_members() {
     }
 }
 
-/// The processes of a farm's members that a command has started, rank 0 the first.
+/// Returns the processes of a farm's members that a command has started, rank 0 first.
 fn members(starter: &Child) -> Vec<Pid> {
     let is_below = |pid: i32| {
         let mut at = pid;
@@ -160,10 +160,10 @@ fn members(starter: &Child) -> Vec<Pid> {
     members.into_iter().filter_map(Pid::from_raw).collect()
 }
 
-/// Whatever ends a team before its farm is over, the jobs that it cuts off have no line.
+/// Whatever ends a team before its farm is over, the jobs that it interrupts have no line.
 #[test]
 fn what_ends_with_the_team_runs_again() {
-    // To a worker, or to the command that starts all.
+    // Signals to a worker, or to the command that starts all.
     let ends = [
         ("the launcher gets SIGINT", Signal::INT, false),
         ("the launcher gets SIGTERM", Signal::TERM, false),
@@ -193,24 +193,24 @@ fn what_ends_with_the_team_runs_again() {
             let told = String::from_utf8_lossy(&came.stderr);
             let mut logged = rows(folder.path());
             if how == "a member is killed" {
-                // The others go on for a time: then its job has failed.
+                // The others continue for a time; then the member's job has failed.
                 assert!(
                     logged.extract_if(.., |[_, _, exit, _]| exit == "-1").count() < 2,
                     "{what}: {told}"
                 );
-                // They attend to all that comes meanwhile, and end when they are asked to.
+                // They handle all events meanwhile, and end on request.
                 let is_asked = what.starts_with("launch");
                 assert!(!is_asked || told.contains("interrupted by SIGTERM; "), "{what}: {told}");
             }
             let numbers: Vec<_> = logged.iter().map(|[number, ..]| number.as_str()).collect();
             assert_eq!(numbers, ["1"], "{what}: {told}");
-            // What an mpirun says that was asked to end is its own affair.
+            // The output of an mpirun that was asked to end is not checked.
             assert!(!what.starts_with("launch") || !came.status.success(), "{what}: {told}");
         }
     }
 }
 
-/// As what starts them leaves it to them.
+/// Even if the parent process leaves SIGCHLD ignored.
 #[test]
 fn members_are_told_how_jobs_end_where_sigchld_is_ignored() {
     for (what, starter) in starters(3, "") {
@@ -228,7 +228,7 @@ fn members_are_told_how_jobs_end_where_sigchld_is_ignored() {
     }
 }
 
-/// What a job starts is a farm of its own, in no team.
+/// A farm that a job starts is a farm of its own, in no team.
 #[test]
 fn a_farm_within_a_job_is_one_by_itself() {
     for (what, mut command) in starters(2, "") {

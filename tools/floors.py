@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks that no crate depends on one of its own floor or of a floor above.
+"""Checks that each crate depends only on crates of lower floors.
 
-  floors.py            prints each crate with its floor and what it stands on; exit code 1 for an arrow that runs up
+  floors.py            prints each crate with its floor and its dependencies; exit code 1 for a dependency on the same
+                       floor or a higher one
 
 Floors are in `[workspace.metadata.floors]` of Cargo.toml. Dependencies of tests, benches and builds count as well.
 """
@@ -19,7 +20,7 @@ def main():
     for name in sorted(set(packages) - set(floors)):
         wrong.append(f"{name} has no floor in [workspace.metadata.floors]")
     for name in sorted(set(floors) - set(packages)):
-        wrong.append(f"{name} has a floor, and is no crate of the workspace")
+        wrong.append(f"{name} has a floor, but is not a crate of the workspace")
     for name, package in sorted(packages.items(), key=lambda item: (floors.get(item[0], -1), item[0])):
         below = {}
         for to in package["dependencies"]:

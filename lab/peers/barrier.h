@@ -68,7 +68,7 @@ static void member(int me)
     }
 }
 
-/* Nanoseconds of an iteration of the loop. */
+/* Returns the nanoseconds of an iteration of the loop. */
 static double calibrate(void)
 {
     double best = 1e9;

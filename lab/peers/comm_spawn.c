@@ -79,7 +79,7 @@ static void manage(char *program, int n)
         check(MPI_Recv(&word, 1, MPI_INT, 0, 0, worker, MPI_STATUS_IGNORE), "receive the first message");
         seconds[i] = now() - start;
         if (word != WORD)
-            check(MPI_ERR_OTHER, "what came is not what was sent");
+            check(MPI_ERR_OTHER, "the message received is not the one sent");
         check(MPI_Comm_disconnect(&worker), "disconnect from the worker");
     }
     char library[MPI_MAX_LIBRARY_VERSION_STRING];

@@ -1,29 +1,29 @@
 #!/usr/bin/env python3
-"""Python's farms of processes, measured: multiprocessing and concurrent.futures.
+"""Measures Python's farms of processes: multiprocessing and concurrent.futures.
 
-Reads what to measure from standard input, a line each, and answers with a line of JSON, so that somebody else can
+Reads requests from standard input, one per line, and answers each with a line of JSON, so that another program can
 alternate it with others:
 
-  cold METHOD N                          a process is started until its first message is here; then it is joined
-  warm FARM N [WORKERS [METHOD]]         one task, submitted to workers that wait for it, until its result is here
-  rested FARM N [WORKERS [METHOD]]       the same, 2 ms after the one before
+  cold METHOD N                          a process, from its start to its first message; it is then joined
+  warm FARM N [WORKERS [METHOD]]         one task, submitted to waiting workers, until its result has arrived
+  rested FARM N [WORKERS [METHOD]]       the same, 2 ms after the previous one
   map WAY TASKS CHUNK WORKERS [N [METHOD]]
-                                         TASKS tasks x -> x + 1 until all results are here; CHUNK is a number or
-                                         `default`: what Pool.map chooses, a quarter of a worker's share
+                                         TASKS tasks x -> x + 1 until all results have arrived; CHUNK is a number or
+                                         `default`: the choice of Pool.map, a quarter of a worker's share
   trip FORM N                            8 bytes to another process and back through a Pipe
   pickle KIND COUNT N                    dumps and loads of a list of COUNT integers, in one process
-  transfer KIND COUNT N                  such a list sent through a Pipe until the other process says that it has it
-  about                                  which Python this is
+  transfer KIND COUNT N                  such a list sent through a Pipe until the other process acknowledges it
+  about                                  the version of this Python
 
-  METHOD  fork, forkserver or spawn (workers: fork if nothing is said)
+  METHOD  fork, forkserver or spawn (workers: fork by default)
   FARM    pool (multiprocessing.Pool) or executor (concurrent.futures.ProcessPoolExecutor)
   WAY     pool (Pool.map), imap (Pool.imap) or executor (ProcessPoolExecutor.map)
   FORM    bytes (send_bytes), or pickle (send of an integer)
   KIND    small (0 to 255), or random (of 64 bits, with a sign)
 
-An answer is {"what": the line, "seconds": [one per repetition]}, or {"what": the line, "error": why}. Between lines no
-process of this one is left, but for Python's own server of forks and tracker of resources, which end with it. A server
-of forks is started before what it starts is timed.
+An answer is {"what": the line, "seconds": [one per repetition]}, or {"what": the line, "error": reason}. Between
+lines no child process is left, except Python's own fork server and resource tracker, which end with this process. The
+fork server is started before the first process that it starts is timed.
 """
 import multiprocessing
 import os
@@ -45,7 +45,7 @@ QUICK, LONG = 5, 20
 
 
 class Wrong(Exception):
-    """A line that is not understood, or an answer that is not right."""
+    """An invalid line, or a wrong answer."""
 
 
 def add_one(x):
@@ -58,7 +58,7 @@ def say_hello(conn):
 
 
 def echo(conn, other, form):
-    """Answers what comes, until nothing comes any more."""
+    """Echoes messages until the end of the connection."""
     if other is not None:
         other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -75,14 +75,14 @@ def echo(conn, other, form):
 
 
 def tie():
-    """A worker dies with whom it works for, and leaves Ctrl-C to that."""
+    """Kills this worker when its parent dies, and leaves Ctrl-C to the parent."""
     import ctypes
     ctypes.CDLL(None).prctl(SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def timed(n, once):
-    """Seconds of each of n calls."""
+    """Returns the seconds of each of n calls."""
     seconds = []
     for _ in range(n):
         start = time.perf_counter()
@@ -97,13 +97,13 @@ def right(is_right, what):
 
 
 def within(conn):
-    """Waits for the next message, but not for ever."""
+    """Waits for the next message, with a timeout."""
     if not conn.poll(PATIENCE):
         raise Wrong(f"no message within {PATIENCE} s")
 
 
 def end(process):
-    """Joins a process that has nothing more to do, or kills it."""
+    """Joins a process that has finished its work; kills it after a timeout."""
     process.join(PATIENCE)
     if process.is_alive():
         process.kill()
@@ -116,7 +116,7 @@ def end(process):
 
 
 def start_once(context):
-    """Seconds from the start of a process to its first message."""
+    """Returns the seconds from the start of a process to its first message."""
     mine, its = context.Pipe(duplex=False)
     process = context.Process(target=say_hello, args=(its,))
     start = time.perf_counter()
@@ -144,7 +144,7 @@ def cold(method, n):
 
 
 class Farm:
-    """Workers that have been started and have had tasks. Left, they are joined; after an error, killed."""
+    """Workers that have been started and have had tasks. On exit they are joined; after an error, killed."""
 
     def __init__(self, kind, workers, method):
         import ctypes  # noqa: F401  so that forked workers need not
@@ -181,7 +181,7 @@ class Farm:
             self.pool.shutdown(wait=True, cancel_futures=True)
 
     def submit(self, x):
-        """Submits one task; what is returned waits for its result."""
+        """Submits one task; returns a function that waits for its result."""
         if self.kind == "pool":
             result = self.pool.apply_async(add_one, (x,))
             return lambda: result.get(PATIENCE)
@@ -202,7 +202,7 @@ def warm(kind, n, workers, method, rest):
 
 
 def default_chunk(tasks, workers):
-    """What Pool.map chooses."""
+    """Returns the chunk size that Pool.map chooses."""
     chunk, rest = divmod(tasks, workers * 4)
     return max(1, chunk + (rest > 0))
 
@@ -298,7 +298,7 @@ def one_of(word, words):
 
 
 def measure(line):
-    """Does what a line says; what is returned goes into the answer."""
+    """Executes a request line; returns the members of the answer."""
     what, *words = line.split()
 
     def word(i, otherwise=None):
@@ -325,7 +325,7 @@ def measure(line):
     elif what == "transfer":
         seconds = transfer(one_of(word(0), ("small", "random")), number(word(1)), number(word(2)))
     else:
-        raise Wrong(f"nothing is called {what}; see --help")
+        raise Wrong(f"no measurement is called {what}; see --help")
     return {"seconds": seconds}
 
 
@@ -344,7 +344,7 @@ def answers():
 
 
 def table(n):
-    """All of it, once: medians and least."""
+    """Measures everything once, and prints medians and extremes."""
     import statistics
     count, ints = 10000, 100000
     rows = [(f"cold {m} {n}", 1, 1e3, "ms") for m in METHODS]
@@ -375,7 +375,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="measure everything and print a table")
     parser.add_argument("--quick", action="store_true", help="with --all: a quarter of the repetitions")
-    parser.add_argument("--hold", type=int, default=0, metavar="MIB", help="hold so much memory, all of it touched")
+    parser.add_argument("--hold", type=int, default=0, metavar="MIB", help="hold this much memory, all of it touched")
     options = parser.parse_args()
     held = bytearray(b"1") * (options.hold << 20)  # noqa: F841
     # SIGTERM ends, and joins, any running process.

@@ -1,7 +1,7 @@
 """Livermore kernel 23 by numpy.memmap and numba: numba_memmap.py DIR ITERATIONS
 
-Sweeps over a copy of za.npy that stays on disk. Prints the seconds per iteration, compilation excluded:
-first over pages that the page cache has not, then over those that it has."""
+Sweeps over a copy of za.npy that stays on disk. Prints the seconds per iteration, without compilation:
+first with a cold page cache, then with a warm one."""
 import os
 import sys
 import time

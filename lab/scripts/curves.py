@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Draws the time of an episode against the number of members, from what `syncline-lab bench barrier --json` prints.
+"""Draws the time of an episode over the number of members, from the output of `syncline-lab bench barrier --json`.
 
     syncline-lab bench barrier --members 2,3,4,6,8,12,16,24,32 --json > curves.jsonl
     python3 lab/scripts/curves.py curves.jsonl curves.svg
 
-The same for simulated times, in units of another name:
+The same for simulated times, with another unit:
 
     cargo run -p syncline-logp --example table -- --json > curves.jsonl
 
-Medians, without work between episodes, both axes logarithmic. Beyond the vertical line members outnumber cores.
-Also prints the medians as a table. Needs nothing but Python.
+Draws medians, without work between episodes, on logarithmic axes. Beyond the vertical line members outnumber cores.
+Also prints the medians as a table. Needs only Python.
 """
 
 import json
@@ -22,7 +22,7 @@ COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#0
 
 
 def read(path):
-    """Medians by contender and number of members, the hop, the number of cores, and the unit."""
+    """Returns medians by contender and number of members, the hop, the number of cores, and the unit."""
     curves, hops, cores, unit = {}, [], None, "ns"
     with open(path) as lines:
         for record in map(json.loads, lines):
@@ -39,7 +39,7 @@ def read(path):
 
 
 def draw(curves, cores, unit):
-    """The curves as SVG."""
+    """Returns the curves as SVG."""
     xs = sorted({n for curve in curves.values() for n in curve})
     ys = [y for curve in curves.values() for y in curve.values()]
     low, high = math.floor(math.log10(min(ys))), math.ceil(math.log10(max(ys)))

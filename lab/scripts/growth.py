@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How the time of a streamed sweep grows: with rows, columns, depth and the memory bound.
+"""Measures the growth of a streamed sweep's time with rows, columns, depth and the memory bound.
 
   growth.py --dir DIR [--side 8192] [--rounds 2]
 
-Livermore kernel 23 out of core, one factor varied at a time around SIDE x SIDE, 20 iterations in one pass. Data
-(at most twice that of the base case: 6 GiB for 8192) are made below DIR and removed. Runs alternate; every run is
-appended to bench/results/ as a JSON line, and the medians are printed as the table of bench/README.md.
+Runs Livermore kernel 23 out of core, and varies one factor at a time around SIDE x SIDE, 20 iterations in one pass.
+The data (at most twice that of the base case: 6 GiB for 8192) are created below DIR and removed. Runs alternate; every
+run is appended to bench/results/ as a JSON line, and the medians are printed as the table of bench/README.md.
 """
 import argparse
 import datetime
@@ -47,7 +47,7 @@ def main():
         return run
 
     def race(rows, cols, cells):
-        """Cells of the same data, in turn."""
+        """Runs cells on the same data, in turn."""
         os.makedirs(folder, exist_ok=True)
         subprocess.run([binary, "gen", "lk23", os.path.join(folder, "data"), "--rows", str(rows), "--cols", str(cols)],
                        check=True, capture_output=True)

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Out of core: the papers' case, and the papers' disk.
+"""Measures out-of-core sweeps: the papers' case, and the papers' disk.
 
-  out_of_core.py case     --dir DIR   16384^2, 12 GiB, inside 2 GiB that the kernel enforces: in blocks
-  out_of_core.py slow     --dir DIR   4096^2, 768 MiB, inside 128 MiB, with the disk at 64 MiB/s: in blocks
+  out_of_core.py case     --dir DIR   16384^2, 12 GiB, within 2 GiB that the kernel enforces: in blocks
+  out_of_core.py slow     --dir DIR   4096^2, 768 MiB, within 128 MiB, with the disk at 64 MiB/s: in blocks
   out_of_core.py streamed --dir DIR   the case, 20 iterations in one pass (and 200 with --iterations 200)
-  out_of_core.py papers   --dir DIR   older and other schemes too, by size of the blocks: the papers' Fig. 7
-  out_of_core.py papers-slow --dir DIR   the same on 4096^2 inside 128 MiB, with the disk at 64 MiB/s
+  out_of_core.py papers   --dir DIR   older and other schemes as well, by block size: the papers' Fig. 7
+  out_of_core.py papers-slow --dir DIR   the same on 4096^2 within 128 MiB, with the disk at 64 MiB/s
 
-Needs root, cgroup v1 (memory, blkio), and 50 GiB of disk for the case. Data are made in DIR if they are
-missing and stay there; results are removed. Runs alternate; every run is appended to bench/results/ as a
-JSON line, and the medians are printed. Peers: `--peer NAME=COMMAND`, with {blocked}, {rows} and {iterations}
+Needs root, cgroup v1 (memory, blkio), and 50 GiB of disk for the case. Missing data are created in
+DIR and kept; results are removed. Runs alternate; every run is appended to bench/results/ as a JSON line,
+and the medians are printed. Peers: `--peer NAME=COMMAND`, with {blocked}, {rows} and {iterations}
 filled in; its output must contain a number followed by " s/it", or "wall SECONDSs".
 
-`papers` is the papers' case by default, and needs 60 GiB of disk. It runs `syncline-lab schemes`, which is made by
-`cargo build --release -p syncline-lab`.
+`papers` is the papers' case by default, and needs 60 GiB of disk. It runs `syncline-lab schemes`, which
+`cargo build --release -p syncline-lab` builds.
 """
 import argparse
 import datetime
@@ -31,7 +31,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def disk():
-    """MiB read and written so far by all disks."""
+    """Returns the MiB read and written so far by all disks."""
     read = written = 0
     with open("/proc/diskstats") as f:
         for line in f:
@@ -54,8 +54,8 @@ def group(kind, settings):
 
 
 def limited(command, memory, rate, folder, log=None):
-    """Runs a command with its memory, page cache included, and its disk limited. Returns its output, unless there
-    is a file for it."""
+    """Runs a command with limits on its memory, page cache included, and on its disk. Returns its output, unless a
+    file gets it."""
     none = -1
     bounds = [("memory.memsw.limit_in_bytes", none), ("memory.limit_in_bytes", none)]
     if not os.path.exists("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes"):
@@ -81,8 +81,8 @@ def limited(command, memory, rate, folder, log=None):
 
 
 def prepare(a, side, block):
-    """Row-major, blocked and framed data, without a block only the first. Coefficients of the framed are those of
-    the blocked."""
+    """Creates row-major, blocked and framed data; without a block only the first. The framed data share the
+    coefficients of the blocked."""
     rows, blocked, framed = (os.path.join(a.dir, n) for n in ("rows", "blocked", "framed"))
     run = lambda *c: subprocess.run([a.syncline, *map(str, c)], check=True)
     if not os.path.exists(f"{rows}/zz.npy"):
@@ -107,7 +107,7 @@ def sweep(a, folder, bound, *options):
 
 
 def results():
-    """The folder of today's results on this machine."""
+    """Returns the folder of today's results on this machine."""
     machine = re.sub(r"\W+", "-", platform.node() or "machine")
     folder = os.path.join(ROOT, "bench", "results", f"{datetime.date.today().isoformat()}-{machine}")
     os.makedirs(folder, exist_ok=True)
@@ -115,7 +115,7 @@ def results():
 
 
 def papers(a, side, limit, blocks, rate):
-    """All schemes in turn, by one program, which prints its tables itself."""
+    """Runs all schemes in turn, by one program, which prints its own tables."""
     side = a.side or side
     what = f"{a.what}-{side}"
     folder = os.path.join(a.dir, what)

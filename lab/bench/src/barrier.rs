@@ -34,10 +34,10 @@ use crate::stop::Signals;
 ///
 /// Peers in C and C++ are compiled with gcc, clang and g++ where these are installed, and skipped
 /// otherwise, with the line that installs them. Everything is run 200 times; with --quick as often
-/// as a minute allows, at most 30 times. OpenMP's barriers wait by three policies: their
-/// default, active and passive. Times are wall times per episode, without the work between two.
-/// Members have a processor each, if there are as many; if there are not (oversubscribed), the
-/// system places them.
+/// as a minute allows, at most 30 times. OpenMP's barriers have three wait policies: their default,
+/// active and passive. Times are wall times per episode, without the work between two. Each member
+/// has its own processor, if there are enough; if there are not (oversubscribed), the system places
+/// the members.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline-lab bench barrier [OPTIONS]",
@@ -151,7 +151,7 @@ fn wait_all<M: BarrierMember>(
     bout.meet(|_| {
         let mut member = members.next().expect("as many as there are members");
         // No member leaves before the end.
-        move || member.wait().expect("a barrier that nobody leaves")
+        move || member.wait().expect("a barrier that no member leaves")
     })
 }
 

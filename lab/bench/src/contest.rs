@@ -45,11 +45,11 @@ use crate::stop::Signals;
 pub(crate) struct ContestArgs {
     #[command(flatten)]
     options: Options,
-    /// How many members there are, in each race [default: few, one per core, and four per core]
+    /// Numbers of members, a race for each [default: few, one per core, and four per core]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = clap::value_parser!(u16).range(1..=256))]
     members: Vec<u16>,
-    /// How long a run takes, about [default: 5 of a barrier, 20 of a lock]
+    /// Approximate duration of a run [default: 5 for a barrier, 20 for a lock]
     #[arg(long, value_name = "MS", value_parser = crate::at_least(1))]
     milliseconds: Option<usize>,
 }

@@ -78,7 +78,7 @@ static INSIDE: [(&str, Side, Fits, Inside); 9] = [
         let shares = bout.contend(|_| {
             let mut writer = location.writer();
             // No member panics, so the location is never poisoned.
-            move || *writer.acquire().expect("a location that nobody poisons") += 1
+            move || *writer.acquire().expect("a location that no member poisons") += 1
         })?;
         shares.with(location.into_inner().map_err(|_| "a handle was left")?)
     }),
@@ -114,9 +114,9 @@ static PROCESSES: [(&str, Way); 2] =
 fn ours<R: RawLock>(bout: &Bout<'_>) -> Result<Measured> {
     let lock = Lock::<R, u64>::new(bout.members, 0)?;
     let shares = bout.contend(|rank| {
-        let mut member = lock.member(rank).expect("a rank that nobody has");
+        let mut member = lock.member(rank).expect("a rank that no member has");
         // No member panics, so the lock is never poisoned.
-        move || *member.lock().expect("a lock that nobody poisons") += 1
+        move || *member.lock().expect("a lock that no member poisons") += 1
     })?;
     let mut member = lock.member(0)?;
     shares.with(*member.lock()?)

@@ -81,10 +81,10 @@ Examples:
 pub(crate) struct BenchOverlayArgs {
     #[command(flatten)]
     options: Options,
-    /// How many threads run tasks [default: one per core]
+    /// Number of threads that run tasks [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
-    /// How long a run takes, about [default: 40; 8 with --quick; with irregular bodies at least
+    /// Approximate duration of a run [default: 40; 8 with --quick; with irregular bodies at least
     /// 100]
     #[arg(long, value_name = "MS", value_parser = crate::at_least(1))]
     milliseconds: Option<usize>,

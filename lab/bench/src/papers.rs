@@ -22,7 +22,7 @@ use crate::stop::Signals;
 /// Races the papers' schemes of out-of-core sweeps of Livermore kernel 23.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Schemes {
-    /// Makes the data and their layouts, as far as they are not there
+    /// Creates the missing data and layouts
     Prepare(Data),
     /// Runs all schemes in turn, caches dropped before each, and prints the tables of the papers'
     /// Fig. 7
@@ -34,10 +34,10 @@ pub(crate) enum Schemes {
         data: Data,
         #[command(flatten)]
         options: Options,
-        /// Iterations of the runs of several
+        /// Iterations of each run of several iterations
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..))]
         iterations: u64,
-        /// The most memory of a scheme
+        /// Memory limit of a scheme
         #[arg(long, value_name = "SIZE", default_value = "2G")]
         memory: Size,
         /// Processors of a ring [default: twice those of the machine]
@@ -49,7 +49,7 @@ pub(crate) enum Schemes {
     },
     /// Prints the tables of runs that `race --json` has printed
     Report {
-        /// The runs, one a line
+        /// The runs, one per line
         runs: PathBuf,
         /// Draws Fig. 7(a) and 7(b)
         #[arg(long, value_name = "FILE.svg")]

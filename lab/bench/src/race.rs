@@ -45,13 +45,13 @@ use crate::stop::Signals;
 /// The options of every race.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
-    /// About a minute in all
+    /// Take about a minute in all
     #[arg(long)]
     pub(crate) quick: bool,
     /// Print one JSON object per line, and no table
     #[arg(long)]
     pub(crate) json: bool,
-    /// How often everything is run [default: as --help says]
+    /// Number of rounds [default: see --help]
     #[arg(long, value_name = "N", value_parser = crate::at_least(1))]
     pub(crate) rounds: Option<usize>,
 }
@@ -429,7 +429,6 @@ pub(crate) fn race<S: Stage, K: Clone>(
 /// or a signal interrupts it. `cancel` ends work that a signal cannot wait for.
 ///
 /// # Errors
-/// Those of `work`; [`Interrupted`].
 /// Those of `work`; [`Interrupted`].
 pub(crate) fn hold<T: Send + 'static>(
     signals: &Signals,

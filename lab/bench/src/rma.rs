@@ -63,10 +63,10 @@ pub(crate) struct BenchRmaArgs {
     /// The number of hosts that are threads of this process, which exchange messages in memory
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=64))]
     hosts: Option<u16>,
-    /// How long a message between these takes
+    /// Delay of a message between these hosts
     #[arg(long, value_name = "US", default_value_t = 200, requires = "hosts")]
     delay_us: u32,
-    /// This process is one of a team that measures
+    /// This process is a member of the measuring team
     #[arg(long, hide = true)]
     session: bool,
 }

@@ -3,14 +3,14 @@
 //! All schemes use the product's parts: matrices, layouts and mapped tiles for the data, locations
 //! and checked overlays for the order. All give the bits of the plain double loop.
 //!
-//! | scheme                  | data            | description                                           |
-//! |-------------------------|-----------------|-------------------------------------------------------|
-//! | [`Scheme::Sequential`]  | row-major       | the plain double loop over mapped files, one thread   |
-//! | [`Scheme::ThreeBuffer`] | any             | the algorithm before the papers: load, compute, store |
-//! | [`Scheme::Ring`]        | row-major       | processors that own bands of rows and pass frontiers  |
-//! |                         | blocked, framed | the same: the paper of 2008                           |
-//! | [`Scheme::Blocks`]      | blocked, framed | a location for each block: the paper of 2010          |
-//! | [`Scheme::Streamed`]    | row-major       | many iterations in one pass                           |
+//! | scheme                  | data            | description                                     |
+//! |-------------------------|-----------------|-------------------------------------------------|
+//! | [`Scheme::Sequential`]  | row-major       | the plain double loop over mapped files         |
+//! | [`Scheme::ThreeBuffer`] | any             | before the papers: load, compute, store         |
+//! | [`Scheme::Ring`]        | row-major       | processors own bands of rows and pass frontiers |
+//! |                         | blocked, framed | the same: the paper of 2008                     |
+//! | [`Scheme::Blocks`]      | blocked, framed | a location for each block: the paper of 2010    |
+//! | [`Scheme::Streamed`]    | row-major       | many iterations in one pass                     |
 //!
 //! `Blocks` and `Streamed` are the two executors of `syncline_wave`; the others are in this module.
 //! The published three-buffer algorithm uses row-major data.
@@ -37,7 +37,8 @@
 //! let job = |scheme| Job { scheme, block: Block::new(8, 8), iterations: 3, memory: 1 << 30 };
 //! let ring = job(Scheme::Ring { processors: 2, exchange: Exchange::Early { waves: 2 } });
 //! let (ring, _) = ring.run(&arrays, Matrix::zeros(shape, Layout::RowMajor)?)?;
-//! let (sequential, _) = job(Scheme::Sequential).run(&arrays, Matrix::zeros(shape, Layout::RowMajor)?)?;
+//! let zeros = Matrix::zeros(shape, Layout::RowMajor)?;
+//! let (sequential, _) = job(Scheme::Sequential).run(&arrays, zeros)?;
 //! assert_eq!(ring.as_slice(), sequential.as_slice());
 //! # Ok::<(), syncline_wave::Error>(())
 //! ```

@@ -68,10 +68,10 @@ pub(crate) struct BenchWaveArgs {
     /// Iterations
     #[arg(long, short = 'k', value_name = "K", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     iterations: u64,
-    /// The most memory that the sweeps hold resident
+    /// Limit of the resident memory of the sweeps
     #[arg(long, value_name = "SIZE", value_parser = enough_memory, default_value = "256M")]
     memory: u64,
-    /// How many threads compute [default: one per core]
+    /// Number of threads that compute [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
     /// Where the data are made: a directory, which must exist, on the disk to measure
@@ -82,8 +82,8 @@ pub(crate) struct BenchWaveArgs {
     no_numba: bool,
     /// A program, or C++ source of one, that is run as PROGRAM DATADIR STRIPS COLS ITERATIONS DEPTH
     ///
-    /// Its matrices have 8 * STRIPS + 2 rows; it makes them in its first run, which is not counted,
-    /// and prints `wall SECONDSs` in the others.
+    /// Its matrices have 8 * STRIPS + 2 rows; it creates them in its first run, which is not
+    /// counted, and prints `wall SECONDSs` in the others.
     #[arg(long, value_name = "FILE")]
     yardstick: Option<PathBuf>,
 }

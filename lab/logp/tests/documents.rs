@@ -38,7 +38,7 @@ fn the_picture_is_that_of_the_simulation() {
             let svg = |path: &Path| std::fs::read_to_string(path).unwrap();
             assert!(
                 svg(&drawn) == svg(&root().join("docs/growth.svg")),
-                "docs/growth.svg is another"
+                "docs/growth.svg differs from the simulation"
             );
         }
     }

@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     fn acknowledgements_that_nobody_asks_for() {
-        breaks("nobody asks", Credits { asks: Asks::Never, ..two(4) }, ENDS);
+        breaks("no fence asks", Credits { asks: Asks::Never, ..two(4) }, ENDS);
         let both = Credits::new(4, vec![(0, vec![Put, Fence]), (0, vec![Put, Fence])]);
         breaks("a question for all that comes", Credits { asks: Asks::Unless, ..both }, ENDS);
         breaks("no halves", Credits { halves: false, ..two(3) }, ENDS);

@@ -45,7 +45,8 @@
 //! let programs = [vec![Put(1), Start, Finish], vec![Start, Finish], vec![Start, Finish, Get(1)]];
 //! let right = Sync::new(Config::new(3, 3), &programs);
 //! explore::holds("a put, a sync, a get by a third", right.clone());
-//! let no_gate = Sync::new(Config { gate: syncline_models::sync::Gate::None, ..Config::new(3, 3) }, &programs);
+//! let config = Config { gate: syncline_models::sync::Gate::None, ..Config::new(3, 3) };
+//! let no_gate = Sync::new(config, &programs);
 //! explore::breaks("no gate", no_gate, "gets are never stale");
 //! ```
 

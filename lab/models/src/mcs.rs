@@ -22,10 +22,10 @@
 //!
 //! In the critical section a member reads a word of some host, compares it with the value that the
 //! previous holder put there, and puts another value without waiting. The model therefore tests the
-//! purpose of the fence in `release`: a message to a third host, and a path around it, lie between
-//! the put and the next holder's get. The fence can be omitted only before a compare_swap on the
-//! host of the data: the answer to that request implies that all earlier requests in its queue have
-//! been applied.
+//! purpose of the fence in `release`: the put goes to a third host, and the grant that leads to the
+//! next holder's get takes another path, which may be faster. The fence can be omitted only before
+//! a compare_swap on the host of the data: the answer to that request implies that all earlier
+//! requests in its queue have been applied.
 //!
 //! | property                                       | meaning                      |
 //! |------------------------------------------------|------------------------------|
@@ -240,7 +240,7 @@ impl Lock {
     fn done(self, state: &mut State, origin: usize, target: usize, request: Request) {
         let here = Place { member: origin as u8, round: state.members[origin].round };
         match request {
-            Request::None => unreachable!("nobody issues nothing"),
+            Request::None => unreachable!("no member issues `None`"),
             Request::Swap => {
                 let member = &mut state.members[origin];
                 member.before = state.tail;

@@ -54,9 +54,9 @@
 //! # Figure: why there must be a gate
 //! ```text
 //! host 0   put(2) ═══════════════ slow ═══════════════╗
-//!          start ──counts──> 1, 2                      ║
-//! host 1   start .. finish: has messages of 0 and 2    ║
-//!          get(2) ═══════════> 2: stale without gate   v        with it, the get waits here
+//!          start ──counts──> 1, 2                     ║
+//! host 1   start .. finish: has messages of 0 and 2   ║
+//!          get(2) ═══════════> 2: stale without gate  v        with it, the get waits here
 //! host 2   start ..................................... complete, then the get
 //! ```
 //!

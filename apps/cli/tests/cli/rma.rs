@@ -186,7 +186,7 @@ fn kill_one(
             for path in members(rounds) {
                 let _ = kill_process(Pid::from_raw(pid(&path) as i32).unwrap(), Signal::KILL);
             }
-            panic!("after the death of {victim} somebody hangs");
+            panic!("after the death of {victim} a process hangs");
         }
         sleep(Duration::from_millis(2));
     }

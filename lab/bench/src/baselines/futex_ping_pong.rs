@@ -220,7 +220,7 @@ pub fn answer() -> io::Result<()> {
     if getppid().map_or(0, |parent: Pid| parent.as_raw_nonzero().get().cast_unsigned())
         != shared.words().parent.load(Ordering::Relaxed)
     {
-        return Err(io::Error::other("who has started this has ended"));
+        return Err(io::Error::other("the process that started this one has ended"));
     }
     while shared.sleep_while(OURS) != OVER {
         shared.hand_over(THEIRS, OURS);

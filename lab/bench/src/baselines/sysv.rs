@@ -140,8 +140,9 @@ impl Channel {
     /// After an error nothing has been sent.
     pub fn send(&mut self, data: &[i32]) -> io::Result<()> {
         let size = i32::try_from(data.len()).ok().filter(|&size| size != FREE);
-        let size = size
-            .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "this many cannot be sent"))?;
+        let size = size.ok_or_else(|| {
+            io::Error::new(ErrorKind::InvalidInput, "a message has 1 to 2^31 - 1 integers")
+        })?;
         let (data_key, tag) = self.tag()?;
         let tag = tag.attach()?;
         self.wait(&tag, |tag| tag == FREE)?;

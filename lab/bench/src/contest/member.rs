@@ -1,7 +1,7 @@
 //! Our contenders in processes: the server side, as a subcommand that the help does not list.
 //!
 //! ```text
-//! the race  ── RUN 4 5 0 ──>  bench-member counter  ── launches 4 of ──> bench-member counter --run
+//! the race  ── RUN 4 5 0 ──>  bench-member counter ── launches 4 of ──> bench-member counter --run
 //!           <── NS AS_WANTED [SHARE...] ── the standard output of both ─────── member 0
 //! ```
 //!
@@ -33,13 +33,13 @@ use crate::error::{Result, Usage, failed};
 use crate::places::Places;
 use crate::race::{Line, Phase};
 
-/// Takes part in a race, as `bench barrier` and `bench lock` ask on standard input.
+/// Takes part in a race, as requested by `bench barrier` or `bench lock` on standard input.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct BenchMemberArgs {
-    /// What is raced
+    /// The subject of the race
     #[arg(value_enum)]
     way: Way,
-    /// The run that this process is a member of
+    /// The run of which this process is a member
     #[arg(long, value_name = "LINE")]
     run: Option<String>,
 }
@@ -159,7 +159,7 @@ fn meet(me: &mut Member, bout: &Bout<'_>, mut barrier: impl BarrierMember) -> Re
     me.wait()?;
     let iterations = common[0].0.load(Ordering::Relaxed);
     // The loss of a member ends the race.
-    let once = || barrier.wait().expect("a team in which nobody dies");
+    let once = || barrier.wait().expect("a team in which no member dies");
     let seen = attend(Board { plan, arrived: &arrived }, rank, bout.time, iterations, once);
     wrong[rank].0.store(u64::from(seen.wrong), Ordering::Relaxed);
     me.wait()?;
@@ -188,7 +188,7 @@ fn contend<R: RawLock>(me: &mut Member, bout: &Bout<'_>) -> Result<()> {
             phase.open();
         }
         if phase.begins() {
-            let once = || *lock.lock().expect("a team in which nobody dies") += 1;
+            let once = || *lock.lock().expect("a team in which no member dies") += 1;
             let (early, share) = compete(phase, begun, once);
             before[rank].0.store(early, Ordering::Relaxed);
             shares[rank].0.store(share, Ordering::Relaxed);

@@ -49,8 +49,8 @@ struct Spawned {
 /// The number of rounds of MPI, whose jobs take seconds to start.
 const JOBS: usize = 3;
 
-/// Measures MPI_Comm_spawn with the Open MPI on the path, and with the one that the project has
-/// installed.
+/// Adds MPI_Comm_spawn, with the Open MPI on the path or, if the program does not compile with it,
+/// the Open MPI that the project has installed.
 pub(super) fn comm_spawn(folder: &Path, heat: &mut Heat) -> Result<()> {
     let newer = Path::new("target/mpi/openmpi5/bin/mpicc");
     let newer = above(newer).map(|folder| folder.join(newer));

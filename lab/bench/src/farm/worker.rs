@@ -17,25 +17,25 @@ use crate::places::Places;
 /// Works for `bench farm`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct FarmWorkerArgs {
-    /// What it does
+    /// Role of the worker
     #[arg(value_enum)]
     role: Role,
-    /// Where it runs
+    /// Processor to run on
     #[arg(long, value_name = "N")]
     processor: Option<usize>,
-    /// How often it looks before it yields
+    /// Number of checks before it yields
     #[arg(long, value_name = "N")]
     pauses: Option<u32>,
-    /// How long it looks before it sleeps
+    /// Time before it sleeps
     #[arg(long, value_name = "US")]
     yields: Option<u64>,
-    /// Where the files of a published farm are
+    /// Folder of the files of a published farm
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// How long it sleeps between two looks at a tag
+    /// Sleep between two checks of a tag
     #[arg(long, value_name = "US")]
     sleep: Option<u64>,
-    /// What it holds
+    /// Memory that it holds
     #[arg(long, value_name = "MIB")]
     held: Option<usize>,
 }

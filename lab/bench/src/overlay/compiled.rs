@@ -92,7 +92,7 @@ impl Peer {
             if measured.checksum != kernel(1, CALIBRATION) {
                 return Err(failed(
                     &format!("calibrate {}", self.source.way),
-                    "its loop is another one",
+                    "its loop computes another value than ours",
                 ));
             }
             best = best.min(measured.seconds * 1e9 / CALIBRATION as f64);

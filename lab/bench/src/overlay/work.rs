@@ -41,7 +41,7 @@ fn irregular(mean: u64, task: u32, round: u64) -> u64 {
 /// The body of the tasks of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// Nothing.
+    /// An empty body.
     Empty,
     /// A number of iterations of the loop.
     Spin(u64),
@@ -52,7 +52,7 @@ pub(crate) enum Body {
 }
 
 impl Body {
-    /// Its name.
+    /// Returns the body's name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Empty => "empty",
@@ -62,7 +62,7 @@ impl Body {
         }
     }
 
-    /// Its iterations, or their mean.
+    /// Returns the number of iterations, or its mean.
     pub(crate) fn iterations(self) -> u64 {
         match self {
             Self::Empty => 0,
@@ -71,7 +71,7 @@ impl Body {
         }
     }
 
-    /// Calls `f` with this body as a type of its own, so that an empty one costs nothing.
+    /// Calls `f` with this body as a type of its own, so that an empty body costs nothing.
     pub(crate) fn with<F: WithWork>(self, f: F) -> F::Output {
         match self {
             Self::Empty => f.call(Empty),
@@ -84,15 +84,15 @@ impl Body {
 
 /// A body as a type.
 pub(crate) trait Work: Copy + Send + Sync + 'static {
-    /// One iteration of a task that reads these values; its new value, if it has one.
+    /// Does one iteration of a task that reads these values; returns its new value, if it has one.
     fn step(self, task: u32, round: u64, reads: impl Iterator<Item = u64>) -> Option<u64>;
 }
 
-/// Something to do with a body.
+/// An operation that is generic over the body.
 pub(crate) trait WithWork {
-    /// What comes of it.
+    /// The result.
     type Output;
-    /// Does it.
+    /// Runs the operation.
     fn call<W: Work>(self, work: W) -> Self::Output;
 }
 

@@ -35,7 +35,6 @@
 //! IPDPS 2005. Differences: blocks in use are copied to a buffer; a processor is a location, and
 //! any worker of a pool runs it; waves in a band are separate tasks, so that their order is checked
 //! like all others.
-//! it; waves in a band are as many tasks, so that their order is checked like all others.
 
 use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop, access::Read};
 use syncline_store::{Matrix, placement::Side};

@@ -53,17 +53,16 @@ pub(crate) enum Command {
     Run(RunArgs),
     Convert(ConvertArgs),
     Launch(LaunchArgs),
-    /// Runs many tasks on a few workers, and leaves none behind
+    /// Runs many tasks on a few workers, and leaves no process behind
     #[command(subcommand)]
     Farm(FarmCommand),
-    /// Checks and draws overlays, which are tasks and what they wait for: who waits for whom, and
-    /// whether for ever
+    /// Checks and draws overlays: tasks that share locations, and whether their waits can deadlock
     #[command(subcommand)]
     Overlay(OverlayCommand),
-    /// Verifies that barriers and locks do what they promise, on this machine
+    /// Verifies barriers, locks, one-sided memory and pools of tasks on this machine
     #[command(subcommand)]
     Verify(Verify),
-    /// Measures what sweeps wait for
+    /// Measures the disk requests that sweeps wait for
     #[command(subcommand, after_long_help = TABLE)]
     Probe(Probe),
     /// Prepares this machine's MPIs for programs of Syncline
@@ -72,7 +71,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
 }
 
-/// What is measured.
+/// The subcommands of `syncline probe`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Probe {
     Disk(ProbeDiskArgs),
@@ -80,13 +79,13 @@ pub(crate) enum Probe {
 
 /// Writes matrices to try things with, as .npy files.
 ///
-/// `lk23` makes za (the field), zr, zb, zu, zv and zz: za uniform in [0, 1), the others in [0,
-/// 0.25). `poisson` makes u (zero inside, uniform in [0, 1) at the edge) and f, a right-hand side
-/// of which the solution is of size 1 whatever the shape.
+/// `lk23` writes za (the field), zr, zb, zu, zv and zz: za is uniform in [0, 1), the others in [0,
+/// 0.25). `poisson` writes u (zero inside, uniform in [0, 1) at the edge) and f, a right-hand side
+/// whose solution has size 1 for every shape.
 ///
-/// What is in a file depends on nothing but the seed, the shape, its name and the type of its
-/// elements: float32 gives the numbers of float64 rounded towards zero, which stay below the same
-/// bounds. Files that are there already are never overwritten.
+/// The contents of a file depend only on the seed, the shape, its name and the type of its
+/// elements. float32 gives the numbers of float64 rounded towards zero, so they stay below the same
+/// bounds. Existing files are never overwritten.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline gen <PROBLEM> <DIR> --rows <R> --cols <C> [OPTIONS]",
@@ -95,25 +94,24 @@ Example:
   syncline gen lk23 data --rows 16384 --cols 16384     (six matrices, 12 GiB)"
 )]
 pub(crate) struct GenArgs {
-    /// What the data are for
+    /// The problem that the matrices are for
     #[arg(value_enum)]
     pub(crate) problem: Problem,
-    /// The directory to write to; made if it is not there
+    /// The directory to write to; created if it does not exist
     pub(crate) dir: PathBuf,
-    /// Rows of every matrix
+    /// The number of rows of every matrix
     #[arg(long, value_name = "R")]
     pub(crate) rows: usize,
-    /// Columns of every matrix
+    /// The number of columns of every matrix
     #[arg(long, value_name = "C")]
     pub(crate) cols: usize,
-    /// Other seeds give other numbers
+    /// The seed; another seed gives other numbers
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
     /// The type of the elements
     #[arg(long, value_enum, default_value_t = Dtype::Float64)]
     pub(crate) dtype: Dtype,
-    /// Say nothing of how far it is: no bar, and where there is no terminal no line every ten
-    /// seconds
+    /// Report no progress: no bar, and without a terminal no line every ten seconds
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -137,19 +135,20 @@ pub(crate) enum Problem {
 
 /// Copies the matrices of a directory into another layout.
 ///
-/// Results of runs are left, unless --only names them: files with the mark of a result, with a name
-/// that a run gives, or with all bytes of one in the same directory, as a copy has. So is what
-/// cannot be taken, a .npy file that is no matrix or has another shape than most; each is named on
-/// standard error, and what is taken on standard output. One that --only names must be right. A raw
-/// result, which no layout.json lists, is known by its mark, or by the entry of its field.
+/// Results of runs are skipped, unless --only names them: files with the mark of a result, with a
+/// name that a run gives, or with the same bytes as a result in the same directory. Files that
+/// cannot be converted are skipped as well: a .npy file that is not a matrix, or whose shape
+/// differs from that of most. Skipped files are named on standard error, converted ones on standard
+/// output. A file that --only names must be valid. A raw result, which layout.json does not list,
+/// is recognised by its mark, or by the entry of its field.
 ///
 /// Every matrix keeps the type of its elements, float64 or float32.
 ///
-/// row-major gives .npy files. blocked and framed give raw files and a layout.json that says what
-/// is in them; `syncline run` reads either. In a blocked file every block is one piece; in a framed
-/// one every side of a block is one piece too, so that neighbours read a thin line instead of a
-/// block (Clauss, Gustedt and Suter, PDP 2008, HAL inria-00176084). Only the fields are framed (za,
-/// u, score, and results of them); coefficients become blocked.
+/// row-major writes .npy files. blocked and framed write raw files and a layout.json that describes
+/// them; `syncline run` reads either. In a blocked file every block is contiguous. In a framed file
+/// every edge of a block is contiguous too, so that neighbours read a thin line instead of a block
+/// (Clauss, Gustedt and Suter, PDP 2008, HAL inria-00176084). Only the fields are framed (za, u,
+/// score, and results of them); coefficients become blocked.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline convert <DIR> <OUTDIR> --layout <LAYOUT> [OPTIONS]",
@@ -163,45 +162,44 @@ Examples:
 pub(crate) struct ConvertArgs {
     /// The directory to read
     pub(crate) dir: PathBuf,
-    /// The directory to write to; made if it is not there. Files in it are never overwritten
+    /// The directory to write to; created if it does not exist. Existing files are never
+    /// overwritten
     pub(crate) outdir: PathBuf,
     /// The new layout
     #[arg(long, value_enum)]
     pub(crate) layout: LayoutKind,
-    /// The size of a block: 512, or 256x1024 for rows x columns, or auto [default: an eighth of the
-    /// longer side, from 64 to 2048 and no larger than the matrix]
+    /// The size of a block, as 512, as 256x1024 (rows x columns), or auto [default: an eighth of
+    /// the longer side, from 64 to 2048 and no larger than the matrix]
     ///
-    /// auto measures the disk of OUTDIR for a moment, with a scratch file of 64 MiB, and takes what
-    /// is expected to be fastest for a run of 20 iterations over all matrices here, with the same
-    /// memory.
+    /// auto measures the disk of OUTDIR briefly, with a scratch file of 64 MiB, and takes the size
+    /// that is expected to be fastest for a run of 20 iterations over all matrices here, with the
+    /// same memory.
     #[arg(long, value_name = "B", value_parser = parse_block_size)]
     pub(crate) block: Option<BlockSize>,
-    /// Lines of a frame [default: 1]
+    /// The number of lines of a frame [default: 1]
     #[arg(long, value_name = "T")]
     pub(crate) thickness: Option<usize>,
-    /// The most memory that the program holds, its own file not counted [default: 80 % of what is
-    /// available]
+    /// The maximum memory of the program, without its executable, as 512M or 2G [default: 80 % of
+    /// the available memory]
     ///
     /// More than a row of blocks, or than 512M, makes nothing faster and is not used.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
-    /// Only these matrices, by their names without .npy; without it, all that are no results of
-    /// runs
+    /// Convert only these matrices, named without .npy [default: all that are not results of runs]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
-    /// Say nothing of how far it is: no bar, and where there is no terminal no line every ten
-    /// seconds
+    /// Report no progress: no bar, and without a terminal no line every ten seconds
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LayoutKind {
-    /// Row after row, as .npy files
+    /// Row by row, as .npy files
     RowMajor,
-    /// Block after block
+    /// Block by block
     Blocked,
-    /// Block after block, each with its sides first and last
+    /// Block by block, each with its edges first and last
     Framed,
 }
 
@@ -216,10 +214,10 @@ mod tests {
         Args::command().debug_assert();
     }
 
-    /// The columns of the widest help.
+    /// The width in columns of the widest help.
     const WIDEST: usize = 100;
 
-    /// A command and all below it, by their names.
+    /// Calls `with` for a command and all its subcommands, with their full names.
     fn all(
         command: &mut clap::Command,
         name: &str,
@@ -232,7 +230,7 @@ mod tests {
         }
     }
 
-    /// Text that is wrapped where the terminal ends, and no row of a table, example or drawing.
+    /// Whether a line is wrapped text: not a row of a table, an example or a drawing.
     fn is_prose(line: &str) -> bool {
         let text = line.trim_start();
         !text.is_empty()
@@ -264,7 +262,7 @@ mod tests {
             let Some(text) = command.get_after_long_help().map(ToString::to_string) else { return };
             let (mut before, mut is_example) = ("", false);
             for line in text.lines() {
-                // What is indented below the heading, in several paragraphs perhaps.
+                // The text indented below the heading, possibly several paragraphs.
                 is_example = line.starts_with("Example")
                     || is_example && !line.starts_with(|c: char| c != ' ');
                 let indent = |line: &str| line.len() - line.trim_start().len();

@@ -1,32 +1,37 @@
-//! What of the memory bound the sweep may have.
+//! The share of the memory bound that the sweep gets.
 //!
 //! # What the bound governs
 //!
-//! | memory                                                    | counts | what holds it down                       |
-//! |-----------------------------------------------------------|--------|------------------------------------------|
-//! | anonymous: heap, stacks, buffers, written pages of libraries | yes | this division                            |
-//! | files of data that are mapped (blocks; shared memory too)  | yes   | this division                            |
-//! | the program's own file and its libraries                   | no    | reported by itself, as `program`; the kernel drops and reads it again as it likes |
-//! | the page cache beside the program                          | no    | the kernel                               |
-//! | the kernel's own for the process: page tables, stacks of its threads | no | a 512th of what is mapped, 16 KiB a thread, some 1 MiB besides |
+//! | memory                                    | counts | limited by                    |
+//! |-------------------------------------------|--------|-------------------------------|
+//! | anonymous (1)                             | yes    | this division                 |
+//! | mapped data files (blocks; shared memory) | yes    | this division                 |
+//! | the executable and its libraries          | no     | the kernel; reported apart (2) |
+//! | the page cache beside the program         | no     | the kernel                    |
+//! | kernel memory for the process (3)         | no     | the kernel                    |
 //!
-//! How much of its own file a program has resident depends on the machine: on what the page cache
-//! has of it, on how many pages the kernel maps at a fault, on the file system. So it cannot be in
-//! a bound that holds anywhere. All that is governed, the process itself makes resident. Mapped
-//! data count, though the kernel could drop them, as in the papers: a sweep that lives of dropping
-//! them reads its data again and again.
+//! 1. Heap, stacks, buffers, and written pages of libraries.
+//! 2. The summary reports it as `program`. The kernel drops and rereads these pages at will.
+//! 3. Page tables and the kernel stacks of its threads: 1/512 of what is mapped, 16 KiB per thread,
+//!    and about 1 MiB besides.
 //!
-//! The tests put the command into a control group, whose limit is the bound, what is named above,
-//! and no swap.
+//! The resident part of the executable depends on the machine: on the contents of the page cache,
+//! on the number of pages that the kernel maps at a fault, and on the file system. A bound that
+//! holds everywhere can therefore not include it. All governed memory is made resident by the
+//! process itself. Mapped data count although the kernel could drop them, as in the papers: a sweep
+//! that depends on dropping them reads its data again and again.
+//!
+//! The tests run the command in a control group whose limit is the bound plus the exceptions named
+//! above, without swap.
 //!
 //! # How it is divided
 //! ```text
-//! bound = what the program holds already + a reserve + tasks of the blocks + the sweep's window(s)
-//!         \__ measured: smaps __________/   measured    per block or thread    what is left
+//! bound = governed memory in use + a reserve + tasks of the blocks + the sweep's window(s)
+//!         \_ measured: smaps __/   measured    per block or thread    the remainder
 //! ```
 //!
-//! Smaller blocks need smaller windows, but more tasks. A streamed sweep has one window; its tasks
-//! are few.
+//! Smaller blocks need smaller windows, but more tasks. A streamed sweep has one window and few
+//! tasks.
 
 use syncline_store::{Grid, Matrix};
 use syncline_wave::{Error as WaveError, Runner, lanes::Real, plan::BlockPlan};
@@ -36,40 +41,40 @@ use crate::kernels::{AnySweep, Arrays, SweepOptions};
 use crate::system;
 use crate::units::{AtLeast, Bytes};
 
-/// Data that the program has not touched yet when the bound is divided, the libraries' too, stacks,
-/// and what the allocator keeps: measured as half a MiB.
+/// Memory that the program has not touched yet when the bound is divided: data of the libraries,
+/// stacks, and memory that the allocator keeps. Measured: half a MiB.
 const RESERVE: u64 = 3 << 19;
 
-/// A block's task, location, requests and tiles: measured as 2.3 KiB.
+/// The memory of a block's task, location, requests and tiles. Measured: 2.3 KiB.
 const PER_BLOCK: u64 = 2560;
 
-/// What a thread touches of its stack and of the allocator's: measured as 11 KiB.
+/// The memory that a thread touches of its stack and its allocator arena. Measured: 11 KiB.
 const PER_THREAD: u64 = 24 << 10;
 
-/// The most memory that the program may hold, as the head of this file defines it.
+/// The maximum memory of the program, as the head of this file defines it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
     bytes: u64,
 }
 
 impl Bound {
-    /// The bound asked for, or 80 % of what is available.
+    /// Returns the requested bound, or 80 % of the available memory.
     pub(crate) fn new(asked: Option<u64>) -> Self {
         let available = || system::available().map_or(u64::MAX, |bytes| bytes / 5 * 4);
         Self { bytes: asked.unwrap_or_else(available) }
     }
 
-    /// Its bytes.
+    /// Returns the bound in bytes.
     pub(crate) const fn bytes(self) -> u64 {
         self.bytes
     }
 
-    /// A bound that leaves room for what the program may take beyond what it takes now.
+    /// Returns a smaller bound, which leaves room for memory that the program may take later.
     pub(crate) fn with_a_little_less(self) -> Self {
         Self { bytes: self.bytes.saturating_sub(AtLeast::A_LITTLE_MORE) }
     }
 
-    /// What is left for buffers, of which at least `least` bytes are needed.
+    /// Returns the memory that remains for buffers; at least `least` bytes are needed.
     ///
     /// # Errors
     /// [`Error::Memory`].
@@ -81,13 +86,14 @@ impl Bound {
         }
     }
 
-    /// A sweep in blocks with the memory that is left for it, and its plan.
+    /// Plans a sweep in blocks with the memory that remains for it.
     ///
-    /// Blocks are as the sweep chooses them for the memory that the tasks of such blocks leave; if
-    /// not even one fits, as for twice that, and so on, since larger blocks have fewer tasks.
+    /// The sweep chooses the block size for the memory that the tasks of such blocks leave. If not
+    /// even one block fits, it chooses for twice that memory, and so on, since larger blocks have
+    /// fewer tasks.
     ///
     /// # Errors
-    /// [`Error::Memory`], and what is wrong with the matrices.
+    /// [`Error::Memory`], and errors of the matrices.
     pub(crate) fn for_blocks<T: Real>(
         self,
         runs: &dyn AnySweep<T>,
@@ -135,10 +141,10 @@ impl Bound {
         }
     }
 
-    /// A streamed sweep with the memory that is left for it.
+    /// Plans a streamed sweep with the memory that remains for it.
     ///
     /// # Errors
-    /// [`Error::Memory`], and what is wrong with the matrices.
+    /// [`Error::Memory`], and errors of the matrices.
     pub(crate) fn for_streamed<T: Real>(
         self,
         runs: &dyn AnySweep<T>,
@@ -149,18 +155,18 @@ impl Bound {
             Runner::Pool { workers, .. } => workers as u64,
             _ => 1,
         };
-        // Those that compute, and two for each panel, which wait for the disk.
+        // The computing threads, and two for each panel, which wait for the disk.
         let of_threads = (threads + 2 * (threads + 2)) * PER_THREAD;
         let own = own() + of_threads;
         let hint = if of_threads > own / 4 { " (fewer --threads take less)" } else { "" };
         let how = SweepOptions { memory: self.bytes.saturating_sub(own).max(1), ..how.clone() };
-        // The field stands for the result, which is row-major and on file as well.
+        // The field stands for the result, which is also a row-major file.
         match runs.plan(&how, arrays, &arrays.field) {
             Ok(_) => Ok(how),
             Err(WaveError::StreamMemory { depth, needed, .. }) => {
                 let iterations = if depth == 1 { "iteration" } else { "iterations" };
                 let (matrices, cols) = (arrays.all().count(), arrays.field.shape().cols);
-                // One iteration is the least; more were asked for.
+                // One iteration is the minimum; the options asked for more.
                 let less = if depth > 1 { " (a smaller --depth takes less)" } else { "" };
                 let piece = format!(
                     "the window of a pass of {depth} {iterations}{less}, with rows of {cols} from {matrices} \
@@ -189,7 +195,7 @@ impl Bound {
     }
 }
 
-/// What the program takes without data, its own file not counted.
+/// Returns the memory of the program without data and without its executable.
 fn own() -> u64 {
     system::resident().unwrap_or_default().governed + RESERVE
 }

@@ -1,8 +1,7 @@
-//! `syncline verify`: barriers, locks, memory and pools do what they promise, on this machine, in
-//! every place.
+//! `syncline verify`: checks of barriers, locks, memory and pools on this machine, in every place.
 //!
-//! The suites are those of `syncline_conformance`. This module says in which teams they run, and
-//! prints what has held. The processes of a team are this command again (`--session`).
+//! The suites are those of `syncline_conformance`. This module chooses the teams in which they run,
+//! and prints the results. The processes of a team run this command again (`--session`).
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -26,7 +25,7 @@ impl From<Places> for TeamKind {
     }
 }
 
-/// `syncline verify`; returns what to print.
+/// `syncline verify`; returns the text to print.
 pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Result<String> {
     let rounds = args.rounds.unwrap_or(if args.quick { 400 } else { 10_000 });
     let suite = Suite { subject, rounds, only: args.only.clone() };
@@ -41,7 +40,7 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
     let joins =
         std::env::var_os("SYNCLINE_TEAM").is_some() || launched.is_some() && subject.is_far();
     if args.session || joins {
-        // One of the processes of a team: its members are in the environment.
+        // One of the processes of a team: the environment names its members.
         return here(&suite, !args.session);
     }
     let places = match args.places.as_slice() {
@@ -66,8 +65,8 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
     watch::watch(signals, &bar, |_| (), work)
 }
 
-/// All algorithms in the team of the environment, and in those that are left after a death; the
-/// first member tells what it was, if that is to be told.
+/// Runs all algorithms in the team of the environment, and in the teams that remain after a
+/// failure. With `tell`, the first member reports the results.
 fn here(suite: &Suite, tell: bool) -> Result<String> {
     let start = Instant::now();
     let told = Team::run_shrinking(|me| {
@@ -80,7 +79,7 @@ fn here(suite: &Suite, tell: bool) -> Result<String> {
         let between = servers + &transport.unwrap_or_default();
         let first = me.rank() == 0 && tell;
         if first {
-            // Before anything can go wrong. If there is no reader, that is all right.
+            // Printed before anything can fail. A missing reader is no error.
             let _ =
                 writeln!(std::io::stdout(), "verifying {size} members on {hosts} hosts{between}");
         }
@@ -96,7 +95,7 @@ fn here(suite: &Suite, tell: bool) -> Result<String> {
     Ok(told.into_iter().flatten().next().unwrap_or_default())
 }
 
-/// The arguments of this command as a process of a team.
+/// Returns the arguments of this command as a process of a team.
 fn again(suite: &Suite) -> Vec<String> {
     let mut args =
         vec!["verify".to_owned(), suite.subject.word().to_owned(), "--session".to_owned()];

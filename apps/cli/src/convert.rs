@@ -23,16 +23,16 @@ use crate::results::{Raw, field_of};
 use crate::units::{BlockSize, Bytes, Each, Time, rate};
 use crate::watch::{SYNC, Signals, bar_of_bytes, watch};
 
-/// Buffers beyond this make nothing faster.
+/// Larger buffers make nothing faster.
 const MOST: u64 = 512 << 20;
 
-/// Bytes of two files that are compared at once.
+/// The number of bytes of two files that are compared at once.
 const PIECE: usize = 64 << 10;
 
-/// Iterations of the run that blocks are chosen for: the papers'.
+/// The iterations of the run that blocks are chosen for, as in the papers.
 const ITERATIONS: u64 = 20;
 
-/// Converts a directory; returns what to print.
+/// Converts a directory; returns the text to print.
 pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
     let start = Instant::now();
     check_options(args)?;
@@ -102,7 +102,7 @@ pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
     ))
 }
 
-/// The layout with the blocks that are expected to be fastest, and why they are.
+/// Returns the layout with the blocks that are expected to be fastest, and the reason for them.
 fn choose(
     args: &ConvertArgs,
     shape: Shape,
@@ -113,7 +113,7 @@ fn choose(
     let element = sources.iter().map(Source::element).max_by_key(|element| element.bytes());
     let element = element.unwrap_or(ElementType::Float64);
     let fit = |why: &str| (args.layout_with(usual(shape), shape), Some(why.to_owned()));
-    // The result is one more.
+    // The result is one more matrix.
     let bytes =
         (shape.elements() as u64).saturating_mul((element.bytes() * (sources.len() + 1)) as u64);
     if bytes <= memory {
@@ -121,7 +121,7 @@ fn choose(
             "an eighth of the longer side within 64 to 2048, as all matrices fit the memory",
         ));
     }
-    // Where it will be, or the nearest above that is there.
+    // The target directory, or its nearest existing ancestor.
     let above = args.outdir.ancestors().find(|path| path.is_dir());
     let folder = above.map_or_else(|| PathBuf::from("."), Path::to_owned);
     let bar = signals.bar(SYNC).with_message("measuring the disk");
@@ -144,7 +144,7 @@ fn choose(
     })
 }
 
-/// Why it is this block, in one line.
+/// Describes in one line why the block size was chosen.
 pub(crate) fn why(disk: &Disk, block: Block, seconds: f64) -> String {
     let (read, write) = (Bytes(disk.read as u64), Bytes(disk.write as u64));
     format!(
@@ -154,13 +154,13 @@ pub(crate) fn why(disk: &Disk, block: Block, seconds: f64) -> String {
     )
 }
 
-/// The block where none is given: an eighth of the longer side, up to the papers'.
+/// Returns the default block: an eighth of the longer side, at most the size in the papers.
 fn usual(shape: Shape) -> Block {
     let side = shape.rows.max(shape.cols).div_ceil(8).clamp(64, 2048);
     Block::new(side, side)
 }
 
-/// A matrix to be converted.
+/// A matrix to convert.
 #[derive(Debug)]
 enum Source {
     Float64(Matrix<f64>),
@@ -214,7 +214,7 @@ impl Source {
 
 /// A conversion, of elements of either type.
 struct Job {
-    /// What is written.
+    /// The matrix that is written.
     written: Arc<Chunk>,
     work: Box<dyn FnOnce() -> Result<()> + Send>,
 }
@@ -241,21 +241,22 @@ fn check_options(args: &ConvertArgs) -> Result<()> {
     }
 }
 
-/// The matrices that are converted.
+/// The matrices to convert.
 struct Chosen {
     names: Vec<String>,
     sources: Vec<Source>,
-    /// The shape that all have: a `layout.json` knows only one.
+    /// The common shape: a `layout.json` holds only one.
     shape: Shape,
-    /// The files that are left, and why.
+    /// The files that are skipped, and why.
     left: Vec<(PathBuf, String)>,
 }
 
 impl Chosen {
-    /// Those `only` names, or else all of the directory that can be taken and are no results.
+    /// Selects the matrices that `only` names, or else all convertible matrices of the directory
+    /// that are not results.
     ///
     /// # Errors
-    /// When one that was named cannot be taken, or none can.
+    /// If a named matrix cannot be converted, or none can.
     fn of(dir: &DataDir, only: &[String]) -> Result<Self> {
         if !only.is_empty() {
             let mut names: Vec<_> = only.iter().map(|name| plain(dir, name)).collect();
@@ -298,9 +299,9 @@ impl Chosen {
     }
 }
 
-/// Leaves what has all bytes of a result in the same directory, as a plain copy does, which has no
-/// mark: it would be taken for one more matrix of the problem. The field may have them too, and
-/// other inputs of the run.
+/// Skips files with the same bytes as a result in the same directory. A plain copy of a result has
+/// no mark and would be taken for one more matrix of the problem. The field and other inputs of the
+/// run may have those bytes too, and are kept.
 fn leave_copies(
     dir: &DataDir,
     opened: &mut Vec<(String, Source)>,
@@ -342,7 +343,7 @@ fn leave_copies(
     Ok(())
 }
 
-/// Whether two files have the same bytes. Where they have not, little is read.
+/// Returns whether two files have the same bytes. Reads little if they differ.
 fn has_the_bytes_of(one: &Path, other: &Path) -> Result<bool> {
     let failed = |path: &Path| {
         let what = format!("read {}", path.display());
@@ -368,7 +369,7 @@ fn has_the_bytes_of(one: &Path, other: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// The raw results of a raw directory, which its `layout.json` does not list.
+/// Returns the raw results of a raw directory, which its `layout.json` does not list.
 fn unlisted(dir: &DataDir) -> Result<Vec<(PathBuf, String)>> {
     let failed = |source| Error::Io { what: format!("read {}", dir.path().display()), source };
     let mut all = Vec::new();
@@ -386,25 +387,25 @@ fn unlisted(dir: &DataDir) -> Result<Vec<(PathBuf, String)>> {
     Ok(all)
 }
 
-/// The name of a matrix, given by that or by that of its `.npy`.
+/// Returns the name of a matrix, given by its name or by that of its `.npy` file.
 fn plain(dir: &DataDir, name: &str) -> String {
     let plain = name.strip_suffix(".npy").filter(|_| !dir.has(name));
     plain.unwrap_or(name).to_owned()
 }
 
-/// Whether a file is a result: by its mark, or by a name such as a run gives.
+/// Returns whether a file is a result, by its mark or by a name of the form that a run gives.
 fn is_result(name: &str, file: &Path) -> Result<bool> {
     Ok(name.ends_with(RESULT) || matches!(Existing::at(file)?, Existing::Result(_)))
 }
 
-/// The shape that most have; of two that as many have, the larger.
+/// Returns the most frequent shape; of equally frequent ones, the larger.
 fn usual_shape(opened: &[(String, Source)]) -> Option<Shape> {
     let count = |shape| opened.iter().filter(|(_, source)| source.shape() == shape).count();
     let shapes = opened.iter().map(|(_, source)| source.shape());
     shapes.max_by_key(|&shape| (count(shape), shape.elements()))
 }
 
-/// The shape that all matrices have.
+/// Returns the shape that all matrices have.
 fn common_shape(matrices: &[Source]) -> Result<Shape> {
     let Some((first, others)) = matrices.split_first() else {
         return Err(Error::Usage("there is no matrix to convert".to_owned()));
@@ -420,9 +421,10 @@ fn common_shape(matrices: &[Source]) -> Result<Shape> {
     }
 }
 
-/// Only neighbours read frames, and only of the field, which has `layout`.
+/// Returns the layout of a matrix. Only neighbours read frames, and only those of the field, which
+/// has `layout`.
 fn layout_of(name: &str, layout: Layout) -> Layout {
-    // A result has the name of its field in front.
+    // The name of a result begins with that of its field.
     match field_of(name) {
         "za" | "u" | "score" => layout,
         _ => layout.without_frame(),
@@ -430,7 +432,7 @@ fn layout_of(name: &str, layout: Layout) -> Layout {
 }
 
 impl ConvertArgs {
-    /// The layout of the field, with blocks of this size.
+    /// Returns the layout of the field, with blocks of this size.
     fn layout_with(&self, block: Block, shape: Shape) -> Layout {
         let block = block.clipped(shape);
         match self.layout {

@@ -1,11 +1,11 @@
-//! `syncline doctor`: what this machine has and allows, and what to do about what will hurt.
+//! `syncline doctor`: the properties and limits of this machine, with advice on problems.
 //!
-//! | part      | looks at                                                                   |
-//! |-----------|----------------------------------------------------------------------------|
-//! | `disk`    | a folder's file system: speed, direct I/O, extended attributes             |
-//! | `machine` | memory, cores, memory, and what of the kernel teams, locks and files use           |
-//! | `limits`  | what a process, a user or a control group may have                         |
-//! | `network` | MPIs: compilers, launchers, shims; what would carry messages between hosts |
+//! | part      | checks                                                                       |
+//! |-----------|------------------------------------------------------------------------------|
+//! | `disk`    | the file system of a folder: speed, direct I/O, extended attributes          |
+//! | `machine` | memory, cores, and the kernel features that teams, locks and files use       |
+//! | `limits`  | the limits of a process, a user and a control group                          |
+//! | `network` | MPIs: compilers, launchers, shims; the carrier of messages between hosts     |
 
 mod disk;
 mod limits;
@@ -20,14 +20,14 @@ use crate::args::DoctorArgs;
 use crate::error::{Error, Result};
 use crate::units::plural;
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
     part: &'static str,
     name: &'static str,
     found: String,
     ok: bool,
-    /// What to do, if it is not.
+    /// What to do, if there is a problem.
     advice: Option<String>,
 }
 
@@ -36,13 +36,13 @@ impl Check {
         Check { part, name, found: found.into(), ok: true, advice: None }
     }
 
-    /// With something to do about it, if so.
+    /// Adds advice, if `so`.
     fn advise(self, so: bool, advice: impl Into<String>) -> Check {
         if so { Check { ok: false, advice: Some(advice.into()), ..self } } else { self }
     }
 }
 
-/// The object of `--json`.
+/// The object that `--json` prints.
 #[derive(Serialize)]
 struct Json<'a> {
     warnings: usize,
@@ -67,7 +67,7 @@ fn text(checks: &[Check], warnings: usize) -> String {
     for check in checks {
         if check.part != part {
             part = check.part;
-            // A string takes all that is written.
+            // Writing to a string does not fail.
             let _ = writeln!(text, "{part}");
         }
         let mark = if check.ok { ' ' } else { '!' };

@@ -1,4 +1,4 @@
-//! What can go wrong with a command, in one line each.
+//! The errors of the command, each printed as one line.
 
 use std::fmt;
 use std::io;
@@ -12,78 +12,78 @@ use syncline_wave::described::DescribedError;
 use crate::executor;
 use crate::units::{AtLeast, Bytes};
 
-/// The result of everything in this command.
+/// The result type of this command.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of the command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// A matrix or file, as the store has it.
+    /// An error of a matrix or file.
     #[error(transparent)]
     Store(#[from] syncline_store::Error),
-    /// A sweep.
+    /// An error of a sweep.
     #[error(transparent)]
     Wave(#[from] syncline_wave::Error),
-    /// A team of processes.
+    /// An error of a team of processes.
     #[error(transparent)]
     Team(#[from] TeamError),
-    /// The system does not give a team as much memory as was asked for.
+    /// The system does not reserve the memory that was requested for a team.
     #[error(
         "the system does not reserve {size} of memory for the team: {source}; give a smaller {asked}"
     )]
     TeamMemory {
-        /// The option or the variable that says how much.
+        /// The option or environment variable that requests it.
         asked: &'static str,
-        /// How much.
+        /// The requested size.
         size: Bytes,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// An MPI, as its shim has it.
+    /// An error of an MPI, as its shim reports it.
     #[error(transparent)]
     Shim(#[from] syncline_mpi::MpiError),
-    /// Why there are no shims.
+    /// No shim could be built.
     #[error("{why}")]
     Mpi {
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// A description of a kernel that makes no sense.
+    /// An invalid description of a kernel.
     #[error("{}, {}", path.display(), in_one_line(why))]
     Description {
-        /// The file.
+        /// The file of the description.
         path: PathBuf,
-        /// What is wrong with it, and where.
+        /// The fault and its place.
         why: DescribedError,
     },
     /// An overlay that deadlocks.
     #[error("{what}: {}{drawn}", shortened(why))]
     Overlay {
-        /// Its file.
+        /// The file of the overlay.
         what: String,
-        /// Its circle.
+        /// The cycle of waits.
         why: CheckError,
-        /// Where it was drawn.
+        /// Whether and where the overlay was drawn.
         drawn: Drawn,
     },
-    /// Why an overlay could not be checked or drawn, which is not to be taken for a deadlock.
+    /// An overlay that could not be checked or drawn; distinct from a deadlock.
     #[error(transparent)]
     Unchecked(Box<Error>),
-    /// The operating system refused something.
+    /// An operation that the operating system refused.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// The reason.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Options that do not go together.
+    /// Options that contradict each other.
     #[error("{0}")]
     Usage(String),
-    /// A barrier or lock that does not do what it promises.
+    /// A barrier, lock, memory or pool that breaks its contract.
     #[error("{0}")]
     Refuted(String),
-    /// A file that is there already and is not to be replaced.
+    /// An existing file that is not to be replaced.
     #[error("{} exists already, and is not overwritten", .0.display())]
     Exists(PathBuf),
     /// A file that cannot be the output.
@@ -91,30 +91,30 @@ pub(crate) enum Error {
     Output {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// An array that two directories have.
+    /// An array that two directories contain.
     #[error("the matrix {name} is there twice: {} and {}", one.display(), other.display())]
     Twice {
-        /// Its name.
+        /// The name of the array.
         name: String,
-        /// A file of it.
+        /// One of its files.
         one: PathBuf,
-        /// Another.
+        /// Another of its files.
         other: PathBuf,
     },
-    /// An array that none of several directories has.
+    /// An array that none of several directories contains.
     #[error("there is no matrix {name} in {}; they have {}", list(dirs), names.join(", "))]
     Nowhere {
-        /// Its name.
+        /// The name of the array.
         name: String,
         /// The directories.
         dirs: Vec<PathBuf>,
-        /// What is in them.
+        /// The arrays that they contain.
         names: Vec<String>,
     },
-    /// Raw data of an unknown kind.
+    /// Raw data of unknown shape and type.
     #[error(
         "{} is no .npy file, and no layout.json tells of what shape and type it is: {why} (cp -a keeps the mark of a \
          result), and no layout.json beside it has an entry of its name, or one of its field {field} with its length",
@@ -123,18 +123,18 @@ pub(crate) enum Error {
     Unknown {
         /// The file.
         path: PathBuf,
-        /// Why no mark tells it.
+        /// Why no mark describes it.
         why: &'static str,
-        /// The matrix that it would be a result of, by its name.
+        /// The name of the matrix of which it would be a result.
         field: String,
     },
-    /// Arrays of two types.
+    /// Arrays of different element types.
     #[error("the arrays of a run must have one type of elements, but {}", types(.0))]
     Types(Vec<(ElementType, Vec<PathBuf>)>),
-    /// The room on disk does not suffice for the matrix to compare with.
+    /// Too little disk space for the matrix to compare with.
     #[error("--verify needs room beside the output: {0}")]
     VerifyRoom(syncline_store::Error),
-    /// The memory bound does not hold the program and the least piece of work.
+    /// The memory bound is too small for the program and the smallest piece of work.
     #[error(
         "a memory bound of {bound} ({} bytes) is too small: the program's own data take {own}{hint}, and {piece} {needed}; \
          allow at least {}", bound.0, own.and(*needed)
@@ -142,26 +142,26 @@ pub(crate) enum Error {
     Memory {
         /// The bound.
         bound: Bytes,
-        /// What the program takes without data.
+        /// The memory of the program without data.
         own: AtLeast,
-        /// How that could be less, if it could.
+        /// How to reduce it, if that is possible.
         hint: &'static str,
-        /// The least piece of work.
+        /// The smallest piece of work.
         piece: String,
-        /// What that takes.
+        /// The memory of that piece.
         needed: AtLeast,
     },
-    /// Something is left of an earlier run, and nothing was said about it.
+    /// The state of an earlier run exists, and no option decides about it.
     #[error("{} is left of {what}: give {resume}--force to discard it", folder(output))]
     LeftOver {
         /// The output.
         output: PathBuf,
-        /// What was found.
+        /// The state that was found.
         what: String,
-        /// What --resume would do, if it would do anything.
+        /// The effect of --resume, if it would have any.
         resume: &'static str,
     },
-    /// A streamed run was interrupted, and this one cannot go on from there, as it was told to.
+    /// --resume cannot continue the interrupted streamed run whose state was found.
     #[error(
         "{} is left of {what}, and --resume cannot go on from there: {why}; give --force in place of --resume to \
          discard it, or go on with that run by its own command with --resume",
@@ -170,12 +170,12 @@ pub(crate) enum Error {
     LeftOverOther {
         /// The output.
         output: PathBuf,
-        /// What was found.
+        /// The state that was found.
         what: String,
-        /// Why this run cannot go on from there.
+        /// The reason.
         why: String,
     },
-    /// A streamed run was interrupted, and this one is in blocks.
+    /// The state of an interrupted streamed run was found, and this run is in blocks.
     #[error(
         "{} is left of {what}, and {names} {} for sweeps in blocks, which cannot go on from there: {} {names}, or \
          give --force {}to discard it",
@@ -188,24 +188,24 @@ pub(crate) enum Error {
     LeftOverInBlocks {
         /// The output.
         output: PathBuf,
-        /// What was found.
+        /// The state that was found.
         what: String,
-        /// The options that ask for blocks.
+        /// The options that require blocks.
         options: Vec<&'static str>,
         /// Whether --resume is given.
         resume: bool,
     },
-    /// The output's name is taken.
+    /// The name of the output is taken.
     #[error("the output {} is {by}; {ways}", output.display())]
     Taken {
         /// The output.
         output: PathBuf,
         /// What has the name.
         by: String,
-        /// What can be done.
+        /// What the user can do.
         ways: String,
     },
-    /// An interrupted run has done more than is asked for.
+    /// An interrupted run has done more iterations than requested.
     #[error(
         "{} has {done} iterations behind it, more than the {asked} {why}; --force discards it and begins anew",
         folder(output)
@@ -213,22 +213,22 @@ pub(crate) enum Error {
     Fewer {
         /// The output.
         output: PathBuf,
-        /// The iterations that were done.
+        /// The number of iterations done.
         done: u64,
-        /// Those asked for.
+        /// The requested number of iterations.
         asked: u64,
-        /// What asks for them.
+        /// The option that requests it.
         why: &'static str,
     },
     /// A failure in a later pass.
     #[error("{why}; {left}")]
     Kept {
-        /// What failed.
+        /// The failure.
         why: Box<syncline_store::Error>,
-        /// What is left of the work.
+        /// The state that is kept.
         left: String,
     },
-    /// A complete output that is not that of the plain loop.
+    /// An output that was complete before differs from that of the plain loop.
     #[error(
         "the output {} (left), complete already, differs from {with} (right) at {at}; it was left as it is, \
          with --force in place of --resume it is computed again",
@@ -237,39 +237,39 @@ pub(crate) enum Error {
     CompleteDiffers {
         /// The output.
         output: PathBuf,
-        /// What it was compared with.
+        /// The computation that it was compared with.
         with: &'static str,
-        /// Where, and the two values.
+        /// The position, and the two values.
         at: String,
     },
-    /// What is left of an earlier run cannot be used.
+    /// The state of an earlier run cannot be used.
     #[error("{why}; --force discards {} and begins anew", folder(output))]
     Useless {
         /// The output.
         output: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the state.
         why: Box<syncline_store::Error>,
     },
-    /// The result is not that of the plain loop.
+    /// The result differs from that of the plain loop.
     #[error("the result (left) differs from {with} (right) at {at}; no output was written")]
     Differs {
-        /// What it was compared with.
+        /// The computation that it was compared with.
         with: &'static str,
-        /// Where, and the two values.
+        /// The position, and the two values.
         at: String,
     },
-    /// The work panicked; the message was printed when it did.
+    /// The work panicked; the panic message was printed then.
     #[error("the command failed by a fault of its own (a panic)")]
     Panic,
-    /// SIGINT, SIGTERM.
+    /// The command was interrupted by SIGINT or SIGTERM.
     #[error("interrupted by {}; {left}", signal_name(*signal))]
     Interrupted {
-        /// The signal's number.
+        /// The number of the signal.
         signal: u8,
-        /// What is left of the work.
+        /// The state that is kept.
         left: String,
     },
-    /// Tasks that failed, or were ended by a signal: in lines of their own already.
+    /// An error that was already reported in lines of its own.
     #[error("told already")]
     Told {
         /// The exit code.
@@ -277,14 +277,14 @@ pub(crate) enum Error {
     },
 }
 
-/// Where an overlay that deadlocks was drawn, beside standard output.
+/// Whether a deadlocking overlay was drawn into a file, besides standard output.
 #[derive(Debug)]
 pub(crate) enum Drawn {
-    /// In no file.
+    /// No file was requested.
     Nowhere,
-    /// In this one.
+    /// The file that holds the drawing.
     In(PathBuf),
-    /// Not where it was to be.
+    /// The drawing failed.
     Not(Box<Error>),
 }
 
@@ -308,12 +308,12 @@ impl From<syncline_conformance::Error> for Error {
 }
 
 impl Error {
-    /// Interrupted, with nothing left of the work.
+    /// Returns the error of an interrupted command that leaves nothing behind.
     pub(crate) fn interrupted(signal: u8) -> Self {
         Self::Interrupted { signal, left: "nothing was written".to_owned() }
     }
 
-    /// With a reason before the piece of work that does not fit the memory.
+    /// Puts `reason` before the piece of work that does not fit the memory.
     pub(crate) fn with_piece_after(self, reason: &str) -> Self {
         match self {
             Self::Memory { bound, own, hint, piece, needed } => {
@@ -323,7 +323,7 @@ impl Error {
         }
     }
 
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Unchecked(_) => 2,
@@ -336,12 +336,12 @@ impl Error {
     }
 }
 
-/// Where a run of several passes keeps what it goes on from.
+/// Returns the folder in which a run of several passes keeps its state.
 fn folder(output: &Path) -> String {
     format!("{}.syncline", output.display())
 }
 
-/// A circle with its first and last waits, if it is long.
+/// Prints a cycle; of a long one only the first and last waits.
 fn shortened(why: &CheckError) -> String {
     const ENDS: usize = 4;
     match why {
@@ -360,7 +360,7 @@ fn shortened(why: &CheckError) -> String {
     }
 }
 
-/// What is wrong, and the line in which it is.
+/// Prints the fault of a description and the line that contains it.
 fn in_one_line(why: &DescribedError) -> String {
     match why {
         DescribedError::Text { place, message, .. } => {
@@ -386,7 +386,7 @@ fn types(all: &[(ElementType, Vec<PathBuf>)]) -> String {
     all.iter().map(one).collect::<Vec<_>>().join(", and ")
 }
 
-/// The name of a signal.
+/// Returns the name of a signal.
 pub(crate) fn signal_name(signal: u8) -> &'static str {
     signal_hook::low_level::signal_name(signal.into()).unwrap_or("a signal")
 }

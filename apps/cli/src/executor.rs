@@ -1,18 +1,18 @@
-//! Streamed or in blocks: what the options, the order and the layouts ask for.
+//! The choice between streamed and blocked sweeps, from the options, the order and the layouts.
 //!
-//! | asked for by                                              | executor |
+//! | condition                                                 | executor |
 //! |-----------------------------------------------------------|----------|
-//! | --executor                                                | that one |
+//! | --executor is given                                       | as given |
 //! | --depth                                                   | streamed |
 //! | --block, --runner, another order than wave                | blocked  |
-//! | an array that is not row-major, or an output that is not  | blocked  |
-//! | nothing of these, and memory for a streamed pass          | streamed |
-//! | nothing of these, and too little                          | blocked  |
+//! | an array or an output that is not row-major               | blocked  |
+//! | none of these, and memory for a streamed pass             | streamed |
+//! | none of these, and too little memory                      | blocked  |
 //!
-//! Options that contradict each other or the layouts are an error, which names every option that
-//! is in the way: the same command without them runs. --exact-stop asks for no executor: in blocks
-//! the order barrier, which has the bits of the order wave, stops exactly by itself. --resume goes
-//! on from a result with either executor; an interrupted streamed run only goes on streamed.
+//! Options that contradict each other or the layouts are an error, which names every conflicting
+//! option: the same command without them runs. --exact-stop requires no executor: in blocks it
+//! selects the order barrier, which has the bits of the order wave and stops exactly. --resume
+//! continues a result with either executor, but an interrupted streamed run only as a streamed run.
 
 use std::path::Path;
 
@@ -23,10 +23,10 @@ use crate::args::{BlockOrder, ExecutorKind, RunArgs};
 use crate::error::{Error, Result};
 use crate::kernels::Arrays;
 
-/// Options, by their names.
+/// The names of options.
 type Names = Vec<&'static str>;
 
-/// Checks the options that are wrong whatever the data are.
+/// Refuses combinations of options that are wrong for any data.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -45,7 +45,7 @@ pub(crate) fn check(args: &RunArgs) -> Result<()> {
     Ok(())
 }
 
-/// The options that only streamed sweeps have.
+/// Returns the given options that only streamed sweeps have.
 pub(crate) fn for_streamed(args: &RunArgs) -> Names {
     let asked = [
         (args.executor == ExecutorKind::Streamed, "--executor streamed"),
@@ -54,7 +54,7 @@ pub(crate) fn for_streamed(args: &RunArgs) -> Names {
     given(&asked)
 }
 
-/// The options that only sweeps in blocks have.
+/// Returns the given options that only sweeps in blocks have.
 pub(crate) fn for_blocks(args: &RunArgs) -> Names {
     let asked = [
         (args.executor == ExecutorKind::Blocked, "--executor blocked"),
@@ -70,7 +70,7 @@ fn given(asked: &[(bool, &'static str)]) -> Names {
     asked.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect()
 }
 
-/// The order of a sweep by an executor. An exact stop in blocks is that of the barrier.
+/// Returns the order of a sweep by `executor`. An exact stop in blocks uses the order barrier.
 pub(crate) fn order(args: &RunArgs, executor: Executor) -> BlockOrder {
     match (args.order, executor) {
         (BlockOrder::Wave, Executor::Blocked) if args.exact_stop => BlockOrder::Barrier,
@@ -78,7 +78,7 @@ pub(crate) fn order(args: &RunArgs, executor: Executor) -> BlockOrder {
     }
 }
 
-/// Options as a list in words.
+/// Joins the names of options into a list in words.
 pub(crate) fn list(names: &[&str]) -> String {
     match names {
         [] => String::new(),
@@ -87,16 +87,17 @@ pub(crate) fn list(names: &[&str]) -> String {
     }
 }
 
-/// Whether one option or several are.
+/// Returns the verb for one option or several.
 pub(crate) fn are(names: &[&str]) -> &'static str {
     if names.len() == 1 { "is" } else { "are" }
 }
 
-/// The executor for these options, which were [`check`]ed, and these layouts. `in_blocks` is what
-/// is wrong with a sweep in blocks of these arrays, whatever the options are.
+/// Returns the executor for these options, which have passed [`check`], and these layouts.
+/// `in_blocks` returns the error of a blocked sweep of these arrays that is independent of the
+/// options.
 ///
 /// # Errors
-/// When the options contradict each other or the layouts.
+/// [`Error::Usage`] if the options contradict each other or the layouts.
 pub(crate) fn choose<T: Real>(
     args: &RunArgs,
     arrays: &Arrays<T>,
@@ -117,7 +118,7 @@ pub(crate) fn choose<T: Real>(
         (_, true) if row_major => Ok(Executor::Streamed),
         (true, true) => Ok(Executor::Blocked),
         (false, true) => {
-            // Then leaving out the options would not do.
+            // Such an error remains without the options, so it is reported first.
             in_blocks()?;
             Err(Error::Wave(not_streamed(args, &streamed, arrays, result)))
         }
@@ -128,8 +129,8 @@ fn is_row_major(layout: Layout) -> bool {
     layout == Layout::RowMajor
 }
 
-/// Options for streamed sweeps beside options for blocks. Only row-major data can do without the
-/// latter.
+/// Returns the error for options of streamed sweeps beside options of blocked sweeps. Only with
+/// row-major data may the latter be left out.
 fn contradiction(args: &RunArgs, mut streamed: Names, blocks: &[&str], row_major: bool) -> Error {
     if args.exact_stop && args.order == BlockOrder::MaxParallel {
         streamed.push("--exact-stop");
@@ -143,7 +144,7 @@ fn contradiction(args: &RunArgs, mut streamed: Names, blocks: &[&str], row_major
     ))
 }
 
-/// Options for streamed sweeps, and data that are not row-major.
+/// Returns the error for options of streamed sweeps with data that are not row-major.
 fn not_streamed<T: Real>(
     args: &RunArgs,
     asked: &[&str],
@@ -157,7 +158,7 @@ fn not_streamed<T: Real>(
     };
     let folders: Vec<_> = others.iter().map(|array| Path::new(array.name()).parent()).collect();
     let convert = match folders.first() {
-        // A field that is given as a file may be one that `convert` does not know.
+        // A field given as a file may be unknown to `convert`.
         Some(Some(folder))
             if args.field.is_none() && folders.iter().all(|other| *other == Some(folder)) =>
         {

@@ -1,27 +1,27 @@
-//! `syncline farm`: many tasks on a few processes, of which none is left behind.
+//! `syncline farm`: many tasks on a few processes, none of which is left behind.
 //!
-//! | module     | holds                                                                     |
+//! | module     | contents                                                                  |
 //! |------------|---------------------------------------------------------------------------|
-//! | `tasks`    | lines of a file or a pipe, read as they are asked for                     |
-//! | `input`    | input sources: combinations, columns, how many there are                  |
+//! | `tasks`    | lines of a file or a pipe, read as they are needed                        |
+//! | `input`    | input sources: combinations, columns, the number of tasks                 |
 //! | `template` | a command with replacement strings                                        |
-//! | `ledger`   | which task is next, and what becomes of those that have ended             |
-//! | `joblog`   | the log of jobs, and how an earlier run is gone on with                   |
-//! | `halt`     | when a farm ends before its tasks do                                      |
-//! | `each`     | a process for each task, on this machine                                  |
-//! | `team`     | the same over all members of a team, on whatever hosts                    |
+//! | `ledger`   | the choice of the next task, and the results of ended tasks               |
+//! | `joblog`   | the job log, and the continuation of an earlier run                       |
+//! | `halt`     | the condition that ends a farm before its tasks do                        |
+//! | `each`     | one process per task, on this machine                                     |
+//! | `team`     | the same over all members of a team, on any hosts                         |
 //! | `dry`      | commands that are only printed                                            |
-//! | `running`  | a task that runs: its process group, its pipes, its time                  |
-//! | `lines`    | workers that stay, and read and write JSON                                |
-//! | `hub`      | what all share: the poll, the way to the end                              |
-//! | `group`    | a process group: started, signalled, collected                            |
-//! | `guard`    | the process that kills what is left when this one is killed               |
+//! | `running`  | a running task: its process group, its pipes, its time limit              |
+//! | `lines`    | long-running workers that exchange JSON with the farm                     |
+//! | `hub`      | the parts that all kinds share: the poll, the ending                      |
+//! | `group`    | a process group: started, signalled, reaped                               |
+//! | `guard`    | the process that kills the remaining groups when this one is killed       |
 //! | `streams`  | pipes from tasks                                                          |
-//! | `output`   | what tasks wrote, in order, on its way out                                |
+//! | `output`   | the output of tasks, ordered and printed                                  |
 //! | `report`   | failures, the summary, the table                                          |
 //!
-//! Memory is bounded: by `output` for what has ended, by a MiB for each task that runs, and by a
-//! piece of the input; of several input sources, all values are kept.
+//! Memory is bounded: `output` bounds that of ended tasks, each running task holds at most a MiB,
+//! and a piece of the input is held. Of several input sources, all values are kept.
 
 mod dry;
 mod each;
@@ -53,7 +53,7 @@ use crate::args::{FarmRunArgs, Protocol};
 use crate::error::{Error, Result};
 use crate::watch::Signals;
 
-/// How long a process may take to end when it has taken too long for what it does.
+/// The time that a process may take to end after it has exceeded its time limit.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// `syncline farm run`.
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &FarmRunArgs, signals: &Signals) -> Result<()> {
     if is_in_team { team::run(args, signals) } else { here(args, signals) }
 }
 
-/// The farm of this process alone.
+/// Runs the farm of this process alone.
 fn here(args: &FarmRunArgs, signals: &Signals) -> Result<()> {
     let cores = || thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.map_or_else(cores, usize::from);

@@ -15,19 +15,19 @@ use crate::output::{NewDir, file_name};
 use crate::units::{Bytes, Time, rate};
 use crate::watch::{Signals, bar_of_bytes, watch};
 
-/// Values that are made and written at once: 1 MiB of doubles.
+/// The number of values generated and written at once: 1 MiB of doubles.
 const PIECE: usize = 1 << 17;
 
-/// The values of a matrix.
+/// The distribution of the values of a matrix.
 #[derive(Clone, Copy, Debug)]
 enum Values {
-    /// Uniform from 0 to this, exclusive.
+    /// Uniform in [0, bound).
     Below(f64),
     /// Uniform in [0, 1) at the edge, zero inside.
     Edge,
 }
 
-/// Writes the matrices of a problem; returns what to print.
+/// Writes the matrices of a problem; returns the text to print.
 pub(crate) fn generate(args: &GenArgs, signals: &Signals) -> Result<String> {
     match args.dtype {
         Dtype::Float64 => generate_as::<f64>(args, signals),
@@ -48,7 +48,7 @@ fn generate_as<T: Element>(args: &GenArgs, signals: &Signals) -> Result<String> 
     };
     let bytes = Matrix::<T>::file_bytes(true, shape, Layout::RowMajor)? * arrays.len() as u64;
     let mut dir = NewDir::create(&args.dir, arrays.iter().map(|(name, _)| file_name(name, true)))?;
-    // All files are made before the first is filled, so lack of room shows at once.
+    // All files are created before the first is filled, so that a lack of space shows at once.
     let mut seeds = Pcg64Mcg::seed_from_u64(args.seed);
     let mut jobs = Vec::new();
     for (name, values) in arrays.iter().copied() {
@@ -69,14 +69,14 @@ fn generate_as<T: Element>(args: &GenArgs, signals: &Signals) -> Result<String> 
     Ok(format!("wrote {count} matrices of {shape}, {size}, to {dir} in {} ({rate}/s)", Time(time)))
 }
 
-/// The greatest value of the right-hand side: the square of the distance of points, times 8, which
-/// makes solutions of size 1.
+/// Returns the bound of the right-hand side: 8 times the squared distance of neighbouring points,
+/// which makes solutions of size 1.
 fn load(shape: Shape) -> f64 {
     let intervals = shape.rows.max(shape.cols).max(2) - 1;
     8.0 / (intervals as f64 * intervals as f64)
 }
 
-/// A matrix to be filled.
+/// A matrix to fill.
 #[derive(Debug)]
 struct Job<T: Element> {
     matrix: Matrix<T>,
@@ -98,7 +98,8 @@ fn fill_all<T: Element>(jobs: Vec<Job<T>>) -> Result<()> {
             let failed = &failed;
             scope.spawn(move || {
                 share.into_iter().try_for_each(|job| job.fill(failed)).inspect_err(|_| {
-                    // Relaxed: others only end sooner for it.
+                    // Relaxed: the flag publishes no data; it only makes the other threads end
+                    // sooner.
                     failed.store(1, Ordering::Relaxed);
                 })
             })
@@ -109,7 +110,7 @@ fn fill_all<T: Element>(jobs: Vec<Job<T>>) -> Result<()> {
 }
 
 impl<T: Element> Job<T> {
-    /// Fills the matrix from the first row to the last, until another has failed.
+    /// Fills the matrix from the first row to the last; stops when another matrix has failed.
     fn fill(mut self, failed: &AtomicUsize) -> Result<()> {
         let Shape { rows, cols } = self.matrix.shape();
         let width = cols.min(PIECE);
@@ -130,7 +131,7 @@ impl<T: Element> Job<T> {
         Ok(())
     }
 
-    /// The values of a piece, in the order of the file.
+    /// Generates the values of a rectangle, in the order of the file.
     fn make(&mut self, rect: Rect, values: &mut [T]) {
         match self.values {
             Values::Below(bound) => values.fill_with(|| fit(self.uniform() * bound)),
@@ -145,15 +146,15 @@ impl<T: Element> Job<T> {
         }
     }
 
-    /// A number in [0, 1): the upper 53 bits.
+    /// Returns a number in [0, 1), made of the upper 53 bits.
     fn uniform(&mut self) -> f64 {
         (self.random.next_u64() >> 11) as f64 * f64::powi(2.0, -53)
     }
 }
 
-/// A positive value rounded towards zero, so that it stays below every bound that it is below.
+/// Rounds a positive value towards zero, so that it stays below every bound of the exact value.
 fn fit<T: Element>(value: f64) -> T {
-    /// Bits of the significand that an `f64` has and an `f32` has not.
+    /// The number of significand bits that an `f64` has more than an `f32`.
     const EXTRA: u32 = f64::MANTISSA_DIGITS - f32::MANTISSA_DIGITS;
     let extra = if T::BYTES == size_of::<f32>() { EXTRA } else { 0 };
     T::from_f64(f64::from_bits(value.to_bits() >> extra << extra))

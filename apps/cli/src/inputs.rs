@@ -1,4 +1,4 @@
-//! The arrays of a run: in which directory each is, and of what type.
+//! The arrays of a run: their directories and types.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,31 +17,31 @@ pub(crate) struct Inputs {
     dirs: Vec<DataDir>,
 }
 
-/// The arrays of a kernel, found.
+/// The arrays of a kernel and their files.
 #[derive(Debug)]
 pub(crate) struct Found<'i> {
     /// The type of all elements.
     pub(crate) element: ElementType,
-    /// The directory of the field, or the first one if it has none.
+    /// The directory of the field, or the first directory if none contains it.
     home: &'i DataDir,
-    /// The field first.
+    /// The arrays; the field comes first.
     arrays: Vec<Array<'i>>,
-    /// The directory's own field, if another file is given in its place.
+    /// The directory's own field, if another file is given instead.
     displaced: Option<PathBuf>,
 }
 
-/// An array, and where it is.
+/// The file of an array.
 #[derive(Debug)]
 enum Array<'i> {
-    /// In a directory, by this name.
+    /// An array of a directory, by its name.
     Of(&'i DataDir, String),
-    /// A `.npy` file anywhere.
+    /// A `.npy` file at any path.
     Npy(PathBuf),
-    /// A file that the `layout.json` beside it tells of, by this name.
+    /// A file that the `layout.json` beside it lists under this name.
     Listed(DataDir, String),
-    /// Raw data of a known kind.
+    /// Raw data of known shape, type and layout.
     Raw(PathBuf, Raw),
-    /// Raw data like those of this name in the directory.
+    /// Raw data with the shape and layout of this array of the directory.
     Like(PathBuf, &'i DataDir, String),
 }
 
@@ -54,7 +54,7 @@ impl Array<'_> {
         }
     }
 
-    /// The `layout.json` that tells of it, if one does.
+    /// Returns the `layout.json` that describes the array, if there is one.
     fn layout(&self) -> Option<PathBuf> {
         let dir = match self {
             Self::Of(dir, _) | Self::Like(_, dir, _) => *dir,
@@ -88,16 +88,16 @@ impl Array<'_> {
 }
 
 impl Inputs {
-    /// Looks into the directories.
+    /// Opens the directories.
     ///
     /// # Errors
-    /// As [`DataDir::open`].
+    /// The errors of [`DataDir::open`].
     pub(crate) fn open(first: &Path, further: &[PathBuf]) -> Result<Self> {
         let all = std::iter::once(first).chain(further.iter().map(PathBuf::as_path));
         Ok(Self { dirs: all.map(DataDir::open).collect::<syncline_store::Result<_>>()? })
     }
 
-    /// Whether there is such an array.
+    /// Returns whether a directory contains the array.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.with(name).next().is_some()
     }
@@ -106,7 +106,7 @@ impl Inputs {
         self.dirs.iter().filter(move |dir| dir.has(name))
     }
 
-    /// The directory of an array.
+    /// Returns the directory of an array.
     fn dir_of(&self, name: &str) -> Result<&DataDir> {
         let mut with = self.with(name);
         match (with.next(), with.next(), &self.dirs[..]) {
@@ -116,7 +116,7 @@ impl Inputs {
                 one: one.file(name),
                 other: other.file(name),
             }),
-            // The store tells best what a single directory has.
+            // The store has the best message for a single directory.
             (None, _, [only]) => Err(only.element(name).err().map_or(Error::Panic, Error::Store)),
             (None, _, dirs) => Err(Error::Nowhere {
                 name: name.to_owned(),
@@ -126,11 +126,11 @@ impl Inputs {
         }
     }
 
-    /// Where the arrays of a kernel are; the field is `field` if that is given.
+    /// Finds the arrays of a kernel; `field` replaces the directory's own field.
     ///
     /// # Errors
     /// [`Error::Twice`] and [`Error::Nowhere`] for an array that is in two directories or in none,
-    /// [`Error::Types`] when their elements are of two types, and what is wrong with a file.
+    /// [`Error::Types`] if their element types differ, and errors of the files.
     pub(crate) fn find(&self, kernel: &Kernel, field: Option<&Path>) -> Result<Found<'_>> {
         let home = match field {
             None => self.dir_of(&kernel.field)?,
@@ -159,8 +159,8 @@ impl Inputs {
     }
 }
 
-/// A field that was given as a file: a `.npy`, what the `layout.json` beside it tells of, a raw
-/// result, or raw data like the field of the directory.
+/// Finds a field given as a file: a `.npy` file, a file that the `layout.json` beside it lists, a
+/// raw result, or raw data like the field of the directory.
 fn elsewhere<'i>(path: &Path, home: &'i DataDir, name: &str) -> Result<Array<'i>> {
     if path.as_os_str().as_encoded_bytes().ends_with(b".npy") {
         return Ok(Array::Npy(path.to_owned()));
@@ -182,12 +182,12 @@ fn elsewhere<'i>(path: &Path, home: &'i DataDir, name: &str) -> Result<Array<'i>
 }
 
 impl Found<'_> {
-    /// The directory beside whose field a result goes.
+    /// Returns the directory in which a result goes beside the field.
     pub(crate) const fn home(&self) -> &DataDir {
         self.home
     }
 
-    /// Every file that is read.
+    /// Returns every file that is read.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.arrays
             .iter()
@@ -196,7 +196,8 @@ impl Found<'_> {
             .collect()
     }
 
-    /// The directory's own field, which is kept where another file is given in its place.
+    /// Returns the directory's own field if another file is given instead; it must not be
+    /// overwritten.
     pub(crate) fn displaced(&self) -> Option<PathBuf> {
         self.displaced.clone()
     }
@@ -204,7 +205,7 @@ impl Found<'_> {
     /// Opens the matrices, without mapping anything.
     ///
     /// # Errors
-    /// What is wrong with a file.
+    /// Errors of the files.
     pub(crate) fn open<T: Real>(&self) -> Result<Arrays<T>> {
         let mut all = self.arrays.iter().map(|array| Ok(Arc::new(array.open::<T>()?)));
         let field = all.next().unwrap_or(Err(Error::Panic))?;

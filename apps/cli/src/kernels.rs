@@ -1,9 +1,9 @@
-//! The kernels that the command knows, and what it asks of them.
+//! The built-in kernels and their parameters.
 //!
-//! To add one: a name in [`Known`], a line in [`Kernel::choose`], and a line in the help
-//! (`args/run.rs`). Others are described in a file, and need none of this.
+//! To add a kernel, add a name in [`Known`], a line in [`Kernel::choose`], and a line in the help
+//! (`args/run.rs`). Kernels described in a file need none of this.
 //!
-//! They are compiled in `syncline_sweeps`.
+//! The kernels are compiled in `syncline_sweeps`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use syncline_wave::{
 use crate::args::{KernelName, RunArgs};
 use crate::error::{Error, Result};
 
-/// The over-relaxation when none is given.
+/// The default relaxation factor.
 const OMEGA: f64 = 1.5;
 
-/// The cost of a gap when none is given.
+/// The default cost of a gap.
 const GAP: f64 = 1.0;
 
-/// The name by which a result says what text described its kernel.
+/// The parameter of a result that holds the checksum of the description of its kernel.
 const DESCRIPTION: &str = "description";
 
-/// The kernels that have a name.
+/// The built-in kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Known {
     /// Livermore kernel 23, on za
@@ -77,26 +77,25 @@ fn check_parameters(kernel: Option<Known>, args: &RunArgs) -> Result<()> {
 
 /// A kernel with the names of its arrays.
 pub(crate) struct Kernel {
-    /// As the command line has it.
+    /// The name on the command line, or in the description.
     pub(crate) name: String,
     /// The array that is updated.
     pub(crate) field: String,
-    /// The others, in the kernel's order.
+    /// The other arrays, in the kernel's order.
     pub(crate) coefficients: Vec<String>,
-    /// What beside the name makes the computation another.
+    /// The parameters that identify the computation together with the name.
     pub(crate) parameters: Vec<(&'static str, String)>,
     /// The file that describes it, if it is not built in.
     pub(crate) description: Option<PathBuf>,
-    /// The kernel itself.
+    /// The compiled kernel.
     pub(crate) runs: Arc<dyn RunsAll>,
 }
 
 impl Kernel {
-    /// The kernel of that name, for arrays of which `has` tells whether they are there.
+    /// Returns the kernel of the options; `has` returns whether an array exists.
     ///
     /// # Errors
-    /// [`Error::Usage`] for parameters that the kernel has not, and what is wrong with their
-    /// values.
+    /// [`Error::Usage`] for parameters that the kernel does not have, and errors of their values.
     pub(crate) fn choose(args: &RunArgs, has: impl Fn(&str) -> bool) -> Result<Self> {
         let known = match &args.kernel {
             KernelName::Known(known) => *known,
@@ -133,7 +132,7 @@ impl Kernel {
         })
     }
 
-    /// The kernel that a text describes.
+    /// Returns the kernel that a file describes.
     fn described(path: &Path) -> Result<Self> {
         let text = read_text(path, Described::LONGEST)?;
         let described = Described::parse(&text)
@@ -142,14 +141,14 @@ impl Kernel {
             name: described.name().to_owned(),
             field: described.field().to_owned(),
             coefficients: described.coefficients().to_vec(),
-            // All of the text: another text is another kernel.
+            // The checksum covers the whole text: another text is another kernel.
             parameters: vec![(DESCRIPTION, format!("{:016x}", checksum(text.as_bytes())))],
             description: Some(path.to_owned()),
             runs: syncline_sweeps::described(described),
         })
     }
 
-    /// On u, with the right-hand side f or without.
+    /// Returns a kernel on u, with the right-hand side f if there is one.
     fn poisson(known: Known, runs: Arc<dyn RunsAll>, with_f: bool) -> Self {
         if with_f { Self::new(known, "u", ["f"], runs) } else { Self::new(known, "u", [], runs) }
     }
@@ -175,8 +174,8 @@ impl Kernel {
         self
     }
 
-    /// What another run has other than this one, with the kernels' names and files in place of
-    /// checksums of texts.
+    /// Words the differences to another run: names and files of kernels replace checksums of
+    /// descriptions.
     pub(crate) fn in_words(&self, differences: Vec<String>) -> Vec<String> {
         let of_kernels = |text: &String| text.starts_with("kernel was ");
         let other_name = differences.iter().any(of_kernels);
@@ -184,7 +183,7 @@ impl Kernel {
             (format!("{DESCRIPTION} was "), format!("{DESCRIPTION} was not given"));
         let words = |text: String| match text.strip_prefix(&was) {
             None => Some(text),
-            // Kernels of two names are no more to tell apart.
+            // The names already differ, so the description adds nothing.
             Some(_) if other_name => None,
             Some(_) => {
                 let name = &self.name;
@@ -214,7 +213,7 @@ impl Kernel {
         differences.into_iter().filter_map(words).collect()
     }
 
-    /// How many points of a matrix of this shape it updates in each iteration.
+    /// Returns the number of points of a matrix of this shape that each iteration updates.
     pub(crate) fn points(&self, shape: Shape) -> usize {
         AnySweep::<f64>::stencil(&*self.runs).updated(shape).elements()
     }

@@ -9,7 +9,7 @@ use crate::args::LaunchArgs;
 use crate::error::{Error, Result};
 use crate::units::Bytes;
 
-/// `syncline launch`. Signals go to the processes: how these end is how the command ends.
+/// `syncline launch`. Signals are forwarded to the processes; their end determines the exit code.
 pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
     let LaunchArgs { processes, threads, memory, program } = args;
     if std::env::var_os("SYNCLINE_PER_HOST").is_some() {
@@ -18,7 +18,7 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
               program by mpirun to have some exchange messages\n",
         );
     }
-    // The command line has at least one.
+    // The command line requires at least one word.
     let (program, args) =
         program.split_first().ok_or(Error::Usage("no program is given".to_owned()))?;
     let launcher =
@@ -38,8 +38,7 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
     })
 }
 
-/// What is to be written instead of a command line of `syncline launch` that has no `--` before its
-/// program.
+/// Returns the corrected command line for a `syncline launch` without `--` before its program.
 pub(crate) fn hint(line: &[OsString]) -> Option<String> {
     let words = line.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
     let (command, words) = words.split_first()?;
@@ -48,7 +47,7 @@ pub(crate) fn hint(line: &[OsString]) -> Option<String> {
     }
     let mut program = 0;
     while let Some(word) = words.get(program).filter(|word| word.starts_with('-')) {
-        // An option, and its value if that is a word of its own.
+        // An option, and its value if that is a separate word.
         let alone = word.contains('=') || word.len() > 2 && !word.starts_with("--");
         program += if alone { 1 } else { 2 };
     }

@@ -1,35 +1,36 @@
 //! The `syncline` command: wavefront sweeps over matrices larger than memory.
 //!
-//! | module     | holds                                                                       |
+//! | module     | contents                                                                    |
 //! |------------|-----------------------------------------------------------------------------|
 //! | `args`     | the command line                                                            |
 //! | `generate` | `syncline gen`: data to try things with                                     |
 //! | `run`      | `syncline run`: the sweep, from directories to output                       |
-//! | `kernels`  | the kernels that have a name, and what is asked of one                      |
-//! | `inputs`   | the arrays: in which directory, of what type                                |
-//! | `executor` | streamed or in blocks                                                       |
-//! | `budget`   | what of the memory bound the sweep may have                                 |
-//! | `progress` | what the bar of a run shows                                                 |
-//! | `output`   | where results may go; several new files at once                             |
+//! | `kernels`  | the built-in and described kernels, and their parameters                    |
+//! | `inputs`   | the arrays: their directories and types                                     |
+//! | `executor` | the choice between streamed and blocked sweeps                              |
+//! | `budget`   | the share of the memory bound that the sweep gets                           |
+//! | `progress` | the progress bar of a run                                                   |
+//! | `output`   | the destination of results; the creation of several files at once           |
+//! | `results`  | the shape, type and layout of raw results                                   |
 //! | `verify`   | the plain loop, and the comparison with it                                  |
 //! | `convert`  | `syncline convert`: from layout to layout                                   |
-//! | `launch`   | `syncline launch`: the processes of a team                                   |
-//! | `farm`     | `syncline farm`: many tasks on a few processes                               |
-//! | `overlay`  | `syncline overlay`: overlays checked and drawn                               |
-//! | `conformance` | `syncline verify`: barriers and locks do what they promise                  |
-//! | `probe`    | `syncline probe`: what a disk does with the requests of a sweep             |
+//! | `launch`   | `syncline launch`: the processes of a team                                  |
+//! | `farm`     | `syncline farm`: many tasks on a few processes                              |
+//! | `overlay`  | `syncline overlay`: overlays checked and drawn                              |
+//! | `conformance` | `syncline verify`: checks of barriers, locks, memory and pools           |
+//! | `probe`    | `syncline probe`: the speed of a disk under the requests of a sweep         |
 //! | `mpi`      | `syncline mpi`: shims for the MPIs of this machine                          |
-//! | `doctor`   | `syncline doctor`: what of this machine will hurt                           |
-//! | `watch`    | work in a thread of its own, under a progress bar, ended by signals         |
-//! | `summary`  | what a run did, for people and for programs                                 |
-//! | `system`   | what the kernel knows of memory and disk                                    |
-//! | `terminal` | how wide the terminal is, and what bars are drawn on                        |
-//! | `units`    | sizes, blocks, rates and times, read and written                            |
-//! | `error`    | one line each                                                               |
+//! | `doctor`   | `syncline doctor`: problems of this machine                                 |
+//! | `watch`    | work in its own thread, with a progress bar, ended by signals               |
+//! | `summary`  | the summary of a run, as text and as JSON                                   |
+//! | `system`   | memory and disk figures of the operating system                             |
+//! | `terminal` | the width of the terminal, and the target of progress bars                  |
+//! | `units`    | sizes, blocks, rates and times, parsed and printed                          |
+//! | `error`    | error messages of one line each                                             |
 //!
-//! Exit codes: 0; 1 for an error; 2 for a wrong command line, and for an overlay that could not be
-//! checked or told of; 3 for a run that has not come to its `--until`; 128 + the signal's number
-//! when interrupted; of `launch`, that of the first process which failed.
+//! Exit codes: 0 for success; 1 for an error; 2 for a wrong command line, and for an overlay that
+//! could not be checked or printed; 3 for a run that has not reached its `--until`; 128 + the
+//! signal's number when interrupted; for `launch`, the exit code of the first process that failed.
 
 mod args;
 mod budget;
@@ -69,8 +70,8 @@ use crate::args::{Args, Command, FarmCommand, MpiCommand, OverlayCommand, Probe,
 use crate::error::{Error, Result};
 use crate::watch::Signals;
 
-/// The exit code of a run that has done its iterations and not come to its `--until`. Its result is
-/// written.
+/// The exit code of a run that has done its iterations without reaching its `--until`. Its result
+/// is written.
 const UNCONVERGED: u8 = 3;
 
 fn main() -> ExitCode {
@@ -95,24 +96,24 @@ fn main() -> ExitCode {
     });
     match dispatch(args) {
         Ok(()) => ExitCode::SUCCESS,
-        // It was told when it happened.
+        // The error was reported when it happened.
         Err(error @ (Error::Team(TeamError::Failed(_)) | Error::Told { .. })) => {
             ExitCode::from(error.exit_code())
         }
         Err(error) => {
-            // A line break in a file's name must not make two lines of an error.
+            // A line break in the name of a file must not split an error into two lines.
             let line = error.to_string().replace('\n', "\\n");
-            // In one piece, as other members of a team may write there. If the words cannot be
-            // printed, the exit code still tells.
+            // One write, as other members of a team may write there too. If it fails, the exit code
+            // still reports the error.
             let _ = io::stderr().write_all(format!("error: {line}\n").as_bytes());
             ExitCode::from(error.exit_code())
         }
     }
 }
 
-/// Runs the command, and prints what it has to say.
+/// Runs the command and prints its result.
 fn dispatch(args: Args) -> Result<()> {
-    // First, as signals are not for this program any more.
+    // Before signals are caught: the program that this command executes must not inherit that.
     if let Command::Farm(FarmCommand::Bound(args)) = &args.command {
         return farm::bound(args);
     }
@@ -126,7 +127,7 @@ fn dispatch(args: Args) -> Result<()> {
             signals.speak(args.quiet);
             let (text, converged) = run::run(&args, &signals)?;
             print(&text)?;
-            // The summary says so.
+            // The summary has reported it.
             return if converged { Ok(()) } else { Err(Error::Told { code: UNCONVERGED }) };
         }
         Command::Convert(args) => {
@@ -159,7 +160,7 @@ fn print(text: &str) -> Result<()> {
     }
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        // The reader has seen enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => {
             done.map_err(|source| Error::Io { what: "write to standard output".to_owned(), source })

@@ -15,7 +15,7 @@ use crate::args::{MpiBuildArgs, MpiListArgs};
 use crate::error::{Error, Result};
 use crate::units::plural;
 
-/// `syncline mpi build`. All are tried; an error is that of the last which failed.
+/// `syncline mpi build`. All compilers are tried; the error is that of the last one that failed.
 pub(crate) fn build_all(args: &MpiBuildArgs) -> Result<String> {
     let found = compilers();
     let given = args.mpicc.iter().map(|mpicc| mpicc.as_os_str());
@@ -46,7 +46,7 @@ pub(crate) fn build_all(args: &MpiBuildArgs) -> Result<String> {
     if mpiccs.len() == 1 {
         return Err(last);
     }
-    // What was built is told all the same.
+    // The shims that were built are printed nevertheless.
     if !text.is_empty() {
         let _ = writeln!(io::stdout(), "{text}");
     }
@@ -58,7 +58,7 @@ pub(crate) fn build_all(args: &MpiBuildArgs) -> Result<String> {
 fn one(mpicc: &OsStr, into: &Path) -> Result<String> {
     let built = build(mpicc, into).map_err(|error| match error {
         MpiError::Compiler { mpicc, output } => {
-            // In its own lines, as a compiler's words need them.
+            // The output of a compiler needs its own lines.
             let _ = writeln!(io::stderr(), "{output}");
             Error::Mpi {
                 why: format!("{mpicc} cannot compile the shim; what it says stands above"),
@@ -103,7 +103,7 @@ impl Listed {
     }
 }
 
-/// The object of `--json`.
+/// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 struct Json {
     folders: Vec<String>,
@@ -140,14 +140,14 @@ pub(crate) fn list(args: &MpiListArgs) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// What the environment names.
+/// Returns the shim that the environment names.
 pub(crate) fn named() -> Option<(PathBuf, Result<Shim, MpiError>)> {
     let path = PathBuf::from(std::env::var_os("SYNCLINE_MPI").filter(|path| !path.is_empty())?);
     let shim = Shim::read(&path);
     Some((path, shim))
 }
 
-/// A shim, or why it is none.
+/// Describes a shim, or the reason why a file is not one.
 pub(crate) fn in_words(path: &Path, shim: &Result<Shim, MpiError>) -> String {
     match shim {
         Ok(shim) => {

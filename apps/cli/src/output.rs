@@ -1,4 +1,4 @@
-//! Where results may go, and several new files at once.
+//! The destination of results, and the creation of several files at once.
 
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
@@ -15,33 +15,33 @@ use crate::error::{Error, Result};
 use crate::kernels::Kernel;
 use crate::watch::{self, SYNC, Signals};
 
-/// The file that makes a directory raw.
+/// The file whose presence makes a directory raw.
 pub(crate) const LAYOUT: &str = "layout.json";
 
-/// How the names of results end that were not given one, but for `.npy`.
+/// The ending of default names of results, without `.npy`.
 pub(crate) const RESULT: &str = ".out";
 
-/// Why an output cannot be a [`LAYOUT`].
+/// The reason why an output cannot have the name [`LAYOUT`].
 const DESCRIPTION: &str = "has the name of the description of raw matrices";
 
-/// Where a result goes.
+/// The destination of a result.
 #[derive(Debug)]
 pub(crate) struct Output {
     /// The file.
     pub(crate) path: PathBuf,
-    /// Whether it is to be a `.npy`.
+    /// Whether it is a `.npy` file.
     pub(crate) npy: bool,
 }
 
 impl Output {
-    /// The output asked for, or a file beside the field, `FIELD.KERNEL.out`.
+    /// Returns the requested output, or `FIELD.KERNEL.out` beside the field.
     ///
     /// `inputs` are the files that must not be replaced.
     ///
     /// # Errors
-    /// [`Error::Output`] when it is an input by whatever name, no regular file, or in no folder,
-    /// when its name is not that of a `.npy` though the data are, or when the directory that it is
-    /// in could not be opened with it.
+    /// [`Error::Output`] if it is an input under any name, is not a regular file, or has no folder;
+    /// if its name does not end in `.npy` although the data are `.npy` files; or if its directory
+    /// could not be opened any more with it.
     pub(crate) fn choose(
         asked: Option<&Path>,
         dir: &DataDir,
@@ -81,7 +81,7 @@ impl Output {
             let what = if found.is_dir() { "a directory" } else { "no regular file" };
             return Err(refuse(format!("is {what}")));
         }
-        // The file that a link leads to is replaced, not the link.
+        // The target of a link is replaced, not the link.
         match path.is_symlink().then(|| fs::canonicalize(&path)).transpose() {
             Ok(leads_to) if leads_to.as_ref().unwrap_or(&path).ends_with(LAYOUT) => {
                 Err(refuse(DESCRIPTION.to_owned()))
@@ -93,10 +93,10 @@ impl Output {
 }
 
 impl Output {
-    /// Opens what has the name: a `.npy`, or raw data of this shape and layout.
+    /// Opens the existing file: a `.npy` file, or raw data of this shape and layout.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Errors of the file.
     pub(crate) fn open<T: Element>(&self, shape: Shape, layout: Layout) -> Result<Matrix<T>> {
         let opened = if self.npy {
             Matrix::open(&self.path)
@@ -106,11 +106,11 @@ impl Output {
         Ok(opened?)
     }
 
-    /// Why a complete output is not known as a result, by which a later run could go on from it;
-    /// `None` if it is.
+    /// Returns why a complete output is not recognised as a result from which a later run could
+    /// continue, or `None` if it is.
     ///
     /// # Errors
-    /// When it cannot be looked at.
+    /// If the file cannot be read.
     pub(crate) fn unmarked(&self) -> Result<Option<&'static str>> {
         Ok(match Existing::at(&self.path)? {
             Existing::Other(why) => Some(why),
@@ -119,13 +119,13 @@ impl Output {
     }
 }
 
-/// A name as a part of a file's name.
+/// Replaces the characters of a name that are not suitable in the name of a file.
 fn file_part(name: &str) -> String {
     name.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '-' }).collect()
 }
 
-/// Whether there can be a new file: in a folder, and not one that keeps the folder from being
-/// opened as a directory of matrices.
+/// Checks that the file can be created: its folder exists and can still be opened as a directory of
+/// matrices with it.
 fn check_new(path: &Path) -> Result<(), String> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -139,7 +139,7 @@ fn check_new(path: &Path) -> Result<(), String> {
         return Err(DESCRIPTION.to_owned());
     }
     match name.strip_suffix(".npy") {
-        // What cannot be opened now is no worse afterwards.
+        // A folder that cannot be opened now does not become worse.
         Some(plain) if DataDir::open(folder).is_ok_and(|dir| dir.is_raw() && dir.has(plain)) => {
             Err(format!(
                 "would be another {plain}: the {LAYOUT} in {} lists one; take another name",
@@ -150,28 +150,29 @@ fn check_new(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Whether `path` leads to the file `found`, by whatever name.
+/// Returns whether `path` is the file `found`, under any name.
 pub(crate) fn is_same(path: &Path, found: &Metadata) -> bool {
     fs::metadata(path).is_ok_and(|file| (file.dev(), file.ino()) == (found.dev(), found.ino()))
 }
 
-/// A directory in which several matrices are made: all of them, or none.
+/// A directory in which several matrices are created: all of them, or none.
 #[derive(Debug)]
 pub(crate) struct NewDir {
     path: PathBuf,
-    /// The names that its files are to have.
+    /// The names of its files.
     names: Vec<String>,
-    /// Whether it is to be removed again if nothing was put into it.
+    /// Whether it was created here, and is removed again if it stays empty.
     made: bool,
     files: Vec<NewFile>,
 }
 
 impl NewDir {
-    /// Makes the directory if it is not there.
+    /// Creates the directory if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Exists`] when it has one of the files `names` or a `layout.json`,
-    /// [`Error::Output`] when it has a `.npy` of the name of a raw file, and [`Error::Io`].
+    /// [`Error::Exists`] if it contains one of the files `names` or a `layout.json`,
+    /// [`Error::Output`] if it contains a `.npy` file with the name of a raw file, and
+    /// [`Error::Io`].
     pub(crate) fn create(path: &Path, names: impl Iterator<Item = String>) -> Result<Self> {
         let names: Vec<String> = names.collect();
         check_vacant(path, &names)?;
@@ -185,15 +186,15 @@ impl NewDir {
         Ok(Self { path: path.to_owned(), names, made, files: Vec::new() })
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Adds a matrix, with its room on disk set aside; its file gets the name when all do.
+    /// Adds a matrix and reserves its disk space; its file gets its name together with all others.
     ///
     /// # Errors
-    /// [`syncline_store::Error::NoSpace`] when the file system is too full.
+    /// [`syncline_store::Error::NoSpace`] if the file system is too full.
     pub(crate) fn matrix<T: Element>(
         &mut self,
         name: &str,
@@ -208,19 +209,19 @@ impl NewDir {
         Ok(matrix)
     }
 
-    /// Brings all files to disk and gives them their names; then `describe` may add a description.
-    /// Of two commands that fill one directory at the same time, the second gives no file a name.
+    /// Writes all files to disk and gives them their names; then `describe` may add a description.
+    /// If two commands fill one directory at the same time, the second names no file.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] as long as no file has its name, what [`create`](Self::create) says
-    /// when another command was first, and what the file system says.
+    /// [`Error::Interrupted`] while no file has its name, the errors of [`create`](Self::create) if
+    /// another command was first, and errors of the file system.
     pub(crate) fn commit(
         mut self,
         signals: &Signals,
         describe: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<()> {
         sync(&self.files, signals)?;
-        // To the end of this function.
+        // Held until the end of this function.
         let folder = locked(&self.path, signals)?;
         check_vacant(&self.path, &self.names)?;
         self.files.drain(..).try_for_each(|new| {
@@ -240,8 +241,8 @@ impl NewDir {
     }
 }
 
-/// A folder that no other command has locked; `None` where a file system has no locks: there the
-/// second command may fail at a later file.
+/// Locks a folder against other commands. Returns `None` where a file system has no locks: there
+/// the second command may fail at a later file.
 fn locked(path: &Path, signals: &Signals) -> Result<Option<File>> {
     let Ok(folder) = File::open(path) else { return Ok(None) };
     loop {
@@ -256,7 +257,8 @@ fn locked(path: &Path, signals: &Signals) -> Result<Option<File>> {
     }
 }
 
-/// That a directory has nothing that new files of these names would replace, or be confused with.
+/// Checks that a directory contains no file that new files of these names would replace, or that
+/// could be confused with them.
 fn check_vacant(path: &Path, names: &[String]) -> Result<()> {
     for name in names.iter().map(String::as_str).chain([LAYOUT]) {
         let file = path.join(name);
@@ -276,21 +278,21 @@ impl Drop for NewDir {
     fn drop(&mut self) {
         self.files.clear();
         if self.made {
-            // Fails, as it should, when there is something in it.
+            // Fails, as intended, if the folder is not empty.
             let _ = fs::remove_dir(&self.path);
         }
     }
 }
 
-/// The name of a matrix's file.
+/// Returns the name of a matrix's file.
 pub(crate) fn file_name(name: &str, npy: bool) -> String {
     if npy { format!("{name}.npy") } else { name.to_owned() }
 }
 
-/// Brings the data of new files to disk, which their commit then need not wait for.
+/// Writes the data of new files to disk, so that their commit does not wait for it.
 ///
 /// # Errors
-/// [`Error::Interrupted`], and what the file system says.
+/// [`Error::Interrupted`], and errors of the file system.
 pub(crate) fn sync(files: &[NewFile], signals: &Signals) -> Result<()> {
     let failed = |path: &Path| {
         let what = format!("write {}", path.display());

@@ -21,10 +21,10 @@ use crate::print;
 use crate::units::plural;
 use crate::watch::{self, Signals};
 
-/// More tasks than this are not drawn as text unless that is asked for.
+/// The maximum number of tasks that are drawn as text without a request.
 const MOST_PRINTED: usize = 2000;
 
-/// `syncline overlay grid`; prints what it finds.
+/// `syncline overlay grid`; prints the findings.
 pub(crate) fn grid(args: GridArgs, signals: &Signals) -> Result<()> {
     let GridArgs { grid: (rows, cols), init, check, draw } = args;
     let what = format!("grid of {rows} x {cols}");
@@ -32,7 +32,7 @@ pub(crate) fn grid(args: GridArgs, signals: &Signals) -> Result<()> {
     watched(signals, find)?.tell(signals)
 }
 
-/// `syncline overlay check`; prints what it finds.
+/// `syncline overlay check`; prints the findings.
 pub(crate) fn check(args: CheckArgs, signals: &Signals) -> Result<()> {
     let told = watched(signals, || read(args)).and_then(|found| found.tell(signals));
     told.map_err(|error| match error {
@@ -41,7 +41,7 @@ pub(crate) fn check(args: CheckArgs, signals: &Signals) -> Result<()> {
     })
 }
 
-/// What is found of a file.
+/// Returns the findings of a file.
 fn read(args: CheckArgs) -> Result<Found> {
     let CheckArgs { file, init, draw } = args;
     let Described { plan, initial } = Described::read(&file)?;
@@ -54,7 +54,7 @@ fn read(args: CheckArgs) -> Result<Found> {
     Found::new(&plan, init.map_or(initial, Init::initial), file.display().to_string(), draw, true)
 }
 
-/// The overlay of a sweep over a grid of blocks, each of which needs its four neighbours.
+/// Returns the overlay of a sweep over a grid of blocks, each of which reads its four neighbours.
 fn five_points(rows: usize, cols: usize) -> Plan {
     let mut plan = Plan::new();
     let name = |kind: char, t: usize| format!("{kind}{},{}", t / cols, t % cols);
@@ -73,14 +73,14 @@ fn five_points(rows: usize, cols: usize) -> Plan {
     plan
 }
 
-/// What is to be told of an overlay.
+/// The findings of an overlay.
 struct Found {
     what: String,
-    /// The lines of an overlay that is live.
+    /// The summary of a live overlay, or the deadlock.
     verdict: Result<String, CheckError>,
-    /// The first requests, if they are to be drawn.
+    /// The drawing of the initial requests, if there is to be one.
     drawing: Option<String>,
-    /// The file for it; if none, it is printed.
+    /// The file of the drawing; it is printed if there is none.
     file: Option<PathBuf>,
 }
 
@@ -121,10 +121,10 @@ impl Found {
         Ok(Found { what, verdict: Ok(lines.join("\n")), drawing, file })
     }
 
-    /// Draws where it is asked to, and prints the rest.
+    /// Writes or prints the drawing, and prints the rest.
     ///
     /// # Errors
-    /// [`Error::Overlay`] for a deadlock, which is drawn all the same; if it can.
+    /// [`Error::Overlay`] for a deadlock, which is drawn as well if possible.
     fn tell(self, signals: &Signals) -> Result<()> {
         let Found { what, verdict, drawing, file } = self;
         let drawing = drawing.unwrap_or_default();
@@ -158,7 +158,7 @@ impl Found {
     }
 }
 
-/// The lines of an overlay that is live.
+/// Returns the lines of the summary of a live overlay.
 fn summary(start: &Snapshot, initial: &Initial, what: String) -> Vec<(&'static str, String)> {
     let locations = &start.locations;
     let requests: usize = locations.iter().map(|location| location.queue.len()).sum();
@@ -209,7 +209,7 @@ fn summary(start: &Snapshot, initial: &Initial, what: String) -> Vec<(&'static s
     lines
 }
 
-/// Does `work`, unless a signal comes first.
+/// Runs `work` until a signal arrives.
 fn watched<T: Send + 'static>(
     signals: &Signals,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -217,7 +217,7 @@ fn watched<T: Send + 'static>(
     watch::watch(signals, &ProgressBar::hidden(), |_| (), work)
 }
 
-/// Prints what may be more than its reader takes.
+/// Prints a text of which the reader may take only a part.
 fn print_drawing(text: String, signals: &Signals) -> Result<()> {
     watched(signals, move || print(&text)).map_err(|error| match error {
         Error::Interrupted { signal, .. } => {
@@ -227,7 +227,7 @@ fn print_drawing(text: String, signals: &Signals) -> Result<()> {
     })
 }
 
-/// The whole drawing, or nothing, under its name.
+/// Writes the file as a whole, or not at all.
 fn write(path: &Path, drawing: String, signals: &Signals) -> Result<()> {
     let new = NewFile::create(path, drawing.len() as u64)?;
     let what = format!("write {}", path.display());

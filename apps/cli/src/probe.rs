@@ -1,11 +1,11 @@
-//! `syncline probe disk`: what a disk does with the requests of a sweep.
+//! `syncline probe disk`: the speed of a disk under the requests of a sweep.
 //!
 //! ```text
-//! scratch file, no name ── rounds: every pattern, direct and mapped in turn ── fio, if it is there ── table
+//! unnamed scratch file ─ rounds: every pattern, direct and mapped in turn ─ fio, if found ─ table
 //! ```
 //!
-//! The measuring is the store's ([`syncline_store::probe`]); a signal ends the program at once, and
-//! with it the file, which never had a name.
+//! The store does the measurements ([`syncline_store::probe`]). A signal ends the program at once,
+//! and with it the file, which never has a name.
 
 mod fio;
 mod table;
@@ -20,9 +20,9 @@ use crate::error::{Error, Result};
 use crate::units::parse_size;
 use crate::watch::{self, Signals};
 
-/// Measures the disk that DIR is on, by a scratch file of which nothing stays
+/// Measures the disk of DIR with a scratch file that leaves nothing behind
 ///
-/// Needs free room for the file, and no privilege.
+/// Needs free space for the file, and no privileges.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline probe disk <DIR> [OPTIONS]",
@@ -34,12 +34,12 @@ Examples:
 `syncline help probe` explains the table."
 )]
 pub(crate) struct ProbeDiskArgs {
-    /// A directory, which must exist, on the disk to measure
+    /// A directory on the disk to measure; it must exist
     pub(crate) dir: PathBuf,
     /// The size of the scratch file, at least 8M [default: 1G, with --quick 256M]
     #[arg(long, value_name = "SIZE", value_parser = enough)]
     pub(crate) size: Option<u64>,
-    /// Fewer rounds on a smaller file
+    /// Measure fewer rounds on a smaller file
     #[arg(long)]
     pub(crate) quick: bool,
     /// Print one JSON object, on one line, instead of the table
@@ -47,7 +47,7 @@ pub(crate) struct ProbeDiskArgs {
     pub(crate) json: bool,
 }
 
-/// What `syncline help probe` says of the table.
+/// The explanation of the table in `syncline help probe`.
 pub(crate) const TABLE: &str = "\
 The table, in MiB/s of what was asked for; for small pieces also the time that one takes:
   read       bands of 32 MiB one after the other, in requests of 8 MiB
@@ -70,7 +70,7 @@ finishes a band, and reads single blocks of the disk for a column.
 The last line has the two numbers that `--block auto` takes a disk for: a piece of n bytes takes \
 the time of a piece and n at the rate of long ones, mapped.";
 
-/// A size that a scratch file can have.
+/// Parses the size of a scratch file.
 fn enough(text: &str) -> std::result::Result<u64, String> {
     match parse_size(text)? {
         size if size >= Scratch::LEAST => Ok(size),
@@ -84,11 +84,11 @@ struct Row {
     pattern: Pattern,
     direct: Option<Sample>,
     mapped: Sample,
-    /// Seconds per piece.
+    /// The seconds per piece.
     fio: Option<f64>,
 }
 
-/// What was found.
+/// The results of the measurement.
 #[derive(Clone, Debug)]
 struct Found {
     dir: PathBuf,
@@ -97,20 +97,20 @@ struct Found {
     rounds: usize,
     cold: bool,
     rows: Vec<Row>,
-    /// Why there is no direct way.
+    /// Why there is no direct I/O.
     no_direct: Option<&'static str>,
     /// Why fio was not run.
     no_fio: Option<String>,
     disk: Option<Disk>,
 }
 
-/// How much is measured.
+/// The effort of a measurement.
 #[derive(Clone, Copy, Debug)]
 struct Effort {
     rounds: usize,
-    /// No round begins after this.
+    /// The time after which no round begins.
     time: Duration,
-    /// What fio has for a pattern.
+    /// The time of fio for each pattern.
     fio: Duration,
 }
 
@@ -119,7 +119,7 @@ const ALL: Effort =
 const QUICK: Effort =
     Effort { rounds: 3, time: Duration::from_secs(5), fio: Duration::from_millis(300) };
 
-/// Measures; returns what to print.
+/// Measures the disk; returns the text to print.
 pub(crate) fn disk(args: &ProbeDiskArgs, signals: &Signals) -> Result<String> {
     let bytes = args.size.unwrap_or(if args.quick { 256 << 20 } else { 1 << 30 });
     let (dir, effort) = (args.dir.clone(), if args.quick { QUICK } else { ALL });
@@ -139,7 +139,7 @@ fn measure(dir: PathBuf, bytes: u64, effort: Effort) -> Result<Found> {
     while rounds == 0 || rounds < effort.rounds && start.elapsed() < effort.time {
         for pattern in Pattern::ALL {
             let mut ways = Way::ALL;
-            // Each comes as often after the other.
+            // The order alternates, so that each way is second equally often.
             if rounds % 2 == 1 {
                 ways.reverse();
             }
@@ -187,7 +187,7 @@ fn measure(dir: PathBuf, bytes: u64, effort: Effort) -> Result<Found> {
     })
 }
 
-/// The object of `--json`.
+/// The object that `--json` prints.
 #[derive(Serialize)]
 struct Json {
     dir: String,
@@ -235,7 +235,7 @@ impl Json {
         for row in &found.rows {
             samples.extend(row.direct.map(|direct| sample(row.pattern, "direct", direct)));
             samples.push(sample(row.pattern, "mapped", row.mapped));
-            // As if it had moved what we have.
+            // Scaled to the bytes of our own sample.
             let Sample { bytes, pieces, .. } = row.mapped;
             let time = |each: f64| Duration::from_secs_f64(each * pieces as f64);
             samples.extend(row.fio.map(|each| {

@@ -1,9 +1,9 @@
-//! What is said of a run while it works: how far it is, what is safe, how fast it is, and how long
-//! it will take.
+//! The progress report of a run: the work done, the iterations that are safe, the speed, and the
+//! time left.
 //!
-//! On a terminal it is one line ([`Line`]) that is drawn anew and fits its width. Elsewhere
-//! [`watch`](crate::watch) prints the line without bar and rates every ten seconds. SIGUSR1 is
-//! answered in four lines:
+//! On a terminal it is one line ([`Line`]), which is redrawn and fits the width. Elsewhere
+//! [`watch`](crate::watch) prints the line every ten seconds, without bar and rates. The answer to
+//! SIGUSR1 has four lines:
 //!
 //! ```text
 //! pass 11 of 200, 30 of 600 iterations safe, 6 %, 2m left
@@ -28,24 +28,24 @@ use crate::system;
 use crate::units::{Bytes, Rate, Time};
 use crate::watch::{self, Signals};
 
-/// Before that, rates are mostly noise.
+/// Rates of a shorter time are mostly noise.
 const NOISE: Duration = Duration::from_millis(200);
-/// A thread that has been at its work for longer is said to be.
+/// The duration of a thread's current task is reported if it is longer.
 const LONG: Duration = Duration::from_secs(1);
 
-/// A run that is watched.
+/// The progress of a run.
 pub(crate) struct Progress {
     monitor: Arc<Monitor>,
-    /// Points that an iteration updates.
+    /// The number of points that an iteration updates.
     points: f64,
-    /// The iterations asked for.
+    /// The requested number of iterations.
     iterations: u64,
-    /// The blocks, if there are any.
+    /// The number of blocks, if the run is in blocks.
     blocks: Option<u64>,
-    /// When the first step was seen to be under way, and how many iterations an earlier run had
-    /// done.
+    /// The time at which the first step was seen in progress, and the iterations that an earlier
+    /// run had done.
     start: Option<(Instant, u64)>,
-    /// By SIGUSR1.
+    /// Set by SIGUSR1.
     asked: Arc<AtomicBool>,
     bound: Option<Bound>,
 }
@@ -69,15 +69,15 @@ impl Progress {
         }
     }
 
-    /// With the bound on its memory, for answers.
+    /// Adds the memory bound, which answers to SIGUSR1 report.
     pub(crate) fn under(self, bound: Bound) -> Self {
         Self { bound: Some(bound), ..self }
     }
 
-    /// Answers a question, and moves the line.
+    /// Answers a pending SIGUSR1, and updates the line.
     pub(crate) fn show(&mut self, bar: &ProgressBar) {
         let line = self.line(Instant::now());
-        // Relaxed: nothing but the question is communicated.
+        // Relaxed: the flag publishes no other data.
         if self.asked.swap(false, Ordering::Relaxed) {
             let answer = self.answer(&line);
             bar.suspend(|| eprintln!("{answer}"));
@@ -88,7 +88,7 @@ impl Progress {
         });
     }
 
-    /// What SIGUSR1 is answered.
+    /// Returns the answer to SIGUSR1.
     fn answer(&self, line: &Line) -> String {
         let rates = line.rates.as_deref().unwrap_or("not known yet");
         let memory = match (system::resident(), self.bound) {
@@ -129,13 +129,13 @@ impl Progress {
                 bytes => format!("{}/s, ", Bytes((bytes as f64 / seconds) as u64)),
             };
             line.rates = Some(format!("{moved}{updates} updates/s"));
-            // A duration has no more seconds than that.
+            // Fails for more seconds than a duration holds.
             line.left = Duration::try_from_secs_f64(seconds * (1.0 - part) / part).ok();
         }
         line
     }
 
-    /// What it is at, from the longest form to the shortest.
+    /// Returns the description of the current stage, from the longest form to the shortest.
     fn stages(&self, stage: Stage, done: u64, total: u64) -> Vec<String> {
         match (stage, self.blocks) {
             (Stage::Passes(at), _) => {
@@ -161,13 +161,13 @@ impl Progress {
                     format!("iteration {at}/{all}"),
                 ]
             }
-            // Matrices that fit are being read.
+            // Matrices that fit the memory are being read.
             _ => vec!["starting".to_owned()],
         }
     }
 }
 
-/// What a thread of a run does, by the name of its task.
+/// The kind of work of a thread, from the name of its task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Computes,
@@ -187,7 +187,7 @@ impl Work {
         }
     }
 
-    /// What a number of threads do.
+    /// Describes the work of a number of threads.
     fn told(self, threads: usize, first: bool) -> String {
         let (one, many, what) = match self {
             Self::Computes => ("computes", "compute", ""),
@@ -204,13 +204,14 @@ impl Work {
     }
 }
 
-/// What the threads of a run do, and for how long they have, where that is known.
+/// Returns the work of each thread of a run, and for how long it has been at it, where that is
+/// known.
 fn running(snapshot: &Snapshot) -> Vec<(Work, Option<Duration>)> {
     let running = snapshot.tasks.iter().filter(|task| task.running);
     running.map(|task| (Work::of(&task.name), task.since)).collect()
 }
 
-/// What the threads do, and what the run waits for if none computes.
+/// Describes the work of all threads, and what the run waits for if none computes.
 fn now(running: Vec<(Work, Option<Duration>)>) -> String {
     let of = |work: Work| running.iter().filter(|(of, _)| *of == work).count();
     let mut parts = Vec::new();

@@ -1,12 +1,12 @@
-//! Raw files that no directory lists, results above all: what their bytes are.
+//! The shape, type and layout of raw files that no directory lists, in particular of results.
 //!
-//! | told by                                               | where                                      |
-//! |-------------------------------------------------------|--------------------------------------------|
-//! | the mark of a result: shape, type and layout          | on the file; a plain copy loses it         |
-//! | the entry of its field, `FIELD` of `FIELD.KERNEL.out` | in the `layout.json` beside it             |
+//! | source                                              | place                              |
+//! |-----------------------------------------------------|------------------------------------|
+//! | the mark of a result: shape, type and layout        | the file; a plain copy loses it    |
+//! | the entry of its field: `FIELD` of `FIELD.KERNEL.out` | the `layout.json` beside it      |
 //!
-//! The mark comes first. An entry is taken only where the file has the length that it says: a run
-//! writes a raw result in the layout of its field.
+//! The mark takes precedence. An entry is used only if the file has the length that it implies: a
+//! run writes a raw result in the layout of its field.
 
 use std::fs;
 use std::path::Path;
@@ -20,10 +20,10 @@ use syncline_wave::lanes::Real;
 use crate::error::{Error, Result};
 use crate::output;
 
-/// The name by which a raw result says in what layout it is, if it is not row-major.
+/// The parameter of a raw result that holds its layout, if that is not row-major.
 pub(crate) const LAYOUT: &str = "layout";
 
-/// What the bytes of a raw file are.
+/// The format of a raw file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Raw {
     pub(crate) shape: Shape,
@@ -32,10 +32,10 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Finds out what a file is.
+    /// Determines the format of a file.
     ///
     /// # Errors
-    /// [`Error::Unknown`] says what is missing.
+    /// [`Error::Unknown`] names the missing information.
     pub(crate) fn of(path: &Path) -> Result<Self> {
         let why = match Existing::at(path)? {
             Existing::Result(mark) => match Self::by_mark(&mark) {
@@ -69,7 +69,7 @@ impl Raw {
         })
     }
 
-    /// As the field that it is a result of, by the directory that it is in.
+    /// Returns the format of its field, from the directory that contains the file.
     fn by_field(path: &Path, field: &str) -> Result<Option<Self>> {
         let folder =
             path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -86,16 +86,16 @@ impl Raw {
         Ok(fs::metadata(path).is_ok_and(|found| found.len() == bytes).then_some(raw))
     }
 
-    /// Opens a file of this kind, whose elements were found to be `T`.
+    /// Opens a file of this format, whose elements are known to be `T`.
     ///
     /// # Errors
-    /// When it has another length.
+    /// If the file has another length.
     pub(crate) fn open<T: Real>(self, path: &Path) -> syncline_store::Result<Matrix<T>> {
         Matrix::open_raw(path, self.shape, self.layout)
     }
 }
 
-/// The name of the field that a result is one of by its name: `za` of `za.lk23.out`.
+/// Returns the field that the name of a result contains: `za` of `za.lk23.out`.
 pub(crate) fn field_of(name: &str) -> &str {
     name.strip_suffix(output::RESULT).and_then(|name| name.split('.').next()).unwrap_or(name)
 }

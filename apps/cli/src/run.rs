@@ -35,10 +35,10 @@ use crate::units::{BlockSize, plural};
 use crate::watch::Signals;
 use crate::{executor, results, system, verify};
 
-/// The name by which a result of the order max-parallel says of what size its blocks were.
+/// The parameter of a result of the order max-parallel that holds the size of its blocks.
 const BLOCK: &str = "block";
 
-/// Runs a sweep; returns what to print, and whether it has come to the tolerance of `--until`, if
+/// Runs a sweep. Returns the text to print, and whether the tolerance of `--until` was reached, if
 /// one was given.
 pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
     executor::check(args)?;
@@ -69,7 +69,7 @@ struct Job<'a, T: Real> {
     found: &'a Found<'a>,
     arrays: Arrays<T>,
     output: Output,
-    /// Of the output.
+    /// The layout of the output.
     layout: Layout,
     bound: Bound,
     monitor: Arc<Monitor>,
@@ -107,11 +107,11 @@ impl<'a, T: Real> Job<'a, T> {
         }
     }
 
-    /// Looks at what an earlier run has left beside the output, and at what has its name.
+    /// Checks what an earlier run has left beside the output, and what has the output's name.
     ///
     /// # Errors
-    /// [`Error::LeftOver`] or [`Error::Taken`] when there is something and nothing was said about
-    /// it, or what was said does not do.
+    /// [`Error::LeftOver`] or [`Error::Taken`] if there is something, and the options do not decide
+    /// about it or do not fit it.
     fn start(&self, executor: Executor) -> Result<()> {
         let RunArgs { resume, force, .. } = *self.args;
         let output = self.output.path.clone();
@@ -120,8 +120,8 @@ impl<'a, T: Real> Job<'a, T> {
             |what: String, resume| Err(Error::LeftOver { output: output.clone(), what, resume });
         match Generations::leftover(&output)? {
             Leftover::Nothing => {
-                // Killed at its very beginning or end, a run leaves an empty folder, which this
-                // removes.
+                // A run that is killed at its very beginning or end leaves an empty folder, which
+                // this call removes.
                 Generations::resume(&output, &Identity::default())?;
                 if resume || force {
                     return Ok(());
@@ -141,7 +141,7 @@ impl<'a, T: Real> Job<'a, T> {
                 "--resume to begin it again, or ",
             ),
             Leftover::Resumable(progress) => {
-                // Of how many, it may have been told otherwise than this run.
+                // The total of that run may differ from the one of this run.
                 let done = progress.iterations;
                 let what =
                     format!("a streamed run that ended after {done} iteration{}", plural(done));
@@ -175,8 +175,8 @@ impl<'a, T: Real> Job<'a, T> {
         }
     }
 
-    /// Why --resume would not go on after an interrupted run; `None` if it would. Its inputs are not
-    /// read for this: those of the same length are taken for the same.
+    /// Returns why --resume could not continue the interrupted run, or `None` if it could. The
+    /// inputs are not read: inputs of the same length count as the same.
     fn differs_from(&self, progress: &Progress) -> Result<Option<String>> {
         let asked = self.args.iterations;
         if progress.iterations > asked {
@@ -196,7 +196,7 @@ impl<'a, T: Real> Job<'a, T> {
         }
     }
 
-    /// A name that is taken.
+    /// Returns the error for an output whose name is taken.
     fn taken(&self, by: Taken) -> Error {
         let differs = self.kernel.in_words(by.differs.clone());
         let path = self.output.path.display();
@@ -219,9 +219,9 @@ impl<'a, T: Real> Job<'a, T> {
         }
     }
 
-    /// The size of blocks where it is known before the memory is divided: given, that of the data,
-    /// or in the order max-parallel, whose numbers depend on it, that of the result which has the
-    /// name.
+    /// Returns the block size if it is known before the memory is divided: the given one, that of
+    /// the data, or, for the order max-parallel, whose numbers depend on it, that of the existing
+    /// result.
     fn block(&self) -> Option<Block> {
         let given = self.args.block.and_then(BlockSize::given);
         let of_data = || self.arrays.all().find_map(|matrix| matrix.layout().block());
@@ -231,8 +231,8 @@ impl<'a, T: Real> Job<'a, T> {
             .map(|b| b.clipped(self.arrays.field.shape()))
     }
 
-    /// The blocks that the result which has the name was computed with, if it is gone on from and
-    /// they matter.
+    /// Returns the block size of the existing result, if the run continues from it and the numbers
+    /// depend on the block size.
     fn marked_block(&self) -> Option<Block> {
         if self.args.order != BlockOrder::MaxParallel || self.args.force {
             return None;
@@ -243,8 +243,8 @@ impl<'a, T: Real> Job<'a, T> {
         }
     }
 
-    /// Where the result goes, and all that makes it another but what the sweep knows. `block` is
-    /// that of the sweep, as far as it is known.
+    /// Returns the destination of the result, with everything that identifies its computation
+    /// beyond what the sweep knows. `block` is the block size of the sweep, as far as it is known.
     fn target(&self, block: Option<Block>) -> Target {
         let path = &self.output.path;
         let leftovers = match (self.args.resume, self.args.force) {
@@ -267,7 +267,7 @@ impl<'a, T: Real> Job<'a, T> {
             .fold(target, |target, (name, value)| target.describe(*name, value))
     }
 
-    /// The sweep, without a memory bound.
+    /// Returns the options of the sweep, without a memory bound.
     fn how(&self, executor: Executor) -> SweepOptions {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let runner = match self.args.runner {
@@ -291,7 +291,7 @@ impl<'a, T: Real> Job<'a, T> {
     }
 }
 
-/// What is measured during a sweep.
+/// Measures time and disk traffic during a sweep.
 struct Meter {
     start: std::time::Instant,
     disk: Option<(u64, u64)>,
@@ -302,7 +302,7 @@ impl Meter {
         Self { disk: system::disk(), start: std::time::Instant::now() }
     }
 
-    /// The time, and the bytes read and written by the disk.
+    /// Returns the elapsed time, and the bytes that the disk has read and written.
     fn stop(self) -> (Duration, Option<(u64, u64)>) {
         let moved = |(old, new): ((u64, u64), (u64, u64))| {
             (new.0.saturating_sub(old.0), new.1.saturating_sub(old.1))

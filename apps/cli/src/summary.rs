@@ -1,4 +1,4 @@
-//! What a run did, for people and for programs.
+//! The summary of a run, as text and as JSON.
 
 mod text;
 
@@ -21,7 +21,7 @@ use crate::output::Output;
 use crate::system;
 use crate::verify::Verified;
 
-/// What was asked for.
+/// The request that a run fulfils.
 pub(crate) struct Asked<'a> {
     pub(crate) args: &'a RunArgs,
     pub(crate) kernel: &'a Kernel,
@@ -30,52 +30,52 @@ pub(crate) struct Asked<'a> {
     pub(crate) output: &'a Output,
 }
 
-/// What was measured around the sweep.
+/// The measurements around a sweep.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
-    /// Of the sweep.
+    /// The time of the sweep.
     pub(crate) time: Duration,
-    /// Of bringing the output to disk.
+    /// The time to write the output to disk.
     pub(crate) sync_time: Duration,
-    /// What was resident up to the end of the sweep.
+    /// The peak of resident memory up to the end of the sweep.
     pub(crate) peak: Peak,
-    /// Bytes read from disk and written to it during the sweep.
+    /// The bytes read from disk and written to it during the sweep.
     pub(crate) disk: Option<(u64, u64)>,
     /// The memory bound.
     pub(crate) bound: Bound,
-    /// What of the result was compared, and with what.
+    /// The extent of the comparison, and what the result was compared with.
     pub(crate) verified: Option<Verified>,
-    /// Why it is this block, if one was chosen.
+    /// Why the block size was chosen, if it was.
     pub(crate) chosen: Option<String>,
-    /// Why the output is not known as a result, if it is not.
+    /// Why the output is not recognised as a result, if it is not.
     pub(crate) unmarked: Option<&'static str>,
-    /// Why it is in blocks, if it was to be streamed.
+    /// Why the sweep is in blocks although it was to be streamed.
     pub(crate) instead: Option<String>,
 }
 
-/// The most that was resident, and what of it was the program's own file.
+/// The peak of resident memory, and the part of it that belongs to the program's files.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Peak {
-    /// All of it.
+    /// The peak of all resident memory.
     rss: Option<u64>,
-    /// Unwritten pages of the executable and of libraries.
+    /// The unwritten pages of the executable and of libraries.
     program: Option<u64>,
 }
 
 impl Peak {
-    /// Up to now, when nothing large is mapped any more.
+    /// Takes the figures up to this point, when no large file is mapped any more.
     pub(crate) fn take() -> Self {
         Self { rss: system::peak_resident(), program: system::resident().map(|now| now.program) }
     }
 
-    /// What the memory bound governs: as large as told, or smaller by what was read of the
-    /// program's file since.
+    /// Returns the governed part of the peak: exact, or too small by the part of the program's
+    /// files that was read since the peak.
     fn governed(self) -> Option<u64> {
         Some(self.rss?.saturating_sub(self.program?))
     }
 }
 
-/// What a run did. The JSON object; its members are explained in `syncline run --help`.
+/// The summary of a run, which is also the JSON object; `syncline run --help` explains its members.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Summary {
     kernel: String,
@@ -129,7 +129,7 @@ pub(crate) struct Summary {
     verified_with: Option<&'static str>,
 }
 
-/// Where the time went, of all threads together.
+/// The time of all threads together, by activity.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Seconds {
     update: f64,
@@ -154,7 +154,7 @@ impl From<Times> for Seconds {
 }
 
 impl Summary {
-    /// Of a run that had nothing to do.
+    /// Returns the summary of a run that had nothing to do.
     pub(crate) fn complete(
         asked: &Asked<'_>,
         layout: Layout,
@@ -166,7 +166,7 @@ impl Summary {
             residual: asked.args.until.and(report.residuals.last().copied()),
             converged_at: report.converged.map(|iteration| iteration + 1),
             tolerance: asked.args.until,
-            // Of a result that is known by its mark, only the last is.
+            // For a result recognised by its mark, only the last change is known.
             residuals: asked
                 .args
                 .until
@@ -187,12 +187,12 @@ impl Summary {
         }
     }
 
-    /// Whether the tolerance of `--until` was reached.
+    /// Returns whether the tolerance of `--until` was reached.
     pub(crate) const fn has_converged(&self) -> bool {
         self.converged_at.is_some()
     }
 
-    /// Brings together what was asked, what was done and what was measured.
+    /// Combines the request, the report of the sweep and the measurements.
     pub(crate) fn new(
         asked: &Asked<'_>,
         layout: Layout,

@@ -1,31 +1,30 @@
-//! What the kernel knows of memory and disk: `/proc` and the control groups.
+//! Memory and disk figures of the operating system, from `/proc` and the control groups.
 //!
-//! Everything here is `None` where the kernel does not tell.
+//! All functions return `None` where the kernel provides no figure.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The most bytes that this process has had resident so far (`VmHWM`).
+/// Returns the peak of resident bytes of this process so far (`VmHWM`).
 pub(crate) fn peak_resident() -> Option<u64> {
     kilobytes("/proc/self/status", "VmHWM:")
 }
 
-/// What of this process is resident, by what it is.
+/// The resident memory of this process, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resident {
-    /// Anonymous and shared memory, and mapped data: what a memory bound governs.
+    /// Anonymous and shared memory, and mapped data, which a memory bound governs.
     pub(crate) governed: u64,
-    /// Pages of the executable and of libraries that nothing has been written to. How many are
-    /// resident depends on the page cache and on how the kernel maps files; it can drop them at any
-    /// time.
+    /// Unwritten pages of the executable and of libraries. How many are resident depends on the
+    /// page cache and on how the kernel maps files; the kernel can drop them at any time.
     pub(crate) program: u64,
 }
 
-/// What this process has resident now, counted in its page tables; or from the counters of
-/// `status`, where all of a file counts as the program's.
+/// Returns the resident memory of this process, counted in its page tables. Without those, the
+/// counters of `status` are used, where all file pages count as the program's.
 ///
-/// Walks all that is mapped: not for the middle of a run.
+/// The call walks all mappings, so it is too slow for the middle of a run.
 pub(crate) fn resident() -> Option<Resident> {
     if let Some(resident) =
         fs::read_to_string("/proc/self/smaps").ok().and_then(|text| by_mapping(&text))
@@ -36,10 +35,10 @@ pub(crate) fn resident() -> Option<Resident> {
     Some(Resident { governed: of("RssAnon:")? + of("RssShmem:")?, program: of("RssFile:")? })
 }
 
-/// Sums up `smaps`. Files of which some part may be executed are the program's; others are data.
+/// Sums up `smaps`. Files with an executable mapping are the program's; others are data.
 fn by_mapping(smaps: &str) -> Option<Resident> {
-    /// A mapping of a file, or of none; what of it is resident, and what of that is a copy of its
-    /// own.
+    /// A mapping of a file, or an anonymous one: its resident bytes, and those that are private
+    /// copies.
     struct Mapping<'s> {
         file: &'s str,
         executable: bool,
@@ -55,7 +54,7 @@ fn by_mapping(smaps: &str) -> Option<Resident> {
             _ if first.ends_with(':') => {}
             _ => {
                 let executable = rest.split_whitespace().next()?.contains('x');
-                // Nothing before a name has a slash.
+                // No field before the name contains a slash.
                 let file = rest.find('/').map_or("", |start| &rest[start..]);
                 mappings.push(Mapping { file, executable, resident: 0, anonymous: 0 });
             }
@@ -75,19 +74,19 @@ fn by_mapping(smaps: &str) -> Option<Resident> {
     Some(Resident { governed: all.saturating_sub(program), program })
 }
 
-/// Bytes that new work can have: what the system has available, or what the control groups leave,
-/// if that is less.
+/// Returns the bytes available for new work: those of the system, or those that the control groups
+/// leave if that is less.
 pub(crate) fn available() -> Option<u64> {
     kilobytes("/proc/meminfo", "MemAvailable:").into_iter().chain(memory_room()).min()
 }
 
-/// The bytes of memory that the machine has.
+/// Returns the bytes of memory of the machine.
 pub(crate) fn total() -> Option<u64> {
     kilobytes("/proc/meminfo", "MemTotal:")
 }
 
-/// Bytes that this process has caused to be read from disk and written to it, beside the page
-/// cache.
+/// Returns the bytes that this process has caused to be read from disk and written to it; accesses
+/// to the page cache do not count.
 pub(crate) fn disk() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/self/io").ok()?;
     let field = |name| line(&text, name)?.parse().ok();
@@ -99,7 +98,7 @@ fn kilobytes(path: &str, name: &str) -> Option<u64> {
     bytes(line(&text, name)?)
 }
 
-/// The bytes of a text as `12 kB`.
+/// Parses a text like `12 kB` into bytes.
 fn bytes(kilobytes: &str) -> Option<u64> {
     kilobytes.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1024)
 }
@@ -108,13 +107,14 @@ fn line<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
-/// The least memory limit of our control group and those above it, of either version.
+/// Returns the smallest memory limit of the process's control group and those above it, of either
+/// version.
 pub(crate) fn memory_limit() -> Option<u64> {
     least(&MEMORY, |file| read(file)?.parse().ok())
 }
 
-/// The least that a memory limit of our control group, or of one above it, leaves for new work: the
-/// limit less what the group holds, page cache that can be dropped not counted.
+/// Returns the memory that the limits of the process's control group and those above it leave for
+/// new work: the minimum of limit less usage, where droppable page cache does not count as usage.
 fn memory_room() -> Option<u64> {
     least(&MEMORY, |file| {
         let limit: u64 = read(file)?.parse().ok()?;
@@ -126,43 +126,44 @@ fn memory_room() -> Option<u64> {
     })
 }
 
-/// The page cache of a control group and those below it, by its `memory.stat` of either version.
+/// Returns the page cache of a control group and those below it, from a `memory.stat` of either
+/// version.
 fn droppable(statistics: &str) -> u64 {
     let of = |name: &str| {
         let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok();
         statistics.lines().find_map(value)
     };
-    // In version 1 those without a prefix are of this group alone.
+    // In version 1, the names without a prefix are of this group alone.
     let of = |name: &str| of(&format!("total_{name}")).or_else(|| of(name)).unwrap_or(0);
     of("inactive_file") + of("active_file")
 }
 
-/// How many threads and processes our control group may have.
+/// Returns the maximum number of threads and processes of the process's control group.
 pub(crate) fn tasks_limit() -> Option<u64> {
     least(&TASKS, |file| read(file)?.parse().ok())
 }
 
-/// The time of how many processors our control group may have.
+/// Returns the number of processors whose time the process's control group may use.
 pub(crate) fn processors() -> Option<f64> {
     let quota = |file: &Path| {
         let text = read(file)?;
-        // Of version 2 both numbers stand in one file.
+        // In version 2 both numbers are in one file.
         let period = || read(&file.with_file_name("cpu.cfs_period_us"));
         let (quota, period) = match text.split_once(' ') {
             Some((quota, period)) => (quota.to_owned(), period.to_owned()),
             None => (text, period()?),
         };
         let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
-        // Without a limit the one is -1, the other "max".
+        // No limit is written as -1 in version 1 and as "max" in version 2.
         (quota > 0.0 && period > 0.0).then_some((quota / period * 1e3) as u64)
     };
     least(&PROCESSORS, quota).map(|thousandths| thousandths as f64 / 1e3)
 }
 
-/// Where a controller of either version keeps a limit.
+/// The files in which a controller of either version keeps a limit.
 struct Limit {
     controller: &'static str,
-    /// The file of version 2; of version 1.
+    /// The file of version 2, then that of version 1.
     files: [&'static str; 2],
 }
 
@@ -171,7 +172,8 @@ const MEMORY: Limit =
 const TASKS: Limit = Limit { controller: "pids", files: ["pids.max", "pids.max"] };
 const PROCESSORS: Limit = Limit { controller: "cpu", files: ["cpu.max", "cpu.cfs_quota_us"] };
 
-/// The least of our control group and those above it; `max` and files that are not there are none.
+/// Returns the minimum over the process's control group and those above it. `max` and missing files
+/// impose no limit.
 fn least(limit: &Limit, value: impl Fn(&Path) -> Option<u64>) -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     groups
@@ -182,9 +184,10 @@ fn least(limit: &Limit, value: impl Fn(&Path) -> Option<u64>) -> Option<u64> {
         .min()
 }
 
-/// The files that may hold a limit for a line of `/proc/self/cgroup`: `NUMBER:CONTROLLERS:PATH`.
+/// Returns the files that may hold a limit for a line of `/proc/self/cgroup`:
+/// `NUMBER:CONTROLLERS:PATH`.
 ///
-/// In a container the path may be the host's; the files of the groups above then still are ours.
+/// In a container the path may be the host's; the files of the groups above still apply.
 fn limit_files(line: &str, limit: &Limit) -> Option<Vec<PathBuf>> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);
@@ -214,8 +217,7 @@ mod tests {
         assert!(available().unwrap() > 1 << 20);
     }
 
-    /// What is written to is governed; what is mapped of the program is not, however much of it is
-    /// resident.
+    /// Written memory is governed; mapped pages of the program are not, however many are resident.
     #[test]
     fn resident_memory_is_told_from_the_program() {
         let block = vec![1_u8; 8 << 20];

@@ -1,17 +1,17 @@
-//! The terminal on standard error: how wide it is, and what bars are drawn on.
+//! The terminal on standard error: its width, and the target of progress bars.
 
 use std::io;
 
 use console::Term;
 use indicatif::{ProgressDrawTarget, TermLike};
 
-/// The width where the terminal does not tell its own.
+/// The width if the terminal does not report one.
 const DEFAULT_COLUMNS: u16 = 80;
 
-/// How often a bar is drawn anew, at most, in a second.
+/// The maximum number of redraws of a bar per second.
 const HERTZ: u8 = 20;
 
-/// What bars are drawn on: standard error, or nothing where that is no terminal.
+/// Returns the target of progress bars: standard error, or nothing if that is not a terminal.
 pub(crate) fn target() -> ProgressDrawTarget {
     let plain = ProgressDrawTarget::stderr();
     if plain.is_hidden() {
@@ -20,19 +20,18 @@ pub(crate) fn target() -> ProgressDrawTarget {
     ProgressDrawTarget::term_like_with_hz(Box::new(Terminal(Term::buffered_stderr())), HERTZ)
 }
 
-/// The columns of the terminal on standard error.
+/// Returns the columns of the terminal on standard error.
 pub(crate) fn columns() -> u16 {
     columns_of(rustix::termios::tcgetwinsize(rustix::stdio::stderr()).map_or(0, |size| size.ws_col))
 }
 
-/// The width is taken from the columns alone: a terminal may tell these and no rows, as after `stty
-/// cols 44`.
+/// Uses the columns alone: a terminal may report columns but no rows, as after `stty cols 44`.
 const fn columns_of(told: u16) -> u16 {
     if told == 0 { DEFAULT_COLUMNS } else { told }
 }
 
-/// A terminal whose width is [`columns`]. `console` takes its default width if the rows are not
-/// told.
+/// A terminal whose width is [`columns`]. `console` uses its default width if the rows are not
+/// reported.
 #[derive(Debug)]
 struct Terminal(Term);
 

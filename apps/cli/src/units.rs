@@ -1,4 +1,4 @@
-//! Sizes, blocks and times, read and written.
+//! Sizes, blocks, rates and times, parsed and printed.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use syncline_memory::room::Size;
 use syncline_store::Block;
 
-/// Bytes, shown with a unit that is a power of 1024.
+/// A number of bytes, printed with a unit that is a power of 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) u64);
 
@@ -14,7 +14,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut value = self.0 as f64;
         for unit in ["B", "KiB", "MiB", "GiB"] {
-            // Not 1024, so that nothing is rounded to that.
+            // Less than 1024, so that no value is rounded up to 1024.
             if value < 1023.95 {
                 return write_value(f, value, unit);
             }
@@ -29,15 +29,15 @@ fn write_value(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Resul
     write!(f, "{value:.digits$} {unit}")
 }
 
-/// Bytes that are to be allowed: tenths of a MiB, rounded up, so that what is shown of parts adds
-/// up to what is shown of all.
+/// A required number of bytes: tenths of a MiB, rounded up, so that the printed parts add up to the
+/// printed sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AtLeast {
     tenths: u64,
 }
 
 impl AtLeast {
-    /// A tenth of a MiB has no whole number of bytes; ten of them have.
+    /// Ten tenths of a MiB in bytes; a single tenth is not a whole number of bytes.
     const TEN_TENTHS: u128 = 1 << 20;
 
     pub(crate) fn new(bytes: u64) -> Self {
@@ -45,15 +45,15 @@ impl AtLeast {
         Self { tenths: u64::try_from(tenths).unwrap_or(u64::MAX) }
     }
 
-    /// What a run's libraries, stacks and allocator take, sometimes more and sometimes less.
+    /// A margin for the libraries, stacks and allocator of a run, whose memory varies.
     pub(crate) const A_LITTLE_MORE: u64 = 384 << 10;
 
-    /// With [`A_LITTLE_MORE`](Self::A_LITTLE_MORE).
+    /// Adds [`A_LITTLE_MORE`](Self::A_LITTLE_MORE).
     pub(crate) fn with_a_little_more(bytes: u64) -> Self {
         Self::new(bytes.saturating_add(Self::A_LITTLE_MORE))
     }
 
-    /// Both together.
+    /// Returns the sum.
     pub(crate) const fn and(self, other: Self) -> Self {
         Self { tenths: self.tenths.saturating_add(other.tenths) }
     }
@@ -65,7 +65,7 @@ impl fmt::Display for AtLeast {
     }
 }
 
-/// A number of things per second, with a unit that is a power of 1000.
+/// A rate per second, printed with a unit that is a power of 1000.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate(pub(crate) f64);
 
@@ -82,12 +82,13 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Bytes per second over a time; no less than a nanosecond, so that it is a number.
+/// Returns bytes per second. A time below a nanosecond counts as a nanosecond, so that the rate is
+/// finite.
 pub(crate) fn rate(bytes: u64, time: Duration) -> Bytes {
     Bytes((bytes as f64 / time.as_secs_f64().max(1e-9)) as u64)
 }
 
-/// A time, with a digit more than matters.
+/// A time, printed with one digit more than is significant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time(pub(crate) Duration);
 
@@ -103,7 +104,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// Seconds that one of many takes.
+/// The time of one of many operations, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Each(pub(crate) f64);
 
@@ -117,17 +118,17 @@ impl fmt::Display for Each {
     }
 }
 
-/// The size of a block, as the command line has it.
+/// The block size on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockSize {
-    /// What is expected to take the least time.
+    /// The size that is expected to take the least time.
     Auto,
-    /// Its rows and columns.
+    /// A given number of rows and columns.
     Of(Block),
 }
 
 impl BlockSize {
-    /// The size, if it was given.
+    /// Returns the size, if it was given.
     pub(crate) const fn given(self) -> Option<Block> {
         match self {
             Self::Auto => None,
@@ -136,7 +137,7 @@ impl BlockSize {
     }
 }
 
-/// Reads `auto`, and what [`parse_block`] does.
+/// Parses `auto`, or a size as [`parse_block`] does.
 pub(crate) fn parse_block_size(text: &str) -> Result<BlockSize, String> {
     match text {
         "auto" => Ok(BlockSize::Auto),
@@ -144,12 +145,12 @@ pub(crate) fn parse_block_size(text: &str) -> Result<BlockSize, String> {
     }
 }
 
-/// Reads `512M`, `2G`, `1.5GiB`, `100000`; the units are powers of 1024.
+/// Parses `512M`, `2G`, `1.5GiB`, `100000`; the units are powers of 1024.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     text.parse::<Size>().map(|size| size.0)
 }
 
-/// Reads `90`, `1.5s`, `200ms`, `5m`, `2h`; more than nothing.
+/// Parses `90`, `1.5s`, `200ms`, `5m`, `2h`. Zero is refused.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -169,7 +170,7 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads `512` (a square) and `256x1024` (rows and columns).
+/// Parses `512` (a square) or `256x1024` (rows and columns).
 pub(crate) fn parse_block(text: &str) -> Result<Block, String> {
     let side = |side: &str| match side.trim().parse::<usize>() {
         Ok(0) => Err("a block has at least one row and one column".to_owned()),
@@ -184,7 +185,7 @@ pub(crate) fn parse_block(text: &str) -> Result<Block, String> {
     }
 }
 
-/// The ending of a noun that there are `n` of.
+/// Returns the plural ending of a noun for `n` things.
 pub(crate) const fn plural(n: u64) -> &'static str {
     if n == 1 { "" } else { "s" }
 }
@@ -256,7 +257,7 @@ mod tests {
 
         #[test]
         fn parts_that_are_shown_add_up(one in 0_u64..1 << 50, other in 0_u64..1 << 50) {
-            // In tenths, as floats do not add up.
+            // In tenths, as sums of floats are inexact.
             let tenths = |size: AtLeast| size.to_string().replace(" MiB", "").replace('.', "").parse::<u64>().unwrap();
             let (one, other) = (AtLeast::new(one), AtLeast::with_a_little_more(other));
             prop_assert_eq!(tenths(one) + tenths(other), tenths(one.and(other)));

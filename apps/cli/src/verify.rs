@@ -2,22 +2,22 @@
 //!
 //! # What a sample can be
 //! A value of the result depends on everything above it and to its left, as new values chain
-//! through an iteration, and on one row more below for each iteration. So:
+//! through an iteration, and on one more row below for each iteration. Therefore:
 //!
-//! | sample                                  | sound | why                                                              |
-//! |-----------------------------------------|-------|------------------------------------------------------------------|
-//! | the first rows                          | yes   | `rows + iterations` rows of the input determine them in all bits |
-//! | windows anywhere                        | no    | they take new values from outside, in every iteration            |
-//! | the last iteration, at random points    | no    | the iteration before is stored nowhere                           |
-//! | the same sweep of a smaller problem     | no    | says nothing of this result                                      |
+//! | sample                               | sound | reason                                        |
+//! |--------------------------------------|-------|-----------------------------------------------|
+//! | the first rows                       | yes   | `rows + iterations` input rows fix every bit  |
+//! | windows anywhere                     | no    | new values from outside enter every iteration |
+//! | the last iteration, at random points | no    | the previous iteration is not stored          |
+//! | the same sweep of a smaller problem  | no    | it says nothing about this result             |
 //!
-//! The first is what is done: of the loop itself, with its bits, and of the file that gets the
-//! name. What is further down is not looked at, and the summary says so.
+//! The first kind is implemented: it runs the loop itself, with its bits, on the file that gets the
+//! name. Rows further down are not checked, and the summary says so.
 //!
 //! # What a sample costs
-//! A first, small one of [`LEAST`] rows tells what an update takes here; then as many rows follow
-//! as the time of the sweep allows, or a second. The least sample updates `iterations / 2` rows an
-//! iteration: it is refused from a quarter of the whole loop on.
+//! A first small sample of [`LEAST`] rows measures the cost of an update. The next sample has as
+//! many rows as the time of the sweep, or a second, allows. The smallest sample updates `iterations
+//! / 2` rows per iteration; it is refused if that is a quarter of the whole loop or more.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -39,39 +39,40 @@ use crate::error::{Error, Result};
 use crate::kernels::{AnySweep, Arrays, Loops};
 use crate::watch::{Signals, bar_of_bytes, watch};
 
-/// Buffers beyond this make nothing faster.
+/// Larger buffers make nothing faster.
 const MOST: u64 = 256 << 20;
-/// The two bands that are compared, and the stage that blocks are read through.
+/// The two bands that are compared, and the buffer through which blocks are read.
 const COMPARISON: u64 = 12 << 20;
-/// Rows of the first sample: the edge, and some that are computed.
+/// The rows of the first sample: the edge, and some computed rows.
 const LEAST: usize = 4;
-/// Rows of a sample at most, or four times the iterations, if that is more: room for these is set
-/// aside.
+/// The maximum number of rows of a sample, or four times the iterations if that is more; disk space
+/// is reserved for them.
 const SAMPLED: usize = 1024;
 
-/// What a sample may take, however short the sweep.
+/// The time that a sample may take even if the sweep was shorter.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
-/// What was compared.
+/// The extent of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Verified {
-    /// With what.
+    /// The computation that the result was compared with.
     pub(crate) with: &'static str,
-    /// How many rows, from the first; `None` for all. 0 where any sample would have been dear.
+    /// The number of rows compared, from the first; `None` for all rows. 0 if any sample would have
+    /// been too expensive.
     pub(crate) rows: Option<usize>,
 }
 
-/// Room for the plain loop's result; never gets a name.
+/// Disk space for the result of the plain loop; the file never gets a name.
 #[derive(Debug)]
 pub(crate) struct Verification<T: Real> {
-    /// Only keeps the name free where the file system has no nameless files, and removes it.
+    /// Keeps the name reserved where the file system has no unnamed files, and removes the file.
     _new: NewFile,
     work: Matrix<T>,
     order: Order,
     extent: Extent,
 }
 
-/// Refuses a sample that is none.
+/// Refuses a sample that would not be cheaper than the whole loop.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -84,7 +85,7 @@ pub(crate) fn check(args: &RunArgs, shape: Shape) -> Result<()> {
         return refuse("is for the orders of the plain loop, not for max-parallel".to_owned());
     }
     match args.iterations {
-        // With a tolerance they are as many as it takes.
+        // With a tolerance, the number of iterations is not known in advance.
         n if is_dear(n, shape) && args.until.is_none() => refuse(format!(
             "compares the first rows, which after {n} iterations depend on {n} more, of {} in all, and so takes about as long",
             shape.rows
@@ -93,13 +94,13 @@ pub(crate) fn check(args: &RunArgs, shape: Shape) -> Result<()> {
     }
 }
 
-/// Whether the least sample takes a quarter of the whole loop, or more.
+/// Returns whether the smallest sample takes a quarter of the whole loop or more.
 const fn is_dear(iterations: u64, shape: Shape) -> bool {
     iterations > (shape.rows / 2) as u64
 }
 
 impl<T: Real> Verification<T> {
-    /// Sets disk space aside, beside the output.
+    /// Reserves disk space beside the output.
     ///
     /// # Errors
     /// [`Error::VerifyRoom`].
@@ -126,10 +127,11 @@ impl<T: Real> Verification<T> {
         reserve().map_err(Error::VerifyRoom)
     }
 
-    /// Runs the plain loop and compares; returns what it was. A sample takes about `time`.
+    /// Runs the plain loop and compares the result with it; returns the extent of the comparison. A
+    /// sample takes about `time`.
     ///
     /// # Errors
-    /// [`Error::Differs`], and when something cannot be read or written.
+    /// [`Error::Differs`], and errors of reading and writing.
     #[expect(clippy::too_many_arguments, reason = "each is of its own kind")]
     pub(crate) fn compare(
         self,
@@ -149,7 +151,8 @@ impl<T: Real> Verification<T> {
         let in_rows = |matrix: &Matrix<T>| matrix.layout() == Layout::RowMajor;
         let in_rows = arrays.all().all(|matrix| in_rows(matrix)) && in_rows(&result);
         let besides = if in_rows { 1 << 20 } else { COMPARISON };
-        // A bound that held the sweep but not this is not worth an error now.
+        // A bound that sufficed for the sweep but not for the comparison causes no error at this
+        // point.
         let memory =
             bound.for_buffers("", 0).unwrap_or(0).saturating_sub(besides).clamp(1 << 19, MOST);
         let shape = result.shape();
@@ -180,15 +183,15 @@ impl<T: Real> Verification<T> {
     }
 }
 
-/// The rows that a sample has at most.
+/// Returns the maximum number of rows of a sample.
 fn most(iterations: usize) -> usize {
     iterations.saturating_mul(4).max(SAMPLED)
 }
 
-/// What a sample found, and how many rows it had.
+/// The difference that a sample found, and its number of rows.
 type Sampled<T> = (Option<syncline_wave::reference::Difference<T>>, Option<usize>);
 
-/// Computes and compares first a few rows, and then as many as the time allows.
+/// Computes and compares a few rows first, then as many as the time allows.
 fn sample<T: Real>(
     runs: &dyn AnySweep<T>,
     loops: Loops,
@@ -200,7 +203,7 @@ fn sample<T: Real>(
     let start = Instant::now();
     let rows = result.shape().rows;
     let iterations = usize::try_from(loops.iterations).unwrap_or(usize::MAX);
-    // No more than there is room for below them.
+    // Limited by the disk space for the rows below them.
     let fit =
         if work.shape().rows == rows { rows } else { work.shape().rows.saturating_sub(iterations) };
     let top = LEAST.min(fit);
@@ -221,9 +224,10 @@ fn sample<T: Real>(
     Ok((first_difference_above(result, &work, more)?, Some(more)))
 }
 
-/// The rows whose sample takes `times` as long as that of `top` rows, if there are that many.
+/// Returns the number of rows whose sample takes `times` as long as that of `top` rows, at most
+/// all.
 fn affordable(top: usize, rows: usize, iterations: u64, times: f64) -> usize {
-    // Rows that are copied and updated, with none below the last.
+    // Counts copied and updated rows; none is below the last row.
     let cost = |top: usize| {
         let (top, rows, n) = (top as f64, rows as f64, iterations as f64);
         let (full, growing) = ((n - (rows - top)).max(0.0), n.min(rows - top));
@@ -242,7 +246,7 @@ fn affordable(top: usize, rows: usize, iterations: u64, times: f64) -> usize {
 mod tests {
     use super::*;
 
-    /// A wrong value is found in the rows that are said to be compared, and in no others.
+    /// A wrong value is found in the rows that are reported as compared, and in no others.
     #[test]
     fn a_wrong_value_is_found_in_the_sample() {
         let shape = Shape::new(60, 20);
@@ -277,16 +281,16 @@ mod tests {
 
     #[test]
     fn a_sample_is_as_large_as_its_time() {
-        // Without iterations only rows are read.
+        // Without iterations, rows are only read.
         assert_eq!(affordable(4, 1000, 0, 10.0), 40);
-        // One that is as dear as the first is the first.
+        // A sample with the cost of the first is the first.
         for (rows, iterations) in [(1000, 5), (1000, 400), (50, 2000), (4, 1)] {
             assert_eq!(affordable(4, rows, iterations, 1.0), 4, "{rows}, {iterations}");
             assert!(affordable(4, rows, iterations, 3.0) <= rows);
             assert_eq!(affordable(4, rows, iterations, 1e9), rows);
             assert_eq!(affordable(4, rows, iterations, 0.0), 0);
         }
-        // 10 iterations: a row costs ten, and the triangle below 50.
+        // 10 iterations: each row costs ten updates, and the triangle below costs 50.
         let (four, rows) = (14.0 + 40.0 + 50.0, affordable(4, 1000, 10, 2.0) as f64);
         assert!((rows + 10.0 + 10.0 * rows + 50.0) <= 2.0 * four && rows >= 13.0, "{rows}");
     }

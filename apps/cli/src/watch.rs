@@ -1,15 +1,15 @@
-//! Work in a thread of its own, under a progress bar, ended by signals.
+//! Work in its own thread, with a progress bar, ended by signals.
 //!
 //! ```text
-//! main thread    every 50 ms: a signal? ── yes ──> Err(Interrupted): unnamed outputs are dropped, exit
-//!                   │ no: move the bar; where there is no terminal, a line every 10 s ([`Lines`])
+//! main thread    every 50 ms: a signal? ── yes ──> Err(Interrupted), drop unnamed outputs, exit
+//!                   │ no: update the bar; without a terminal, a line every 10 s ([`Lines`])
 //! worker         ───┴──────── work ───────────> its result
 //! ```
 //!
-//! An interrupted worker is not waited for: it may be in the middle of a block of a slow disk. It
-//! can do no harm, as it writes nothing but files that have no name yet, and ends with the process.
-//! One that has such files itself, or gives them their names, is told to end and given a little
-//! time ([`attend`]).
+//! An interrupted worker is not joined: it may be in the middle of a block on a slow disk. It does
+//! no harm, as it writes only files that have no name yet, and it ends with the process. A worker
+//! that creates named files, or names files, is cancelled and given a limited time to end
+//! ([`attend`]).
 
 use std::fmt;
 use std::io;
@@ -27,16 +27,16 @@ use crate::progress::Line;
 use crate::terminal;
 use crate::units::Bytes;
 
-/// How often the bar moves and signals are looked for.
+/// The interval at which the bar is updated and signals are checked.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How often a line is printed where there is no terminal.
+/// The interval of progress lines without a terminal.
 const LINES: Duration = Duration::from_secs(10);
 
-/// How long work that is to end may take to do so: a slow disk's panel of rows.
+/// The maximum time for cancelled work to end: a panel of rows on a slow disk.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The signals that end a command, and the one that asks how it stands.
+/// The signals that end a command, and the one that asks for its progress.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     caught: Arc<AtomicUsize>,
@@ -44,15 +44,15 @@ pub(crate) struct Signals {
     lines: Mutex<Lines>,
 }
 
-/// When the next line is due where there is no terminal.
+/// The time of the next progress line without a terminal.
 #[derive(Debug, Default)]
 struct Lines {
-    /// `None`: none is.
+    /// `None` if no lines are printed.
     next: Option<Instant>,
 }
 
 impl Lines {
-    /// Whether one is due now; then the next is [`LINES`] later.
+    /// Returns whether a line is due; if so, the next one is due [`LINES`] later.
     fn are_due(&mut self, now: Instant) -> bool {
         let due = self.next.is_some_and(|next| next <= now);
         if due {
@@ -63,7 +63,7 @@ impl Lines {
 }
 
 impl Signals {
-    /// Catches SIGINT, SIGTERM and SIGUSR1 from now on.
+    /// Catches SIGINT, SIGTERM and SIGUSR1 from this call on.
     pub(crate) fn catch() -> Result<Self> {
         let signals = Self::default();
         let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
@@ -76,19 +76,19 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Set when a user asks by SIGUSR1 how the command stands.
+    /// Returns the flag that SIGUSR1 sets when a user asks for the progress.
     pub(crate) fn asked(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.asked)
     }
 
-    /// Says from now on how far the command is: on a terminal by a bar, elsewhere by a line every
-    /// [`LINES`]; but not if it is to be quiet.
+    /// Starts to report progress, on a terminal by a bar, elsewhere by a line every [`LINES`]; with
+    /// `quiet`, nothing is reported.
     pub(crate) fn speak(&self, quiet: bool) {
         let next = if quiet { None } else { Instant::now().checked_add(LINES) };
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).next = next;
     }
 
-    /// A [`bar`] of this template, or nothing if the command is to be quiet.
+    /// Returns a [`bar`] with this template, or a hidden one if the command is quiet.
     pub(crate) fn bar(&self, template: &str) -> ProgressBar {
         match self.lines.lock().unwrap_or_else(PoisonError::into_inner).next {
             Some(_) => bar(template),
@@ -96,8 +96,8 @@ impl Signals {
         }
     }
 
-    /// Prints what the bar would show, if nothing is drawn and it is time. The line is told from
-    /// others by its first word.
+    /// Prints the text of the bar if no bar is drawn and a line is due. The first word
+    /// distinguishes the line from other output.
     fn tell(&self, bar: &ProgressBar) {
         let due =
             || self.lines.lock().unwrap_or_else(PoisonError::into_inner).are_due(Instant::now());
@@ -106,13 +106,13 @@ impl Signals {
         }
     }
 
-    /// The signal that was caught, if any.
+    /// Returns the signal that was caught, if any.
     fn caught(&self) -> Option<u8> {
-        // Relaxed: the number is all that is communicated.
+        // Relaxed: the number itself is all that is communicated.
         Some(self.caught.load(Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
     }
 
-    /// That no signal was caught.
+    /// Returns an error if a signal was caught.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
@@ -120,16 +120,16 @@ impl Signals {
         self.caught().map_or(Ok(()), |signal| Err(Error::interrupted(signal)))
     }
 
-    /// Takes the signal that was caught, so that the next one can be told from it.
+    /// Takes the caught signal, so that the next one can be distinguished from it.
     pub(crate) fn take(&self) -> Option<u8> {
-        // Relaxed: as above.
+        // Relaxed: as in `caught`.
         Some(self.caught.swap(0, Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
     }
 }
 
-/// Makes errors of the signals by which the kernel tells of files: a write beyond the limit on a
-/// file's size fails then, and what was mapped of a file that was cut short, or whose disk fails,
-/// ends the program with a line.
+/// Turns the signals that report file errors into errors. A write beyond the limit on file sizes
+/// fails. An access to a mapped file that was truncated, or whose disk fails, ends the program with
+/// an error line.
 fn catch_faults() -> Result<()> {
     const LINE: &[u8] =
         b"error: a file that is in use was cut short, or its disk has failed; the output is as it was\n";
@@ -139,24 +139,24 @@ fn catch_faults() -> Result<()> {
         let _ = rustix::io::write(rustix::stdio::stderr(), LINE);
         signal_hook::low_level::exit(1);
     };
-    // The standard library's handler would run first. It looks for overflows of stacks, which are
-    // SIGSEGV on Linux, and otherwise sets the default effect: a second thread that faults before
-    // the first one exits would end the program without the line. SAFETY: the default effect needs
-    // no memory of this program.
+    // The standard library's handler would run first. It looks for stack overflows, which are
+    // SIGSEGV on Linux, and otherwise restores the default action: a second thread that faults
+    // before the first one exits would end the program without the line. SAFETY: the default action
+    // uses no memory of this program.
     unsafe { libc::signal(SIGBUS, libc::SIG_DFL) };
-    // SAFETY: the handler writes and exits, as a handler may at any point of a program: neither
+    // SAFETY: the handler only writes and exits, which is async-signal-safe: neither call
     // allocates, takes a lock or panics.
     unsafe { signal_hook::low_level::register(SIGBUS, end) }.map_err(failed)?;
     Ok(())
 }
 
-/// A bar that is a line of text, drawn anew.
+/// The template of a bar that is a redrawn line of text.
 pub(crate) const LINE: &str = "{prefix}{msg}";
 
-/// One for work of which nothing but the time is known.
+/// The template for work of which only the elapsed time is known.
 pub(crate) const SYNC: &str = "{spinner} {wide_msg} {elapsed}";
 
-/// A bar on standard error, or nothing where that is no terminal.
+/// Returns a bar on standard error, or a hidden one if that is not a terminal.
 ///
 /// The template is one of indicatif's.
 pub(crate) fn bar(template: &str) -> ProgressBar {
@@ -167,24 +167,25 @@ pub(crate) fn bar(template: &str) -> ProgressBar {
     bar
 }
 
-/// What a bar shows, without the bar.
+/// Returns the text of a bar, without the bar.
 fn in_words(bar: &ProgressBar) -> String {
     let part =
         |len: u64| format!("{}, {} %", bar.message(), bar.position().saturating_mul(100) / len);
     bar.length().filter(|&len| len > 0).map_or_else(|| bar.message(), part)
 }
 
-/// The columns that a terminal has for the text of a [`LINE`]; `None` if that is not drawn.
+/// Returns the columns of the terminal for the text of a [`LINE`], or `None` if the bar is not
+/// drawn.
 pub(crate) fn columns(bar: &ProgressBar) -> Option<usize> {
     let all = || usize::from(terminal::columns());
     (!bar.is_hidden()).then(|| all().saturating_sub(bar.prefix().chars().count()))
 }
 
-/// A bar over bytes: its length is how many, its position how many are done.
+/// Returns a bar over bytes: its length is the total, its position the number of bytes done.
 pub(crate) fn bar_of_bytes(what: &'static str, signals: &Signals) -> ProgressBar {
     let bar = signals.bar("");
     let line = move |state: &ProgressState, out: &mut dyn fmt::Write| {
-        // What is drawn cannot tell of an error.
+        // The callback cannot report an error.
         let _ = out.write_str(&line_of_bytes(what, state).fit(usize::from(terminal::columns())));
     };
     if let Ok(style) = ProgressStyle::with_template("{line}") {
@@ -203,10 +204,10 @@ fn line_of_bytes(what: &str, state: &ProgressState) -> Line {
     Line { stages: vec![what.to_owned()], part: Some(part), rates, left: Some(state.eta()) }
 }
 
-/// Does `work` in another thread, with `look` moving the bar meanwhile; afterwards the bar is gone.
+/// Runs `work` in another thread while `look` updates the bar, then removes the bar.
 ///
 /// # Errors
-/// Those of `work`, and [`Error::Interrupted`] at once after a signal.
+/// The errors of `work`, and [`Error::Interrupted`] immediately after a signal.
 pub(crate) fn watch<T: Send + 'static>(
     signals: &Signals,
     bar: &ProgressBar,
@@ -225,24 +226,25 @@ pub(crate) fn watch<T: Send + 'static>(
         }
     };
     bar.finish_and_clear();
-    // One that came at the very end still counts: nothing has its name yet.
+    // A signal that arrives at the very end still counts: no file has its name yet.
     signals.check().and(result)
 }
 
-/// What came of work that a signal does not cut off.
+/// The end of work that a signal only cancels.
 #[derive(Debug)]
 pub(crate) struct Attended<T> {
-    /// Its result; `None` if it did not end in time after a signal, or there was a second one.
+    /// The result; `None` if the work did not end in time after a signal, or a second signal
+    /// arrived.
     pub(crate) result: Option<Result<T>>,
     /// The first signal.
     pub(crate) signal: Option<u8>,
 }
 
-/// As [`watch`], but after a signal calls `cancel` and waits for the work to end by itself,
-/// [`PATIENCE`] long.
+/// Like [`watch`], but calls `cancel` after a signal and waits up to [`PATIENCE`] for the work to
+/// end.
 ///
 /// # Errors
-/// When no thread can be started.
+/// If no thread can be started.
 pub(crate) fn attend<T: Send + 'static>(
     signals: &Signals,
     bar: &ProgressBar,
@@ -274,13 +276,13 @@ pub(crate) fn attend<T: Send + 'static>(
     Ok(attended)
 }
 
-/// Starts the work; its result comes through the channel.
+/// Starts the work; its result is sent through the channel.
 fn start<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<Receiver<Result<T>>> {
     let failed = |source: io::Error| Error::Io { what: "start a thread".to_owned(), source };
     let (sender, receiver) = mpsc::channel();
-    // The main thread is not there any more after a signal; then the result is not wanted.
+    // After a signal the receiver is gone, and the result is not needed.
     let worker = move || drop(sender.send(work()));
     thread::Builder::new().name("work".to_owned()).spawn(worker).map_err(failed)?;
     Ok(receiver)
@@ -365,7 +367,7 @@ mod tests {
         lines.next = Some(after(10));
         let due: Vec<u64> = (0..50).filter(|&seconds| lines.are_due(after(seconds))).collect();
         assert_eq!(due, [10, 20, 30, 40]);
-        // One that comes late does not bring the next one closer.
+        // A late line does not bring the next one closer.
         assert!(lines.are_due(after(57)) && !lines.are_due(after(66)) && lines.are_due(after(67)));
         let signals = Signals::default();
         signals.speak(true);

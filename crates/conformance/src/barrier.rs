@@ -4,16 +4,16 @@
 //! ```text
 //! if m is r mod members: value[r mod 2] = f(r)
 //! count[m] = r
-//! linger, arrive, look, wait: whatever f(r, m) says                                   the barrier
+//! linger, arrive, poll, wait: as f(r, m) selects                       the barrier
 //! t = now
-//! value[r mod 2] is f(r)                              all see what was changed before
-//! every count is r or r + 1                           no member skips, none is left behind
-//! every time[.][(r - 1) mod 2] is less than t         the last of a round is before the first of the next
+//! value[r mod 2] is f(r)                  all members see the changes made before
+//! every count is r or r + 1               no member skips a round or falls behind
+//! every time[.][(r - 1) mod 2] < t        the last time of a round precedes the first of the next
 //! time[m][r mod 2] = t
 //! ```
-//! A slot is written again two rounds later, by a member that has passed a barrier after the
-//! readers' last look. Rounds are counted through all algorithms of a session, so that the first of
-//! one meets the last of the other.
+//! A slot is overwritten two rounds later, by a member that has passed a barrier after the readers'
+//! last access. Rounds are counted across all algorithms of a session, so that the first round of
+//! one algorithm is checked against the last of the previous one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,7 +31,7 @@ use super::{Suite, deadline, finding};
 type Made = Result<Box<dyn BarrierMember>, SpaceError>;
 type Make = fn(&mut Member) -> Made;
 
-/// All barriers, and how all members of a team make them.
+/// All barriers, and how the members of a team create them.
 pub(super) const ALGORITHMS: [(&str, Make); 11] = [
     ("counter", |me| Ok(Box::new(me.make(Counter::within)?))),
     ("tournament", |me| tournament(me, Flags::Packed)),
@@ -65,7 +65,7 @@ fn dissemination(me: &mut Member, radix: usize, flags: Flags) -> Made {
     Ok(Box::new(me.make(|space, members| Dissemination::within(space, members, radix, flags))?))
 }
 
-/// What members compare.
+/// The state that members compare.
 struct Scene {
     values: Array<AtomicU64>,
     counts: Array<AtomicU64>,
@@ -93,14 +93,14 @@ pub(super) fn session(me: &mut Member, suite: &Suite) -> Result<(), String> {
     Ok(())
 }
 
-/// One round of one member.
+/// Runs one round of one member.
 fn pass(
     barrier: &mut dyn BarrierMember,
     scene: &Scene,
     round: u64,
     wrong: &dyn Fn(std::fmt::Arguments<'_>) -> String,
 ) -> Result<(), String> {
-    // Everything here is Relaxed: that it is seen in order is up to the barrier.
+    // All accesses are Relaxed: the barrier must order them.
     let (load, store) = (|word: &AtomicU64| word.load(Ordering::Relaxed), Ordering::Relaxed);
     let (me, members) = (barrier.rank(), barrier.members());
     let at = (round % 2) as usize;
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// A barrier that lets everybody through at once.
+    /// A barrier that lets every member through at once.
     struct Open {
         rank: usize,
         episodes: u64,

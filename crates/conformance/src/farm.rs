@@ -1,11 +1,11 @@
-//! A session of pools: rank 0 hands out tasks, all others work.
+//! A session of pools: rank 0 submits tasks, all other members work.
 //!
 //! # Tasks
-//! As many as there are rounds, of all sizes, some urgent, some dear: each must end once, with its
-//! result. Which result that is, the manager computes as well.
+//! One task per round, of all sizes, some with priority, some expensive. Each must end once, with
+//! the result that the manager computes as well.
 //!
 //! # Forks
-//! Trees whose nodes are tasks, of random shapes: the result of each must be that of the plain
+//! Trees whose nodes are tasks, of random shapes. The result of each must be that of the plain
 //! recursion.
 
 use syncline_fabric::Member;
@@ -17,26 +17,26 @@ use super::{Suite, finding};
 /// Verifies one kind of pool.
 type Part = fn(&mut Member, &Suite) -> Result<(), String>;
 
-/// All kinds.
+/// All kinds of pools.
 pub(super) const PARTS: [(&str, Part); 2] = [("tasks", tasks), ("forks", forks)];
 
-/// The most numbers that a result has, and once in a while.
+/// The maximum number of values in a result, which few results have.
 const LONG: u64 = 20_000;
-/// How many rounds are a tree.
+/// The number of rounds per tree.
 const TREE: u64 = 20;
-/// The most children of a node, and the levels of a tree.
+/// The maximum number of children of a node, and the number of levels of a tree.
 const CHILDREN: u64 = 4;
 const LEVELS: u32 = 5;
 
 pub(super) fn session(me: &mut Member, suite: &Suite) -> Result<(), String> {
-    // One alone has no worker.
+    // A team of one member has no worker.
     if me.size() == 1 {
         return Ok(());
     }
     PARTS.iter().filter(|(name, _)| suite.includes(name)).try_for_each(|(_, part)| part(me, suite))
 }
 
-/// What a task returns.
+/// Returns the result of a task.
 fn numbers(seed: u64) -> Vec<u64> {
     let random = hash(seed, 1);
     let len = if random.is_multiple_of(64) { LONG } else { random % 64 };
@@ -75,7 +75,7 @@ fn tasks(me: &mut Member, suite: &Suite) -> Result<(), String> {
     judge(me, "tasks", done)
 }
 
-/// The sum of a tree: of a node and the trees below it. `below` says what those are.
+/// Returns the sum of a node and the trees below it, whose sums `below` returns.
 fn node<E>(
     seed: u64,
     levels: u32,
@@ -91,7 +91,7 @@ fn recursion(seed: u64, levels: u32) -> u64 {
     node(seed, levels, |seed, levels| Ok::<_, ()>(recursion(seed, levels))).unwrap_or(0)
 }
 
-/// The same by tasks: all children are forked first.
+/// Computes the same sum by tasks; all children are forked first.
 fn forked(
     seed: u64,
     levels: u32,
@@ -133,7 +133,7 @@ fn forks(me: &mut Member, suite: &Suite) -> Result<(), String> {
     judge(me, "forks", done)
 }
 
-/// What the manager has found: the task, and what is wrong with it.
+/// The finding of the manager: the task, and its fault.
 type Found = Result<(), (u64, String)>;
 
 fn judge(me: &Member, part: &str, done: Result<Option<Found>, FarmError>) -> Result<(), String> {

@@ -1,21 +1,21 @@
-//! Barriers, locks, one-sided memory and pools do what they promise, on this machine, in every
-//! place.
+//! Checks that barriers, locks, one-sided memory and pools keep their contracts on this machine, in
+//! every place.
 //!
 //! ```text
-//! Suite::run(place, members)       a team: threads, processes, both, or hosts with messages between them
-//!   in every member, session()     one algorithm after the other, in the same memory
-//!     rounds                       each member checks each round: see `barrier`, `lock`, `rma`, `farm`
+//! Suite::run(place, members)     a team: threads, processes, both, or hosts that exchange messages
+//!   in every member, session()   one algorithm after the other, in the same memory
+//!     rounds                     each member checks each round: `barrier`, `lock`, `rma`, `farm`
 //! ```
 //!
-//! A session writes nothing down to be looked at later: what it compares (values, times, rounds)
-//! stands in the team's memory for as long as other members may compare with it. So ten million
-//! rounds take no more memory than two.
+//! A session keeps no log. The values that it compares (values, times, rounds) stay in the team's
+//! memory only as long as other members may compare with them, so ten million rounds take no more
+//! memory than two.
 //!
 //! # Source
 //! Kadur and Kochar's method for barriers (barriers.txt, "Experimentation methodology"): change a
 //! variable, pass the barrier, print value, time and rank; values agree, the greatest time of a
 //! round is below the least of the next, no member skips a round. Here the members compare instead
-//! of printing. One-sided memory is held against a memory that every member simulates.
+//! of printing. One-sided memory is compared with a memory that every member simulates.
 
 mod barrier;
 mod farm;
@@ -32,21 +32,21 @@ use std::time::{Duration, Instant};
 use syncline_fabric::transport::in_memory::Conditions;
 use syncline_fabric::{Member, Team, TeamError};
 
-/// What a suite verifies.
+/// The subject of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Every barrier: no member leaves one before all have come.
+    /// Every barrier: no member leaves one before all have arrived.
     Barrier,
-    /// Every lock: one member at a time holds it, in the order in which they asked.
+    /// Every lock: one member at a time holds it, in the order of their requests.
     Lock,
-    /// One-sided memory: every operation, and everything that completes operations.
+    /// One-sided memory: every operation, and every way to complete operations.
     Rma,
     /// Pools of the members of a team: every task ends once, with its result.
     Farm,
 }
 
 impl Subject {
-    /// The names of its algorithms or parts, in the order in which a session goes through them.
+    /// Returns the names of its algorithms or parts, in the order in which a session runs them.
     #[must_use]
     pub fn names(self) -> Vec<&'static str> {
         match self {
@@ -57,13 +57,13 @@ impl Subject {
         }
     }
 
-    /// Whether members on several hosts can have it.
+    /// Returns whether it can be verified between members on several hosts.
     #[must_use]
     pub fn is_far(self) -> bool {
         matches!(self, Self::Rma | Self::Farm)
     }
 
-    /// Its name in lower case.
+    /// Returns its name in lower case.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -75,21 +75,21 @@ impl Subject {
     }
 }
 
-/// Where the members of a team are.
+/// The place of the members of a team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TeamKind {
     /// Threads of one process.
     Threads,
-    /// A process each.
+    /// One process per member.
     Processes,
     /// Several threads in each of several processes.
     Both,
-    /// On several hosts, which are groups of threads here.
+    /// Several hosts, simulated by groups of threads.
     Hosts,
 }
 
 impl TeamKind {
-    /// The places in which a subject can be verified.
+    /// Returns the places in which a subject can be verified.
     #[must_use]
     pub fn all(subject: Subject) -> Vec<TeamKind> {
         let mut all = vec![TeamKind::Threads, TeamKind::Processes, TeamKind::Both];
@@ -97,7 +97,7 @@ impl TeamKind {
         all
     }
 
-    /// Its name in lower case.
+    /// Returns its name in lower case.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -108,13 +108,13 @@ impl TeamKind {
         }
     }
 
-    /// Processes, and threads in each.
+    /// Returns the number of processes, and of threads in each.
     fn shape(self, members: usize) -> (usize, usize) {
         match self {
             TeamKind::Threads => (0, members),
             TeamKind::Processes => (members, 1),
-            // As square as may be, and not fewer threads than processes; a prime number is one
-            // process.
+            // As square as possible, with at least as many threads as processes; a prime number of
+            // members is one process.
             TeamKind::Both | TeamKind::Hosts => {
                 let divides = |&processes: &usize| members.is_multiple_of(processes);
                 let processes = (1..=members.isqrt()).rev().find(divides).unwrap_or(1);
@@ -124,12 +124,11 @@ impl TeamKind {
     }
 }
 
-/// Why a suite does not hold, or could not be run.
+/// The reason why a suite fails, or could not be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Something does not do what it promises: the algorithm, the members, the round, and what is
-    /// wrong.
+    /// A contract is broken; the text has the algorithm, the members, the round and the fault.
     #[error("{0}")]
     Refuted(String),
     /// The team could not be started, or a member of it has failed.
@@ -137,7 +136,7 @@ pub enum Error {
     Team(#[from] TeamError),
 }
 
-/// What is verified, and for how long.
+/// A verification: its subject, its length and its selection.
 ///
 /// ```
 /// use syncline_conformance::{TeamKind, Subject, Suite};
@@ -148,15 +147,15 @@ pub enum Error {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Suite {
-    /// What is verified.
+    /// The subject.
     pub subject: Subject,
-    /// Rounds of each algorithm.
+    /// The number of rounds of each algorithm.
     pub rounds: u64,
-    /// Only algorithms whose name contains this.
+    /// Restricts the suite to algorithms whose name contains this text.
     pub only: Option<String>,
 }
 
-/// How long a wait in a session may take: a wait that takes longer never ends.
+/// The maximum time of a wait in a session; a wait that takes longer is considered to never end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn deadline() -> Option<Instant> {
@@ -164,7 +163,7 @@ fn deadline() -> Option<Instant> {
 }
 
 impl Suite {
-    /// The names of the algorithms that it verifies.
+    /// Returns the names of the algorithms that the suite verifies.
     #[must_use]
     pub fn names(&self) -> Vec<&'static str> {
         self.subject.names().into_iter().filter(|name| self.includes(name)).collect()
@@ -174,13 +173,13 @@ impl Suite {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 
-    /// One member's part, in a team that exists.
+    /// Runs one member's part in an existing team.
     ///
     /// # Collective
     /// All members of the team call it with the same suite.
     ///
     /// # Errors
-    /// What is wrong, with the algorithm, the round and the member.
+    /// The fault, with the algorithm, the round and the member.
     pub fn session(&self, me: &mut Member) -> Result<(), String> {
         match self.subject {
             Subject::Barrier => barrier::session(me, self),
@@ -190,10 +189,10 @@ impl Suite {
         }
     }
 
-    /// Verifies all algorithms in one team of this many members.
+    /// Verifies all algorithms in one team with this number of members.
     ///
-    /// In [`TeamKind::Processes`] and [`TeamKind::Both`] the processes are this program again with the
-    /// arguments `again`, which must call [`session`](Self::session) with the same suite in
+    /// In [`TeamKind::Processes`] and [`TeamKind::Both`] the processes run this program again with the
+    /// arguments `again`. With these it must call [`session`](Self::session) with the same suite in
     /// [`Team::run`].
     ///
     /// # Errors
@@ -202,8 +201,8 @@ impl Suite {
         let (processes, threads) = place.shape(members);
         let session = |me: &mut Member| self.session(me);
         let results = if place == TeamKind::Hosts {
-            // A prime number of members is a host each; else some hosts of several members, in two
-            // processes where the members of a host are an even number.
+            // With a prime number of members, each is on its own host. Otherwise several hosts have
+            // several members each, in two processes if the number of members per host is even.
             let (hosts, each) = if processes == 1 { (members, 1) } else { (threads, processes) };
             let (processes, threads) = if each % 2 == 0 { (2, each / 2) } else { (1, each) };
             let latency = Conditions {
@@ -213,7 +212,8 @@ impl Suite {
             };
             let servers = if members % 8 == 4 { 2 } else { 1 };
             let team = Team::hosts(hosts).processes(processes).servers(servers).threads(threads);
-            // All live, though a loaded machine may keep a thread from a processor for long.
+            // All members are alive, although a loaded machine may keep a thread from running for
+            // long.
             team.quiet().conditions(latency).timeout(PATIENCE).run(session)?
         } else if processes == 0 {
             Team::threads(threads).quiet().run(session)?
@@ -224,7 +224,7 @@ impl Suite {
     }
 }
 
-/// What is wrong, with everything that is needed to find it.
+/// Formats a finding with all facts that are needed to reproduce it.
 fn finding(me: &Member, algorithm: &str, round: u64, what: std::fmt::Arguments<'_>) -> String {
     format!(
         "{algorithm}, {} members ({} processes of {} threads), round {round}, member {}: {what}",

@@ -1,22 +1,22 @@
 //! A session of locks.
 //!
 //! # One at a time
-//! Every member asks a number of times, in one of four ways: waits, waits for a moment, gives up at
-//! once and keeps its place, or takes the lock only if it is free. In the section it finds no
-//! other, writes its name, changes two numbers that belong together, lingers, and finds its name.
-//! In the end the numbers count all sections.
+//! Every member requests the lock a number of times, in one of four ways: it blocks, blocks for a
+//! moment, times out at once but keeps its place, or takes the lock only if it is free. In the
+//! critical section it finds no other member, writes its rank, changes two numbers that belong
+//! together, lingers, and finds its rank still there. At the end the numbers count all sections.
 //!
 //! # In order
 //! ```text
 //! director (each in turn)     holds the lock; for all others, in random order:
-//!                               tells the next to ask ──>  member: says that it is about to ask; asks
-//!                               waits until that one sleeps (the system says so): it is in the queue
-//!                             lets go
-//! others                      get the lock one after the other; each writes its name down
-//! all                         compare: the names are in the director's order
+//!                               tells the next to request ──> member: announces it; requests
+//!                               waits until that member sleeps (as the system reports): queued
+//!                             releases the lock
+//! others                      acquire the lock one after the other; each records its rank
+//! all                         compare: the ranks are in the director's order
 //! ```
-//! In this part they sleep as soon as they wait, and between saying so and sleeping they do nothing
-//! but ask.
+//! In this part members sleep as soon as they wait, and do nothing but request the lock between the
+//! announcement and the sleep.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -38,22 +38,22 @@ type Part = fn(&mut Member, &Suite) -> Result<(), String>;
 /// All locks.
 pub(super) const ALGORITHMS: [(&str, Part); 2] = [("ticket", lock::<Ticket>), ("mcs", lock::<Mcs>)];
 
-/// How many rounds there are in which the order is looked at: each member directs one of them, at
-/// most.
+/// The maximum number of rounds that check the order; each member directs at most one of them.
 const ORDERED: u64 = 8;
 
-/// What members compare.
+/// The state that members compare.
 struct Scene {
     /// 1 + the rank of the member in the section.
     inside: Array<AtomicU64>,
-    /// How often each has had the lock.
+    /// The number of times that each member has had the lock.
     taken: Array<AtomicU64>,
-    /// Threads, as the system knows them.
+    /// The thread of each member, as [`thread`] encodes it.
     threads: Array<AtomicU64>,
-    /// The round in which each may ask, and in which it is about to.
+    /// The last round in which each member may request the lock, and in which it is about to.
     go: Array<Signal>,
     asking: Array<Signal>,
-    /// The order in which they asked, and in which they got it; the length of that first.
+    /// The order of requests and that of acquisitions, from index 1; `got[0]` is the next free
+    /// index.
     asked: Array<AtomicU64>,
     got: Array<AtomicU64>,
 }
@@ -179,7 +179,7 @@ fn in_order<R: RawLock>(
             format_args!("they asked in the order {asked:?}, and got it in {got:?}"),
         ));
     }
-    // The lists are written again when all have compared them.
+    // The lists are overwritten only after all members have compared them.
     all_together(me, name, round)
 }
 
@@ -203,7 +203,7 @@ fn direct<R: RawLock>(
         waiting.map_err(|_| wrong("a member does not ask"))?;
         let thread = scene.threads[rank].load(Ordering::Relaxed);
         let until = Instant::now() + PATIENCE;
-        // Twice: it may have slept for a moment on its way, for memory, say.
+        // Checked twice: the thread may have slept for a moment on its way, for example for memory.
         while !(sleeps(thread) && {
             std::thread::yield_now();
             sleeps(thread)

@@ -1,16 +1,16 @@
 //! A session of one-sided memory.
 //!
-//! | part       | what is verified                                                                            |
-//! |------------|---------------------------------------------------------------------------------------------|
-//! | `memory`   | every operation, in every shape and on every type, against a memory that is simulated        |
-//! | `syncs`    | a member that leaves a sync sees what any had put before it, wherever; nothing after it       |
-//! | `fences`   | put, fence, flag: a member that sees the flag sees what was put, wherever                    |
-//! | `words`    | no two get the same ticket; a word that is swapped is in one hand; pairs are never torn       |
-//! | `locks`    | one at a time holds a mutex, and finds what the one before has written, at a third member      |
-//! | `flood`    | under MPI: many puts to a process that is stopped for a while take bounded memory, and none is lost |
-//! | `barriers` | no member leaves a barrier over messages before all have come                                |
-//! | `poison`   | a mutex that is left by its holder is poisoned, and the others are told by which member       |
-//! | `mismatch` | members whose calls do not match are told of both calls; their team ends then                |
+//! | part       | contract                                                                        |
+//! |------------|---------------------------------------------------------------------------------|
+//! | `memory`   | every operation, in every shape and on every type, agrees with a simulation     |
+//! | `syncs`    | a member that leaves a sync sees all earlier puts of any member, anywhere       |
+//! | `fences`   | put, fence, flag: a member that sees the flag sees the put, anywhere            |
+//! | `words`    | tickets are unique; a lock made of swaps has one holder; pairs are not torn     |
+//! | `locks`    | a mutex has one holder, which sees its predecessor's writes at a third member   |
+//! | `flood`    | under MPI: many puts to a stopped process take bounded memory, and none is lost |
+//! | `barriers` | no member leaves a barrier over messages before all have arrived                |
+//! | `poison`   | a mutex abandoned by its holder is poisoned; the error names that member        |
+//! | `mismatch` | every member gets an error that names both calls; the team is then unusable     |
 
 mod faults;
 mod memory;
@@ -41,10 +41,10 @@ pub(super) const PARTS: [(&str, Part); 9] = [
     (LAST, faults::mismatch),
 ];
 
-/// The part after which nothing else can be done in its team.
+/// The part after which its team is unusable.
 const LAST: &str = "mismatch";
 
-/// The round, and what is wrong.
+/// A finding: the round, and the fault.
 pub(super) struct Wrong(u64, String);
 
 impl From<RmaError> for Wrong {
@@ -66,7 +66,7 @@ impl From<syncline_sync::SpaceError> for Wrong {
 }
 
 pub(super) fn session(me: &mut Member, suite: &Suite) -> Result<(), String> {
-    // A radix of 2 has as many rounds as there can be; the other is what there is by itself.
+    // A radix of 2 gives the maximum number of message rounds; `None` is the default radix.
     for radix in [None, Some(2)] {
         let rma = match radix {
             None => Rma::new(me),
@@ -84,7 +84,7 @@ pub(super) fn session(me: &mut Member, suite: &Suite) -> Result<(), String> {
     Ok(())
 }
 
-/// Numbers that look random, the same for the same beginning.
+/// A pseudorandom sequence that depends only on its seed.
 struct Random(u64, u64);
 
 impl Random {
@@ -94,7 +94,7 @@ impl Random {
     }
 }
 
-/// One of the ways to complete everything and meet. All members choose the same.
+/// Completes all operations and synchronises, in one of several ways. All members choose the same.
 fn sync(rma: &mut Rma, choice: u64) -> Result<(), RmaError> {
     match choice % 6 {
         0 => rma.sync_global(),
@@ -123,11 +123,12 @@ fn sync(rma: &mut Rma, choice: u64) -> Result<(), RmaError> {
     }
 }
 
-/// In each round every member puts the round's number to another, and reads what a third was given,
-/// by a fourth.
+/// In each round every member puts the number of the round to others, and reads at a third member
+/// the value put by a fourth.
 fn syncs(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let (rank, size) = (me.rank(), me.size());
-    // Early: before the sync begins. Late: while it is under way, so of the next one.
+    // Early: put before the sync begins. Late: put while the sync is in progress, so part of the
+    // next one.
     let early = rma.allocate::<u64>(me, size)?;
     let late = rma.allocate::<u64>(me, size)?;
     for round in 1..=rounds {
@@ -137,7 +138,7 @@ fn syncs(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
         for target in all.filter(|_| random.below(4) > 0) {
             rma.put(&early, target, rank, &[round]).map_err(wrong)?;
         }
-        // A draw that all make alike says which of these were put.
+        // A draw that all members repeat identically tells which of these were put.
         let drawn = |from: usize, target: usize| {
             let mut random = Random(hash(round, from as u64), 0);
             let position = (target + size - from - 1) % size;
@@ -189,7 +190,7 @@ fn syncs(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     Ok(rma.free(me, late)?)
 }
 
-/// Put, fence, flag; a member that waits for the flag reads what was put, perhaps at a third
+/// Put, fence, flag: a member that waits for the flag reads the values put, possibly at a third
 /// member.
 fn fences(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let (rank, size) = (me.rank(), me.size());
@@ -197,7 +198,7 @@ fn fences(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let flags = rma.allocate::<u64>(me, 8 * size)?;
     for round in 1..=rounds {
         let wrong = |error: RmaError| Wrong(round, error.to_string());
-        // Rank writes at `holder`, tells `right`; so this member is told by `left`.
+        // This member puts at `holder` and sets the flag at `right`; its own flag is set by `left`.
         let right = (rank + 1) % size;
         let holder = |from: usize| (from + round as usize) % size;
         rma.put(&data, holder(rank), 64 * rank, &[round; 64]).map_err(wrong)?;
@@ -234,7 +235,7 @@ fn fences(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     Ok(rma.free(me, flags)?)
 }
 
-/// Tickets, a lock of swaps, pairs.
+/// Verifies tickets, a lock made of swaps, and pairs.
 fn words(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     use syncline_rma::Pair;
 
@@ -255,7 +256,7 @@ fn words(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
         last = ticket;
         rma.put(&mine, rank, round as usize, &[ticket as u64]).map_err(wrong)?;
         let handle = rma.start_fetch_add(&small, home, 1, -2).map_err(wrong)?;
-        // A lock: 0 is free.
+        // A lock: 0 means free.
         let late = Instant::now() + PATIENCE;
         while rma.compare_swap(&tickets, home, 1, 0, 1 + rank as i64).map_err(wrong)? != 0 {
             if Instant::now() > late {
@@ -272,7 +273,7 @@ fn words(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
             return Err(Wrong(round, format!("the word was {holder}'s, not {}'s", 1 + rank)));
         }
         rma.wait(handle).map_err(wrong)?;
-        // Both halves of a pair are always of one member and round.
+        // Both halves of a pair always come from the same member and round.
         let pair = Pair(rank as u64, hash(rank as u64, 5));
         let before = if round % 2 == 0 {
             rma.swap(&pairs, home, 0, pair).map_err(wrong)?
@@ -308,13 +309,13 @@ fn words(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     Ok(rma.free(me, mine)?)
 }
 
-/// Every kind of mutex: two of them, held one inside the other now and then.
+/// Verifies every kind of mutex: two of them, sometimes held one inside the other.
 fn locks(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let (rank, size) = (me.rank(), me.size());
     let rounds = rounds.min(200);
     for kind in [LockKind::Mcs, LockKind::Server, LockKind::Ticket, LockKind::Hybrid] {
-        // Of the last member; the numbers that they guard are the first one's, so that others are
-        // between them.
+        // The mutexes are on the last member and their data on the first, so that they are usually
+        // on different members.
         let mut set = mutexes(rma, me, kind, 2 * usize::from(rank == size - 1))?;
         let numbers = rma.allocate::<u64>(me, 4)?;
         for round in 1..=rounds {
@@ -358,11 +359,11 @@ fn locks(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// How many bytes more than before a flood may have taken.
+/// The maximum growth of memory by a flood, in bytes.
 const FLOODED: usize = 64 << 20;
 
-/// Puts to the last member, whose process is stopped for half of the time after which it would be
-/// dead (a second at most).
+/// Puts to the last member, whose process is stopped for half of the time after which it would
+/// count as dead (at most a second).
 fn flood(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     const WORDS: usize = 1000;
     let by_mpi = me.endpoint().is_some_and(|endpoint| endpoint.transport().starts_with("MPI"));
@@ -405,7 +406,7 @@ fn flood(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let mut found = [0; WORDS];
     rma.get(&memory, last, 0, &mut found)?;
     for (index, &word) in found.iter().enumerate() {
-        // The last number below `puts` that goes there.
+        // The last number below `puts` that is put there.
         let expected = (puts - 1) - (puts - 1 - index as u64) % WORDS as u64;
         if word != expected {
             return Err(Wrong(puts, format!("word {index} is {word}, not {expected}")));
@@ -415,7 +416,7 @@ fn flood(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     Ok(rma.free(me, memory)?)
 }
 
-/// The most memory that this process has had, in bytes.
+/// Returns the peak memory of this process, in bytes.
 fn most_memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -424,7 +425,8 @@ fn most_memory() -> usize {
     kilobytes.unwrap_or(0_usize) << 10
 }
 
-/// Every barrier of the team: each member writes its round before, and reads all others' after.
+/// Verifies every barrier of the team: each member writes its round before it, and reads the rounds
+/// of others after it.
 fn barriers(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let rounds = rounds.min(200);
     barrier(me, rma, rounds, |me| Ok(me.tournament()?))?;

@@ -1,16 +1,16 @@
-//! What sessions need beside barriers and locks: time that all processes share, numbers that look
-//! random, and which members sleep.
+//! Utilities of sessions: a clock that all processes share, pseudorandom numbers, and the state of
+//! threads.
 
 use rustix::time::{ClockId, clock_gettime};
 use syncline_sync::{Fault, LockError, SpaceError};
 
-/// Nanoseconds on the clock that all processes of this machine share.
+/// Returns nanoseconds of the clock that all processes of this machine share.
 pub(super) fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A number that looks random, the same for the same two (the finaliser of splitmix64).
+/// Returns a pseudorandom number that depends only on `a` and `b` (the finaliser of splitmix64).
 pub(super) fn hash(a: u64, b: u64) -> u64 {
     let mut z =
         a.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(b.wrapping_mul(0xbf58_476d_1ce4_e5b9));
@@ -19,7 +19,7 @@ pub(super) fn hash(a: u64, b: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A little time, or none, that differs from member to member.
+/// Delays for a short pseudorandom time, or not at all.
 pub(super) fn linger(number: u64) {
     match number % 8 {
         0 => std::thread::yield_now(),
@@ -28,24 +28,24 @@ pub(super) fn linger(number: u64) {
     }
 }
 
-/// This thread, for others to look at: the numbers of its process and of itself.
+/// Identifies this thread for others: the ids of its process and of itself.
 pub(super) fn thread() -> u64 {
     let (process, thread) = (rustix::process::getpid(), rustix::thread::gettid());
     (process.as_raw_nonzero().get() as u64) << 32 | thread.as_raw_nonzero().get() as u64
 }
 
-/// Whether that thread sleeps.
+/// Returns whether that thread sleeps.
 pub(super) fn sleeps(thread: u64) -> bool {
     let (process, thread) = (thread >> 32, thread & 0xffff_ffff);
     let stat =
         std::fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).unwrap_or_default();
-    // The name, in brackets, may hold anything.
+    // The name, in brackets, may contain anything.
     stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
 }
 
-/// What ended a session that is no finding about values, times or order.
+/// An error that ended a session, other than a finding about values, times or order.
 pub(super) trait Say {
-    /// In words.
+    /// Returns the error in words.
     fn say(&self) -> String;
 }
 

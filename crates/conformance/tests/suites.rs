@@ -1,17 +1,17 @@
 //! The suites hold in every place: those of barriers, locks, one-sided memory and pools.
 //!
-//! The processes of a team are this program again, with the name of the test that starts them.
+//! The processes of a team run this program again, with the name of the test that starts them.
 
 use syncline_conformance::{Subject, Suite, TeamKind};
 use syncline_fabric::Team;
 
-/// Runs a suite in teams of each of these sizes, or a member's part where this process is one of a
+/// Runs a suite in teams of each of these sizes, or a member's part if this process is one of a
 /// team.
 fn holds(test: &str, place: TeamKind, suite: &Suite, members: &[usize]) {
     if std::env::var_os("SYNCLINE_TEAM").is_some() {
         let found = Team::run(|me| suite.session(me)).unwrap();
         found.into_iter().for_each(|found| found.unwrap());
-        // Without the line that counts tests: the program that started this one counts it.
+        // Skips the summary of the test harness: the program that started this one counts the test.
         std::process::exit(0);
     }
     let again = ["--exact", test, "--nocapture"].map(str::to_owned);

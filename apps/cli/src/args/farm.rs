@@ -11,7 +11,7 @@ use crate::farm::input::split;
 use crate::farm::joblog::Resume;
 use crate::units::{parse_size, parse_time};
 
-/// What is done with a farm.
+/// The subcommands of `syncline farm`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FarmCommand {
     Run(FarmRunArgs),
@@ -21,20 +21,21 @@ pub(crate) enum FarmCommand {
     Bound(FarmBoundArgs),
 }
 
-/// Runs a command once for each task, several at once; or gives the tasks to workers that stay.
+/// Runs a command once for each task, several at a time, or feeds tasks to long-running workers.
 ///
-/// A task is a line of standard input, or of a file (-a), or made of the arguments behind ::: after
-/// the command. Options and replacement strings are those of GNU parallel; without any {} the task
-/// is appended as last argument. No shell is involved, and what the command reads is empty. Empty
-/// lines are no tasks. Lines are read as they are needed, so the input may be endless.
+/// A task is a line of standard input, a line of a file (-a), or a combination of the arguments
+/// after ::: behind the command. Options and replacement strings are those of GNU parallel. If the
+/// command contains no {}, the task is appended as its last argument. No shell is involved, and the
+/// standard input of the command is empty. Empty lines are skipped. Lines are read as they are
+/// needed, so the input may be endless.
 ///
-/// The standard output of a task comes out whole when the task has ended, its standard error line
-/// by line, with the task's number in front. A task that fails is told in one line, and so is what
-/// came of all at the end.
+/// The standard output of a task is printed as a whole when the task has ended. Its standard error
+/// is printed line by line, prefixed with the number of the task. Each failed task is reported in
+/// one line, and a summary is printed at the end.
 ///
-/// A task is a process group. When its first process has exited, what is left of the group is
-/// killed; and when this command ends, however it is killed itself, its tasks do. Only what leaves
-/// its group (setsid) is let go.
+/// Each task is a process group. When its first process has exited, the rest of the group is
+/// killed. When this command ends, even by SIGKILL, its tasks are killed too. Only processes that
+/// leave their group (setsid) survive.
 #[derive(Debug, clap::Args)]
 #[command(
     args_override_self = true,
@@ -85,94 +86,99 @@ Exit codes: 0 if all went well, when --halt has waited for success, and when the
 before a task failed; 1 if a task failed, or for an error; 2 wrong command line; 130 or 143 interrupted."
 )]
 pub(crate) struct FarmRunArgs {
-    /// How many workers there are at once [default: the number of cores; under a launcher: of
-    /// processes that run commands]
+    /// The number of workers that run at once, at most 4096 [default: the number of cores; under a
+    /// launcher: the number of processes that run commands]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) jobs: Option<u16>,
-    /// An input source, as :::: behind the command: a file whose lines are arguments, or - for
-    /// standard input. Several are combined [default: standard input]
+    /// An input source, like :::: behind the command: a file whose lines are arguments, or - for
+    /// standard input. May be given several times; all combinations are made [default: standard
+    /// input]
     #[arg(short = 'a', long, visible_alias = "arg-file", value_name = "FILE")]
     pub(crate) tasks: Vec<PathBuf>,
-    /// A NUL ends a task, not a line break
+    /// Tasks end with a NUL byte instead of a line break
     #[arg(short = '0', long)]
     pub(crate) null: bool,
-    /// Each line is several arguments, with this regular expression between them: {1} {2}
+    /// Split each line into several arguments, {1} {2} ..., at matches of this regular expression
     #[arg(short = 'C', long, value_name = "REGEXP")]
     pub(crate) colsep: Option<String>,
-    /// Use at most N arguments per command line, that is lines, or combinations of sources
+    /// Use at most N arguments (lines, or combinations of sources) per command line
     #[arg(short = 'n', visible_short_alias = 'N', long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_args: Option<u32>,
-    /// Outputs come in the order of the tasks, not of their ends
+    /// Print outputs in the order of the tasks, not in the order in which they end
     #[arg(short, long)]
     pub(crate) keep_order: bool,
-    /// How often a task that failed is run again; what is printed is of its last attempt
+    /// The number of times that a failed task is run again; only the output of its last attempt is
+    /// printed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) retries: u32,
-    /// How long a task may take: 90, 1.5s, 5m, 2h. Then it gets SIGTERM, a second later SIGKILL,
-    /// and has failed
+    /// The time limit of a task: 90, 1.5s, 5m, 2h. A task that exceeds it gets SIGTERM, SIGKILL one
+    /// second later, and has failed
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
-    /// When the farm ends before its tasks do: never, or now|soon,fail|success|done=N or =N%
-    /// [default: never; of --halt alone: now,fail=1]
+    /// End the farm early: never, or now|soon,fail|success|done=N or =N% [default: never; --halt
+    /// without a value: now,fail=1]
     ///
-    /// now kills running jobs, soon waits for them to complete but starts no new ones; then N jobs,
-    /// or N percent of all, have failed, succeeded, or ended either way. A percentage has the whole
-    /// input read first. When success ends it, the exit code is 0.
+    /// The condition holds when N jobs, or N percent of all jobs, have failed (fail), succeeded
+    /// (success) or ended either way (done). Then now kills the running jobs; soon lets them
+    /// complete and starts no new ones. A percentage requires that the whole input is read first.
+    /// If success ends the farm, the exit code is 0.
     #[arg(long, value_name = "WHEN,WHY=N", num_args = 0..=1, default_missing_value = "now,fail=1",
           allow_negative_numbers = true, value_parser = parse_halt)]
     pub(crate) halt: Option<Halt>,
-    /// Starts no job for this time after one was started: 90, 1.5s, 200ms, 5m, 2h
+    /// The minimum time between the starts of two jobs: 90, 1.5s, 200ms, 5m, 2h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) delay: Option<Duration>,
-    /// Prints the jobs on standard output, as lines for a shell, and does not run them
+    /// Print the commands on standard output, quoted for a shell, and run none
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Output is not grouped: tasks write to standard output and standard error themselves, as they
-    /// like
+    /// Do not group output: tasks write directly to standard output and standard error
     #[arg(short, long, conflicts_with_all = ["keep_order", "logs", "line_buffer"])]
     pub(crate) ungroup: bool,
-    /// Standard output comes line by line, as standard error does, and mixed with that of others
+    /// Print standard output line by line, as standard error is, mixed with the lines of other
+    /// tasks
     #[arg(long, visible_alias = "lb", conflicts_with_all = ["keep_order", "logs"])]
     pub(crate) line_buffer: bool,
-    /// A log of the jobs that have ended, in GNU parallel's columns: Seq, Host, Starttime,
+    /// Log each job that has ended to FILE, in GNU parallel's columns: Seq, Host, Starttime,
     /// JobRuntime, Send, Receive, Exitval, Signal, Command
     ///
-    /// A line is written when a job has ended; one that ends with this command has none. A file
-    /// with jobs in it is gone on with by --resume or --resume-failed, and otherwise refused.
+    /// The line is written when the job has ended. A job that ends because this command ends has no
+    /// line. A file that already contains jobs is continued by --resume or --resume-failed, and
+    /// refused otherwise.
     #[arg(long, visible_alias = "jl", value_name = "FILE")]
     pub(crate) joblog: Option<PathBuf>,
-    /// Jobs that the job log has are not run again; command and input must be the same
+    /// Skip the jobs that are in the job log; command and input must be the same as before
     #[arg(long, requires = "joblog")]
     pub(crate) resume: bool,
-    /// As --resume, but jobs that have failed are run again
+    /// Like --resume, but run the jobs that have failed again
     #[arg(long, requires = "joblog")]
     pub(crate) resume_failed: bool,
-    /// The most data memory that each process of a task may have (RLIMIT_DATA)
+    /// The maximum data memory of each process of a task (RLIMIT_DATA), for example 512M or 2G
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
-    /// A directory for NUMBER.out and NUMBER.err of each task (in place of standard error), and
-    /// summary.tsv
+    /// Write NUMBER.out and NUMBER.err (in place of standard error) of each task, and summary.tsv,
+    /// to DIR
     ///
-    /// It is made if it is not there. One that has a summary.tsv already is refused, or gone on with
-    /// by --resume. With --protocol lines there is worker-NUMBER.err of each worker.
+    /// The directory is created if it does not exist. A directory that already contains a
+    /// summary.tsv is refused, unless --resume continues it. With --protocol lines it holds
+    /// worker-NUMBER.err of each worker.
     #[arg(long, value_name = "DIR")]
     pub(crate) logs: Option<PathBuf>,
-    /// How a worker is given its tasks
+    /// How workers receive their tasks
     #[arg(long, value_enum, default_value_t = Protocol::Each)]
     pub(crate) protocol: Protocol,
-    /// The command, and what it gets
+    /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
 impl FarmRunArgs {
-    /// The command, without the input sources behind it.
+    /// Returns the command without the input sources behind it.
     pub(crate) fn program(&self) -> &[OsString] {
         split(&self.command).0
     }
 
-    /// What of an earlier run is not run again.
+    /// Returns which jobs of an earlier run are skipped.
     pub(crate) fn resumes(&self) -> Resume {
         match (self.resume_failed, self.resume) {
             (true, _) => Resume::Succeeded,
@@ -181,7 +187,7 @@ impl FarmRunArgs {
         }
     }
 
-    /// The first option that only a process for each task can have, if it is given.
+    /// Returns the first given option that requires one process per task.
     pub(crate) fn only_each(&self) -> Option<&'static str> {
         let given = [
             (self.colsep.is_some(), "--colsep"),
@@ -196,28 +202,28 @@ impl FarmRunArgs {
     }
 }
 
-/// How a worker is given its tasks.
+/// How workers receive their tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Protocol {
-    /// Each task is a process
+    /// One process per task
     Each,
-    /// Workers stay, and read and write lines of JSON
+    /// Long-running workers that exchange lines of JSON with the farm
     Lines,
 }
 
-/// Kills the groups that it was told of when there is nobody any more who tells.
+/// Kills the process groups of a farm when the farm itself has ended.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FarmGuardArgs {
-    /// What the environment of the tasks has as SYNCLINE_FARM_RUN
+    /// The value of SYNCLINE_FARM_RUN in the environment of the tasks
     pub(crate) mark: String,
 }
 
-/// Becomes a program that may have so much data memory.
+/// Limits its own data memory, then executes a program.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FarmBoundArgs {
-    /// In bytes
+    /// The limit in bytes
     pub(crate) memory: u64,
-    /// The program, and what it gets
+    /// The program and its arguments
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }

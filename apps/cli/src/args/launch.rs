@@ -4,16 +4,17 @@ use std::ffi::OsString;
 
 use crate::units::parse_size;
 
-/// Runs a program as a team of processes, which share memory and watch one another.
+/// Runs a program as a team of processes that share memory and watch one another.
 ///
-/// The program calls `Team::run` of Syncline, in every process once; each finds its place in the
-/// environment. Others run as well, side by side. What they read and print goes straight through.
+/// The program calls `Team::run` of Syncline once in each process; each process finds its place in
+/// the environment. Programs that do not call it run as well, side by side. Standard input and
+/// output of the processes are passed through.
 ///
-/// A process that is killed, or exits before its part is done, is told on standard error, and to
-/// the others, whose waits for it end with an error that names its ranks. When a process has
-/// failed, the others have 10 seconds to end; then they get SIGTERM, and SIGKILL 5 seconds later.
-/// SIGINT and SIGTERM are passed on to all, and followed by SIGKILL 5 seconds later. If this
-/// command is killed, the processes that have begun their part end, too.
+/// A process that is killed, or exits before its part is done, is reported on standard error. Waits
+/// of the other processes for it end with an error that names its ranks. When a process has failed,
+/// the others have 10 seconds to end; then they get SIGTERM, and SIGKILL 5 seconds later. SIGINT
+/// and SIGTERM are forwarded to all processes and followed by SIGKILL 5 seconds later. If this
+/// command is killed, the processes that have begun their part end too.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline launch -n <N> [OPTIONS] -- <PROGRAM> [ARGS]...",
@@ -29,17 +30,17 @@ if one killed it, and 1 if it exited with 0 before its part was done; 1 if the p
 command line."
 )]
 pub(crate) struct LaunchArgs {
-    /// How many processes, from 1 to 4096
+    /// The number of processes, from 1 to 4096
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) processes: u16,
-    /// How many members each process has, as threads; at most 4096 in all
+    /// The number of members (threads) in each process; at most 4096 members in all
     #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) threads: u16,
-    /// How much memory the members share at most [default: as SYNCLINE_MEMORY says, or as much as
-    /// there could be]
+    /// The maximum memory that the members share, for example 512M or 2G [default: the value of
+    /// SYNCLINE_MEMORY, or as much as possible]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
-    /// The program, and what it gets
+    /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
 }

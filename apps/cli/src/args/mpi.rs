@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-/// What is done about MPI.
+/// The subcommands of `syncline mpi`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MpiCommand {
     Build(MpiBuildArgs),
@@ -15,8 +15,9 @@ pub(crate) enum MpiCommand {
 /// Builds the shims through which programs use the MPIs of this machine
 ///
 /// A program of Syncline contains no MPI. It loads a small library, the shim, which this command
-/// compiles with an MPI's own mpicc; so one build of a program runs under every MPI that has a
-/// shim. To be run once for each MPI, and again with a new version of either.
+/// compiles with an MPI's own mpicc. One build of a program therefore runs under every MPI that has
+/// a shim. Run this command once for each MPI, and again after an upgrade of the MPI or of
+/// Syncline.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline mpi build [--mpicc <CMD>]... [OPTIONS]",
@@ -29,16 +30,17 @@ Examples:
 Programs take the shim that fits their launcher; SYNCLINE_MPI=/path/to/shim.so says which."
 )]
 pub(crate) struct MpiBuildArgs {
-    /// An MPI's compiler; may be given several times [default: all on the path of mpicc,
-    /// mpicc.openmpi, mpicc.mpich]
+    /// The compiler of an MPI; may be given several times [default: all of mpicc, mpicc.openmpi and
+    /// mpicc.mpich on the path]
     #[arg(long, value_name = "CMD")]
     pub(crate) mpicc: Vec<OsString>,
-    /// The folder for shims [default: $XDG_DATA_HOME/syncline/mpi, or ~/.local/share/syncline/mpi]
+    /// The directory for the shims [default: $XDG_DATA_HOME/syncline/mpi, or
+    /// ~/.local/share/syncline/mpi]
     #[arg(long, value_name = "DIR")]
     pub(crate) into: Option<PathBuf>,
 }
 
-/// Lists the shims that programs find, and what they are for
+/// Lists the shims that programs find, and the MPI of each
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "syncline mpi list [OPTIONS]")]
 pub(crate) struct MpiListArgs {
@@ -47,17 +49,17 @@ pub(crate) struct MpiListArgs {
     pub(crate) json: bool,
 }
 
-/// Looks at this machine, and says what will hurt and what to do about it
+/// Checks this machine for problems, and says how to solve them
 ///
-/// First the disk of a folder: its file system and room, its speed by a scratch file of 32 MiB that
-/// never has a name, whether requests bypass the page cache there (direct I/O), and whether results
-/// can be marked (extended attributes). Then memory, cores, what the kernel allows, limits, and the
-/// MPIs that are there. Nothing stays, and nothing is loaded. The exit code is 0 whenever it could
-/// look, whatever it found.
+/// The disk of a directory is checked first: its file system and free space, its speed with an
+/// unnamed scratch file of 32 MiB, whether requests bypass the page cache (direct I/O), and whether
+/// results can be marked (extended attributes). Then memory, cores, kernel settings, limits and the
+/// installed MPIs are checked. No file is left behind, and no library is loaded. The exit code is 0
+/// whenever the checks could be made, whatever they found.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "syncline doctor [DIR] [OPTIONS]")]
 pub(crate) struct DoctorArgs {
-    /// The folder whose disk is looked at; of a file, the folder that it is in
+    /// The directory whose disk is checked; for a file, the directory that contains it
     #[arg(default_value = ".")]
     pub(crate) dir: PathBuf,
     /// Print one JSON object, on one line

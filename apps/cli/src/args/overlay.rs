@@ -6,19 +6,21 @@ use clap::{Subcommand, ValueEnum};
 use serde::Deserialize;
 use syncline_overlay::{Initial, snapshot::Format};
 
-/// What is done with an overlay.
+/// The subcommands of `syncline overlay`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OverlayCommand {
     Grid(GridArgs),
     Check(CheckArgs),
 }
 
-/// Draws the overlay of a sweep in blocks: its tasks, and who waits for whom.
+/// Draws the overlay of a blocked sweep: its tasks, and the order in which they wait for each
+/// other.
 ///
-/// One task for each block writes it, and reads the blocks above, left, right and below, as Clauss
-/// and Gustedt run Livermore kernel 23 (PDP 2010, doi:10.1109/PDP.2010.11). A task is active when
-/// all its requests are granted, partly delayed when some are, delayed when none is. Without --draw
-/// the drawing is printed: locations across, the head of each queue at the bottom.
+/// Each block has one task, which writes it and reads the blocks above, left, right and below, as
+/// Clauss and Gustedt run Livermore kernel 23 (PDP 2010, doi:10.1109/PDP.2010.11). A task is active
+/// when all its requests are granted, partly delayed when some are, and delayed when none is.
+/// Without --draw the drawing is printed: one column per location, the head of each queue at the
+/// bottom.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline overlay grid <RxC> [OPTIONS]",
@@ -28,26 +30,27 @@ Examples:
   syncline overlay grid 8x8 --init max-parallel --draw grid.svg"
 )]
 pub(crate) struct GridArgs {
-    /// Rows and columns of blocks, as 4x6; 4 is 4x4
+    /// Rows and columns of blocks, as 4x6; 4 means 4x4. At most 1048576 blocks
     #[arg(value_name = "RxC", value_parser = parse_grid)]
     pub(crate) grid: (usize, usize),
-    /// Who goes first
+    /// The initial order of the requests
     #[arg(long, value_enum, default_value_t = Init::Wave)]
     pub(crate) init: Init,
-    /// Only check: print no drawing
+    /// Only check; print no drawing
     #[arg(long)]
     pub(crate) check: bool,
-    /// Draw into a file, whose ending says how: .txt, .dot (graphviz) or .svg
+    /// Draw into FILE; its extension selects the format: .txt, .dot (graphviz) or .svg
     #[arg(long, value_name = "FILE", value_parser = parse_draw)]
     pub(crate) draw: Option<Draw>,
 }
 
-/// Checks that the tasks of a file can never deadlock, or names the circle in which they would
-/// wait.
+/// Checks that the tasks of a file never deadlock, or names a cycle of tasks that wait for each
+/// other.
 ///
-/// Each task goes round for ever: it waits until all its requests are granted, works, asks again,
-/// and gives back what it had. The queues of the first requests decide whether that ever stops.
-/// Without --draw they are printed: locations across, the head of each queue at the bottom.
+/// Each task repeats the same round without end: it waits until all its requests are granted,
+/// works, requests again, and releases the old grants. The initial order of the queues decides
+/// whether the tasks ever stop. Without --draw the queues are printed: one column per location, the
+/// head of each queue at the bottom.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline overlay check <FILE> [OPTIONS]",
@@ -70,24 +73,24 @@ file of --draw, or live but not printed (to a full disk)."
 pub(crate) struct CheckArgs {
     /// The overlay, as TOML
     pub(crate) file: PathBuf,
-    /// Who goes first, whatever the file says of `init` and `priority` [default: what
-    /// the file says, or program]
+    /// The initial order of the requests; overrides `init` and `priority` of the file [default: as
+    /// in the file, or program]
     #[arg(long, value_enum)]
     pub(crate) init: Option<Init>,
-    /// Draw into a file, whose ending says how: .txt, .dot (graphviz) or .svg
+    /// Draw into FILE; its extension selects the format: .txt, .dot (graphviz) or .svg
     #[arg(long, value_name = "FILE", value_parser = parse_draw)]
     pub(crate) draw: Option<Draw>,
 }
 
-/// Which task goes first.
+/// The initial order of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Init {
     /// The order of declaration: the results of the sequential program
     Program,
-    /// As a wave, each as soon as all earlier tasks that conflict have been: the same results
+    /// A wave: each task as soon as all earlier conflicting tasks have run; the same results
     Wave,
-    /// As many at once as a colouring gives: red-black on a grid, other results
+    /// As many tasks at once as a colouring allows: red-black on a grid, other results
     MaxParallel,
 }
 
@@ -101,7 +104,7 @@ impl Init {
     }
 }
 
-/// Where a drawing goes.
+/// The destination of a drawing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Draw {
     pub(crate) path: PathBuf,
@@ -118,10 +121,10 @@ fn parse_draw(text: &str) -> Result<Draw, String> {
     Ok(Draw { path: text.into(), format })
 }
 
-/// The most tasks of a grid.
+/// The maximum number of tasks of a grid.
 const MOST: usize = 1 << 20;
 
-/// Reads `4x6`, rows and columns, and `4`, a square.
+/// Parses `4x6`, rows and columns, or `4`, a square.
 fn parse_grid(text: &str) -> Result<(usize, usize), String> {
     let side =
         |side: &str| match side.trim().parse::<usize>() {

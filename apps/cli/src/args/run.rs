@@ -12,175 +12,178 @@ use crate::units::{BlockSize, parse_block_size, parse_size};
 
 /// Runs an iterative sweep over the matrices of a directory.
 ///
-/// Points are updated from their neighbours, row by row: those above and to the left are new
-/// already, those below and to the right still old. A point at the edge stays if a neighbour that
-/// the kernel uses does not exist there. The result has the bits of the plain double loop.
+/// Each point is updated from its neighbours, row by row: the neighbours above and to the left are
+/// already new, those below and to the right still old. A point at the edge keeps its value if a
+/// neighbour that the kernel uses does not exist. The result has the same bits as the plain double
+/// loop.
 ///
-/// Row-major data are streamed: many iterations are done in one pass over the rows, with a window
-/// of rows in memory. Data in blocks, and other orders, are swept block by block, one iteration at
-/// a time.
+/// Row-major data are streamed: one pass over the rows does many iterations, with a window of rows
+/// in memory. Data in blocks, and orders other than wave, are swept block by block, one iteration
+/// at a time.
 ///
 /// DIR holds .npy files (float64 or float32, C order, two dimensions), or raw files with a
-/// layout.json as `syncline convert` writes them. All arrays of a run have one type. They are only
-/// read.
+/// layout.json as `syncline convert` writes them. All arrays of a run have the same type. The
+/// inputs are never modified.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "syncline run <KERNEL> <DIR> --iterations <K> [OPTIONS]", after_long_help = AFTER)]
 pub(crate) struct RunArgs {
-    /// What to compute: a kernel of those below, or a FILE.toml that describes one
+    /// The kernel: one of those listed below, or a FILE.toml that describes one
     pub(crate) kernel: KernelName,
     /// The directory of the matrices
     pub(crate) dir: PathBuf,
-    /// A further directory, on another disk for example; may be given several times
+    /// A further directory, for example on another disk; may be given several times
     ///
-    /// Each array is taken from the directory that has it. One that two directories have is an
-    /// error.
+    /// Each array is taken from the directory that contains it. An array that two directories
+    /// contain is an error.
     #[arg(long, value_name = "DIR")]
     pub(crate) also: Vec<PathBuf>,
-    /// The field to start from, in place of the one in DIR: any result, or any array of that shape
-    /// and type
+    /// Start from this field instead of the one in DIR: any result, or any array of that shape and
+    /// type
     ///
-    /// A .npy file, or a raw file: one that the layout.json beside it tells of, a result (its mark
-    /// says what it is, or its name the field beside it that it is like), or one like the field in
-    /// DIR.
+    /// FILE is a .npy file or a raw file. A raw file must be listed in the layout.json beside it,
+    /// be a result (described by its mark, or by the name of the field beside it), or have the
+    /// layout of the field in DIR.
     #[arg(long, value_name = "FILE")]
     pub(crate) field: Option<PathBuf>,
-    /// How many iterations; with --until, at most. 0 copies the input
+    /// The number of iterations; with --until, the maximum. 0 copies the input
     #[arg(long, short = 'k', value_name = "K")]
     pub(crate) iterations: u64,
-    /// Over-relaxation of sor and nine-point, strictly between 0 and 2 [default: 1.5]
+    /// The relaxation factor of sor and nine-point, strictly between 0 and 2 [default: 1.5]
     #[arg(long, value_name = "W", allow_negative_numbers = true)]
     pub(crate) omega: Option<f64>,
-    /// What a gap costs in an alignment [default: 1]
+    /// The cost of a gap in an alignment [default: 1]
     #[arg(long, value_name = "G", allow_negative_numbers = true)]
     pub(crate) gap: Option<f64>,
-    /// The alignment is local: no score is below 0
+    /// Compute a local alignment: no score is below 0
     #[arg(long)]
     pub(crate) local: bool,
     /// Stop when no point changes by more than TOL in an iteration
     ///
-    /// Streamed, that is known at the end of a pass, and the sweep goes on to there; see
+    /// Streamed: the change is known at the end of a pass, and the sweep runs to that end; see
     /// --exact-stop. In blocks, with the orders wave and max-parallel, the first blocks are ahead
-    /// when it becomes known. All blocks then stop at one common iteration, at most as many later
-    /// as there are diagonals of blocks (twice as many with more than 1024 blocks). With the order
-    /// barrier the stop is exact.
+    /// when the change becomes known. All blocks then stop at one common iteration, which is later
+    /// by at most the number of diagonals of blocks (twice that with more than 1024 blocks). With
+    /// the order barrier the stop is exact.
     ///
-    /// A run that has done its iterations and not come to that says so, and ends with the exit code
-    /// 3; its result is written all the same. With --resume, a result is gone on from whatever the
-    /// tolerance was: see there.
+    /// A run that has done its iterations without reaching TOL reports so and exits with code 3;
+    /// its result is written nevertheless. --resume continues from a result whatever its tolerance
+    /// was.
     #[arg(long, value_name = "TOL", allow_negative_numbers = true)]
     pub(crate) until: Option<f64>,
-    /// With --until: stop at the very iteration
+    /// With --until: stop at exactly the first iteration that reaches TOL
     ///
-    /// Streamed, the last pass is run again for that. In blocks, the order is barrier in place of
+    /// Streamed: the last pass is run again for that. In blocks: the order is barrier instead of
     /// wave, with the same bits. The order max-parallel has no exact stop.
     #[arg(long)]
     pub(crate) exact_stop: bool,
-    /// The most memory that the program holds, as 512M or 2G [default: 80 % of what is available]
+    /// The maximum memory of the program, as 512M or 2G [default: 80 % of the available memory]
     ///
-    /// That is memory of its own and files of data that it has mapped. Its own file and libraries
-    /// are not in it: how much of those is resident depends on the kernel, which drops them as it
-    /// likes; the summary tells it by itself. Nor are the page cache, and what the kernel needs for
-    /// a process: a 512th of what is mapped, 16K a thread, some 1M besides. A control group with a
-    /// limit of all these holds the run. What is available is what the machine has left, or the
-    /// control group, if that is less.
+    /// The bound covers the program's own memory and the data files that it maps. It does not cover
+    /// the executable and its libraries: the kernel decides how much of those is resident, and the
+    /// summary reports it separately. Nor does it cover the page cache and the kernel's own memory
+    /// for a process: 1/512 of what is mapped, 16K per thread, and about 1M. A control group whose
+    /// limit includes all of these holds the run. Available memory is that of the machine, or of
+    /// the control group if that is less.
     ///
-    /// Streamed, more memory means more iterations per pass, and so less to read. In blocks,
-    /// matrices that fit stay in memory; of others only the blocks under way do. If not even the
-    /// least piece of work fits, that is an error, which tells what would. K, M, G and T are powers
-    /// of 1024.
+    /// Streamed: more memory allows more iterations per pass, so less is read. In blocks: matrices
+    /// that fit stay in memory; of larger ones only the blocks in progress do. If not even the
+    /// smallest piece of work fits, the run is refused, and the error names the memory that
+    /// suffices. K, M, G and T are powers of 1024.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
-    /// How many threads compute [default: one per core]
+    /// The number of threads that compute, at most 1024 [default: one per core]
     ///
-    /// Out of core, further ones wait for the disk. With the runner `threads` there is one per
-    /// block, whatever is given here.
+    /// Out of core, additional threads wait for the disk. The runner `threads` has one thread per
+    /// block, regardless of this option.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
-    /// How to go over the data
+    /// How to traverse the data
     #[arg(long, value_enum, default_value_t = ExecutorKind::Auto)]
     pub(crate) executor: ExecutorKind,
-    /// Streamed: iterations per pass, fewer in the last [default: what suits memory, cache and
-    /// disk]
+    /// Streamed: iterations per pass; the last pass may have fewer [default: chosen for memory,
+    /// cache and disk]
     #[arg(long, value_name = "D", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) depth: Option<u64>,
-    /// The vectors to compute with [default: the fastest of this machine]
+    /// The vector instructions to compute with [default: the fastest of this machine]
     ///
-    /// The result is the same with all.
+    /// The result is the same with all of them.
     #[arg(long, value_enum)]
     pub(crate) lanes: Option<LanesKind>,
-    /// In blocks: the size of a block, 512, or 256x1024 for rows x columns, or auto [default: one
-    /// that suits the memory]
+    /// In blocks: the size of a block, as 512, as 256x1024 (rows x columns), or auto [default:
+    /// chosen for the memory]
     ///
-    /// auto reads a little of the field to see what its disk does, and takes what is then expected
-    /// to be fastest. Blocked and framed data have blocks already: leave it out, or give auto or
-    /// the same.
+    /// auto reads a little of the field to measure its disk, and takes the size that is expected to
+    /// be fastest. Blocked and framed data already have a block size: omit this option, or give
+    /// auto or that size.
     #[arg(long, value_name = "B", value_parser = parse_block_size)]
     pub(crate) block: Option<BlockSize>,
-    /// The order in which points are updated; all but wave imply blocks
+    /// The order in which points are updated; every order but wave implies blocks
     #[arg(long, value_enum, default_value_t = BlockOrder::Wave)]
     pub(crate) order: BlockOrder,
-    /// In blocks: who updates them [default: pool]
+    /// In blocks: the threads that update them [default: pool]
     #[arg(long, value_enum)]
     pub(crate) runner: Option<RunnerKind>,
-    /// The result's file; NAME.npy is always a row-major .npy [default: FIELD.KERNEL.out.npy in
-    /// DIR, as za.lk23.out.npy, or FIELD.KERNEL.out if DIR is raw]
+    /// The file of the result; NAME.npy is always a row-major .npy file [default:
+    /// FIELD.KERNEL.out.npy in DIR, as za.lk23.out.npy, or FIELD.KERNEL.out if DIR is raw]
     ///
-    /// A name that does not end in .npy is for raw directories: then the result is raw data in the
-    /// layout of the field. A file that has the name already is an error, but with --resume and
-    /// --force. It is replaced when the result is complete, and not before; its permissions stay,
-    /// but its owner may write it from then on.
+    /// A name that does not end in .npy is for raw directories: the result is then raw data in the
+    /// layout of the field. An existing file of that name is an error, unless --resume or --force
+    /// is given. It is replaced only when the result is complete. It keeps its permissions, but its
+    /// owner may write it from then on.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Go on with an interrupted run of several passes, or from a result of fewer iterations
+    /// Continue an interrupted run of several passes, or a result of fewer iterations
     ///
-    /// It goes on after the last pass that is complete in OUTPUT.syncline, or from the output
-    /// itself, if that is of the same computation with fewer iterations: after 40, `--iterations
-    /// 100 --resume` does 60 more, with the bits of one run of 100. Of as many iterations nothing
-    /// is left to do. It begins if there is nothing to go on from. All else under the output's name
-    /// (of another kernel, of other parameters or inputs, of more iterations, or not known as a
-    /// result) is an error, and stays as it is; --field starts from any result.
+    /// The run continues after the last complete pass in OUTPUT.syncline, or from the output itself
+    /// if that is the same computation with fewer iterations: after 40, `--iterations 100 --resume`
+    /// does 60 more, with the bits of one run of 100. If the output already has that number of
+    /// iterations, nothing is done. If there is nothing to continue from, the run starts from the
+    /// beginning. Any other file or folder under the output's name (of another kernel, of other
+    /// parameters or inputs, of more iterations, or not recognised as a result) is an error and
+    /// stays unchanged; --field starts from any result.
     ///
-    /// --until says where to end, not what is computed, so it may be another one than before, or
-    /// none. If a change that is known is small enough for it, nothing is left to do. Else the run
-    /// goes on. Iterations that ran without --until have changes that are not known, and count as
-    /// not small enough. With --exact-stop a result that has gone past the iteration is one of more
-    /// iterations.
+    /// --until decides where a run ends, not what it computes, so it may differ from before or be
+    /// omitted. If a known change is small enough for it, nothing is done; otherwise the run
+    /// continues. The changes of iterations that ran without --until are unknown and count as not
+    /// small enough. With --exact-stop, a result that has gone past the exact iteration counts as a
+    /// result of more iterations.
     ///
-    /// In blocks a run goes on from a result, too; not after the last pass of a streamed one that
-    /// was interrupted. The numbers of the order max-parallel depend on the blocks: without
-    /// --block, those of the result are taken.
+    /// In blocks, a run continues from a result as well, but not after the last pass of an
+    /// interrupted streamed run. The numbers of the order max-parallel depend on the blocks:
+    /// without --block, the block size of the result is used.
     ///
-    /// Inputs are the same if their files are of the same places, lengths and times, or else of the
-    /// same checksums: those that were moved or touched are read once for that. Memory, threads and
-    /// depth may be others than before.
+    /// Inputs are the same if their files have the same paths, lengths and times, or else the same
+    /// checksums: files that were moved or touched are read once for that. Memory, threads and
+    /// depth may differ from before.
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Replace a file that has the output's name; discard what an interrupted run has left in
+    /// Replace an existing file of the output's name; discard the state of an interrupted run in
     /// OUTPUT.syncline
     #[arg(long)]
     pub(crate) force: bool,
-    /// Compare the result with the plain double loop, bit for bit, before it gets its name [default
-    /// if given: full]
+    /// Compare the result bit for bit with the plain double loop before it gets its name [default
+    /// without a value: full]
     ///
     /// The loop runs after the sweep, on one core, and needs disk space for one more matrix. Any
-    /// NaN equals any NaN. With the order max-parallel it is the block red-black loop.
+    /// NaN equals any NaN. With the order max-parallel the comparison is with the block red-black
+    /// loop.
     ///
     /// `full` compares every value, which takes many times as long as the sweep. `sample` compares
-    /// the first rows, as many as the loop computes in about the time of the sweep, or a second:
-    /// after K iterations a row depends on all above it and on K rows below, so no other part of
-    /// the result can be computed by itself. A fault of the kernel, of vectors, of how iterations
-    /// are chained or of the first rows' files shows there; one that is only further down does not.
-    /// The summary says which rows were compared, and calls nothing verified. It is refused where
-    /// the least sample would take a quarter of the whole loop: with more iterations than half of
-    /// the rows. With --until, which may need as many, nothing is compared then, and the summary
+    /// the first rows: as many as the loop computes in about the time of the sweep, or in a second.
+    /// After K iterations a row depends on all rows above it and on K rows below, so no other part
+    /// of the result can be computed by itself. An error of the kernel, of the vector code, of the
+    /// chaining of iterations, or of the files of the first rows shows there; an error that is only
+    /// further down does not. The summary names the rows that were compared, and does not call the
+    /// result verified. `sample` is refused where the smallest sample would take a quarter of the
+    /// whole loop, that is, with more iterations than half of the rows. With --until, where the
+    /// number of iterations is not known before, nothing is compared in that case, and the summary
     /// says so.
     #[arg(long, value_name = "WHAT", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "full")]
     pub(crate) verify: Option<Extent>,
     /// Print one JSON object, on one line, instead of the summary
     #[arg(long)]
     pub(crate) json: bool,
-    /// Say nothing of how far it is: no bar, and where there is no terminal no line every ten
-    /// seconds
+    /// Report no progress: no bar, and without a terminal no line every ten seconds
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -293,12 +296,12 @@ pub(crate) enum Extent {
     Sample,
 }
 
-/// What to compute.
+/// The kernel to compute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KernelName {
-    /// One that is built in.
+    /// A built-in kernel.
     Known(Known),
-    /// One that a file describes.
+    /// A kernel that a file describes.
     Described(PathBuf),
 }
 
@@ -317,20 +320,20 @@ impl FromStr for KernelName {
     }
 }
 
-/// How to go over the data.
+/// How to traverse the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ExecutorKind {
-    /// Streamed where order, layout and memory allow it, and nothing was asked for that only blocks
-    /// have
+    /// Streamed where order, layout and memory allow it, unless an option that requires blocks is
+    /// given
     Auto,
-    /// Many iterations in one pass over the rows; row-major data, order wave
+    /// Many iterations in one pass over the rows; requires row-major data and the order wave
     Streamed,
-    /// Block by block, any layout and order
+    /// Block by block; any layout and order
     Blocked,
 }
 
-/// The vectors to compute with.
+/// The vector instructions to compute with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LanesKind {
     /// One value at a time
@@ -358,13 +361,13 @@ impl From<LanesKind> for Lanes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum BlockOrder {
-    /// As a wave: diagonal by diagonal, the next iteration following closely: the bits of the plain
-    /// double loop
+    /// A wave: diagonal by diagonal, the next iteration close behind; the bits of the plain double
+    /// loop
     Wave,
     /// Red-black by blocks, like a chessboard: more blocks at once, but OTHER NUMBERS than the
     /// plain loop's
     MaxParallel,
-    /// As wave, but with a barrier after each iteration: the same bits, slower
+    /// Like wave, but with a barrier after each iteration; the same bits, slower
     Barrier,
 }
 
@@ -382,9 +385,9 @@ impl From<BlockOrder> for Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RunnerKind {
-    /// As many threads as --threads says
+    /// The number of threads that --threads gives
     Pool,
-    /// One thread per block (Clauss, Gustedt and Suter, PDP 2008); for some hundred blocks, and at
-    /// most 4096
+    /// One thread per block (Clauss, Gustedt and Suter, PDP 2008); meant for some hundred blocks,
+    /// at most 4096
     Threads,
 }

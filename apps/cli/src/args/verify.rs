@@ -3,15 +3,16 @@
 use clap::{Subcommand, ValueEnum};
 use syncline_sync::membership::MAX_MEMBERS;
 
-/// What is verified.
+/// The subcommands of `syncline verify`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verify {
-    /// Verifies that no member leaves a barrier before all have come
+    /// Verifies that no member leaves a barrier before all have arrived
     ///
-    /// In every round one member changes a variable, all pass the barrier, and each reads the
-    /// variable, notes the time and its round. All must read the new value; all times of a round
-    /// must be before all times of the next; no member may be a round ahead or behind. Members go on
-    /// at once or after a while, wait, look, or arrive first and wait later, at random.
+    /// In every round one member changes a variable, all members pass the barrier, and each reads
+    /// the variable and records the time and its round. All must read the new value; all times of a
+    /// round must precede all times of the next; no member may be a round ahead or behind. At
+    /// random, members arrive at once or after a delay, and block, poll, or arrive first and wait
+    /// later.
     #[command(after_long_help = "\
 Examples:
   syncline verify barrier --quick
@@ -19,12 +20,12 @@ Examples:
 
 Exit codes: 0 all hold; 1 one does not, which is named on standard error with the round and the members.")]
     Barrier(VerifyArgs),
-    /// Verifies that one at a time holds a lock, in the order in which they asked
+    /// Verifies that a lock has one holder at a time, and serves requests in order
     ///
-    /// Members ask for the lock in all ways, waiting, with deadlines, or only if it is free, and
-    /// change what it guards: no other member may be there, and no change may be lost. Then, round
-    /// after round, one member holds the lock while the others ask for it in a random order, each
-    /// when the one before sleeps in the queue; they must get it in that order.
+    /// Members request the lock in every way (blocking, with deadlines, and only if it is free) and
+    /// change the data that it guards: no other member may be inside, and no change may be lost.
+    /// Then, round after round, one member holds the lock while the others request it in a random
+    /// order, each when its predecessor sleeps in the queue. They must acquire it in that order.
     #[command(after_long_help = "\
 Examples:
   syncline verify lock --quick
@@ -35,8 +36,8 @@ Exit codes: 0 all hold; 1 one does not, which is named on standard error with th
     /// Verifies one-sided memory: put, get, accumulate, fence, sync, and barriers over messages
     ///
     /// Members do random operations of every kind on one another's memory, in every shape and type,
-    /// and compare it with a memory that each of them simulates; they look for what is stale after
-    /// every way to complete operations, at third members, too.
+    /// and compare it with a memory that each of them simulates. After every way to complete
+    /// operations they look for stale values, at third members too.
     #[command(after_long_help = "\
 Examples:
   syncline verify rma --quick
@@ -49,9 +50,9 @@ Exit codes: 0 all hold; 1 something does not, which is named on standard error w
     Rma(VerifyArgs),
     /// Verifies pools of the members of a team: every task ends once, with its result
     ///
-    /// One member hands out tasks of all sizes, some urgent, some dear, and trees of tasks that
-    /// fork others; all others work, wherever they are. Each result is compared with what it must
-    /// be.
+    /// One member submits tasks of all sizes, some with priority, some expensive, and trees of
+    /// tasks that fork others. All other members work, on every host. Each result is compared with
+    /// the expected one.
     #[command(after_long_help = "\
 Examples:
   syncline verify farm --quick
@@ -65,40 +66,41 @@ Exit codes: 0 all hold; 1 something does not, which is named on standard error w
 /// How much is verified.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
-    /// A short trial: 400 rounds of each
+    /// A short trial: 400 rounds of each test
     #[arg(long, conflicts_with = "rounds")]
     pub(crate) quick: bool,
-    /// Rounds of each [default: 10000]
+    /// The number of rounds of each test [default: 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rounds: Option<u64>,
-    /// Numbers of members: 1-9,16 [default: 1-9,16,33]
+    /// The team sizes to test, as a list of numbers and ranges, each at most 4096 [default:
+    /// 1-9,16,33]
     #[arg(long, value_name = "LIST", value_parser = parse_counts, default_value = "1-9,16,33", hide_default_value = true)]
     pub(crate) members: Counts,
-    /// Where the members are [default: everywhere]
+    /// Where the members run [default: everywhere]
     #[arg(long = "in", value_name = "PLACES", value_enum, value_delimiter = ',')]
     pub(crate) places: Vec<Places>,
-    /// Only those algorithms whose name contains this
+    /// Test only the algorithms whose name contains NAME
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Option<String>,
-    /// This process is one of a team that verifies
+    /// This process is a member of a team that verifies
     #[arg(long, hide = true)]
     pub(crate) session: bool,
 }
 
-/// Where members are.
+/// Where the members run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Places {
     /// Threads of one process
     Threads,
-    /// A process each
+    /// One process per member
     Processes,
     /// Several threads in each of several processes
     Both,
-    /// On several hosts, which are groups of threads here
+    /// Several hosts, simulated by groups of threads
     Hosts,
 }
 
-/// Numbers of members, in the order in which they were given.
+/// Team sizes, in the order in which they were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counts(pub(crate) Vec<usize>);
 

@@ -1,6 +1,6 @@
-//! The disk below a folder: what a sweep whose matrices are there finds.
+//! The disk of a folder, as a sweep over matrices in that folder finds it.
 //!
-//! Costs: a scratch file of [`SCRATCH`] bytes without a name is written and read once.
+//! Cost: an unnamed scratch file of [`SCRATCH`] bytes is written and read once.
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::units::Bytes;
 
 const PART: &str = "disk";
 
-/// Enough for pieces of 8 MiB, several under way.
+/// Sufficient for several pieces of 8 MiB in flight.
 const SCRATCH: u64 = 32 << 20;
 
-/// As long as the longest mark of a result.
+/// The length of the longest mark of a result.
 const MARK: [u8; 160] = [b'-'; 160];
 
 pub(super) fn checks(dir: &Path) -> Result<Vec<Check>, Error> {
@@ -37,7 +37,7 @@ pub(super) fn checks(dir: &Path) -> Result<Vec<Check>, Error> {
     let kind = kind(&read("/proc/self/mountinfo").unwrap_or_default(), dir)
         .unwrap_or_else(|| "file system".to_owned());
     let folder = format!("{}{holds}: {kind}", dir.display());
-    // Such as /proc, or a folder that is another user's. Nothing else can be said of it.
+    // For example /proc, or a folder of another user. Nothing more can be checked there.
     if let Err(why) = tempfile::tempfile_in(dir) {
         let found = format!("{folder}; no file can be made here: {}", reason(&why));
         return Ok(vec![Check::fine(PART, "folder", found).advise(
@@ -45,7 +45,7 @@ pub(super) fn checks(dir: &Path) -> Result<Vec<Check>, Error> {
             "no result can be written here, and nothing can be measured: `syncline doctor DIR` looks at another folder",
         )]);
     }
-    // Some file systems in memory have no end that they tell.
+    // Some file systems in memory report no size.
     if all == 0 {
         let mut checks = vec![Check::fine(
             PART,
@@ -67,7 +67,7 @@ pub(super) fn checks(dir: &Path) -> Result<Vec<Check>, Error> {
     Ok(checks)
 }
 
-/// What a folder does in which files can be made.
+/// Checks a folder in which files can be created.
 fn looked_at(dir: &Path) -> Vec<Check> {
     let mut checks = match Scratch::create(dir, SCRATCH) {
         Ok(scratch) => measured(scratch).into(),
@@ -80,18 +80,18 @@ fn looked_at(dir: &Path) -> Vec<Check> {
     checks
 }
 
-/// The last part of a path.
+/// Returns the last component of a path.
 fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Why, without the path that is in the line already.
+/// Returns the reason without the path, which the line already contains.
 fn reason(why: &std::io::Error) -> String {
     let why = why.to_string();
     why.split(" at path ").next().unwrap_or_default().to_owned()
 }
 
-/// Speed and way of requests.
+/// Checks the speed, and direct I/O.
 fn measured(mut scratch: Scratch) -> [Check; 2] {
     let lacks = scratch.lacks(Way::Direct);
     let way = if lacks.is_none() { Way::Direct } else { Way::Mapped };
@@ -118,7 +118,7 @@ fn measured(mut scratch: Scratch) -> [Check; 2] {
     [Check::fine(PART, "speed", speed), direct]
 }
 
-/// Whether a file can be marked as a complete result.
+/// Checks whether a file can be marked as a complete result.
 fn attributes(dir: &Path) -> Check {
     let marked = tempfile::tempfile_in(dir).and_then(|file| {
         Ok(rustix::fs::fsetxattr(&file, "user.syncline.doctor", &MARK, XattrFlags::empty())?)
@@ -132,9 +132,9 @@ fn attributes(dir: &Path) -> Check {
     }
 }
 
-/// The kind of the file system that a folder is on, by `/proc/self/mountinfo`.
+/// Returns the type of the file system of a folder, from `/proc/self/mountinfo`.
 fn kind(mounts: &str, dir: &Path) -> Option<String> {
-    // The last of those that are mounted deepest is the one that is seen.
+    // Of the deepest mounts, the last one is visible.
     let of_line = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
         let point = Path::new(before.split(' ').nth(4)?);

@@ -1,4 +1,4 @@
-//! What a process, a user or a control group may have.
+//! The limits of a process, a user and a control group.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -75,7 +75,7 @@ fn address_space() -> Check {
 }
 
 fn tracing() -> Check {
-    // Ours within a host is shared memory, which needs no leave.
+    // Syncline itself uses shared memory within a host, which needs no permission.
     let text = match read("/proc/sys/kernel/yama/ptrace_scope").as_deref() {
         None | Some("0") => "processes of a user may read one another's memory",
         Some(_) => {

@@ -1,4 +1,4 @@
-//! Memory, cores, and what the kernel has for waits.
+//! Memory, cores, and the kernel features that waits use.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ pub(super) fn checks() -> Vec<Check> {
     checks
 }
 
-/// A small file of the kernel's, without its line break.
+/// Reads a small file of the kernel, without its line break.
 pub(super) fn read(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
@@ -62,7 +62,7 @@ fn cores() -> Check {
     )
 }
 
-/// How many numbers a list as `0-3,8` has.
+/// Counts the numbers of a list such as `0-3,8`.
 fn count(list: &str) -> Option<usize> {
     let one = |range: &str| match range.split_once('-') {
         Some((first, last)) => {
@@ -164,7 +164,7 @@ fn io_uring() -> Check {
     )
 }
 
-/// A number, in words.
+/// Returns a number and a noun.
 pub(super) fn several(n: usize, thing: &str) -> String {
     format!("{n} {thing}{}", plural(n as u64))
 }

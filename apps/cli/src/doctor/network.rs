@@ -1,4 +1,4 @@
-//! The MPIs that are there, and what would carry messages.
+//! The installed MPIs, and the carrier of their messages.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ fn shim_check(name: &'static str, path: &Path, shim: &Result<Shim, MpiError>) ->
     Check::fine(PART, name, in_words(path, shim)).advise(shim.is_err(), advice)
 }
 
-/// Each name where a shell would find it.
+/// Returns the path at which a shell would find each launcher.
 fn launchers() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<_> = env::split_paths(&path).collect();
@@ -85,7 +85,7 @@ fn launchers() -> Vec<PathBuf> {
     LAUNCHERS.iter().filter_map(first).collect()
 }
 
-/// What MPI's messages would go by.
+/// Checks which network would carry the messages of MPI.
 fn carriers(open_mpi: bool) -> Check {
     let ucx = has_library("libucp.so");
     let cards =
@@ -111,7 +111,7 @@ fn carriers(open_mpi: bool) -> Check {
         )
 }
 
-/// Whether a library is where the system's loader looks, or LD_LIBRARY_PATH says.
+/// Returns whether a library is in a default folder of the loader or in LD_LIBRARY_PATH.
 fn has_library(name: &str) -> bool {
     let told = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let usual = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"].map(PathBuf::from);

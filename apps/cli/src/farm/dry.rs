@@ -1,4 +1,4 @@
-//! `--dry-run`: commands are printed, and nothing runs.
+//! `--dry-run`: commands are printed, and none is run.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! A process for each task, on this machine.
+//! One process per task, on this machine.
 //!
 //! ```text
-//!   start ──> running: its pipes are read ──> exited ──> its group killed, the rest of its pipes read
+//!   start ──> running: pipes are read ──> exited ──> group killed, rest of the pipes read
 //!                │ --timeout
 //!                └──> SIGTERM ── 1 s ──> SIGKILL
 //! ```
@@ -20,14 +20,14 @@ use super::output::Spool;
 use super::report::Failure;
 use super::running::{Part, Running};
 
-/// The name that GNU parallel has for the machine it runs on.
+/// GNU parallel's name for the machine that it runs on.
 const HERE: &str = ":";
 
-/// The tasks that run here.
+/// The tasks that run on this machine.
 #[derive(Debug)]
 pub(super) struct Each {
     running: Vec<(Task, usize, Running)>,
-    /// The slots that no task has.
+    /// The slots that no task uses.
     free: BTreeSet<usize>,
 }
 
@@ -54,7 +54,7 @@ impl Each {
     }
 }
 
-/// An attempt at a task that could not be started.
+/// Returns the attempt of a task that could not be started.
 pub(super) fn unstarted(task: Task, slot: usize, error: &io::Error) -> Attempt {
     Attempt {
         task,
@@ -70,7 +70,7 @@ pub(super) fn unstarted(task: Task, slot: usize, error: &io::Error) -> Attempt {
 
 impl Runners for Each {
     fn start(&mut self, ledger: &mut Ledger<'_>, task: Task) {
-        // There are as many as tasks at once.
+        // There is a slot for every concurrent task.
         let slot = self.free.pop_first().unwrap_or(0);
         let command = ledger.template.fill(&task.args, task.number, slot);
         match Running::start(task.number, &command, ledger.args, &mut ledger.hub.guard) {
@@ -90,7 +90,7 @@ impl Runners for Each {
         let input = ledger.wants_input(self.running.len());
         let delayed = ledger.deadline(self.running.len());
         let hub = &mut ledger.hub;
-        // What has no reader is left where it is.
+        // While the printer has no room, the output stays in the pipe.
         let (out, err) = (hub.output.printer().has_room(), hub.errors.has_room());
         let deadlines = self.running.iter().filter_map(|(.., running)| running.deadline());
         let deadline = deadlines.chain(delayed).min();
@@ -111,7 +111,7 @@ impl Runners for Each {
         if let Some(error) = self.running.iter().find_map(|(.., running)| running.unkept()) {
             hub.fails(error);
         }
-        // From behind, as those behind take the places of those that are taken out.
+        // From the highest index down, as `swap_remove` moves the last element into the gap.
         exited.sort_unstable();
         for at in exited.into_iter().rev() {
             self.exited(ledger, at);

@@ -1,13 +1,13 @@
-//! A process group of a task: started under the guard's eyes, and gone as a whole.
+//! The process group of a task: registered with the guard, and ended as a whole.
 //!
-//! | step       | what is done                                                                            |
-//! |------------|-----------------------------------------------------------------------------------------|
-//! | `start`    | the guard is told, the process started (posix_spawn) and watched by pidfd              |
-//! | `signal`   | goes to all of the group, also to processes that are stopped                            |
-//! | `pause`, `resume` | stop the group with this process, and continue it                               |
-//! | `finish`   | when the first process has exited: the rest killed, the guard told, the status collected |
+//! | step              | action                                                                 |
+//! |-------------------|------------------------------------------------------------------------|
+//! | `start`           | registers with the guard, spawns the process (posix_spawn) and a pidfd |
+//! | `signal`          | sends a signal to the whole group, also to stopped processes           |
+//! | `pause`, `resume` | stop the group with this process, and continue it                      |
+//! | `finish`          | after the first process has exited: kills the rest, unregisters, reaps |
 //!
-//! Until `finish` the process is not collected, so its number is that of no other group.
+//! The process is not reaped before `finish`, so no other group can have its number.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -30,26 +30,26 @@ use crate::error::{Error, Result};
 /// A process group.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// `None` once its first process has been collected.
+    /// `None` once its first process has been reaped.
     guarded: Option<Guarded>,
     pipes: [Option<OwnedFd>; 3],
 }
 
-/// Why a group did not begin.
+/// The reason why a group was not started.
 #[derive(Debug)]
 pub(super) enum Unstarted {
     /// This process could not be started.
     Process(io::Error),
-    /// No process may be: nothing would guard it, or take what it writes.
+    /// No process can be started: there is no guard, or no destination for its output.
     Farm(Error),
 }
 
-/// What a process has as standard input, output or error.
+/// The standard input, output or error of a process.
 #[derive(Debug)]
 pub(super) enum Stream {
-    /// Nothing to read.
+    /// An empty input.
     Nothing,
-    /// That of this process.
+    /// The stream of this process.
     Ours,
     /// A pipe whose other end is in [`Group::pipes`].
     Pipe,
@@ -57,8 +57,8 @@ pub(super) enum Stream {
 }
 
 impl Group {
-    /// Starts a process in a group of its own: a program with its arguments, with a bound on its
-    /// data memory if there is to be one.
+    /// Starts a program with its arguments in a new group, with a bound on its data memory if one
+    /// is given.
     pub(super) fn start(
         command: &[OsString],
         memory: Option<u64>,
@@ -88,12 +88,12 @@ impl Group {
         Ok(Self { guarded: Some(guarded), pipes: ours })
     }
 
-    /// Its pipes, those that there are; once.
+    /// Takes the pipes of the group; the first call returns those that exist.
     pub(super) fn pipes(&mut self) -> [Option<OwnedFd>; 3] {
         std::mem::take(&mut self.pipes)
     }
 
-    /// For a poll: readable when the first process has exited.
+    /// Returns a descriptor for a poll; it is readable when the first process has exited.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.guarded.as_ref().map(|guarded| guarded.leader.as_fd())
     }
@@ -104,7 +104,7 @@ impl Group {
         }
     }
 
-    /// A signal to all of the group.
+    /// Sends a signal to the whole group.
     pub(super) fn signal(&self, signal: Signal) {
         self.send(signal);
         if signal != Signal::KILL {
@@ -112,18 +112,18 @@ impl Group {
         }
     }
 
-    /// As Ctrl-Z does, of which a group that is not in the foreground of its terminal is not told.
+    /// Stops the group as Ctrl-Z does; the terminal does not signal groups in the background.
     pub(super) fn pause(&self) {
         self.send(Signal::TSTP);
     }
 
-    /// What was paused goes on.
+    /// Continues a paused group.
     pub(super) fn resume(&self) {
         self.send(Signal::CONT);
     }
 
-    /// Collects the first process, which has exited, and kills what is left of its group. Nothing
-    /// is sent to it after that.
+    /// Reaps the first process, which has exited, and kills the rest of its group. No signal is
+    /// sent to the group afterwards.
     pub(super) fn finish(&mut self, guard: &mut Guard) -> Result<ExitStatus> {
         let gone = || io::Error::from(io::ErrorKind::NotFound);
         let finished =
@@ -132,10 +132,11 @@ impl Group {
     }
 }
 
-/// What starts a command.
+/// Returns the spawn of a command.
 ///
-/// A bound is set by this very program, which then becomes the other. Set from outside it would
-/// come too late: a shell starts its first child before we are told that it runs.
+/// A bound is set by this program itself, which then executes the command. Set from outside it
+/// would come too late: a shell starts its first child before the farm is notified that the shell
+/// runs.
 fn bounded(command: &[OsString], memory: Option<u64>) -> io::Result<Spawn<'static>> {
     let Some((program, args)) = command.split_first() else {
         return Err(io::ErrorKind::NotFound.into());
@@ -143,7 +144,7 @@ fn bounded(command: &[OsString], memory: Option<u64>) -> io::Result<Spawn<'stati
     let mut spawn = match memory {
         None => Spawn::new(program),
         Some(memory) => {
-            // Else it would be the failure of every task.
+            // Otherwise every task would fail for this reason.
             is_there(program)?;
             let mut spawn = Spawn::new("/proc/self/exe");
             spawn
@@ -157,17 +158,17 @@ fn bounded(command: &[OsString], memory: Option<u64>) -> io::Result<Spawn<'stati
     Ok(spawn)
 }
 
-/// Whether there is such a program, where a shell would look for it, and may be executed.
+/// Checks that the program exists where a shell would find it, and is executable.
 fn is_there(program: &OsStr) -> io::Result<()> {
     let found = find(program, env::var_os("PATH"))?;
     rustix::fs::access(&found, Access::EXEC_OK)?;
     if found.is_dir() { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
 }
 
-/// `syncline farm bound`: bounds this process, and becomes the program.
+/// `syncline farm bound`: limits the data memory of this process, and executes the program.
 pub(crate) fn bound(args: &FarmBoundArgs) -> Result<()> {
     let [program, rest @ ..] = &args.command[..] else { return Ok(()) };
-    // A limit that is lower already stays.
+    // A lower existing limit stays.
     let most = getrlimit(Resource::Data).maximum.map_or(args.memory, |most| most.min(args.memory));
     let limit = Rlimit { current: Some(most), maximum: Some(most) };
     let limited = setrlimit(Resource::Data, limit);

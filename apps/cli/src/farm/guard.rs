@@ -1,7 +1,7 @@
-//! The guard: a process that kills what is left when the farm is killed.
+//! The guard: a process that kills the remaining groups when the farm is killed.
 //!
-//! It is that of [`syncline_process::guard`]. Here stands which command it is, and by which
-//! variable the tasks of a farm are known.
+//! The implementation is [`syncline_process::guard`]. This module defines the command of the guard,
+//! and the variable that identifies the tasks of a farm.
 
 use std::fs::File;
 use std::io;
@@ -15,24 +15,24 @@ use syncline_process::{Spawn, mark::EnvironmentMark};
 use crate::args::FarmGuardArgs;
 use crate::error::{Error, Result};
 
-/// The variable in the environment of every task that says whose it is.
+/// The environment variable that identifies the farm of a task.
 pub(super) const MARK: &str = "SYNCLINE_FARM_RUN";
 
-/// The farm's end of the guard. When it is dropped, the groups that have not ended are killed.
+/// The farm's end of the guard. On drop, the groups that have not ended are killed.
 #[derive(Debug)]
 pub(super) struct Guard {
     guard: guard::Guard,
-    /// What has nothing to read.
+    /// An empty input for processes.
     nothing: File,
 }
 
 impl Guard {
-    /// Starts one. From here on this process is told how its children end, which a parent that
-    /// ignores SIGCHLD has taken from it.
+    /// Starts the guard. Also makes sure that this process is notified when its children end, even
+    /// if its parent ignores SIGCHLD.
     pub(super) fn start() -> Result<Self> {
         let failed = |source| Error::Io { what: "start the guard of the tasks".to_owned(), source };
         signal_hook::flag::register(SIGCHLD, std::sync::Arc::default()).map_err(failed)?;
-        // This very program, even if another stands under its name by now.
+        // The running executable, even if its path holds another program by now.
         let program = |mark: &EnvironmentMark| {
             let mut program = Spawn::new("/proc/self/exe");
             program.arg0("syncline").args(["farm", "guard", mark.value()]);
@@ -56,20 +56,20 @@ impl Guard {
         })
     }
 
-    /// Collects a process, and ends its group.
+    /// Reaps a process, and ends its group.
     pub(super) fn finish(&mut self, group: Guarded) -> io::Result<ExitStatus> {
         self.guard.finish(group)
     }
 
-    /// A file without anything in it.
+    /// Returns a descriptor of an empty file.
     pub(super) fn nothing(&self) -> io::Result<OwnedFd> {
         self.nothing.as_fd().try_clone_to_owned()
     }
 }
 
-/// `syncline farm guard`: waits until the farm has ended, and kills what is left.
+/// `syncline farm guard`: waits until the farm has ended, then kills the remaining groups.
 ///
-/// SIGINT and SIGTERM have no effect on it, as on any command that does not look whether they came.
+/// SIGINT and SIGTERM have no effect on it: they are caught, and this command does not check them.
 pub(crate) fn guard(args: &FarmGuardArgs) -> Result<()> {
     let failed = |what: &str| {
         let what = what.to_owned();

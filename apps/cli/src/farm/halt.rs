@@ -1,15 +1,15 @@
-//! `--halt`: when a farm ends before its tasks do, in GNU parallel's words.
+//! `--halt`: the condition that ends a farm before its tasks do, in GNU parallel's syntax.
 
-/// When a farm ends.
+/// The condition that ends a farm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Halt {
-    /// Running jobs are killed; else they complete.
+    /// Whether running jobs are killed; otherwise they complete.
     pub(crate) now: bool,
     pub(crate) why: Cause,
     pub(crate) at: Limit,
 }
 
-/// Which jobs are counted.
+/// The jobs that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     Fail,
@@ -17,17 +17,18 @@ pub(crate) enum Cause {
     Done,
 }
 
-/// How many of them there must be.
+/// The number of jobs that meets the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     Never,
     Jobs(u64),
-    /// Of all jobs.
+    /// A percentage of all jobs.
     Percent(u64),
 }
 
 impl Halt {
-    /// Whether it is time, after so many jobs have succeeded and failed, of so many in all.
+    /// Returns whether the condition is met after this number of successes and failures, of `total`
+    /// jobs.
     pub(super) fn is_met(&self, succeeded: u64, failed: u64, total: Option<u64>) -> bool {
         let count = match self.why {
             Cause::Fail => failed,
@@ -47,10 +48,10 @@ impl Halt {
     }
 }
 
-/// Reads what stands behind `--halt`.
+/// Parses the value of `--halt`.
 pub(crate) fn parse(text: &str) -> Result<Halt, String> {
     let halt = |now, why, at| Ok(Halt { now, why, at });
-    // What older versions of GNU parallel took.
+    // The values of older versions of GNU parallel.
     match text {
         "never" | "0" => return halt(false, Cause::Fail, Limit::Never),
         "1" => return halt(false, Cause::Fail, Limit::Jobs(1)),

@@ -1,16 +1,16 @@
-//! What both kinds of farm share: the one poll, the way to the end, and the last words.
+//! The parts that both kinds of farm share: the poll, the ending, and the summary.
 //!
 //! ```text
-//!   running ── a signal, --halt now, standard output closed, an error ──> ending: nothing more is started
-//!      │                     SIGTERM to all at once ── 5 s, or another signal ──> SIGKILL ── 5 s ──> left to the guard
-//!      │ no more tasks                                                │ all have ended
-//!      └──────────────────────> outputs are printed <─────────────────┘   (5 s, when ending)
+//!   running ── a signal, --halt now, standard output closed, an error ──> ending: no more starts
+//!      │         SIGTERM to all ── 5 s, or another signal ──> SIGKILL ── 5 s ──> left to the guard
+//!      │ no more tasks                                              │ all have ended
+//!      └──────────────────────> outputs are printed <───────────────┘   (5 s, when ending)
 //!                                       │
 //!                                    summary
 //! ```
 //!
-//! One thread polls all there is: signals, the input, printers, and pipes and pidfds of tasks. What
-//! blocks is in the printers' threads, so a signal is always heard.
+//! One thread polls everything: signals, the input, printers, and the pipes and pidfds of tasks.
+//! Blocking writes happen in the printers' threads, so signals are always handled.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -35,19 +35,19 @@ use crate::args::FarmRunArgs;
 use crate::error::{Error, Result, signal_name};
 use crate::watch::{self, Signals};
 
-/// How long tasks may take to end when they were asked to, and readers to take what is left.
+/// The time that tasks may take to end after SIGTERM, and readers to take the remaining output.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// How long readers may take if there was a second signal; one that comes sooner is none, as some
-/// send each to a process and once more to its group.
+/// The time that readers may take after a second signal. A second signal that arrives sooner does
+/// not count, as some senders signal a process and then its group.
 const HASTE: Duration = Duration::from_millis(100);
-/// How often the bar moves.
+/// The interval at which the bar is updated.
 const TICK: Duration = Duration::from_millis(100);
-/// Descriptors of each worker: two or three pipes, a pidfd, and a file of output.
+/// The descriptors of each worker: two or three pipes, a pidfd, and a file of output.
 const OF_WORKER: u64 = 5;
-/// Descriptors beside those.
+/// The descriptors besides those.
 const OTHERS: u64 = 32;
 
-/// What both kinds of farm share.
+/// The parts that both kinds of farm share.
 #[derive(Debug)]
 pub(super) struct Hub {
     pub(super) source: Input,
@@ -59,22 +59,22 @@ pub(super) struct Hub {
     signals: Vec<(u8, UnixStream)>,
     bar: ProgressBar,
     ending: Option<Ending>,
-    /// Ctrl-Z was typed.
+    /// Whether Ctrl-Z was typed.
     to_stop: bool,
-    /// Nothing is told of all at the end.
+    /// Whether no summary is printed at the end.
     silent: bool,
 }
 
-/// Why a farm ends before its tasks do.
+/// The reason why a farm ends before its tasks do.
 #[derive(Debug)]
 pub(super) enum Why {
-    /// SIGINT, SIGTERM.
+    /// SIGINT or SIGTERM.
     Signal(u8),
-    /// What --halt waits for has come.
+    /// The condition of --halt is met.
     Halt(Halt),
-    /// What tasks write has no reader.
+    /// Standard output has no reader any more.
     Closed,
-    /// It cannot go on.
+    /// An error that ends the farm.
     Error(Error),
 }
 
@@ -83,20 +83,20 @@ struct Ending {
     why: Why,
     since: Instant,
     next: Step,
-    /// The user has lost patience.
+    /// Whether the user has sent a second signal.
     hastened: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// What runs is let run to its end.
+    /// Running tasks are left to complete.
     Await,
     Term,
     Kill(Instant),
     GiveUp(Instant),
 }
 
-/// What a poll may tell of.
+/// The sources of events of a poll.
 enum Ready<T> {
     Signal,
     Source,
@@ -113,7 +113,7 @@ impl Hub {
         let source = Input::open(args, of_all)?;
         let report = Report::new(args.logs.as_deref(), args.resumes() != Resume::No)?;
         let caught = catch()?;
-        // What tasks write as they like would be mixed with it.
+        // The output of ungrouped tasks would be mixed with the bar.
         let bar = match args.ungroup {
             true => ProgressBar::hidden(),
             false => watch::bar("{spinner} {msg}  {elapsed}"),
@@ -132,20 +132,20 @@ impl Hub {
             to_stop: false,
             silent: args.dry_run,
         };
-        // One that came before the first poll.
+        // A signal that arrived before the first poll.
         if let Some(signal) = signals.take() {
             hub.stop(Why::Signal(signal));
         }
         Ok(hub)
     }
 
-    /// A line on standard error.
+    /// Prints a line on standard error.
     pub(super) fn say(&self, what: &str) {
-        // A line break must not make two lines of one.
+        // A line break must not split a line into two.
         self.errors.print(format!("syncline: {}\n", what.replace('\n', "\\n")).into_bytes().into());
     }
 
-    /// Begins to end, or hastens it, if that is what has begun already.
+    /// Begins to end the farm, or hastens an ending that has begun.
     pub(super) fn stop(&mut self, why: Why) {
         match (&mut self.ending, why) {
             (None, why) => {
@@ -156,7 +156,7 @@ impl Hub {
                 };
                 self.ending = Some(Ending { why, since: Instant::now(), next, hastened: false });
             }
-            // What it waits for may come at last.
+            // Another reason may arrive while running tasks complete.
             (Some(ending), why) if matches!(ending.next, Step::Await) => {
                 if !matches!(why, Why::Halt(_)) {
                     (ending.why, ending.since, ending.next) = (why, Instant::now(), Step::Term);
@@ -186,22 +186,23 @@ impl Hub {
         }
     }
 
-    /// Does what may fail, which ends the farm.
+    /// Unwraps a result; an error ends the farm.
     pub(super) fn attempt<T>(&mut self, done: Result<T>) -> Option<T> {
         done.map_err(|error| self.stop(Why::Error(error))).ok()
     }
 
-    /// Whether nothing more is to be started.
+    /// Returns whether no more tasks are started.
     pub(super) fn is_ending(&self) -> bool {
         self.ending.is_some()
     }
 
-    /// Whether what runs is to end as well.
+    /// Returns whether running tasks are being ended as well.
     pub(super) fn is_killing(&self) -> bool {
         self.ending.as_ref().is_some_and(|ending| !matches!(ending.next, Step::Await))
     }
 
-    /// A task is done or has failed: ends the farm, if that is what --halt waits for.
+    /// Checks --halt after a task has succeeded or failed, and ends the farm if its condition is
+    /// met.
     pub(super) fn settled(&mut self) {
         let Some(halt) = self.halt else { return };
         let (done, failed) = (self.report.done_so_far(), self.report.failed_so_far());
@@ -210,7 +211,7 @@ impl Hub {
         }
     }
 
-    /// What all that runs is to get now; each signal once.
+    /// Returns the signal that is due to all running tasks; each signal once.
     pub(super) fn due(&mut self) -> Option<Signal> {
         let (ending, now) = (self.ending.as_mut()?, Instant::now());
         match ending.next {
@@ -226,12 +227,12 @@ impl Hub {
         }
     }
 
-    /// Whether this process is to stop, with all its groups, until it is continued: SIGTSTP.
+    /// Returns whether this process is to stop with all its groups (SIGTSTP).
     pub(super) fn is_to_stop(&self) -> bool {
         self.to_stop
     }
 
-    /// Stops with all groups, and continues with them; for how long it was.
+    /// Stops with all groups, and continues them afterwards; returns the time stopped.
     pub(super) fn stop_with<'a>(
         &mut self,
         groups: impl Iterator<Item = &'a Group> + Clone,
@@ -239,7 +240,7 @@ impl Hub {
         let since = Instant::now();
         self.to_stop = false;
         groups.clone().for_each(Group::pause);
-        // One that cannot stop goes on.
+        // A process that cannot stop goes on.
         let _ = stop_as_by_default();
         groups.for_each(Group::resume);
         let stopped = since.elapsed();
@@ -249,17 +250,17 @@ impl Hub {
         stopped
     }
 
-    /// Whether what still runs is left to the guard: SIGKILL has not ended it.
+    /// Returns whether running tasks are left to the guard because SIGKILL has not ended them.
     pub(super) fn gives_up(&self) -> bool {
         self.ending
             .as_ref()
             .is_some_and(|ending| matches!(ending.next, Step::GiveUp(at) if at <= Instant::now()))
     }
 
-    /// Sleeps until something has happened, or the time has come: which of `theirs` are ready, and
-    /// for what.
+    /// Sleeps until an event or the deadline; returns which of `theirs` are ready, and for what.
     ///
-    /// What is not theirs has been attended to: signals, printers, and, if it is wanted, the input.
+    /// All other events have been handled on return: signals, printers, and, if `input` is set, the
+    /// input.
     pub(super) fn poll<'a, T: Copy>(
         &'a mut self,
         input: bool,
@@ -285,7 +286,7 @@ impl Hub {
         ready
     }
 
-    /// Ends the farm if what tasks write cannot be printed or logged any more.
+    /// Ends the farm if the output of tasks can no longer be printed or logged.
     fn hear_broken(&mut self) {
         match self.output.printer().broken() {
             Some(Broken::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -320,7 +321,7 @@ impl Hub {
         add(Ready::Output, self.output.printer().as_fd(), PollFlags::IN);
         add(Ready::Errors, self.errors.as_fd(), PollFlags::IN);
         if !self.is_killing() {
-            // That there is no reader any more is told without being asked for.
+            // A poll reports a lost reader without being asked for it.
             add(Ready::Stdout, stdout.as_fd(), PollFlags::empty());
             if let Some(fd) = self.source.fd().filter(|_| input) {
                 add(Ready::Source, fd, PollFlags::IN);
@@ -367,7 +368,7 @@ impl Hub {
         }
     }
 
-    /// Moves the bar.
+    /// Updates the bar.
     pub(super) fn show(&mut self, running: usize) {
         if !self.bar.is_hidden() {
             let total = self.source.total();
@@ -375,7 +376,8 @@ impl Hub {
         }
     }
 
-    /// Prints what is to be printed and told; `unbegun` is how many tasks were read and not begun.
+    /// Prints the remaining output and the summary; `unbegun` is the number of tasks read but not
+    /// begun.
     pub(super) fn conclude(mut self, unbegun: usize) -> Result<()> {
         self.output.flush();
         self.drain(|hub| hub.output.printer().is_idle() && hub.errors.is_idle());
@@ -401,7 +403,7 @@ impl Hub {
         match self.ending.take().map(|ending| ending.why) {
             Some(Why::Error(error)) => Err(error),
             Some(Why::Signal(signal)) => Err(Error::Told { code: 128 + signal }),
-            // What it was for has come.
+            // The condition that the farm waited for is met.
             Some(Why::Halt(Halt { why: Cause::Success, .. })) => Ok(()),
             None | Some(Why::Halt(_) | Why::Closed) if self.report.failed_so_far() > 0 => {
                 Err(Error::Told { code: 1 })
@@ -410,7 +412,7 @@ impl Hub {
         }
     }
 
-    /// Waits until all is printed; if the farm is to end, or when it is, not for ever.
+    /// Waits until everything is printed; the wait is limited while the farm is ending.
     fn drain(&mut self, is_done: impl Fn(&Self) -> bool) {
         let (mut until, mut hastened) = (None, false);
         while !is_done(self) {
@@ -424,7 +426,7 @@ impl Hub {
                 if until <= now {
                     return;
                 }
-                // All that ran has ended.
+                // All running tasks have ended.
                 ending.next = Step::GiveUp(until);
             }
             self.poll::<()>(false, std::iter::empty(), None);
@@ -432,12 +434,12 @@ impl Hub {
                 self.stop_with(std::iter::empty());
             }
         }
-        // It may be the last that failed.
+        // The last write may have failed.
         self.hear_broken();
     }
 }
 
-/// Pipes of SIGINT, SIGTERM and SIGTSTP.
+/// Returns pipes that report SIGINT, SIGTERM and SIGTSTP.
 fn catch() -> Result<Vec<(u8, UnixStream)>> {
     let one = |signal: i32| {
         let (pipe, sender) = UnixStream::pair()?;
@@ -446,12 +448,12 @@ fn catch() -> Result<Vec<(u8, UnixStream)>> {
         Ok((signal as u8, pipe))
     };
     let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
-    // A shell without job control has it ignored, perhaps.
+    // A shell without job control may have set SIGTSTP to be ignored.
     let stop = Some(SIGTSTP).filter(|&signal| Disposition::of(signal) == Disposition::Default);
     [SIGINT, SIGTERM].into_iter().chain(stop).map(one).collect::<io::Result<_>>().map_err(failed)
 }
 
-/// Whether this many workers can be watched. Asked before the first task is read.
+/// Checks before the first task is read that the descriptors suffice for this number of workers.
 fn enough_descriptors(jobs: usize) -> Result<()> {
     let needed = jobs as u64 * OF_WORKER + FILES as u64 + OTHERS;
     match getrlimit(Resource::Nofile).current {

@@ -1,13 +1,13 @@
-//! Input sources: what the arguments of each task are, as GNU parallel has it.
+//! Input sources: the arguments of each task, as in GNU parallel.
 //!
 //! ```text
-//!   one file, a pipe                  read as it is asked for, so it may be endless
-//!   several sources, or a percentage  all read before the first task: how many there are is known
+//!   one file, a pipe                  read as it is needed, so it may be endless
+//!   several sources, or a percentage  read whole before the first task: the number is known
 //!
 //!   ::: a b ::: 1 2     a 1, a 2, b 1, b 2
-//!   ::: a b :::+ 1 2    a 1, b 2             (as many as the shortest has)
+//!   ::: a b :::+ 1 2    a 1, b 2             (the length of the shortest)
 //!     │
-//!     ├─ --colsep       each value is taken apart
+//!     ├─ --colsep       each value is split
 //!     └─ -n N           N records make a task
 //! ```
 
@@ -29,7 +29,7 @@ pub(super) type Arguments = Vec<Vec<u8>>;
 /// An input source of the command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Named {
-    /// Its values go with those of the source before.
+    /// Whether its values are linked to those of the source before.
     linked: bool,
     from: From,
 }
@@ -37,21 +37,21 @@ struct Named {
 #[derive(Debug, PartialEq, Eq)]
 enum From {
     Values(Vec<Vec<u8>>),
-    /// `None`: standard input.
+    /// A file; `None` is standard input.
     File(Option<PathBuf>),
 }
 
-/// All tasks.
+/// The input of all tasks.
 #[derive(Debug)]
 pub(super) struct Input {
     records: Records,
     columns: Option<Columns>,
-    /// How many records make a task.
+    /// The number of records per task.
     most: usize,
-    /// A task that has fewer.
+    /// The arguments of an incomplete task.
     begun: Arguments,
     records_begun: usize,
-    /// How many tasks were given away.
+    /// The number of tasks that `next` has returned.
     given: u64,
 }
 
@@ -65,10 +65,10 @@ enum Records {
 #[derive(Debug, Default)]
 struct Lists {
     lists: Vec<List>,
-    /// Of which lists, in order, and which of them go with the one before.
+    /// The sources still to be read, each with the index of its list.
     unread: VecDeque<(usize, Source)>,
     next: u64,
-    /// How many records there are, once all is read.
+    /// The number of records, once all sources are read.
     total: u64,
 }
 
@@ -79,7 +79,8 @@ struct List {
 }
 
 impl Input {
-    /// The input of a farm; `whole`: how many tasks there are is to be known before the first.
+    /// Opens the input of a farm. With `whole`, the number of tasks must be known before the first
+    /// one.
     pub(super) fn open(args: &FarmRunArgs, whole: bool) -> Result<Self> {
         let (command, behind) = split(&args.command);
         if command.is_empty() {
@@ -116,7 +117,7 @@ impl Input {
         Ok(Self { records, columns, most, begun: Vec::new(), records_begun: 0, given: 0 })
     }
 
-    /// The arguments of the next task, if all of them have been read.
+    /// Returns the arguments of the next task, if all of them have been read.
     pub(super) fn next(&mut self) -> Option<Arguments> {
         while self.records_begun < self.most {
             let Some(record) = self.records.next() else { break };
@@ -136,16 +137,16 @@ impl Input {
         })
     }
 
-    /// Whether there will be no more tasks.
+    /// Returns whether there will be no more tasks.
     pub(super) fn is_over(&self) -> bool {
         self.records_begun == 0 && self.records.is_over()
     }
 
-    /// How many tasks there are, if that is known.
+    /// Returns the number of tasks, if it is known.
     pub(super) fn total(&mut self) -> Option<u64> {
         let records = match &mut self.records {
             Records::Lists(lists) => lists.unread.is_empty().then_some(lists.total)?,
-            // Those that were given away were whole.
+            // All returned tasks were complete.
             Records::Stream(source) => {
                 self.given * self.most as u64 + self.records_begun as u64 + source.left()?
             }
@@ -153,7 +154,7 @@ impl Input {
         Some(records.div_ceil(self.most as u64))
     }
 
-    /// Whether a read would find something, or the end.
+    /// Returns whether a read would return data or the end.
     pub(super) fn is_ready(&self) -> bool {
         self.records.reading().is_some_and(Source::is_ready)
     }
@@ -166,7 +167,7 @@ impl Input {
         }
     }
 
-    /// For a poll, while something is to be read.
+    /// Returns the descriptor for a poll, while there is input to read.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.records.reading().map(AsFd::as_fd)
     }
@@ -187,7 +188,7 @@ impl Records {
         }
     }
 
-    /// What is read next.
+    /// Returns the source that is read next.
     fn reading(&self) -> Option<&Source> {
         match self {
             Self::Stream(source) => Some(source).filter(|source| !source.is_read()),
@@ -204,7 +205,7 @@ impl Lists {
                 From::Values(values) => values,
                 From::File(path) => {
                     let source = Source::open(path.as_deref(), null)?;
-                    // What goes with it, or stands beside it, is not to shift.
+                    // Empty lines are kept, so that linked or combined values do not shift.
                     let source = if alone { source } else { source.with_empty() };
                     lists.unread.push_back((lists.lists.len(), source));
                     Vec::new()
@@ -216,7 +217,7 @@ impl Lists {
         Ok(lists)
     }
 
-    /// The groups of lists that go together, with how many records each has.
+    /// Returns the groups of linked lists, with the number of records of each group.
     fn groups(&self) -> Vec<(&[List], u64)> {
         let groups = self.lists.chunk_by(|_, next| next.linked);
         let shortest =
@@ -246,7 +247,7 @@ impl Lists {
         self.count()
     }
 
-    /// The last source changes fastest.
+    /// Returns the next combination; the last source changes fastest.
     fn next(&mut self) -> Option<Arguments> {
         if !self.unread.is_empty() || self.next == self.total {
             return None;
@@ -263,13 +264,13 @@ impl Lists {
     }
 }
 
-/// The command, and what stands from the first separator of sources on.
+/// Splits the words at the first separator of sources into the command and the sources.
 pub(crate) fn split(command: &[OsString]) -> (&[OsString], &[OsString]) {
     let at = command.iter().position(|word| separator(word).is_some()).unwrap_or(command.len());
     command.split_at(at)
 }
 
-/// Whether a word begins a source: of files, and linked.
+/// Returns whether a word begins a source: (of files, linked).
 fn separator(word: &OsStr) -> Option<(bool, bool)> {
     match word.as_bytes() {
         b":::" => Some((false, false)),
@@ -305,7 +306,7 @@ fn file(path: &OsStr) -> From {
     From::File(Some(path).filter(|path| *path != "-").map(PathBuf::from))
 }
 
-/// What stands between columns.
+/// The separator of columns.
 #[derive(Debug)]
 struct Columns(Regex);
 
@@ -317,7 +318,7 @@ impl Columns {
         })
     }
 
-    /// The columns of a value.
+    /// Splits a value into columns.
     fn of(&self, value: &[u8]) -> Vec<Vec<u8>> {
         // All characters are bytes here.
         let bytes = |column: &str| column.chars().map(|byte| byte as u8).collect();
@@ -325,7 +326,7 @@ impl Columns {
     }
 }
 
-/// A text with a character for each byte.
+/// Returns a text with one character per byte.
 fn latin(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| char::from(byte)).collect()
 }
@@ -391,7 +392,7 @@ mod tests {
         assert_eq!(tasks(&format!("-a {one} -- x")), ["a", "b"]);
         assert_eq!(tasks(&format!("-n 3 -- x :::: {one}")), ["a b"]);
         assert_eq!(tasks(&format!("-a {two} -a {two} -- x")), ["1 1", "1 2", "2 1", "2 2"]);
-        // An empty line counts where others go with it.
+        // An empty line counts where other sources are linked to it.
         assert_eq!(tasks(&format!("-- x :::: {one} ::::+ {two}")), ["a 1", " 2"]);
         assert_eq!(tasks(&format!("-a {two} -- x ::: y :::: {two}")).len(), 4);
         let mut input = Input::open(&args(&format!("-n 2 -a {one} -- x")), false).unwrap();

@@ -1,11 +1,12 @@
 //! `--joblog`: a line for each job that has ended, in GNU parallel's columns; `--resume` reads it.
 //!
-//! A line is written by one write, and what a full disk takes of it is taken back. So a farm that is
-//! killed leaves whole lines, but for the last of a machine that stops. Such a line has no end: it
-//! is cut off, and its job runs again. A line follows the output of its job ([`Row`]): a job whose
-//! output is not written has none, nor has one that was running or was ended with the farm.
+//! A line is written by one write, and a part that a full disk accepts is truncated again. A farm
+//! that is killed therefore leaves complete lines; only a machine that stops may leave a torn last
+//! line. A torn line is cut off, and its job runs again. A line is written after the output of its
+//! job ([`Row`]): a job whose output is not written has no line, nor has one that was running or
+//! was ended with the farm.
 //!
-//! Lines are trusted only for the command that they tell: see [`Past::has`].
+//! A line is trusted only for the command that it names: see [`Past::has`].
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -24,14 +25,14 @@ use crate::error::{Error, Result};
 /// The first line.
 const HEADS: &str = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n";
 
-/// What of earlier runs is not run again.
+/// The jobs of earlier runs that are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resume {
-    /// There is no earlier run.
+    /// None: there is no earlier run.
     No,
     /// Every job that has a line.
     Ended,
-    /// Every job whose last line tells of success.
+    /// Every job whose last line reports success.
     Succeeded,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct JobLog {
     file: File,
 }
 
-/// A line of the log that is written when the output of its job is out.
+/// A line of the log that is written after the output of its job.
 #[derive(Debug)]
 pub(super) struct Row {
     log: Arc<JobLog>,
@@ -50,22 +51,22 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// How many bytes it has.
+    /// Returns the length of the line in bytes.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// Writes it.
+    /// Writes the line.
     pub(super) fn write(&self) -> Result<()> {
         self.log.write(&self.text)
     }
 }
 
-/// What earlier runs have written.
+/// The lines of earlier runs.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     path: PathBuf,
-    /// By sequence number: what the last line says.
+    /// The last line of each job, by sequence number.
     jobs: HashMap<u64, Logged>,
     last: u64,
     again: bool,
@@ -75,33 +76,33 @@ pub(super) struct Past {
 struct Logged {
     line: usize,
     succeeded: bool,
-    /// On one line.
+    /// The command, on one line.
     command: Vec<u8>,
 }
 
-/// What a line tells of a job.
+/// The contents of a line about a job.
 #[derive(Debug)]
 pub(super) struct Ended<'a> {
     pub(super) number: u64,
     pub(super) host: &'a str,
     pub(super) began: SystemTime,
     pub(super) took: Duration,
-    /// How many bytes it wrote to standard output.
+    /// The number of bytes that it wrote to standard output.
     pub(super) wrote: u64,
     pub(super) failure: Option<&'a Failure>,
     pub(super) command: &'a [u8],
 }
 
 impl JobLog {
-    /// Opens a log, which is made if it is not there; and reads what earlier runs have written.
+    /// Opens a log, which is created if it does not exist, and reads the lines of earlier runs.
     ///
-    /// Nothing is changed in a file that is no job log, that another farm writes, or that is not to
-    /// be gone on with.
+    /// A file is not changed if it is no job log, if another farm writes it, or if it is not to be
+    /// continued.
     pub(super) fn open(path: &Path, resume: Resume) -> Result<(Self, Past)> {
         let what = |what: &str| format!("{what} {}", path.display());
         let failed = |verb: &'static str| move |source| Error::Io { what: what(verb), source };
         let file = OpenOptions::new().read(true).append(true).create(true).open(path);
-        // What can only be written to is no file.
+        // A file that can only be written, such as a pipe, is not a regular file.
         let file = file.or_else(|why| OpenOptions::new().append(true).open(path).map_err(|_| why));
         let file = file.map_err(failed("write"))?;
         let is_file = file.metadata().map_err(failed("read"))?.is_file();
@@ -110,7 +111,7 @@ impl JobLog {
             log.write(HEADS.as_bytes())?;
             return Ok((log, Past::default()));
         }
-        // It is this process's, so no task has it.
+        // The lock belongs to this process, so no task inherits it.
         let locked = rustix::fs::fcntl_lock(&log.file, FlockOperation::NonBlockingLockExclusive);
         if let Err(Errno::AGAIN | Errno::ACCESS) = locked {
             return Err(refused(path, "another `syncline farm run` writes it"));
@@ -130,7 +131,7 @@ impl JobLog {
         Ok((log, past))
     }
 
-    /// The line of a job that has ended.
+    /// Returns the line of a job that has ended.
     pub(super) fn row(self: &Arc<Self>, job: &Ended<'_>) -> Row {
         let began =
             job.began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -144,7 +145,7 @@ impl JobLog {
         Row { log: Arc::clone(self), text }
     }
 
-    /// Writes a line, all of it or nothing.
+    /// Writes a line completely, or not at all.
     fn write(&self, line: &[u8]) -> Result<()> {
         let mut left = line;
         while !left.is_empty() {
@@ -163,11 +164,11 @@ impl JobLog {
         Ok(())
     }
 
-    /// Takes back the last bytes, which are part of a line: no other process writes to the file.
+    /// Truncates the last bytes, which are part of a line: no other process writes to the file.
     fn take_back(&self, bytes: usize) {
         let whole = self.file.metadata().map(|file| file.len().checked_sub(bytes as u64));
         if let Ok(Some(whole)) = whole {
-            // What cannot be cut is no file: then its reader has the bytes already.
+            // If it cannot be truncated it is no file, and its reader already has the bytes.
             let _ = self.file.set_len(whole);
         }
     }
@@ -195,7 +196,7 @@ fn read_row(row: &[u8], line: usize) -> Option<(u64, Logged)> {
 }
 
 impl Past {
-    /// What a log has, which is only read.
+    /// Reads the lines of a log without changing it.
     pub(super) fn read(path: &Path, resume: Resume) -> Result<Self> {
         match fs::read(path) {
             Ok(text) if resume != Resume::No => Ok(Self::of(path, &text, resume)?.0),
@@ -206,7 +207,7 @@ impl Past {
         }
     }
 
-    /// What the text of a log has, and how much of it is whole lines.
+    /// Parses the text of a log; also returns the length of its complete lines.
     fn of(path: &Path, text: &[u8], resume: Resume) -> Result<(Self, usize)> {
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         let mut past =
@@ -226,15 +227,15 @@ impl Past {
         Ok((past, whole))
     }
 
-    /// The highest number of a job that was logged.
+    /// Returns the highest number of a logged job.
     pub(super) fn last(&self) -> u64 {
         self.last
     }
 
-    /// Whether a job is not to be run again.
+    /// Returns whether a job is skipped.
     ///
     /// # Errors
-    /// The log tells of another command for this number.
+    /// If the log has another command for this number.
     pub(super) fn has(&self, template: &Template, args: &[Vec<u8>], number: u64) -> Result<bool> {
         let Some(job) = self.jobs.get(&number) else { return Ok(false) };
         if !is_line_of(&job.command, template, args, number) {
@@ -247,10 +248,10 @@ impl Past {
         Ok(!self.again || job.succeeded)
     }
 
-    /// The input ends with that job.
+    /// Checks that the log is complete when the input ends with job `number`.
     ///
     /// # Errors
-    /// The log has more.
+    /// If the log has more jobs.
     pub(super) fn ends(&self, number: u64) -> Result<()> {
         if self.last <= number {
             return Ok(());
@@ -333,7 +334,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let (log, _) = JobLog::open(&path, Resume::No).unwrap();
-        // As a full disk leaves it.
+        // The state that a full disk leaves.
         (&log.file).write_all(b"1\t:\t17").unwrap();
         log.take_back(6);
         assert_eq!(fs::read_to_string(&path).unwrap(), HEADS);

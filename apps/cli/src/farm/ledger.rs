@@ -1,9 +1,9 @@
-//! Which task is next, and what becomes of those that have ended; wherever they run.
+//! The choice of the next task, and the results of ended tasks, wherever they run.
 //!
 //! ```text
 //!              ┌──── again, at most --retries times ────┐
 //!   input ──> next ──> Runners::start ──> ended ────────┤
-//!     │ --resume: skipped                               └──> done or failed: output printed, then logged
+//!     │ --resume: skipped                               └──> done or failed: printed, then logged
 //! ```
 
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ use super::template::{Template, quoted};
 use crate::args::FarmRunArgs;
 use crate::error::Result;
 
-/// A task, and how often it was tried.
+/// A task, with the number of its attempts.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) number: u64,
@@ -31,13 +31,13 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// What its failure is told of.
+    /// Returns the text that identifies the task in a failure message.
     fn text(&self) -> Vec<u8> {
         self.args.join(&b' ')
     }
 }
 
-/// An attempt at a task that is over.
+/// A finished attempt at a task.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) task: Task,
@@ -47,27 +47,27 @@ pub(super) struct Attempt {
     pub(super) took: Duration,
     pub(super) ended: Result<(), Failure>,
     pub(super) output: Spool,
-    /// How many bytes it wrote to standard output.
+    /// The number of bytes that it wrote to standard output.
     pub(super) wrote: u64,
 }
 
-/// Where tasks run.
+/// The place where tasks run.
 pub(super) trait Runners {
     /// Starts a task.
     fn start(&mut self, ledger: &mut Ledger<'_>, task: Task);
-    /// How many tasks run.
+    /// Returns the number of running tasks.
     fn running(&self) -> usize;
-    /// Sleeps until something has happened, and tells the ledger of tasks that have ended.
+    /// Sleeps until an event, and reports ended tasks to the ledger.
     fn poll(&mut self, ledger: &mut Ledger<'_>);
     /// Stops with the farm, and continues with it.
     fn stop(&mut self, hub: &mut Hub);
-    /// Sends a signal to all that runs.
+    /// Sends a signal to all running tasks.
     fn signal(&mut self, signal: Signal);
-    /// What runs still, for how long.
+    /// Returns the tasks that still run, with their running times.
     fn abandon(self) -> Vec<(Task, Duration)>;
 }
 
-/// What is known of all tasks.
+/// The state of all tasks.
 #[derive(Debug)]
 pub(super) struct Ledger<'a> {
     pub(super) hub: Hub,
@@ -77,12 +77,12 @@ pub(super) struct Ledger<'a> {
     retries: Retries,
     log: Option<Arc<JobLog>>,
     past: Past,
-    /// What was read while the log of an earlier run was compared, and is not in it.
+    /// Tasks that were read while the log of an earlier run was compared, and are not in it.
     read: VecDeque<Task>,
-    /// What failed and is to be tried again.
+    /// Failed tasks that are to be tried again.
     again: VecDeque<Task>,
     numbers: u64,
-    /// When the next may start, by --delay.
+    /// The earliest time of the next start, from --delay.
     not_before: Option<Instant>,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn new(hub: Hub, args: &'a FarmRunArgs, jobs: usize) -> Result<Self> {
         let template = Template::new(args.program());
         let (log, past) = match args.joblog.as_deref() {
-            // It is read only.
+            // A dry run only reads the log.
             Some(path) if args.dry_run => (None, Past::read(path, args.resumes())?),
             Some(path) => {
                 JobLog::open(path, args.resumes()).map(|(log, past)| (Some(Arc::new(log)), past))?
@@ -134,7 +134,7 @@ impl<'a> Ledger<'a> {
         for (task, took) in again.chain(runners.abandon()) {
             self.cut(&task, took);
         }
-        // Of those that were read and not begun; others are in the input still.
+        // Counts tasks that were read and not begun; others are still in the input.
         let unbegun = self.read.len();
         self.hub.conclude(unbegun)
     }
@@ -146,13 +146,13 @@ impl<'a> Ledger<'a> {
         running == 0 && self.again.is_empty() && self.read.is_empty() && self.hub.source.is_over()
     }
 
-    /// Whether one more may start now.
+    /// Returns whether another task may start.
     fn may_start(&self, running: usize) -> bool {
         let is_late = || self.not_before.is_none_or(|at| at <= Instant::now());
         !self.hub.is_ending() && running < self.jobs && is_late()
     }
 
-    /// What is to start now.
+    /// Returns the next task to start, if one may start.
     fn next(&mut self, running: usize) -> Option<Task> {
         if !self.may_start(running) {
             return None;
@@ -170,7 +170,8 @@ impl<'a> Ledger<'a> {
         Some(Task { attempts: task.attempts + 1, ..task })
     }
 
-    /// The next of the input. Nothing of it starts before the log of an earlier run was compared.
+    /// Returns the next task of the input. No task starts before the log of an earlier run has been
+    /// compared with the input.
     fn unread(&mut self) -> Option<Task> {
         while self.numbers < self.past.last() {
             let Some(args) = self.hub.source.next() else {
@@ -196,7 +197,7 @@ impl<'a> Ledger<'a> {
         })
     }
 
-    /// Whether the input is to be read.
+    /// Returns whether input is needed.
     pub(super) fn wants_input(&self, running: usize) -> bool {
         let has_some =
             !self.again.is_empty() || !self.read.is_empty() && self.numbers >= self.past.last();
@@ -206,22 +207,22 @@ impl<'a> Ledger<'a> {
             && !self.hub.source.is_over()
     }
 
-    /// When something is to start that waits for its time only.
+    /// Returns the time at which a delayed task may start.
     pub(super) fn deadline(&self, running: usize) -> Option<Instant> {
         self.not_before
             .filter(|_| !self.hub.is_ending() && running < self.jobs && !self.is_over(running))
             .filter(|at| *at > Instant::now())
     }
 
-    /// A task was ended with the farm: whether it would have failed otherwise is not known. Its
-    /// output is not printed, and it is not logged.
+    /// Records a task that was ended with the farm. Whether it would have failed otherwise is
+    /// unknown. Its output is not printed, and it is not logged.
     pub(super) fn cut(&mut self, task: &Task, took: Duration) {
         let (number, text, attempts) = (task.number, task.text(), task.attempts);
         let told = self.hub.report.ended(Of { number, text: &text, attempts, took });
         self.hub.attempt(told);
     }
 
-    /// An attempt at a task is over.
+    /// Records a finished attempt.
     pub(super) fn over(&mut self, attempt: Attempt) {
         let Attempt { task, host, slot, began, took, ended, mut output, wrote } = attempt;
         let text = task.text();
@@ -253,8 +254,8 @@ impl<'a> Ledger<'a> {
         self.hub.settled();
     }
 
-    /// There is no process for a task. A program that is not there for one is there for none, if
-    /// all have the same: then the farm ends with that.
+    /// Handles a task whose process could not be started. If all tasks have the same program and it
+    /// does not exist, no task can start, so the farm ends with that error.
     pub(super) fn is_for_all(&mut self, error: &std::io::Error, program: &std::ffi::OsStr) -> bool {
         use std::io::{Error as IoError, ErrorKind};
         let gone = [ErrorKind::NotFound, ErrorKind::PermissionDenied].contains(&error.kind());

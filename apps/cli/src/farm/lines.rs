@@ -1,29 +1,29 @@
-//! Workers that stay, and read and write lines of JSON.
+//! Long-running workers that exchange lines of JSON with the farm.
 //!
 //! ```text
-//!   input ──> queue ──> a free worker ── result ──> a line of output, in order if that is wanted
-//!               ^          │   │ └─ error, death, timeout, nonsense: again, at most --retries times, else a line
-//!               └─ new tasks   └─ dead: another in its place
+//!   input ──> queue ──> a free worker ── result ──> a line of output, ordered if requested
+//!               ^          │   │ └─ error, death, timeout, bad line: again, up to --retries times
+//!               └─ new tasks   └─ dead: replaced by another worker
 //! ```
 //!
-//! | module     | holds                                    |
-//! |------------|------------------------------------------|
-//! | `protocol` | the lines, read and written              |
-//! | `queue`    | the tasks that wait                      |
-//! | `silence`  | when it is told that no worker answers   |
-//! | `worker`   | a process, its pipes, and its task       |
+//! | module     | contents                                    |
+//! |------------|---------------------------------------------|
+//! | `protocol` | the lines, parsed and written               |
+//! | `queue`    | the waiting tasks                           |
+//! | `silence`  | the notice that no worker answers           |
+//! | `worker`   | a process, its pipes, and its task          |
 //!
-//! The input is read when a worker is free and nothing of priority 0 or more waits. The queue
-//! itself is not bounded: it has what workers have put there. Nothing goes round for ever:
+//! The input is read when a worker is free and no task of priority 0 or more waits. The queue
+//! itself is not bounded: it holds the tasks that workers have added. Every loop ends:
 //!
 //! * The attempts at a task are bounded.
-//! * [`IDLE_DEATHS`] workers that end one after the other without a task and have never answered,
-//!   with no answer of another between, end the farm.
-//! * Before any worker has ever answered, as many ends of workers as there are places for them, and
-//!   [`MISTYPED`] at least, end the farm: the command is probably none for this protocol. Workers
-//!   whose task took too long do not count.
-//! * A worker that answers a task twice is replaced. What it was given since is begun again, and
-//!   that is no other attempt; each worker of which that is so has ended one task at least.
+//! * [`IDLE_DEATHS`] workers that end in a row without a task and have never answered, with no
+//!   answer of another worker in between, end the farm.
+//! * Before any worker has answered, the end of as many workers as there are jobs, and at least
+//!   [`MISTYPED`], ends the farm: the command probably does not implement this protocol. Workers
+//!   whose task exceeded its time limit do not count.
+//! * A worker that answers a task twice is replaced. The task that it was given since is started
+//!   again, which does not count as an attempt; each such worker has ended at least one task.
 
 mod protocol;
 mod queue;
@@ -45,35 +45,35 @@ use super::report::{Exit, Failure, Of, Unended, shown};
 use crate::args::FarmRunArgs;
 use crate::error::{Error, Result};
 
-/// How many workers may die in a row that have no task.
+/// The number of workers without a task that may die in a row.
 const IDLE_DEATHS: usize = 3;
-/// How many workers, at least, may end before any has answered.
+/// The minimum number of workers that end the farm by ending before any has answered.
 const MISTYPED: usize = 3;
-/// The longest line of a worker.
+/// The maximum length of a worker's line.
 const LONGEST: usize = 64 << 20;
-/// How often the input is read, at most, before a task of a negative priority is taken.
+/// The maximum number of reads of the input before a task of negative priority is taken.
 const READS: usize = 16;
 
-/// A farm of workers that stay.
+/// A farm of long-running workers.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     hub: Hub,
     args: &'a FarmRunArgs,
     retries: Retries,
     workers: Vec<Worker>,
-    /// The numbers of those that are to be started.
+    /// The numbers of workers that are to be started.
     missing: Vec<usize>,
     queue: Queue,
     numbers: u64,
-    /// How many workers there are to be.
+    /// The intended number of workers.
     jobs: usize,
-    /// Workers that died in a row, had no task, and had never answered.
+    /// The number of workers that died in a row without a task and had never answered.
     idle_deaths: usize,
-    /// Workers that ended before any had answered; `None` when one has.
+    /// The number of workers that ended before any had answered; `None` after the first answer.
     mistyped: Option<usize>,
-    /// Whether any worker has ended a line.
+    /// Whether any worker has completed a line.
     silence: Silence,
-    /// There are no more tasks.
+    /// Whether there are no more tasks.
     closing: bool,
 }
 
@@ -98,8 +98,8 @@ impl<'a> Lines<'a> {
     /// Runs all tasks.
     pub(super) fn run(mut self) -> Result<()> {
         loop {
-            // First, so that none is started for nothing; then again, as the end of the input may
-            // have been found.
+            // First, so that no worker is started without need; a second `close` follows, as the
+            // end of the input may have been found in between.
             if !self.missing.is_empty() && self.queue.len() == 0 && self.hub.output.has_room() {
                 self.read();
             }
@@ -143,18 +143,19 @@ impl<'a> Lines<'a> {
         self.hub.conclude(unbegun)
     }
 
-    /// Whether a worker has a task.
+    /// Returns whether a worker has a task.
     fn has_job(&self) -> bool {
         self.workers.iter().any(|worker| worker.job.is_some())
     }
 
-    /// When it is told that no worker has ended a line; not while no task waits for its answer.
+    /// Returns the time of the notice that no worker has completed a line; `None` while no task
+    /// waits for its answer.
     fn silence_due(&self) -> Option<Instant> {
         self.silence.due().filter(|_| self.has_job())
     }
 
-    /// Says once what workers are to do, if none has ended a line for [`silence::SILENCE`] though a
-    /// task waits for an answer.
+    /// Prints once what workers have to do, if none has completed a line for [`silence::SILENCE`]
+    /// although a task waits for an answer.
     fn tell_of_silence(&mut self) {
         if self.hub.is_ending() || self.silence_due().is_none_or(|at| at > Instant::now()) {
             return;
@@ -174,7 +175,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Starts workers in the places of those that are missing.
+    /// Starts the missing workers.
     fn start(&mut self) {
         while !self.hub.is_ending() && !self.closing {
             let Some(number) = self.missing.pop() else { return };
@@ -183,7 +184,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Gives tasks to those that are free.
+    /// Gives tasks to free workers.
     fn assign(&mut self) {
         while let Some(at) = self.workers.iter().position(Worker::is_free) {
             let Some(mut task) = self.next_task() else { return };
@@ -201,14 +202,14 @@ impl<'a> Lines<'a> {
             return None;
         }
         if !self.hub.output.has_room() {
-            // Only what others wait for would make room.
+            // Only the task that other outputs wait for makes room.
             return self.queue.take_this(self.hub.output.waits_for()?);
         }
         self.read();
         self.queue.take()
     }
 
-    /// Reads what is there of the input, if that would be the next.
+    /// Reads the available input, if its tasks would be next.
     fn read(&mut self) {
         let mut reads = 0;
         while self.wants_input() && !self.hub.is_ending() {
@@ -224,12 +225,12 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether what comes of the input would be the next.
+    /// Returns whether a task of the input would be next.
     fn wants_input(&self) -> bool {
         self.queue.highest().is_none_or(|priority| priority < 0)
     }
 
-    /// A task of the input.
+    /// Queues a task of the input.
     fn arrives(&mut self, text: &[u8]) {
         match protocol::task(text) {
             Ok(task) => self.add(task, 0),
@@ -249,9 +250,9 @@ impl<'a> Lines<'a> {
         self.queue.add(Task { id: self.numbers, task, priority, attempts: 0, begun: false });
     }
 
-    /// Tells the workers that there are no more tasks, when that is so.
+    /// Tells the workers when there are no more tasks.
     fn close(&mut self) {
-        // Those that are at something may go on to its end, though nothing more is begun.
+        // Workers may complete their tasks although no more are begun.
         let waits = !self.hub.is_ending() && (self.queue.len() > 0 || !self.hub.source.is_over());
         if !waits && !self.has_job() && !self.closing && !self.hub.is_killing() {
             self.closing = true;
@@ -262,12 +263,12 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Sleeps until something has happened, and reads what is there.
+    /// Sleeps until an event, and reads the available data.
     fn poll(&mut self) {
         let free = self.workers.iter().any(Worker::is_free);
         let input =
             free && self.wants_input() && self.hub.output.has_room() && !self.hub.source.is_over();
-        // What has no reader is left where it is.
+        // While the printer has no room, standard error stays in the pipe.
         let heard = self.hub.errors.has_room();
         let silence = self.silence_due();
         let deadline =
@@ -284,7 +285,7 @@ impl<'a> Lines<'a> {
                 Part::Out => {
                     let (said, silence) = (&mut worker.said, &mut self.silence);
                     worker.out.read(|piece| {
-                        // What is none of the protocol is told by itself.
+                        // Lines that break the protocol are reported separately.
                         silence.hears(piece);
                         said.push(piece);
                     });
@@ -301,25 +302,25 @@ impl<'a> Lines<'a> {
                 }
             }
         }
-        // From behind, as those behind take the places of those that are taken out.
+        // From the highest index down, as `swap_remove` moves the last element into the gap.
         exited.sort_unstable();
         for at in exited.into_iter().rev() {
             self.exited(at);
         }
     }
 
-    /// Attends to the lines that a worker has said.
+    /// Handles the lines of a worker.
     fn listen(&mut self, at: usize) {
         loop {
             let worker = &mut self.workers[at];
-            // From one that fails, or was told that there is no more, nothing is taken.
+            // Nothing is accepted from a worker that has failed, or after the last task.
             if worker.failure.is_some() || self.closing {
                 return;
             }
             let Some(line) = worker.said.next() else {
                 if worker.said.len() > LONGEST {
                     worker.condemn(format!("said a line longer than {} MiB", LONGEST >> 20));
-                    // It is told of this line.
+                    // The notice of silence would repeat this failure.
                     self.silence.told();
                 }
                 return;
@@ -353,7 +354,7 @@ impl<'a> Lines<'a> {
     fn answered(&mut self, at: usize, answer: Result<Box<RawValue>, String>) {
         let worker = &mut self.workers[at];
         let Some(mut job) = worker.job.take() else { return };
-        // A pipe that is closed stays so.
+        // The deadline of a closed pipe stays.
         if worker.next.is_some_and(|(_, next)| next == worker::Next::Late) {
             worker.next = None;
         }
@@ -367,19 +368,19 @@ impl<'a> Lines<'a> {
         self.over(job, answer.map_err(Failure::Answer));
     }
 
-    /// A worker has answered a task that it had answered before.
+    /// Handles a second answer to the same task.
     fn answered_twice(&mut self, at: usize, id: u64) {
         let worker = &mut self.workers[at];
         worker.condemn(format!("answered task {id} twice"));
-        // What it has been given since has no part in that, unless new tasks of it have joined the
-        // others already: those would be there twice.
+        // The current task is not at fault and is started again, unless new tasks of it have
+        // already joined the queue: those would exist twice.
         if let Some(Job { mut task, .. }) = worker.job.take_if(|job| !job.joined) {
             task.attempts -= 1;
             self.queue.add(task);
         }
     }
 
-    /// A worker has exited.
+    /// Handles the exit of a worker.
     fn exited(&mut self, at: usize) {
         let worker = &mut self.workers[at];
         let said = &mut worker.said;
@@ -387,7 +388,7 @@ impl<'a> Lines<'a> {
             self.silence.hears(piece);
             said.push(piece);
         });
-        // Its answer may have been its last word.
+        // Its last output may be an answer.
         self.listen(at);
         let mut worker = self.workers.swap_remove(at);
         self.missing.push(worker.number);
@@ -432,7 +433,7 @@ impl<'a> Lines<'a> {
         let number = worker.number;
         let (how, when) = match &worker.failure {
             Some(Failure::Astray(what)) => (what.clone(), ""),
-            // It was told of when it was asked to end.
+            // It was reported when it was asked to end.
             Some(_) => return,
             None if self.closing => (exit.to_string(), " when there were no more tasks"),
             None => (exit.to_string(), " while it had no task"),
@@ -443,7 +444,7 @@ impl<'a> Lines<'a> {
             }
             return;
         }
-        // One that has answered has brought the farm on.
+        // A worker that has answered has made progress.
         self.idle_deaths += usize::from(!worker.has_answered_any());
         if self.idle_deaths >= IDLE_DEATHS {
             let why = format!(
@@ -455,7 +456,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// An attempt at a task is over.
+    /// Records a finished attempt.
     fn over(&mut self, job: Job, answer: Result<Box<RawValue>, Failure>) {
         let Job { task, since, .. } = job;
         let took = since.elapsed();
@@ -468,7 +469,7 @@ impl<'a> Lines<'a> {
                     .print(task.id, protocol::tell(task.id, &task.task, Ok(&result)).into());
                 self.hub.settled();
             }
-            // Whether it would have failed without us is not known.
+            // Whether it would have failed otherwise is unknown.
             Err(_) if self.hub.is_killing() => {
                 let done = self.hub.report.ended(told(&task, &text_of(&task), took));
                 self.hub.attempt(done);
@@ -481,7 +482,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// A task has finally failed.
+    /// Records a task that has finally failed.
     fn failed(&mut self, task: &Task, took: Duration, failure: &Failure) {
         let line = self.hub.report.failed(told(task, &text_of(task), took), failure);
         if let Some(line) = self.hub.attempt(line) {
@@ -498,7 +499,7 @@ fn told<'a>(task: &Task, text: &'a str, took: Duration) -> Of<'a> {
     Of { number: task.id, text: text.as_bytes(), attempts: task.attempts, took }
 }
 
-/// A task for people: what a string says, and any other value as it is.
+/// Returns a task for messages: the contents of a string, or any other value as JSON.
 fn text_of(task: &Task) -> Cow<'_, str> {
     let text = task.task.get();
     serde_json::from_str::<String>(text).map_or(Cow::Borrowed(text), Cow::Owned)

@@ -1,18 +1,18 @@
-//! What tasks wrote, on its way to standard output and standard error.
+//! The output of tasks, on its way to standard output and standard error.
 //!
 //! ```text
-//!   Spool     what one task wrote: the first MiB in memory, more of it in a file without a name
+//!   Spool     the output of one task: the first MiB in memory, the rest in an unnamed file
 //!     │ ended
-//!   Ordered   with --keep-order: until all before it have ended
+//!   Ordered   with --keep-order: held until all tasks before it have ended
 //!     │
-//!   Printer   a thread, as the reader may take any time; it says by an eventfd when it has got on
+//!   Printer   a thread, as the reader may take any time; it reports progress by an eventfd
 //!     │ written
 //!   Row       the task's line in the job log, if there is one
 //! ```
 //!
-//! No more tasks are started while more than [`WAITING`] bytes or [`FILES`] files have ended and
-//! wait ([`Ordered::has_room`]), so whatever the reader does, and however long the first task
-//! takes, memory is bounded. The tasks that run already may add a MiB each.
+//! No more tasks are started while more than [`WAITING`] bytes or [`FILES`] files of ended tasks
+//! wait ([`Ordered::has_room`]). Memory is therefore bounded for any reader, and for any duration
+//! of the first task. The tasks that already run may add a MiB each.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -31,29 +31,29 @@ use rustix::io::Errno;
 use super::joblog::Row;
 use crate::error::{Error, Result};
 
-/// How much of one task's output is in memory.
+/// The number of bytes of one task's output that are kept in memory.
 const IN_MEMORY: usize = 1 << 20;
-/// How many bytes may wait.
+/// The number of bytes that may wait.
 const WAITING: usize = 64 << 20;
-/// How many files may wait.
+/// The number of files that may wait.
 pub(super) const FILES: usize = 64;
-/// How much is read of a file at once.
+/// The number of bytes read from a file at once.
 const PIECE: usize = 64 << 10;
-/// What an output takes beside its bytes.
+/// The memory of an output besides its bytes.
 const OVERHEAD: usize = 200;
 
-/// What one task wrote.
+/// The output of one task.
 #[derive(Debug, Default)]
 pub(super) struct Spool {
     memory: Vec<u8>,
-    /// What came after that.
+    /// The output beyond the bytes in memory.
     file: Option<File>,
-    /// What is logged when all of it is written.
+    /// The line to log once all output is written.
     row: Option<Row>,
 }
 
 impl Spool {
-    /// Adds to the end.
+    /// Appends bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.file.is_none() && self.memory.len() + bytes.len() <= IN_MEMORY {
             self.memory.extend_from_slice(bytes);
@@ -65,7 +65,8 @@ impl Spool {
         self.file.as_mut().map_or(Ok(()), |file| file.write_all(bytes))
     }
 
-    /// What is in a file, which is closed if that is little; and how much that is.
+    /// Returns the contents of a file and their length. A short file is read into memory and
+    /// closed.
     pub(super) fn of(mut file: File) -> io::Result<(Self, u64)> {
         file.rewind()?;
         let length = file.metadata()?.len();
@@ -77,12 +78,12 @@ impl Spool {
         Ok((memory.into(), length))
     }
 
-    /// All of it, if it is no longer than that.
+    /// Returns all bytes, if there are at most `most`.
     pub(super) fn into_bytes(self, most: usize) -> Option<Vec<u8>> {
         let Self { mut memory, file, .. } = self;
         if let Some(mut file) = file {
             file.rewind().ok()?;
-            // One more tells that it is longer.
+            // One byte more shows that it is longer.
             file.take((most + 1).saturating_sub(memory.len()) as u64)
                 .read_to_end(&mut memory)
                 .ok()?;
@@ -90,7 +91,7 @@ impl Spool {
         Some(memory).filter(|memory| memory.len() <= most)
     }
 
-    /// Has this logged when all of it is written.
+    /// Sets the line that is logged once all output is written.
     pub(super) fn log(&mut self, row: Row) {
         self.row = Some(row);
     }
@@ -104,7 +105,7 @@ impl Spool {
         Size { bytes: self.memory.len() + row + OVERHEAD, files: self.file.is_some().into() }
     }
 
-    /// Writes it all to another.
+    /// Writes all bytes to `to`.
     fn print(&mut self, to: BorrowedFd<'_>) -> io::Result<()> {
         write_all(to, &self.memory)?;
         let Some(file) = &mut self.file else { return Ok(()) };
@@ -120,13 +121,13 @@ impl Spool {
 }
 
 impl From<Vec<u8>> for Spool {
-    /// Bytes that stay in memory, however many they are.
+    /// Wraps bytes, which stay in memory regardless of their number.
     fn from(memory: Vec<u8>) -> Self {
         Self { memory, ..Self::default() }
     }
 }
 
-/// Writes it all, also where another process has made writes not to block.
+/// Writes all bytes, even if another process has made the descriptor nonblocking.
 pub(super) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(to, bytes) {
@@ -134,7 +135,7 @@ pub(super) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> 
             Err(Errno::INTR) => (),
             Err(Errno::AGAIN) => {
                 let mut fds = [PollFd::from_borrowed_fd(to, PollFlags::OUT)];
-                // Whatever comes of it, the write tells.
+                // The result does not matter: the next write reports errors.
                 let _ = rustix::event::poll(&mut fds, None);
             }
             Err(errno) => return Err(errno.into()),
@@ -143,7 +144,7 @@ pub(super) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> 
     Ok(())
 }
 
-/// What something takes while it waits.
+/// The memory and files of a waiting output.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     bytes: usize,
@@ -159,28 +160,29 @@ pub(super) struct Printer {
 
 #[derive(Debug)]
 struct Shared {
-    /// Woken when something was printed.
+    /// An eventfd that is signalled after each printed piece.
     woken: OwnedFd,
     pieces: AtomicUsize,
     bytes: AtomicUsize,
     files: AtomicUsize,
-    /// What failed, until it is told.
+    /// The failure, until it is reported.
     broken: Mutex<Option<Broken>>,
-    /// Whether anything has failed, for callers that only want to know that.
+    /// Whether anything has failed; spares callers the lock.
     broke: AtomicBool,
 }
 
-/// What a printer could not do.
+/// The operation that a printer failed at.
 #[derive(Debug)]
 pub(super) enum Broken {
-    /// Print: it prints and logs nothing any more.
+    /// Printing: the printer prints and logs nothing any more.
     Output(io::Error),
-    /// Write a line of the job log.
+    /// Writing a line of the job log.
     Log(Error),
 }
 
 impl Printer {
-    /// A thread that writes to `to`, with `bar` out of the way if both are on a terminal.
+    /// Starts a thread that writes to `to`. If both are on a terminal, `bar` is hidden during each
+    /// write.
     pub(super) fn start(to: BorrowedFd<'_>, bar: &ProgressBar) -> Result<Self> {
         let failed = |source| Error::Io { what: "start a thread".to_owned(), source };
         let woken = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
@@ -206,13 +208,12 @@ impl Printer {
         Ok(Self { pieces, shared })
     }
 
-    /// Prints this after all that was given before.
+    /// Prints a piece after all pieces given before.
     pub(super) fn print(&self, piece: Spool) {
         if piece.is_empty() {
             return;
         }
-        // Relaxed, here and below: what is counted stands in the channel, and the counts for
-        // themselves.
+        // Relaxed, here and below: the channel publishes the pieces, and the counters stand alone.
         let size = piece.size();
         self.shared.pieces.fetch_add(1, Ordering::Relaxed);
         self.shared.bytes.fetch_add(size.bytes, Ordering::Relaxed);
@@ -221,23 +222,23 @@ impl Printer {
         let _ = self.pieces.send(piece);
     }
 
-    /// Whether all has been printed.
+    /// Returns whether everything has been printed.
     pub(super) fn is_idle(&self) -> bool {
         self.shared.pieces.load(Ordering::Acquire) == 0
     }
 
-    /// Whether more is welcome.
+    /// Returns whether the printer accepts more output.
     pub(super) fn has_room(&self) -> bool {
         self.fits(Size::default())
     }
 
-    /// Whether more is welcome though this waits elsewhere.
+    /// Returns whether the printer accepts more output while `more` waits elsewhere.
     fn fits(&self, more: Size) -> bool {
         self.shared.bytes.load(Ordering::Relaxed) + more.bytes < WAITING
             && self.shared.files.load(Ordering::Relaxed) + more.files < FILES
     }
 
-    /// What it could not do; told once.
+    /// Returns the failure of the printer; once.
     pub(super) fn broken(&self) -> Option<Broken> {
         self.shared
             .broke
@@ -246,21 +247,21 @@ impl Printer {
             .flatten()
     }
 
-    /// Forgets that it was woken.
+    /// Resets the eventfd.
     pub(super) fn hear(&self) {
         let _ = rustix::io::read(&self.shared.woken, &mut [0; 8]);
     }
 }
 
 impl AsFd for Printer {
-    /// For a poll: readable when it has got on.
+    /// Returns a descriptor for a poll; it is readable after progress.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.woken.as_fd()
     }
 }
 
 impl Shared {
-    /// Prints and logs a piece, if this prints still; whether it does afterwards.
+    /// Prints and logs a piece if `prints` is set; returns whether printing may go on.
     fn print(
         &self,
         mut piece: Spool,
@@ -287,13 +288,13 @@ impl Shared {
         self.files.fetch_sub(size.files, Ordering::Relaxed);
         self.bytes.fetch_sub(size.bytes, Ordering::Relaxed);
         self.pieces.fetch_sub(1, Ordering::Release);
-        // Of an eventfd that is full the other side knows.
+        // A full eventfd is readable, so the receiver is notified anyway.
         let _ = rustix::io::write(&self.woken, &1_u64.to_ne_bytes());
         goes_on
     }
 }
 
-/// Standard output, as tasks end or in their order.
+/// Standard output, in the order in which tasks end, or in the order of the tasks.
 #[derive(Debug)]
 pub(super) struct Ordered {
     printer: Printer,
@@ -309,7 +310,8 @@ impl Ordered {
         Self { printer, keep_order, next: 1, held: BTreeMap::new(), size: Size::default() }
     }
 
-    /// What a task wrote; of every task once, as others wait for it.
+    /// Prints the output of a task. Must be called once for every task, as later outputs wait for
+    /// it.
     pub(super) fn print(&mut self, number: u64, output: Spool) {
         if !self.keep_order {
             return self.printer.print(output);
@@ -324,7 +326,7 @@ impl Ordered {
         }
     }
 
-    /// Prints what waits for tasks that will not end.
+    /// Prints the outputs that wait for tasks that will not end.
     pub(super) fn flush(&mut self) {
         for output in std::mem::take(&mut self.held).into_values() {
             self.release(output);
@@ -338,12 +340,12 @@ impl Ordered {
         self.printer.print(output);
     }
 
-    /// Whether there is room for outputs of more tasks.
+    /// Returns whether there is room for outputs of more tasks.
     pub(super) fn has_room(&self) -> bool {
         self.printer.fits(self.size)
     }
 
-    /// The task for which others wait, if any do.
+    /// Returns the task whose output others wait for, if there is one.
     pub(super) fn waits_for(&self) -> Option<u64> {
         (!self.held.is_empty()).then_some(self.next)
     }
@@ -370,7 +372,7 @@ mod tests {
             from.read_to_end(&mut read).unwrap();
             read
         });
-        // The thread ends, and closes its side, when all is printed.
+        // The thread ends, and closes its side, when everything is printed.
         print(printer);
         reader.join().unwrap()
     }
@@ -439,7 +441,7 @@ mod tests {
             let output = printed(|printer| {
                 let mut ordered = Ordered::new(printer, true);
                 for &number in &numbers {
-                    // One never ends.
+                    // One task never ends.
                     if number != 30 {
                         ordered.print(number, format!("{number} ").into_bytes().into());
                     }

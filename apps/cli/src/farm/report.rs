@@ -1,9 +1,9 @@
-//! What is told of tasks: a line for each that failed, one for all, a table on disk, and a bar
-//! meanwhile.
+//! The report on tasks: a line for each failure, a summary line, a table on disk, and a bar.
 //!
 //! ```text
 //!   syncline: task 17 ("text") exited with 3 (2 attempts)
-//!   syncline: 1000 tasks: 998 done, 2 failed (first: task 17 exited with 3), 3 retried, 12.3 s, 81 tasks/s
+//!   syncline: 1000 tasks: 998 done, 2 failed (first: task 17 exited with 3), 3 retried, 12.3 s,
+//!             81 tasks/s
 //! ```
 
 use std::fmt::{self, Write as _};
@@ -23,24 +23,24 @@ use syncline_process::watch::Ending;
 use crate::error::{Error, Result, signal_name};
 use crate::units::{Bytes, Time, plural};
 
-/// How much of a text stands in a line.
+/// The maximum number of characters of a text in a line.
 const SHOWN: usize = 60;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Exit {
-    /// As wait(2) has it.
+    /// The status as wait(2) returns it.
     status: i32,
-    /// How much memory it was allowed, if it was killed by a signal that a process gets for want of
-    /// memory as well.
+    /// The memory bound of the process, if it was killed by a signal that can result from a lack of
+    /// memory.
     bound: Option<u64>,
 }
 
 impl Exit {
-    /// How a process ended that had such a bound on its memory, if it had one.
+    /// Returns how a process with this memory bound ended.
     pub(super) fn of(status: ExitStatus, memory: Option<u64>) -> Self {
-        // The kernel kills a program that it cannot start by SIGSEGV, or by SIGKILL; one that gets
-        // no stack or no heap ends by the others.
+        // The kernel kills a program that it cannot start by SIGSEGV or SIGKILL; a program without
+        // memory for its stack or heap ends by the others.
         let for_want = matches!(status.signal(), Some(SIGSEGV | SIGKILL | SIGABRT | SIGBUS));
         Self { status: status.into_raw(), bound: memory.filter(|_| for_want) }
     }
@@ -49,12 +49,12 @@ impl Exit {
         ExitStatus::from_raw(self.status).into()
     }
 
-    /// Whether it ended well.
+    /// Returns whether the process succeeded.
     pub(super) fn is_success(self) -> bool {
         self.status == 0
     }
 
-    /// The signal that killed it, in words.
+    /// Returns the name of the signal that killed the process.
     fn signal(self) -> Option<String> {
         let Ending::Killed(signal) = self.how() else { return None };
         Some(match u8::try_from(signal).map(signal_name) {
@@ -80,8 +80,8 @@ impl fmt::Display for Exit {
     }
 }
 
-/// How many bytes a worker wrote after its last end of line, told behind how the worker ended;
-/// nothing, if there are none.
+/// The number of bytes that a worker wrote after its last line end. Printed after the end of the
+/// worker; prints nothing if there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Unended(pub(super) usize);
 
@@ -95,22 +95,22 @@ impl fmt::Display for Unended {
     }
 }
 
-/// Why an attempt at a task failed. In a line it stands behind the task.
+/// Why an attempt at a task failed. The text follows the task in a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Failure {
-    /// Its process did not end well.
+    /// The process failed.
     Exit(Exit),
-    /// It took too long.
+    /// The attempt exceeded the time limit.
     Late(Duration),
-    /// There was no process.
+    /// The process could not be started.
     Unstarted(String),
-    /// Its worker ended; the bytes that it has written after its last end of line.
+    /// The worker ended; with the number of bytes after its last line end.
     Worker(Exit, Unended),
-    /// Its worker did something else than it should.
+    /// The worker broke the protocol.
     Astray(String),
-    /// Its worker says that it failed.
+    /// The worker reported an error.
     Answer(String),
-    /// The member of the team that was at it is lost.
+    /// The member of the team that ran the task is lost.
     Member(String),
 }
 
@@ -129,7 +129,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// For a program that knows the task.
+    /// Returns the text for a program that already has the task.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Answer(text) => text.clone(),
@@ -140,7 +140,7 @@ impl Failure {
         }
     }
 
-    /// The exit value and the signal that GNU parallel's job log has for it.
+    /// Returns the exit value and the signal for GNU parallel's job log.
     pub(super) fn numbers(&self) -> (i32, i32) {
         match self {
             Self::Exit(exit) => match exit.how() {
@@ -148,13 +148,13 @@ impl Failure {
                 Ending::Killed(signal) => (0, signal),
             },
             Self::Late(_) => (-1, SIGTERM),
-            // As of a shell that finds no program.
+            // The value of a shell that finds no program.
             Self::Unstarted(_) => (127, 0),
             Self::Worker(..) | Self::Astray(_) | Self::Answer(_) | Self::Member(_) => (-1, 0),
         }
     }
 
-    /// In one word, for a table.
+    /// Returns one word for a table.
     fn word(&self) -> String {
         match self {
             Self::Exit(exit) => exit.signal().unwrap_or_else(|| self.numbers().0.to_string()),
@@ -166,7 +166,7 @@ impl Failure {
     }
 }
 
-/// A text in quotes, so that it is in one line; cut if it is long.
+/// Quotes a text, so that it is in one line; truncates long texts.
 pub(super) fn shown(text: &[u8]) -> String {
     // No character has more than four bytes.
     let begin = String::from_utf8_lossy(&text[..text.len().min(4 * (SHOWN + 1))]).into_owned();
@@ -176,62 +176,62 @@ pub(super) fn shown(text: &[u8]) -> String {
     }
 }
 
-/// What is told of one task.
+/// The facts about one task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Of<'a> {
     pub(super) number: u64,
     pub(super) text: &'a [u8],
     pub(super) attempts: u32,
-    /// How long the last attempt took.
+    /// The duration of the last attempt.
     pub(super) took: Duration,
 }
 
-/// What became of tasks so far.
+/// The counts of tasks so far.
 #[derive(Debug)]
 pub(super) struct Report {
     since: Instant,
     counts: Progress,
-    /// Ended by us, as all was to end.
+    /// The number of tasks ended because the farm was ending.
     ended: u64,
-    /// Done in an earlier run.
+    /// The number of tasks done in an earlier run.
     skipped: u64,
-    /// The first that failed, and how.
+    /// The first task that failed, and how.
     first: Option<(u64, Failure)>,
     table: Option<(PathBuf, File)>,
 }
 
 impl Report {
-    /// Nothing so far; with a table in that directory, which is made. If an earlier run is gone on
-    /// with, its table is.
+    /// Returns an empty report, with a table in the directory `logs`, which is created. With
+    /// `goes_on`, the existing table is continued.
     pub(super) fn new(logs: Option<&Path>, goes_on: bool) -> Result<Self> {
         let table = logs.map(|logs| table(logs, goes_on)).transpose()?;
         let since = Instant::now();
         Ok(Self { since, counts: Progress::default(), ended: 0, skipped: 0, first: None, table })
     }
 
-    /// A task begins, for the first time.
+    /// Counts a task that begins for the first time.
     pub(super) fn begins(&mut self) {
         self.counts.submitted += 1;
     }
 
-    /// A task is to be run once more, after this many attempts.
+    /// Counts a task that runs again after this number of attempts.
     pub(super) fn again(&mut self, attempts: u32) {
         self.counts.retried += u64::from(attempts == 1);
     }
 
-    /// A task is done.
+    /// Records a task that is done.
     pub(super) fn done(&mut self, task: Of<'_>) -> Result<()> {
         self.counts.ended += 1;
         self.row(task, "0")
     }
 
-    /// A task was ended with all others.
+    /// Records a task that was ended with the farm.
     pub(super) fn ended(&mut self, task: Of<'_>) -> Result<()> {
         self.ended += 1;
         self.row(task, "ended")
     }
 
-    /// A task has finally failed: the line that tells it.
+    /// Records a task that has finally failed; returns the line that reports it.
     pub(super) fn failed(&mut self, task: Of<'_>, failure: &Failure) -> Result<String> {
         self.counts.ended += 1;
         self.counts.failed += 1;
@@ -244,22 +244,22 @@ impl Report {
         Ok(format!("task {} ({}) {failure}{attempts}", task.number, shown(task.text)))
     }
 
-    /// How many tasks have succeeded.
+    /// Returns the number of tasks that have succeeded.
     pub(super) fn done_so_far(&self) -> u64 {
         self.counts.ended - self.counts.failed
     }
 
-    /// How many tasks have failed.
+    /// Returns the number of tasks that have failed.
     pub(super) fn failed_so_far(&self) -> u64 {
         self.counts.failed
     }
 
-    /// A task of an earlier run is not run again.
+    /// Counts a task of an earlier run that is skipped.
     pub(super) fn skips(&mut self) {
         self.skipped += 1;
     }
 
-    /// Whether anything has come of any task.
+    /// Returns whether any task has ended.
     pub(super) fn any_over(&self) -> bool {
         self.counts.ended + self.ended > 0
     }
@@ -282,12 +282,12 @@ impl Report {
         table.write_all(&row).map_err(|source| unwritten(path, source))
     }
 
-    /// All in one line; `rest` is what of the input was not begun, if that is to be told.
+    /// Returns the summary line; `rest` describes the input that was not begun, if any.
     pub(super) fn summary(&self, rest: Option<&str>) -> String {
         let Progress { submitted, failed, retried, .. } = self.counts;
         let mut line =
             format!("{submitted} task{}: {} done", plural(submitted), self.done_so_far());
-        // A string takes all that is written.
+        // Writing to a string does not fail.
         if let Some((number, failure)) = &self.first {
             let _ = write!(line, ", {failed} failed (first: task {number} {failure})");
         }
@@ -314,7 +314,7 @@ impl Report {
         format!("{rate:.digits$} tasks/s")
     }
 
-    /// Moves the bar; `total` is how many tasks there are in all, if that is known.
+    /// Updates the bar; `total` is the number of all tasks, if it is known.
     pub(super) fn show(&self, bar: &ProgressBar, running: usize, total: Option<u64>, ending: bool) {
         let took = self.since.elapsed();
         let mut line = self.stands(running as u64, total);
@@ -340,7 +340,7 @@ impl Report {
         line
     }
 
-    /// How long the rest takes, if it goes on as it went.
+    /// Returns the estimated time left, at the pace so far.
     fn left(&self, took: Duration, total: u64) -> Option<Duration> {
         let left = total.checked_sub(self.skipped + self.counts.ended)?;
         let seconds = took.as_secs_f64() * left as f64 / self.counts.ended as f64;
@@ -348,7 +348,7 @@ impl Report {
     }
 }
 
-/// Makes the table of a directory, with its heads; or opens it, to go on with it.
+/// Creates the table of a directory, with its header, or opens it to continue it.
 fn table(logs: &Path, goes_on: bool) -> Result<(PathBuf, File)> {
     let made = fs::create_dir_all(logs);
     made.map_err(|source| Error::Io {
@@ -468,7 +468,7 @@ mod tests {
         report.failed(task(6, 1), &Failure::Exit(exited(1))).unwrap();
         assert_eq!(report.stands(2, Some(21)), "4 of 20 done, 1 failed, 2 running");
         assert_eq!(report.left(took, 21), Some(Duration::from_secs(30)));
-        // A file that was cut meanwhile.
+        // A file that was truncated in the meantime.
         assert_eq!(report.left(took, 3), None);
     }
 

@@ -1,4 +1,4 @@
-//! A task that runs: its process group, its pipes, its time.
+//! A running task: its process group, its pipes, its time limit.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ use super::streams::{Pipe, Prefixed};
 use crate::args::FarmRunArgs;
 use crate::error::{Error, Result};
 
-/// A task that runs.
+/// A running task.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) group: Group,
@@ -29,20 +29,20 @@ pub(super) struct Running {
     out: Pipe,
     spool: Spool,
     wrote: u64,
-    /// Why what it wrote could not be kept.
+    /// The error that kept its output from being stored.
     unkept: Option<io::Error>,
-    /// Its standard output by lines, if it is not kept.
+    /// The splitter of its standard output, with --line-buffer.
     out_lines: Option<Prefixed>,
-    /// The file with its output, if that is where it writes.
+    /// The file of its output, with --logs.
     log: Option<File>,
     err: Pipe,
     err_lines: Prefixed,
-    /// What it gets next, and when, if it takes too long.
+    /// The signal that it gets next, and when.
     next: Option<(Instant, Signal)>,
     late: bool,
 }
 
-/// What is polled of a running task.
+/// The descriptors of a running task that are polled.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
     Exit,
@@ -50,20 +50,20 @@ pub(super) enum Part {
     Err,
 }
 
-/// What became of a task that has ended.
+/// The result of a task that has ended.
 #[derive(Debug)]
 pub(super) struct Over {
     pub(super) ended: Result<(), Failure>,
     pub(super) output: Spool,
     pub(super) wrote: u64,
-    /// What it wrote at last, to be printed: to standard output, and to standard error.
+    /// The rest of its output to print: standard output, then standard error.
     pub(super) rest: [Vec<u8>; 2],
-    /// Why not all that it wrote is there; then nothing of it is to be printed or logged.
+    /// The error because of which output is missing; then nothing of it is printed or logged.
     pub(super) unkept: Option<Error>,
 }
 
 impl Running {
-    /// Starts a task: a command with its arguments, for a farm with these options.
+    /// Starts a task: a command with its arguments, with the options of the farm.
     pub(super) fn start(
         number: u64,
         command: &[OsString],
@@ -103,7 +103,7 @@ impl Running {
         })
     }
 
-    /// What is to be polled of it; of its pipes, those that there is room for.
+    /// Returns the descriptors to poll; pipes only if there is room for their output.
     pub(super) fn fds(&self, out: bool, err: bool) -> impl Iterator<Item = (Part, BorrowedFd<'_>)> {
         let out = self.out.fd().filter(|_| out || self.out_lines.is_none());
         let err = self.err.fd().filter(|_| err);
@@ -111,30 +111,30 @@ impl Running {
         parts.into_iter().filter_map(|(part, fd)| Some((part, fd?)))
     }
 
-    /// Reads a piece of its standard output; what of it is to be printed now.
+    /// Reads a piece of standard output; returns the bytes to print now.
     pub(super) fn read_out(&mut self) -> Option<Vec<u8>> {
         let (spool, unkept, wrote, lines) =
             (&mut self.spool, &mut self.unkept, &mut self.wrote, &mut self.out_lines);
         self.out.read(|piece| keep(piece, spool, unkept, wrote, lines))
     }
 
-    /// Reads a piece of its standard error; what of it is to be printed now.
+    /// Reads a piece of standard error; returns the bytes to print now.
     pub(super) fn read_err(&mut self) -> Option<Vec<u8>> {
         self.err.read(|piece| self.err_lines.take(piece))
     }
 
-    /// Why what it wrote could not be kept, if that is so.
+    /// Returns the error that kept the output from being stored, if there is one.
     pub(super) fn unkept(&self) -> Option<Error> {
         let source = self.unkept.as_ref()?;
         Some(unkept(self.number, io::Error::new(source.kind(), source.to_string())))
     }
 
-    /// When something is to be done if it has not ended.
+    /// Returns the time of the next signal.
     pub(super) fn deadline(&self) -> Option<Instant> {
         Some(self.next?.0)
     }
 
-    /// Ends it, if it has taken too long.
+    /// Sends the next signal, if it is due.
     pub(super) fn escalate(&mut self, now: Instant) {
         if let Some((_, signal)) = self.next.filter(|(at, _)| *at <= now) {
             self.late = true;
@@ -143,12 +143,12 @@ impl Running {
         }
     }
 
-    /// It was stopped for that long.
+    /// Extends the time limit by the time for which the task was stopped.
     pub(super) fn postpone(&mut self, stopped: Duration) {
         self.next = self.next.and_then(|(at, signal)| Some((at.checked_add(stopped)?, signal)));
     }
 
-    /// Its first process has exited: ends what is left of it, and says what became of it.
+    /// Kills the rest of the group after its first process has exited, and returns the result.
     pub(super) fn finish(mut self, args: &FarmRunArgs, guard: &mut Guard) -> Result<Over> {
         let status = self.group.finish(guard)?;
         let (mut spool, mut unkept, mut rest) = (self.spool, self.unkept, [Vec::new(), Vec::new()]);
@@ -175,7 +175,7 @@ impl Running {
     }
 }
 
-/// The error of a task whose output cannot be kept.
+/// Returns the error of a task whose output cannot be stored.
 fn unkept(number: u64, source: io::Error) -> Error {
     Error::Io {
         what: format!("keep what task {number} wrote in {}", env::temp_dir().display()),
@@ -183,8 +183,8 @@ fn unkept(number: u64, source: io::Error) -> Error {
     }
 }
 
-/// Adds to what a task wrote, or says what of it is to be printed. After an error no more is added,
-/// so that what is there has no hole.
+/// Stores a piece of output, or returns the bytes to print. After an error nothing more is stored,
+/// so that the stored part has no gap.
 fn keep(
     piece: &[u8],
     spool: &mut Spool,
@@ -202,7 +202,7 @@ fn keep(
     Vec::new()
 }
 
-/// The files to which a task writes, empty.
+/// Creates the empty log files of a task.
 fn logs_of(logs: &Path, number: u64) -> Result<(File, File)> {
     let open = |ending: &str| {
         let path: PathBuf = logs.join(format!("{number}.{ending}"));

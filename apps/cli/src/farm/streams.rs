@@ -1,20 +1,20 @@
-//! Pipes from tasks: read without waiting, and standard error line by line.
+//! Pipes from tasks: read without blocking, and standard error line by line.
 //!
-//! | what has happened                    | what is read                                                      |
-//! |--------------------------------------|-------------------------------------------------------------------|
-//! | a poll says that something is there  | one piece                                                         |
-//! | the task has ended                   | what is there, and no more: others may hold the pipe for ever     |
+//! | event                             | bytes read                                              |
+//! |-----------------------------------|---------------------------------------------------------|
+//! | a poll reports that data is there | one piece                                               |
+//! | the task has ended                | all data there, once: other processes may hold the pipe |
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-/// How much is read at once.
+/// The number of bytes read at once.
 const PIECE: usize = 64 << 10;
-/// The longest line of standard error that comes out whole.
+/// The maximum length of a line of standard error that is printed whole.
 const LONGEST: usize = 64 << 10;
 
-/// The end of a pipe from which we read.
+/// The read end of a pipe.
 #[derive(Debug)]
 pub(super) struct Pipe {
     /// `None` after its end.
@@ -22,12 +22,12 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe that was not given, or whose reads can not be kept from waiting, is at its end.
+    /// A missing pipe, or one that cannot be made nonblocking, counts as ended.
     pub(super) fn new(fd: Option<impl Into<OwnedFd>>) -> Self {
         Self { fd: fd.map(Into::into).filter(|fd| rustix::io::ioctl_fionbio(fd, true).is_ok()) }
     }
 
-    /// For a poll, until its end.
+    /// Returns the descriptor for a poll, until the end of the pipe.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd)
     }
@@ -45,12 +45,12 @@ impl Pipe {
         None
     }
 
-    /// Reads what is there now, and closes it.
+    /// Reads the data that is there, and closes the pipe.
     pub(super) fn rest(&mut self, mut take: impl FnMut(&[u8])) {
         let there = self.fd.as_ref().and_then(|fd| rustix::io::ioctl_fionread(fd).ok());
         let mut left = there.unwrap_or(0);
         while left > 0 {
-            // There is no other reader, so it is all there.
+            // There is no other reader, so all of it can be read.
             match self.read(|piece| {
                 take(piece);
                 piece.len() as u64
@@ -63,11 +63,11 @@ impl Pipe {
     }
 }
 
-/// Standard error of a task: whole lines, each with a prefix.
+/// Standard error of a task: complete lines, each with a prefix.
 #[derive(Debug)]
 pub(super) struct Prefixed {
     prefix: String,
-    /// A line that has no end yet.
+    /// An incomplete line.
     begun: Vec<u8>,
 }
 
@@ -76,7 +76,7 @@ impl Prefixed {
         Self { prefix, begun: Vec::new() }
     }
 
-    /// What came; what of it can be printed.
+    /// Adds bytes; returns those that can be printed.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut whole = Vec::new();
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
@@ -88,12 +88,12 @@ impl Prefixed {
         whole
     }
 
-    /// The line that has no end yet, as it is.
+    /// Returns the incomplete line unchanged.
     pub(super) fn end_as_it_is(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.begun)
     }
 
-    /// The line that has no end yet, with one, if there is such a line.
+    /// Returns the incomplete line with a line end added, if there is such a line.
     pub(super) fn end(&mut self) -> Vec<u8> {
         if self.begun.is_empty() {
             return Vec::new();
@@ -107,23 +107,23 @@ impl Prefixed {
     }
 }
 
-/// The last of what came, in whole lines or not.
+/// The last bytes of a stream.
 #[derive(Debug, Default)]
 pub(super) struct LastWords(Vec<u8>);
 
 impl LastWords {
-    /// How many bytes are kept, and how many lines are told.
+    /// The number of bytes that are kept, and of lines that are reported.
     const KEPT: usize = 1024;
     const LINES: usize = 3;
 
-    /// The last of a text.
+    /// Returns the last bytes of a text.
     pub(super) fn of(text: &[u8]) -> Self {
         let mut words = Self::default();
         words.hear(text);
         words
     }
 
-    /// What came, which is returned.
+    /// Adds a piece, and returns it.
     pub(super) fn hear<'a>(&mut self, piece: &'a [u8]) -> &'a [u8] {
         let Self(kept) = self;
         kept.extend_from_slice(&piece[piece.len().saturating_sub(Self::KEPT)..]);
@@ -131,7 +131,7 @@ impl LastWords {
         piece
     }
 
-    /// The last lines that are not empty, if there are any.
+    /// Returns the last lines that are not empty, if there are any.
     pub(super) fn told(&self) -> Option<String> {
         let text = String::from_utf8_lossy(&self.0);
         let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
@@ -141,14 +141,14 @@ impl LastWords {
     }
 }
 
-/// Bytes that come in pieces, and go in parts that end with a separator.
+/// Splits a stream of bytes into parts that end with a separator.
 #[derive(Debug)]
 pub(super) struct Splitter {
     separator: u8,
     bytes: Vec<u8>,
-    /// Where the next part begins.
+    /// The start of the next part.
     begin: usize,
-    /// Up to where there is no separator.
+    /// The end of the range known to contain no separator.
     searched: usize,
 }
 
@@ -157,7 +157,7 @@ impl Splitter {
         Self { separator, bytes: Vec::new(), begin: 0, searched: 0 }
     }
 
-    /// What came.
+    /// Adds bytes.
     pub(super) fn push(&mut self, piece: &[u8]) {
         self.bytes.drain(..self.begin);
         self.searched -= self.begin;
@@ -165,7 +165,7 @@ impl Splitter {
         self.bytes.extend_from_slice(piece);
     }
 
-    /// The next part that is whole, without its separator.
+    /// Returns the next complete part, without its separator.
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
         match self.bytes[self.searched..].iter().position(|&byte| byte == self.separator) {
             Some(more) => {
@@ -181,7 +181,7 @@ impl Splitter {
         }
     }
 
-    /// What is left, when nothing more comes.
+    /// Returns the remaining bytes after the end of the stream.
     pub(super) fn last(&mut self) -> Option<Vec<u8>> {
         let part = self.bytes.split_off(self.begin);
         self.bytes.clear();
@@ -189,17 +189,17 @@ impl Splitter {
         Some(part).filter(|part| !part.is_empty())
     }
 
-    /// What ends a part.
+    /// Returns the separator of the parts.
     pub(super) fn separator(&self) -> u8 {
         self.separator
     }
 
-    /// The bytes that are no part yet.
+    /// Returns the bytes of incomplete parts.
     pub(super) fn waiting(&self) -> &[u8] {
         &self.bytes[self.begin..]
     }
 
-    /// How many bytes there are that are no part yet.
+    /// Returns the number of bytes of incomplete parts.
     pub(super) fn len(&self) -> usize {
         self.bytes.len() - self.begin
     }

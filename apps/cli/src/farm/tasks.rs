@@ -1,11 +1,11 @@
-//! Where tasks come from: the lines of a file, read as they are asked for.
+//! The source of tasks: the lines of a file, read as they are needed.
 //!
 //! ```text
-//!   poll says there is something ──> read: one read, of 64 KiB at most ──> next: a task, while there is a whole one
+//!   poll reports data ──> read: one read, at most 64 KiB ──> next: a task, while one is complete
 //! ```
 //!
-//! Nothing is read before a task was asked for and there was none, so of an endless input only one
-//! read is ahead. No call blocks, if `read` is called when a poll has said so.
+//! Nothing is read before a task is needed and none is there, so an endless input is at most one
+//! read ahead. No call blocks, provided that `read` is called only after a poll has reported data.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -20,34 +20,34 @@ use rustix::io::Errno;
 use super::streams::Splitter;
 use crate::error::{Error, Result};
 
-/// How much is read at once.
+/// The number of bytes read at once.
 const PIECE: usize = 64 << 10;
-/// The longest task.
+/// The maximum length of a task.
 const LONGEST: usize = 64 << 20;
-/// Tasks are counted in files up to this length.
+/// The maximum length of a file in which tasks are counted.
 const COUNTED: u64 = 256 << 20;
 
-/// Tasks, one by one.
+/// The tasks of a file, one by one.
 #[derive(Debug)]
 pub(super) struct Source {
     input: OwnedFd,
     name: String,
     parts: Splitter,
     at_end: bool,
-    /// Whether a part without any byte is a task.
+    /// Whether an empty part is a task.
     with_empty: bool,
-    /// How many tasks were given away.
+    /// The number of tasks that `next` has returned.
     given: u64,
-    /// How many there are in all; `Some(None)`: the file does not say.
+    /// The number of all tasks; `Some(None)` if it cannot be determined.
     total: Option<Option<u64>>,
 }
 
 impl Source {
-    /// The tasks of a file, or of standard input.
+    /// Opens the tasks of a file, or of standard input.
     pub(super) fn open(path: Option<&Path>, null: bool) -> Result<Self> {
         let name = path.map_or("standard input".to_owned(), |path| path.display().to_string());
         let opened = match path {
-            // Of a pipe with a name, whose other end is not open yet, only the poll waits.
+            // For a named pipe whose other end is not open yet, only the poll waits.
             Some(path) => {
                 let nonblocking = OFlags::NONBLOCK.bits() as i32;
                 OpenOptions::new()
@@ -67,16 +67,16 @@ impl Source {
         Self { input, name, parts, at_end: false, with_empty: false, given: 0, total: None }
     }
 
-    /// Empty lines are tasks as well.
+    /// Makes empty lines tasks as well.
     pub(super) fn with_empty(self) -> Self {
         Self { with_empty: true, ..self }
     }
 
-    /// The next task that has been read, if there is a whole one.
+    /// Returns the next task that has been read completely.
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
         loop {
             let part = self.parts.next();
-            // The last one may lack its end.
+            // The last part may lack a separator.
             let part = match part {
                 None if self.at_end => self.parts.last()?,
                 part => part?,
@@ -88,18 +88,18 @@ impl Source {
         }
     }
 
-    /// Whether there will be no more tasks.
+    /// Returns whether there will be no more tasks.
     pub(super) fn is_over(&self) -> bool {
         self.at_end && self.parts.len() == 0
     }
 
-    /// Whether all has been read.
+    /// Returns whether all input has been read.
     pub(super) fn is_read(&self) -> bool {
         self.at_end
     }
 
-    /// How many tasks are still to be given away, if that is known: of a file, and of a pipe whose
-    /// end was read.
+    /// Returns the number of tasks that `next` has still to return, if it is known: for a file, and
+    /// for a pipe whose end was read.
     pub(super) fn left(&mut self) -> Option<u64> {
         if self.at_end {
             let mut counter = Counter::new(self.parts.separator(), self.with_empty);
@@ -112,7 +112,7 @@ impl Source {
         self.total.flatten().map(|total| total.saturating_sub(self.given))
     }
 
-    /// Counts the tasks of a file from where it is read, before any was.
+    /// Counts the tasks of a file from the current position, before any was returned.
     fn count(&self) -> Option<u64> {
         let stat = rustix::fs::fstat(&self.input).ok()?;
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -120,7 +120,7 @@ impl Source {
             return None;
         }
         let mut counter = Counter::new(self.parts.separator(), self.with_empty);
-        // What was read already stands before that.
+        // Bytes already read precede that position.
         counter.add(self.parts.waiting());
         let mut at = rustix::fs::seek(&self.input, SeekFrom::Current(0)).ok()?;
         let mut piece = vec![0; PIECE];
@@ -136,7 +136,7 @@ impl Source {
         }
     }
 
-    /// Whether a read would find something, or the end.
+    /// Returns whether a read would return data or the end.
     pub(super) fn is_ready(&self) -> bool {
         let mut fds = [PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN)];
         !self.at_end
@@ -166,12 +166,12 @@ impl Source {
     }
 }
 
-/// Counts tasks in what comes in pieces.
+/// Counts the tasks in a stream of pieces.
 struct Counter {
     separator: u8,
     with_empty: bool,
     tasks: u64,
-    /// Bytes behind the last separator.
+    /// The number of bytes after the last separator.
     begun: usize,
 }
 
@@ -197,7 +197,7 @@ impl Counter {
 }
 
 impl AsFd for Source {
-    /// For a poll.
+    /// Returns the descriptor for a poll.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.input.as_fd()
     }

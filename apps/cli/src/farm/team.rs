@@ -1,4 +1,4 @@
-//! One farm over all members of a team: under mpirun or Slurm, or `syncline launch`.
+//! One farm over all members of a team: under mpirun, Slurm or `syncline launch`.
 //!
 //! ```text
 //!   rank 0: input ──> ledger ──> pool ── job ──> rank 1: a process of the command ─┐
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A member runs one command at a time, in its own guarded process group. Its standard error goes
-//! to that of the member, and from there the launcher's way. When the farm is to end at once, the
-//! pool is cancelled: members end what they are at.
+//! to that of the member, and from there to the launcher. When the farm is to end at once, the pool
+//! is cancelled, and members end their running commands.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -40,16 +40,16 @@ use crate::args::FarmRunArgs;
 use crate::error::{Error, Result};
 use crate::watch::Signals;
 
-/// How often signals and input are looked at while members are at something.
+/// The interval at which signals and input are checked while members run jobs.
 const TICK: Duration = Duration::from_millis(1);
-/// How often a member looks whether what it is at is wanted.
+/// The interval at which a member checks whether its job was cancelled.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long the loss of a member is no failure of its job. Longer than a process of a team lives
-/// without its launcher.
+/// The time for which the loss of a member does not count as a failure of its job. Longer than a
+/// process of a team survives its launcher.
 const HOLD: Duration = Duration::from_secs(3);
-/// Where the jobs of rank 0 run.
+/// The place where the jobs of rank 0 run, for messages.
 const OTHERS: &str = "the other members of the team";
-/// How much a job may write that is sent to rank 0.
+/// The maximum output of a job that is sent to rank 0, in bytes.
 const LONGEST: usize = 4 << 20;
 
 /// A job for a member.
@@ -59,41 +59,41 @@ struct Job {
     args: Arguments,
 }
 
-/// What became of it.
+/// The result of a job.
 #[derive(Debug, Serialize, Deserialize)]
 struct Done {
     host: String,
     rank: usize,
-    /// Since 1970.
+    /// The start, as the time since 1970.
     began: Duration,
     took: Duration,
     ended: Ended,
     output: Vec<u8>,
     wrote: u64,
-    /// The signal by which the member was asked to end meanwhile.
+    /// The signal that asked the member to end during the job.
     signal: Option<u8>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Ended {
     Run(Result<(), Failure>),
-    /// The member has ended it, as the farm ends.
+    /// The member ended it, because the farm ends.
     Cut,
-    /// There was no process: the system's number for why, and why in words.
+    /// The process could not be started: the error number of the system, and the reason in words.
     Unstarted(Option<i32>, String),
     /// The member cannot go on.
     Broken(String),
 }
 
-/// Whether this process is one of several that a launcher has started. A command of a farm is not,
-/// whatever its environment has of that farm's own launcher.
+/// Returns whether this process is one of several that a launcher has started. A command of a farm
+/// is not one of them, even though it inherits the environment of the farm's launcher.
 pub(super) fn is_in_one() -> bool {
     let launched =
         syncline_mpi::launched::launched().is_some_and(|launched| launched.size != Some(1));
     env::var_os(MARK).is_none() && (launched || env::var_os("SYNCLINE_TEAM").is_some())
 }
 
-/// `syncline farm run` in a member of a team.
+/// Runs `syncline farm run` in a member of a team.
 pub(super) fn run(args: &FarmRunArgs, signals: &Signals) -> Result<()> {
     let ended = Team::run(|me| {
         if me.size() == 1 {
@@ -108,7 +108,7 @@ fn in_member(me: &mut Member, args: &FarmRunArgs, signals: &Signals) -> Result<(
     let (rank, members) = (me.rank(), me.size());
     let broken = |source| Error::Io { what: "run a farm in this team".to_owned(), source };
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    // What rank 0 starts is nothing.
+    // Rank 0 starts no commands.
     let guard = if rank > 0 { Some(RefCell::new(Guard::start()?)) } else { None };
     let template = Template::new(args.program());
     let work = |job: Job, forks: &mut Forks<'_, Job, Done>| {
@@ -142,12 +142,12 @@ fn in_member(me: &mut Member, args: &FarmRunArgs, signals: &Signals) -> Result<(
             })
         }
     };
-    // One at a time: what is under way when a farm ends has begun.
+    // One job per message, so that every job in flight has begun when a farm ends.
     let managed = PoolBuilder::new(members - 1).batch(1).on(me, work, manage);
     managed.map_err(|error| broken(io::Error::other(error)))?.unwrap_or(Ok(()))
 }
 
-/// Runs a job, in a member.
+/// Runs a job in a member.
 fn attend(
     job: &Job,
     template: &Template,
@@ -184,7 +184,7 @@ fn attend(
         }
         running.escalate(now);
     }
-    // It may have come to the job as well, which then has ended by it.
+    // The signal may have reached the job as well, and ended it.
     done.signal = done.signal.or_else(|| signals.take());
     let is_cut = kill.is_some() || done.signal.is_some();
     done.took = running.since.elapsed();
@@ -210,7 +210,7 @@ fn attend(
     }
 }
 
-/// Waits for a moment, and attends to what a job writes; whether it has exited.
+/// Waits for a moment and handles the output of a job; returns whether it has exited.
 fn look(running: &mut Running) -> bool {
     let (parts, mut fds): (Vec<_>, Vec<_>) = running
         .fds(true, true)
@@ -236,25 +236,26 @@ fn look(running: &mut Running) -> bool {
     exited
 }
 
-/// Whether there is a reader is the launcher's affair.
+/// Writes lines; ignores errors, as the launcher decides whether there is a reader.
 fn say(to: BorrowedFd<'_>, lines: &[u8]) {
     let _ = write_all(to, lines);
 }
 
-/// The error of a farm whose members cannot go on.
+/// Returns the error of a farm whose members cannot go on.
 fn broken(on: &str, why: &str) -> Error {
     Error::Io { what: format!("run jobs on {on}"), source: io::Error::other(why.to_owned()) }
 }
 
-/// The jobs that other members have.
+/// The jobs that other members run.
 struct Remote<'p> {
     pool: &'p mut Pool<Job, Done>,
-    /// By their numbers in the pool.
+    /// The tasks in flight, by their numbers in the pool.
     away: HashMap<u64, (Task, Instant)>,
-    /// How many members run jobs at first, and how many of those were lost with theirs.
+    /// The initial number of members that run jobs, and the number of those lost with a job.
     workers: usize,
     gone: usize,
-    /// What members that are lost were at, and until when that is no failure: the team may end.
+    /// The attempts of lost members, each with the time until which it is not a failure: the team
+    /// may end.
     lost: Vec<(Instant, Attempt)>,
 }
 
@@ -335,7 +336,7 @@ impl Runners for Remote<'_> {
     fn poll(&mut self, ledger: &mut Ledger<'_>) {
         let (input, delayed) =
             (ledger.wants_input(self.running()), ledger.deadline(self.running()));
-        // While members are at something, what they say is waited for.
+        // While members run jobs, the wait is for their results.
         let held = self.lost.iter().map(|(until, _)| *until).chain(delayed).min();
         let until = if self.away.is_empty() { held } else { Some(Instant::now()) };
         ledger.hub.poll::<()>(input, std::iter::empty(), until);

@@ -1,6 +1,6 @@
-//! A command with replacement strings, as GNU parallel has them.
+//! A command with replacement strings, as in GNU parallel.
 //!
-//! | string  | replaced by                        | of `a/b.c`, task 3 at slot 2 |
+//! | string  | replaced by                        | for `a/b.c`, task 3, slot 2  |
 //! |---------|------------------------------------|------------------------------|
 //! | `{}`    | the input                          | `a/b.c`                      |
 //! | `{.}`   | the input without extension        | `a/b`                        |
@@ -13,16 +13,16 @@
 //! | `{-1}`  | the last argument; also `{-1/.}`    |                              |
 //!
 //! A task may have several arguments (`-n`, `--colsep`, several sources). An argument of the
-//! command that is one string without a number becomes an argument for each of them. Within a
-//! longer argument they are joined by blanks. A positional string beyond the last is empty. Without
-//! any string for an input, the inputs are appended.
+//! command that consists of one string without a number becomes one argument for each of them.
+//! Within a longer argument they are joined by blanks. A positional string beyond the last argument
+//! is empty. If no string refers to the input, the inputs are appended.
 //!
-//! What is put in is not looked at again: a task may contain `{}` itself.
+//! Inserted text is not expanded again: a task may contain `{}` itself.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-/// How many digits the number of a slot has at most.
+/// The maximum number of digits of a slot number.
 const MOST_DIGITS: usize = 9;
 
 /// A command with replacement strings.
@@ -40,17 +40,17 @@ enum Piece {
     Slot,
 }
 
-/// Which of a task's arguments a string is replaced by.
+/// The arguments of a task that a string is replaced by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     All,
     /// Counted from 1.
     First(usize),
-    /// Counted from 1 and from the end.
+    /// Counted from 1, from the end.
     Last(usize),
 }
 
-/// What of an argument is put in.
+/// The part of an argument that is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Whole,
@@ -61,7 +61,7 @@ enum Form {
 }
 
 impl Template {
-    /// The parts of a command, as they were given.
+    /// Parses the words of a command.
     pub(super) fn new(parts: &[OsString]) -> Self {
         let mut parts: Vec<_> = parts.iter().map(|part| pieces(part.as_bytes())).collect();
         if !parts.iter().flatten().any(|piece| matches!(piece, Piece::Input(..))) {
@@ -70,13 +70,13 @@ impl Template {
         Self { parts }
     }
 
-    /// Whether all tasks run the same program.
+    /// Returns whether all tasks run the same program.
     pub(super) fn one_program(&self) -> bool {
         let is_text = |piece: &Piece| matches!(piece, Piece::Text(_));
         self.parts.first().is_none_or(|part| part.iter().all(is_text))
     }
 
-    /// The command of one task.
+    /// Returns the command of one task.
     pub(super) fn fill(&self, args: &[Vec<u8>], number: u64, slot: usize) -> Vec<OsString> {
         let mut filled = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
@@ -132,12 +132,12 @@ impl Form {
     }
 }
 
-/// What follows the last `/`.
+/// Returns the part after the last `/`.
 fn base(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
-/// What stands before the last `.`, if something follows that.
+/// Returns the part before the last `.`, if that is not the last character.
 fn stem(name: &[u8]) -> &[u8] {
     match name.iter().rposition(|&byte| byte == b'.') {
         Some(dot) if dot + 1 < name.len() => &name[..dot],
@@ -145,7 +145,7 @@ fn stem(name: &[u8]) -> &[u8] {
     }
 }
 
-/// As dirname(1): `.` where there is no directory.
+/// Returns the directory as dirname(1) does: `.` if there is none.
 fn dir(path: &[u8]) -> &[u8] {
     let trimmed =
         |path: &[u8]| path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
@@ -161,7 +161,7 @@ fn dir(path: &[u8]) -> &[u8] {
     }
 }
 
-/// An argument of the command, taken apart.
+/// Splits an argument of the command into pieces.
 fn pieces(mut part: &[u8]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut text = Vec::new();
@@ -183,7 +183,7 @@ fn pieces(mut part: &[u8]) -> Vec<Piece> {
     pieces
 }
 
-/// The replacement string that begins behind a `{`, and what follows it.
+/// Parses the replacement string after a `{`; also returns the text after it.
 fn string(rest: &[u8]) -> Option<(Piece, &[u8])> {
     let end = rest.iter().position(|&byte| byte == b'}')?;
     let (inner, after) = (std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]);
@@ -209,7 +209,7 @@ fn string(rest: &[u8]) -> Option<(Piece, &[u8])> {
     Some((Piece::Input(which, form), after))
 }
 
-/// A command as a line of the shell, in GNU parallel's way of quoting.
+/// Returns a command as a shell line, quoted as GNU parallel does.
 pub(super) fn quoted(command: &[OsString]) -> Vec<u8> {
     let mut line = Vec::new();
     for (at, word) in command.iter().enumerate() {
@@ -232,17 +232,17 @@ pub(super) fn quoted(command: &[OsString]) -> Vec<u8> {
     line
 }
 
-/// A command as one line, which GNU parallel makes so: a zero byte for each line break.
+/// Puts a command on one line as GNU parallel does: a zero byte replaces each line break.
 pub(super) fn on_one_line(mut line: Vec<u8>) -> Vec<u8> {
     line.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = 0);
     line
 }
 
-/// Whether one line is what this command was for this task, at whatever slot.
+/// Returns whether a line is the command of this task, at any slot.
 pub(super) fn is_line_of(line: &[u8], template: &Template, args: &[Vec<u8>], number: u64) -> bool {
     let with = |slot| on_one_line(quoted(&template.fill(args, number, slot)));
     let (zero, one) = (with(0), with(1));
-    // They differ where the slot stands, and nowhere else.
+    // The two differ at the first slot number, and nowhere before.
     let Some(at) = zero.iter().zip(&one).position(|(zero, one)| zero != one) else {
         return line == zero;
     };
@@ -281,7 +281,7 @@ mod tests {
         assert!(Template::new(&["a".into(), "{}".into()]).one_program());
     }
 
-    /// What GNU parallel 20221122 makes of them.
+    /// The results of GNU parallel 20221122.
     #[test]
     fn parts_of_paths_are_those_of_gnu_parallel() {
         for (path, expected) in [

@@ -11,7 +11,7 @@
 //! [order]
 //! b = ["left", "right"]
 //! ```
-//! What is wrong is said with its line, and with the name that may have been meant.
+//! Errors name the line, and the name that may have been intended.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -30,7 +30,7 @@ use toml::Spanned;
 use crate::args::Init;
 use crate::error::{Error, Result};
 
-/// The longest file, in bytes.
+/// The maximum length of a file, in bytes.
 const LONGEST: u64 = 16 << 20;
 
 /// An overlay from a file.
@@ -62,14 +62,14 @@ struct Requests {
     priority: Option<i64>,
 }
 
-/// What is wrong, and the bytes that are meant.
+/// A fault, with the byte range that it refers to.
 struct Fault(Range<usize>, String);
 
 impl Described {
     /// Reads a file.
     ///
     /// # Errors
-    /// What the system says, and [`Error::Description`].
+    /// Errors of the system, and [`Error::Description`].
     pub(super) fn read(path: &Path) -> Result<Self> {
         let text = read_text(path, LONGEST)?;
         Self::parse(&text).map_err(|Fault(range, message)| {
@@ -83,7 +83,7 @@ impl Described {
         let file: File = toml::from_str(text).map_err(|error| {
             Fault(error.span().unwrap_or(0..0), error.message().trim_end().replace('\n', ", "))
         })?;
-        // A map has its own order; that of the text counts.
+        // A map has its own order; the order of the text is needed.
         let mut tasks: Vec<_> = file.tasks.iter().collect();
         tasks.sort_by_key(|(name, _)| name.span().start);
         let mut plan = Plan::new();
@@ -126,10 +126,10 @@ impl Described {
     }
 }
 
-/// Locations by name.
+/// The locations by name.
 struct Places {
     known: BTreeMap<String, LocationId>,
-    /// There are no others than those.
+    /// Whether the file lists all locations.
     declared: bool,
 }
 
@@ -148,7 +148,7 @@ impl Places {
         Ok(Places { known, declared: declared.is_some() })
     }
 
-    /// The location of that name, declared by its use if there is no list.
+    /// Returns the location of that name; its use declares it if there is no list.
     fn find(&mut self, plan: &mut Plan, name: &Name) -> Result<LocationId, Fault> {
         if let Some(place) = self.known.get(name.get_ref()) {
             return Ok(*place);
@@ -163,7 +163,7 @@ impl Places {
     }
 }
 
-/// The tasks of an order, each of which must use the location, and all of those that do.
+/// Checks that the tasks of an order use the location, and that all of its users are listed.
 fn check_order(
     plan: &Plan,
     location: &Name,

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use syncline_store::probe::{Pattern, Scratch};
 
-/// What fio may take beside the time it was given.
+/// The time that fio may take beyond the one it was given.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Seconds that fio takes for a piece of this pattern, direct. Or why it was not run.
+/// Returns the seconds that fio takes per piece of this pattern with direct I/O, or why it was not
+/// run.
 pub(super) fn per_piece(
     scratch: &Scratch,
     pattern: Pattern,
@@ -31,7 +32,7 @@ pub(super) fn per_piece(
         }
         Pattern::Write => ("write".to_owned(), 8 << 20, 4),
     };
-    // The file has no name but this.
+    // The file has no other name.
     let file = format!("/proc/{}/fd/{}", std::process::id(), scratch.file().as_raw_fd());
     let mut command = Command::new("fio");
     command
@@ -61,9 +62,9 @@ pub(super) fn per_piece(
     seconds(&text, side).ok_or_else(|| "its output is not understood".to_owned())
 }
 
-/// Seconds per request, of fio's own report.
+/// Returns the seconds per request, from fio's report.
 fn seconds(text: &str, side: &str) -> Option<f64> {
-    // Warnings may stand before the object.
+    // Warnings may precede the object.
     let object = text.find('{').map(|start| &text[start..])?;
     let report: Value = serde_json::from_str(object).ok()?;
     let side = &report["jobs"][0][side];
@@ -81,7 +82,7 @@ fn run(command: &mut Command, most: Duration) -> Result<String, String> {
     let read = |from: Option<Box<dyn Read + Send>>| {
         thread::spawn(move || {
             let mut text = String::new();
-            // What is not text is no report.
+            // Output that is not text is no report.
             let _ = from.map(|mut from| from.read_to_string(&mut text));
             text
         })

@@ -7,7 +7,7 @@ use syncline_store::probe::{Pattern, Sample};
 use super::{Found, Row};
 use crate::units::{Bytes, Each};
 
-/// What a pattern is called.
+/// Returns the name of a pattern.
 pub(super) const fn name(pattern: Pattern) -> &'static str {
     match pattern {
         Pattern::Read => "read",
@@ -88,7 +88,7 @@ impl Row {
     }
 }
 
-/// With three digits that matter.
+/// Formats a rate in MiB/s with three significant digits.
 fn mebibytes(rate: f64) -> String {
     let rate = rate / f64::from(1 << 20);
     match rate {

@@ -1,4 +1,4 @@
-//! The line of a command's progress, which fits any width.
+//! The progress line of a command, which fits any width.
 //!
 //! ```text
 //! pass 2 of 11, 60 of 600 iterations safe [===>     ]  35 %  1.2 GiB/s, 3.4 G updates/s  2m left
@@ -11,36 +11,36 @@
 //! 35%
 //! ```
 //!
-//! The bar and the rates go first, the percentage goes last. No form is cut: the first digit of a
-//! number is another number. Where none fits, the line is empty.
+//! Narrower lines lose the bar and the rates first and the percentage last. No form is truncated,
+//! since the first digits of a number are another number. If no form fits, the line is empty.
 
 use std::time::Duration;
 
 use indicatif::HumanDuration;
 
-/// Columns of the least bar.
+/// The minimum number of columns of a bar.
 const LEAST: usize = 10;
 
-/// How far a command is.
+/// The progress of a command.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    /// What the command is at, from the longest form to the shortest: "pass 2 of 11, 60 of 600
-    /// iterations safe", "pass 2/11, 60/600 safe", "pass 2/11". There is one at least.
+    /// The current stage, from the longest form to the shortest: "pass 2 of 11, 60 of 600
+    /// iterations safe", "pass 2/11, 60/600 safe", "pass 2/11". Contains at least one form.
     pub(crate) stages: Vec<String>,
-    /// The part of the work that is done.
+    /// The fraction of the work that is done.
     pub(crate) part: Option<f64>,
-    /// "1.2 GiB/s, 3.4 G updates/s".
+    /// The rates, as "1.2 GiB/s, 3.4 G updates/s".
     pub(crate) rates: Option<String>,
     pub(crate) left: Option<Duration>,
 }
 
 impl Line {
-    /// The longest form of what the command is at.
+    /// Returns the longest form of the current stage.
     pub(crate) fn stage(&self) -> &str {
         self.stages.first().map_or("", String::as_str)
     }
 
-    /// All but the bar and the rates.
+    /// Returns the line without the bar and the rates.
     pub(crate) fn plain(&self) -> String {
         self.after(self.stage(), true)
     }
@@ -52,7 +52,7 @@ impl Line {
         format!("{stage}{part}{left}")
     }
 
-    /// The richest form that fits the columns; nothing if none does.
+    /// Returns the most detailed form that fits the columns, or an empty string if none does.
     pub(crate) fn fit(&self, columns: usize) -> String {
         // A terminal may break a line that fills it.
         let columns = columns.saturating_sub(1);
@@ -67,7 +67,7 @@ impl Line {
         bars.into_iter().flatten().chain(plain).chain(part).find(fits).unwrap_or_default()
     }
 
-    /// With a bar that fills the columns, if there is room for one.
+    /// Returns the form with a bar that fills the columns, if there is room for one.
     fn bar(&self, columns: usize, rates: bool) -> Option<String> {
         let part = self.part?;
         let rates = if rates { format!("  {}", self.rates.as_ref()?) } else { String::new() };
@@ -144,7 +144,7 @@ mod tests {
             assert!(line.stages.contains(&fit), "{fit}");
         }
         assert_eq!(line.plain(), line.stage());
-        // A part of a word or of a number says something else, or nothing.
+        // A part of a word or number would be misleading or meaningless.
         for columns in 0..10 {
             assert_eq!(line.fit(columns), "", "{columns}");
         }

@@ -1,4 +1,4 @@
-//! A run in blocks: into a new file, which gets its name at the end.
+//! A blocked run: into a new file, which gets its name at the end.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,12 +28,12 @@ use crate::watch::{self, LINE, SYNC, Signals};
 use crate::{executor, output, system};
 
 impl<T: Real> Job<'_, T> {
-    /// What can be done where a streamed sweep does not fit the memory: blocks, if nothing asks for
-    /// a streamed one. Otherwise the error says what else would do.
+    /// Handles a streamed sweep that does not fit the memory: runs in blocks if no option requires
+    /// a streamed sweep. Otherwise the error names the alternatives.
     pub(super) fn run_in_too_little(self, streamed: Error, signals: &Signals) -> Result<Summary> {
         let asked = executor::for_streamed(self.args);
         let without = executor::list(&asked);
-        // An interrupted streamed run only goes on streamed.
+        // An interrupted streamed run can only continue as a streamed run.
         if self.args.resume
             && matches!(Generations::leftover(&self.output.path)?, Leftover::Resumable(_))
         {
@@ -59,7 +59,8 @@ impl<T: Real> Job<'_, T> {
         }
     }
 
-    /// Whether a sweep in blocks fits the memory, also if the program takes a little more then.
+    /// Returns whether a blocked sweep fits the memory, with a margin for memory that the program
+    /// takes later.
     fn fits_in_blocks(&self) -> bool {
         let how = self.how(Executor::Blocked);
         // The field stands for the result.
@@ -69,8 +70,8 @@ impl<T: Real> Job<'_, T> {
             .is_ok()
     }
 
-    /// In blocks, where a streamed sweep does not fit the memory. If blocks do not fit either, the
-    /// error is that of the way that takes less.
+    /// Runs in blocks because a streamed sweep does not fit the memory. If blocks do not fit
+    /// either, the error is that of the sweep that needs less memory.
     fn run_in_blocks_instead(self, streamed: Error, signals: &Signals) -> Result<Summary> {
         let needs = |error: &Error| match error {
             Error::Memory { own, needed, .. } => Some(own.and(*needed)),
@@ -81,13 +82,13 @@ impl<T: Real> Job<'_, T> {
         let instead = format!("in blocks, as streamed it takes {least} and {bound} are allowed");
         match self.run_blocked(Some(instead), signals) {
             Err(blocked) if needs(&blocked).is_some_and(|blocks| blocks > least) => Err(streamed),
-            // A kernel, say, that no blocks keep the order of.
+            // For example, a kernel whose order no blocks preserve.
             Err(Error::Wave(WaveError::CornerBlocks { .. })) => Err(streamed),
             done => done,
         }
     }
 
-    /// `instead` is why it is in blocks, if the command line does not ask for them.
+    /// Runs in blocks. `instead` is the reason, if the command line does not ask for blocks.
     pub(super) fn run_blocked(self, instead: Option<String>, signals: &Signals) -> Result<Summary> {
         self.start(Executor::Blocked)?;
         let shape = self.arrays.field.shape();
@@ -115,7 +116,7 @@ impl<T: Real> Job<'_, T> {
             return self.complete_in_blocks(&begun, plan, room, signals);
         }
         if let Some(instead) = &instead {
-            // Not only at the end: it may take long.
+            // Printed before the sweep, which may take long, and not only in the summary.
             eprintln!("note: {instead}");
         }
         let (how, plan, arrays) = match begun.made {
@@ -146,7 +147,7 @@ impl<T: Real> Job<'_, T> {
         )?;
         let (time, disk) = meter.stop();
         let report = begun.add(report);
-        // The inputs went with the sweep: so nothing is held in memory any more.
+        // The sweep has dropped the inputs, so no data are held in memory any more.
         drop(result);
         let peak = Peak::take();
         let verified = match room {
@@ -186,7 +187,7 @@ impl<T: Real> Job<'_, T> {
 }
 
 impl<T: Real> Job<'_, T> {
-    /// Where it begins. Inputs that were moved or touched may be read for it.
+    /// Determines where the run starts. May read inputs that were moved or touched.
     fn resumption(
         &self,
         how: &SweepOptions,
@@ -200,7 +201,7 @@ impl<T: Real> Job<'_, T> {
         watch::watch(signals, &bar, ProgressBar::tick, look).map_err(|error| self.advise(error))
     }
 
-    /// Nothing is left to do but to compare, if that was asked for.
+    /// Finishes a run whose result is complete: only the comparison remains, if it is requested.
     fn complete_in_blocks(
         self,
         begun: &Resumption,
@@ -243,11 +244,12 @@ impl<T: Real> Job<'_, T> {
     }
 }
 
-/// The most threads that the runner `threads` starts. Each takes a stack and two mappings, of which
-/// a process may have 65530; beyond some hundreds they only wait for processors.
+/// The maximum number of threads that the runner `threads` starts. Each thread takes a stack and
+/// two mappings, of which a process may have 65530; beyond some hundreds they only wait for
+/// processors.
 const MOST_THREADS: usize = 4096;
 
-/// Refuses a thread for each of too many blocks, before any is started.
+/// Refuses one thread per block for too many blocks, before any thread is started.
 fn check_threads(blocks: usize) -> Result<()> {
     let limit =
         system::tasks_limit().map_or(MOST_THREADS, |limit| MOST_THREADS.min(limit as usize));
@@ -262,7 +264,7 @@ fn check_threads(blocks: usize) -> Result<()> {
     )))
 }
 
-/// Why it is this block, in one line.
+/// Describes in one line why the block size was chosen.
 fn chosen(how: &SweepOptions, plan: &BlockPlan, layout: Layout) -> String {
     match (how.disk, plan.expected) {
         _ if layout != Layout::RowMajor => "the blocks that the data have".to_owned(),

@@ -1,4 +1,4 @@
-//! A streamed run: into a target that a later run can go on from.
+//! A streamed run: into a target from which a later run can continue.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ impl<T: Real> Job<'_, T> {
         let commit = move || Ok(pending.commit()?);
         let ended = watch::attend(signals, &bar, ProgressBar::tick, || (), commit)?;
         match (ended.result, ended.signal) {
-            // Once it has its name a signal changes nothing.
+            // A signal has no effect once the file has its name.
             (Some(result), _) => result.map_err(|error| self.explain(error))?,
             (None, signal) => return Err(self.interrupted(signal.unwrap_or_default())),
         }
@@ -90,7 +90,7 @@ impl<T: Real> Job<'_, T> {
         Ok(Summary::new(&asked, self.layout, &report, &measured))
     }
 
-    /// What the sweep has come to, or why it has not.
+    /// Returns the result of the sweep, or the error of an interruption or failure.
     fn swept(&self, ended: Attended<(Pending, SweepReport)>) -> Result<(Pending, SweepReport)> {
         if let Some(signal) = ended.signal {
             drop(ended.result);
@@ -99,7 +99,7 @@ impl<T: Real> Job<'_, T> {
         ended.result.unwrap_or(Err(Error::Panic)).map_err(|error| self.explain(error))
     }
 
-    /// Compares the result with the plain loop's. One that differs is discarded.
+    /// Compares the result with that of the plain loop. A result that differs is discarded.
     fn verify(
         &self,
         room: Verification<T>,
@@ -126,7 +126,7 @@ impl<T: Real> Job<'_, T> {
         Err(error)
     }
 
-    /// What is kept of the work, if anything is.
+    /// Describes the state that is kept, if there is any.
     fn kept(&self) -> Option<String> {
         match Generations::leftover(&self.output.path) {
             Ok(Leftover::Resumable(progress)) => {
@@ -140,13 +140,13 @@ impl<T: Real> Job<'_, T> {
         }
     }
 
-    /// An interruption, with what is left.
+    /// Returns the error of an interruption, with the state that is kept.
     fn interrupted(&self, signal: u8) -> Error {
         if let Some(left) = self.kept() {
             return Error::Interrupted { signal, left };
         }
         match Generations::leftover(&self.output.path) {
-            // It did not end in time: its folder stays.
+            // The sweep did not end in time, so its folder stays.
             Ok(Leftover::Busy(_)) => {
                 let left =
                     "--resume goes on from its last complete pass, if there is one".to_owned();
@@ -156,9 +156,9 @@ impl<T: Real> Job<'_, T> {
         }
     }
 
-    /// Says what is kept, or what can be done.
+    /// Adds to an error which state is kept, or what the user can do.
     fn explain(&self, error: Error) -> Error {
-        // Without a file that is not there any more nothing goes on.
+        // A run cannot continue without an input file that has disappeared.
         let passes = |why: &StoreError| match why {
             StoreError::NoSpace { .. } | StoreError::Appeared { .. } => true,
             StoreError::File { source, .. } => source.kind() != ErrorKind::NotFound,
@@ -172,7 +172,7 @@ impl<T: Real> Job<'_, T> {
         }
     }
 
-    /// What can be done about an error that is no failure of a later pass.
+    /// Adds to an error what the user can do. The error is not a failure of a later pass.
     pub(super) fn advise(&self, error: Error) -> Error {
         let output = self.output.path.clone();
         match error {
@@ -183,7 +183,8 @@ impl<T: Real> Job<'_, T> {
             Error::Wave(WaveError::Store(
                 why @ (StoreError::Manifest { .. } | StoreError::Generation { .. }),
             )) => Error::Useless { output, why: why.into() },
-            // The room for the comparison was taken first, and the result has too little for that.
+            // The space for the comparison was reserved first, so the result has too little because
+            // of it.
             Error::Wave(WaveError::Store(why @ StoreError::NoSpace { .. }))
                 if self.args.verify.is_some() =>
             {

@@ -1,4 +1,4 @@
-//! The summary as people read it.
+//! The summary as text.
 
 use std::fmt;
 use std::time::Duration;
@@ -163,7 +163,8 @@ impl Summary {
     }
 }
 
-/// One line: what the computing threads did, in shares; and what went on beside them, in seconds.
+/// Writes one line: the activities of the computing threads as shares, and those beside them in
+/// seconds.
 fn write_times(f: &mut fmt::Formatter<'_>, times: &Seconds) -> fmt::Result {
     let all = times.update + times.pack + times.wait;
     if all <= 0.0 {

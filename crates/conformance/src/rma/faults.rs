@@ -1,4 +1,4 @@
-//! What members are told of mutexes that are left, and of collective calls that do not match.
+//! The errors that members get for abandoned mutexes, and for collective calls that do not match.
 
 use std::time::Duration;
 
@@ -10,12 +10,13 @@ use syncline_sync::{Fault, calls::Call};
 use super::{Wrong, hash};
 use crate::deadline;
 
-/// Rounds for each kind of mutex: one in which the others wait when it is left, and one in which
-/// they ask later. Few, as the memory of a set that is left is not given back.
+/// The rounds for each kind of mutex: one in which the others wait when it is abandoned, and one in
+/// which they request it later. Few, as the memory of an abandoned set is not freed.
 const LEFT: u64 = 2;
 
-/// In each round one member drops its set while it holds a mutex of another member; all others ask
-/// for the mutex, before that or later, and are told which mutex it is and whose hold was the last.
+/// In each round one member drops its set while it holds a mutex of another member. All others
+/// request the mutex, before or after that, and must get an error with the mutex and its last
+/// holder.
 pub(super) fn poison(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let (rank, size) = (me.rank(), me.size());
     for kind in [LockKind::Mcs, LockKind::Server, LockKind::Ticket, LockKind::Hybrid] {
@@ -29,7 +30,7 @@ pub(super) fn poison(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), 
             rma.sync()?;
             if rank == holder {
                 if round % 2 == 0 {
-                    // Most of the others wait by then. It is right if they do not.
+                    // Most of the others wait by then; the result is the same for the rest.
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 drop(set);
@@ -38,7 +39,7 @@ pub(super) fn poison(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), 
                     std::thread::sleep(Duration::from_millis(hash(round, rank as u64) % 5));
                 }
                 let poisoned = RmaError::Poisoned { rank: owner, index: 0, by: holder };
-                // The others have no deadlines between hosts.
+                // The other kinds have no deadlines between hosts.
                 let told = match kind {
                     LockKind::Mcs => set.lock_deadline(rma, owner, 0, deadline()),
                     _ => set.lock(rma, owner, 0),
@@ -55,15 +56,15 @@ pub(super) fn poison(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), 
     Ok(())
 }
 
-/// One member allocates while all others sync: every member is told of both calls. The team cannot
-/// go on after that. Under MPI its processes end in order.
+/// One member allocates while all others sync: every member must get an error that names both
+/// calls. The team is unusable afterwards. Under MPI its processes end in order.
 pub(super) fn mismatch(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let (rank, size) = (me.rank(), me.size());
     if size == 1 {
         return Ok(());
     }
     let odd = hash(rounds, size as u64) as usize % size;
-    // Without a deadline: a wait that ends by itself is not compared with others.
+    // Without a deadline: a wait that times out by itself is not compared with others.
     let told = if rank == odd { rma.allocate::<u64>(me, 1).map(drop) } else { rma.sync() };
     let is_odd = |rank: usize, call: Call| (rank == odd) == (call == Call::Allocate) && rank < size;
     match told {

@@ -1,10 +1,11 @@
-//! Every operation, in every shape and on every type, against a memory that each member simulates.
+//! Every operation, in every shape and on every type, compared with a memory that each member
+//! simulates.
 //!
 //! # The simulated memory
-//! Every member knows from the number of the round what all members do in it: the operations are
-//! drawn from it. The part of each member has three sections: one to which one member puts, in
-//! order; one to which all add; one of words that all add to. So what stands there after a sync
-//! does not depend on the order, and every member computes it for itself.
+//! Every member derives the operations of all members in a round from the number of the round. The
+//! part of each member has two sections: one to which a single member puts, in order, and one to
+//! which all members add. The contents after a sync therefore do not depend on the order of
+//! operations, and every member computes them by itself.
 
 use std::time::Instant;
 
@@ -17,7 +18,7 @@ use syncline_rma::{
 use super::super::scene::hash;
 use super::{PATIENCE, Random, Wrong, sync};
 
-/// A number as operations of this file need it: exact as long as it is small.
+/// A number type for the operations of this file; exact for small values.
 trait Value: Number + PartialEq + std::fmt::Debug {
     fn new(n: usize) -> Self;
 }
@@ -39,7 +40,7 @@ values! {
     Complex<f64>, |n: i32| Complex::new(n.into(), (n - 1).into())
 }
 
-/// Elements of a section, and of a part: one section is put to, one added to.
+/// The number of elements of a section. A part has two: one for puts, one for additions.
 const SECTION: usize = 3000;
 const ROUNDS_OF_A_TYPE: u64 = 8;
 
@@ -58,7 +59,7 @@ pub(super) fn all(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wro
     Ok(())
 }
 
-/// What one member does in a round: to which other, where, in which shape, with what.
+/// The operation of a member in a round: its target, place, shape and values.
 struct Step {
     target: usize,
     offset: usize,
@@ -71,7 +72,8 @@ struct Step {
     seed: usize,
 }
 
-/// The steps of a member in a round. Of each part, one member puts to the first section.
+/// Returns the steps of a member in a round. In each part, only one member puts to the first
+/// section.
 fn steps(round: u64, rank: usize, size: usize) -> Vec<Step> {
     let mut random = Random(hash(round, rank as u64), 0);
     let owner = |target: usize| (target + round as usize) % size;
@@ -80,7 +82,7 @@ fn steps(round: u64, rank: usize, size: usize) -> Vec<Step> {
         let target = random.below(size);
         let adds = owner(target) != rank || random.below(2) == 0;
         let levels = random.below(4);
-        // From the innermost level out, each beside what is in it.
+        // From the innermost level out; the elements of each level do not overlap.
         let mut counts = vec![1 + random.below(if levels == 0 { SECTION } else { 12 })];
         let (mut there, mut here, mut extents) = (Vec::new(), Vec::new(), [counts[0]; 2]);
         for _ in 0..levels {
@@ -116,7 +118,7 @@ fn steps(round: u64, rank: usize, size: usize) -> Vec<Step> {
 }
 
 impl Step {
-    /// Every element: where there, where here.
+    /// Visits every element, by its index at the target and its index in the local buffer.
     fn each(&self, mut visit: impl FnMut(usize, usize)) {
         let all: usize = self.counts[1..].iter().product();
         for group in 0..all {
@@ -138,7 +140,7 @@ impl Step {
         T::new(self.seed % 7 + 13)
     }
 
-    /// The runs, as a list.
+    /// Returns the contiguous runs, as a list.
     fn list(&self) -> Vec<(usize, usize, usize)> {
         let mut list = Vec::new();
         let mut last = 0;
@@ -155,7 +157,7 @@ impl Step {
         self.counts.len() == 1
     }
 
-    /// Does it.
+    /// Performs the step.
     fn perform<T: Value>(&self, rma: &mut Rma, memory: &Global<T>) -> Result<(), RmaError> {
         let (target, values, factor) = (self.target, self.values::<T>(), self.factor::<T>());
         let shape = Strided { counts: &self.counts, strides: &self.there };
@@ -192,7 +194,7 @@ impl Step {
         }
     }
 
-    /// What it does to the simulated memory.
+    /// Applies the step to the simulated memory.
     fn simulate<T: Value>(&self, part: &mut [T], sum: impl Fn(T, T) -> T) {
         let (values, factor) = (self.values::<T>(), self.factor::<T>());
         self.each(|there, here| {
@@ -201,7 +203,7 @@ impl Step {
         });
     }
 
-    /// Reads what the step would have written, in one of the ways there are.
+    /// Reads the elements that the step would have written, in one of the possible ways.
     fn read<T: Value>(&self, rma: &mut Rma, memory: &Global<T>) -> Result<Vec<T>, RmaError> {
         let mut values = vec![T::new(3); SECTION];
         let shape = Strided { counts: &self.counts, strides: &self.there };
@@ -229,7 +231,7 @@ impl Step {
     }
 }
 
-/// A few rounds with numbers of one type.
+/// Runs a few rounds with numbers of one type.
 fn typed<T: Value + std::ops::Add<Output = T>>(
     me: &mut Member,
     rma: &mut Rma,
@@ -251,7 +253,7 @@ fn typed<T: Value + std::ops::Add<Output = T>>(
         for step in (0..size).flat_map(|rank| steps(round, rank, size)) {
             step.simulate(&mut simulated[step.target], |a, b| a + b);
         }
-        // Steps of the next round, as shapes to read.
+        // The steps of the next round serve as the shapes of reads.
         for step in steps(round + 1, rank, size) {
             let found = step.read(rma, &memory).map_err(wrong)?;
             let mut different = None;

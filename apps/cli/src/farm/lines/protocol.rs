@@ -1,27 +1,28 @@
-//! The lines of JSON between the farm and a worker that stays.
+//! The lines of JSON between the farm and a long-running worker.
 //!
-//! | from   | line                                    | means                                               |
-//! |--------|-----------------------------------------|-----------------------------------------------------|
-//! | farm   | `{"id":7,"task":...}`                   | a task                                              |
-//! | worker | `{"id":7,"result":...}`                 | what came of it                                     |
-//! | worker | `{"id":7,"error":"text"}`               | why nothing did                                     |
-//! | worker | `{"task":...,"priority":2}`             | a new task, while it has one itself                 |
+//! | from   | line                                    | meaning                               |
+//! |--------|-----------------------------------------|---------------------------------------|
+//! | farm   | `{"id":7,"task":...}`                   | a task                                |
+//! | worker | `{"id":7,"result":...}`                 | the result of its task                |
+//! | worker | `{"id":7,"error":"text"}`               | the reason why its task failed        |
+//! | worker | `{"task":...,"priority":2}`             | a new task, while it has a task       |
 //!
-//! Tasks and results are passed on as texts, to the digit: no long integer becomes a double here.
+//! Tasks and results are passed on as text, digit by digit: no long integer is converted to a
+//! double.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// What a worker said.
+/// A line of a worker.
 #[derive(Debug)]
 pub(super) enum Said {
-    /// What came of a task, or why nothing did.
+    /// The result of a task, or the reason why it failed.
     Answer { id: u64, answer: Result<Box<RawValue>, String> },
     /// A new task.
     New { task: Box<RawValue>, priority: i64 },
 }
 
-/// Any line of a worker.
+/// The fields of any line of a worker.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 struct Line<'a> {
@@ -34,16 +35,16 @@ struct Line<'a> {
     priority: Option<i64>,
 }
 
-/// A value that is there, if it is null, too.
+/// Deserializes a present value, even if it is null.
 fn given<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
-/// Reads a line of a worker; else, what is wrong with it.
+/// Parses a line of a worker; the error describes the fault.
 pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
-    // A JSON text in UTF-8, as all are.
+    // JSON is always UTF-8.
     let line: Line<'_> = serde_json::from_slice(line).map_err(|error| match error.classify() {
-        // Where in the line does not matter.
+        // The position in the line does not matter.
         serde_json::error::Category::Data => {
             let why = error.to_string();
             why.split_once(" at line ").map_or(why.as_str(), |(why, _)| why).to_owned()
@@ -66,7 +67,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
     }
 }
 
-/// The task of a line of input: the value that it is in JSON, else a string.
+/// Returns the task of a line of input: its JSON value, or else a string.
 pub(super) fn task(text: &[u8]) -> Result<Box<RawValue>, String> {
     let text = str::from_utf8(text).map_err(|_| "is not UTF-8".to_owned())?;
     match serde_json::from_str::<Box<RawValue>>(text) {
@@ -75,12 +76,12 @@ pub(super) fn task(text: &[u8]) -> Result<Box<RawValue>, String> {
     }
 }
 
-/// The line that gives a worker its task.
+/// Returns the line that gives a worker its task.
 pub(super) fn give(id: u64, task: &RawValue) -> Vec<u8> {
     format!("{{\"id\":{id},\"task\":{}}}\n", OneLine(task)).into_bytes()
 }
 
-/// The line that comes out for a task.
+/// Returns the line of output for a task.
 pub(super) fn tell(id: u64, task: &RawValue, answer: Result<&RawValue, &str>) -> Vec<u8> {
     let answer = match answer {
         Ok(result) => format!("\"result\":{}", OneLine(result)),
@@ -89,7 +90,7 @@ pub(super) fn tell(id: u64, task: &RawValue, answer: Result<&RawValue, &str>) ->
     format!("{{\"id\":{id},\"task\":{},{answer}}}\n", OneLine(task)).into_bytes()
 }
 
-/// JSON in one line. Line breaks stand only between its parts, where blanks do as well.
+/// JSON on one line. Line breaks occur only between tokens, where blanks are equivalent.
 struct OneLine<'a>(&'a RawValue);
 
 impl std::fmt::Display for OneLine<'_> {

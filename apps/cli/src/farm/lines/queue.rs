@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-/// A task, and how often it was tried.
+/// A task, with the number of its attempts.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) id: u64,
@@ -16,19 +16,19 @@ pub(super) struct Task {
     pub(super) begun: bool,
 }
 
-/// The tasks that wait. One that comes back has its old place.
+/// The waiting tasks. A task that returns gets its old position.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: BTreeMap<(Reverse<i64>, u64), Task>,
 }
 
 impl Queue {
-    /// How many wait.
+    /// Returns the number of waiting tasks.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The highest priority.
+    /// Returns the highest priority.
     pub(super) fn highest(&self) -> Option<i64> {
         self.waiting.first_key_value().map(|(_, task)| task.priority)
     }
@@ -37,12 +37,12 @@ impl Queue {
         self.waiting.insert((Reverse(task.priority), task.id), task);
     }
 
-    /// The next task.
+    /// Takes the next task.
     pub(super) fn take(&mut self) -> Option<Task> {
         self.waiting.pop_first().map(|(_, task)| task)
     }
 
-    /// This very task, if it waits.
+    /// Takes this task, if it waits.
     pub(super) fn take_this(&mut self, id: u64) -> Option<Task> {
         let key = self.waiting.keys().find(|(_, other)| *other == id).copied()?;
         self.waiting.remove(&key)

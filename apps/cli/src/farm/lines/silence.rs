@@ -1,8 +1,8 @@
-//! When it is told that no worker says a line.
+//! The notice that no worker completes a line.
 //!
 //! ```text
-//!   Unasked ── a task is given ──> Since ── 5 s, and a task waits for its answer ──> told: Over
-//!      ^                             │ └─── a worker ends a line ──────────────────> Over
+//!   Unasked ── a task is given ──> Since ── 5 s, and a task waits for its answer ──> notice: Over
+//!      ^                             │ └─── a worker completes a line ─────────────> Over
 //!      └──── no task waits ──────────┘
 //! ```
 
@@ -10,56 +10,58 @@ use std::time::{Duration, Instant};
 
 use crate::units::plural;
 
-/// How long no worker may end a line before that is told.
+/// The time without a completed line after which the notice is printed.
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
 
-/// Whether any worker has ended a line on its standard output yet.
+/// Whether any worker has completed a line on its standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Silence {
-    /// None has, and no task waits for an answer.
+    /// No line yet, and no task waits for an answer.
     #[default]
     Unasked,
-    /// None has since a task was given at this time, by the clock of farms that are not stopped.
+    /// No line since a task was given at this time; time during which the farm was stopped is
+    /// excluded.
     Since(Instant),
-    /// A worker has ended a line, or it was told that none has.
+    /// A worker has completed a line, or the notice was printed.
     Over,
 }
 
 impl Silence {
-    /// A task is given to a worker.
+    /// A task was given to a worker.
     pub(super) fn asked(&mut self, now: Instant) {
         if *self == Self::Unasked {
             *self = Self::Since(now);
         }
     }
 
-    /// All tasks have ended: the answer to the next one is waited for anew.
+    /// All tasks have ended; the time starts again with the next task.
     pub(super) fn all_ended(&mut self) {
         if matches!(self, Self::Since(_)) {
             *self = Self::Unasked;
         }
     }
 
-    /// A worker has written this; what has no end of line may wait for it in a buffer of the worker.
+    /// A worker has written this piece. Without a line end, more may wait in a buffer of the
+    /// worker.
     pub(super) fn hears(&mut self, piece: &[u8]) {
         if piece.contains(&b'\n') {
             self.told();
         }
     }
 
-    /// There is nothing to tell any more.
+    /// No notice is needed any more.
     pub(super) const fn told(&mut self) {
         *self = Self::Over;
     }
 
-    /// The farm was stopped for this long.
+    /// Extends the time by the time for which the farm was stopped.
     pub(super) fn postpone(&mut self, stopped: Duration) {
         if let Self::Since(since) = self {
             *since += stopped;
         }
     }
 
-    /// When it is told of, if nothing happens before.
+    /// Returns the time of the notice, if no event precedes it.
     pub(super) fn due(self) -> Option<Instant> {
         match self {
             Self::Since(since) => since.checked_add(SILENCE),
@@ -68,8 +70,8 @@ impl Silence {
     }
 }
 
-/// What is told of the silence of a command, and of the number of a worker and the bytes that it has
-/// written, if there is one that has written any.
+/// Returns the notice for a command. `unended` is a worker's number and the bytes that it has
+/// written without a line end, if there is such a worker.
 pub(super) fn notice(command: &str, unended: Option<(usize, usize)>) -> String {
     let unended = unended.map(|(worker, bytes)| {
         format!(

@@ -1,10 +1,11 @@
-//! A worker that stays: a process, its pipes, and the task that it has.
+//! A long-running worker: a process, its pipes, and its task.
 //!
 //! ```text
-//!   free ── give ──> has a task ── its answer ──> free ── no more tasks: close ──> ends by itself ─ 5 s ─> SIGTERM
-//!                       │ --timeout           ──> SIGTERM ── 1 s ──> SIGKILL                        ─ 1 s ─> SIGKILL
-//!                       │ anything it should not do ──> SIGKILL
-//!                       │ a closed pipe       ── 1 s for its end to be seen ──> SIGKILL
+//!   free ── give ──> has a task ── its answer ──> free ── no more tasks: close ──> ends by itself
+//!                       │ --timeout                  ──> SIGTERM ── 1 s ──> SIGKILL
+//!                       │ an invalid line or action  ──> SIGKILL
+//!                       │ a closed pipe              ── 1 s for its exit ──> SIGKILL
+//!   closed ── 5 s ──> SIGTERM ── 1 s ──> SIGKILL
 //! ```
 
 use std::collections::VecDeque;
@@ -28,63 +29,63 @@ use crate::farm::guard::Guard;
 use crate::farm::report::Failure;
 use crate::farm::streams::{LastWords, Pipe, Prefixed, Splitter};
 
-/// How long a worker may take to end when there are no more tasks.
+/// The time that a worker may take to end after the last task.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How many of the tasks that it has answered a worker is known to have answered.
+/// The number of answered tasks that are remembered per worker.
 const REMEMBERED: usize = 1024;
 
-/// A task that a worker has.
+/// The current task of a worker.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) task: Task,
     pub(super) since: Instant,
-    /// New tasks, which are to join when it is done.
+    /// New tasks, which join the queue when the task is done.
     pub(super) new: Vec<(Box<RawValue>, i64)>,
-    /// Whether new tasks of it have joined the others already.
+    /// Whether new tasks of it have already joined the queue.
     pub(super) joined: bool,
 }
 
 /// A worker.
 #[derive(Debug)]
 pub(super) struct Worker {
-    /// From 1; its successor has the same.
+    /// Counted from 1; a successor gets the same number.
     pub(super) number: usize,
     pub(super) group: Group,
     /// `None` when it is closed.
     input: Option<OwnedFd>,
-    /// What it has not taken yet.
+    /// Bytes that the worker has not read yet.
     unwritten: Vec<u8>,
     pub(super) out: Pipe,
     pub(super) said: Splitter,
     pub(super) err: Pipe,
     pub(super) lines: Prefixed,
     pub(super) words: LastWords,
-    /// Where its own words begin in the file that its predecessors had, too.
+    /// The start of its own output in the file that it shares with its predecessors.
     log_from: u64,
     /// The last tasks that it has answered.
     answered: VecDeque<u64>,
     pub(super) job: Option<Job>,
-    /// What it did that it should not; it has been killed for it, or asked to end.
+    /// Its fault, for which it was killed or asked to end.
     pub(super) failure: Option<Failure>,
-    /// What is done next, if nothing happens before.
+    /// The next action, if no event precedes it.
     pub(super) next: Option<(Instant, Next)>,
 }
 
-/// What is done with a worker when its time is over.
+/// The action after the time of a worker is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Its task takes too long.
     Late,
     /// It has closed a pipe, and does not end.
     Closed(&'static str),
-    /// It does not end though there are no more tasks.
+    /// It does not end although there are no more tasks.
     Stays,
-    /// It was asked to end.
+    /// It was asked to end, and is killed.
     Kill,
 }
 
-/// What is polled of a worker.
+/// The descriptors of a worker that are polled.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
     Exit,
@@ -94,9 +95,9 @@ pub(super) enum Part {
 }
 
 impl Worker {
-    /// Starts one.
+    /// Starts a worker.
     pub(super) fn start(number: usize, args: &FarmRunArgs, guard: &mut Guard) -> Result<Self> {
-        // The command line has at least one.
+        // The command line requires at least one word.
         let program =
             args.program().first().ok_or(Error::Usage("no command is given".to_owned()))?;
         let failed = |source| Error::Io { what: format!("start {}", program.display()), source };
@@ -116,7 +117,7 @@ impl Worker {
                 Unstarted::Farm(error) => error,
             })?;
         let [input, out, err] = group.pipes();
-        // A write that may wait is none.
+        // A pipe that could block a write is not used.
         let input = input.filter(|fd| rustix::io::ioctl_fionbio(fd, true).is_ok());
         Ok(Self {
             number,
@@ -136,12 +137,12 @@ impl Worker {
         })
     }
 
-    /// Whether it can have a task.
+    /// Returns whether the worker can take a task.
     pub(super) fn is_free(&self) -> bool {
         self.job.is_none() && self.failure.is_none() && self.next.is_none() && self.input.is_some()
     }
 
-    /// Gives it a task.
+    /// Gives the worker a task.
     pub(super) fn give(&mut self, task: Task, timeout: Option<Duration>) {
         let since = Instant::now();
         self.unwritten.append(&mut protocol::give(task.id, &task.task));
@@ -150,13 +151,13 @@ impl Worker {
         self.write();
     }
 
-    /// It has answered a task.
+    /// Records that the worker has answered a task.
     pub(super) fn answers(&mut self, id: u64) {
         self.answered.truncate(REMEMBERED - 1);
         self.answered.push_front(id);
     }
 
-    /// Whether it has answered a task which is not the one that it has.
+    /// Returns whether the worker has answered this task, and it is not its current one.
     pub(super) fn has_answered(&self, id: u64) -> bool {
         self.job.as_ref().is_none_or(|job| job.task.id != id) && self.answered.contains(&id)
     }
@@ -165,8 +166,8 @@ impl Worker {
         !self.answered.is_empty()
     }
 
-    /// What it has written to standard error last, to be told behind how it ended; nothing, if that
-    /// was nothing.
+    /// Returns the last lines that the worker wrote to standard error, to be appended to how it
+    /// ended; empty if there are none.
     pub(super) fn last_words(&self, args: &FarmRunArgs) -> String {
         let words = match &args.logs {
             Some(logs) => {
@@ -181,12 +182,12 @@ impl Worker {
             .unwrap_or_default()
     }
 
-    /// It was stopped for so long, which is no fault of it.
+    /// Extends the deadline by the time for which the worker was stopped.
     pub(super) fn postpone(&mut self, stopped: Duration) {
         self.next = self.next.and_then(|(at, next)| Some((at.checked_add(stopped)?, next)));
     }
 
-    /// Writes what it takes now.
+    /// Writes the bytes that the worker accepts now.
     pub(super) fn write(&mut self) {
         while let Some(input) = self.input.as_ref().filter(|_| !self.unwritten.is_empty()) {
             match rustix::io::write(input, &self.unwritten) {
@@ -201,27 +202,27 @@ impl Worker {
         }
     }
 
-    /// It has closed a pipe, probably as it ends.
+    /// Handles a closed pipe, probably because the worker ends.
     pub(super) fn closed(&mut self, what: &'static str) {
         if self.failure.is_none() {
             self.next = Some((Instant::now() + GRACE, Next::Closed(what)));
         }
     }
 
-    /// There are no more tasks.
+    /// Closes the input, as there are no more tasks.
     pub(super) fn close(&mut self) {
         self.input = None;
         self.next = Some((Instant::now() + PATIENCE, Next::Stays));
     }
 
-    /// It did something that it should not.
+    /// Kills the worker for a fault.
     pub(super) fn condemn(&mut self, what: String) {
         self.failure = Some(Failure::Astray(what));
         self.next = None;
         self.group.signal(Signal::KILL);
     }
 
-    /// Does what is due; a line to be told, if there is one.
+    /// Does what is due; returns a line to print, if there is one.
     pub(super) fn escalate(&mut self, timeout: Duration) -> Option<String> {
         let now = Instant::now();
         let (_, next) = self.next.filter(|(at, _)| *at <= now)?;
@@ -248,13 +249,13 @@ impl Worker {
         None
     }
 
-    /// What is polled of it; its standard error only if it would be heard.
+    /// Returns the descriptors to poll; standard error only if `heard` is set.
     pub(super) fn fds(
         &self,
         heard: bool,
     ) -> impl Iterator<Item = (Part, BorrowedFd<'_>, PollFlags)> {
         let input = self.input.as_ref().filter(|_| !self.unwritten.is_empty()).map(OwnedFd::as_fd);
-        // What it says after a failure is of no interest.
+        // Output after a failure is ignored.
         let out = self.out.fd().filter(|_| self.failure.is_none());
         let parts = [
             (Part::Exit, self.group.fd(), PollFlags::IN),
@@ -266,7 +267,7 @@ impl Worker {
     }
 }
 
-/// The file for what a worker, and then its successors, write to standard error.
+/// Opens the file of standard error of a worker and its successors.
 fn log_of(logs: &Path, number: usize) -> Result<File> {
     let path = log_path(logs, number);
     let file = File::options().append(true).create(true).open(&path);

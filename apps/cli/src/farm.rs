@@ -48,6 +48,7 @@ pub(crate) use group::bound;
 pub(crate) use guard::guard;
 use halt::Limit;
 use ledger::Ledger;
+pub(crate) use template::quoted;
 
 use crate::args::{FarmRunArgs, Protocol};
 use crate::error::{Error, Result};

@@ -1,6 +1,5 @@
 //! `syncline launch`: the processes of a team.
 
-use std::ffi::OsString;
 use std::io::Write as _;
 
 use syncline_fabric::{Launcher, TeamError};
@@ -36,51 +35,4 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
         }
         other => Error::Team(other),
     })
-}
-
-/// Returns the corrected command line for a `syncline launch` without `--` before its program.
-pub(crate) fn hint(line: &[OsString]) -> Option<String> {
-    let words = line.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
-    let (command, words) = words.split_first()?;
-    if command != "launch" || words.iter().any(|word| word == "--") {
-        return None;
-    }
-    let mut program = 0;
-    while let Some(word) = words.get(program).filter(|word| word.starts_with('-')) {
-        // An option, and its value if that is a separate word.
-        let alone = word.contains('=') || word.len() > 2 && !word.starts_with("--");
-        program += if alone { 1 } else { 2 };
-    }
-    let (options, program) =
-        words.split_at_checked(program).filter(|(_, program)| !program.is_empty())?;
-    let (options, program) = (options.join(" "), program.join(" "));
-    Some(format!("write `--` before the program: syncline launch {options} -- {program}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_without_dashes_before_it_is_found() {
-        let hint =
-            |line: &str| hint(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>());
-        for options in ["-n 4", "-n4", "--processes=4", "-n 4 --threads 2", "-n 4 --memory=1G"] {
-            let said = hint(&format!("launch {options} ./prog --size 7")).unwrap();
-            assert!(
-                said.ends_with(&format!(": syncline launch {options} -- ./prog --size 7")),
-                "{said}"
-            );
-        }
-        for line in [
-            "launch -n 4",
-            "launch -n 4 --",
-            "launch -n 4 -- ./prog",
-            "run lk23 -n 4 x",
-            "launch -n",
-            "",
-        ] {
-            assert_eq!(hint(line), None, "{line}");
-        }
-    }
 }

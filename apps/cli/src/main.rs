@@ -14,6 +14,7 @@
 //! | `results`  | the shape, type and layout of raw results                                   |
 //! | `verify`   | the plain loop, and the comparison with it                                  |
 //! | `convert`  | `syncline convert`: from layout to layout                                   |
+//! | `hint`     | the correction of command lines that lack `--`                              |
 //! | `launch`   | `syncline launch`: the processes of a team                                  |
 //! | `farm`     | `syncline farm`: many tasks on a few processes                              |
 //! | `overlay`  | `syncline overlay`: overlays checked and drawn                              |
@@ -41,6 +42,7 @@ mod error;
 mod executor;
 mod farm;
 mod generate;
+mod hint;
 mod inputs;
 mod kernels;
 mod launch;
@@ -78,7 +80,7 @@ fn main() -> ExitCode {
     let args = Args::try_parse().unwrap_or_else(|error| {
         let words = std::env::args_os().skip(1).collect::<Vec<_>>();
         let hint = match error.kind() {
-            ErrorKind::UnknownArgument => launch::hint(&words),
+            ErrorKind::UnknownArgument => hint::before_program(&words),
             ErrorKind::InvalidSubcommand if words.first().is_some_and(|word| word == "bench") => {
                 Some(
                     "`bench` is of syncline-lab: cargo run --release -p syncline-lab -- bench"

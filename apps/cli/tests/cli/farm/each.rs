@@ -262,7 +262,11 @@ fn a_wrong_command_line_is_refused() {
         "farm run --protocol words -- true",
         "farm run --",
     ] {
-        assert_eq!(command(here(), line).output().unwrap().status.code(), Some(2), "{line}");
+        let refused = command(here(), line).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{line}");
+        let error = String::from_utf8(refused.stderr).unwrap();
+        let hint = "write `--` before the program: syncline farm run -- true";
+        assert_eq!(error.contains(hint), line == "farm run true", "{error}");
     }
     let mut limited = Command::new("sh");
     let script = "ulimit -n 256; exec \"$0\" farm run -j 200 -- true";

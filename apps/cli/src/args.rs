@@ -41,11 +41,11 @@ Examples:
     syncline run lk23 framed --iterations 20 --memory 24M --output result.npy
 
 Exit codes: 0 success, 1 error (one line on standard error), 2 wrong command line, 3 a run that has \
-done its iterations and not come to its --until (its result is written), 130 or 143 interrupted \
-(SIGINT, SIGTERM); of launch and farm: see there.
+done its iterations without reaching its --until (its result is written), 130 or 143 interrupted \
+(SIGINT, SIGTERM). The help of launch, farm and overlay check lists further codes.
 
-Outputs appear whole or not at all, and inputs are only read. SIGUSR1 asks a run how far it is, how \
-fast, how much memory it holds, and what it waits for.";
+Outputs appear whole or not at all, and inputs are never modified. SIGUSR1 makes a run print its \
+progress, its speed, its memory, and what it waits for.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

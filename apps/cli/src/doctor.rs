@@ -77,7 +77,7 @@ fn text(checks: &[Check], warnings: usize) -> String {
         }
     }
     let _ = match warnings {
-        0 => write!(text, "\nNothing that was looked at will hurt."),
+        0 => write!(text, "\nNo problem was found."),
         n => write!(text, "\n{n} warning{}, marked with !", plural(n as u64)),
     };
     text
@@ -104,6 +104,6 @@ limits
 
 1 warning, marked with !";
         assert_eq!(text(&checks, 1), expected);
-        assert!(text(&checks[..1], 0).ends_with("\nNothing that was looked at will hurt."));
+        assert!(text(&checks[..1], 0).ends_with("\nNo problem was found."));
     }
 }

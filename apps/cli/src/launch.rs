@@ -13,8 +13,8 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
     let LaunchArgs { processes, threads, memory, program } = args;
     if std::env::var_os("SYNCLINE_PER_HOST").is_some() {
         let _ = std::io::stderr().write_all(
-            b"warning: SYNCLINE_PER_HOST is not for `syncline launch`, whose processes share memory, all of them; start the \
-              program by mpirun to have some exchange messages\n",
+            b"warning: SYNCLINE_PER_HOST is not for `syncline launch`, whose processes all share memory; start the \
+              program by mpirun to have some of them exchange messages\n",
         );
     }
     // The command line requires at least one word.

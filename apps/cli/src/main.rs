@@ -83,7 +83,7 @@ fn main() -> ExitCode {
             ErrorKind::UnknownArgument => hint::before_program(&words),
             ErrorKind::InvalidSubcommand if words.first().is_some_and(|word| word == "bench") => {
                 Some(
-                    "`bench` is of syncline-lab: cargo run --release -p syncline-lab -- bench"
+                    "`bench` is a command of syncline-lab: cargo run --release -p syncline-lab -- bench"
                         .to_owned(),
                 )
             }

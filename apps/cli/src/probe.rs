@@ -49,7 +49,7 @@ pub(crate) struct ProbeDiskArgs {
 
 /// The explanation of the table in `syncline help probe`.
 pub(crate) const TABLE: &str = "\
-The table, in MiB/s of what was asked for; for small pieces also the time that one takes:
+The table, in MiB/s of the requested data; for small pieces also the time per piece:
   read       bands of 32 MiB one after the other, in requests of 8 MiB
   block      blocks that are one piece of the file each (layouts blocked and framed)
   rows       one block out of a row-major file: a piece per row
@@ -58,17 +58,17 @@ The table, in MiB/s of what was asked for; for small pieces also the time that o
   frame      columns of blocks out of a framed file: frontiers that are one piece again
   write      bands of 32 MiB written over one after the other, until they are on the disk
 Two ways:
-  direct     O_DIRECT, up to 16 requests under way, as `run` streams
+  direct     O_DIRECT, up to 16 requests in flight, as `run` streams
   mapped     mapped files, as `run` reads and writes in blocks, by one thread
-Before each sample the page cache is asked to forget the file; medians of rounds that alternate. On tmpfs \
-nothing is cold, and nothing direct. Another machine above the disk may have a cache of its own.
+Before each sample the kernel is asked to drop the file from the page cache; the figures are medians of alternating rounds. On tmpfs \
+nothing is cold, and nothing is direct. A hypervisor or a storage server may have a cache of its own.
 
-Where fio is installed it makes the direct requests as well: of the same file, of the same size, as many \
-under way. Beside its figure stands how many times ours it is. fio refills its queue where ours \
+Where fio is installed, it makes the direct requests as well: to the same file, of the same size, with the same \
+number in flight. The column beside its figure is the ratio to ours. fio refills its queue where ours \
 finishes a band, and reads single blocks of the disk for a column.
 
-The last line has the two numbers that `--block auto` takes a disk for: a piece of n bytes takes \
-the time of a piece and n at the rate of long ones, mapped.";
+The last line has the figures by which `--block auto` models a disk: a piece of n bytes takes \
+the time per piece plus n bytes at the rate of long pieces, mapped.";
 
 /// Parses the size of a scratch file.
 fn enough(text: &str) -> std::result::Result<u64, String> {

@@ -2,7 +2,7 @@
 //! time left.
 //!
 //! On a terminal it is one line ([`Line`]), which is redrawn and fits the width. Elsewhere
-//! [`watch`](crate::watch) prints the line every ten seconds, without bar and rates. The answer to
+//! [`watch`] prints the line every ten seconds, without bar and rates. The answer to
 //! SIGUSR1 has four lines:
 //!
 //! ```text

@@ -8,8 +8,8 @@
 //!
 //! An interrupted worker is not joined: it may be in the middle of a block on a slow disk. It does
 //! no harm, as it writes only files that have no name yet, and it ends with the process. A worker
-//! that creates named files, or names files, is cancelled and given a limited time to end
-//! ([`attend`]).
+//! that owns such files itself, or gives them their names, is cancelled and given a limited time to
+//! end ([`attend`]).
 
 use std::fmt;
 use std::io;

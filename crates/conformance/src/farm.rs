@@ -62,7 +62,7 @@ fn tasks(me: &mut Member, suite: &Suite) -> Result<(), String> {
                 }
                 match outcome.result {
                     Ok(result) if result == numbers(seed) => (),
-                    Ok(_) => return Err((seed, "another result than it should be".to_owned())),
+                    Ok(_) => return Err((seed, "the result is wrong".to_owned())),
                     Err(error) => return Err((seed, error.to_string())),
                 }
             }
@@ -121,7 +121,10 @@ fn forks(me: &mut Member, suite: &Suite) -> Result<(), String> {
                 match outcome.result {
                     Ok(Ok(sum)) if sum == recursion(seed, LEVELS) => (),
                     Ok(Ok(_)) => {
-                        return Err((seed, "another sum than that of the recursion".to_owned()));
+                        return Err((
+                            seed,
+                            "the sum differs from that of the recursion".to_owned(),
+                        ));
                     }
                     Ok(Err(error)) => return Err((seed, error)),
                     Err(error) => return Err((seed, error.to_string())),

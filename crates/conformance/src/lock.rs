@@ -158,7 +158,7 @@ fn in_order<R: RawLock>(
     } else {
         let wrong = |what: &str| finding(me, name, round, format_args!("{what}"));
         let told = scene.go[rank].wait_until(round, &Policy::default(), deadline());
-        told.map_err(|_| wrong("no member tells it to ask any more"))?;
+        told.map_err(|_| wrong("the director does not let it request the lock"))?;
         scene.asking[rank].raise_to(round);
         let held = lock.lock_deadline(deadline()).map_err(|error| wrong(&error.say()))?;
         let at = scene.got[0].load(Ordering::Relaxed) as usize;
@@ -176,7 +176,9 @@ fn in_order<R: RawLock>(
             me,
             name,
             round,
-            format_args!("they asked in the order {asked:?}, and got it in {got:?}"),
+            format_args!(
+                "the members requested the lock in the order {asked:?}, and acquired it in {got:?}"
+            ),
         ));
     }
     // The lists are overwritten only after all members have compared them.
@@ -200,7 +202,7 @@ fn direct<R: RawLock>(
         scene.asked[at + 1].store(rank as u64, Ordering::Relaxed);
         scene.go[rank].raise_to(round);
         let waiting = scene.asking[rank].wait_until(round, &Policy::default(), deadline());
-        waiting.map_err(|_| wrong("a member does not ask"))?;
+        waiting.map_err(|_| wrong("a member does not request the lock"))?;
         let thread = scene.threads[rank].load(Ordering::Relaxed);
         let until = Instant::now() + PATIENCE;
         // Checked twice: the thread may have slept for a moment on its way, for example for memory.
@@ -209,7 +211,7 @@ fn direct<R: RawLock>(
             sleeps(thread)
         }) {
             if Instant::now() > until {
-                return Err(wrong("a member that asks does not sleep"));
+                return Err(wrong("a member that requested the lock does not sleep"));
             }
             std::thread::yield_now();
         }

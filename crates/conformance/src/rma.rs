@@ -214,7 +214,7 @@ fn fences(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
         while flag[0] < round {
             rma.get(&flags, rank, 8 * left, &mut flag).map_err(wrong)?;
             if Instant::now() > late {
-                return Err(Wrong(round, "no member goes on any more".to_owned()));
+                return Err(Wrong(round, "no member makes progress any more".to_owned()));
             }
             std::thread::yield_now();
             if let Some(dead) = me.fault_list().after(0) {
@@ -260,7 +260,7 @@ fn words(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
         let late = Instant::now() + PATIENCE;
         while rma.compare_swap(&tickets, home, 1, 0, 1 + rank as i64).map_err(wrong)? != 0 {
             if Instant::now() > late {
-                return Err(Wrong(round, "no member lets go of the word any more".to_owned()));
+                return Err(Wrong(round, "no member releases the lock word any more".to_owned()));
             }
             std::thread::yield_now();
         }
@@ -270,7 +270,7 @@ fn words(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
         rma.fence(home).map_err(wrong)?;
         let holder = rma.swap(&tickets, home, 1, 0).map_err(wrong)?;
         if holder != 1 + rank as i64 {
-            return Err(Wrong(round, format!("the word was {holder}'s, not {}'s", 1 + rank)));
+            return Err(Wrong(round, format!("the lock word held {holder}, not {}", 1 + rank)));
         }
         rma.wait(handle).map_err(wrong)?;
         // Both halves of a pair always come from the same member and round.
@@ -300,7 +300,7 @@ fn words(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let mut sums = [0; 2];
     rma.get(&small, home, 0, &mut sums)?;
     if sums != [all as i32, -2 * all as i32] {
-        return Err(Wrong(rounds, format!("{all} additions in the word's hand made {sums:?}")));
+        return Err(Wrong(rounds, format!("{all} additions to the words made {sums:?}")));
     }
     rma.sync()?;
     rma.free(me, tickets)?;

@@ -54,7 +54,7 @@ macro_rules! say {
         impl Say for $error {
             fn say(&self) -> String {
                 match self {
-                    Self::TimedOut => format!("no member goes on any more ({self})"),
+                    Self::TimedOut => format!("no member makes progress any more ({self})"),
                     _ => self.to_string(),
                 }
             }

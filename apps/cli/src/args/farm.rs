@@ -50,39 +50,39 @@ Examples:
   syncline farm run --protocol lines -j 4 -- python3 worker.py < tasks.jsonl > results.jsonl
 
 Input sources, behind the command:
-  ::: ARGUMENTS      these; with several sources all combinations, the last changes fastest
+  ::: ARGUMENTS      these arguments; several sources are combined, the last changes fastest
   :::: FILES         as -a: the lines of each file, or of standard input (-)
-  :::+ and ::::+     linked with the source before, as many as the shorter has
+  :::+ and ::::+     linked to the source before; the shorter one determines the length
 
 Replacement strings: {} input, {.} without extension, {/} basename, {//} dirname, {/.} basename without extension, {#} \
-sequence number, {%} job slot; {2} {2.} {2/} {2//} {2/.} of the second argument, {-1} of the last. Of several arguments, {} \
-alone becomes an argument for each.
+sequence number, {%} job slot; {2} {2.} {2/} {2//} {2/.} for the second argument, {-1} for the last. If a task has several \
+arguments, {} alone becomes one argument for each.
 
-Under mpirun or Slurm's srun, or in the processes of `syncline launch`, all processes are one farm: rank 0 reads the input \
-and prints, the others run the commands, one at a time each. docs/farm-run.md says more, to those who know GNU parallel.
+Under mpirun or Slurm's srun, or in the processes of `syncline launch`, all processes form one farm: rank 0 reads the \
+input and prints, the others run the commands, one at a time each. docs/farm-run.md compares all this with GNU parallel.
 
-Workers that stay (--protocol lines): the command is started as often as there are workers, and each process reads and \
-writes JSON, a line each:
-  to the worker     {\"id\": 7, \"task\": ...}        a task; at end of file there are no more
-  from the worker   {\"id\": 7, \"result\": ...}      what came of it
-                    {\"id\": 7, \"error\": \"text\"}    or why nothing did
-                    {\"task\": ..., \"priority\": 2}   meanwhile, any number of new tasks
-A worker ends at the end of file. New tasks go to workers that are free.
+Long-running workers (--protocol lines): the command is started once per worker, and each process reads and \
+writes lines of JSON:
+  to the worker     {\"id\": 7, \"task\": ...}        a task; end of file: no more tasks
+  from the worker   {\"id\": 7, \"result\": ...}      its result
+                    {\"id\": 7, \"error\": \"text\"}    or the reason why it failed
+                    {\"task\": ..., \"priority\": 2}   before that, any number of new tasks
+A worker exits at end of file. New tasks are given to free workers.
 
-A line of input that is JSON is that value, any other a string. Tasks of higher priority go first (those of the input \
-have 0), then in order of arrival. A line for each task comes out: {\"id\": 7, \"task\": ..., \"result\": ...}, or \"error\". \
-A worker that ends, takes too long or writes anything else while it has a task fails that task, and is replaced. With \
---retries, the new tasks of a task join when it has a result, so that an attempt that failed leaves none. A second answer to a \
-task is refused, and the worker replaced; the task that it has meanwhile goes to another. If as many workers as there are to \
-be, and 3 at least, end before any has answered a task, the farm ends with the last words of the last.
-docs/farm-lines.md has examples.
+A line of input that is valid JSON is that value; any other line is a string. Tasks of higher priority go first (those \
+of the input have 0), then in order of arrival. Each task gives one line of output: {\"id\": 7, \"task\": ..., \"result\": ...}, \
+or \"error\". A worker that ends, takes too long or writes anything else while it has a task fails that task, and is \
+replaced. With --retries, the new tasks of a task are queued when it has a result, so that a failed attempt leaves none. A \
+second answer to a task is refused and the worker replaced; its current task goes to another worker. If as many workers as \
+-j asks for, and at least 3, end before any has answered a task, the farm ends with an error that quotes the last lines of \
+standard error of the last one. docs/farm-lines.md has examples.
 
-Signals: SIGINT and SIGTERM start no more tasks and end those that run by SIGTERM, 5 s later or at a second signal by \
-SIGKILL. Ctrl-Z stops this command and the tasks that run, and fg continues them; time limits do not run meanwhile. A task \
-that reads from the terminal is stopped by the system, as its group is in the background. The environment variable SYNCLINE_FARM_RUN of tasks marks them as \
-those of this command.
+Signals: after SIGINT or SIGTERM no more tasks start; running tasks get SIGTERM, and SIGKILL 5 s later or at a second \
+signal. Ctrl-Z stops this command and its running tasks, and fg continues them; time limits are suspended meanwhile. A \
+task that reads from the terminal is stopped by the system, as its group is in the background. The environment variable \
+SYNCLINE_FARM_RUN marks the tasks of this command.
 
-Exit codes: 0 if all went well, when --halt has waited for success, and when the reader of standard output has closed it \
+Exit codes: 0 if all tasks succeeded, if --halt ended the farm on success, or if the reader of standard output closed it \
 before a task failed; 1 if a task failed, or for an error; 2 wrong command line; 130 or 143 interrupted."
 )]
 pub(crate) struct FarmRunArgs {
@@ -112,8 +112,8 @@ pub(crate) struct FarmRunArgs {
     /// printed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) retries: u32,
-    /// The time limit of a task: 90, 1.5s, 5m, 2h. A task that exceeds it gets SIGTERM, SIGKILL one
-    /// second later, and has failed
+    /// The time limit of a task: 90 (seconds), 1.5s, 5m, 2h. A task that exceeds it gets SIGTERM,
+    /// SIGKILL one second later, and has failed
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
     /// End the farm early: never, or now|soon,fail|success|done=N or =N% [default: never; --halt
@@ -126,7 +126,7 @@ pub(crate) struct FarmRunArgs {
     #[arg(long, value_name = "WHEN,WHY=N", num_args = 0..=1, default_missing_value = "now,fail=1",
           allow_negative_numbers = true, value_parser = parse_halt)]
     pub(crate) halt: Option<Halt>,
-    /// The minimum time between the starts of two jobs: 90, 1.5s, 200ms, 5m, 2h
+    /// The minimum time between the starts of two jobs: 90 (seconds), 1.5s, 200ms, 5m, 2h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) delay: Option<Duration>,
     /// Print the commands on standard output, quoted for a shell, and run none

@@ -25,9 +25,9 @@ Examples:
 
 Environment: SYNCLINE_QUIET=1 silences the warning when members outnumber cores.
 
-Exit codes: 0 if all processes exited with 0; else that of the first which did not, 128 and the signal's number \
-if one killed it, and 1 if it exited with 0 before its part was done; 1 if the program cannot be started; 2 wrong \
-command line."
+Exit codes: 0 if all processes exited with 0; else that of the first process that did not, 128 plus the signal's \
+number if a signal killed it, and 1 if it exited with 0 before its part was done; 1 if the program cannot be started; \
+2 wrong command line."
 )]
 pub(crate) struct LaunchArgs {
     /// The number of processes, from 1 to 4096

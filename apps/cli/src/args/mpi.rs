@@ -25,9 +25,9 @@ pub(crate) enum MpiCommand {
 Examples:
   syncline mpi build
   module load openmpi && syncline mpi build --mpicc mpicc
-  syncline mpi build --into /usr/local/lib/syncline/mpi     (for all, beside /usr/local/bin)
+  syncline mpi build --into /usr/local/lib/syncline/mpi     (for all users, beside /usr/local/bin)
 
-Programs take the shim that fits their launcher; SYNCLINE_MPI=/path/to/shim.so says which."
+Programs load the shim that fits their launcher; SYNCLINE_MPI=/path/to/shim.so selects one."
 )]
 pub(crate) struct MpiBuildArgs {
     /// The compiler of an MPI; may be given several times [default: all of mpicc, mpicc.openmpi and

@@ -56,19 +56,19 @@ pub(crate) struct GridArgs {
     override_usage = "syncline overlay check <FILE> [OPTIONS]",
     after_long_help = "\
 A file:
-  init = \"program\"                     # which task goes first, unless tasks have a priority
-  locations = [\"raw\", \"clean\"]         # may be left out; if not, there are no others
+  init = \"program\"                     # the initial order, unless tasks have a priority
+  locations = [\"raw\", \"clean\"]         # optional; if given, it lists all locations
 
   [tasks]                              # in the order of the program
   read  = { writes = [\"raw\"] }
   clean = { reads = [\"raw\"], writes = [\"clean\"] }
-  print = { reads = [\"clean\"] }        # and, if all have one: priority = 3 (less goes first)
+  print = { reads = [\"clean\"] }        # and, for all or none: priority = 3 (lowest first)
 
-  [order]                              # the queue of one location, first one first
+  [order]                              # the queue of one location, head first
   clean = [\"clean\", \"print\"]
 
-Exit codes: 0 live, 1 deadlock, 2 not checked (a file that cannot be read, or is wrong), or not drawn in the \
-file of --draw, or live but not printed (to a full disk)."
+Exit codes: 0 live, 1 deadlock, 2 not checked (the file cannot be read, or is invalid), or not drawn into the \
+file of --draw, or live but not printed (for example to a full disk)."
 )]
 pub(crate) struct CheckArgs {
     /// The overlay, as TOML

@@ -27,7 +27,7 @@ use crate::units::{BlockSize, parse_block_size, parse_size};
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "syncline run <KERNEL> <DIR> --iterations <K> [OPTIONS]", after_long_help = AFTER)]
 pub(crate) struct RunArgs {
-    /// The kernel: one of those listed below, or a FILE.toml that describes one
+    /// The kernel: a built-in one (--help lists them), or a FILE.toml that describes one
     pub(crate) kernel: KernelName,
     /// The directory of the matrices
     pub(crate) dir: PathBuf,
@@ -189,92 +189,90 @@ pub(crate) struct RunArgs {
 }
 
 const AFTER: &str = "\
-Kernels, associated exactly as written, with the arrays that they take:
+Kernels, with the arrays that they use; operations are associated exactly as written:
   lk23          za; zr zb zu zv zz
                 qa = (((south*zr + north*zb) + east*zu) + west*zv) + zz;  za += 0.175 * (qa - za)
-  gauss-seidel  u; f if it is there
+  gauss-seidel  u; f if it exists
                 u += (((((north + south) + east) + west) + f) / 4 - u)
-  sor           u; f if it is there
+  sor           u; f if it exists
                 u += omega * (((((north + south) + east) + west) + f) / 4 - u)
-  nine-point    u; f if it is there
+  nine-point    u; f if it exists
                 u += omega * (((4 * (((north + south) + east) + west)
                      + (((north-east + north-west) + south-east) + south-west)) + f) / 20 - u)
   gauss-seidel-variable
                 u; an aw ae as f mask
                 u = (((an*north + aw*west) + ae*east) + as*south) + f where mask is 0;
-                elsewhere u stays
-  alignment     score; match, each with one row and column more than the sequences have letters
+                elsewhere u is unchanged
+  alignment     score; match, each with one row and column more than the sequence lengths
                 score = max(north-west + match, max(north, west) - gap), and no less than 0
                 with --local
 
-A description is a TOML text; all operations are done as written, in the type of the matrices:
+A description is a TOML file; all operations are done as written, in the type of the matrices:
   name = \"heat\"
   field = \"t\"
   coefficients = [\"source\", \"given\"]
   update = \"t = if(given == 0, t + omega*((n + s + e + w + source) / 4 - t), t)\"
   [constants]
   omega = 1.8
-Neighbours are n, w, nw, ne (new already) and e, s, se, sw (still old), or those of a table:
+Neighbours are n, w, nw, ne (already new) and e, s, se, sw (still old), or those of a table:
   [neighbours]
   up = [-1, 0]
-A point is updated if all neighbours that the update uses exist, and stays otherwise.
-Beside + - * / there are min and max (of two or more), abs, sqrt and if. min and max give their second \
-argument if either is not a number. Steps on the way are lines of their own, between three quotes, \
-the field's last.
+A point is updated if all neighbours that the update uses exist, and is unchanged otherwise.
+Besides + - * / there are min and max (of two or more), abs, sqrt and if. min and max give their second \
+argument if either is not a number. Intermediate steps are separate lines, between three quotes, with \
+the line of the field last.
 
 Interrupted runs:
   A run of several passes keeps its last complete pass in the folder OUTPUT.syncline until the \
-  output has its name; so it takes the room of two outputs on the disk. After Ctrl-C, kill -9 or a \
-  power failure, the same command with --resume goes on from there (also with other --iterations, if \
-  they are not fewer than are done already); with --force it begins anew. Every pass checks what it \
-  reads of the one before against checksums, and that the inputs were not \
-  written to meanwhile. The files there are written in place: a copy of the folder must be a real one.
+  output has its name, so it needs disk space for two outputs. After Ctrl-C, kill -9 or a \
+  power failure, the same command with --resume continues from there (also with other --iterations, \
+  if they are not fewer than those already done); with --force it starts from the beginning. Every \
+  pass verifies the data of the pass before by checksums, and that the inputs were not modified \
+  meanwhile. The files there are written in place, so a copy of the folder must not share them (hard links).
 
 Results:
-  A result is known by a mark, an extended attribute of its file (user.syncline), which says of what \
-  computation it is: the kernel, its parameters, checksums of the inputs, the iterations. It counts as \
-  long as the file has its length and time. A copy keeps it if the program that copies keeps extended \
-  attributes and times (cp -a, rsync -aX). Where a file system has none, the summary says so; then \
-  --resume cannot go on from the result. A result in blocks is marked, too, but the checksums of its \
-  inputs are not known: they must be where they were, and untouched.
+  A result is recognised by a mark, an extended attribute of its file (user.syncline) that identifies \
+  its computation: the kernel, its parameters, checksums of the inputs, the iterations. The mark is \
+  valid while the file keeps its length and time. A copy has it if the program that copies preserves \
+  extended attributes and times (cp -a, rsync -aX). If the file system has no extended attributes, \
+  the summary says so, and --resume cannot continue from the result. A result in blocks is marked \
+  too, but without checksums of its inputs: these must keep their paths and stay unmodified.
 
 Members of the --json object; null where it does not apply:
   kernel, dtype, order, executor, layout (of the result), rows, cols, iterations, output
-  complete_already        with --resume: the output of this run was there, nothing was done, and
-                          most members are null
+  complete_already        with --resume: the output was already complete, nothing was done,
+                          and most members are null
   resumed                 with --resume: iterations that the earlier run had done
   passes, depth           streamed: passes of this run (in blocks, iterations); iterations of a
                           pass, at most
   lanes, threads          vectors computed with; threads that computed
   runner, block, blocks   in blocks: rows and columns of a block; how many blocks there are
-  chosen                  with --block auto: why it is this block
-  instead                 why it is swept in blocks, if it was to be streamed and the memory is too
-                          small for that
+  chosen                  with --block auto: why this block size was chosen
+  instead                 why the sweep is in blocks, if the memory is too small to stream it
   seconds                 the sweep, without verification
-  sync_seconds            bringing the output to disk
+  sync_seconds            the time to write the output to disk
   ns_per_element          wall time of the sweep per updated point and iteration
-  bytes_read, _written    streamed: of files; in blocks: of files mapped, which the page cache may
-                          have had
+  bytes_read, _written    streamed: of files; in blocks: of mapped files, possibly from the page
+                          cache
   disk_read, disk_written bytes moved by the disk during the sweep
-  times                   streamed: seconds of all threads together. update, pack, wait: of those
-                          that compute; read, write, checksums: beside them
-  peak, memory            the most bytes that the bound governs, up to the end of the sweep; the
-                          bound
-  program, peak_rss       bytes of the program's own file and libraries, resident then, which the
-                          bound leaves out; the most bytes resident, both together
-  window, windows         streamed: bytes of all buffers, 1; in blocks: bytes of one under way, how
-                          many at once
+  times                   streamed: seconds of all threads together. update, pack, wait: of the
+                          computing threads; read, write, checksums: of the others
+  peak, memory            the peak of the memory that the bound governs, up to the end of the
+                          sweep; the bound
+  program, peak_rss       resident bytes of the executable and its libraries, which the bound
+                          does not cover; the peak of all resident memory
+  window, windows         streamed: bytes of all buffers, and 1; in blocks: bytes of one block in
+                          progress, and their maximum number
   panels, panel_rows      streamed: panels of rows in the window
   held                    in blocks: whether all files stayed mapped
-  residual, converged_at  with --until: last greatest change, null if it is not finite or not
-                          known; iterations until it was small enough
-  residuals               with --until: the greatest change of each iteration, earlier runs too;
-                          null if only those of some are known, as the mark of a result has no room
-                          for many
+  residual, converged_at  with --until: the greatest change of the last iteration, null if it
+                          is not finite or not known; the iterations until it reached TOL
+  residuals               with --until: the greatest change of each iteration, with earlier
+                          runs; null if some are not known, as a mark holds only few
   verified                true with --verify, or if a sample was all rows
-  sampled_rows            with --verify=sample: how many rows, from the first, were compared and are
-                          right
-  marked                  whether the output carries the mark by which --resume knows it
+  sampled_rows            with --verify=sample: the number of first rows that were compared
+                          and are right
+  marked                  whether the output has the mark that --resume needs
 
 Examples:
   syncline run lk23 data --iterations 20 --memory 2G

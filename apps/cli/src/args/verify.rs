@@ -18,7 +18,7 @@ Examples:
   syncline verify barrier --quick
   syncline verify barrier --members 2 --rounds 10000000 --only counter --in threads
 
-Exit codes: 0 all hold; 1 one does not, which is named on standard error with the round and the members.")]
+Exit codes: 0 all hold; 1 one fails, and is named on standard error with the round and the members.")]
     Barrier(VerifyArgs),
     /// Verifies that a lock has one holder at a time, and serves requests in order
     ///
@@ -31,7 +31,7 @@ Examples:
   syncline verify lock --quick
   syncline verify lock --members 1-9,16 --rounds 100000 --only mcs
 
-Exit codes: 0 all hold; 1 one does not, which is named on standard error with the round and the members.")]
+Exit codes: 0 all hold; 1 one fails, and is named on standard error with the round and the members.")]
     Lock(VerifyArgs),
     /// Verifies one-sided memory: put, get, accumulate, fence, sync, and barriers over messages
     ///
@@ -44,9 +44,9 @@ Examples:
   syncline verify rma --members 2-5 --in hosts --only syncs --rounds 100000
   mpirun -n 4 syncline verify rma --quick
 
-`hosts` are groups of threads that exchange messages, as members on several machines do. Started by an MPI launcher, its \
-processes are the members.
-Exit codes: 0 all hold; 1 something does not, which is named on standard error with the round and the members.")]
+`hosts` are groups of threads that exchange messages, as members on several machines do. Under an MPI launcher, \
+its processes are the members.
+Exit codes: 0 all hold; 1 a part fails, and is named on standard error with the round and the members.")]
     Rma(VerifyArgs),
     /// Verifies pools of the members of a team: every task ends once, with its result
     ///
@@ -58,8 +58,8 @@ Examples:
   syncline verify farm --quick
   mpirun -n 4 syncline verify farm --quick
 
-Started by an MPI launcher, its processes are the members.
-Exit codes: 0 all hold; 1 something does not, which is named on standard error with the task.")]
+Under an MPI launcher, its processes are the members.
+Exit codes: 0 all hold; 1 a part fails, and is named on standard error with the task.")]
     Farm(VerifyArgs),
 }
 
@@ -96,7 +96,7 @@ pub(crate) enum Places {
     Processes,
     /// Several threads in each of several processes
     Both,
-    /// Several hosts, simulated by groups of threads
+    /// Several hosts, simulated by groups of threads; for rma and farm
     Hosts,
 }
 

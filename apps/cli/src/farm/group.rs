@@ -128,7 +128,8 @@ impl Group {
         let gone = || io::Error::from(io::ErrorKind::NotFound);
         let finished =
             self.guarded.take().ok_or_else(gone).and_then(|guarded| guard.finish(guarded));
-        finished.map_err(|source| Error::Io { what: "learn how a task ended".to_owned(), source })
+        finished
+            .map_err(|source| Error::Io { what: "determine how a task ended".to_owned(), source })
     }
 }
 

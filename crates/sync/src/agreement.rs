@@ -1,16 +1,16 @@
-//! What members make together, and where two of them have made different things.
+//! Detects members that create different things where all should create the same.
 //!
-//! What a member asks for is one word, so that it stands in memory that processes share, and a
-//! difference is two words, which go to other hosts in a message.
+//! The request of a member is one word, so that it can stand in shared memory. A difference is two
+//! words, which are sent to other hosts in a message.
 
 use std::fmt;
 
-/// What members make together.
+/// The kinds of things that members create together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Thing {
-    /// Memory, by itself.
+    /// Memory, not as a part of another thing.
     Memory = 1,
     /// A barrier.
     Barrier = 2,
@@ -20,7 +20,7 @@ pub enum Thing {
     Board = 4,
     /// One-sided memory.
     OneSided = 5,
-    /// Room for allocations of one-sided memory.
+    /// Space for allocations of one-sided memory.
     Allocation = 6,
     /// Mutexes of one-sided memory.
     Mutexes = 7,
@@ -43,7 +43,7 @@ impl Thing {
         Thing::Farm,
     ];
 
-    /// What a member does that makes it.
+    /// The action that creates it, for messages.
     fn made(self) -> &'static str {
         match self {
             Thing::Memory => "allocates memory",
@@ -59,7 +59,7 @@ impl Thing {
     }
 }
 
-/// What a view of a space has asked for.
+/// The request of one view of a space.
 ///
 /// ```text
 /// | thing: 8 bits | rank + 1: 16 bits, 0: unknown | bytes + 1: 40 bits, 0: unknown |
@@ -73,8 +73,8 @@ const BYTES: u64 = (1 << RANK) - 1;
 const _: () = assert!(crate::membership::MAX_MEMBERS < 1 << (THING - RANK));
 
 impl Asked {
-    /// That a member of this rank has asked for the bytes of a thing. A number of bytes from 2^40
-    /// on is not kept.
+    /// Creates the request of a member for a thing of `bytes` bytes. A size of 2^40 - 1 or more is
+    /// not recorded.
     #[must_use]
     pub fn new(thing: Thing, rank: Option<usize>, bytes: Option<usize>) -> Asked {
         let bytes =
@@ -83,25 +83,25 @@ impl Asked {
         Asked((thing as u64) << THING | rank | bytes.unwrap_or(0))
     }
 
-    /// The thing, if it is known.
+    /// Returns the thing, if it is known.
     #[must_use]
     pub fn thing(self) -> Option<Thing> {
         Thing::ALL.into_iter().find(|&thing| thing as u64 == self.0 >> THING)
     }
 
-    /// The rank of the member whose view it is, if it is that of a member.
+    /// Returns the rank of the member that made the request, if the view belongs to a member.
     #[must_use]
     pub fn rank(self) -> Option<usize> {
         (self.0 >> RANK & ((1 << (THING - RANK)) - 1)).checked_sub(1).map(|rank| rank as usize)
     }
 
-    /// How many bytes, if that is known.
+    /// Returns the number of bytes, if it is known.
     #[must_use]
     pub fn bytes(self) -> Option<usize> {
         (self.0 & BYTES).checked_sub(1).map(|bytes| bytes as usize)
     }
 
-    /// As a word, which is not 0 unless nothing is known.
+    /// Returns the request as a word, which is 0 only if nothing is known.
     pub(crate) fn word(self) -> u64 {
         self.0
     }
@@ -121,12 +121,12 @@ impl fmt::Debug for Asked {
     }
 }
 
-/// Two views of a space that have asked for different things where both should ask for the same.
+/// Two views of a space that requested different things where both should request the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What was asked for first.
+    /// The first request.
     pub first: Asked,
-    /// What another view asked for in its place.
+    /// The request of another view in the same position.
     pub second: Asked,
 }
 

@@ -1,8 +1,9 @@
-//! Barriers: nobody goes on before all have arrived.
+//! Barriers: no member proceeds before all members have arrived.
 //!
 //! # The contract of all barriers
-//! A barrier has a fixed number of members, ranked from 0. An *episode* is complete when every member has arrived at it.
-//! What a member did before it arrived happened before what any member does after it has seen the episode complete.
+//! A barrier has a fixed number of members, ranked from 0. An *episode* is complete when every
+//! member has arrived at it. Everything a member did before it arrived happens before everything
+//! that any member does after it has observed the episode complete.
 //!
 //! ```text
 //!            arrive()                done() -> false ... -> true
@@ -11,19 +12,20 @@
 //!     └─────────────────────────── wait() arrives first ─────────────────┘
 //! ```
 //!
-//! | barrier           | critical path, line transfers | space, words    | arrives by itself |
-//! |-------------------|-------------------------------|-----------------|-------------------|
-//! | [`Counter`]       | P + 1                         | 1               | yes               |
-//! | [`Tournament`]    | 4 log2 P                      | P (log2 P + 1)  | no                |
-//! | [`Dissemination`] | r log_r P                     | P (r-1) log_r P | no                |
-//! | [`Combined`]      | that of both                  | that of both    | no                |
+//! | barrier           | critical path, line transfers | space, words    | arrival is complete |
+//! |-------------------|-------------------------------|-----------------|---------------------|
+//! | [`Counter`]       | P + 1                         | 1               | yes                 |
+//! | [`Tournament`]    | 4 log2 P                      | P (log2 P + 1)  | no                  |
+//! | [`Dissemination`] | r log_r P                     | P (r-1) log_r P | no                  |
+//! | [`Combined`]      | the sum of both               | the sum of both | no                  |
 //!
-//! *Arrives by itself*: between `arrive` and `wait` the others need nothing of the member. In the
-//! other barriers what a member has to pass on it passes on in `done` and `wait` only. If it blocks
-//! elsewhere meanwhile, and what it waits for there needs one of the others, the members of a team
-//! are told that their calls do not match.
+//! *Arrival is complete*: between `arrive` and `wait`, the others need nothing more of the member.
+//! In the other barriers, a member also forwards the arrivals of others, and does so only inside
+//! `done` and `wait`. If such a member blocks elsewhere between `arrive` and `wait`, in a wait that
+//! needs one of the others, the team fails with a mismatch of calls ([`Fault::Mismatch`]).
 //!
-//! See [`cost`](crate::cost) for the formulas. [`RawCounter`] is outside of the contract: it knows no ranks, and nobody is missed.
+//! See [`cost`](crate::cost) for the formulas. [`RawCounter`] is outside this contract: it has no
+//! ranks, and it does not detect that a thread is gone.
 
 mod auto;
 mod combined;
@@ -46,58 +48,63 @@ pub use tournament::{Role, Tournament, TournamentMember, roles};
 
 use crate::error::{Fault, SpaceError};
 
-/// What all members of a barrier share.
+/// The operations on a barrier that all its members share.
 pub trait Barrier: Send + Sync {
-    /// A member of it.
+    /// The handle of one member.
     type Member: BarrierMember;
 
-    /// How many members it has.
+    /// Returns the number of members.
     fn members(&self) -> usize;
 
     /// Takes the seat of the member `rank`.
     ///
     /// # One-sided
-    /// Each member is made once, by the thread that is going to be it, or on its behalf. To drop it is to
-    /// leave the barrier: those who wait for it then are told. It belongs to the process that makes
-    /// it: in a child that `fork` makes of that, calls are [`Fault::Forked`], and to drop it
-    /// changes nothing.
+    /// Each member is made once, by the thread that acts as this member or on its behalf. Dropping
+    /// the handle leaves the barrier, and the waits of the others end with [`Fault::Left`]. The
+    /// handle belongs to the process that made it: in a child made by `fork`, its calls return
+    /// [`Fault::Forked`], and dropping it has no effect.
     ///
     /// # Errors
-    /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if somebody has or had it.
+    /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if the seat is taken or
+    /// was taken before.
     fn member(&self, rank: usize) -> Result<Self::Member, SpaceError>;
 }
 
 /// A member of a barrier.
 ///
 /// # Errors
-/// Every function tells of a member that is dead ([`Fault::Dead`]), or that has left ([`Fault::Left`]) before it had
-/// seen the episode complete (a [`Counter`]: before it had arrived): the waits within a fifth of a second, `done` after some
-/// hundreds of looks. Then the barrier is of no use any more. One whose process has ended has left, whatever it had done. A death is told even
-/// if the dead had done its part in the episode; so the same call, made again, may still find this episode complete, and
-/// the next; never a third.
+/// Every function reports a member that is dead ([`Fault::Dead`]), or that has left
+/// ([`Fault::Left`]) before it had observed the episode complete (in a [`Counter`]: before it had
+/// arrived). Waits report it within 0.2 s, `done` after some hundreds of polls. The barrier is
+/// unusable from then on. A member whose process has ended counts as having left, regardless of how
+/// far it had come. A death is reported even if the dead member had done its part in the episode. A
+/// repeated call may therefore still find this episode and the next one complete, but never a
+/// third.
 pub trait BarrierMember: Send {
-    /// Its rank.
+    /// Returns the rank of this member.
     fn rank(&self) -> usize;
 
-    /// How many members there are.
+    /// Returns the number of members of the barrier.
     fn members(&self) -> usize;
 
-    /// How many episodes this member has seen complete.
+    /// Returns the number of episodes that this member has observed complete.
     fn episodes(&self) -> u64;
 
-    /// Arrives at the next episode, and does not wait. A member that has arrived already does nothing.
+    /// Arrives at the next episode without waiting. Does nothing if the member has already arrived.
     ///
     /// # Collective
-    /// All members arrive, each when it likes.
+    /// All members arrive, in any order.
     ///
     /// # Memory ordering
-    /// A release: what came before it is seen by whoever sees the episode complete.
+    /// A release: everything before it is visible to each member that observes the episode
+    /// complete.
     ///
     /// # Errors
     /// See [`BarrierMember`].
     fn arrive(&mut self) -> Result<(), Fault>;
 
-    /// Whether the episode at which this member has arrived is complete; true if it has arrived at none. Does not block.
+    /// Returns whether the episode at which this member has arrived is complete, or `true` if it
+    /// has not arrived at one. Does not block.
     ///
     /// # Memory ordering
     /// `true` is an acquire.
@@ -106,20 +113,20 @@ pub trait BarrierMember: Send {
     /// See [`BarrierMember`].
     fn done(&mut self) -> Result<bool, Fault>;
 
-    /// Waits until the episode is complete, or until a time; arrives first if need be.
+    /// Waits until the episode is complete or the deadline has passed. Arrives first if necessary.
     ///
     /// # Memory ordering
     /// As `arrive` and `done`.
     ///
     /// # Errors
-    /// [`Fault::TimedOut`] when the deadline passes first: the member has arrived and stays so, and
-    /// may call this again. It waits again, or keeps this handle, until the others have passed. If
-    /// it drops the handle before, they may be told that it has left ([`Fault::Left`]): an arrival
-    /// is complete by itself at a [`Counter`] only; in barriers of several rounds the others need
-    /// later rounds of the member. Others: see [`BarrierMember`].
+    /// [`Fault::TimedOut`] when the deadline passes first. The member remains arrived and may call
+    /// this again. It must wait again, or keep this handle, until the others have passed. If it
+    /// drops the handle earlier, the others may fail with [`Fault::Left`]: an arrival is complete
+    /// by itself at a [`Counter`] only; in barriers of several rounds the others need later rounds
+    /// of the member. For other errors see [`BarrierMember`].
     fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault>;
 
-    /// Waits until the episode is complete; arrives first if need be.
+    /// Waits until the episode is complete. Arrives first if necessary.
     ///
     /// # Errors
     /// See [`BarrierMember`].
@@ -128,26 +135,29 @@ pub trait BarrierMember: Send {
         self.wait_deadline(None)
     }
 
-    /// Spins and yields from now on as `policy` says. Its death word is not used: barriers know who is gone.
+    /// Sets how this member spins and yields. The policy's `liveness` is not used: barriers check
+    /// their own members and fault list.
     fn set_policy(&mut self, policy: &Policy<'_>);
 }
 
-/// Barriers whose way in and way out can be parted: rank 0 *leads*, and lets the others go when it wants to.
+/// A barrier whose arrival and release phases can be separated: rank 0 *leads*, and decides when
+/// the others are released.
 pub trait Phased: Barrier {
-    /// A member of such a barrier.
+    /// The handle of one member of a led barrier.
     type Led: LedMember;
 
-    /// Takes the seat of the member `rank`. All members of a barrier are taken by this, or none.
+    /// Takes the seat of the member `rank`. Either all members of a barrier are taken with this
+    /// method, or none.
     ///
     /// # Errors
     /// As [`Barrier::member`].
     fn led(&self, rank: usize) -> Result<Self::Led, SpaceError>;
 }
 
-/// A member of a barrier that is led. Rank 0 calls `arrive`, `gathered` until it says so or `wait_gathered`, and
-/// `release`; the others what members always call.
+/// A member of a led barrier. Rank 0 calls `arrive`, then `gathered` until it returns `true` or
+/// `wait_gathered`, then `release`; the others make the usual calls of [`BarrierMember`].
 pub trait LedMember: BarrierMember {
-    /// Whether all others have arrived. Rank 0 only, after `arrive`.
+    /// Returns whether all others have arrived. Rank 0 only, after `arrive`.
     ///
     /// # Errors
     /// See [`BarrierMember`].
@@ -159,7 +169,8 @@ pub trait LedMember: BarrierMember {
     /// As [`BarrierMember::wait_deadline`].
     fn wait_gathered(&mut self, deadline: Option<Instant>) -> Result<(), Fault>;
 
-    /// Completes the episode: lets the others go. Rank 0 only, when they have gathered.
+    /// Completes the episode and so releases the others. Rank 0 only, after the others have
+    /// gathered.
     ///
     /// # Errors
     /// See [`BarrierMember`].

@@ -1,22 +1,24 @@
 //! Boards: flags that members raise for one another.
 //!
 //! # Contract
-//! Every member has the same number of *slots*. A slot has one raiser, always the same, who raises it once per episode, to
-//! the number of the episode: 1, 2, 3 and so on. A slot is never lowered, so a look that comes late finds more, not
-//! nothing.
+//! Every member has the same number of *slots*. A slot has one raiser, always the same member,
+//! which raises it once per episode, to the number of the episode: 1, 2, 3 and so on. A slot never
+//! decreases, so a late poll finds a greater number, never an old one.
 //!
 //! ```text
 //! packed                                    padded
-//! slot 0: | m0 | m1 | m2 | ... slot 1: ...  | slot 0 of m0, alone on two lines | slot 0 of m1 | ...
+//! slot 0: | m0 | m1 | m2 | ... slot 1: ...  | slot 0 of m0, on its own two lines | slot 0 of m1 |
 //!           8 members to a line
 //! ```
 //!
-//! Tournament and dissemination are written over this trait, and do not know in which memory a board stands.
+//! Tournament and dissemination barriers are written over this trait, independent of the memory or
+//! transport behind a board.
 //!
 //! # Costs
-//! A raise is one addition to a line that the receiver polls: one transfer to the raiser, one back. Packed, the flags of
-//! two members that raise for one another stand in one line, which then goes to and fro once instead of twice; from some
-//! members on, raises disturb those who poll their neighbours' flags. `syncline-lab bench barrier` measures both.
+//! A raise is one addition to a line that the receiver polls: one transfer to the raiser, one back.
+//! In packed boards, the flags of two members that raise for one another share a line, which then
+//! moves to and fro once instead of twice. Beyond a few members, raises disturb the members that
+//! poll flags in the same line. `syncline-lab bench barrier` measures both.
 
 use std::time::Instant;
 
@@ -31,31 +33,32 @@ use crate::space::{Array, Space};
 /// One member's handle to a board.
 ///
 /// # Memory ordering
-/// A raise is a release; a poll that says true, and a wait, are an acquire.
+/// A raise is a release. A poll that returns `true` and a wait that succeeds are acquires.
 pub trait SignalBoard: Send {
-    /// The member whose handle this is.
+    /// Returns the rank of this member.
     fn rank(&self) -> usize;
 
-    /// How many members there are.
+    /// Returns the number of members.
     fn members(&self) -> usize;
 
-    /// Raises `slot` of the member `to` to `epoch`. Called by the one raiser of that slot, for each epoch once, in order.
+    /// Raises `slot` of the member `to` to `epoch`. Only the raiser of that slot calls it, once for
+    /// each epoch, in order.
     ///
     /// # Errors
-    /// If the board cannot reach the member. Memory always can.
+    /// If the board cannot reach the member. A board in memory always can.
     fn raise(&mut self, to: usize, slot: usize, epoch: u64) -> Result<(), Fault>;
 
-    /// Whether this member's `slot` has been raised to `epoch`. Does not block.
+    /// Returns whether this member's `slot` has been raised to `epoch`. Does not block.
     ///
     /// # Errors
-    /// Now and then it asks who is gone: [`Fault::Dead`], [`Fault::Left`].
+    /// [`Fault::Dead`] or [`Fault::Left`] if a member is gone, which only some of the calls check.
     fn poll(&mut self, slot: usize, epoch: u64) -> Result<bool, Fault>;
 
-    /// Waits until this member's `slot` has been raised to `epoch`, or until a time. `awaited` says
-    /// who raises it.
+    /// Waits until this member's `slot` has been raised to `epoch` or the deadline has passed.
+    /// `awaited` names the raiser.
     ///
     /// # Errors
-    /// [`Fault::TimedOut`], or who is gone.
+    /// [`Fault::TimedOut`], or the fault of a member that is gone.
     fn wait(
         &mut self,
         slot: usize,
@@ -64,31 +67,31 @@ pub trait SignalBoard: Send {
         deadline: Option<Instant>,
     ) -> Result<(), Fault>;
 
-    /// Notes that this member has made that many steps of the next episode: see [`Awaited`]. Called
-    /// before a call returns in the middle of an episode, and before it is
+    /// Notes how many steps of the next episode this member has made: see [`Awaited`]. Called
+    /// before a call returns in the middle of an episode, and before the episode is
     /// [complete](Self::complete).
     fn reached(&mut self, _step: u32) {}
 
-    /// This member has completed an episode.
+    /// Completes an episode of this member.
     fn complete(&mut self);
 
-    /// Episodes completed.
+    /// Returns the number of completed episodes.
     fn episodes(&self) -> u64;
 
-    /// Spins and yields from now on as `policy` says.
+    /// Sets how this member spins and yields.
     fn set_policy(&mut self, policy: &Policy<'_>);
 }
 
-/// A raise that a member waits for. What a member raises in an episode are steps, which are counted
-/// from 1; there are at most [`LAST`](crate::calls::LAST). Those of a dissemination barrier are its
-/// rounds.
+/// A raise that a member waits for. The raises of a member in an episode are grouped in steps,
+/// counted from 1; there are at most [`LAST`](crate::calls::LAST). The steps of a dissemination
+/// barrier are its rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
     /// The member that raises the slot.
     pub raiser: usize,
-    /// The step with which it does so.
+    /// The step in which the raiser raises it.
     pub step: u32,
-    /// How many steps the member that waits has made.
+    /// The number of steps that the waiting member has made.
     pub reached: u32,
 }
 
@@ -98,10 +101,10 @@ impl From<Awaited> for Needs {
     }
 }
 
-/// How the flags of a board in memory stand.
+/// The layout of the flags of a board in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flags {
-    /// Eight to a line. The best for few members.
+    /// Eight to a line. The best choice for few members.
     #[default]
     Packed,
     /// Each alone on a pair of lines.
@@ -123,13 +126,14 @@ enum Cells {
 }
 
 impl MemoryFlags {
-    /// The flags of a board of `slots` slots for `members`.
+    /// Creates the flags of a board of `slots` slots for `members`.
     ///
     /// # Collective
     /// See [`Space::array`].
     ///
     /// # Errors
-    /// [`SpaceError::Members`] if there are none or too many, or if the space has no room.
+    /// [`SpaceError::Members`] if there are none or too many; errors of [`Space::array`] if the
+    /// space has no room.
     pub fn within(
         space: &mut Space,
         members: usize,
@@ -145,7 +149,7 @@ impl MemoryFlags {
         Ok(MemoryFlags { cells, seats, fault_list: None })
     }
 
-    /// The same flags; who waits for one is told of these deaths.
+    /// Returns the same flags, whose waits end for the faults in `fault_list`.
     #[must_use]
     pub fn watching(self, fault_list: &FaultList) -> Self {
         MemoryFlags { fault_list: Some(fault_list.clone()), ..self }
@@ -155,10 +159,11 @@ impl MemoryFlags {
         self.seats.members()
     }
 
-    /// The handle of the member `rank`.
+    /// Returns the handle of the member `rank`.
     ///
     /// # Errors
-    /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if somebody has or had it.
+    /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if the handle exists or
+    /// existed before.
     pub fn board(&self, rank: usize) -> Result<MemoryBoard, SpaceError> {
         let membership = Membership::new(&self.seats, self.fault_list.as_ref(), rank)?;
         Ok(MemoryBoard { membership, cells: self.cells.clone() })
@@ -210,7 +215,7 @@ impl SignalBoard for MemoryBoard {
     #[inline]
     fn raise(&mut self, to: usize, slot: usize, epoch: u64) -> Result<(), Fault> {
         self.membership.check_not_forked()?;
-        // The only raiser, so an addition is a maximum, and cheaper.
+        // There is only one raiser, so an addition is equivalent to a maximum, and cheaper.
         let now = self.cell(to, slot).increment();
         debug_assert_eq!(
             now, epoch,
@@ -238,7 +243,7 @@ impl SignalBoard for MemoryBoard {
     ) -> Result<(), Fault> {
         self.membership.check_not_forked()?;
         let epoch = epoch - u64::from(plant::is("board: waits for the epoch before"));
-        // What has been raised needs no wait to be set up.
+        // A flag that is already raised needs no wait to be set up.
         if self.cell(self.membership.rank, slot).get() >= epoch {
             return Ok(());
         }

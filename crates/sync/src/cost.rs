@@ -1,44 +1,46 @@
-//! What an episode of each barrier costs, in transfers of cache lines between cores.
+//! The cost of an episode of each barrier, in transfers of cache lines between cores.
 //!
-//! Formulas, not measurements: advice for machines of other sizes than the one at hand. A transfer is one line going
-//! from one core to another, the unit that `syncline-lab bench barrier` calls H.
+//! These are formulas, not measurements: guidance for machines of other sizes than the one at hand.
+//! A transfer is one line going from one core to another, the unit that `syncline-lab bench
+//! barrier` calls H.
 //!
-//! | barrier              | all                          | one after the other                     |
-//! |----------------------|------------------------------|-----------------------------------------|
-//! | counter              | P + (P - 1)                  | P + 1: the line visits every core       |
-//! | tournament           | 2 (P - 1) raises             | 2 ceil(log2 P) raises                   |
-//! | dissemination, r     | P (r - 1) a round, at most   | (r - 1) + 1 a round: raises overlap with their answers |
+//! | barrier          | in all                     | in sequence                                 |
+//! |------------------|----------------------------|---------------------------------------------|
+//! | counter          | P + (P - 1)                | P + 1: the line visits every core           |
+//! | tournament       | 2 (P - 1) raises           | 2 ceil(log2 P) raises                       |
+//! | dissemination, r | P (r - 1) a round, at most | (r - 1) + 1 a round: raises overlap answers |
 //!
-//! A raise of a flag that somebody polls is two transfers: the line comes to the raiser, and goes back. In a round of
-//! dissemination a member's r - 1 raises leave one after the other, and what the others raise arrives meanwhile; so a
-//! round takes the time of r - 1 raises' first halves, and one second half.
+//! A raise of a flag that another member polls is two transfers: the line comes to the raiser, and
+//! goes back. In a round of dissemination, a member's r - 1 raises leave in sequence, and the
+//! raises of others arrive meanwhile. A round therefore takes the first halves of r - 1 raises and
+//! one second half.
 
 use crate::barrier::dissemination_rounds;
 
-/// An algorithm, as far as its cost depends on it.
+/// An algorithm and the parameters on which its cost depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// [`Counter`](crate::barrier::Counter).
     Counter,
     /// [`Tournament`](crate::barrier::Tournament).
     Tournament,
-    /// [`Dissemination`](crate::barrier::Dissemination) of a radix.
+    /// [`Dissemination`](crate::barrier::Dissemination) with a radix.
     Dissemination {
         /// The radix, at least 2.
         radix: usize,
     },
 }
 
-/// Line transfers per episode.
+/// The number of line transfers in an episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfers {
-    /// In all.
+    /// In total.
     pub all: usize,
-    /// On the longest chain of those that wait for one another.
+    /// On the longest chain of transfers that wait for one another.
     pub chain: usize,
 }
 
-/// The line transfers of an episode with `members`, each on a core of its own.
+/// Returns the line transfers of an episode with `members`, each on its own core.
 ///
 /// ```
 /// use syncline_sync::cost::{Algorithm, transfers};
@@ -68,15 +70,15 @@ pub fn transfers(algorithm: Algorithm, members: usize) -> Transfers {
     }
 }
 
-/// The radix from 2 to 8 with the shortest chain for `members`.
+/// Returns the radix from 2 to 8 with the shortest chain for `members`.
 #[must_use]
 pub fn best_radix(members: usize) -> usize {
     let chain = |&radix: &usize| transfers(Algorithm::Dissemination { radix }, members).chain;
     (2..=8).min_by_key(chain).unwrap_or(2)
 }
 
-/// The algorithm with the shortest chain for `members` that run on `cores`: when they outnumber these, the one that
-/// needs each of them least often.
+/// Returns the algorithm with the shortest chain for `members` that run on `cores`. If members
+/// outnumber cores, returns the algorithm that needs each member least often.
 #[must_use]
 pub fn best(members: usize, cores: usize) -> Algorithm {
     let spread = Algorithm::Dissemination { radix: best_radix(members) };

@@ -1,4 +1,4 @@
-//! Why something could not be made, and why a wait ended without what it waited for.
+//! Errors: why a barrier, lock or array could not be made, and why a wait ended early.
 
 use std::fmt;
 
@@ -8,76 +8,76 @@ use crate::agreement::Difference;
 use crate::calls::Call;
 use crate::membership::LAUNCHER;
 
-/// Why the memory of a barrier or lock could not be had.
+/// The reason why a barrier, lock or array could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpaceError {
     /// The segment has no room left.
     #[error("no room in the segment for {} more: {} are left", Size(*asked as u64), Size(*left as u64))]
     Full {
-        /// Bytes asked for.
+        /// The number of bytes requested.
         asked: usize,
-        /// Bytes left.
+        /// The number of bytes left.
         left: usize,
     },
-    /// The segment has room, but the host or a control group of it has no memory left that could be
-    /// taken without harm.
+    /// The segment has room, but the host or the control group has no memory left that could be
+    /// taken safely.
     #[error("no memory for {} more: the host, or the control group of this program, has {} left", Size(*asked as u64), Size(*left as u64))]
     Memory {
-        /// Bytes asked for.
+        /// The number of bytes requested.
         asked: usize,
-        /// Bytes left.
+        /// The number of bytes left.
         left: usize,
     },
-    /// The segment has all the allocations that its ledger can hold.
+    /// The ledger of the segment is full.
     #[error(
         "a segment holds at most {most} arrays, and a lock is five or six of them: use one lock for more data, or more segments"
     )]
     Many {
-        /// How many it can hold.
+        /// The capacity of the ledger.
         most: usize,
     },
-    /// Members did not ask for the same things in the same order.
+    /// Members did not create the same things in the same order.
     #[error("{0}: all members must make the same things in the same order")]
     Mismatch(Difference),
-    /// So many members, or none.
+    /// The number of members is zero or too great.
     #[error("a barrier or lock has 1 to {most} members, not {members}")]
     Members {
-        /// How many were asked for.
+        /// The number of members requested.
         members: usize,
-        /// How many there may be.
+        /// The maximum number.
         most: usize,
     },
-    /// A radix below 2.
+    /// The radix is below 2.
     #[error("a radix of {radix} disseminates nothing: it must be at least 2")]
     Radix {
-        /// What was asked for.
+        /// The radix requested.
         radix: usize,
     },
     /// There is no such rank.
     #[error("there is no rank {rank}: the members are ranks 0 to {}", members.saturating_sub(1))]
     Rank {
-        /// The rank asked for.
+        /// The rank requested.
         rank: usize,
-        /// How many members there are.
+        /// The number of members.
         members: usize,
     },
-    /// The members have no memory in common.
+    /// The members share no memory.
     #[error(
         "the members are on {hosts} hosts, which have no memory in common: between hosts there are barriers over \
          messages, as the team's own, and one-sided memory"
     )]
     Hosts {
-        /// How many hosts there are.
+        /// The number of hosts.
         hosts: usize,
     },
-    /// The rank has, or had, another holder.
+    /// The rank has, or had, another handle.
     #[error("rank {rank} is taken: each member takes part once")]
     Taken {
-        /// The rank asked for.
+        /// The rank requested.
         rank: usize,
     },
-    /// This process is a copy that `fork` has made of a member's.
+    /// This process is a child made by `fork` of a member's process.
     #[error("{}", Child(*rank))]
     Forked {
         /// The rank of the member.
@@ -85,58 +85,58 @@ pub enum SpaceError {
     },
 }
 
-/// Why a wait ended without what it waited for.
+/// The reason why a wait ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The deadline passed. Nothing is lost: the same wait may be called again.
+    /// The deadline passed. Nothing is lost: the same wait may be repeated.
     #[error("the deadline passed")]
     TimedOut,
     /// A member's process was killed or has exited, or its thread has panicked.
     #[error("{} is dead", Who(*rank))]
     Dead {
-        /// Its rank, or [`LAUNCHER`].
+        /// The rank of the member, or [`LAUNCHER`].
         rank: usize,
     },
-    /// Members are in calls of which none can complete before another, as they did not call the
-    /// same in the same order. The team is of no use any more: every call of a member that would
-    /// have to wait ends with this.
+    /// Members are in calls that wait for one another, as the members did not make the same calls
+    /// in the same order. The team is unusable: from now on, every call that would have to wait
+    /// fails with this.
     #[error(
         "rank {rank} is in {call}, rank {other} is in {other_call}: neither can complete; all members \
          must make the same collective calls in the same order"
     )]
     Mismatch {
-        /// A member.
+        /// The rank of a member.
         rank: usize,
-        /// What it has called.
+        /// The call of that member.
         call: Call,
-        /// Another member.
+        /// The rank of another member.
         other: usize,
-        /// What that has called.
+        /// The call of the other member.
         other_call: Call,
     },
-    /// Members have not made the same things in the same order, so no thing that they have made
-    /// later is the same for all. The team is of no use any more, as after
-    /// [`Mismatch`](Fault::Mismatch).
+    /// Members did not create the same things in the same order, so things created later do not
+    /// match either. The team is unusable, as after [`Mismatch`](Fault::Mismatch).
     #[error("{0}: all members must make the same things in the same order")]
     Differs(Difference),
-    /// A member gave its part up, or has returned without it, and the others wait for it in vain.
+    /// A member has given up its part, or has returned without doing it, while other members wait
+    /// for it.
     #[error("{} has left", Who(*rank))]
     Left {
-        /// Its rank.
+        /// The rank of the member.
         rank: usize,
     },
-    /// A member's host is silent, and is taken for dead.
+    /// A member's host is silent, and is considered dead.
     #[error("{0}")]
     Silent(Silence),
     /// MPI has reported that a member's process has failed.
     #[error("{}'s process has died, MPI says", Who(*rank))]
     Reported {
-        /// Its rank.
+        /// The rank of the member.
         rank: usize,
     },
-    /// This process is a copy that `fork` has made of a member's: it is no member, and the call has
-    /// done nothing.
+    /// This process is a child made by `fork` of a member's process: it is not a member, and the
+    /// call had no effect.
     #[error("{}", Child(*rank))]
     Forked {
         /// The rank of the member.
@@ -145,7 +145,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The member, or [`LAUNCHER`], without which the wait never ends.
+    /// Returns the rank of the member, or [`LAUNCHER`], that would keep the wait from ending.
     #[must_use]
     pub fn rank(&self) -> Option<usize> {
         match *self {
@@ -158,25 +158,25 @@ impl Fault {
     }
 }
 
-/// Which member has not been heard of, and for how long: in one word, so that a [`Fault`] is
-/// returned in two registers.
+/// A silent member and the duration of the silence, in one word, so that a [`Fault`] is returned in
+/// two registers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Silence(u64);
 
 impl Silence {
-    /// A member of this rank, for that many milliseconds.
+    /// Creates the silence of the member `rank`, which has lasted that number of milliseconds.
     #[must_use]
     pub fn new(rank: usize, milliseconds: u32) -> Silence {
         Silence(rank as u64 & u64::from(u32::MAX) | u64::from(milliseconds) << 32)
     }
 
-    /// The rank of the member.
+    /// Returns the rank of the member.
     #[must_use]
     pub fn rank(self) -> usize {
         (self.0 & u64::from(u32::MAX)) as usize
     }
 
-    /// For how long it was silent.
+    /// Returns the duration of the silence.
     #[must_use]
     pub fn milliseconds(self) -> u32 {
         (self.0 >> 32) as u32
@@ -203,33 +203,33 @@ impl fmt::Debug for Silence {
     }
 }
 
-/// Why a lock was not taken.
+/// The reason why a lock was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// The deadline passed. The place in the queue stays.
+    /// The deadline passed. The place in the queue is kept.
     #[error("the lock was not free before the deadline")]
     TimedOut,
-    /// A member has died, and the lock or the queue may be with it.
+    /// A member has died, and may have held the lock or broken its queue.
     #[error("{} is dead, and the lock may never be free again", Who(*rank))]
     Dead {
-        /// Its rank, or [`LAUNCHER`].
+        /// The rank of the member, or [`LAUNCHER`].
         rank: usize,
     },
-    /// A member has returned or given its part up, and the lock or the queue may be with it.
+    /// A member has returned or given up its part, and may have held the lock or broken its queue.
     #[error("{} has left, and the lock may never be free again", Who(*rank))]
     Left {
-        /// Its rank.
+        /// The rank of the member.
         rank: usize,
     },
     /// A member panicked or died while it held the lock.
     #[error("rank {rank} left what the lock guards half changed")]
     Poisoned {
-        /// Its rank.
+        /// The rank of the member.
         rank: usize,
     },
-    /// This process is a copy that `fork` has made of a member's: it is no member, and the call has
-    /// done nothing.
+    /// This process is a child made by `fork` of a member's process: it is not a member, and the
+    /// call had no effect.
     #[error("{}", Child(*rank))]
     Forked {
         /// The rank of the member.
@@ -237,7 +237,7 @@ pub enum LockError {
     },
 }
 
-/// Of whom something is told.
+/// Displays a rank, or the launcher.
 struct Who(usize);
 
 impl fmt::Display for Who {
@@ -249,7 +249,7 @@ impl fmt::Display for Who {
     }
 }
 
-/// What a child of a member's process is told.
+/// Displays the message for calls in a child made by `fork`.
 struct Child(usize);
 
 impl fmt::Display for Child {

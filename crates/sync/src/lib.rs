@@ -1,15 +1,20 @@
 //! Barriers and queue locks, for threads and for processes that share memory.
 //!
-//! * Barriers: [`Counter`](barrier::Counter), [`Tournament`](barrier::Tournament), [`Dissemination`](barrier::Dissemination), [`Combined`](barrier::Combined); [`Auto`] takes the one that fits.
-//!   [`RawCounter`](barrier::RawCounter): one without ranks, whose memory may be taken back.
-//! * Locks, first come first served: [`Lock`] over [`Ticket`] or [`Mcs`], with typed guards.
-//! * [`SignalBoard`](board::SignalBoard): the flags that tournament and dissemination are written over; [`MemoryBoard`](board::MemoryBoard) has them in memory.
-//! * [`Space`]: the heap, or a segment that processes share. [`FaultList`](membership::FaultList): who of the members is dead.
-//! * [`Calls`](calls::Calls): which collective call each member of a team is blocked in.
-//! * [`cost`]: what a barrier costs, in transfers of cache lines.
+//! * Barriers: [`Counter`](barrier::Counter), [`Tournament`](barrier::Tournament),
+//!   [`Dissemination`](barrier::Dissemination) and [`Combined`](barrier::Combined); [`Auto`]
+//!   selects one of them. [`RawCounter`](barrier::RawCounter) has no ranks, and its memory can be
+//!   reused.
+//! * Locks in FIFO order: [`Lock`] over [`Ticket`] or [`Mcs`], with typed guards.
+//! * [`SignalBoard`](board::SignalBoard): the flags that the tournament and dissemination barriers
+//!   are written over; [`MemoryBoard`](board::MemoryBoard) keeps them in memory.
+//! * [`Space`]: allocates on the heap, or in a segment that processes share.
+//! * [`FaultList`](membership::FaultList): the members that have died, left or been given up.
+//! * [`Calls`](calls::Calls): the collective call that each member of a team is blocked in.
+//! * [`cost`]: the cost of a barrier, in transfers of cache lines.
 //!
-//! Every barrier has a *member* handle for each that takes part: nothing is looked up, and a member that is gone (its
-//! handle dropped, its process killed) is an error for the others, not a wait for ever.
+//! Every participant of a barrier has a *member* handle, so no call looks anything up. A member
+//! that is gone (its handle was dropped or its process was killed) is an error for the others, not
+//! an endless wait.
 //!
 //! ```
 //! use syncline_sync::{Auto, Barrier, BarrierMember};

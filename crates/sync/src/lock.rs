@@ -1,44 +1,52 @@
-//! Queue locks: first come, first served, for threads and for processes.
+//! Queue locks in FIFO order, for threads and for processes.
 //!
 //! # Contract
-//! One member at a time holds the lock. What was done under it is seen by whoever holds it next. Members get it strictly
-//! in the order in which they asked (FIFO): that is the policy, and its price is a hand-over to another core each time
-//! that several want it. Locks that let the same thread in again are faster then, and starve.
+//! One member at a time holds the lock. Everything done under it is visible to the next holder.
+//! Members acquire it strictly in the order in which they asked (FIFO). The price of that policy is
+//! a hand-over to another core each time several members want the lock. Locks that let the same
+//! thread in again are faster in that case, and starve others.
 //!
 //! # Layers
 //! ```text
-//! Lock<R, T>      data, one handle per member, guards, poison                                    this file
-//!   repair        of the queue, after a death                                                    lock/repair.rs
-//!   R: RawLock    the queue: Ticket, Mcs, each in its file                                       lock/*.rs
+//! Lock<R, T>      data, one handle per member, guards, poison                    this file
+//!   repair        repairs the queue after a death                                lock/repair.rs
+//!   R: RawLock    the queue: Ticket or Mcs                                       lock/*.rs
 //! ```
 //!
-//! # The desk of a member: a word of its own, which says how far it is
-//! | number   | it                                                         | dies here: the repair         |
-//! |----------|------------------------------------------------------------|-------------------------------|
-//! | idle     | is not in the queue (it may have given up a place there)    | has nothing to do             |
-//! | queueing | asks, or waits, or lets go                                  | empties the queue             |
-//! | holding  | may change the data                                         | also poisons the lock         |
+//! # Member state
+//! Each member publishes its state in a word of its own:
+//!
+//! | state    | the member                                       | repair after a death in it |
+//! |----------|--------------------------------------------------|----------------------------|
+//! | idle     | is not in the queue (or gave up its place there) | nothing to do              |
+//! | queueing | enqueues itself, waits or releases               | empties the queue          |
+//! | holding  | may change the data                              | also poisons the lock      |
 //!
 //! # Repair
-//! A death leaves a queue that nobody can trust: a place without an owner, a link that was never made. So a *repair* waits
-//! until every member that is not known to be gone is idle (those who wait are told of the death, and give up, or get the
-//! lock in their turn; who holds it ends its section first), empties the queue, and poisons the lock if the dead held it. While it lasts nobody
-//! comes in. It begins when a member calls [`LockMember::recover`]; a repairer that dies is replaced by the next.
+//! A death leaves a queue that cannot be trusted: a place without an owner, or a link that was
+//! never made. A *repair* therefore waits until every member that is not known to be gone is idle:
+//! waiters end with the death and give up, or get the lock in their turn; a holder ends its section
+//! first. The repair then empties the queue, and poisons the lock if the dead member held it. No
+//! member enters while a repair is in progress. A repair begins when a member calls
+//! [`LockMember::recover`]; a repairer that dies is replaced by the next one.
 //!
-//! Dekker's pattern keeps the two apart: a member marks its desk and then looks whether a repair is on; a repairer says
-//! so and then looks at the desks. The member's side is passed at every acquisition, so the fence between is asymmetric.
+//! Dekker's pattern excludes the two: a member stores its state and then loads the repair mark; a
+//! repairer stores the repair mark and then loads the states. Every acquisition passes the member's
+//! side, so the fence between store and load is asymmetric.
 //!
-//! Handles are foreign to ranks: one for a rank may be used by any thread, and outlive what the program takes for that
-//! member. So a desk notes in which process its handle was taken, and is the dead's only if that process is gone, or if
-//! whoever declared the death in it vouches ([`FaultList::declare_dead`]). Else the repair waits for it.
+//! A handle is not tied to a thread: any thread may use the handle for a rank, and the handle may
+//! outlive what the program regards as that member. The member state therefore records the process
+//! that took the handle. It counts as the dead member's only if that process is gone, or if the
+//! caller that declared the death in that process guarantees it ([`FaultList::declare_dead`]).
+//! Otherwise the repair waits for the member to become idle.
 //!
 //! # Costs
-//! On top of the queue's own: four stores to a line that the member has for itself, and two loads of one that changes
-//! only when something is wrong.
+//! In addition to those of the queue: four stores to a line of the member's own, and two loads of a
+//! line that changes only when something is wrong.
 //!
 //! # Source
-//! The cut between raw locks and guards is that of lock_api; poison and what may be done about it those of POSIX robust
-//! mutexes and of std. The repair is our own.
+//! The separation of raw locks and guards is that of lock_api; poison and its recovery are those of
+//! POSIX robust mutexes and of std. The repair is our own.
 
 mod data;
 mod mcs;
@@ -66,50 +74,52 @@ use crate::error::{Fault, LockError, SpaceError};
 use crate::membership::{FaultList, possible, usual};
 use crate::space::{Array, Element, Shared, Space};
 
-/// A queue of members, ranked from 0: what is under a [`Lock`]. [`Ticket`] and [`Mcs`] are all there are, as the data of a
-/// lock rest on them.
+/// A queue of members, ranked from 0, below a [`Lock`]. Only [`Ticket`] and [`Mcs`] implement it,
+/// as the soundness of a lock's data depends on the queue.
 pub trait RawLock: Queue {}
 
 impl RawLock for Ticket {}
 impl RawLock for Mcs {}
 
-/// How far a member is, alone on its lines.
+/// The state of one member, alone on its cache lines.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct MemberState {
-    /// The process whose handle there is for this rank; 0: there is none.
+    /// The process that has the handle for this rank; 0: there is no handle.
     taken: AtomicU64,
     state: AtomicU64,
 }
 
-// SAFETY: two words, for which 0 is free and idle.
+// SAFETY: two words, without pointers or drop, changed by atomic operations only; 0 is a free rank
+// that is idle.
 unsafe impl Shared for MemberState {}
 
-/// This file, and its repair, keep to the contract of queues.
+/// This file and the repair keep the contract of [`Queue`].
 const INSIDE: Inside = Inside(());
 
 const IDLE: u64 = 0;
 const QUEUEING: u64 = 1;
 const HOLDING: u64 = 2;
 
-/// What all look at, and what changes only when something is wrong.
+/// State that all members read, and that changes only when something is wrong.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct Marks {
-    /// Odd: a repair is on.
+    /// Odd: a repair is in progress.
     repair: Signal,
-    /// 1 + the rank of whoever left the data half changed; 0: nobody.
+    /// 1 + the rank of the member that left the data half changed; 0: not poisoned.
     poison: AtomicU64,
-    /// 1 + the rank of the repairer.
+    /// 1 + the rank of the repairer; 0: none.
     repairer: AtomicU64,
-    /// How many deaths the last repair knew of.
+    /// The number of entries of the fault list that repairs have covered.
     covered: AtomicU64,
 }
 
-// SAFETY: four words, for which 0 says that nothing is wrong.
+// SAFETY: four words, without pointers or drop, changed by atomic operations only; 0 means that
+// nothing is wrong.
 unsafe impl Shared for Marks {}
 
-/// A lock with what it guards. A clone is the same lock.
+/// A lock and the value that it guards. A clone is the same lock.
 ///
 /// # Examples
 /// ```
@@ -138,7 +148,7 @@ pub struct Lock<R, T = ()> {
 }
 
 impl<R: RawLock, T: Send> Lock<R, T> {
-    /// A lock for threads.
+    /// Creates a lock for threads.
     ///
     /// # Errors
     /// [`SpaceError::Members`] if there are none or too many.
@@ -158,29 +168,30 @@ impl<R: RawLock, T: Send> Lock<R, T> {
         Ok(Lock { raw, slots, marks, data: data(space)?, fault_list: None })
     }
 
-    /// The same lock; its members are told of these deaths.
+    /// Returns the same lock, whose waits end for the faults in `fault_list`.
     #[must_use]
     pub fn watching(self, fault_list: &FaultList) -> Self {
         Lock { fault_list: Some(fault_list.clone()), ..self }
     }
 
-    /// How many members it has.
+    /// Returns the number of members.
     #[must_use]
     pub fn members(&self) -> usize {
         self.slots.len()
     }
 
-    /// The handle of the member `rank`. When it is dropped, another may be made.
+    /// Returns the handle of the member `rank`. After it is dropped, another one can be made.
     ///
-    /// It belongs to the process that calls this: in a child that `fork` makes of it, calls are
-    /// [`LockError::Forked`], and to drop the handle, or a guard of it, changes nothing.
+    /// It belongs to the process that calls this: in a child made by `fork`, its calls return
+    /// [`LockError::Forked`], and dropping the handle or one of its guards has no effect.
     ///
     /// # Errors
-    /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if somebody has its handle.
+    /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if the handle exists
+    /// already.
     pub fn member(&self, rank: usize) -> Result<LockMember<R, T>, SpaceError> {
         let slot =
             self.slots.get(rank).ok_or(SpaceError::Rank { rank, members: self.slots.len() })?;
-        // Acquire: pairs with the Release in the drop of the handle before: its desk is as that left it.
+        // Acquire: pairs with the Release in the drop of the previous handle, whose state is seen.
         let process = u64::from(std::process::id());
         let free = slot.taken.compare_exchange(0, process, Ordering::Acquire, Ordering::Relaxed);
         free.map_err(|_| SpaceError::Taken { rank })?;
@@ -192,7 +203,7 @@ impl<R: RawLock, T: Send> Lock<R, T> {
         Ok(LockMember { lock: self.clone(), rank, slot, born, waiting })
     }
 
-    /// Who holds it, as far as can be told from outside, where it may change at any moment.
+    /// Returns the rank of the holder. It may change at any moment, so it is only a hint.
     #[must_use]
     pub fn holder(&self) -> Option<usize> {
         self.slots.iter().position(|slot| slot.state.load(Ordering::Relaxed) == HOLDING)
@@ -204,13 +215,14 @@ impl<R: RawLock, T: Send> Lock<R, T> {
 }
 
 impl<R: RawLock, T: Pod + Send + Sync> Lock<R, T> {
-    /// A lock in `space`, its data there too, all zero at first.
+    /// Creates a lock in `space`, with its data in the same space, all zero at first.
     ///
     /// # Collective
     /// See [`Space::array`].
     ///
     /// # Errors
-    /// [`SpaceError::Members`] if there are none or too many, or if the space has no room.
+    /// [`SpaceError::Members`] if there are none or too many; errors of [`Space::array`] if the
+    /// space has no room.
     pub fn within(space: &mut Space, members: usize) -> Result<Self, SpaceError> {
         Self::build(space, members, Data::within)
     }
@@ -237,13 +249,13 @@ impl<R: fmt::Debug, T> fmt::Debug for Lock<R, T> {
     }
 }
 
-/// How a member waits, and whom it knows to be dead.
+/// The wait policy of a member, and the faults that it ignores.
 #[derive(Debug)]
 struct LockWait {
     fault_list: Option<FaultList>,
     slots: Array<MemberState>,
     marks: Element<Marks>,
-    /// How many deaths it goes on in spite of.
+    /// The number of leading entries of the fault list that this member ignores.
     known: usize,
     pauses: u32,
     yield_for: Duration,
@@ -255,17 +267,17 @@ impl LockWait {
         Policy { pauses: self.pauses, yield_for: self.yield_for, liveness }
     }
 
-    /// Who ends the waits of this member, which does not know of it.
+    /// Returns the rank of a fault that ends the waits of this member.
     fn dead(&self) -> Option<usize> {
         let stuck = |process| stuck(&self.slots, &self.marks, process);
         self.fault_list.as_ref().and_then(|fault_list| fault_list.missing(self.known, stuck))
     }
 
-    /// What was seen of the one who ends a wait.
+    /// Returns the error for a fault of `rank` that ends a wait.
     fn gone_for(&self, rank: usize) -> LockError {
         match self.fault_list.as_ref().and_then(|fault_list| fault_list.fault_of(rank)) {
             Some(Fault::Left { rank }) => LockError::Left { rank },
-            // Its process has ended, when it had done its part.
+            // Its process has exited after it had done its part.
             None if self.has_exited(rank) => LockError::Left { rank },
             _ => LockError::Dead { rank },
         }
@@ -292,25 +304,25 @@ impl Liveness for LockWait {
     }
 }
 
-/// A member's handle to a [`Lock`].
+/// The handle of one member of a [`Lock`].
 #[derive(Debug)]
 pub struct LockMember<R: RawLock, T: Send = ()> {
     lock: Lock<R, T>,
     rank: usize,
     slot: Element<MemberState>,
-    /// That of the process whose handle it is.
+    /// The generation of the process that took the handle.
     born: Generation,
     waiting: LockWait,
 }
 
 impl<R: RawLock, T: Send> LockMember<R, T> {
-    /// Its rank.
+    /// Returns the rank of this member.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The lock.
+    /// Returns the lock.
     #[must_use]
     pub fn shared(&self) -> &Lock<R, T> {
         &self.lock
@@ -319,20 +331,22 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// Waits for the lock.
     ///
     /// # Memory ordering
-    /// What was done under the lock before happened before.
+    /// Everything done under the lock before happens before this call returns.
     ///
     /// # Errors
-    /// [`LockError::Dead`] if it would have to wait, and a member has died; [`LockError::Poisoned`] if somebody panicked
-    /// or died while holding it. Either way it is not held; [`recover`](Self::recover) goes on.
-    // The way of a free lock is some forty instructions, of which a call and its result through memory would make twice as
-    // many: so all of it is always inlined, and what is seldom is cold.
+    /// [`LockError::Dead`] if it would have to wait and a member has died; [`LockError::Poisoned`]
+    /// if a holder panicked or died. In both cases the lock is not held, and
+    /// [`recover`](Self::recover) takes it.
+    // Acquiring a free lock takes about forty instructions; a call with its result in memory would
+    // double that. So the whole fast path is always inlined, and the rare paths are cold.
     #[inline(always)]
     pub fn lock(&mut self) -> Result<LockGuard<'_, R, T>, LockError> {
         self.lock_deadline(None)
     }
 
-    /// Waits for the lock until a time. Who gives up keeps its place in the queue, and finds it again if its turn has
-    /// not come before the next call. (Some five hundred times; then the place is lost, and the next call asks anew.)
+    /// Waits for the lock until a deadline. A member that gives up keeps its place in the queue,
+    /// and resumes it if its turn has not come before the next call. (After about five hundred
+    /// resumptions the place is lost, and the next call enqueues the member again.)
     ///
     /// # Errors
     /// [`LockError::TimedOut`] when the deadline passes first; others as [`lock`](Self::lock).
@@ -345,10 +359,11 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         self.entered()
     }
 
-    /// Takes the lock if nobody has it or waits for it.
+    /// Takes the lock if it is free and no member waits for it; returns `None` otherwise.
     ///
     /// # Errors
-    /// [`LockError::Dead`] if it is not to be had, and a member has died; [`LockError::Poisoned`].
+    /// [`LockError::Dead`] if the lock is not free and a member has died; [`LockError::Poisoned`]
+    /// if a holder panicked or died.
     #[inline]
     pub fn try_lock(&mut self) -> Result<Option<LockGuard<'_, R, T>>, LockError> {
         match self.enter(Some(Instant::now())) {
@@ -362,16 +377,18 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         self.waiting.dead().map_or(Ok(None), |rank| Err(self.waiting.gone_for(rank)))
     }
 
-    /// Takes the lock in spite of the deaths so far, and of poison: repairs the queue if need be, and waits for the lock.
-    /// It waits for a living member that holds the lock, however long that takes, unless there is a deadline.
-    /// From then on this handle's waits end only for deaths to come. [`LockGuard::poisoned_by`] says whose data these may be.
+    /// Takes the lock despite the deaths so far and despite poison: repairs the queue if necessary,
+    /// and waits for the lock. It waits for a living holder without limit, unless there is a
+    /// deadline. From then on, only later deaths end the waits of this handle.
+    /// [`LockGuard::poisoned_by`] returns the member that may have left the data half changed.
     ///
     /// # Errors
-    /// [`LockError::TimedOut`] when the deadline passes first; [`LockError::Dead`] if another member dies meanwhile.
+    /// [`LockError::TimedOut`] when the deadline passes first; [`LockError::Dead`] if another
+    /// member dies in the meantime.
     pub fn recover(&mut self, deadline: Option<Instant>) -> Result<LockGuard<'_, R, T>, LockError> {
         self.check_not_forked()?;
         self.end_leaked();
-        // Known only when the queue has been repaired: before that, waits have to end for them.
+        // Kept only if the queue is repaired: before that, these deaths must still end waits.
         let before = self.waiting.known;
         self.waiting.known = self.waiting.count();
         if let Err(error) = self.repair(deadline) {
@@ -380,7 +397,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         }
         self.acquire(deadline)?;
         self.slot(HOLDING);
-        // Relaxed: poison is read and written by who holds the lock, or by a repairer when nobody does.
+        // Relaxed: only the holder accesses poison, or a repairer while there is no holder.
         let poison = self.lock.marks().poison.swap(0, Ordering::Relaxed);
         Ok(LockGuard {
             member: self,
@@ -390,27 +407,28 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         })
     }
 
-    /// Spins and yields from now on as `policy` says. Its death word is not used: locks know who is dead.
+    /// Sets how this member spins and yields. The policy's `liveness` is not used: locks check
+    /// their own fault list.
     pub fn set_policy(&mut self, policy: &Policy<'_>) {
         (self.waiting.pauses, self.waiting.yield_for) = (policy.pauses, policy.yield_for);
     }
 
-    /// Ends a section whose guard was forgotten.
+    /// Ends the section of a guard that was forgotten.
     ///
     /// # Safety
-    /// The last guard of this handle was passed to `mem::forget`, nothing of it is in use, and no other function of the
-    /// handle was called since.
+    /// The last guard of this handle was passed to `mem::forget`, no reference obtained from it is
+    /// in use, and no other function of the handle was called since.
     pub unsafe fn unlock(&mut self) {
         if self.born.is_current() {
             self.leave();
         }
     }
 
-    /// Whether this process is the one that has the handle, and not a child that `fork` has made of
-    /// it, whose calls do nothing.
+    /// Checks that this process is the one that took the handle, and not a child made by `fork`, in
+    /// which calls have no effect.
     ///
     /// # Errors
-    /// [`LockError::Forked`].
+    /// [`LockError::Forked`] in such a child.
     #[inline(always)]
     pub fn check_not_forked(&self) -> Result<(), LockError> {
         if self.born.is_current() { Ok(()) } else { Err(LockError::Forked { rank: self.rank }) }
@@ -418,7 +436,8 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
 
     #[inline]
     fn slot(&self, state: u64) {
-        // Release: pairs with the Acquire of a repairer: what this member did in the queue is done.
+        // Release: pairs with the Acquire of a repairer, which then sees what this member did in
+        // the queue.
         self.slot.state.store(state, Ordering::Release);
     }
 
@@ -446,7 +465,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         Ok(())
     }
 
-    /// Marks the desk, unless a repair is on; waits for its end.
+    /// Stores the state `QUEUEING`; during a repair, waits for its end first.
     #[inline(always)]
     fn enter(&self, deadline: Option<Instant>) -> Result<(), LockError> {
         self.check_not_forked()?;
@@ -460,11 +479,11 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         }
     }
 
-    /// If the last guard was leaked, its section ends here. Nothing that was borrowed from it is left, as it had borrowed
-    /// this handle.
+    /// Ends the section of a guard that was leaked. No reference obtained from that guard is left,
+    /// as it had borrowed this handle.
     #[inline(always)]
     fn end_leaked(&self) {
-        // Relaxed: its own word.
+        // Relaxed: the member's own word.
         if self.slot.state.load(Ordering::Relaxed) == HOLDING {
             self.leave_poisoned();
         }
@@ -493,7 +512,8 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         }
     }
 
-    /// Holding, unless the lock is poisoned.
+    /// Stores the state `HOLDING` and returns a guard; if the lock is poisoned, releases it and
+    /// fails.
     #[inline(always)]
     fn entered(&mut self) -> Result<LockGuard<'_, R, T>, LockError> {
         self.slot(HOLDING);
@@ -518,7 +538,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
 
     #[inline]
     fn leave(&self) {
-        // From here on the data are whole, so a death is no poison.
+        // From here on the data are consistent, so a death does not poison the lock.
         self.slot(QUEUEING);
         let Lock { raw, slots, marks, .. } = &self.lock;
         let gone = Unrepaired { fault_list: self.waiting.fault_list.as_ref(), slots, marks };
@@ -536,8 +556,8 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
 
 impl<R: RawLock, T: Send> Drop for LockMember<R, T> {
     fn drop(&mut self) {
-        // A model that has failed has no words any more. A handle is given back by the process that
-        // has taken it.
+        // After a failed model its words are gone. Only the process that took a handle gives it
+        // back.
         if cfg!(loom) && std::thread::panicking() || !self.born.is_current() {
             return;
         }
@@ -547,23 +567,25 @@ impl<R: RawLock, T: Send> Drop for LockMember<R, T> {
     }
 }
 
-/// The lock is held as long as this lives.
+/// Holds the lock until it is dropped.
 ///
-/// Dropped by a panic it leaves the lock poisoned. One that is leaked (`mem::forget`) holds it until the member's handle
-/// is used again or dropped, which poisons the lock as well.
+/// If a panic drops it, the lock is poisoned. A guard that is leaked (`mem::forget`) holds the lock
+/// until the member's handle is used again or dropped, which poisons the lock as well.
 #[derive(Debug)]
 #[must_use = "the lock is free again as soon as this is dropped"]
 pub struct LockGuard<'a, R: RawLock, T: Send = ()> {
     member: &'a mut LockMember<R, T>,
     poisoned_by: Option<usize>,
-    /// The thread was panicking already: the section is whole if it ends.
+    /// Whether the thread was already panicking: then a drop of this guard does not poison the
+    /// lock.
     unwinding: bool,
-    /// Several threads may look at the data through a shared guard if the data allow it.
+    /// Makes a shared guard usable from several threads only if the data allow it.
     _data: PhantomData<&'a mut T>,
 }
 
 impl<R: RawLock, T: Send> LockGuard<'_, R, T> {
-    /// Who left the data half changed, if this guard comes from [`LockMember::recover`] and somebody has.
+    /// Returns the rank of the member that left the data half changed, if this guard comes from
+    /// [`LockMember::recover`] and the lock was poisoned.
     #[must_use]
     pub fn poisoned_by(&self) -> Option<usize> {
         self.poisoned_by
@@ -575,7 +597,9 @@ impl<R: RawLock, T: Send> Deref for LockGuard<'_, R, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the lock is held, so nobody else has a reference into the data but through this guard.
+        // SAFETY: the pointer is valid, as the lock keeps its value alive. This guard holds the
+        // lock, so every other reference into the data was derived from this guard, whose borrow
+        // rules apply.
         unsafe { &*self.member.lock.data.get() }
     }
 }
@@ -583,7 +607,7 @@ impl<R: RawLock, T: Send> Deref for LockGuard<'_, R, T> {
 impl<R: RawLock, T: Send> DerefMut for LockGuard<'_, R, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed alone.
+        // SAFETY: as in `deref`; and the guard is exclusively borrowed.
         unsafe { &mut *self.member.lock.data.get() }
     }
 }
@@ -592,11 +616,11 @@ impl<R: RawLock, T: Send> Drop for LockGuard<'_, R, T> {
     #[inline]
     fn drop(&mut self) {
         if !self.member.born.is_current() {
-            return; // the member's process holds it
+            return; // the member's process holds the lock
         }
         if !self.unwinding && std::thread::panicking() {
             if cfg!(loom) {
-                return; // as above
+                return; // a failed model has no words any more
             }
             return self.member.leave_poisoned();
         }

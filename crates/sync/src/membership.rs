@@ -1,15 +1,18 @@
-//! Who takes part, who has left, and who is dead: what ends waits that would last for ever.
+//! Membership: the members that take part, have left, or are dead.
 //!
-//! | who        | does                                                                                   |
-//! |------------|----------------------------------------------------------------------------------------|
-//! | a member   | takes its seat; on leaving writes in how many episodes it has done its part             |
-//! | a watcher  | (a launcher, say) declares a member dead in [`FaultList`], or gives it up, once; and tells of |
-//! |            | processes that have ended, whose members may have taken seats and not left them         |
-//! | a waiter   | looks at both, at least ten times a second, and never while what it waits for is there   |
+//! A wait for a member that is gone would never end; this module ends it.
 //!
-//! A seat that was left after `e` episodes ends the waits of those who are in a later one. Those who are still in
-//! episode `e` go on: the one who left had done its part. (Where it passes on what others have told it, that is when it
-//! has seen the episode complete.)
+//! | role     | action                                                                            |
+//! |----------|-----------------------------------------------------------------------------------|
+//! | member   | takes its seat; on leaving, stores the number of episodes it has done its part in |
+//! | detector | (such as a launcher) declares a member dead or given up in [`FaultList`], once;   |
+//! |          | reports processes that have ended, which may not have left their seats            |
+//! | waiter   | checks both at least ten times a second, but not if its condition holds           |
+//!
+//! A seat that was left after `e` episodes ends the waits of members that are in a later episode.
+//! Members still in episode `e` proceed, as the member that left had done its part. (In barriers
+//! where a member forwards arrivals of others, it has done its part when it has observed the
+//! episode complete.)
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -23,21 +26,27 @@ use crate::calls::{Blocking, Caller, Needs};
 use crate::error::{Fault, Silence, SpaceError};
 use crate::space::{Array, Shared, Space};
 
-/// How many members a barrier or lock can have.
+/// The maximum number of members of a barrier or lock.
 pub const MAX_MEMBERS: usize = 4096;
 
-/// Stands in [`FaultList`], where ranks of members do, for whoever has started them and watches them.
+/// Stands in a [`FaultList`] for the process that started the members and watches them.
 pub const LAUNCHER: usize = MAX_MEMBERS;
 
-/// The dead of a team, in the order in which they were declared, and those who were given up. A clone is the same list.
+/// The faults of a team: members that are dead, have left or were given up, in the order of their
+/// declaration. A clone is the same list.
 ///
-/// | told by                      | known                            | waits with the list end       | what it holds of a lock      |
-/// |------------------------------|----------------------------------|-------------------------------|------------------------------|
-/// | [`give_up`](FaultList::give_up), [`report`](FaultList::report) | a member does not do its part | all     | it keeps until it lets go    |
-/// | [`declare_dead`](FaultList::declare_dead) | nothing of a member runs any more | all                           | is taken from it, by repair  |
-/// | [`process_ended`](FaultList::process_ended)     | a process has ended               | where it has a part still      | is taken from it, by repair  |
+/// | entry by                | meaning                         | ends waits        | its locks    |
+/// |-------------------------|---------------------------------|-------------------|--------------|
+/// | [`give_up`], [`report`] | the member does not do its part | all with the list | stay held    |
+/// | [`declare_dead`]        | no code of the member runs      | all with the list | are repaired |
+/// | [`process_ended`]       | the process has ended           | for the process   | are repaired |
 ///
-/// It has room for three entries a member; more are lost.
+/// The list has room for three entries per member; further entries are lost.
+///
+/// [`give_up`]: FaultList::give_up
+/// [`report`]: FaultList::report
+/// [`declare_dead`]: FaultList::declare_dead
+/// [`process_ended`]: FaultList::process_ended
 ///
 /// ```
 /// use syncline_sync::{Space, membership::FaultList};
@@ -51,23 +60,26 @@ pub const LAUNCHER: usize = MAX_MEMBERS;
 pub struct FaultList {
     entries: Array<Entry>,
     members: usize,
-    /// For what is made with this list: who waits there, and as what.
+    /// The caller that notes the waits of a barrier made with this list.
     caller: Option<Caller>,
 }
 
-/// 0, or 1 + the rank, if a member is meant; above it what was seen; and in the upper half the
-/// process, if one is meant, or how many milliseconds a member was silent.
+/// An entry: 0 if unused; otherwise 1 + the rank of the member (0: none), the kind of fault above
+/// it, and in the upper half the process, if there is one, or the milliseconds for which a member
+/// was silent.
 ///
-/// A type of its own: nobody else can have an array of these, at whatever place.
+/// A private type, so that no other code can have an array of it at the same place of a segment.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 struct Entry(AtomicU64);
 
-// SAFETY: a word; 0 is nobody.
+// SAFETY: a word, without pointers or drop, changed by atomic operations only; 0 is an unused
+// entry.
 unsafe impl Shared for Entry {}
 
-/// A wait for anything else, such as a [`Signal`](syncline_signal::Signal) that stands in the team's memory, ends when
-/// anybody is dead or given up, of whom it names the first.
+/// With this implementation, a wait for anything else, such as a
+/// [`Signal`](syncline_signal::Signal) in the team's memory, ends when any member is dead or given
+/// up, and reports the first such member.
 ///
 /// ```
 /// use syncline_signal::{Policy, Signal, WaitError};
@@ -85,11 +97,11 @@ impl Liveness for FaultList {
     }
 }
 
-/// Where the process stands in a word of [`FaultList`].
+/// The position of the process in an entry.
 const PROCESS: u32 = 32;
-/// Of a word of [`FaultList`]: all of the process has ended.
+/// The whole process has ended.
 const ENDED: u64 = 1 << 31;
-/// What was seen, unless it is that a member is dead.
+/// The kind of fault; none of these bits: the member is dead.
 const REPORTED: u64 = 1 << 30;
 const SILENT: u64 = 1 << 29;
 const GONE: u64 = 1 << 28;
@@ -99,7 +111,7 @@ fn rank_in(word: u64) -> Option<usize> {
     ((word & RANK) as usize).checked_sub(1)
 }
 
-/// What a word says of a member.
+/// Returns the fault of the member in an entry.
 fn fault_in(word: u64) -> Option<Fault> {
     let rank = rank_in(word)?;
     Some(match word & (REPORTED | SILENT | GONE) {
@@ -111,34 +123,35 @@ fn fault_in(word: u64) -> Option<Fault> {
 }
 
 impl FaultList {
-    /// A list for `members`, all of them alive.
+    /// Creates a list for `members`, all of them alive.
     ///
     /// # Errors
-    /// If the space has no room.
+    /// Errors of [`Space::array`] if the space has no room.
     pub fn within(space: &mut Space, members: usize) -> Result<FaultList, SpaceError> {
         possible(members)?;
-        // One may be given up, and then be dead, and its process have ended; and there is the launcher.
+        // A member may be given up, then die, and then its process may end; one more for the
+        // launcher.
         Ok(FaultList { entries: space.array(3 * members + 1)?, members, caller: None })
     }
 
-    /// The same list, for a barrier of which that member takes its seat: it notes its waits there.
-    /// The barrier has the members of the team with their ranks, or those that the caller is
-    /// [among](Caller::among).
+    /// Returns the same list, for a barrier in which the caller's member takes its seat and notes
+    /// its waits. The members of the barrier are those of the team with the same ranks, or those
+    /// that the caller is [among](Caller::among).
     #[must_use]
     pub fn called(&self, caller: Option<Caller>) -> FaultList {
         FaultList { caller, ..self.clone() }
     }
 
-    /// Tells that a member, or [`LAUNCHER`], does not do its part: everybody who waits for it, and waits with this list,
-    /// is told within a fifth of a second. It may live: what it holds of locks it holds until it lets go, and if it never
-    /// does, a recovery ends at its deadline only. Once is enough; more often changes nothing, nor does a rank that is
-    /// none of the members.
+    /// Declares that a member, or [`LAUNCHER`], does not do its part. Waits with this list end
+    /// within 0.2 s. The member may be alive: it keeps its locks until it releases them, and if it
+    /// never does, a recovery ends only at its deadline. A repeated call has no effect, nor has a
+    /// rank that is not a member's.
     pub fn give_up(&self, rank: usize) {
         self.enter(Some(rank), 0);
     }
 
-    /// As [`give_up`](Self::give_up), with what was seen: those who wait are told just that. A
-    /// fault that is about no member changes nothing.
+    /// As [`give_up`](Self::give_up), with the fault that was observed: waits end with this fault.
+    /// A fault that concerns no member has no effect.
     pub fn report(&self, fault: Fault) {
         let seen = match fault {
             Fault::Dead { .. } => 0,
@@ -152,33 +165,36 @@ impl FaultList {
         self.enter(fault.rank(), seen);
     }
 
-    /// Tells that a member is dead, which is, or was, in the process of that number
-    /// ([`std::process::id`]). As [`give_up`](Self::give_up); and what it held of locks by handles that were taken in this
-    /// process, a repair hands on.
+    /// Declares that a member is dead, which runs or ran in the process with the number `process`
+    /// ([`std::process::id`]). As [`give_up`](Self::give_up); in addition, a repair releases the
+    /// locks that it held by handles taken in this process.
     ///
     /// # Safety
-    /// No lock that watches this list is, or will be, asked for or held by a handle for this rank that was taken in this
-    /// process, or dropped there. So it is if the process has ended; or if the handle was passed to `mem::forget`, or is
-    /// never touched again. Otherwise two may hold a lock at once, with two exclusive references to what it guards.
+    /// For each lock that watches this list, the handle for this rank that was taken in this
+    /// process must not be used to ask for the lock, hold it or be dropped, from this call on. That
+    /// is so if the process has ended, or if the handle was passed to `mem::forget` or is never
+    /// accessed again. Otherwise two members may hold a lock at once, with two exclusive references
+    /// to its data.
     pub unsafe fn declare_dead(&self, rank: usize, process: u32) {
         self.enter(Some(rank), u64::from(process) << PROCESS);
     }
 
-    /// Tells that a process has ended, and members of these ranks with it that are missed, as by
-    /// [`declare_dead`](Self::declare_dead). Other waits end only where the process has taken a part of a barrier, for whatever rank,
-    /// and not dropped it, whatever it had done there, or is in the queue of a lock, which a repair takes it out of.
+    /// Declares that a process has ended, and that the members `missed` are dead with it, as by
+    /// [`declare_dead`](Self::declare_dead). Other waits end only if they need the process: if it
+    /// has taken a seat of a barrier, for any rank, and not dropped it, regardless of the episodes
+    /// it had completed; or if it is in the queue of a lock, from which a repair removes it.
     ///
     /// # Safety
-    /// As `declare`, for every rank.
+    /// As for [`declare_dead`](Self::declare_dead), for every rank.
     pub unsafe fn process_ended(&self, process: u32, missed: Range<usize>) {
         self.enter_process(u64::from(process) << PROCESS | ENDED, missed);
     }
 
-    /// As [`process_ended`](Self::process_ended), of a process that has exited well: the members that are missed
-    /// have [left](Fault::Left).
+    /// As [`process_ended`](Self::process_ended), for a process that has exited successfully: the
+    /// members `missed` have [left](Fault::Left).
     ///
     /// # Safety
-    /// As `ended`.
+    /// As for [`process_ended`](Self::process_ended).
     pub unsafe fn process_exited(&self, process: u32, missed: Range<usize>) {
         self.enter_process(u64::from(process) << PROCESS | ENDED | GONE, missed);
     }
@@ -195,11 +211,11 @@ impl FaultList {
             return;
         }
         let entry = of | rank.map_or(0, |rank| rank as u64 + 1);
-        // Of one who is in the list already, only more is entered: which process has ended with it.
+        // For a member already in the list, only an entry with an ended process adds information.
         let known = of & SILENT != 0 || of >> PROCESS == 0;
         for Entry(word) in &*self.entries {
-            // Release: what was written before (how it ended, say) is seen by whoever reads the word. Pairs with the
-            // Acquire below.
+            // Release: what was written before (the exit cause, say) is visible to each reader of
+            // the entry. Pairs with the Acquire in `entries`.
             match word.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed) {
                 Err(other) if other != entry && !(known && rank_in(other) == rank) => (),
                 _ => return,
@@ -215,33 +231,35 @@ impl FaultList {
             .take_while(|&word| word != 0)
     }
 
-    /// How many entries there are: a member that was given up and died later has two, and a process that has ended one.
+    /// Returns the number of entries. A member that was given up and died later has two entries,
+    /// and a process that ended has one.
     #[must_use]
     pub fn count(&self) -> usize {
         self.entries().count()
     }
 
-    /// The one who died, or was given up, when there were `known` entries already.
+    /// Returns the rank of the first member that died or was given up after the first `known`
+    /// entries.
     #[must_use]
     pub fn after(&self, known: usize) -> Option<usize> {
         self.missing(known, |_| None)
     }
 
-    /// Why the waits end of a member that goes on in spite of `known` entries: what was seen of the
-    /// first member after those.
+    /// Returns the fault that ends the waits of a member that ignores the first `known` entries:
+    /// that of the first member after those.
     #[must_use]
     pub fn fault(&self, known: usize) -> Option<Fault> {
         self.entries().skip(known).find_map(fault_in)
     }
 
-    /// What was seen of a member first, if it is in the list.
+    /// Returns the first fault of a member, if it is in the list.
     #[must_use]
     pub fn fault_of(&self, rank: usize) -> Option<Fault> {
         self.entries().filter(|&word| rank_in(word) == Some(rank)).find_map(fault_in)
     }
 
-    /// Like [`after`](Self::after), but also maps processes that have ended to their ranks, as
-    /// `part` tells of it.
+    /// Like [`after`](Self::after), but also maps processes that have ended to their ranks, with
+    /// `part`.
     pub(crate) fn missing(
         &self,
         known: usize,
@@ -252,25 +270,25 @@ impl FaultList {
             .find_map(|word| rank_in(word).or_else(|| part((word >> PROCESS) as u32)))
     }
 
-    /// Whether a process has ended.
+    /// Returns whether a process has ended.
     #[must_use]
     pub fn has_ended(&self, process: u32) -> bool {
         self.entries().any(|word| word & ENDED != 0 && word >> PROCESS == u64::from(process))
     }
 
-    /// Whether a process has exited well.
+    /// Returns whether a process has exited successfully.
     pub(crate) fn has_exited(&self, process: u32) -> bool {
         let of = ENDED | GONE;
         self.entries().any(|word| word & of == of && word >> PROCESS == u64::from(process))
     }
 
-    /// Whether a member is dead or given up.
+    /// Returns whether a member is dead or given up.
     #[must_use]
     pub fn includes(&self, rank: usize) -> bool {
         self.entries().any(|word| rank_in(word) == Some(rank))
     }
 
-    /// Whether what was taken for a rank in this process can be handed on.
+    /// Returns whether a lock taken for a rank in this process may be released by a repair.
     pub(crate) fn gone(&self, rank: usize, process: u32) -> bool {
         let dead = |word: u64| word & ENDED != 0 || rank_in(word) == Some(rank);
         let of = |word: u64| word & SILENT == 0 && word >> PROCESS == u64::from(process);
@@ -278,8 +296,8 @@ impl FaultList {
     }
 }
 
-/// How members wait unless told otherwise: as the policy of everything here, but without pauses if they outnumber the cores
-/// of this process. Then whoever is waited for needs the core.
+/// Returns the default policy: that of this library, but without pauses if members outnumber the
+/// cores of this process. In that case a member that is waited for needs the core.
 pub(crate) fn usual(members: usize) -> Policy<'static> {
     static CORES: OnceLock<usize> = OnceLock::new();
     let cores = *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -287,7 +305,7 @@ pub(crate) fn usual(members: usize) -> Policy<'static> {
     if members > cores { Policy { pauses: 0, ..policy } } else { policy }
 }
 
-/// Between two looks of a member that cannot be woken: others take their time.
+/// Pauses between two polls of a member that cannot be woken.
 pub(crate) fn pause() {
     #[cfg(not(loom))]
     std::thread::sleep(Duration::from_micros(100));
@@ -297,7 +315,8 @@ pub(crate) fn pause() {
 
 /// The seats of a barrier or lock: a word for each member.
 ///
-/// 0: free; a number: taken by that process; `LEFT` + e: left when it had done its part in e episodes.
+/// 0: free; a process number: taken by that process; `LEFT` + e: left after the member had done its
+/// part in e episodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Seats {
     words: Array<AtomicU64>,
@@ -306,7 +325,7 @@ pub(crate) struct Seats {
 const FREE: u64 = 0;
 const LEFT: u64 = 1 << 63;
 
-/// Whether there can be so many members: to be asked before anything is computed from the number.
+/// Checks the number of members; called before anything is computed from it.
 pub(crate) fn possible(members: usize) -> Result<(), SpaceError> {
     match members {
         1..=MAX_MEMBERS => Ok(()),
@@ -327,53 +346,56 @@ impl Seats {
     fn take(&self, rank: usize) -> Result<(), SpaceError> {
         let word =
             self.words.get(rank).ok_or(SpaceError::Rank { rank, members: self.words.len() })?;
-        // Relaxed, here and in `taken_by`: a seat stands for itself; what members tell one another goes by other words.
+        // Relaxed, here and in `taken_by`: a seat publishes nothing else; members synchronise by
+        // other words.
         let process = u64::from(std::process::id());
         word.compare_exchange(FREE, process, Ordering::Relaxed, Ordering::Relaxed)
             .map(|_| ())
             .map_err(|_| SpaceError::Taken { rank })
     }
 
-    /// Whether no process has taken the seat, where all members of the team have one.
+    /// Returns whether no process has taken the seat, in a barrier where every member of the team
+    /// has one.
     fn was_never_taken(&self, rank: usize) -> bool {
         self.words.get(rank).is_some_and(|word| word.load(Ordering::Relaxed) == FREE)
     }
 
-    /// A member who left before it had done its part in `episodes`.
+    /// Returns a member that left before it had done its part in `episodes` episodes.
     fn left_before(&self, episodes: u64) -> Option<usize> {
         self.words.iter().position(|word| {
-            // Acquire: pairs with the Release of who leaves, and so with the death that it may have left for.
+            // Acquire: pairs with the Release in the drop of `Membership`, and so with the entry of
+            // a death for which that member may have left.
             let state = word.load(Ordering::Acquire);
             state >= LEFT && state - LEFT < episodes
         })
     }
 
-    /// A member whose seat was taken in this process, and not left.
+    /// Returns a member whose seat was taken in this process and not left.
     fn taken_by(&self, process: u32) -> Option<usize> {
         self.words.iter().position(|word| word.load(Ordering::Relaxed) == u64::from(process))
     }
 }
 
-/// A member's seat, and how it waits. To drop it is to leave.
+/// A member's seat and its wait policy. Dropping it leaves the seat.
 #[derive(Debug)]
 pub(crate) struct Membership {
     seats: Seats,
     fault_list: Option<FaultList>,
     caller: Option<Caller>,
     pub(crate) rank: usize,
-    /// That of the process whose seat it is.
+    /// The generation of the process that took the seat.
     born: Generation,
-    /// Episodes completed.
+    /// The number of completed episodes.
     pub(crate) episodes: u64,
-    /// Episodes for which the others need nothing of this member any more.
+    /// The number of episodes for which the others need nothing more of this member.
     pub(crate) parts: u64,
     pauses: u32,
     yield_for: Duration,
-    /// Looks that found nothing, since the last question who is gone.
+    /// The number of failed polls since the last check for faults.
     misses: u32,
 }
 
-/// So many looks that find nothing go by before a member that only looks asks who is gone.
+/// The number of failed polls after which a member that only polls checks for faults.
 const LOOKS: u32 = 256;
 
 impl Membership {
@@ -402,7 +424,7 @@ impl Membership {
         })
     }
 
-    /// An error in a child that `fork` has made of the member's process.
+    /// Fails in a child that `fork` has made of the member's process.
     #[inline]
     pub(crate) fn check_not_forked(&self) -> Result<(), Fault> {
         if self.born.is_current() { Ok(()) } else { Err(Fault::Forked { rank: self.rank }) }
@@ -412,7 +434,7 @@ impl Membership {
         self.seats.members()
     }
 
-    /// A wait that begins: spinning and yielding as `policy` says, and asking who is gone.
+    /// Begins a wait, with this member's policy and its checks for faults.
     #[inline]
     pub(crate) fn waiting(&self, needs: Needs, deadline: Option<Instant>) -> Waiting<'_> {
         let blocking = Blocking::new(self.caller.as_ref(), self.episodes + 1, deadline);
@@ -434,24 +456,25 @@ impl Membership {
         (self.pauses, self.yield_for) = (policy.pauses, policy.yield_for);
     }
 
-    /// Who ends a wait in the episode after those that are complete.
+    /// Returns the fault that ends a wait in the current episode.
     pub(crate) fn fault(&self) -> Option<Fault> {
-        // First the members that have left: it may be for a death, which is then to be told.
+        // Departures are read first: a member may have left because of a death, which is then
+        // reported.
         let left = self.seats.left_before(self.episodes + 1);
         let fault_list = self.fault_list.as_ref();
         let dead = fault_list.and_then(|fault_list| fault_list.fault(0));
         let part = || {
             let fault_list = fault_list?;
             let rank = fault_list.missing(0, |process| self.seats.taken_by(process))?;
-            // One who has died meanwhile is found here, too.
+            // A member that has died in the meantime is found here, too.
             Some(fault_list.fault_of(rank).unwrap_or(Fault::Left { rank }))
         };
         let found = dead.or(left.map(|rank| Fault::Left { rank })).or_else(part);
-        // At last the verdict: members that have left because of it are not its cause.
+        // The verdict is read last: members that left because of it are not its cause.
         self.caller.as_ref().and_then(Caller::verdict).or(found)
     }
 
-    /// After a look that found nothing: now and then, who is gone.
+    /// Counts a failed poll; checks for faults after every `LOOKS` of them.
     pub(crate) fn missed(&mut self) -> Result<(), Fault> {
         self.misses += 1;
         if self.misses < LOOKS {
@@ -471,12 +494,12 @@ pub(crate) struct Waiting<'a> {
 
 impl Waiting<'_> {
     pub(crate) fn policy(&self) -> Policy<'_> {
-        // In models no member leaves, and to look for such members would make many more states.
+        // In models no member leaves, and the check would multiply the number of states.
         let liveness: Option<&dyn Liveness> = if cfg!(loom) { None } else { Some(self) };
         Policy { pauses: self.membership.pauses, yield_for: self.membership.yield_for, liveness }
     }
 
-    /// What a wait that has ended early has ended for.
+    /// Returns the fault for a wait that ended early.
     #[cold]
     pub(crate) fn fault(&self, error: WaitError) -> Fault {
         match error {
@@ -486,7 +509,7 @@ impl Waiting<'_> {
     }
 
     fn gone(&self) -> Option<Fault> {
-        // First who has left, as in `Membership::fault`.
+        // Departures are read first, as in `Membership::fault`.
         let seats = &self.membership.seats;
         let left = self.blocking.absent_if(|rank| seats.was_never_taken(rank));
         self.membership.fault().or(left)
@@ -502,8 +525,7 @@ impl Liveness for Waiting<'_> {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        // A model that has failed has no words any more. A seat is left by the process that has
-        // taken it.
+        // After a failed model its words are gone. Only the process that took a seat leaves it.
         if cfg!(loom) && std::thread::panicking() || !self.born.is_current() {
             return;
         }
@@ -517,7 +539,7 @@ mod tests {
     use super::*;
     use crate::calls::{Call, Calls};
 
-    /// Whoever leaves because it was told of a death is not the reason why others do.
+    /// A member that leaves because of a death is not reported as the cause of other failures.
     #[test]
     fn a_death_is_told_before_those_who_left_for_it() {
         for turn in 0..if cfg!(miri) { 5 } else { 4000 } {
@@ -542,7 +564,7 @@ mod tests {
         }
     }
 
-    /// A member that leaves because its call matches no other is not the reason why others do.
+    /// A member that leaves because its call matches no other is not reported as the cause.
     #[test]
     fn a_verdict_is_told_before_those_who_left_for_it() {
         for turn in 0..if cfg!(miri) { 5 } else { 1500 } {
@@ -572,7 +594,7 @@ mod tests {
     #[test]
     fn deaths_tell_of_members_and_of_processes() {
         let fault_list = FaultList::within(&mut Space::heap(), 4).unwrap();
-        // None of the members, and none that could be taken for one and a process.
+        // Neither a member, nor an encoding of a member and a process.
         for rank in [4, LAUNCHER + 1, 7 << PROCESS | 1, usize::MAX] {
             fault_list.give_up(rank);
         }
@@ -582,7 +604,7 @@ mod tests {
         assert_eq!((fault_list.count(), fault_list.after(0)), (1, None), "nobody is missed");
         let part = |process| (process == u32::MAX).then_some(3);
         assert_eq!((fault_list.missing(0, part), fault_list.missing(1, part)), (Some(3), None));
-        // SAFETY: as above.
+        // SAFETY: no handle was taken in a process of this number.
         unsafe { fault_list.process_ended(u32::MAX - 1, 1..3) };
         assert_eq!(
             (fault_list.count(), fault_list.after(1), fault_list.after(2)),
@@ -593,7 +615,7 @@ mod tests {
                 .map(|process| fault_list.gone(rank, process));
             assert_eq!(gone, [true, true, false, false], "{rank}");
         }
-        // SAFETY: as above.
+        // SAFETY: no handle was taken in a process of this number.
         unsafe { fault_list.declare_dead(0, u32::MAX - 2) };
         assert_eq!([0, 1].map(|rank| fault_list.gone(rank, u32::MAX - 2)), [true, false]);
         for _ in 0..2 {
@@ -614,7 +636,7 @@ mod tests {
         ];
         for fault in faults.into_iter().chain([Fault::TimedOut, Fault::Forked { rank: 5 }]) {
             fault_list.report(fault);
-            // The first word stands, whatever else is told.
+            // The first fault of a member remains, whatever is reported later.
             fault.rank().into_iter().for_each(|rank| fault_list.give_up(rank));
             fault
                 .rank()

@@ -1,15 +1,19 @@
-//! The barrier that fits: by the number of members and of cores.
+//! A barrier that selects its algorithm by the numbers of members and cores.
 //!
 //! # Contract
-//! See [`barrier`](crate::barrier). All views of one barrier choose alike, because all are told the same two numbers.
+//! See [`barrier`](crate::barrier). All views of one barrier choose the same algorithm, because all
+//! are given the same two numbers.
 //!
-//! | members                        | choice                                     | why                               |
-//! |--------------------------------|--------------------------------------------|-----------------------------------|
-//! | more than cores                | [`Counter`]                                | each runs once per episode; in rounds each would have to run in turn |
-//! | as many as cores, or fewer     | the shortest chain of line transfers       | [`cost::best`](crate::cost::best) |
+//! | members                  | choice                      | reason                            |
+//! |--------------------------|-----------------------------|-----------------------------------|
+//! | more than cores          | [`Counter`]                 | one time slice per member         |
+//! | at most as many as cores | the shortest transfer chain | [`cost::best`](crate::cost::best) |
+//!
+//! With more members than cores, a barrier of rounds would have to schedule every member once in
+//! each round.
 //!
 //! # Costs
-//! Those of the choice, and a branch.
+//! Those of the selected barrier, and one branch.
 
 use std::time::Instant;
 
@@ -22,7 +26,7 @@ use crate::error::{Fault, SpaceError};
 use crate::membership::{FaultList, possible};
 use crate::space::Space;
 
-/// The barrier that fits: by the number of members and of cores.
+/// A barrier that selects its algorithm by the numbers of members and cores.
 ///
 /// ```
 /// use syncline_sync::{Auto, Barrier, BarrierMember};
@@ -45,7 +49,7 @@ enum Choice<C, D> {
 }
 
 impl Auto {
-    /// A barrier for threads, on the cores that this process may use.
+    /// Creates a barrier for threads, on the cores that this process may use.
     ///
     /// # Errors
     /// [`SpaceError::Members`] if there are none or too many.
@@ -54,25 +58,26 @@ impl Auto {
         Self::within(&mut Space::heap(), members, cores)
     }
 
-    /// A barrier in `space`, for members on so many cores.
+    /// Creates a barrier in `space`, for members that run on `cores` cores.
     ///
     /// # Collective
-    /// See [`Space::array`]. All are told the same number of cores.
+    /// See [`Space::array`]. All views are given the same number of cores.
     ///
     /// # Errors
-    /// [`SpaceError::Members`] if there are none or too many, or if the space has no room.
+    /// [`SpaceError::Members`] if there are none or too many; errors of [`Space::array`] if the
+    /// space has no room.
     pub fn within(space: &mut Space, members: usize, cores: usize) -> Result<Auto, SpaceError> {
         possible(members)?;
         Ok(Auto(match cost::best(members, cores) {
             Algorithm::Dissemination { radix } => {
-                // Each member on a core of its own: its neighbours' flags are not to disturb it.
+                // Each member has its own core: raises of a neighbour's flags must not disturb it.
                 Choice::Dissemination(Dissemination::within(space, members, radix, Flags::Padded)?)
             }
             _ => Choice::Counter(Counter::within(space, members)?),
         }))
     }
 
-    /// The same barrier; its members are told of these deaths.
+    /// Returns the same barrier, whose waits end for the faults in `fault_list`.
     #[must_use]
     pub fn watching(self, fault_list: &FaultList) -> Self {
         Auto(match self.0 {
@@ -100,7 +105,7 @@ impl Barrier for Auto {
     }
 }
 
-/// The same call to whichever it is.
+/// Makes the same call on the selected barrier.
 macro_rules! chosen {
     ($self:ident, $member:ident => $call:expr) => {
         match &$self.0 {

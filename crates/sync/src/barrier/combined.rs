@@ -1,8 +1,8 @@
-//! Threads within, processes without: a barrier of barriers.
+//! A barrier of two levels, for example threads inside processes.
 //!
 //! # Contract
-//! See [`barrier`](crate::barrier). The members are in groups; each group has an inner barrier that its member 0 leads, and
-//! the leaders have an outer one.
+//! See [`barrier`](crate::barrier). The members form groups. Each group has an inner barrier that
+//! its member 0 leads, and the leaders share an outer barrier.
 //!
 //! # Figure: two processes of three threads
 //! ```text
@@ -12,23 +12,27 @@
 //!                ┌──┬──┐ release                  ┌──┬──┐ release         inner, on the way down
 //! ```
 //!
-//! # Who is gone
-//! One who has left is missed by its own group, and its leader with it, who then leaves the outer barrier; so the other
-//! leaders are told, each of whom then leaves its own group. Inner and outer barrier tell of one who has left by its rank
-//! there; here that becomes the rank among all members. So in another group the one who is named is the leader of the
-//! group that cannot go on, or one's own; and each of the three steps takes as long as in other barriers all of it.
+//! # Members that have left
+//! A member that leaves is detected by its own group. The leader of that group then leaves the
+//! outer barrier; the other leaders detect that, and each of them leaves its own group. The inner
+//! and the outer barrier report the rank there of the member that left; this barrier translates it
+//! to the rank among all members. In another group, the reported member is therefore the leader of
+//! the group that cannot proceed, or the group's own leader. Each of the three steps takes as long
+//! as the whole detection takes in other barriers.
 //!
-//! A list of deaths has ranks among all members. Of a member in the list that has left, an inner or
-//! outer barrier tells in the same words as of one of its own members. So a combined barrier has
-//! to know the list ([`Combined::watching`]): while there is an entry, members are told that.
+//! The ranks in a fault list are ranks among all members. An inner or outer barrier reports a
+//! listed member that has left with the same fault as one of its own members, so the rank would be
+//! ambiguous. A combined barrier therefore needs the list itself ([`Combined::watching`]): while
+//! the list has an entry, members that detect a departure report that entry.
 //!
 //! # Costs
-//! Those of the inner barrier and of the outer one, one after the other. It pays where a message of the outer barrier
-//! costs much more than a transfer of a line: between machines, and between groups of cores that share a cache.
+//! Those of the inner barrier and those of the outer one, in sequence. It pays where a message of
+//! the outer barrier costs much more than a line transfer: between machines, and between groups of
+//! cores that share a cache.
 //!
 //! # Source
-//! Kadur and Kochar's combined barrier (tournament within, dissemination without). Changed: any two barriers, of which the
-//! inner one can be led; split-phase.
+//! Kadur and Kochar's combined barrier (tournament inside, dissemination outside). Changes: any two
+//! barriers, provided that the inner one can be led; split-phase.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,7 +43,8 @@ use super::{Barrier, BarrierMember, LedMember, Phased};
 use crate::error::{Fault, SpaceError};
 use crate::membership::FaultList;
 
-/// A group of a barrier in two levels: the inner barrier of this group, and the outer one of the leaders of all.
+/// One group of a barrier of two levels: the inner barrier of this group, and the outer barrier of
+/// the leaders of all groups.
 ///
 /// ```
 /// use syncline_sync::{BarrierMember, barrier::{Combined, Counter, Dissemination, Tournament}};
@@ -61,7 +66,7 @@ pub struct Combined<Inner, Outer> {
     group: usize,
     inner: Inner,
     outer: Outer,
-    /// The ranks among all members, by group, unless they are as `new` says.
+    /// The ranks among all members, by group; `None`: as computed by `new`.
     ranks: Option<Arc<[Vec<usize>]>>,
     fault_list: Option<FaultList>,
 }
@@ -73,44 +78,45 @@ pub struct CombinedMember<Inner, Outer> {
     members: usize,
     episodes: u64,
     group: usize,
-    /// How many members a group has.
+    /// The number of members in a group.
     size: usize,
-    /// The ranks among all members, unless groups are of one size, and follow one another.
+    /// The ranks among all members; `None` if groups have equal sizes and consecutive ranks.
     ranks: Option<Arc<[Vec<usize>]>>,
     fault_list: Option<FaultList>,
-    /// Until the other barrier ends this one's part in it.
+    /// The inner membership; `None` after a fault of the outer barrier has ended it.
     inner: Option<Inner>,
-    /// The leader's part in the outer barrier.
+    /// The leader's membership of the outer barrier.
     outer: Option<Outer>,
     leads: bool,
     arrived: bool,
-    /// The leader has arrived at the outer barrier.
+    /// Whether the leader has arrived at the outer barrier.
     outside: bool,
-    /// Who has left: there are no more episodes.
+    /// The fault that ended this member: there are no more episodes.
     left: Option<Fault>,
 }
 
 impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
-    /// The group `group`, counted from 0, of as many as `outer` has members. All groups are of one size, and ranks among
-    /// all members are those of earlier groups more.
+    /// Creates the group with index `group`; there are as many groups as `outer` has members. All
+    /// groups have the same size. The rank of a member among all is its rank in the group plus the
+    /// number of members in earlier groups.
     pub fn new(group: usize, inner: Inner, outer: Outer) -> Self {
         Combined { group, inner, outer, ranks: None, fault_list: None }
     }
 
-    /// The same, where inner and outer barrier watch a list, in which members have their ranks
-    /// among all.
+    /// Returns the same barrier, where the inner and the outer barrier watch `fault_list`. The list
+    /// holds ranks among all members.
     #[must_use]
     pub fn watching(self, fault_list: &FaultList) -> Self {
         Combined { fault_list: Some(fault_list.clone()), ..self }
     }
 
-    /// The same, of groups whose members have these ranks among all, by group.
+    /// Returns the same barrier, whose members have the ranks `ranks` among all members, by group.
     #[must_use]
     pub fn ranked(self, ranks: Arc<[Vec<usize>]>) -> Self {
         Combined { ranks: Some(ranks), ..self }
     }
 
-    /// How many members all groups have.
+    /// Returns the number of members in all groups.
     pub fn members(&self) -> usize {
         match &self.ranks {
             Some(ranks) => ranks.iter().map(Vec::len).sum(),
@@ -121,7 +127,7 @@ impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
     /// Takes the seat `rank` of this group.
     ///
     /// # Errors
-    /// As [`Barrier::member`]; [`SpaceError::Rank`], too, if there is no such group.
+    /// As [`Barrier::member`]; also [`SpaceError::Rank`] if there is no such group.
     pub fn member(
         &self,
         rank: usize,
@@ -135,7 +141,7 @@ impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
             ranks.get(group).and_then(|group| group.get(rank)).copied()
         });
         let named = named.ok_or(SpaceError::Rank { rank, members: size })?;
-        // First, as it may be another group's.
+        // The outer seat is taken first: another group may have taken it.
         let outer = if leads { Some(self.outer.member(group)?) } else { None };
         Ok(CombinedMember {
             rank: named,
@@ -156,7 +162,7 @@ impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
 }
 
 impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
-    /// Does something in the inner barrier.
+    /// Calls the inner barrier.
     #[inline]
     fn within<T>(&mut self, call: impl FnOnce(&mut Inner) -> Result<T, Fault>) -> Result<T, Fault> {
         let called = match (&mut self.inner, self.left) {
@@ -173,7 +179,8 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
         })
     }
 
-    /// That a member of a group has left, which may be because of the first in the list.
+    /// Returns the fault for a member of a group that has left: the first fault in the list, if
+    /// there is one, as it may be the cause.
     fn left_as(&self, group: usize, rank: usize) -> Fault {
         let known = self
             .ranks
@@ -185,7 +192,7 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
         listed.unwrap_or(Fault::Left { rank })
     }
 
-    /// A fault of one of the two barriers, which knows the caller by another rank.
+    /// Translates a fault of the inner or outer barrier, in which this member has another rank.
     fn of_the_whole(&self, fault: Fault) -> Fault {
         match fault {
             Fault::Forked { .. } => Fault::Forked { rank: self.rank },
@@ -193,7 +200,7 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
         }
     }
 
-    /// Does something in the outer barrier, which the leader has.
+    /// Calls the outer barrier, of which only the leader is a member.
     #[inline]
     fn without<T>(
         &mut self,
@@ -213,7 +220,8 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
         })
     }
 
-    /// The leader's way out, once its group has gathered; whether it is there.
+    /// Arrives at the outer barrier once the leader's group has gathered; returns whether it has
+    /// arrived.
     #[inline]
     fn go_out(&mut self) -> Result<bool, Fault> {
         if self.leads && !self.outside && self.within(Inner::gathered)? {
@@ -228,7 +236,8 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
         self.size
     }
 
-    /// Where this member waits: in the outer barrier, if there is that, else in the inner one.
+    /// Returns the barriers in which this member may wait: the outer one if the member has arrived
+    /// there, otherwise the inner one.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn parts(&mut self) -> (Option<&Inner>, Option<&mut Outer>) {
         (self.inner.as_ref(), self.outer.as_mut().filter(|_| self.outside))

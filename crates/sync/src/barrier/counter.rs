@@ -1,7 +1,8 @@
-//! One word that counts arrivals for ever.
+//! A barrier of one word that counts arrivals and never decreases.
 //!
 //! # Contract
-//! See [`barrier`](crate::barrier). Arrival is one addition; nobody has to pass anything on.
+//! See [`barrier`](crate::barrier). Arrival is one addition; no member forwards anything for
+//! others.
 //!
 //! # State: one signal
 //! ```text
@@ -9,17 +10,18 @@
 //! episode          └── 1st ──┘   └── 2nd ──┘
 //! complete at               3           6
 //! ```
-//! A member in its e-th episode has arrived with one addition, and waits until the word is at least e P. Led by rank 0,
-//! that one adds its own arrival last, when the others have gathered at e P - 1.
+//! In its e-th episode, a member arrives with one addition and waits until the word is at least e
+//! P. If rank 0 leads, it adds its own arrival last, when the others have gathered at e P - 1.
 //!
 //! # Costs
-//! Per episode P additions, one after the other, as the line goes from core to core; and P - 1 readers that fetch it
-//! after the last. With two members that is less than any other barrier; the line is the bottleneck from about 8 on.
+//! Per episode P additions, one after the other, as the line moves from core to core, and P - 1
+//! readers that fetch the line after the last addition. With two members that is less than any
+//! other barrier; from about 8 members on the line is the bottleneck.
 //!
 //! # Source
-//! Kadur and Kochar's counter barrier with sense reversal. Changed: the critical section is one addition; the count goes
-//! on instead of being reset by the last one, so there is no sense, and no episode in which a late member could meet the
-//! flags of the next.
+//! Kadur and Kochar's counter barrier with sense reversal. Changes: the critical section is one
+//! addition; the count continues instead of being reset by the last member, so there is no sense,
+//! and no episode in which a late member could meet the flags of the next.
 
 use std::time::Instant;
 
@@ -32,7 +34,7 @@ use crate::error::{Fault, SpaceError};
 use crate::membership::{FaultList, Membership, Seats};
 use crate::space::{Element, Space};
 
-/// A barrier of one word: the best for few members, and whenever members outnumber cores.
+/// A barrier of one word: the best choice for few members, and when members outnumber cores.
 ///
 /// # Examples
 /// ```
@@ -63,7 +65,7 @@ pub struct Counter {
 pub struct CounterMember {
     membership: Membership,
     word: Element<PaddedSignal>,
-    /// The number at which the next episode is complete.
+    /// The value of `word` at which the next episode is complete.
     goal: u64,
     arrived: bool,
     /// Whether rank 0 waits for the others before it arrives.
@@ -71,7 +73,7 @@ pub struct CounterMember {
 }
 
 impl Counter {
-    /// A barrier for threads.
+    /// Creates a barrier for threads.
     ///
     /// # Errors
     /// [`SpaceError::Members`] if there are none or too many.
@@ -79,20 +81,21 @@ impl Counter {
         Self::within(&mut Space::heap(), members)
     }
 
-    /// A barrier in `space`.
+    /// Creates a barrier in `space`.
     ///
     /// # Collective
     /// See [`Space::array`].
     ///
     /// # Errors
-    /// [`SpaceError::Members`] if there are none or too many, or if the space has no room.
+    /// [`SpaceError::Members`] if there are none or too many; errors of [`Space::array`] if the
+    /// space has no room.
     pub fn within(space: &mut Space, members: usize) -> Result<Counter, SpaceError> {
         let space = &mut *space.making(Thing::Barrier);
         let seats = Seats::within(space, members)?;
         Ok(Counter { word: space.array(1)?.element(0), seats, fault_list: None })
     }
 
-    /// The same barrier; its members are told of these deaths.
+    /// Returns the same barrier, whose waits end for the faults in `fault_list`.
     #[must_use]
     pub fn watching(self, fault_list: &FaultList) -> Self {
         Counter { fault_list: Some(fault_list.clone()), ..self }
@@ -136,8 +139,8 @@ impl CounterMember {
         self.word.count(|now| now == goal - early || led && now == goal - 1);
     }
 
-    /// What a wait of this member needs of others. Where the barrier is led, rank 0 adds its
-    /// arrival last, so that one is all that the others need.
+    /// Returns the steps of others that a wait of this member needs. In a led barrier, rank 0 adds
+    /// its arrival last, so its arrival is all that the others need.
     #[inline]
     pub(crate) fn needs(&self) -> Needs {
         match (self.led, self.leads()) {
@@ -165,7 +168,7 @@ impl CounterMember {
     #[inline]
     fn wait_for(&self, number: u64, deadline: Option<Instant>) -> Result<(), Fault> {
         let number = number - u64::from(plant::is("counter: one short"));
-        // What has been reached needs no wait to be set up.
+        // A value that is already reached needs no wait to be set up.
         if self.word.get() >= number { Ok(()) } else { self.wait_longer(number, deadline) }
     }
 

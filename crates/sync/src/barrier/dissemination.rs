@@ -1,25 +1,28 @@
-//! Rumours: in round k everybody tells those at distance j r^k, and all know all after log_r P rounds.
+//! A dissemination barrier: in round k every member signals the members at distances j r^k, and
+//! after log_r P rounds every member has information from all.
 //!
 //! # Contract
-//! See [`barrier`](crate::barrier). No member is special.
+//! See [`barrier`](crate::barrier). All members have the same role.
 //!
-//! # Figure: who tells whom, radix 2, P = 5, seen from member 0
+//! # Figure: signals to and from member 0, radix 2, P = 5
 //! ```text
-//! round 0   0 ──> 1                 4 ──> 0         0 knows of 4, 0
-//! round 1   0 ──────> 2         3 ──────> 0         0 knows of 2, 3, 4, 0 (what 3 knew: 2, 3)
-//! round 2   0 ──────────────> 4     1 ──> 0         0 knows of all
+//! round 0   0 ──> 1                 4 ──> 0         0 has the arrivals of 4, 0
+//! round 1   0 ──────> 2         3 ──────> 0         0 has those of 2, 3, 4, 0 (3 had 2, 3)
+//! round 2   0 ──────────────> 4     1 ──> 0         0 has those of all
 //! ```
-//! Before the round with distance d a member knows of the d members up to itself. With radix r it hears from those at d,
-//! 2d, ... (r - 1) d behind, and knows of r d afterwards. That holds for any P: distances beyond P - 1 are left out.
+//! Before the round with distance d, a member has the arrivals of the d members up to and including
+//! itself. With radix r it receives signals from the members d, 2d, ... (r - 1) d behind it, and
+//! then has the arrivals of r d members. That holds for any P: distances above P - 1 are left out.
 //!
 //! # Costs
-//! ceil(log_r P) rounds, each with at most r - 1 raises out and in per member. A raise is about two line transfers, and
-//! those of a round overlap. Slots: r - 1 per round.
+//! ceil(log_r P) rounds, each with at most r - 1 raises out and in per member. A raise is about two
+//! line transfers, and the raises of a round overlap. Slots: r - 1 per round.
 //!
 //! # Source
-//! Hensgen, Finkel and Manber (1988); Mellor-Crummey and Scott, "Algorithms for scalable synchronization" (1991); any
-//! radix: Hoefler et al., "Fast barrier synchronization for InfiniBand" (2006); Kadur and Kochar, over messages. Changed:
-//! flags are numbers of episodes, never lowered, in place of parity and sense. Rounds are counted in integers.
+//! Hensgen, Finkel and Manber (1988); Mellor-Crummey and Scott, "Algorithms for scalable
+//! synchronization" (1991); any radix: Hoefler et al., "Fast barrier synchronization for
+//! InfiniBand" (2006); Kadur and Kochar, over messages. Changes: flags are episode numbers, which
+//! never decrease, in place of parity and sense; rounds are counted in integers.
 
 use std::time::Instant;
 
@@ -32,7 +35,7 @@ use crate::error::{Fault, SpaceError};
 use crate::membership::{FaultList, possible};
 use crate::space::Space;
 
-/// A barrier with the fewest rounds: log2 P, and less with a greater radix.
+/// A barrier with the fewest rounds: log2 P, and fewer with a greater radix.
 ///
 /// ```
 /// use syncline_sync::{Barrier, BarrierMember, Space, barrier::Dissemination, board::Flags};
@@ -59,11 +62,12 @@ pub struct Dissemination {
 pub struct DisseminationMember<B = MemoryBoard> {
     board: B,
     radix: usize,
-    /// The round it is in, if it has arrived: its number, its distance.
+    /// The round that the member is in, as its number and its distance; `None` if it has not
+    /// arrived.
     at: Option<(usize, usize)>,
 }
 
-/// How many rounds `members` need with that radix: the logarithm, rounded up.
+/// Returns the number of rounds for `members` with that radix: the logarithm, rounded up.
 #[must_use]
 pub(crate) fn rounds(members: usize, radix: usize) -> usize {
     let distances = std::iter::successors(Some(1_usize), |d| d.checked_mul(radix));
@@ -71,7 +75,7 @@ pub(crate) fn rounds(members: usize, radix: usize) -> usize {
 }
 
 impl Dissemination {
-    /// A barrier for threads, of radix 2, its flags packed.
+    /// Creates a barrier for threads, of radix 2, with packed flags.
     ///
     /// # Errors
     /// [`SpaceError::Members`] if there are none or too many.
@@ -79,13 +83,15 @@ impl Dissemination {
         Self::within(&mut Space::heap(), members, 2, Flags::Packed)
     }
 
-    /// A barrier in `space`, of that radix (at least 2; more than `members` is as good as that), with flags of that kind.
+    /// Creates a barrier in `space`, with flags laid out as `flags` says. The radix is at least 2;
+    /// a radix above `members` has the same effect as `members`.
     ///
     /// # Collective
     /// See [`Space::array`].
     ///
     /// # Errors
-    /// [`SpaceError::Members`] if there are none or too many, [`SpaceError::Radix`], or if the space has no room.
+    /// [`SpaceError::Members`] if there are none or too many; [`SpaceError::Radix`] if the radix is
+    /// below 2; errors of [`Space::array`] if the space has no room.
     pub fn within(
         space: &mut Space,
         members: usize,
@@ -102,13 +108,13 @@ impl Dissemination {
         Ok(Dissemination { flags: MemoryFlags::within(space, members, slots, flags)?, radix })
     }
 
-    /// The same barrier; its members are told of these deaths.
+    /// Returns the same barrier, whose waits end for the faults in `fault_list`.
     #[must_use]
     pub fn watching(self, fault_list: &FaultList) -> Self {
         Dissemination { flags: self.flags.watching(fault_list), ..self }
     }
 
-    /// Its radix.
+    /// Returns the radix.
     #[must_use]
     pub fn radix(&self) -> usize {
         self.radix
@@ -128,24 +134,25 @@ impl Barrier for Dissemination {
 }
 
 impl<B: SignalBoard> DisseminationMember<B> {
-    /// How many slots a board for `members` needs with that radix.
+    /// Returns the number of slots that a board for `members` needs with that radix.
     #[must_use]
     pub fn slots(members: usize, radix: usize) -> usize {
         rounds(members, radix) * (radix - 1)
     }
 
-    /// The member whose handle to a board of [`slots`](Self::slots) slots this is, with a radix of at least 2.
+    /// Creates the member that owns this handle to a board of [`slots`](Self::slots) slots, with a
+    /// radix of at least 2.
     pub fn new(board: B, radix: usize) -> Self {
         DisseminationMember { board, radix: radix.max(2), at: None }
     }
 
-    /// The distances of a round: d, 2d, ... below the number of members.
+    /// Returns the distances of a round: d, 2d, ... below the number of members.
     fn distances(&self, distance: usize) -> impl Iterator<Item = usize> + use<B> {
         let members = self.board.members();
         (1..self.radix).map(move |j| j * distance).take_while(move |&d| d < members)
     }
 
-    /// Begins the round with that distance: tells those ahead.
+    /// Begins the round with that distance: raises the flags of the members ahead.
     #[inline]
     fn enter(&mut self, round: usize, distance: usize) -> Result<(), Fault> {
         self.at = Some((round, distance));
@@ -159,7 +166,8 @@ impl<B: SignalBoard> DisseminationMember<B> {
         Ok(())
     }
 
-    /// From round to round as far as it goes. `heard` looks for a raise of a slot, or waits for it.
+    /// Advances from round to round as far as possible. `heard` polls for a raise of a slot, or
+    /// waits for it.
     #[inline]
     fn advance(
         &mut self,
@@ -168,8 +176,8 @@ impl<B: SignalBoard> DisseminationMember<B> {
         let (members, epoch) = (self.board.members(), self.board.episodes() + 1);
         while let Some((round, distance)) = self.at {
             if distance >= members {
-                // All rounds have been raised: the only note of the episode, if no call leaves it
-                // early.
+                // All rounds have been raised: the only progress noted in the episode if no call
+                // returns early.
                 self.board.reached(round as u32);
                 self.at = None;
                 self.board.complete();
@@ -197,8 +205,8 @@ impl<B: SignalBoard> DisseminationMember<B> {
         self.enter(0, 1)
     }
 
-    /// A call returns: if it does so in the middle of an episode, others may need later rounds of
-    /// this member, which may wait elsewhere from now on.
+    /// Notes the progress when a call returns: in the middle of an episode, others may need later
+    /// rounds of this member, which may wait elsewhere next.
     #[inline]
     fn leave(&mut self) {
         if let Some((round, _)) = self.at {

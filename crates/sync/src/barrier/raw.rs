@@ -1,43 +1,46 @@
-//! A barrier without ranks, whose memory its users take back.
+//! A barrier without ranks, whose memory can be reused after it is destroyed.
 //!
 //! # Contract
-//! Any thread may be a member of an episode: what counts is how many come. In each exactly one, the last one, is told so.
-//! As soon as one thread has come back from its wait the barrier may be destroyed, and after that its memory be used for
-//! something else, though others are still on their way out: `destroy` waits for them.
+//! Any thread may take part in an episode; only the number of threads counts. In each episode
+//! exactly one thread, the last to arrive, is told so by the result of its wait. As soon as one
+//! thread has returned from its wait, the barrier may be destroyed and its memory then reused,
+//! although others are still leaving: `destroy` waits for them.
 //!
 //! # State
 //! ```text
-//! arrivals   a signal that counts for ever: with P members the e-th episode is complete at e P
-//! left       how many have gone out of wait, over all episodes
+//! arrivals   a signal that never decreases: with P members the e-th episode is complete at e P
+//! left       the number of threads that have left `wait`, over all episodes
 //! members    P
 //! ```
-//! | who        | does                                                | goes on when                        |
-//! |------------|-----------------------------------------------------|-------------------------------------|
-//! | the last   | counts itself: the number is a multiple of P; wakes | at once                             |
-//! | the others | count themselves: the next multiple of P is their goal | `arrivals` is at least the goal |
-//! | all        | count themselves in `left`, and touch nothing more  |                                     |
-//! | destroyer  | finds `arrivals` at a multiple of P, else refuses   | `left` is as large                  |
+//! | thread    | action                                          | proceeds when               |
+//! |-----------|-------------------------------------------------|-----------------------------|
+//! | last      | counts itself, to a multiple of P; wakes others | at once                     |
+//! | others    | count themselves; goal: the next multiple of P  | `arrivals` is at least that |
+//! | all       | count themselves in `left`, as last access      | at once                     |
+//! | destroyer | fails if `arrivals` is no multiple of P         | `left` is as large          |
 //!
-//! A thread that is slow to leave an episode and a fast one in the next do not meet: no number is ever lowered. The
-//! destroyer does not sleep on `left`: to wake it, a leaver would have to touch the word after it has counted itself,
-//! when the memory may be somebody else's already. So it looks again and again, first with yields, then with naps.
+//! A slow thread that leaves an episode and a fast thread in the next do not interfere, as no
+//! number ever decreases. The destroyer does not sleep on `left`: to wake it, a leaving thread
+//! would have to touch the word after it has counted itself, when the memory may already be reused.
+//! The destroyer therefore polls, first with yields, then with short sleeps.
 //!
 //! # Costs
-//! An episode: 2 P additions to one pair of lines, as against P of a [`Counter`](super::Counter), whose members are known
-//! by rank and whose memory is counted; one system call if somebody sleeps, whatever their number. 63 bits are enough for
-//! ever. A destruction after all have left: three loads.
+//! An episode: 2 P additions to one pair of lines, as against P of a [`Counter`](super::Counter),
+//! whose members have ranks and whose memory is reference counted; one system call if any thread
+//! sleeps, regardless of the number of sleepers. The 63-bit counts do not overflow in practice. A
+//! destruction after all have left: three loads.
 //!
 //! # Source
-//! The word of [`Counter`](super::Counter); here the episode of a thread is found from the number at which it has arrived.
-//! That leavers are counted too is as in glibc.
+//! The word of [`Counter`](super::Counter); here a thread derives its episode from the number at
+//! which it arrived. Counting the leaving threads too is as in glibc.
 
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, Signal, plant};
 
 use crate::membership::{pause, usual};
 
-/// A barrier for threads that have no ranks, in 24 bytes of any memory, which may be taken back: what
-/// `pthread_barrier_t` promises.
+/// A barrier for threads without ranks, in 24 bytes of any memory, which can be reused after
+/// [`destroy`](Self::destroy): the guarantees of `pthread_barrier_t`.
 ///
 /// ```
 /// use syncline_sync::barrier::RawCounter;
@@ -59,7 +62,7 @@ pub struct RawCounter {
 }
 
 impl RawCounter {
-    /// A barrier whose episodes are of so many threads, at least one.
+    /// Creates a barrier whose episodes have `members` threads (at least one).
     #[must_use]
     pub fn new(members: u32) -> Self {
         let members = AtomicU64::new(u64::from(members.max(1)));
@@ -67,14 +70,16 @@ impl RawCounter {
     }
 
     fn members(&self) -> u64 {
-        // Relaxed: written before anybody was told of the barrier.
+        // Relaxed: written before any other thread had access to the barrier.
         self.members.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many have come; true for the one that came last.
+    /// Waits until all members of the episode have arrived. Returns `true` to the last one to
+    /// arrive.
     ///
     /// # Memory ordering
-    /// What a thread did before it came happened before what any thread of the episode does after it has waited.
+    /// Everything that a thread did before it arrived happens before everything that any thread of
+    /// the episode does after it has returned.
     pub fn wait(&self) -> bool {
         let members = self.members();
         let mine = self.arrivals.count(|now| now.is_multiple_of(members));
@@ -83,22 +88,24 @@ impl RawCounter {
             self.left.increment();
         }
         let goal = mine.next_multiple_of(members);
-        // The last one has its goal: the look is there to see what the others did before they came, as `count` only
-        // releases. Without a deadline, and with nobody to be declared dead, a wait ends in no other way.
+        // The last thread has reached its goal; its wait only acquires what the others did before
+        // they arrived, as `count` only releases. Without a deadline and without a failure
+        // detector, a wait ends in no other way.
         let policy = usual(usize::try_from(members).unwrap_or(usize::MAX));
         while self.arrivals.wait_until(goal, &policy, None).is_err() {}
         if !early {
-            // A release, which pairs with the looks in `destroy`. Nobody sleeps there, so it is the last touch: the
-            // memory may be gone after it.
+            // A release, which pairs with the loads in `destroy`. The destroyer does not sleep, so
+            // this is the last access: the memory may be reused after it.
             self.left.increment();
         }
         mine == goal
     }
 
-    /// Waits until all who have waited are out; from then on the memory is the caller's. False, and nothing is done, if
-    /// somebody waits for an episode that is not complete.
+    /// Waits until all threads have left their waits; from then on the memory belongs to the
+    /// caller. Returns `false`, and does nothing, if a thread waits for an episode that is not
+    /// complete.
     ///
-    /// No wait begins from this call on.
+    /// No wait may begin once this has been called.
     pub fn destroy(&self) -> bool {
         let arrivals = self.arrivals.get();
         if !arrivals.is_multiple_of(self.members()) {
@@ -115,8 +122,8 @@ impl RawCounter {
         true
     }
 
-    /// The memory is used for something else: in models a touch that is not over by then, or that comes later, is a
-    /// failure.
+    /// Marks the memory as reused: in models, an access that has not ended by then, or that comes
+    /// later, is a failure.
     #[cfg(all(test, loom))]
     pub(crate) fn reuse(&mut self) {
         self.arrivals.reuse();
@@ -141,7 +148,7 @@ mod tests {
         assert_eq!(last, EPISODES);
         std::thread::scope(|scope| {
             let two = [(); 2].map(|()| scope.spawn(|| barrier.wait()));
-            // Both, so that the third is the last.
+            // Waits for both, so that the third thread is the last one.
             while barrier.arrivals.get() % 3 != 2 {
                 std::thread::yield_now();
             }

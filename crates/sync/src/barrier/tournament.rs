@@ -1,36 +1,38 @@
-//! A knock-out tournament on the way in, and its way back on the way out.
+//! A tournament barrier: a knock-out tournament on arrival, the same tree backwards on release.
 //!
 //! # Contract
-//! See [`barrier`](crate::barrier). Rank 0 is the champion of every episode; it knows first that all have arrived, so the
-//! barrier can be led by it.
+//! See [`barrier`](crate::barrier). Rank 0 is the champion of every episode. It is the first member
+//! to observe that all have arrived, so it can lead the barrier.
 //!
 //! # Roles, P = 6
 //! ```text
 //! round    0     1     2     3     4     5                 round 2   W ──────────────────── L
 //! 0        W ─── L     W ─── L     W ─── L                           ▲                      │
-//! 1        W ───────── L           bye                     up: the loser raises slot `round` of the winner
-//! 2        W ───────────────────── L                       down: the winner raises the last slot of those
-//!          champion                                              it has beaten, the last one first
+//! 1        W ───────── L           bye                     up: the loser raises slot `round`
+//! 2        W ───────────────────── L                           of its winner
+//!          champion                                        down: the winner raises the last slot
+//!                                                                of its losers, the latest first
 //! ```
-//! In round k the members whose rank is a multiple of 2^(k+1) win against the one 2^k above, if it exists; else they have
-//! a bye. A loser drops out, and waits for its winner.
+//! In round k, the members whose rank is a multiple of 2^(k+1) win against the member 2^k above, if
+//! it exists; otherwise they have a bye. A loser drops out and waits for its winner.
 //!
-//! | state    | waits for                                    | then                                          |
-//! |----------|----------------------------------------------|-----------------------------------------------|
-//! | outside  |                                              | `arrive`: up, from round 0                    |
-//! | up       | slot k, where it wins round k                | round k + 1                                   |
-//! | out      | its last slot, having raised slot k of its winner | down: raises those beaten, outside       |
-//! | top      | nothing; rank 0, at once or when told to     | down                                          |
+//! | state   | waits for                                   | then                             |
+//! |---------|---------------------------------------------|----------------------------------|
+//! | outside | nothing                                     | `arrive`: up, from round 0       |
+//! | up      | slot k, if it wins round k                  | round k + 1                      |
+//! | out     | its last slot, having raised its winner     | down: raises its losers, outside |
+//! | top     | nothing (rank 0), or the leader's `release` | down                             |
 //!
 //! # Costs
-//! P - 1 raises up and P - 1 down; the critical path has 2 ceil(log2 P) of them, each about two line transfers. Slots:
-//! ceil(log2 P) + 1 per member.
+//! P - 1 raises up and P - 1 down. The critical path has 2 ceil(log2 P) raises, each about two line
+//! transfers. Each member has ceil(log2 P) + 1 slots.
 //!
 //! # Source
-//! Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization" (1988); Kadur and Kochar, for threads and,
-//! as messages, for processes. Changed: flags are numbers of episodes, which are never lowered, in place of sense reversal
-//! (and of round numbers as tags, which are safe only if messages stay in order); roles are computed, not stored; one
-//! slot on the way down, as a member loses once; the wake-up is split from the way up.
+//! Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization" (1988); Kadur and
+//! Kochar, for threads and, as messages, for processes. Changes: flags are episode numbers, which
+//! never decrease, in place of sense reversal (and of round numbers as tags, which are safe only if
+//! messages stay in order); roles are computed, not stored; there is one slot for the way down, as
+//! a member loses once; the release is separate from the way up.
 
 use std::time::Instant;
 
@@ -44,7 +46,7 @@ use crate::error::{Fault, SpaceError};
 use crate::membership::{FaultList, possible};
 use crate::space::Space;
 
-/// What a member is in a round of a tournament.
+/// The role of a member in one round of a tournament.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Waits for a loser.
@@ -52,14 +54,14 @@ pub enum Role {
         /// The loser's rank.
         loser: usize,
     },
-    /// Tells a winner, and drops out of the rounds above.
+    /// Signals a winner, and drops out of the later rounds.
     Loser {
         /// The winner's rank.
         winner: usize,
     },
-    /// Has nobody to play against in this round.
+    /// Has no opponent in this round.
     Bye,
-    /// Has won the last round: after this one there is none.
+    /// Wins the last round.
     Champion {
         /// The rank of the last loser.
         loser: usize,
@@ -68,13 +70,13 @@ pub enum Role {
     Dropout,
 }
 
-/// How many rounds a tournament of `members` has: the logarithm to the base 2, rounded up.
+/// Returns the number of rounds in a tournament of `members`: log2, rounded up.
 #[must_use]
 pub(crate) fn rounds(members: usize) -> usize {
     members.next_power_of_two().trailing_zeros() as usize
 }
 
-/// The roles of `rank` in all rounds of a tournament of `members`.
+/// Returns the roles of `rank` in all rounds of a tournament of `members`.
 ///
 /// ```
 /// use syncline_sync::barrier::{Role, roles};
@@ -99,7 +101,7 @@ fn role(rank: usize, members: usize, round: usize) -> Role {
     }
 }
 
-/// A barrier of pairs: every member waits on flags of its own, in memory that few others touch.
+/// A barrier of pairs: every member waits on its own flags, in memory that few others touch.
 ///
 /// ```
 /// use syncline_sync::{Barrier, BarrierMember, barrier::Tournament};
@@ -127,11 +129,11 @@ pub struct TournamentMember<B = MemoryBoard> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Outside,
-    /// Has won all rounds below.
+    /// Has won all rounds below `round`.
     Up {
         round: usize,
     },
-    /// Has lost in that round.
+    /// Has lost in `round`.
     Out {
         round: usize,
     },
@@ -139,7 +141,7 @@ enum State {
 }
 
 impl Tournament {
-    /// A barrier for threads, its flags packed.
+    /// Creates a barrier for threads, with packed flags.
     ///
     /// # Errors
     /// [`SpaceError::Members`] if there are none or too many.
@@ -147,13 +149,14 @@ impl Tournament {
         Self::within(&mut Space::heap(), members, Flags::Packed)
     }
 
-    /// A barrier in `space`, with flags of that kind.
+    /// Creates a barrier in `space`, with flags laid out as `flags` says.
     ///
     /// # Collective
     /// See [`Space::array`].
     ///
     /// # Errors
-    /// [`SpaceError::Members`] if there are none or too many, or if the space has no room.
+    /// [`SpaceError::Members`] if there are none or too many; errors of [`Space::array`] if the
+    /// space has no room.
     pub fn within(
         space: &mut Space,
         members: usize,
@@ -165,7 +168,7 @@ impl Tournament {
         Ok(Tournament { flags: MemoryFlags::within(space, members, slots, flags)? })
     }
 
-    /// The same barrier; its members are told of these deaths.
+    /// Returns the same barrier, whose waits end for the faults in `fault_list`.
     #[must_use]
     pub fn watching(self, fault_list: &FaultList) -> Self {
         Tournament { flags: self.flags.watching(fault_list) }
@@ -193,13 +196,13 @@ impl Phased for Tournament {
 }
 
 impl<B: SignalBoard> TournamentMember<B> {
-    /// How many slots a board for `members` needs.
+    /// Returns the number of slots that a board for `members` needs.
     #[must_use]
     pub fn slots(members: usize) -> usize {
         rounds(members) + 1
     }
 
-    /// The member whose handle to a board of [`slots`](Self::slots) slots this is.
+    /// Creates the member that owns this handle to a board of [`slots`](Self::slots) slots.
     pub fn new(board: B) -> Self {
         TournamentMember { board, state: State::Outside }
     }
@@ -208,7 +211,8 @@ impl<B: SignalBoard> TournamentMember<B> {
         self.board.episodes() + 1
     }
 
-    /// As far up as it goes: until it is out or at the top. `at` looks for a raise of a slot, or waits for it.
+    /// Moves up as far as possible: until the member is out or at the top. `at` polls for a raise
+    /// of a slot, or waits for it.
     #[inline]
     fn ascend(
         &mut self,
@@ -239,7 +243,8 @@ impl<B: SignalBoard> TournamentMember<B> {
         Ok(true)
     }
 
-    /// Down from `round`: lets those go that it has beaten below, and is outside.
+    /// Moves down from round `from`: releases the losers that this member has beaten below it, and
+    /// completes the episode.
     #[inline]
     fn descend(&mut self, from: usize) -> Result<(), Fault> {
         let (rank, members, epoch) = (self.board.rank(), self.board.members(), self.epoch());
@@ -258,7 +263,7 @@ impl<B: SignalBoard> TournamentMember<B> {
         Ok(())
     }
 
-    /// Up, and down again unless that is for the leader to say.
+    /// Moves up and then down: at the top without waiting for a leader's `release`.
     #[inline]
     fn pass(
         &mut self,
@@ -283,7 +288,8 @@ impl<B: SignalBoard> TournamentMember<B> {
         Ok(true)
     }
 
-    /// A call returns: in the middle of an episode this member may wait elsewhere from now on.
+    /// Notes the progress when a call returns: in the middle of an episode this member may wait
+    /// elsewhere next.
     #[inline]
     fn leave<T>(&mut self, result: Result<T, Fault>) -> Result<T, Fault> {
         if let State::Out { .. } = self.state {
@@ -293,7 +299,7 @@ impl<B: SignalBoard> TournamentMember<B> {
     }
 }
 
-/// Looks for a raise.
+/// Polls for a raise.
 #[inline]
 fn poll<B: SignalBoard>(board: &mut B, slot: usize, epoch: u64, _: Awaited) -> Result<bool, Fault> {
     board.poll(slot, epoch)

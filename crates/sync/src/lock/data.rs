@@ -1,6 +1,6 @@
-//! What a lock guards: a value on the heap, or plain bytes in a space.
+//! The value that a lock guards: on the heap, or plain bytes in a space.
 //!
-//! This file and the guards in `lock` are all the `unsafe` of locks.
+//! This file and the guards in `lock` hold all the `unsafe` code of locks.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use bytemuck::{Pod, Zeroable};
 use crate::error::SpaceError;
 use crate::space::{Array, Shared, Space};
 
-/// A place for a value that many may point to, and that one at a time may touch.
+/// A value that many handles point to, and that one at a time may access.
 pub(super) struct Data<T> {
     value: *mut T,
     _home: Home<T>,
 }
 
-/// What keeps the value where it is.
+/// The owner of the value, which keeps it in place.
 enum Home<T> {
     Heap(Arc<UnsafeCell<T>>),
     Space(Array<Plain<T>>),
@@ -32,16 +32,18 @@ impl<T: Zeroable> Default for Plain<T> {
     }
 }
 
-// SAFETY: only reached through the pointer of `Data`, which only guards use, one at a time.
+// SAFETY: the value is only reached through the pointer of `Data`, which only guards use, one at a
+// time.
 unsafe impl<T: Send> Sync for Plain<T> {}
-// SAFETY: `Pod` types have no pointers, need no drop and are valid with all bytes zero, which is their default here; guards
-// keep others away while they change it.
+// SAFETY: `Pod` types have no pointers, need no drop and are valid with all bytes zero, which is
+// their default here; guards exclude all others while they change the value.
 unsafe impl<T: Pod + Send> Shared for Plain<T> {}
 
-// SAFETY: a pointer to a value that is `Send`, which guards hand out to one thread at a time, and what keeps it: an `Arc`
-// that may drop it on any thread, or an array.
+// SAFETY: the pointer leads to a value that is `Send`, and guards give it to one thread at a time;
+// the owner is an `Arc`, which may drop the value on any thread as it is `Send`, or an array, which
+// is `Send`.
 unsafe impl<T: Send> Send for Data<T> {}
-// SAFETY: as above; a shared `Data` gives nothing but the pointer.
+// SAFETY: as for `Send`; a shared `Data` only gives out the pointer.
 unsafe impl<T: Send> Sync for Data<T> {}
 
 impl<T> Data<T> {
@@ -50,7 +52,7 @@ impl<T> Data<T> {
         Data { value: home.get(), _home: Home::Heap(home) }
     }
 
-    /// Where the value is. To touch it is up to who holds the lock.
+    /// Returns a pointer to the value. Only the holder of the lock may dereference it.
     #[inline]
     pub(super) fn get(&self) -> *mut T {
         self.value

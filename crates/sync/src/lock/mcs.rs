@@ -1,4 +1,4 @@
-//! A queue of nodes, each with its owner waiting on it.
+//! The MCS lock: a queue of nodes, each with its owner waiting on it.
 //!
 //! # Contract
 //! See [`Queue`].
@@ -7,30 +7,35 @@
 //! ```text
 //!  tail ─────────────────────────────┐
 //!                                    ▼
-//!  node 2 ── next ──> node 0 ──> node 3          2 holds the lock, 0 and 3 wait, each on a word of its own node
+//!  node 2 ── next ──> node 0 ──> node 3         2 holds the lock; 0 and 3 wait on their own nodes
 //! ```
-//! Links are ranks, not pointers, so the queue can stand in a segment. To ask is to swap oneself into `tail`, and to tell
-//! the one who was there before.
+//! Links are ranks, not pointers, so the queue can stand in a shared segment. A member enqueues
+//! itself by swapping its rank into `tail` and linking its node to that of its predecessor.
 //!
-//! The place in a node is a signal: 1024 round + phase; a round for each time that its owner has to wait.
+//! The place in a node is a signal with the value 1024 round + phase. A round begins each time its
+//! owner has to wait.
 //!
-//! | phase           | the owner                          | next                                                        |
-//! |-----------------|------------------------------------|-------------------------------------------------------------|
-//! | odd, below 1022 | waits                              | 1022 by the one before it                                      |
-//! | even, 2 to 1020 | gave up, its node is still linked  | + 1 by itself, when it is back; 1022 by the one before it      |
-//! | 1022            | has the lock; or its node is being taken out, if it had given up | 1023, by itself; by who takes it out |
-//! | 1023            | uses its node for nothing           | the next round                                               |
+//! | phase           | the owner                          | next                                  |
+//! |-----------------|------------------------------------|---------------------------------------|
+//! | odd, below 1022 | waits                              | 1022, by its predecessor              |
+//! | even, 2 to 1020 | gave up; its node is still linked  | + 1, by the owner, when it resumes;   |
+//! |                 |                                    | 1022, by its predecessor              |
+//! | 1022            | has the lock                       | 1023, by the owner                    |
+//! | 1022            | gave up; its node is being removed | 1023, by the releaser that removes it |
+//! | 1023            | does not use its node              | the next round                        |
 //!
-//! Releaser and owner both use the maximum, and what it returns tells each who was first.
+//! Releaser and owner both raise the place to a maximum; the previous value tells each of them
+//! which was first.
 //!
 //! # Costs
-//! Free: a swap and a compare-and-swap. Contended: a swap, a link, and one raise of the successor's word, whatever the
-//! number of members: about three transfers on the way from one to the next.
+//! Uncontended: a swap and a compare-and-swap. Contended: a swap, a link, and one raise of the
+//! successor's word, regardless of the number of members: about three line transfers per hand-over.
 //!
 //! # Source
-//! Mellor-Crummey and Scott (1991); with indices, for memory that others can reach, the thesis on ARMCI locks, 5.2.2 (there
-//! the text sets the successor's `locked` to true after a failed compare-and-swap: it has to be false). Changed: flags are
-//! monotone numbers; who waits may give up, and find its place again.
+//! Mellor-Crummey and Scott (1991); with indices, for shared memory, the thesis on ARMCI locks,
+//! 5.2.2 (there the text sets the successor's `locked` to true after a failed compare-and-swap: it
+//! has to be false). Changes: flags are monotone numbers; a waiter may give up, and resume its
+//! place.
 
 use std::time::Instant;
 
@@ -41,7 +46,7 @@ use super::queue::{Inside, Queue};
 use crate::error::SpaceError;
 use crate::space::{Array, Element, Shared, Space};
 
-/// The queue lock in which everybody waits on memory of its own: the best with many members.
+/// The queue lock in which every member waits on its own memory: the best choice for many members.
 ///
 /// See [`Lock`](crate::Lock) for how to use it.
 #[derive(Clone, Debug)]
@@ -50,7 +55,7 @@ pub struct Mcs {
     nodes: Array<Node>,
 }
 
-/// 1 + the rank of the last in the queue; 0: the lock is free.
+/// 1 + the rank of the last member in the queue; 0: the lock is free.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct Tail(AtomicU64);
@@ -58,17 +63,18 @@ struct Tail(AtomicU64);
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct Node {
-    /// 1 + the rank of the next in the queue; 0: none that has said so.
+    /// 1 + the rank of the successor; 0: none has linked itself.
     next: AtomicU64,
     place: Signal,
 }
 
-// SAFETY: a word; 0 is a free lock.
+// SAFETY: a word, without pointers or drop, changed by atomic operations only; 0 is a free lock.
 unsafe impl Shared for Tail {}
-// SAFETY: two words; 0 is a node that was never used.
+// SAFETY: two words, without pointers or drop, changed by atomic operations only; 0 is a node that
+// was never used.
 unsafe impl Shared for Node {}
 
-/// Phases of a place; see the table.
+/// The number of phases of a place; see the table.
 const PHASES: u64 = 1024;
 const GRANTED: u64 = PHASES - 2;
 const UNUSED: u64 = PHASES - 1;
@@ -87,7 +93,8 @@ impl Mcs {
         &self.tail.0
     }
 
-    /// A member that gave up is back: to its place; or, if that is being passed over or can be kept no more, to its end.
+    /// Resumes the place of a member that gave up. If the place is being passed over or cannot be
+    /// kept any longer, returns the number for a wait until the node is unused.
     #[cold]
     fn come_back(node: &Node, number: u64) -> Option<u64> {
         if number % PHASES < GRANTED - 2 && node.place.raise_to(number + 1) == number {
@@ -96,7 +103,7 @@ impl Mcs {
         (node.place.get() % PHASES != UNUSED).then_some(round(number) + GRANTED)
     }
 
-    /// Waits in a place that is marked waiting.
+    /// Waits in a place that is marked as waiting.
     fn stay(
         &self,
         node: &Node,
@@ -106,24 +113,25 @@ impl Mcs {
     ) -> Result<(), WaitError> {
         let granted = round(waiting) + GRANTED;
         if let Err(error) = node.place.wait_until(granted, policy, deadline)
-            // The maximum tells who was first: the one before us, and the lock is ours, or we.
+            // The previous value tells which was first: if the predecessor was, the lock is ours.
             && node.place.raise_to(waiting + 1) < granted
         {
             return Err(error);
         }
-        // Acquire: pairs with the Release of the raise by who let go, where only our own raise has seen it. A load, not
-        // a fence, as ThreadSanitizer does not know fences.
+        // Acquire: pairs with the Release of the releaser's raise, which only our own raise may
+        // have seen. A load, not a fence, as ThreadSanitizer does not support fences.
         let _ = node.place.get();
         node.place.publish(round(waiting) + UNUSED);
         Ok(())
     }
 
-    /// The one behind a node, or `None` if it was the last, or if who came behind is dead.
+    /// Returns the rank of a node's successor. `None`: the node was the last one, or its successor
+    /// has not linked itself and there is an unrepaired death.
     #[inline]
     fn behind(&self, rank: usize, gone: &dyn Liveness) -> Option<usize> {
         let me = rank as u64 + 1;
         let next = &self.nodes[rank].next;
-        // Acquire: pairs with the Release of the link: the node behind is set up.
+        // Acquire: pairs with the Release of the link: the successor's node is set up.
         let mut link = next.load(Ordering::Acquire);
         if link == 0 {
             let order = if plant::is("mcs: relaxed release") {
@@ -131,7 +139,8 @@ impl Mcs {
             } else {
                 Ordering::Release
             };
-            // Release: pairs with the Acquire of the swap or compare-and-swap that takes the lock next.
+            // Release: pairs with the Acquire of the swap or compare-and-swap that takes the lock
+            // next.
             if self.tail().compare_exchange(me, 0, order, Ordering::Relaxed).is_ok() {
                 return None;
             }
@@ -147,7 +156,7 @@ impl Mcs {
                 } else {
                     hint::spin_loop();
                 }
-                // It may have died before it could say who it is.
+                // The successor may have died before it linked itself.
                 if looks.is_multiple_of(1024) && gone.gone().is_some() {
                     return None;
                 }
@@ -166,12 +175,13 @@ impl Queue for Mcs {
     fn try_acquire(&self, rank: usize, _: Inside) -> bool {
         let node = &self.nodes[rank];
         let number = node.place.get();
-        // Its node is still in the queue, or being taken out.
+        // The node is still in the queue, or is being removed.
         if given_up(number) || number % PHASES == GRANTED {
             return false;
         }
         node.next.store(0, Ordering::Relaxed);
-        // Acquire: pairs with the Release in `behind`: what was done under the lock. Release: the node is set up.
+        // Acquire: pairs with the Release in `behind`: what was done under the lock. Release: the
+        // node is set up.
         self.tail()
             .compare_exchange(0, rank as u64 + 1, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
@@ -187,10 +197,11 @@ impl Queue for Mcs {
         {
             return Some(asked);
         }
-        // Relaxed: nobody knows of this node before the swap.
+        // Relaxed: no other member reads this node before the swap.
         node.next.store(0, Ordering::Relaxed);
-        // Acquire: pairs with the Release in `behind`: what was done under the lock, if it was free. Release: pairs with
-        // that in the swap of who comes next, which links itself to the node.
+        // Acquire: pairs with the Release in `behind`: what was done under the lock, if it was
+        // free. Release: pairs with the Acquire in the swap of the successor, which links itself to
+        // the node.
         let before = self.tail().swap(rank as u64 + 1, Ordering::AcqRel);
         if before == 0 {
             return None;
@@ -212,7 +223,7 @@ impl Queue for Mcs {
     ) -> Result<bool, WaitError> {
         let node = &self.nodes[rank];
         if asked % PHASES == GRANTED {
-            // Its node is taken out, now or when its turn comes.
+            // The node is removed, either at present or when its turn comes.
             return node.place.wait_until(asked + 1, policy, deadline).map(|_| false);
         }
         self.stay(node, asked, policy, deadline).map(|()| true)
@@ -225,7 +236,7 @@ impl Queue for Mcs {
         loop {
             let behind = self.behind(from, gone);
             if taken_out {
-                // Its owner may use the node again.
+                // The owner may use the node again.
                 let place = &self.nodes[from].place;
                 place.raise_to(round(place.get()) + UNUSED);
             }
@@ -255,8 +266,8 @@ mod tests {
     use super::*;
     use crate::{Lock, membership::FaultList};
 
-    /// One who lives comes behind the holder, and takes its time to say who it is. It knows of the death, and would never
-    /// be told again.
+    /// A living successor takes a long time to link itself. It ignores the repaired death, so a
+    /// release that gave up because of that death would leave it waiting without an end.
     #[test]
     fn a_death_that_was_repaired_ends_no_release() {
         let fault_list = FaultList::within(&mut Space::heap(), 3).unwrap();
@@ -265,7 +276,7 @@ mod tests {
         fault_list.give_up(2);
         drop(other.recover(None).unwrap());
         let held = holder.lock().unwrap();
-        // What `other` would do in `acquire`, with a long time between the swap and the link.
+        // Does the same as `other` in `acquire`, with a long time between the swap and the link.
         let [mine, behind] = [0, 1].map(|rank| &lock.raw.nodes[rank]);
         assert_eq!(lock.raw.tail().swap(2, Ordering::AcqRel), 1);
         let waiting = round(behind.place.get()) + PHASES + 1;

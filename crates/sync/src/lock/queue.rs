@@ -1,8 +1,9 @@
-//! What a queue under a lock does.
+//! The operations of a queue below a lock.
 //!
 //! # Contract
-//! The lock above is the only caller, as `Inside` says: each rank is used by one thread at a time, and asks for nothing that
-//! it has. References into the data of a lock rest on what a queue says; so nobody else may call it or make one.
+//! The lock is the only caller, as `Inside` ensures. It uses each rank from one thread at a time,
+//! and never asks for a lock that the rank holds. References into the data of a lock rely on the
+//! results of the queue, so no other code may call a queue or implement one.
 
 use std::fmt;
 use std::time::Instant;
@@ -12,40 +13,42 @@ use syncline_signal::{Liveness, Policy, WaitError};
 use crate::error::SpaceError;
 use crate::space::Space;
 
-/// The word of a caller that keeps to the contract; only the lock can give it.
+/// Proof that the caller keeps the contract; only the lock can construct it.
 #[derive(Clone, Copy, Debug)]
 pub struct Inside(pub(super) ());
 
 /// A queue of members, ranked from 0.
 pub trait Queue: Clone + Send + Sync + fmt::Debug + 'static {
-    /// A free lock.
+    /// Creates a queue whose lock is free.
     ///
     /// # Errors
-    /// If the space has no room.
+    /// Errors of [`Space::array`] if the space has no room.
     fn within(space: &mut Space, members: usize) -> Result<Self, SpaceError>;
 
-    /// Takes the lock if nobody has it or waits for it.
+    /// Takes the lock if it is free and no member waits for it; returns whether it did.
     ///
     /// # Memory ordering
     /// An acquire, if it succeeds.
     fn try_acquire(&self, rank: usize, _: Inside) -> bool;
 
-    /// Asks for the lock, or comes back to the place that was given up. `None`: it has it. Otherwise it is in the queue, and
-    /// calls [`wait`](Self::wait) with what this says.
+    /// Asks for the lock, or resumes the place that was given up. `None`: the lock is held.
+    /// Otherwise the member is in the queue, and calls [`wait`](Self::wait) with the returned
+    /// number.
     ///
     /// # Memory ordering
-    /// An acquire, if it has it.
+    /// An acquire, if it returns `None`.
     fn ask(&self, rank: usize, _: Inside) -> Option<u64>;
 
-    /// Waits for the lock, in the order of arrival. A member that gives up keeps its place, which is passed over when its
-    /// turn comes while it is away, and found again if it is back before. False: it has come back too often to keep it for
-    /// another time, has been passed over, and is to ask anew.
+    /// Waits for the lock, in the order of arrival. A member that gives up keeps its place: if its
+    /// turn comes while it is away, the place is passed over; if the member returns first, it
+    /// resumes the place. `false`: the place was resumed too often to be kept once more and has
+    /// been passed over; the member must ask again.
     ///
     /// # Memory ordering
-    /// An acquire.
+    /// An acquire, if it returns `true`.
     ///
     /// # Errors
-    /// The deadline passed, or the policy names somebody who is gone. It has not got the lock.
+    /// The deadline has passed, or the policy's `liveness` reports a fault. The lock is not held.
     fn wait(
         &self,
         rank: usize,
@@ -55,13 +58,14 @@ pub trait Queue: Clone + Send + Sync + fmt::Debug + 'static {
         _: Inside,
     ) -> Result<bool, WaitError>;
 
-    /// Lets go. If a death may have broken the queue, which `gone` tells of deaths that were not repaired, it is left as it
-    /// is: all who are in it are told.
+    /// Releases the lock. If a death may have broken the queue (`gone` reports deaths that no
+    /// repair has covered), the queue is left as it is: that death ends the waits of all members in
+    /// it.
     ///
     /// # Memory ordering
     /// A release.
     fn release(&self, rank: usize, gone: &dyn Liveness, _: Inside);
 
-    /// Empties the queue. Nobody is in it but the dead, and those who gave up their places.
+    /// Empties the queue. Only dead members, and members that gave up their places, may be in it.
     fn reset(&self, _: Inside);
 }

@@ -9,10 +9,11 @@ use super::{HOLDING, IDLE, INSIDE, Lock, LockMember, Marks, MemberState, RawLock
 use crate::error::LockError;
 use crate::membership::{FaultList, pause};
 
-/// Names a death after which the queue has not been repaired.
+/// Reports a death for which the queue has not been repaired.
 ///
-/// Members know of no deaths but those after which it has been. So all who are in the queue are told of this one, and
-/// whoever lets go may leave a broken queue to the repair. Of earlier deaths nobody would be told.
+/// Members ignore only deaths that a repair has covered. An uncovered death therefore ends the
+/// waits of all members in the queue, and a release may leave a broken queue to the repair. A
+/// covered death would end no wait, so it must not be reported here.
 #[derive(Debug)]
 pub(super) struct Unrepaired<'a> {
     pub(super) fault_list: Option<&'a FaultList>,
@@ -22,7 +23,7 @@ pub(super) struct Unrepaired<'a> {
 
 impl Liveness for Unrepaired<'_> {
     fn gone(&self) -> Option<u32> {
-        // Relaxed: while one who asks is in the queue no repair ends.
+        // Relaxed: while the caller is in the queue, no repair ends.
         let covered = self.marks.covered.load(Ordering::Relaxed) as usize;
         let stuck = |process| stuck(self.slots, self.marks, process);
         self.fault_list
@@ -31,9 +32,10 @@ impl Liveness for Unrepaired<'_> {
     }
 }
 
-/// One who is in the queue, or at a repair, by a handle that was taken in this process.
+/// Returns a rank whose handle was taken in this process, and that is in the queue or at a repair.
 pub(super) fn stuck(slots: &[MemberState], marks: &Marks, process: u32) -> Option<usize> {
-    // Relaxed: what a process did that has ended happened before that was told, an Acquire of whoever knows it.
+    // Relaxed: everything a process did before it ended happens before its entry in the list, which
+    // the caller has read with Acquire.
     let taken = |slot: &MemberState| slot.taken.load(Ordering::Relaxed) == u64::from(process);
     let queueing = |slot: &MemberState| taken(slot) && slot.state.load(Ordering::Relaxed) != IDLE;
     let repairer = || (marks.repairer.load(Ordering::Relaxed) as usize).checked_sub(1);
@@ -41,24 +43,24 @@ pub(super) fn stuck(slots: &[MemberState], marks: &Marks, process: u32) -> Optio
 }
 
 impl<R: RawLock, T: Send> LockMember<R, T> {
-    /// Whether who has the handle of a rank is known to be gone.
+    /// Returns whether the process or member that took the handle of a rank is known to be gone.
     fn gone(&self, rank: usize) -> bool {
-        // Relaxed: what the dead did happened before the declaration, an Acquire there; the living change nothing in this,
-        // as their number is another.
+        // Relaxed: what the dead did happens before their entry in the list, which is read with
+        // Acquire; living members do not affect the result, as their process number differs.
         self.waiting.gone(rank, self.lock.slots[rank].taken.load(Ordering::Relaxed))
     }
 
-    /// Sees to it that the queue has been emptied since the deaths that this member knows of.
+    /// Ensures that the queue has been emptied since the deaths that this member ignores.
     pub(super) fn repair(&self, deadline: Option<Instant>) -> Result<(), LockError> {
         let (marks, known) = (self.lock.marks(), self.waiting.known as u64);
         let me = self.rank as u64 + 1;
         // Acquire: pairs with the Release below: the queue is as the repairer left it.
         while marks.covered.load(Ordering::Acquire) < known {
-            // Acquire and Release: one repairer after the other.
+            // Acquire and Release: order one repairer after the other.
             match marks.repairer.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => (),
                 Err(other) if self.gone(other as usize - 1) => {
-                    // It died at its work; whoever takes its place does all of it again.
+                    // It died during its repair; its replacement repeats the whole repair.
                     let taken = marks.repairer.compare_exchange(
                         other,
                         me,
@@ -74,12 +76,12 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
                     continue;
                 }
             }
-            // Another may have done it since the look above, for more deaths than this member knows of: `covered` is not
-            // to go back. Relaxed: one repairer after the other.
+            // Another member may have repaired the queue since the load above, for more deaths than
+            // this member has seen: `covered` must not decrease. Relaxed: ordered by `repairer`.
             let covered = marks.covered.load(Ordering::Relaxed);
             let mut done = Ok(());
             if covered < known {
-                // One who died at it may have left a repair on.
+                // A repairer that died may have left a repair in progress.
                 if self.left_anything(covered) || !marks.repair.get().is_multiple_of(2) {
                     done = self.repair_alone(deadline);
                 } else {
@@ -93,7 +95,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         Ok(())
     }
 
-    /// Waits for the end of another's repair, or a little if it has not begun.
+    /// Waits for the end of another member's repair, or briefly if it has not begun.
     fn until_repaired(&self, deadline: Option<Instant>) -> Result<(), LockError> {
         let repair = &self.lock.marks().repair;
         let now = repair.get();
@@ -104,7 +106,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
                 _ => Ok(()),
             };
         }
-        // The repairer may die, and be replaced by this member: so not for long.
+        // Not for long: the repairer may die and have to be replaced by this member.
         let soon = Instant::now() + Duration::from_millis(10);
         let until = deadline.map_or(soon, |deadline| deadline.min(soon));
         match repair.wait_until(now + 1, &self.waiting.policy(), Some(until)) {
@@ -113,8 +115,8 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         }
     }
 
-    /// Whether anything may be left of those who are gone since then: of members, always; of processes that have ended
-    /// when they had done their part, if they are in the queue.
+    /// Returns whether entries after `covered` may have left anything in the queue: dead members
+    /// always; processes that ended after doing their part only if they are in the queue.
     fn left_anything(&self, covered: u64) -> bool {
         let (fault_list, Lock { slots, marks, .. }) =
             (self.waiting.fault_list.as_ref(), &self.lock);
@@ -124,7 +126,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         fault_list.and_then(missing).is_some()
     }
 
-    /// Nothing is left of those who are gone that this member knows of.
+    /// Marks the faults that this member ignores as covered: nothing of them is left in the queue.
     fn cover(&self) {
         // Release: pairs with the Acquire in `repair`.
         self.lock.marks().covered.store(self.waiting.known as u64, Ordering::Release);
@@ -155,7 +157,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         quiet
     }
 
-    /// Waits until nobody but this member, and those who are gone, is in the queue.
+    /// Waits until this member and those that are gone are the only ones that may be in the queue.
     fn until_all_are_idle(&self, deadline: Option<Instant>) -> Result<(), LockError> {
         let living = |&(rank, _): &(usize, &MemberState)| rank != self.rank && !self.gone(rank);
         for (_, slot) in self.lock.slots.iter().enumerate().filter(living) {
@@ -180,7 +182,7 @@ mod tests {
     use super::*;
     use crate::space::Space;
 
-    /// The number of a process that there is not.
+    /// A process number that no process has.
     const NOBODY: u32 = u32::MAX;
 
     fn soon() -> Option<Instant> {
@@ -191,11 +193,11 @@ mod tests {
         let fault_list = FaultList::within(&mut Space::heap(), 3).unwrap();
         let lock = Lock::<R, ()>::new(3, ()).unwrap().watching(&fault_list);
         let [mut mine, mut other] = [0, 1].map(|rank| lock.member(rank).unwrap());
-        // As a member of that process would have left it.
+        // The state in which a member of that process would have left it.
         lock.slots[2].taken.store(NOBODY.into(), Ordering::Relaxed);
         lock.marks().repairer.store(3, Ordering::Relaxed);
         lock.marks().repair.raise_to(1);
-        // SAFETY: no handle was taken in it.
+        // SAFETY: no handle was taken in a process of that number.
         unsafe { fault_list.process_ended(NOBODY, 0..0) };
         assert_eq!(mine.lock_deadline(soon()).unwrap_err(), LockError::Dead { rank: 2 });
         drop(mine.recover(soon()).unwrap());
@@ -214,10 +216,10 @@ mod tests {
         let fault_list = FaultList::within(&mut Space::heap(), 2).unwrap();
         let lock = Lock::<Ticket, ()>::new(2, ()).unwrap().watching(&fault_list);
         let [mut mine, mut other] = [0, 1].map(|rank| lock.member(rank).unwrap());
-        // SAFETY: no handle was taken in it.
+        // SAFETY: no handle was taken in a process of that number.
         unsafe { fault_list.process_ended(NOBODY, 0..0) };
         let held = other.lock().unwrap();
-        // It only waits for its turn.
+        // No repair is needed: `mine` only waits for its turn.
         assert_eq!(mine.recover(Some(Instant::now())).unwrap_err(), LockError::TimedOut);
         let Marks { repair, covered, .. } = lock.marks();
         assert_eq!((repair.get(), covered.load(Ordering::Relaxed)), (0, 1));

@@ -1,4 +1,4 @@
-//! Two numbers: the next ticket, and the one that is being served.
+//! The ticket lock: two numbers, the next ticket and the ticket that is being served.
 //!
 //! # Contract
 //! See [`Queue`]. Tickets are served in the order in which they were drawn.
@@ -7,33 +7,38 @@
 //! ```text
 //! next      ... 17 ─┐ drawn by adding 1
 //! serving   14      │
-//!           └ holds the lock; 15 and 16 look at `serving`, some with pauses and yields, then each asleep in its own place
-//! attention: how many of those who wait are not looking: asleep, or gone for now
-//! turns     | 12 | 13 | ... | whose ticket that is, for those who are not looking: ticket mod size
+//!           └ holds the lock; 15 and 16 poll `serving`, first with pauses and yields; then each
+//!             sleeps in its own place
+//! attention: the number of waiters that do not poll: asleep, or gone for now
+//! turns     | 12 | 13 | ... | the owners of the tickets that are not polled for: ticket mod size
 //! ```
-//! A place is a signal, and its number says which ticket it is about: 1024 (ticket + 1) + phase.
+//! A place is a signal whose number names the ticket that it is about: 1024 (ticket + 1) + phase.
 //!
-//! | phase           | the member                                      | next                                        |
-//! |-----------------|-------------------------------------------------|---------------------------------------------|
-//! | odd, below 1023 | is asleep                                       | 1023 by the releaser: it has the lock       |
-//! | even, above 0   | gave up, and keeps its ticket                   | + 1 by itself, when it is back; 1023 by the releaser: passed over |
-//! | 1023            | needs this place no more                        | a later ticket                              |
+//! | phase           | the member                    | next                                   |
+//! |-----------------|-------------------------------|----------------------------------------|
+//! | odd, below 1023 | sleeps                        | 1023, by the releaser: it has the lock |
+//! | even, above 0   | gave up, and keeps its ticket | + 1, by the member, when it resumes;   |
+//! |                 |                               | 1023, by the releaser: passed over     |
+//! | 1023            | no longer needs this place    | a later ticket                         |
 //!
-//! Releaser and member both use the maximum, and what it returns tells each who was first. A releaser that comes late finds
-//! a place about a later ticket, and changes nothing.
+//! Releaser and member both raise the place to a maximum; the previous value tells each of them
+//! which was first. A late releaser finds a place that is about a later ticket, and changes
+//! nothing.
 //!
 //! # Why a release needs no read-modify-write
-//! It stores `serving`, and then looks at `attention`. Whoever goes to sleep adds to `attention`, and then looks at
-//! `serving`. The fence between is asymmetric: the sleeper pays for both (Dekker; see `syncline_signal::asymmetric`).
+//! It stores `serving` and then loads `attention`. A member that goes to sleep adds to `attention`
+//! and then loads `serving`. The fence between them is asymmetric: the sleeper pays for both sides
+//! (Dekker; see `syncline_signal::asymmetric`).
 //!
 //! # Costs
-//! Free: one addition, one load, one store, one load. Contended: `next` and `serving` share a line, which goes to each who
-//! looks at it: about three transfers a hand-over with two members, and as many as there are lookers with more; those
-//! asleep cost nothing but their own wake-up.
+//! Uncontended: one addition, one load, one store, one load. Contended: `next` and `serving` share
+//! a line, which moves to each member that polls it: about three transfers per hand-over with two
+//! members, and as many as there are polling members with more. A sleeping member costs nothing but
+//! its own wake-up.
 //!
 //! # Source
-//! Reed and Kanodia (1979); Mellor-Crummey and Scott (1991); the thesis on ARMCI locks, 5.1.2. Changed: waiters sleep, each
-//! in a place of its own, and may give up.
+//! Reed and Kanodia (1979); Mellor-Crummey and Scott (1991); the thesis on ARMCI locks, 5.1.2.
+//! Changes: waiters sleep, each in its own place, and may give up.
 
 use std::time::Instant;
 
@@ -44,7 +49,7 @@ use super::queue::{Inside, Queue};
 use crate::error::SpaceError;
 use crate::space::{Array, Element, Shared, Space};
 
-/// Tickets: the cheapest lock when it is free, and with few members.
+/// The ticket lock: the cheapest lock when it is free, and with few members.
 ///
 /// See [`Lock`](crate::Lock) for how to use it.
 #[derive(Clone, Debug)]
@@ -54,7 +59,7 @@ pub struct Ticket {
     places: Array<Place>,
 }
 
-/// Types of their own: nobody else can have an array of them, at whatever place.
+/// A private type, so that no other code can have an array of it at the same place of a segment.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 struct Turn(AtomicU64);
@@ -63,9 +68,11 @@ struct Turn(AtomicU64);
 #[repr(C, align(128))]
 struct Place(Signal);
 
-// SAFETY: a word; 0 is about no ticket.
+// SAFETY: a word, without pointers or drop, changed by atomic operations only; 0 is about no
+// ticket.
 unsafe impl Shared for Turn {}
-// SAFETY: a word; 0 is about no ticket.
+// SAFETY: a word, without pointers or drop, changed by atomic operations only; 0 is about no
+// ticket.
 unsafe impl Shared for Place {}
 
 #[derive(Debug, Default)]
@@ -76,22 +83,23 @@ struct Words {
     attention: AtomicU64,
 }
 
-// SAFETY: three words; 0 is a free lock of which no ticket has been drawn.
+// SAFETY: three words, without pointers or drop, changed by atomic operations only; 0 is a free
+// lock of which no ticket has been drawn.
 unsafe impl Shared for Words {}
 
-/// Phases of a place; see the table.
+/// The number of phases of a place; see the table.
 const PHASES: u64 = 1024;
 const OVER: u64 = PHASES - 1;
-/// The last in which a place can be given up.
+/// The last phase in which a place can be given up.
 const LAST: u64 = OVER - 1;
-/// What a turn can hold beside its ticket: 1 + a rank.
+/// The factor of the ticket in a turn; the rest is 1 + a rank.
 const RANKS: u64 = 1 << 13;
 
 fn place_of(ticket: u64) -> u64 {
     (ticket + 1) * PHASES
 }
 
-/// Whether the number of a place is that of a member that gave up.
+/// Returns whether the number of a place is that of a member that gave up.
 fn given_up(number: u64) -> bool {
     number.is_multiple_of(2) && !number.is_multiple_of(PHASES)
 }
@@ -109,7 +117,7 @@ impl Ticket {
         &self.places[rank].0
     }
 
-    /// A member that gave up is back: to its place, if that has not been passed over.
+    /// Resumes the place of a member that gave up; `None` if the place has been passed over.
     #[cold]
     fn come_back(&self, rank: usize, number: u64) -> Option<u64> {
         if number % PHASES == LAST {
@@ -118,7 +126,7 @@ impl Ticket {
         (self.place(rank).raise_to(number + 1) == number).then_some(number + 1)
     }
 
-    /// Not served soon: says so, and sleeps.
+    /// Announces that the member no longer polls, and sleeps.
     fn queue_up(
         &self,
         rank: usize,
@@ -141,7 +149,7 @@ impl Ticket {
         self.sleep(rank, asleep, policy, deadline)
     }
 
-    /// Sleeps in a place that is marked asleep.
+    /// Sleeps in a place that is marked as asleep.
     fn sleep(
         &self,
         rank: usize,
@@ -155,10 +163,10 @@ impl Ticket {
             self.satisfied();
             return Ok(());
         };
-        // The maximum tells who was first: the releaser, and the lock is ours, or we.
+        // The previous value tells which was first: if the releaser was, the lock is ours.
         if place.raise_to(asleep + 1) >= over {
-            // Acquire: pairs with the Release of the raise by who let go. A load, not a fence, as ThreadSanitizer does not
-            // know fences.
+            // Acquire: pairs with the Release of the releaser's raise. A load, not a fence, as
+            // ThreadSanitizer does not support fences.
             let _ = place.get();
             self.satisfied();
             return Ok(());
@@ -166,12 +174,12 @@ impl Ticket {
         Err(error)
     }
 
-    /// One less of those who do not look.
+    /// Decrements the number of members that do not poll.
     fn satisfied(&self) {
         self.words().attention.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// `ticket` is served: wakes its owner if it does not look, passes it over if it is gone.
+    /// Serves `ticket`: wakes its owner if it sleeps, passes the ticket over if its owner gave up.
     #[cold]
     fn pass_on(&self, mut ticket: u64) {
         let words = self.words();
@@ -180,7 +188,7 @@ impl Ticket {
             let turn = self.turn(ticket).load(Ordering::Relaxed);
             let (of, rank) = (turn / RANKS, turn % RANKS);
             if of != ticket || rank == 0 {
-                return; // it looks itself, or will; or has not been drawn
+                return; // the owner polls, or will poll; or the ticket has not been drawn
             }
             let (place, over) = (self.place(rank as usize - 1), place_of(ticket) + OVER);
             let before = place.raise_to(over);
@@ -205,14 +213,14 @@ impl Queue for Ticket {
 
     #[inline]
     fn try_acquire(&self, rank: usize, _: Inside) -> bool {
-        // A place that was given up and not passed over: others are before it.
+        // The place was given up and has not been passed over: other members are ahead of it.
         if given_up(self.place(rank).get()) {
             return false;
         }
         let words = self.words();
         let serving = words.serving.get();
-        // The acquire of the lock is that of `get`: as long as no ticket has been drawn since, who let go last is who
-        // published that. Acquire and Release here: as in `acquire`.
+        // `get` is the acquire of the lock: if no ticket has been drawn since, the last releaser
+        // published the number that was read. Acquire and Release: as in `ask`.
         words
             .next
             .compare_exchange(serving, serving + 1, Ordering::AcqRel, Ordering::Relaxed)
@@ -228,7 +236,8 @@ impl Queue for Ticket {
         {
             return Some(asked);
         }
-        // Acquire and Release: whoever used this ticket's turn before, a whole table of tickets ago, wrote it before.
+        // Acquire and Release: an earlier owner of this ticket's turn, a whole table of tickets
+        // ago, wrote it before.
         let ticket = words.next.fetch_add(1, Ordering::AcqRel);
         (words.serving.get() != ticket).then(|| place_of(ticket))
     }

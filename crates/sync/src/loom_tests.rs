@@ -1,8 +1,9 @@
-//! Models. Run with `make loom`.
+//! Loom models. Run with `make loom`.
 //!
-//! Members write a number of their own before each episode and read those of the others after it, all Relaxed: so a
-//! barrier that lets somebody go too early, or does not publish, shows an old number. Whoever holds a lock counts, Relaxed
-//! again. A lost wake-up is a deadlock, which loom sees.
+//! Each member stores a number of its own before each episode and loads those of the others after
+//! it, all Relaxed: a barrier that releases a member too early, or does not publish, shows an old
+//! number. The holder of a lock increments a counter, also Relaxed. Loom reports a lost wake-up as
+//! a deadlock.
 
 mod calls;
 
@@ -20,7 +21,8 @@ use crate::{
     membership::FaultList,
 };
 
-/// All interleavings with at most so many preemptions. Two are known to show nearly every bug (Musuvathi and Qadeer 2007).
+/// Explores all interleavings with at most `preemptions` preemptions. Two are known to show nearly
+/// every bug (Musuvathi and Qadeer 2007).
 fn model(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound =
@@ -30,7 +32,7 @@ fn model(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
 
 const EPISODES: u64 = 2;
 
-/// One member through all episodes, first by `arrive` and `wait`, then by `wait` alone.
+/// Takes one member through all episodes, first by `arrive` and `wait`, then by `wait` alone.
 fn pass<M: BarrierMember>(mut member: M, cells: &[AtomicU64]) -> M {
     for episode in 1..=EPISODES {
         cells[member.rank()].store(episode, Ordering::Relaxed);
@@ -56,7 +58,8 @@ fn barrier<B, M>(
     B: Send + Sync + 'static,
     M: BarrierMember + 'static,
 {
-    // Every raise of a flag and every look is a step: with three members there are too many for more.
+    // Every raise and every poll of a flag is a step: three members have too many for a higher
+    // bound.
     let preemptions = if members == 2 { 3 } else { 1 };
     model(preemptions, move || {
         let barrier = make();
@@ -69,7 +72,7 @@ fn barrier<B, M>(
             })
             .collect();
         let mine = pass(member(&barrier, 0), &cells);
-        // Nobody leaves before all are through.
+        // No member leaves before all have completed the last episode.
         let others: Vec<_> = others.into_iter().map(|other| other.join().unwrap()).collect();
         drop((mine, others));
     });
@@ -93,7 +96,7 @@ fn dissemination(members: usize, radix: usize) {
     barrier(members, make, seat);
 }
 
-/// Two groups: of one member and of the others.
+/// Two groups: one of all members but the last, and one of the last member.
 fn combined(members: usize) {
     type Two = [Combined<Counter, Counter>; 2];
     let make = move || {
@@ -105,13 +108,13 @@ fn combined(members: usize) {
     };
     let member = |two: &Two, rank: usize| {
         let first = two[0].member(rank);
-        // Rank 0 of the second group is the last member; its numbers are told by position.
+        // Rank 0 of the second group is the last member; the model identifies it by its position.
         Ranked { rank, member: first.or_else(|_| two[1].member(0)).unwrap() }
     };
     barrier(members, make, member);
 }
 
-/// A member with the rank that the model gave it: groups of different sizes have no ranks in common.
+/// A member with the rank that the model gave it: groups of different sizes have no common ranks.
 struct Ranked<M> {
     rank: usize,
     member: M,
@@ -228,16 +231,16 @@ fn a_combination_without_its_outer_barrier_is_noticed() {
     plant::with("combined: no outer barrier", || combined(2));
 }
 
-/// Memory that is a barrier until it is destroyed.
+/// Memory that holds a barrier until it is destroyed.
 struct Memory(std::cell::UnsafeCell<RawCounter>);
 
-// SAFETY: the barrier is `Sync`; `reuse` is called by who has destroyed it, when nobody touches it any more: that this is
-// so is what the model checks, by the words themselves.
+// SAFETY: the barrier is `Sync`. The thread that destroyed the barrier calls `reuse`, when no other
+// thread accesses it any more: the model checks this by means of the words themselves.
 unsafe impl Sync for Memory {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 unsafe impl Send for Memory {}
 
-/// All go through two episodes, and the first that is back destroys the barrier, and uses its memory.
+/// All threads pass two episodes; the first to return destroys the barrier and reuses its memory.
 fn destroyed_at_once(members: usize) {
     let preemptions = if members == 2 { 3 } else { 2 };
     model(preemptions, move || {
@@ -249,16 +252,17 @@ fn destroyed_at_once(members: usize) {
             let mut last = 0;
             for episode in 1..=EPISODES {
                 cells[rank].store(episode, Ordering::Relaxed);
-                // SAFETY: a shared reference for the length of a call, before anybody has come back from the last one.
+                // SAFETY: a shared reference for the length of the call, made before any thread has
+                // returned from the last episode.
                 last += u64::from(unsafe { &*memory.0.get() }.wait());
                 let all = cells.iter().all(|cell| cell.load(Ordering::Relaxed) >= episode);
                 assert!(all, "a member went on before all had arrived");
             }
-            // Relaxed: only to be the first.
+            // Relaxed: only determines which thread is first.
             if back.fetch_add(1, Ordering::Relaxed) == 0 {
-                // SAFETY: as above; it is destroyed once.
+                // SAFETY: a shared reference, as above; only one thread destroys the barrier.
                 assert!(unsafe { &*memory.0.get() }.destroy());
-                // SAFETY: destroyed; see `Memory`.
+                // SAFETY: the barrier is destroyed; see `Memory`.
                 unsafe { &mut *memory.0.get() }.reuse();
             }
             last
@@ -297,7 +301,7 @@ fn a_leaver_that_is_counted_too_early_is_noticed() {
     plant::with("raw counter: counts a leaver before its last look", || destroyed_at_once(2));
 }
 
-/// Sections of all members, so many each, count.
+/// Each member increments a counter in `each` sections.
 fn sections<R: RawLock>(members: usize, each: u64) {
     let preemptions = if members == 2 { 3 } else { 2 };
     model(preemptions, move || {
@@ -329,7 +333,8 @@ fn sections<R: RawLock>(members: usize, each: u64) {
     });
 }
 
-/// One holds the lock; the other gives up at once, comes back, and gets it. A third goes its way.
+/// One member holds the lock; another gives up at once, resumes, and gets it. A third may
+/// interfere.
 fn giving_up<R: RawLock>(third: bool) {
     model(if third { 2 } else { 3 }, move || {
         let members = 2 + usize::from(third);
@@ -350,7 +355,7 @@ fn giving_up<R: RawLock>(third: bool) {
             })
             .collect();
         let mut mine = shared.0.member(0).unwrap();
-        // A deadline that is over: if it is not free, the member gives up before it has slept.
+        // A deadline in the past: if the lock is not free, the member gives up before it sleeps.
         let over = Some(std::time::Instant::now());
         let mut times = 0;
         while times < 2 {
@@ -373,7 +378,8 @@ fn giving_up<R: RawLock>(third: bool) {
     });
 }
 
-/// One has died with the lock; one repairs it, while the other asks for it, and is told or gets it.
+/// A member has died as the holder. Another repairs the lock while a third asks for it, and either
+/// gets an error or the lock.
 fn repairing<R: RawLock>() {
     model(2, || {
         let fault_list = FaultList::within(&mut Space::heap(), 3).unwrap();
@@ -383,10 +389,10 @@ fn repairing<R: RawLock>() {
             let n = counted.load(Ordering::Relaxed);
             counted.store(n + 1, Ordering::Relaxed);
         };
-        // Rank 2 waits for nothing, so it could as well be gone with a section that it had begun.
+        // Rank 2 waits for nothing, so it is equivalent to a member that died inside a section.
         let mut dead = lock.member(2).unwrap();
         std::mem::forget(dead.lock().unwrap());
-        // SAFETY: the handle is not touched before the model ends.
+        // SAFETY: the handle is not accessed before the model ends.
         unsafe { fault_list.declare_dead(2, std::process::id()) };
         let other = {
             let (lock, counted) = (lock.clone(), Arc::clone(&counted));

@@ -1,24 +1,25 @@
-//! Where the words of barriers and locks stand: on the heap, or in a segment that processes share.
+//! The memory of barriers and locks: on the heap, or in a segment that processes share.
 //!
 //! # Contract
-//! A [`Space`] hands out arrays of words, all zero at first, which for every type here is the state before anything has
-//! happened. So nobody initialises anything, and nobody waits until somebody has.
+//! A [`Space`] hands out arrays that are all zero at first, which for every type here is the
+//! initial state. So no member initialises them, and no member waits for another to do so.
 //!
 //! ```text
 //! segment   | ledger: two words per allocation | array 0 | array 1 | ...
-//!           |  what, how many; which member    |         |         |
+//!           | type, length; requesting member  |         |         |
 //!
-//! every view of it, in every process, has a cursor of its own
+//! every view of it, in every process, has its own cursor
 //! ```
 //!
-//! On the heap each array is an allocation of its own. In a segment arrays follow one another, at
-//! places that depend only on what was asked for before; so all views that ask for the same things
-//! in the same order get the same words, without a message. The ledger holds what was asked for,
-//! and by which member. A view that asks for something else is told; so is every view that comes to
-//! that place or is past it and asks for anything, and the members of the team, if it is one. What
-//! stands before that place is the same for all: a view that comes late gets it.
+//! On the heap each array is a separate allocation. In a segment arrays follow one another, at
+//! offsets that depend only on the earlier requests. All views that make the same requests in the
+//! same order therefore get the same memory, without a message. The ledger records each request and
+//! the member that made it. A view whose request differs gets an error. So does every other view
+//! that is at that position or past it, with its next request; and if the space belongs to a team,
+//! the waits of the team's members end. The arrays before that position are the same for all: a
+//! late view still gets them.
 //!
-//! All the `unsafe` of arrays is in this file.
+//! All the `unsafe` code of arrays is in this file.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -34,39 +35,42 @@ use crate::agreement::{Asked, Difference, Thing};
 use crate::calls::Calls;
 use crate::error::SpaceError;
 
-/// Types of which all bytes zero are the value that `Default` makes, and which processes may share.
+/// Types that processes may share and whose `Default` value is all bytes zero.
 ///
 /// # Safety
-/// All bytes zero are a valid value, the same as `Default::default()`. The type has no pointers, holds nothing that is
-/// meaningful in one process only, and needs no drop. It is changed through shared references by atomic operations only,
-/// or its users keep others away while they change it.
+/// All bytes zero must be a valid value, the same as `Default::default()`. The type must have no
+/// pointers, hold nothing that is meaningful in one process only, and need no drop. It must be
+/// changed through shared references by atomic operations only, or its users must exclude all other
+/// accesses while they change it.
 pub unsafe trait Shared: Default + Sync + 'static {}
 
-// SAFETY: a word; 0 is the number 0 with nobody asleep.
+// SAFETY: a word, without pointers or drop, changed by atomic operations only; 0 is the number 0
+// without sleepers.
 unsafe impl Shared for Signal {}
-// SAFETY: as the signal in it.
+// SAFETY: as for the signal in it; the rest is padding.
 unsafe impl Shared for PaddedSignal {}
-// SAFETY: a word; 0 says that all live.
+// SAFETY: a word, without pointers or drop, changed by atomic operations only; 0 means that all
+// members are alive.
 unsafe impl Shared for DeathWord {}
-// SAFETY: a word.
+// SAFETY: a word, without pointers or drop, changed by atomic operations only; 0 is its default.
 unsafe impl Shared for AtomicU64 {}
 
-/// Arrays are aligned to this, so that no two share a line, nor a pair of lines that are fetched together.
+/// The alignment of arrays: no two share a line, or a pair of lines that are fetched together.
 const ALIGN: usize = 128;
-/// How many allocations a segment can have.
+/// The number of allocations that a segment can have.
 const LEDGER: usize = 16384;
 
-/// The words at the beginning of a segment: an entry for each allocation; then the first byte that
-/// is not committed, but for what was reserved; the number of the allocation at which views differ,
-/// from 1, and what the second view asked for there; and what the first one asked for, by
-/// allocation.
+/// The words at the beginning of a segment: an entry for each allocation; then `COMMITTED`, the
+/// first byte that is not committed (apart from reserved arrays); `DIFFERS`, the number of the
+/// allocation at which views differ, from 1; `SECOND`, the request of the second view there; and
+/// `ASKED`, the request of the first view, for each allocation.
 const COMMITTED: usize = LEDGER;
 const DIFFERS: usize = LEDGER + 1;
 const SECOND: usize = LEDGER + 2;
 const ASKED: usize = LEDGER + 3;
 const WORDS: usize = ASKED + LEDGER;
 
-/// A source of zeroed words for barriers and locks.
+/// A source of zeroed memory for barriers and locks.
 ///
 /// # Examples
 /// ```
@@ -88,15 +92,15 @@ const WORDS: usize = ASKED + LEDGER;
 #[derive(Clone, Debug)]
 pub struct Space {
     region: Option<Region>,
-    /// The member whose view it is, and the process that has that member.
+    /// The member that owns this view, and the generation of its process.
     owner: Option<(usize, Generation)>,
-    /// The members that are told if views differ.
+    /// The notes of the team whose waits end if views differ.
     calls: Option<Calls>,
-    /// What arrays are made for.
+    /// The thing that arrays are allocated for.
     thing: Option<Thing>,
 }
 
-/// A space whose arrays are made for some thing: see [`Space::making`].
+/// A space whose arrays are allocated for a thing: see [`Space::making`].
 #[derive(Debug)]
 pub struct Making<'a> {
     space: &'a mut Space,
@@ -126,37 +130,36 @@ impl Drop for Making<'_> {
 #[derive(Clone, Debug)]
 struct Region {
     segment: Arc<Segment>,
-    /// The first byte that is free.
+    /// The offset of the first free byte.
     cursor: usize,
-    /// Allocations so far.
+    /// The number of allocations so far.
     count: usize,
-    /// Bytes that were committed since the last look at what the host has left.
+    /// The bytes committed since the last check of the host's free memory.
     unlooked: usize,
-    /// Where this view has found that another one asked for something else: from there on places
-    /// differ.
+    /// A difference that this view has found: from that position on, offsets differ between views.
     differs: Option<Difference>,
 }
 
-/// Memory is committed in steps of this many bytes at least.
+/// The granularity of commits, in bytes.
 const STEP: usize = 64 << 10;
-/// Bytes that are committed between two looks at what the host has left.
+/// The number of bytes committed between two checks of the host's free memory.
 const LOOK: usize = 1 << 20;
 
 impl Space {
-    /// Every array on the heap of this process.
+    /// Creates a space whose arrays are allocated on the heap of this process.
     #[must_use]
     pub fn heap() -> Space {
         Space { region: None, owner: None, calls: None, thing: None }
     }
 
-    /// Arrays one after the other in a segment.
+    /// Creates a view of a segment, whose arrays are allocated in it one after the other.
     ///
     /// # Safety
-    /// The segment was zero when the first view of it was made, and is used by nothing but views, in programs that have the
-    /// same version of this crate.
+    /// The segment must have been zero when the first view of it was made, and must be accessed
+    /// only by views, in programs that use the same version of this crate.
     ///
     /// # Errors
-    /// [`SpaceError::Full`] if the segment is too small for anything.
+    /// [`SpaceError::Full`] if the segment is too small for the ledger.
     pub unsafe fn segment(segment: Arc<Segment>) -> Result<Space, SpaceError> {
         let mut region = Region { segment, cursor: 0, count: 0, unlooked: 0, differs: None };
         let bytes = WORDS * size_of::<AtomicU64>();
@@ -165,23 +168,23 @@ impl Space {
         Ok(Space { region: Some(region), owner: None, calls: None, thing: None })
     }
 
-    /// The same view, as that of a member of this process: a child that `fork` makes of the process
-    /// gets no arrays from it.
+    /// Returns the same view, owned by a member of this process: a child made by `fork` gets no
+    /// arrays from it.
     #[must_use]
     pub fn of_member(self, rank: usize) -> Space {
         Space { owner: Some((rank, Generation::current())), ..self }
     }
 
-    /// The same view; if it differs from another one, the waits of the members that have these
-    /// notes end.
+    /// Returns the same view; if it differs from another view, the waits of the members in `calls`
+    /// end.
     #[must_use]
     pub fn telling(self, calls: &Calls) -> Space {
         Space { calls: Some(calls.clone()), ..self }
     }
 
-    /// The same view, which makes its arrays for a thing until the result is dropped: messages
-    /// about views that differ name the thing. What is made for a part of a thing counts as the
-    /// whole. Without this, arrays are [memory](Thing::Memory).
+    /// Returns the same view, which allocates arrays for `thing` until the result is dropped:
+    /// messages about views that differ name the thing. Arrays for a part of a thing count as the
+    /// whole thing. Without this, arrays are [memory](Thing::Memory).
     #[must_use]
     pub fn making(&mut self, thing: Thing) -> Making<'_> {
         let before = self.thing;
@@ -189,15 +192,16 @@ impl Space {
         Making { space: self, before }
     }
 
-    /// An array of `len` values, all zero unless others have the same array already.
+    /// Allocates an array of `len` values, all zero unless another view has the same array already.
     ///
     /// # Collective
-    /// Views of one segment ask for the same arrays in the same order, for the same things.
+    /// Views of one segment request the same arrays in the same order, for the same things.
     ///
     /// # Errors
     /// [`SpaceError::Full`] if the segment has no room left, [`SpaceError::Memory`] if the host has
-    /// not; [`SpaceError::Mismatch`] if another view asked for something else at this place or at
-    /// an earlier one; [`SpaceError::Forked`] in a child of the [member](Self::of_member).
+    /// no memory left; [`SpaceError::Mismatch`] if another view made a different request at this
+    /// position or an earlier one; [`SpaceError::Many`] if the ledger is full;
+    /// [`SpaceError::Forked`] in a child of the [member](Self::of_member).
     pub fn array<T: Shared>(&mut self, len: usize) -> Result<Array<T>, SpaceError> {
         let array = self.reserve(len)?;
         if let Some(region) = &mut self.region {
@@ -206,8 +210,8 @@ impl Space {
         Ok(array)
     }
 
-    /// The same, whose memory is not taken from the system yet: a part of it is
-    /// [committed](Array::commit) before it is touched.
+    /// Reserves an array as [`array`](Self::array) does, but without taking its memory from the
+    /// system: a part of it must be [committed](Array::commit) before it is accessed.
     ///
     /// # Collective
     /// As [`array`](Self::array).
@@ -241,7 +245,7 @@ impl Space {
 }
 
 impl Region {
-    /// The offset of the next `bytes`, which are aligned.
+    /// Returns the aligned offset of the next `bytes` bytes.
     fn take(&mut self, bytes: usize, align: usize) -> Result<usize, SpaceError> {
         let start = self.cursor.next_multiple_of(ALIGN.max(align));
         let end = start.checked_add(bytes).filter(|&end| end <= self.segment.len());
@@ -251,7 +255,7 @@ impl Region {
         Ok(start)
     }
 
-    /// Takes the memory of an array from the system, unless another view of it has.
+    /// Takes the memory of an array from the system, unless another view has done so.
     fn commit(&mut self, bytes: Range<usize>) -> Result<(), SpaceError> {
         let asked = bytes.len();
         // Acquire: pairs with the Release below: the memory is there.
@@ -277,8 +281,8 @@ impl Region {
         Ok(())
     }
 
-    /// Whether the memory that the host has not left is what another view of this array has just
-    /// taken.
+    /// Returns whether another view of this array has just taken the memory that the host lacks;
+    /// waits up to 1 s for it.
     fn is_being_committed(&self, end: usize) -> bool {
         (0..1000).any(|_| {
             let committed = self.word(COMMITTED).load(Ordering::Acquire) >= end as u64;
@@ -289,16 +293,16 @@ impl Region {
         })
     }
 
-    /// A word of the ledger.
+    /// Returns a word of the ledger.
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < WORDS);
-        // SAFETY: the ledger is the first thing in the segment: `WORDS` words, page-aligned, zero
-        // at first, opened, in use as nothing else by any view; the segment lives as long as
-        // `self`.
+        // SAFETY: `index` is less than `WORDS`. The segment begins with the ledger of `WORDS`
+        // words, which is page-aligned, opened, and zero at first. All views access it only as
+        // atomic words. The segment lives as long as `self`.
         unsafe { &*self.segment.as_ptr().cast::<AtomicU64>().add(index) }
     }
 
-    /// Enters what is asked for into the ledger, or compares it with what is there.
+    /// Records a request in the ledger, or compares it with the recorded one.
     fn note<T>(&mut self, len: usize, asked: Asked) -> Result<(), SpaceError> {
         let place = self.count;
         let differs = self.differs.or_else(|| self.difference_up_to(place));
@@ -310,12 +314,12 @@ impl Region {
         }
         let entry = checksum(std::any::type_name::<T>(), asked.thing(), size_of::<T>(), len);
         self.count += 1;
-        // Relaxed: the entry stands for itself.
+        // Relaxed: the entry publishes nothing else.
         match self.word(place).compare_exchange(0, entry, Ordering::Relaxed, Ordering::Relaxed) {
-            // Relaxed, here and below: so do these words.
+            // Relaxed, here and below: neither do these words.
             Ok(_) => self.word(ASKED + place).store(asked.word(), Ordering::Relaxed),
             Err(other) if other != entry => {
-                // Another view may have found a difference just before; then that is told.
+                // Another view may have found an earlier difference, which then takes precedence.
                 let number = place as u64 + 1;
                 let found = self.word(DIFFERS);
                 if found.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
@@ -331,18 +335,18 @@ impl Region {
         Ok(())
     }
 
-    /// Where views have been found to differ first, if that is no later than at this place.
+    /// Returns the first difference between views, if it is not after this position.
     fn difference_up_to(&self, place: usize) -> Option<Difference> {
         let number = self.word(DIFFERS).load(Ordering::Relaxed) as usize;
         let at = number.checked_sub(1).filter(|&at| at <= place && at < LEDGER)?;
         Some(Difference { first: self.asked(ASKED + at), second: self.asked(SECOND) })
     }
 
-    /// What a view has asked for, as that word of the ledger says.
+    /// Returns the request in that word of the ledger.
     fn asked(&self, index: usize) -> Asked {
         let word = || self.word(index).load(Ordering::Relaxed);
-        // It is written just after the word that led here: the other view is between the two, or
-        // has died there.
+        // It is stored just after the word that led here: the other view is between the two stores,
+        // or has died there.
         let written = (0..100).map(|_| word()).find(|&word| {
             if word == 0 {
                 std::thread::sleep(Duration::from_millis(1));
@@ -359,7 +363,7 @@ fn no_memory(asked: usize) -> SpaceError {
     SpaceError::Memory { asked, left }
 }
 
-/// What was asked for, as a number that is not 0 (FNV-1a).
+/// Returns a checksum of a request (FNV-1a), which is not 0.
 fn checksum(name: &str, thing: Option<Thing>, size: usize, len: usize) -> u64 {
     let numbers = [thing.map_or(0, |thing| thing as u64), size as u64, len as u64];
     let bytes = numbers.iter().flat_map(|n| n.to_le_bytes());
@@ -369,11 +373,11 @@ fn checksum(name: &str, thing: Option<Thing>, size: usize, len: usize) -> u64 {
     hash.max(1)
 }
 
-/// An array in a [`Space`]. A clone is the same array.
+/// An array in a [`Space`]. A clone refers to the same array.
 pub struct Array<T> {
     first: *const T,
     len: usize,
-    /// What keeps the values where they are.
+    /// The owner of the memory, which keeps the values in place.
     home: Home<T>,
 }
 
@@ -382,14 +386,14 @@ enum Home<T> {
     Segment(Arc<Segment>),
 }
 
-/// What arrays on the heap are made of: zeroed lines, whatever stands in them.
+/// The storage of arrays on the heap: zeroed lines, independent of the type of the values.
 #[cfg(not(loom))]
 type Stored<T> = Line<T>;
-/// Loom's words are more than bytes.
+/// Under loom, an atomic is more than its bytes, so values are created as such.
 #[cfg(loom)]
 type Stored<T> = T;
 
-/// A pair of lines, of atomics because what stands here is changed through shared references.
+/// A pair of lines, made of atomics as its contents change through shared references.
 #[cfg(not(loom))]
 #[repr(align(128))]
 struct Line<T> {
@@ -415,10 +419,11 @@ impl<T: Shared> Array<T> {
     }
 }
 
-// SAFETY: an array is a shared reference to values that are `Sync` (`Shared` says so), and something that keeps
-// them: a count, whose drop on whatever thread frees values that need none, or unmaps a segment.
+// SAFETY: an array only gives out shared references, and `T` is `Sync` (see `Shared`). Its home is
+// a reference count; the last drop, on any thread, frees values that need no drop, or unmaps a
+// segment.
 unsafe impl<T: Shared> Send for Array<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: Shared> Sync for Array<T> {}
 
 impl<T> Deref for Array<T> {
@@ -426,21 +431,22 @@ impl<T> Deref for Array<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `first` and `len` are an array that the home keeps alive and in place: a slice on the heap; or a part
-        // of a segment, aligned, inside it, zero at first, which is a value, and changed as `Shared` says.
+        // SAFETY: `first` is aligned and points to `len` values, which the home keeps alive and in
+        // place: a slice on the heap, or a part of a segment. They were zero at first, which is a
+        // valid value, and change only as `Shared` allows.
         unsafe { std::slice::from_raw_parts(self.first, self.len) }
     }
 }
 
 impl<T> Array<T> {
-    /// Takes the memory of some values of an array that was [reserved](Space::reserve); they stay
-    /// as they are.
+    /// Takes the memory of some values of a [reserved](Space::reserve) array from the system; the
+    /// values stay unchanged.
     ///
     /// # Errors
-    /// [`SpaceError::Memory`] if there is none.
+    /// [`SpaceError::Memory`] if the host has none left.
     ///
     /// # Panics
-    /// If they are not all in the array.
+    /// If the range is not inside the array.
     pub fn commit(&self, values: Range<usize>) -> Result<(), SpaceError> {
         let bytes = self.place(values);
         match &self.home {
@@ -451,23 +457,25 @@ impl<T> Array<T> {
         }
     }
 
-    /// Gives the memory of some values back to the system, as far as it is whole pages: those are
-    /// zero from then on. To be touched again they are committed again.
+    /// Returns the memory of some values to the system, as far as it consists of whole pages; these
+    /// values are zero from then on. They must be committed again before they are accessed again.
     ///
     /// # Safety
-    /// No reference to the values is left, and no code relies on what they are.
+    /// No reference to the values may be in use, and no code may rely on their contents.
     ///
     /// # Panics
     /// As [`commit`](Self::commit).
     pub unsafe fn give_back(&self, values: Range<usize>) {
         let bytes = self.place(values);
         if let Home::Segment(segment) = &self.home {
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller guarantees that no reference to these values is in use and that no
+            // code relies on their contents.
             unsafe { segment.give_back(bytes) };
         }
     }
 
-    /// Where some values stand in the segment.
+    /// Returns the offsets of some values, in bytes: in the segment, or from the start of a heap
+    /// array.
     fn place(&self, values: Range<usize>) -> Range<usize> {
         assert!(
             values.start <= values.end && values.end <= self.len,
@@ -485,25 +493,26 @@ impl<T> Array<T> {
         self.place(0..self.len)
     }
 
-    /// One of the values, by itself: to reach it costs no look at the length.
+    /// Returns a handle to one value, whose access needs no bounds check.
     ///
     /// # Panics
-    /// If there is none with that number.
+    /// If `index` is out of bounds.
     pub(crate) fn element(&self, index: usize) -> Element<T> {
         Element { at: &raw const self[index], _of: self.clone() }
     }
 }
 
-/// One value of an [`Array`]. A clone is the same value.
+/// One value of an [`Array`]. A clone refers to the same value.
 pub(crate) struct Element<T> {
     at: *const T,
-    /// What keeps it where it is.
+    /// The owner of the memory, which keeps the value in place.
     _of: Array<T>,
 }
 
-// SAFETY: a shared reference to a value that is `Sync` (`Shared` says so), and the array that keeps it.
+// SAFETY: an element only gives out shared references, and `T` is `Sync` (see `Shared`); the array
+// that keeps the value is `Send`.
 unsafe impl<T: Shared> Send for Element<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: Shared> Sync for Element<T> {}
 
 impl<T> Deref for Element<T> {
@@ -511,7 +520,8 @@ impl<T> Deref for Element<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: `at` was a reference into the array, whose values stay where they are as long as it lives.
+        // SAFETY: `at` was a reference into the array, whose values stay in place as long as `_of`
+        // lives.
         unsafe { &*self.at }
     }
 }

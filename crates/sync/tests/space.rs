@@ -1,4 +1,4 @@
-//! Views of a segment have the same words, whatever thread or order they ask in. Small, so that Miri can watch.
+//! Views of a segment have the same words, in any thread and in any order. Small enough for Miri.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,13 +26,13 @@ fn views_have_the_same_words() {
                 for (number, word) in arrays.iter().flat_map(|array| array.iter()).enumerate() {
                     word.0.fetch_add(number as u64 + 1, Ordering::Relaxed);
                 }
-                // The words live as long as the last array, and not as long as the view.
+                // The words live as long as the last array, not only as long as the view.
                 drop(view);
                 arrays[1].clone()[6].0.fetch_add(0, Ordering::Relaxed);
             });
         }
     });
-    // SAFETY: the same views as before: the segment is used by nothing else.
+    // SAFETY: as before: only views use the segment.
     let mut view = unsafe { Space::segment(segment) }.unwrap();
     let sums = [3, 7, 1].map(|len| view.array::<Word>(len).unwrap());
     let sums =

@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-/// What members call together.
+/// A call that members make together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Call {
     /// The wait of all members of a team.
     Wait = 1,
-    /// The wait of a barrier that members have made.
+    /// The wait of a barrier that members have created.
     Barrier = 2,
-    /// A word of every member, for every member.
+    /// The exchange of one word of every member with every member.
     Gather = 3,
     /// A sync of one-sided memory.
     Sync = 4,
@@ -19,11 +19,11 @@ pub enum Call {
     GroupSync = 5,
     /// An allocation of one-sided memory.
     Allocate = 6,
-    /// The end of one.
+    /// A deallocation of one-sided memory.
     Free = 7,
-    /// The making of mutexes.
+    /// The creation of a set of mutexes.
     Mutexes = 8,
-    /// The end of a set of mutexes.
+    /// The destruction of a set of mutexes.
     FreeMutexes = 9,
 }
 

@@ -1,21 +1,21 @@
-//! Circles among notes: which blocked members wait for one another.
+//! Finds cycles among notes: blocked members that wait for one another.
 //!
 //! # Costs
 //! A depth-first search. Waits that need the same of the same members share a node, so a search
-//! looks at each pair of a member and such a node once, and at each wait for one member once.
+//! visits each pair of a member and such a node once, and each wait for a single member once.
 
-/// What a blocked member has noted.
+/// The note of a blocked member.
 #[derive(Debug)]
 pub(super) struct Note {
     pub(super) rank: usize,
     pub(super) call: u64,
     pub(super) object: usize,
     pub(super) set: Set,
-    /// The progress that members of the set have to make.
+    /// The progress that the members of the set have to make.
     pub(super) needed: u64,
 }
 
-/// Of which members a blocked one needs something.
+/// The members of which a blocked member needs something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Set {
     All,
@@ -23,29 +23,29 @@ pub(super) enum Set {
     One(usize),
 }
 
-/// What several notes may need: an object, a progress, the members; and a member that is not one of
-/// them, as it is the one that waits.
+/// The needs that several notes may share: an object, a progress, the members, and the waiting
+/// member, if it has to be left out of them.
 type Common = (usize, u64, Set, Option<usize>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     Never,
-    /// The search is between this node and one that it leads to.
+    /// On the current path of the search.
     Open,
-    /// It leads to no circle.
+    /// Leads to no cycle.
     Closed,
 }
 
-/// Two neighbours in a circle of notes, which are in ascending order of ranks. The two are in
-/// different episodes or at different objects, if there are such two in it. `behind` says whether a
-/// member has not made the progress that a note needs.
+/// Returns two neighbours in a cycle of notes. The notes are in ascending order of ranks. The
+/// neighbours are in different episodes or at different objects, if the cycle has such a pair.
+/// `behind` returns whether a member lacks the progress that a note needs.
 pub(super) fn find(
     notes: &[Note],
     group: impl Fn(usize) -> usize,
     behind: impl Fn(&Note, usize) -> bool,
 ) -> Option<(&Note, &Note)> {
     let mut common: Vec<(Common, usize)> = Vec::new();
-    // Where a note leads to if it needs more than one member.
+    // The shared node of each note that needs more than one member.
     let shared = notes.iter().enumerate().map(|(at, note)| {
         if matches!(note.set, Set::One(_)) {
             return None;
@@ -62,7 +62,7 @@ pub(super) fn find(
         )
     });
     let shared = shared.collect::<Vec<_>>();
-    // The next node to which one leads, from the given turn on.
+    // Returns the next successor of a node, from position `turn` on.
     let next = |node: usize, turn: &mut usize| -> Option<usize> {
         let Some(&((.., set, except), at)) = node.checked_sub(notes.len()).map(|at| &common[at])
         else {
@@ -119,7 +119,7 @@ pub(super) fn find(
 fn neighbours(circle: Vec<&Note>) -> Option<(&Note, &Note)> {
     let pairs = || circle.iter().copied().zip(circle.iter().copied().cycle().skip(1));
     let apart = |(one, other): &(&Note, &Note)| {
-        // Those that wait for different steps of one episode are in the same call.
+        // Waits for different steps of one episode are part of the same call.
         let wait = |note: &Note| (note.object, note.needed >> super::STEPS);
         wait(one) != wait(other)
     };

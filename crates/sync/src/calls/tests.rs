@@ -1,10 +1,9 @@
-//! Simulated teams: programs that are legal are never accused, and every circle of blocked members
-//! is found.
+//! Simulated teams: legal programs are never reported, and every cycle of blocked members is found.
 //!
-//! Members are driven by one thread, in any order: they arrive, look, wait, and stop waiting after
-//! some time to wait elsewhere. The barriers are those that ship, over a board that blocks no
-//! thread, and a second time [`Plain`]: both have to agree at every step, and the notes with what
-//! is so.
+//! One thread drives the members in any order: they arrive, poll, wait, and stop waiting after some
+//! time to wait elsewhere. The barriers are the real ones, over a board that blocks no thread, and
+//! a second time [`Plain`]. Both have to agree at every step, and the notes have to agree with the
+//! true state.
 
 mod plain;
 
@@ -25,16 +24,16 @@ use crate::membership::FaultList;
 use plain::{Kind, Plain};
 use syncline_signal::Policy;
 
-/// What a member does at an object.
+/// An action of a member at an object.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Arrive(usize),
-    /// A wait that ends soon, complete or not.
+    /// A short wait, which may end before the episode is complete.
     Look(usize),
     Wait(usize),
 }
 
-/// A board of which no call blocks: a wait that would notes it, and ends as if by a deadline.
+/// A board whose calls never block: a call that would wait notes that, and times out.
 #[derive(Debug)]
 struct Board {
     flags: Arc<Mutex<Vec<u64>>>,
@@ -107,7 +106,7 @@ enum Seat {
     Levels(Box<CombinedMember<CounterMember, DisseminationMember<Board>>>),
 }
 
-/// The seats of all members.
+/// Creates the seats of all members.
 fn seats(kind: Kind, callers: &[Caller]) -> Vec<Seat> {
     let members = callers.len();
     let flags = Arc::new(Mutex::new(vec![0; 16 * members]));
@@ -150,7 +149,7 @@ fn seats(kind: Kind, callers: &[Caller]) -> Vec<Seat> {
     }
 }
 
-/// A barrier of one seat that is there already.
+/// A barrier of a single seat, which exists already.
 #[derive(Debug)]
 struct Outer(Mutex<Option<Board>>, usize);
 
@@ -177,7 +176,7 @@ impl Seat {
         }
     }
 
-    /// Notes that a wait lasts.
+    /// Notes that a wait is long.
     fn block(&mut self, caller: &Caller) {
         match self {
             Seat::Counter(member) => caller.block(member.episodes() + 1, member.needs()),
@@ -198,11 +197,11 @@ impl Seat {
     }
 }
 
-/// Notes under way from one host to another, with the ranks of their members.
+/// Notes in flight from one host to another, with the ranks of their members.
 type Link = VecDeque<(usize, Vec<u64>)>;
 
-/// A team that is simulated, on several hosts: what is so, what the notes say on each host, and
-/// what is under way between them.
+/// A simulated team on several hosts: the true state, the notes on each host, and the notes in
+/// flight.
 struct Team {
     programs: Vec<Vec<Step>>,
     at: Vec<usize>,
@@ -210,7 +209,7 @@ struct Team {
     /// By object, by member.
     seats: Vec<Vec<Seat>>,
     callers: Vec<Vec<Caller>>,
-    /// By member and object: how many waits it has behind it.
+    /// By member and object: the number of completed waits.
     waited: Vec<Vec<u64>>,
     blocked: Vec<bool>,
     /// By host.
@@ -281,7 +280,7 @@ impl Team {
         done
     }
 
-    /// A member goes on, if it can; and notes that it is blocked, if it is, and if `notes` says so.
+    /// Advances a member if possible. If it is blocked, and `notes` is set, it notes that it is.
     fn step(&mut self, member: usize, notes: bool) {
         let Some(&step) = self.programs[member].get(self.at[member]) else { return };
         match step {
@@ -311,7 +310,7 @@ impl Team {
         self.check(member);
     }
 
-    /// The notes of a member lag behind what it has sent at no object.
+    /// Checks that the notes of a member lag behind what it has sent at no object.
     fn check(&self, member: usize) {
         for (object, plain) in self.plain.iter().enumerate() {
             let noted = &self.tables[self.host_of[member]].rows[member].progress[object];
@@ -324,7 +323,7 @@ impl Team {
         }
     }
 
-    /// A host sends what its members have noted.
+    /// Sends the notes of the members of a host.
     fn spread(&mut self, host: usize) {
         for member in (0..self.members()).filter(|&member| self.host_of[member] == host) {
             if let Some(note) = self.tables[host].note_of(member, self.sent[member]) {
@@ -336,7 +335,7 @@ impl Team {
         }
     }
 
-    /// A note comes from one host to another.
+    /// Delivers a note from one host to another.
     fn hear(&mut self, from: usize, to: usize) -> bool {
         let note = self.links[from][to].pop_front();
         if let Some((member, words)) = &note
@@ -351,7 +350,8 @@ impl Team {
         self.tables.iter().find_map(|table| Some(table.told(table.find()?)))
     }
 
-    /// Whether members that are blocked, and have noted it, wait for one another in a circle.
+    /// Returns whether members that are blocked, and have noted it, wait for one another in a
+    /// cycle.
     fn deadlocked(&self) -> bool {
         let mut left =
             (0..self.members()).filter(|&member| self.blocked[member]).collect::<Vec<_>>();
@@ -378,7 +378,7 @@ impl fmt::Display for Team {
     }
 }
 
-/// Objects for a number of members.
+/// Returns objects for a number of members.
 fn kinds(random: &mut Random, members: usize, objects: usize) -> Vec<Kind> {
     let sizes = (2..members).filter(|size| members.is_multiple_of(*size)).collect::<Vec<_>>();
     let size = if sizes.is_empty() { 1 } else { sizes[random.below(sizes.len())] };
@@ -391,8 +391,9 @@ fn kinds(random: &mut Random, members: usize, objects: usize) -> Vec<Kind> {
     (0..objects).map(|_| kind(random)).collect()
 }
 
-/// Every member arrives and waits as often as the others, in orders that cannot deadlock: a common
-/// order of waits, and before each wait arrivals and waits that end early, anywhere.
+/// Returns programs in which every member arrives and waits as often as the others, in orders that
+/// cannot deadlock: a common order of waits, and before each wait arrivals and short waits
+/// anywhere.
 fn legal(random: &mut Random, members: usize, objects: usize) -> Vec<Vec<Step>> {
     let order = (0..12).map(|_| random.below(objects)).collect::<Vec<_>>();
     let program = |random: &mut Random| {
@@ -412,8 +413,8 @@ fn legal(random: &mut Random, members: usize, objects: usize) -> Vec<Vec<Step>> 
     (0..members).map(|_| program(random)).collect()
 }
 
-/// Runs in a random order, with notes that travel at random; what is found. In the end nothing
-/// moves, and all notes have come.
+/// Runs a team in a random order, with notes that are delivered at random; returns the fault found.
+/// In the end no member can proceed, and all notes have been delivered.
 fn run(random: &mut Random, team: &mut Team) -> Option<Fault> {
     let (members, hosts) = (team.members(), team.tables.len());
     for _ in 0..100 * members {
@@ -432,7 +433,7 @@ fn run(random: &mut Random, team: &mut Team) -> Option<Fault> {
     }
     settle(team);
     (0..hosts).for_each(|host| team.spread(host));
-    // From each host in order, else in any.
+    // In order between two hosts, in any order otherwise.
     while team.links.iter().flatten().any(|link| !link.is_empty()) {
         team.hear(random.below(hosts), random.below(hosts));
         if let Some(fault) = team.found().filter(|_| random.below(4) == 0) {
@@ -442,7 +443,7 @@ fn run(random: &mut Random, team: &mut Team) -> Option<Fault> {
     team.found()
 }
 
-/// Until nothing moves: all that are blocked say so.
+/// Runs until no member can proceed and all blocked members have noted it.
 fn settle(team: &mut Team) {
     for _ in 0..100 * team.members() {
         (0..team.members()).for_each(|member| team.step(member, true));
@@ -466,8 +467,8 @@ fn legal_programs_are_never_accused() {
     }
 }
 
-/// Programs in which some waits are exchanged or left out: what is found is a deadlock indeed, and
-/// every circle of members that all are blocked is found.
+/// Programs in which some waits are exchanged or left out: each reported deadlock is one, and every
+/// cycle of blocked members is found.
 #[test]
 #[cfg_attr(miri, ignore = "thousands of programs; the code is safe and in one thread")]
 fn exactly_the_deadlocks_are_found() {
@@ -484,7 +485,7 @@ fn exactly_the_deadlocks_are_found() {
             match random.below(4) {
                 0 => drop(program.remove(at)),
                 1 => program.swap(at, 0),
-                // It stops waiting, and waits elsewhere.
+                // The member stops waiting, and waits elsewhere.
                 2 => {
                     program[at] = Step::Look(object);
                     program.insert(at + 1, Step::Wait((object + 1) % objects));
@@ -506,7 +507,7 @@ fn exactly_the_deadlocks_are_found() {
             }
             deadlocks += 1;
         } else {
-            // Nothing moves: then members have ended, of which others are told in another way.
+            // No member can proceed, so members have ended, which is reported in another way.
             let over =
                 (0..members).filter(|&member| team.at[member] == team.programs[member].len());
             assert!(over.count() > 0, "turn {turn}: {kinds:?} {team}");
@@ -554,7 +555,7 @@ fn the_first_difference_is_the_verdict_here_and_on_other_hosts() {
         here.decide_difference(&difference);
         assert_eq!(here.verdict(), Some(Fault::Differs(one)));
     }
-    // Another host has found one of its own, and is told of this.
+    // Another host, which has found a different difference, receives this one.
     there.decide_difference(&other);
     there.decide_as(here.verdict_words().unwrap());
     assert_eq!(there.verdict(), Some(Fault::Differs(other)));

@@ -11,8 +11,8 @@ use crate::{
     membership::FaultList,
 };
 
-/// Two members at two barriers, of which one member arrives at the first barrier early and waits
-/// there last: neither is accused. A look stands for the one that a wait takes when it lasts.
+/// Two members at two barriers. One member arrives at the first barrier early and waits there last:
+/// neither is reported. A call of `look` stands for the call that a long wait makes.
 fn early_arrivals_are_legal() {
     model(2, || {
         let calls = Calls::within(&mut Space::heap(), 2).unwrap();
@@ -56,9 +56,9 @@ fn early_arrivals_are_legal() {
     });
 }
 
-/// The same with a barrier of rounds as the first of the two, whose members note their progress by
-/// themselves. The member `early` arrives there, and waits at the second one before it comes back.
-/// `needs` is what the waits at the first one need, by rank.
+/// The same, where the first barrier has rounds and its members note their progress themselves. The
+/// member `early` arrives there, and waits at the second barrier before it returns to the first.
+/// `needs` is what the waits at the first barrier need, by rank.
 fn early_rounds_are_legal<B, M>(
     early: usize,
     needs: [Needs; 2],
@@ -113,7 +113,7 @@ fn early_rounds_are_legal<B, M>(
     });
 }
 
-/// Of one round: each needs the other's flag.
+/// One round: each member needs the other's flag.
 fn early_disseminations_are_legal() {
     let needs =
         [1, 0].map(|from| Needs { peers: Peers::Seat(from), step: ARRIVED, reached: ARRIVED });
@@ -123,7 +123,7 @@ fn early_disseminations_are_legal() {
     });
 }
 
-/// The loser is early: it has raised its winner, and hears of it when it comes back.
+/// The loser is early: it has raised its winner, and waits for its own flag when it returns.
 fn early_tournaments_are_legal() {
     let up = Needs { peers: Peers::Seat(1), step: ARRIVED, reached: 0 };
     let down = Needs { peers: Peers::Seat(0), step: LAST, reached: ARRIVED };

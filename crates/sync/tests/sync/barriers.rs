@@ -1,4 +1,4 @@
-//! Barriers against the plain reference, a number of arrivals, in random orders and by threads.
+//! Barriers against a plain reference, the number of arrivals, in random orders and with threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ use syncline_sync::{
     membership::FaultList,
 };
 
-/// Far beyond what any wait takes, on any machine.
+/// Far beyond the length of any wait, on any machine.
 const HANG: Duration = Duration::from_secs(300);
 
-/// A member arrives, looks, or does both, as the numbers say; nobody is through before all have arrived, and everybody
-/// is once all have arrived and have looked often enough.
+/// Members arrive, poll, or do both, as `steps` says. No member completes an episode before all
+/// have arrived, and all members do once all have arrived and polled often enough.
 fn drive(mut members: Members, steps: &[(usize, u8)]) {
     let n = members.len();
     let mut arrived = vec![0_u64; n];
@@ -45,7 +45,7 @@ fn drive(mut members: Members, steps: &[(usize, u8)]) {
             look(&mut members[at], &arrived, &mut through[at], mine);
         }
     }
-    // All to the end of the episode that is under way; a member has arrived at most at that one.
+    // Completes the episode in progress for all; members have arrived at most at that episode.
     let last = through.iter().max().unwrap() + 1;
     while through.iter().any(|&t| t < last) {
         let before: Vec<_> = members.iter().map(|member| member.episodes()).collect();
@@ -104,7 +104,7 @@ fn four_thousand_members() {
     }
 }
 
-/// Threads, each with a counter of its own that the others read.
+/// Threads, each with its own counter that the others read.
 fn by_threads(members: Members, episodes: u64) {
     let counters: Vec<AtomicU64> = members.iter().map(|_| AtomicU64::new(0)).collect();
     let deadline = Instant::now() + HANG;
@@ -124,7 +124,7 @@ fn by_threads(members: Members, episodes: u64) {
                         assert!((episode..=episode + 1).contains(&there), "{there} in {episode}");
                     }
                 }
-                // Who leaves must not disturb those who are not through.
+                // A member that leaves must not disturb those that have not completed the episode.
                 drop(member);
             });
         }
@@ -145,12 +145,13 @@ fn views_of_a_segment_are_one_barrier() {
     for n in [1, 2, 3, 8] {
         for kind in Kind::every(n) {
             let segment = segment();
-            // As processes do it: each makes all of its view, and is one member of it.
+            // As processes do it: each makes its own view, and is one member of it.
             let members = (0..n).map(|rank| {
-                // SAFETY: the segment is new, and used by nothing but these views.
+                // SAFETY: the segment is new, and only these views use it.
                 let mut space = unsafe { Space::segment(segment.clone()) }.unwrap();
                 let fault_list = FaultList::within(&mut space, n).unwrap();
-                // Others' seats in this view are not taken: `Kind::members` would take them all.
+                // Leaves the seats of others in this view free: `Kind::members` would take them
+                // all.
                 view(kind, &mut space, n, rank, &fault_list)
             });
             by_threads(members.collect(), 20);
@@ -225,7 +226,7 @@ fn a_deadline_ends_a_wait_and_loses_nothing() {
 fn who_leaves_is_told_to_those_who_wait() {
     for kind in Kind::every(6) {
         let mut members = kind.heap(6);
-        // All through one episode; then rank 4 leaves.
+        // All members complete one episode; then rank 4 leaves.
         members.iter_mut().for_each(|member| member.arrive().unwrap());
         while members.iter().any(|member| member.episodes() < 1) {
             members.iter_mut().for_each(|member| {
@@ -237,7 +238,8 @@ fn who_leaves_is_told_to_those_who_wait() {
             for mut member in members {
                 scope.spawn(move || {
                     let fault = member.wait().unwrap_err();
-                    // In two levels the others of a group are told that their leader has left, when it has.
+                    // In two levels, the members of a group see that their leader has left, once it
+                    // has.
                     assert!(matches!(fault, Fault::Left { .. }), "{kind:?}: {fault}");
                     assert!(member.wait().is_err(), "it stays so");
                 });
@@ -246,7 +248,8 @@ fn who_leaves_is_told_to_those_who_wait() {
     }
 }
 
-/// A list has ranks among all members: 1 is neither the second group nor a second member of one.
+/// A list holds ranks among all members: 1 is neither the second group nor the second member of
+/// one.
 #[test]
 fn in_two_levels_one_who_has_left_is_named_as_the_list_does() {
     let space = &mut Space::heap();
@@ -265,7 +268,7 @@ fn in_two_levels_one_who_has_left_is_named_as_the_list_does() {
     }
 }
 
-/// Leaders and members that were told keep their handles.
+/// Leaders and members that have detected a departure keep their handles.
 #[test]
 fn in_two_levels_one_who_leaves_is_told_to_all_groups() {
     for kind in [Kind::CounterWithin(2), Kind::TournamentWithin(2)] {
@@ -318,7 +321,8 @@ fn in_two_levels_who_has_left_is_named_among_all() {
             let fault = members[waits].as_mut().unwrap().wait().unwrap_err();
             assert_eq!(fault, Fault::Left { rank: leaves }, "{kind:?}");
         };
-        // One of the second group, whose leader is told; that one, among leaders; the first leader, to its own group.
+        // A member of the second group, detected by its leader; that leader, detected among the
+        // leaders; the first leader, detected by its own group.
         leave_and_wait(4, 3);
         leave_and_wait(3, 0);
         leave_and_wait(0, 1);
@@ -386,7 +390,7 @@ fn numbers_that_make_no_barrier_are_refused() {
 fn views_that_differ_are_told() {
     use syncline_sync::barrier::{Counter, Tournament};
     let segment = segment();
-    // SAFETY: the segment is new, and used by nothing but these views.
+    // SAFETY: the segment is new, and only these views use it.
     let [mut one, mut two] = [0, 1].map(|_| unsafe { Space::segment(segment.clone()) }.unwrap());
     Counter::within(&mut one, 3).unwrap();
     let error = Tournament::within(&mut two, 4, Flags::Packed).unwrap_err();
@@ -395,15 +399,14 @@ fn views_that_differ_are_told() {
         "one view makes a barrier, another makes a barrier of another kind or size: all members must make \
          the same things in the same order"
     );
-    // From there on its places would be others: what it asked for would stand in the words of other
-    // things.
+    // From there on its offsets would differ: its arrays would overlap other things.
     let all = [Counter::within(&mut two, 3).unwrap_err(), two.array::<AtomicU64>(1).unwrap_err()];
     assert_eq!(all, [error; 2]);
-    // The other one is told, too: what it makes from there on it would have alone.
+    // The other view fails as well: it would have its later arrays alone.
     assert_eq!(Counter::within(&mut one, 5).unwrap_err(), error);
-    // What stands before the place is the same for all: a view that comes late gets it.
+    // Everything before that position is the same for all: a late view gets it.
     let segment = self::segment();
-    // SAFETY: as above.
+    // SAFETY: the segment is new, and only these views use it.
     let views =
         [0, 1, 2].map(|rank| unsafe { Space::segment(segment.clone()) }.unwrap().of_member(rank));
     let [mut one, mut two, mut late] = views;
@@ -418,10 +421,10 @@ fn views_that_differ_are_told() {
             .starts_with("rank 0 allocates 8 bytes of memory, rank 1 allocates 16 bytes")
     );
     Counter::within(&mut late, 3).unwrap();
-    // This is what the first one has made, and is told nevertheless.
+    // The first view made the same request; the late view fails nevertheless.
     assert_eq!(late.array::<AtomicU64>(1).unwrap_err(), error);
     let small = std::sync::Arc::new(syncline_memory::Segment::shared(4096).unwrap());
-    // SAFETY: as above.
+    // SAFETY: the segment is new, and only this view uses it.
     assert!(matches!(unsafe { Space::segment(small) }.unwrap_err(), SpaceError::Full { .. }));
     let none = Space::heap().array::<AtomicU64>(1 << 61);
     assert!(matches!(none.unwrap_err(), SpaceError::Full { .. }));
@@ -465,7 +468,7 @@ fn the_formulas_count_what_is_raised() {
     for n in 2..=256 {
         assert_eq!(transfers(Algorithm::Tournament, n).all, 4 * (n - 1));
         for radix in 2..=8 {
-            // Raises of one member, by walking through its rounds.
+            // The raises of one member, counted by walking through its rounds.
             let mut raises = 0;
             let mut distance = 1;
             while distance < n {

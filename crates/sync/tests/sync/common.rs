@@ -1,4 +1,4 @@
-//! Every kind of barrier, made alike.
+//! Every kind of barrier behind one constructor.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ pub(crate) enum Kind {
     Counter,
     Tournament(Flags),
     Dissemination(usize, Flags),
-    /// Groups of that size (the members must be a multiple of it), led by a counter or by a tournament.
+    /// Groups of that size, which divides the number of members, led by a counter or by a
+    /// tournament.
     CounterWithin(usize),
     TournamentWithin(usize),
     Auto(usize),
@@ -56,7 +57,7 @@ where
 }
 
 impl Kind {
-    /// All members of such a barrier.
+    /// Creates all members of such a barrier.
     pub(crate) fn members(
         self,
         space: &mut Space,
@@ -88,14 +89,14 @@ impl Kind {
         }
     }
 
-    /// All members, on the heap, of whom nobody dies.
+    /// Creates all members on the heap, without faults.
     pub(crate) fn heap(self, n: usize) -> Members {
         let mut space = Space::heap();
         let fault_list = FaultList::within(&mut space, n).unwrap();
         self.members(&mut space, n, &fault_list).unwrap()
     }
 
-    /// Every kind that can have `n` members.
+    /// Returns every kind that can have `n` members.
     pub(crate) fn every(n: usize) -> Vec<Kind> {
         let flags = [Flags::Packed, Flags::Padded];
         let mut kinds = vec![Kind::Counter, Kind::Auto(1), Kind::Auto(n)];
@@ -109,7 +110,7 @@ impl Kind {
     }
 }
 
-/// A segment, for views as processes have them.
+/// Creates a segment, for views as processes have them.
 #[allow(dead_code, reason = "not every test file has processes' views")]
 pub(crate) fn segment() -> Arc<Segment> {
     Arc::new(Segment::shared(16 << 20).unwrap())

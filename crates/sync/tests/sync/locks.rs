@@ -1,4 +1,4 @@
-//! Locks: one at a time, in order, with deadlines, and after a death.
+//! Locks: mutual exclusion, order, deadlines, and recovery after a death.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -13,7 +13,7 @@ use syncline_sync::{
 };
 use syncline_testkit::Random;
 
-/// Far beyond what any wait takes, on any machine.
+/// Far beyond the length of any wait, on any machine.
 const HANG: Duration = Duration::from_secs(300);
 
 fn late() -> Option<Instant> {
@@ -24,21 +24,21 @@ fn soon(milliseconds: u64) -> Option<Instant> {
     Some(Instant::now() + Duration::from_millis(milliseconds))
 }
 
-/// A policy of waits that sleep at once.
+/// A wait policy that sleeps at once.
 const SLEEPY: Policy<'static> = Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None };
 
-/// The number of this thread, by which [`until_asleep`] finds it.
+/// Returns the number of this thread, by which [`until_asleep`] finds it.
 fn thread_number() -> String {
     let own = std::fs::read_link("/proc/thread-self").unwrap();
     own.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
-/// Waits until a thread of this process sleeps in the kernel: by [`SLEEPY`] it does so when it has
-/// its place in the queue.
+/// Waits until a thread of this process sleeps in the kernel. With [`SLEEPY`] it does so once it
+/// has its place in the queue.
 fn until_asleep(thread: &str) {
     let late = Instant::now() + HANG;
     let stat = format!("/proc/self/task/{thread}/stat");
-    // The state stands behind the name, which may have any characters.
+    // The state follows the name, which may contain any characters.
     while !std::fs::read_to_string(&stat)
         .unwrap()
         .rsplit_once(") ")
@@ -49,7 +49,7 @@ fn until_asleep(thread: &str) {
     }
 }
 
-/// Runs the same test with both.
+/// Runs the same tests with both locks.
 macro_rules! both {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         mod ticket { $($(#[$doc])* #[test] fn $name() { super::$name::<super::Ticket>(); })* }
@@ -102,7 +102,8 @@ fn one_at_a_time<R: RawLock>() {
     }
 }
 
-/// Lets `waiters` ask one after the other, each when the one before waits, while rank 0 holds the lock.
+/// The waiters ask one after the other, each once the previous one waits, while rank 0 holds the
+/// lock.
 fn first_come_first_served<R: RawLock>() {
     let waiters = 6;
     let lock = Lock::<R, Vec<usize>>::new(waiters + 1, Vec::new()).unwrap();
@@ -270,7 +271,7 @@ fn a_leaked_guard_ends_with_its_handle<R: RawLock>() {
         assert_eq!(other.join().unwrap(), (Some(0), 7));
     });
     drop(lock.member(0).unwrap().lock().unwrap());
-    // Or when the handle is used again, in whatever way.
+    // The same when the handle is used again, in any way.
     type Again<R> = fn(&mut LockMember<R, u64>) -> Result<(), LockError>;
     let ways: [Again<R>; 3] = [
         |mine| mine.try_lock().map(|held| assert!(held.is_none())),
@@ -286,15 +287,15 @@ fn a_leaked_guard_ends_with_its_handle<R: RawLock>() {
     }
 }
 
-/// A lock of so many whose members are told of deaths.
+/// Creates a lock for `members` members, and its fault list.
 fn mortal<R: RawLock>(members: usize) -> (Lock<R, u64>, FaultList) {
     let fault_list = FaultList::within(&mut Space::heap(), members).unwrap();
     (Lock::new(members, 0).unwrap().watching(&fault_list), fault_list)
 }
 
-/// Declares a member of this process dead, whose handle was, or will be, forgotten and not used again.
+/// Declares a member of this process dead, whose handle is forgotten and not used again.
 fn declare(fault_list: &FaultList, rank: usize) {
-    // SAFETY: as the tests see to it.
+    // SAFETY: the tests forget the handle, and do not use it again.
     unsafe { fault_list.declare_dead(rank, std::process::id()) };
 }
 
@@ -311,7 +312,7 @@ fn a_holder_that_dies_is_told_and_its_lock_recovered<R: RawLock>() {
             scope.spawn(move || {
                 number.send(thread_number()).unwrap();
                 assert_eq!(mine.lock().unwrap_err(), LockError::Dead { rank: 3 });
-                // All recover at once: one repairs, and all get it in turn.
+                // All recover at once: one repairs, and all get the lock in turn.
                 *mine.recover(late()).unwrap() += 1;
                 *mine.lock().unwrap() += 1;
             });
@@ -328,7 +329,8 @@ fn a_waiter_that_dies_does_not_stay_in_the_way<R: RawLock>() {
     let (lock, fault_list) = mortal::<R>(3);
     let mut holder = lock.member(0).unwrap();
     let held = holder.lock().unwrap();
-    // It waits in a thread that never ends, as a killed process does: its place is all that is left of it.
+    // It waits in a thread that never uses its handle again, as a killed process would: only its
+    // place is left.
     let mut dying = lock.member(2).unwrap();
     let gone = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&gone);
@@ -350,7 +352,7 @@ fn a_waiter_that_dies_does_not_stay_in_the_way<R: RawLock>() {
     assert_eq!(held.poisoned_by(), None, "it had not touched the data");
     *held += 1;
     drop(held);
-    // The holder knows nothing of the death as long as it need not wait.
+    // The holder does not see the death as long as it does not have to wait.
     *holder.lock().unwrap() += 1;
     assert_eq!(*other.lock().unwrap(), 2);
 }
@@ -368,7 +370,7 @@ fn who_is_given_up_keeps_what_it_holds<R: RawLock>() {
     assert_eq!((held.poisoned_by(), *held), (None, 1));
 }
 
-/// A handle for the rank of another process's member, which dies.
+/// A handle for the rank of a member of another process, which dies.
 fn the_dead_of_another_process_are_not_ours<R: RawLock>() {
     let (lock, fault_list) = mortal::<R>(2);
     let [mut holder, mut mine] = [0, 1].map(|rank| lock.member(rank).unwrap());
@@ -386,15 +388,15 @@ fn a_recovery_that_ran_out_of_time_has_recovered_from_nothing<R: RawLock>() {
     let [mut holder, mut mine] = [0, 1].map(|rank| lock.member(rank).unwrap());
     let held = holder.lock().unwrap();
     fault_list.give_up(2);
-    // The queue can only be repaired when the holder is out of it.
+    // The queue can only be repaired once the holder has left it.
     assert_eq!(mine.recover(soon(5)).unwrap_err(), LockError::TimedOut);
-    // It may stand behind the dead, still.
+    // The member may still be behind the dead one in the queue.
     assert_eq!(mine.lock_deadline(late()).unwrap_err(), LockError::Dead { rank: 2 });
     drop(held);
     *mine.recover(late()).unwrap() += 1;
 }
 
-/// Members die with the lock in hand, one after the other, among others who work, are told, and recover.
+/// Members die holding the lock, one after the other, while others work, get errors and recover.
 fn deaths_at_any_moment<R: RawLock>() {
     for seed in 1..=20_u64 {
         let members = 5;
@@ -416,7 +418,7 @@ fn deaths_at_any_moment<R: RawLock>() {
                         match mine.lock_deadline(until).map(touch) {
                             Ok(()) | Err(LockError::TimedOut) => (),
                             Err(_) => match mine.recover(late()).map(touch) {
-                                // Another one died meanwhile: the next time.
+                                // Another member died in the meantime: the next turn recovers.
                                 Ok(()) | Err(LockError::Dead { .. }) => (),
                                 Err(error) => panic!("{error}"),
                             },
@@ -447,7 +449,7 @@ fn deaths_at_any_moment<R: RawLock>() {
 fn views_of_a_segment_are_one_lock<R: RawLock>() {
     let segment = Arc::new(Segment::shared(1 << 20).unwrap());
     let view = || {
-        // SAFETY: the segment is new, and used by nothing but these views.
+        // SAFETY: the segment is new, and only these views use it.
         let mut space = unsafe { Space::segment(Arc::clone(&segment)) }.unwrap();
         Lock::<R, [u64; 2]>::within(&mut space, 3).unwrap()
     };

@@ -1,4 +1,4 @@
-//! Barriers and locks as their users see them, and a signal that two processes share.
+//! Barriers and locks through their public interface, and a signal that two processes share.
 
 mod barriers;
 mod common;

@@ -1,5 +1,5 @@
-//! A signal in a shared segment: two processes, two mappings, one word. Each sleeps on what the other
-//! raises; a futex that were private to its process would leave both asleep.
+//! A signal in a shared segment: two processes, two mappings, one word. Each process sleeps until
+//! the other raises its word; with a process-private futex both would sleep without an end.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -14,12 +14,12 @@ const DESCRIPTOR: &str = "SYNCLINE_TEST_DESCRIPTOR";
 
 /// Two signals at the start of the segment.
 fn signals(segment: &Segment) -> &[Signal; 2] {
-    // SAFETY: the segment is longer than this, page-aligned, zero at first, which is a signal at 0, and
-    // used as nothing else by both processes.
+    // SAFETY: the segment is longer than this, page-aligned, and zero at first, which is a signal
+    // at 0; both processes use it as nothing else.
     unsafe { &*segment.as_ptr().cast::<[Signal; 2]>() }
 }
 
-/// Waits for `mine`, asleep, and raises `theirs`, once per round.
+/// Sleeps until `mine` is raised, and raises `theirs`, once per round.
 fn play(mine: &Signal, theirs: &Signal) {
     let sleepy = Policy { pauses: 0, yield_for: Duration::ZERO, ..Policy::default() };
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -32,16 +32,16 @@ fn play(mine: &Signal, theirs: &Signal) {
 #[test]
 fn two_processes_wake_each_other() {
     if let Ok(descriptor) = std::env::var(DESCRIPTOR) {
-        // SAFETY: the parent has handed the descriptor down, open, to nobody else here.
+        // SAFETY: the parent passed the descriptor down, open, and nothing else here owns it.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor.parse().unwrap()) };
         let segment = Segment::from_fd(descriptor).unwrap();
         let [a, b] = signals(&segment);
         play(b, a);
-        // Results of tests are the parent's to tell.
+        // The parent reports the result of the test.
         std::process::exit(0);
     }
     let segment = Segment::shared(4096).unwrap();
-    // A duplicate is inherited; the segment's own descriptor is closed on exec.
+    // The duplicate is inherited; the segment's own descriptor is closed on exec.
     let inherited = rustix::io::dup(segment.fd().unwrap()).unwrap();
     let mut child = again("shared_signal::two_processes_wake_each_other")
         .env(DESCRIPTOR, inherited.as_raw_fd().to_string())

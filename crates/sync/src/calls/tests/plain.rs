@@ -1,4 +1,4 @@
-//! What barriers do, told a second time, by the members' numbers alone.
+//! A second implementation of the barriers, in terms of the members' progress only.
 
 use super::{ARRIVED, LAST, progress};
 
@@ -11,13 +11,13 @@ pub(super) enum Kind {
     Levels(usize),
 }
 
-/// How far the members of a barrier have come.
+/// The progress of the members of a barrier.
 #[derive(Clone, Debug)]
 pub(super) struct Plain {
     kind: Kind,
-    /// By member: what it has sent, as progress.
+    /// By member: the progress it has sent.
     pub(super) sent: Vec<u64>,
-    /// By member: the episode in which it is, if it has arrived; and the round.
+    /// By member: the episode and the round that it is in, if it has arrived.
     at: Vec<Option<(u64, u32)>>,
     pub(super) completed: Vec<u64>,
 }
@@ -39,7 +39,7 @@ impl Plain {
         self.sent[member] = progress(episode, step);
     }
 
-    /// Who has to send what before this member goes on from where it is.
+    /// Returns the members that have to send something before this member can proceed.
     pub(super) fn missing(&self, member: usize) -> Vec<usize> {
         let Some((episode, round)) = self.at[member] else { return Vec::new() };
         let members = self.members();
@@ -51,11 +51,11 @@ impl Plain {
             Kind::Counter => lacks((0..members).collect(), ARRIVED),
             Kind::Dissemination(radix) => {
                 let peers = behind(member, members, radix, round);
-                // It waits for one flag after the other.
+                // The member waits for one flag after the other.
                 lacks(peers, round + 1).into_iter().take(1).collect()
             }
             Kind::Tournament => match member >> round & 1 {
-                // Its winner.
+                // The member's winner.
                 1 => lacks(vec![member & !(1 << round)], LAST),
                 _ if 1 << round >= members => Vec::new(),
                 _ if member + (1 << round) >= members => Vec::new(),
@@ -97,8 +97,8 @@ impl Plain {
         }
     }
 
-    /// Up to where a member of a tournament loses, or to the top; false if it has to wait before
-    /// that.
+    /// Advances a member of a tournament to the round that it loses, or to the top; returns `false`
+    /// if it has to wait before that.
     fn climb(&mut self, member: usize) -> bool {
         while let Some((episode, round)) = self.at[member] {
             if 1 << round >= self.members() {
@@ -116,7 +116,7 @@ impl Plain {
         true
     }
 
-    /// As far as it goes; whether the episode is complete.
+    /// Advances as far as possible; returns whether the episode is complete.
     pub(super) fn done(&mut self, member: usize) -> bool {
         if matches!(self.kind, Kind::Tournament) && !self.climb(member) {
             return false;
@@ -126,7 +126,7 @@ impl Plain {
                 return false;
             }
             let members = self.members();
-            // The next round of the rumours, if there is one.
+            // The next round of the dissemination, if there is one.
             let spread = |members: usize, radix: usize, next: u32| radix.pow(next) < members;
             match self.kind {
                 Kind::Dissemination(radix) if spread(members, radix, round + 1) => {
@@ -152,7 +152,7 @@ impl Plain {
     }
 }
 
-/// Those that tell a member in a round of rumours.
+/// Returns the members that signal a member in a round of a dissemination.
 fn behind(member: usize, members: usize, radix: usize, round: u32) -> Vec<usize> {
     let distance = radix.pow(round);
     let distances = (1..radix).map(|j| j * distance).filter(|&distance| distance < members);

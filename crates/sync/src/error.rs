@@ -64,8 +64,8 @@ pub enum SpaceError {
     },
     /// The members share no memory.
     #[error(
-        "the members are on {hosts} hosts, which have no memory in common: between hosts there are barriers over \
-         messages, as the team's own, and one-sided memory"
+        "the members are on {hosts} hosts, which share no memory: between hosts use the team's own barrier, which \
+         sends messages, or one-sided memory"
     )]
     Hosts {
         /// The number of hosts.
@@ -130,7 +130,7 @@ pub enum Fault {
     #[error("{0}")]
     Silent(Silence),
     /// MPI has reported that a member's process has failed.
-    #[error("{}'s process has died, MPI says", Who(*rank))]
+    #[error("{}'s process has failed, MPI reports", Who(*rank))]
     Reported {
         /// The rank of the member.
         rank: usize,
@@ -223,7 +223,7 @@ pub enum LockError {
         rank: usize,
     },
     /// A member panicked or died while it held the lock.
-    #[error("rank {rank} left what the lock guards half changed")]
+    #[error("the lock is poisoned: rank {rank} left its data half changed")]
     Poisoned {
         /// The rank of the member.
         rank: usize,
@@ -273,7 +273,7 @@ mod tests {
             silent.to_string(),
             "rank 3 has not been heard of for 10 s; SYNCLINE_TIMEOUT sets the limit"
         );
-        assert_eq!(Fault::Reported { rank: 3 }.to_string(), "rank 3's process has died, MPI says");
+        assert_eq!(Fault::Reported { rank: 3 }.to_string(), "rank 3's process has failed, MPI reports");
         assert_eq!(Fault::Left { rank: 1 }.to_string(), "rank 1 has left");
         let child = "this process is a child made by fork() of rank 2's process: it is no member";
         assert_eq!(Fault::Forked { rank: 2 }.to_string(), child);

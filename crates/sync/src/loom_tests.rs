@@ -485,13 +485,13 @@ fn a_release_without_a_fence_is_noticed() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_ticket_that_is_granted_to_nobody_is_noticed() {
-    plant::with("ticket: grants who gave up", || giving_up::<Ticket>(false));
+    plant::with("ticket: grants a place that was given up", || giving_up::<Ticket>(false));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_node_that_is_granted_to_nobody_is_noticed() {
-    plant::with("mcs: grants who gave up", || giving_up::<Mcs>(false));
+    plant::with("mcs: grants a place that was given up", || giving_up::<Mcs>(false));
 }
 
 #[test]

@@ -601,7 +601,7 @@ mod tests {
         assert_eq!((fault_list.count(), fault_list.after(0)), (0, None));
         // SAFETY: here as below, no handle was taken in a process of this number.
         unsafe { fault_list.process_ended(u32::MAX, 0..0) };
-        assert_eq!((fault_list.count(), fault_list.after(0)), (1, None), "nobody is missed");
+        assert_eq!((fault_list.count(), fault_list.after(0)), (1, None), "no member is missed");
         let part = |process| (process == u32::MAX).then_some(3);
         assert_eq!((fault_list.missing(0, part), fault_list.missing(1, part)), (Some(3), None));
         // SAFETY: no handle was taken in a process of this number.
@@ -621,7 +621,7 @@ mod tests {
         for _ in 0..2 {
             (0..4).chain([LAUNCHER]).for_each(|rank| fault_list.give_up(rank));
         }
-        assert_eq!(fault_list.count(), 6, "who is dead already is not given up");
+        assert_eq!(fault_list.count(), 6, "a dead member is not given up again");
         assert!(fault_list.includes(3) && fault_list.includes(LAUNCHER));
     }
 

@@ -125,7 +125,7 @@ static int with_the_lock(syncline_member *me, void *argument) {
         return 0;
     }
     OK(syncline_member_wait(me));
-    FAILS(syncline_lock_acquire(lock, 0), POISONED, "rank 1 left what the lock guards half changed");
+    FAILS(syncline_lock_acquire(lock, 0), POISONED, "the lock is poisoned: rank 1 left its data half changed");
     OK(syncline_lock_recover(lock, 0, &poisoned));
     EXPECT(poisoned);
     OK(syncline_lock_release(lock, 0));

@@ -152,7 +152,7 @@ mod tests {
             while barrier.arrivals.get() % 3 != 2 {
                 std::thread::yield_now();
             }
-            assert!(!barrier.destroy(), "somebody waits");
+            assert!(!barrier.destroy(), "a thread waits");
             barrier.wait();
             let last = two.map(|thread| thread.join().unwrap());
             assert_eq!(last, [false; 2]);

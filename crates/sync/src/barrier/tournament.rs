@@ -237,7 +237,7 @@ impl<B: SignalBoard> TournamentMember<B> {
                     self.board.raise(winner, round, epoch)?;
                     self.state = State::Out { round };
                 }
-                Role::Dropout => unreachable!("a member that is out goes no further up"),
+                Role::Dropout => unreachable!("a member that is out does not move up"),
             }
         }
         Ok(true)

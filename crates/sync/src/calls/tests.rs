@@ -503,7 +503,7 @@ fn exactly_the_deadlocks_are_found() {
             assert!(known, "turn {turn}: {kinds:?} {team}");
             for member in [rank, other] {
                 let stuck = team.blocked[member] && team.at[member] < team.programs[member].len();
-                assert!(stuck, "turn {turn}: member {member} goes on: {kinds:?} {team}");
+                assert!(stuck, "turn {turn}: member {member} is not blocked: {kinds:?} {team}");
             }
             deadlocks += 1;
         } else {

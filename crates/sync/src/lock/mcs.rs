@@ -243,7 +243,7 @@ impl Queue for Mcs {
             let Some(next) = behind else { return };
             let place = &self.nodes[next].place;
             let granted = round(place.get()) + GRANTED;
-            if !given_up(place.raise_to(granted)) || plant::is("mcs: grants who gave up") {
+            if !given_up(place.raise_to(granted)) || plant::is("mcs: grants a place that was given up") {
                 return;
             }
             (from, taken_out) = (next, true);
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(
             behind.place.get(),
             round(waiting) + GRANTED,
-            "nobody has the lock, and one waits for it"
+            "the lock is free although a member waits for it"
         );
     }
 }

@@ -193,7 +193,7 @@ impl Ticket {
             let (place, over) = (self.place(rank as usize - 1), place_of(ticket) + OVER);
             let before = place.raise_to(over);
             let gave_up = before < over && before > place_of(ticket) && given_up(before);
-            if !gave_up || plant::is("ticket: grants who gave up") {
+            if !gave_up || plant::is("ticket: grants a place that was given up") {
                 return;
             }
             self.satisfied();

@@ -59,7 +59,7 @@ fn drive(mut members: Members, steps: &[(usize, u8)]) {
             }
         }
         let after: Vec<_> = members.iter().map(|member| member.episodes()).collect();
-        assert_ne!(before, after, "all look, and nobody gets on");
+        assert_ne!(before, after, "all poll, and no member makes progress");
     }
 }
 
@@ -352,7 +352,7 @@ fn the_dead_are_told_to_those_who_wait_or_look() {
                 match looking.done() {
                     Err(fault) => break fault,
                     Ok(done) => {
-                        assert!(!done && Instant::now() < late, "{kind:?}: the death is never told")
+                        assert!(!done && Instant::now() < late, "{kind:?}: the death is never reported")
                     }
                 }
                 std::thread::yield_now();

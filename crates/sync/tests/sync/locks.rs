@@ -158,7 +158,7 @@ fn who_is_away_is_passed_over<R: RawLock>() {
         assert_eq!(gone.lock_deadline(Some(Instant::now())).unwrap_err(), LockError::TimedOut);
         assert!(away.try_lock().unwrap().is_none());
         drop(held);
-        drop(last.try_lock().unwrap().expect("nobody waits"));
+        drop(last.try_lock().unwrap().expect("no member waits"));
         drop(away.lock().unwrap());
         drop(gone.try_lock().unwrap().expect("its place was passed over"));
     }
@@ -210,7 +210,7 @@ fn any_mixture_of_ways_to_ask<R: RawLock>() {
             }
         });
         let mut last = lock.member(0).unwrap();
-        let count = *last.try_lock().unwrap().expect("nobody is left in the queue");
+        let count = *last.try_lock().unwrap().expect("no member is left in the queue");
         assert_eq!(count, taken.load(Ordering::Relaxed));
     }
 }
@@ -229,7 +229,7 @@ fn a_panic_poisons_and_recover_goes_on<R: RawLock>() {
     assert_eq!(mine.lock().unwrap_err(), LockError::Poisoned { rank: 1 });
     assert_eq!(
         mine.try_lock().unwrap_err().to_string(),
-        "rank 1 left what the lock guards half changed"
+        "the lock is poisoned: rank 1 left its data half changed"
     );
     let mut held = mine.recover(None).unwrap();
     assert_eq!((held.poisoned_by(), *held), (Some(1), 7));

@@ -183,26 +183,26 @@ mod tests {
     #[test]
     fn a_difference_says_what_each_has_made() {
         let asked = |thing, rank, bytes| Asked::new(thing, Some(rank), Some(bytes));
-        let told = |first, second| Difference { first, second }.to_string();
+        let message = |first, second| Difference { first, second }.to_string();
         let memory = |rank, bytes| asked(Thing::Memory, rank, bytes);
         assert_eq!(
-            told(asked(Thing::Barrier, 0, 24), memory(1, 128)),
+            message(asked(Thing::Barrier, 0, 24), memory(1, 128)),
             "rank 0 makes a barrier, rank 1 allocates 128 bytes of memory"
         );
         assert_eq!(
-            told(memory(2, 100), memory(0, 200)),
+            message(memory(2, 100), memory(0, 200)),
             "rank 2 allocates 100 bytes of memory, rank 0 allocates 200 bytes of memory"
         );
         assert_eq!(
-            told(memory(0, 64), memory(1, 64)),
+            message(memory(0, 64), memory(1, 64)),
             "rank 0 allocates 64 bytes of memory, rank 1 allocates 64 bytes of memory for other elements"
         );
         assert_eq!(
-            told(asked(Thing::Lock, 0, 8), asked(Thing::Lock, 1, 8)),
+            message(asked(Thing::Lock, 0, 8), asked(Thing::Lock, 1, 8)),
             "rank 0 makes a lock, rank 1 makes a lock of another kind or size"
         );
         assert_eq!(
-            told(Asked::of_word(0), Asked::new(Thing::Memory, None, None)),
+            message(Asked::of_word(0), Asked::new(Thing::Memory, None, None)),
             "one view makes something else, another allocates memory"
         );
     }

@@ -190,9 +190,9 @@ mod tests {
             let refused = SpaceError::Members { members, most };
             assert_eq!(Counter::new(members).unwrap_err(), refused);
             assert_eq!(Tournament::new(members).unwrap_err(), refused);
-            let spread =
+            let dissemination =
                 Dissemination::within(&mut Space::heap(), members, usize::MAX, Flags::Packed);
-            assert_eq!(spread.unwrap_err(), refused);
+            assert_eq!(dissemination.unwrap_err(), refused);
             assert_eq!(Auto::within(&mut Space::heap(), members, usize::MAX).unwrap_err(), refused);
         }
     }

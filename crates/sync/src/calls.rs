@@ -231,7 +231,7 @@ impl Calls {
     pub fn verdict(&self) -> Option<Fault> {
         // Acquire: pairs with the Release in `decide`.
         let word = self.verdict[0].load(Ordering::Acquire);
-        if word == 0 { None } else { Some(self.told(word)) }
+        if word == 0 { None } else { Some(self.decode(word)) }
     }
 
     /// Returns the verdict as words, for other hosts.
@@ -341,7 +341,7 @@ impl Calls {
     }
 
     /// Decodes a verdict.
-    fn told(&self, word: u64) -> Fault {
+    fn decode(&self, word: u64) -> Fault {
         if word == DIFFERS {
             // Relaxed: ordered by the Acquire of the verdict.
             let asked = |at: usize| Asked::of_word(self.verdict[at].load(Ordering::Relaxed));

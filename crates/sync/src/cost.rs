@@ -46,7 +46,8 @@ pub struct Transfers {
 /// use syncline_sync::cost::{Algorithm, transfers};
 ///
 /// assert_eq!(transfers(Algorithm::Counter, 2).chain, 3);
-/// assert!(transfers(Algorithm::Counter, 64).chain > transfers(Algorithm::Dissemination { radix: 4 }, 64).chain);
+/// let dissemination = Algorithm::Dissemination { radix: 4 };
+/// assert!(transfers(Algorithm::Counter, 64).chain > transfers(dissemination, 64).chain);
 /// ```
 #[must_use]
 pub fn transfers(algorithm: Algorithm, members: usize) -> Transfers {
@@ -81,7 +82,8 @@ pub fn best_radix(members: usize) -> usize {
 /// outnumber cores, returns the algorithm that needs each member least often.
 #[must_use]
 pub fn best(members: usize, cores: usize) -> Algorithm {
-    let spread = Algorithm::Dissemination { radix: best_radix(members) };
-    let shorter = transfers(spread, members).chain < transfers(Algorithm::Counter, members).chain;
-    if members <= cores && members > 2 && shorter { spread } else { Algorithm::Counter }
+    let dissemination = Algorithm::Dissemination { radix: best_radix(members) };
+    let shorter =
+        transfers(dissemination, members).chain < transfers(Algorithm::Counter, members).chain;
+    if members <= cores && members > 2 && shorter { dissemination } else { Algorithm::Counter }
 }

@@ -78,7 +78,7 @@ pub enum SpaceError {
         rank: usize,
     },
     /// This process is a child made by `fork` of a member's process.
-    #[error("{}", Child(*rank))]
+    #[error("{}", ForkedChild(*rank))]
     Forked {
         /// The rank of the member.
         rank: usize,
@@ -93,7 +93,7 @@ pub enum Fault {
     #[error("the deadline passed")]
     TimedOut,
     /// A member's process was killed or has exited, or its thread has panicked.
-    #[error("{} is dead", Who(*rank))]
+    #[error("{} is dead", Subject(*rank))]
     Dead {
         /// The rank of the member, or [`LAUNCHER`].
         rank: usize,
@@ -121,7 +121,7 @@ pub enum Fault {
     Differs(Difference),
     /// A member has given up its part, or has returned without doing it, while other members wait
     /// for it.
-    #[error("{} has left", Who(*rank))]
+    #[error("{} has left", Subject(*rank))]
     Left {
         /// The rank of the member.
         rank: usize,
@@ -130,14 +130,14 @@ pub enum Fault {
     #[error("{0}")]
     Silent(Silence),
     /// MPI has reported that a member's process has failed.
-    #[error("{}'s process has failed, MPI reports", Who(*rank))]
+    #[error("{}'s process has failed, MPI reports", Subject(*rank))]
     Reported {
         /// The rank of the member.
         rank: usize,
     },
     /// This process is a child made by `fork` of a member's process: it is not a member, and the
     /// call had no effect.
-    #[error("{}", Child(*rank))]
+    #[error("{}", ForkedChild(*rank))]
     Forked {
         /// The rank of the member.
         rank: usize,
@@ -189,7 +189,7 @@ impl fmt::Display for Silence {
         write!(
             f,
             "{} has not been heard of for {seconds} s; SYNCLINE_TIMEOUT sets the limit",
-            Who(self.rank())
+            Subject(self.rank())
         )
     }
 }
@@ -211,13 +211,13 @@ pub enum LockError {
     #[error("the lock was not free before the deadline")]
     TimedOut,
     /// A member has died, and may have held the lock or broken its queue.
-    #[error("{} is dead, and the lock may never be free again", Who(*rank))]
+    #[error("{} is dead, and the lock may never be free again", Subject(*rank))]
     Dead {
         /// The rank of the member, or [`LAUNCHER`].
         rank: usize,
     },
     /// A member has returned or given up its part, and may have held the lock or broken its queue.
-    #[error("{} has left, and the lock may never be free again", Who(*rank))]
+    #[error("{} has left, and the lock may never be free again", Subject(*rank))]
     Left {
         /// The rank of the member.
         rank: usize,
@@ -230,7 +230,7 @@ pub enum LockError {
     },
     /// This process is a child made by `fork` of a member's process: it is not a member, and the
     /// call had no effect.
-    #[error("{}", Child(*rank))]
+    #[error("{}", ForkedChild(*rank))]
     Forked {
         /// The rank of the member.
         rank: usize,
@@ -238,9 +238,9 @@ pub enum LockError {
 }
 
 /// Displays a rank, or the launcher.
-struct Who(usize);
+struct Subject(usize);
 
-impl fmt::Display for Who {
+impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             LAUNCHER => f.write_str("the launcher"),
@@ -250,9 +250,9 @@ impl fmt::Display for Who {
 }
 
 /// Displays the message for calls in a child made by `fork`.
-struct Child(usize);
+struct ForkedChild(usize);
 
-impl fmt::Display for Child {
+impl fmt::Display for ForkedChild {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -273,7 +273,10 @@ mod tests {
             silent.to_string(),
             "rank 3 has not been heard of for 10 s; SYNCLINE_TIMEOUT sets the limit"
         );
-        assert_eq!(Fault::Reported { rank: 3 }.to_string(), "rank 3's process has failed, MPI reports");
+        assert_eq!(
+            Fault::Reported { rank: 3 }.to_string(),
+            "rank 3's process has failed, MPI reports"
+        );
         assert_eq!(Fault::Left { rank: 1 }.to_string(), "rank 1 has left");
         let child = "this process is a child made by fork() of rank 2's process: it is no member";
         assert_eq!(Fault::Forked { rank: 2 }.to_string(), child);

@@ -24,7 +24,7 @@
 //! let mut there = barrier.member(1)?;
 //! std::thread::scope(|scope| {
 //!     scope.spawn(move || there.wait().unwrap());
-//!     here.arrive().unwrap(); // and something that does not need the others, until
+//!     here.arrive().unwrap(); // then work that needs no other member, until
 //!     here.wait().unwrap();
 //! });
 //! # Ok::<(), syncline_sync::SpaceError>(())

@@ -455,7 +455,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         let (raw, policy) = (&self.lock.raw, self.waiting.policy());
         while !raw.wait(self.rank, asked, &policy, deadline, INSIDE).map_err(|error| {
             self.slot(IDLE);
-            self.told(error)
+            self.lock_error(error)
         })? {
             match raw.ask(self.rank, INSIDE) {
                 Some(again) => asked = again,
@@ -506,7 +506,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
             self.slot(IDLE);
             let ended =
                 self.lock.marks().repair.wait_until(now + 1, &self.waiting.policy(), deadline);
-            ended.map_err(|error| self.told(error))?;
+            ended.map_err(|error| self.lock_error(error))?;
             self.slot(QUEUEING);
             asymmetric::light();
         }
@@ -546,7 +546,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         self.slot(IDLE);
     }
 
-    fn told(&self, error: WaitError) -> LockError {
+    fn lock_error(&self, error: WaitError) -> LockError {
         match error {
             WaitError::Dead { member } => self.waiting.gone_for(member as usize),
             _ => LockError::TimedOut,

@@ -82,7 +82,9 @@ impl Auto {
     pub fn watching(self, fault_list: &FaultList) -> Self {
         Auto(match self.0 {
             Choice::Counter(counter) => Choice::Counter(counter.watching(fault_list)),
-            Choice::Dissemination(rumours) => Choice::Dissemination(rumours.watching(fault_list)),
+            Choice::Dissemination(dissemination) => {
+                Choice::Dissemination(dissemination.watching(fault_list))
+            }
         })
     }
 }
@@ -93,14 +95,16 @@ impl Barrier for Auto {
     fn members(&self) -> usize {
         match &self.0 {
             Choice::Counter(counter) => counter.members(),
-            Choice::Dissemination(rumours) => rumours.members(),
+            Choice::Dissemination(dissemination) => dissemination.members(),
         }
     }
 
     fn member(&self, rank: usize) -> Result<AutoMember, SpaceError> {
         Ok(AutoMember(match &self.0 {
             Choice::Counter(counter) => Choice::Counter(counter.member(rank)?),
-            Choice::Dissemination(rumours) => Choice::Dissemination(rumours.member(rank)?),
+            Choice::Dissemination(dissemination) => {
+                Choice::Dissemination(dissemination.member(rank)?)
+            }
         }))
     }
 }

@@ -50,7 +50,10 @@ use crate::membership::FaultList;
 /// use syncline_sync::{BarrierMember, barrier::{Combined, Counter, Dissemination, Tournament}};
 ///
 /// let outer = Dissemination::new(2)?; // of two groups
-/// let groups = [Combined::new(0, Tournament::new(2)?, outer.clone()), Combined::new(1, Tournament::new(2)?, outer)];
+/// let groups = [
+///     Combined::new(0, Tournament::new(2)?, outer.clone()),
+///     Combined::new(1, Tournament::new(2)?, outer),
+/// ];
 /// std::thread::scope(|scope| {
 ///     for group in &groups {
 ///         for rank in 0..2 {

@@ -166,12 +166,12 @@ impl<B: SignalBoard> DisseminationMember<B> {
         Ok(())
     }
 
-    /// Advances from round to round as far as possible. `heard` polls for a raise of a slot, or
+    /// Advances from round to round as far as possible. `raised` polls for a raise of a slot, or
     /// waits for it.
     #[inline]
     fn advance(
         &mut self,
-        mut heard: impl FnMut(&mut B, usize, u64, Awaited) -> Result<bool, Fault>,
+        mut raised: impl FnMut(&mut B, usize, u64, Awaited) -> Result<bool, Fault>,
     ) -> Result<bool, Fault> {
         let (members, epoch) = (self.board.members(), self.board.episodes() + 1);
         while let Some((round, distance)) = self.at {
@@ -188,7 +188,7 @@ impl<B: SignalBoard> DisseminationMember<B> {
                 let rank = self.board.rank();
                 let raiser = if rank >= behind { rank - behind } else { rank + members - behind };
                 let awaited = Awaited { raiser, step, reached: step };
-                if !heard(&mut self.board, round * (self.radix - 1) + j, epoch, awaited)? {
+                if !raised(&mut self.board, round * (self.radix - 1) + j, epoch, awaited)? {
                     return Ok(false);
                 }
             }

@@ -324,7 +324,7 @@ impl Team {
     }
 
     /// Sends the notes of the members of a host.
-    fn spread(&mut self, host: usize) {
+    fn send_notes(&mut self, host: usize) {
         for member in (0..self.members()).filter(|&member| self.host_of[member] == host) {
             if let Some(note) = self.tables[host].note_of(member, self.sent[member]) {
                 self.sent[member] = note[0];
@@ -336,7 +336,7 @@ impl Team {
     }
 
     /// Delivers a note from one host to another.
-    fn hear(&mut self, from: usize, to: usize) -> bool {
+    fn deliver(&mut self, from: usize, to: usize) -> bool {
         let note = self.links[from][to].pop_front();
         if let Some((member, words)) = &note
             && from != to
@@ -347,7 +347,7 @@ impl Team {
     }
 
     fn found(&self) -> Option<Fault> {
-        self.tables.iter().find_map(|table| Some(table.told(table.find()?)))
+        self.tables.iter().find_map(|table| Some(table.decode(table.find()?)))
     }
 
     /// Returns whether members that are blocked, and have noted it, wait for one another in a
@@ -420,10 +420,10 @@ fn run(random: &mut Random, team: &mut Team) -> Option<Fault> {
     for _ in 0..100 * members {
         team.step(random.below(members), random.below(3) > 0);
         if random.below(4) == 0 {
-            team.spread(random.below(hosts));
+            team.send_notes(random.below(hosts));
         }
         if random.below(2) == 0 {
-            team.hear(random.below(hosts), random.below(hosts));
+            team.deliver(random.below(hosts), random.below(hosts));
         }
         if random.below(3) == 0
             && let Some(fault) = team.found()
@@ -432,10 +432,10 @@ fn run(random: &mut Random, team: &mut Team) -> Option<Fault> {
         }
     }
     settle(team);
-    (0..hosts).for_each(|host| team.spread(host));
+    (0..hosts).for_each(|host| team.send_notes(host));
     // In order between two hosts, in any order otherwise.
     while team.links.iter().flatten().any(|link| !link.is_empty()) {
-        team.hear(random.below(hosts), random.below(hosts));
+        team.deliver(random.below(hosts), random.below(hosts));
         if let Some(fault) = team.found().filter(|_| random.below(4) == 0) {
             return Some(fault);
         }

@@ -243,7 +243,9 @@ impl Queue for Mcs {
             let Some(next) = behind else { return };
             let place = &self.nodes[next].place;
             let granted = round(place.get()) + GRANTED;
-            if !given_up(place.raise_to(granted)) || plant::is("mcs: grants a place that was given up") {
+            if !given_up(place.raise_to(granted))
+                || plant::is("mcs: grants a place that was given up")
+            {
                 return;
             }
             (from, taken_out) = (next, true);

@@ -111,7 +111,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         let until = deadline.map_or(soon, |deadline| deadline.min(soon));
         match repair.wait_until(now + 1, &self.waiting.policy(), Some(until)) {
             Err(WaitError::TimedOut) if until == soon => Ok(()),
-            waited => waited.map(|_| ()).map_err(|error| self.told(error)),
+            waited => waited.map(|_| ()).map_err(|error| self.lock_error(error)),
         }
     }
 
@@ -183,7 +183,7 @@ mod tests {
     use crate::space::Space;
 
     /// A process number that no process has.
-    const NOBODY: u32 = u32::MAX;
+    const NO_PROCESS: u32 = u32::MAX;
 
     fn soon() -> Option<Instant> {
         Some(Instant::now() + Duration::from_secs(60))
@@ -194,11 +194,11 @@ mod tests {
         let lock = Lock::<R, ()>::new(3, ()).unwrap().watching(&fault_list);
         let [mut mine, mut other] = [0, 1].map(|rank| lock.member(rank).unwrap());
         // The state in which a member of that process would have left it.
-        lock.slots[2].taken.store(NOBODY.into(), Ordering::Relaxed);
+        lock.slots[2].taken.store(NO_PROCESS.into(), Ordering::Relaxed);
         lock.marks().repairer.store(3, Ordering::Relaxed);
         lock.marks().repair.raise_to(1);
         // SAFETY: no handle was taken in a process of that number.
-        unsafe { fault_list.process_ended(NOBODY, 0..0) };
+        unsafe { fault_list.process_ended(NO_PROCESS, 0..0) };
         assert_eq!(mine.lock_deadline(soon()).unwrap_err(), LockError::Dead { rank: 2 });
         drop(mine.recover(soon()).unwrap());
         drop(other.lock_deadline(soon()).unwrap());
@@ -217,7 +217,7 @@ mod tests {
         let lock = Lock::<Ticket, ()>::new(2, ()).unwrap().watching(&fault_list);
         let [mut mine, mut other] = [0, 1].map(|rank| lock.member(rank).unwrap());
         // SAFETY: no handle was taken in a process of that number.
-        unsafe { fault_list.process_ended(NOBODY, 0..0) };
+        unsafe { fault_list.process_ended(NO_PROCESS, 0..0) };
         let held = other.lock().unwrap();
         // No repair is needed: `mine` only waits for its turn.
         assert_eq!(mine.recover(Some(Instant::now())).unwrap_err(), LockError::TimedOut);

@@ -352,7 +352,10 @@ fn the_dead_are_told_to_those_who_wait_or_look() {
                 match looking.done() {
                     Err(fault) => break fault,
                     Ok(done) => {
-                        assert!(!done && Instant::now() < late, "{kind:?}: the death is never reported")
+                        assert!(
+                            !done && Instant::now() < late,
+                            "{kind:?}: the death is never reported"
+                        )
                     }
                 }
                 std::thread::yield_now();

@@ -279,10 +279,10 @@ fn a_leaked_guard_ends_with_its_handle<R: RawLock>() {
         |mine| mine.recover(late()).map(|held| assert_eq!(held.poisoned_by(), Some(0))),
     ];
     let [mut leaks, mut waits] = [0, 1].map(|rank| lock.member(rank).unwrap());
-    for (way, told) in ways.into_iter().zip([Err(0), Err(0), Ok(())]) {
+    for (way, expected) in ways.into_iter().zip([Err(0), Err(0), Ok(())]) {
         std::mem::forget(leaks.lock().unwrap());
-        let told = told.map_err(|rank| LockError::Poisoned { rank });
-        assert_eq!(way(&mut leaks), told);
+        let expected = expected.map_err(|rank| LockError::Poisoned { rank });
+        assert_eq!(way(&mut leaks), expected);
         drop(waits.recover(late()).unwrap());
     }
 }

@@ -127,15 +127,15 @@ impl Plain {
             }
             let members = self.members();
             // The next round of the dissemination, if there is one.
-            let spread = |members: usize, radix: usize, next: u32| radix.pow(next) < members;
+            let has_round = |members: usize, radix: usize, next: u32| radix.pow(next) < members;
             match self.kind {
-                Kind::Dissemination(radix) if spread(members, radix, round + 1) => {
+                Kind::Dissemination(radix) if has_round(members, radix, round + 1) => {
                     self.send(member, episode, round + 2);
                     self.at[member] = Some((episode, round + 1));
                     continue;
                 }
                 Kind::Levels(size)
-                    if member.is_multiple_of(size) && spread(members / size, 2, round) =>
+                    if member.is_multiple_of(size) && has_round(members / size, 2, round) =>
                 {
                     self.send(member, episode, round + 1);
                     self.at[member] = Some((episode, round + 1));

@@ -60,8 +60,8 @@ pub trait Barrier: Send + Sync {
     ///
     /// # One-sided
     /// Each member is made once, by the thread that acts as this member or on its behalf. Dropping
-    /// the handle leaves the barrier, and the waits of the others end with [`Fault::Left`]. The
-    /// handle belongs to the process that made it: in a child made by `fork`, its calls return
+    /// the handle leaves the barrier: waits that still need the member end with [`Fault::Left`].
+    /// The handle belongs to the process that made it: in a child made by `fork`, its calls return
     /// [`Fault::Forked`], and dropping it has no effect.
     ///
     /// # Errors

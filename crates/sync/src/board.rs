@@ -51,7 +51,7 @@ pub trait SignalBoard: Send {
     /// Returns whether this member's `slot` has been raised to `epoch`. Does not block.
     ///
     /// # Errors
-    /// [`Fault::Dead`] or [`Fault::Left`] if a member is gone, which only some of the calls check.
+    /// [`Fault::Dead`] or [`Fault::Left`] if a member is gone. Only some of the calls check that.
     fn poll(&mut self, slot: usize, epoch: u64) -> Result<bool, Fault>;
 
     /// Waits until this member's `slot` has been raised to `epoch` or the deadline has passed.

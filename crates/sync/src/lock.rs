@@ -25,14 +25,14 @@
 //! # Repair
 //! A death leaves a queue that cannot be trusted: a place without an owner, or a link that was
 //! never made. A *repair* therefore waits until every member that is not known to be gone is idle:
-//! waiters end with the death and give up, or get the lock in their turn; a holder ends its section
-//! first. The repair then empties the queue, and poisons the lock if the dead member held it. No
-//! member enters while a repair is in progress. A repair begins when a member calls
+//! waiters get the death as an error and give up, or get the lock in their turn; a holder ends its
+//! section first. The repair then empties the queue, and poisons the lock if the dead member held
+//! it. No member enters while a repair is in progress. A repair begins when a member calls
 //! [`LockMember::recover`]; a repairer that dies is replaced by the next one.
 //!
-//! Dekker's pattern excludes the two: a member stores its state and then loads the repair mark; a
-//! repairer stores the repair mark and then loads the states. Every acquisition passes the member's
-//! side, so the fence between store and load is asymmetric.
+//! Dekker's pattern keeps members and repairers apart: a member stores its state and then loads the
+//! repair mark; a repairer stores the repair mark and then loads the states. Every acquisition
+//! executes the member's side, so the fence between store and load is asymmetric.
 //!
 //! A handle is not tied to a thread: any thread may use the handle for a rank, and the handle may
 //! outlive what the program regards as that member. The member state therefore records the process

@@ -35,11 +35,11 @@ pub const LAUNCHER: usize = MAX_MEMBERS;
 /// The faults of a team: members that are dead, have left or were given up, in the order of their
 /// declaration. A clone is the same list.
 ///
-/// | entry by                | meaning                         | ends waits        | its locks    |
-/// |-------------------------|---------------------------------|-------------------|--------------|
-/// | [`give_up`], [`report`] | the member does not do its part | all with the list | stay held    |
-/// | [`declare_dead`]        | no code of the member runs      | all with the list | are repaired |
-/// | [`process_ended`]       | the process has ended           | for the process   | are repaired |
+/// | entry by                | of a member             | ends waits        | its locks are      |
+/// |-------------------------|-------------------------|-------------------|--------------------|
+/// | [`give_up`], [`report`] | it does not do its part | all with the list | kept by the member |
+/// | [`declare_dead`]        | none of its code runs   | all with the list | freed by a repair  |
+/// | [`process_ended`]       | its process has ended   | that need it      | freed by a repair  |
 ///
 /// The list has room for three entries per member; further entries are lost.
 ///
@@ -166,9 +166,9 @@ impl FaultList {
         self.enter(fault.rank(), seen);
     }
 
-    /// Declares that a member is dead, which runs or ran in the process with the number `process`
+    /// Declares that a member is dead that runs, or ran, in the process with the number `process`
     /// ([`std::process::id`]). As [`give_up`](Self::give_up); in addition, a repair releases the
-    /// locks that it held by handles taken in this process.
+    /// locks that the member held by handles taken in this process.
     ///
     /// # Safety
     /// For each lock that watches this list, the handle for this rank that was taken in this

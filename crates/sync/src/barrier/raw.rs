@@ -1,10 +1,10 @@
 //! A barrier without ranks, whose memory can be reused after it is destroyed.
 //!
 //! # Contract
-//! Any thread may take part in an episode; only the number of threads counts. In each episode
-//! exactly one thread, the last to arrive, is told so by the result of its wait. As soon as one
-//! thread has returned from its wait, the barrier may be destroyed and its memory then reused,
-//! although others are still leaving: `destroy` waits for them.
+//! Any thread may take part in an episode; only the number of threads counts. In each episode the
+//! wait of exactly one thread, the last to arrive, returns `true`. As soon as one thread has
+//! returned from its wait, the barrier may be destroyed and its memory then reused, although others
+//! are still leaving: `destroy` waits for them.
 //!
 //! # State
 //! ```text
@@ -17,7 +17,7 @@
 //! | last      | counts itself, to a multiple of P; wakes others | at once                     |
 //! | others    | count themselves; goal: the next multiple of P  | `arrivals` is at least that |
 //! | all       | count themselves in `left`, as last access      | at once                     |
-//! | destroyer | fails if `arrivals` is no multiple of P         | `left` is as large          |
+//! | destroyer | fails if `arrivals` is no multiple of P         | `left` is at least that     |
 //!
 //! A slow thread that leaves an episode and a fast thread in the next do not interfere, as no
 //! number ever decreases. The destroyer does not sleep on `left`: to wake it, a leaving thread

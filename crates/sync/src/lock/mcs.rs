@@ -24,8 +24,8 @@
 //! | 1022            | gave up; its node is being removed | 1023, by the releaser that removes it |
 //! | 1023            | does not use its node              | the next round                        |
 //!
-//! Releaser and owner both raise the place to a maximum; the previous value tells each of them
-//! which was first.
+//! Releaser and owner both change the place by an atomic maximum; the previous value shows each of
+//! them which came first.
 //!
 //! # Costs
 //! Uncontended: a swap and a compare-and-swap. Contended: a swap, a link, and one raise of the
@@ -113,7 +113,7 @@ impl Mcs {
     ) -> Result<(), WaitError> {
         let granted = round(waiting) + GRANTED;
         if let Err(error) = node.place.wait_until(granted, policy, deadline)
-            // The previous value tells which was first: if the predecessor was, the lock is ours.
+            // The previous value shows which came first: if the predecessor did, the lock is ours.
             && node.place.raise_to(waiting + 1) < granted
         {
             return Err(error);

@@ -21,8 +21,8 @@
 //! |                 |                               | 1023, by the releaser: passed over     |
 //! | 1023            | no longer needs this place    | a later ticket                         |
 //!
-//! Releaser and member both raise the place to a maximum; the previous value tells each of them
-//! which was first. A late releaser finds a place that is about a later ticket, and changes
+//! Releaser and member both change the place by an atomic maximum; the previous value shows each of
+//! them which came first. A late releaser finds a place that is about a later ticket, and changes
 //! nothing.
 //!
 //! # Why a release needs no read-modify-write
@@ -163,7 +163,7 @@ impl Ticket {
             self.satisfied();
             return Ok(());
         };
-        // The previous value tells which was first: if the releaser was, the lock is ours.
+        // The previous value shows which came first: if the releaser did, the lock is ours.
         if place.raise_to(asleep + 1) >= over {
             // Acquire: pairs with the Release of the releaser's raise. A load, not a fence, as
             // ThreadSanitizer does not support fences.

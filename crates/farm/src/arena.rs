@@ -1,16 +1,16 @@
-//! The farm's memory: one segment, which all its processes inherit, and what stands where in it.
+//! The shared memory of a farm: one segment, inherited by all its processes, and its layout.
 //!
 //! ```text
 //! header   | mark, shape, supply of blocks, ends                  |
 //! records  | a process | a process | ...                          | see `record`
-//! channels | for each receiver a row: the channel of each sender  | a word each; 0: not opened yet
+//! channels | a row for each receiver: the channel of each sender  | a word each; 0: not opened
 //! table    | a block | a block | ...                              | see `blocks`
 //! memory   | channels, large messages                             |
 //! ```
 //!
-//! The segment is sparse: a row, a record, a block take memory when they are used. It has no name,
-//! and is gone when the last process of the farm is. All the `unsafe` of views into it is in this
-//! file.
+//! The segment is sparse: a row, a record or a block occupies memory only once it is used. It has
+//! no name, and is freed when the last process of the farm ends. All the `unsafe` code that creates
+//! views into it is in this file.
 
 use std::ops::Deref;
 use std::os::fd::BorrowedFd;
@@ -32,11 +32,11 @@ use crate::pool::fork_table::{CELLS, Cell, Deque, ForkTable, Head, WORKERS};
 use crate::record::{ProcessState, Record, has_let_go, waiting};
 use crate::vpid::{MAX_PROCESSES, Vpid};
 
-/// What the memory of a farm begins with. To be changed with whatever stands in it.
+/// The mark at the beginning of a farm's memory. It must be changed with any change of the layout.
 const MARK: u64 = u64::from_le_bytes(*b"synfarm2");
-/// How many blocks there is room for in `memory` bytes: one for each share of them.
+/// The share of the memory, in bytes, for which the table has room for one block.
 const PER_BLOCK: usize = 1024;
-/// A holder of blocks that is no process: the two ends of a channel.
+/// A holder of blocks that is not a process: the two ends of a channel.
 const CHANNEL: u64 = u64::MAX;
 
 #[repr(C)]
@@ -45,22 +45,22 @@ struct Header {
     processes: AtomicU64,
     depth: AtomicU64,
     blocks: AtomicU64,
-    /// How many bytes each process may have for itself; 0: no bound.
+    /// The limit on the private data of each process, in bytes; 0: no limit.
     worker_memory: AtomicU64,
-    /// How many places were ever used: those from there on need no look.
+    /// The number of places that were ever used. Scans stop there.
     used: AtomicU64,
-    /// How many processes have ended.
+    /// The number of processes that have ended.
     ends: Signal,
     supply: Supply,
 }
 
-/// The bytes of a board: see `pool::fork_table`.
+/// The size of a fork table in bytes: see `pool::fork_table`.
 pub(crate) const BOARD: usize = size_of::<Head>()
     + WORKERS * size_of::<Deque>()
     + CELLS * size_of::<Cell>()
     + CELLS * size_of::<Block>();
 
-/// What a farm has room for.
+/// The dimensions of a farm's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     processes: usize,
@@ -68,25 +68,26 @@ struct Shape {
     blocks: usize,
 }
 
-/// The memory of a farm, as one of its processes sees it.
+/// The memory of a farm, as mapped by one of its processes.
 #[derive(Debug)]
 pub(crate) struct Arena {
     home: Home,
     shape: Shape,
-    /// The process that uses it. A child made by `fork` has the memory, but no part in the farm.
+    /// The process that uses it. A child made by `fork` shares the memory, but is not part of the
+    /// farm.
     born: Generation,
 }
 
-/// Where it is.
+/// The location of the memory.
 #[derive(Debug)]
 enum Home {
-    /// In a segment of its own, which is inherited.
+    /// A segment of its own, which processes inherit.
     Segment(Segment),
-    /// In the memory of a team, in which all members find it.
+    /// An array in the memory of a team, to which all members have access.
     Team(Array<Page>),
 }
 
-/// What the memory of a farm within that of a team is made of.
+/// The element type of a farm's memory inside that of a team.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Page([AtomicU64; 512]);
@@ -97,15 +98,16 @@ impl Default for Page {
     }
 }
 
-// SAFETY: words, of which all bytes zero are the default. What stands in them is changed by atomic
-// operations, or by one the process that has it alone (`Slot`, `Blocks`, `Cell`).
+// SAFETY: a page consists of words for which all-zero bytes are a valid value, the default. Their
+// contents are changed by atomic operations, or by the one process that has exclusive access
+// (`Slot`, `Blocks`, `Cell`).
 unsafe impl Shared for Page {}
 
 impl Home {
     fn at(&self) -> *mut u8 {
         match self {
             Home::Segment(segment) => segment.as_ptr(),
-            // Words that may be changed through shared references: so may what stands there.
+            // The pages consist of atomic words, so writing through a shared reference is allowed.
             Home::Team(pages) => pages.as_ptr().cast_mut().cast(),
         }
     }
@@ -118,16 +120,16 @@ impl Home {
     }
 }
 
-/// What a channel begins with, before its slots.
+/// The header of a channel, which precedes its slots.
 #[repr(C, align(64))]
 pub(crate) struct Ends {
     from: AtomicU64,
     to: AtomicU64,
-    /// Which of the two will never look at it again.
+    /// The [`End`]s that were released and never access the channel again.
     let_go: AtomicU64,
 }
 
-/// An end of a channel.
+/// One end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum End {
@@ -163,7 +165,7 @@ impl Shape {
 }
 
 impl Arena {
-    /// New memory for `processes` processes at a time, with `memory` bytes for channels and
+    /// Creates memory for `processes` processes at a time, with `memory` bytes for channels and
     /// messages.
     pub(crate) fn new(processes: usize, depth: usize, memory: usize) -> Result<Arena, FarmError> {
         let shape = Shape::new(processes, depth, memory);
@@ -177,7 +179,10 @@ impl Arena {
         Ok(arena)
     }
 
-    /// The same in the memory of a team: all members make it, and all have the same.
+    /// Like [`new`](Self::new), in the memory of a team.
+    ///
+    /// # Collective
+    /// All members call it, and all get the same memory.
     pub(crate) fn within(
         space: &mut Space,
         processes: usize,
@@ -192,7 +197,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Says what it is.
+    /// Writes the shape and then the mark.
     fn sign(&self) {
         let (header, shape) = (self.header(), self.shape);
         header.processes.store(shape.processes as u64, Ordering::Relaxed);
@@ -202,7 +207,7 @@ impl Arena {
         header.mark.store(MARK, Ordering::Release);
     }
 
-    /// The memory of a farm that another process has founded; or what is wrong with it.
+    /// Attaches to the memory that another process has created; the error says why it is invalid.
     pub(crate) fn attach(segment: Segment) -> Result<Arena, String> {
         if segment.len() < size_of::<Header>() {
             return Err(format!("{} bytes are too few", segment.len()));
@@ -232,8 +237,8 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Whether this process is the one that has made or attached this, and not a child that `fork`
-    /// has made of it.
+    /// Returns whether this process created or attached the memory itself. False in a child made by
+    /// `fork`.
     #[inline]
     pub(crate) fn is_home(&self) -> bool {
         self.born.is_current()
@@ -246,34 +251,35 @@ impl Arena {
         }
     }
 
-    /// How many processes there are room for.
+    /// Returns the number of processes that the memory has room for.
     pub(crate) fn processes(&self) -> usize {
         self.shape.processes
     }
 
     fn header(&self) -> &Header {
         // SAFETY: the memory begins with the header, is at least as large (`new`, `within`,
-        // `attach`), aligned to 128, zero at first, which is a header, and changed by atomic
-        // operations only. It lives as long as `self`.
+        // `attach`) and aligned to 128 bytes. It is zero at first, which is a valid header, and
+        // changed by atomic operations only. It is mapped as long as `self` lives.
         unsafe { &*self.home.at().cast::<Header>() }
     }
 
-    /// How many processes have ended.
+    /// Returns the count of ended processes.
     pub(crate) fn ends(&self) -> &Signal {
         &self.header().ends
     }
 
-    /// The record of the process at a place, below [`processes`](Self::processes).
+    /// Returns the record of the process at `place`, which must be below
+    /// [`processes`](Self::processes).
     #[inline]
     pub(crate) fn record(&self, place: usize) -> &Record {
         assert!(place < self.shape.processes);
         let at = self.home.at().wrapping_add(self.shape.records()).cast::<Record>();
-        // SAFETY: the records stand there, as many as there are processes, and `place` is one;
-        // aligned, zero at first, which is a record, and changed by atomic operations only.
+        // SAFETY: an aligned array of `processes` records is there, and `place` is below that. It
+        // is zero at first, which is a valid record, and changed by atomic operations only.
         unsafe { &*at.wrapping_add(place) }
     }
 
-    /// How far a process has come; a number that is none has never been.
+    /// Returns the state of a process; `Free` for an invalid vpid.
     pub(crate) fn life(&self, vpid: Vpid) -> ProcessState {
         if vpid.place() < self.shape.processes {
             self.record(vpid.place()).life(vpid)
@@ -282,54 +288,56 @@ impl Arena {
         }
     }
 
-    /// Where the channel from one place to another is found.
+    /// Returns the cell that holds the channel between two places.
     fn cell(&self, to: usize, from: usize) -> &AtomicU64 {
         assert!(to < self.shape.processes && from < self.shape.processes);
         let at = self.home.at().wrapping_add(self.shape.rows()).cast::<AtomicU64>();
-        // SAFETY: as in `record`: a square of words, in which this is one.
+        // SAFETY: as in `record`: a square array of words is there, and the index is within it.
         unsafe { &*at.wrapping_add(to * self.shape.processes + from) }
     }
 
     pub(crate) fn blocks(&self) -> Blocks<'_> {
         let at = self.home.at().wrapping_add(self.shape.table()).cast::<Block>();
-        // SAFETY: as in `record`: this many blocks stand there.
+        // SAFETY: as in `record`: an array of this number of blocks is there.
         let table = unsafe { std::slice::from_raw_parts(at, self.shape.blocks) };
         let lines = (self.home.len() - self.shape.memory()) as u64 / LINE;
         Blocks { supply: &self.header().supply, table, lines }
     }
 
-    /// The bytes of a block. Its holder may use them; the pointer is aligned to a line.
+    /// Returns a pointer to the bytes of a block, aligned to a line. Only the block's holder may
+    /// use them.
     pub(crate) fn bytes(&self, block: u32) -> *mut u8 {
         self.home.at().wrapping_add(self.shape.memory() + self.blocks().offset(block))
     }
 
-    /// Makes a board in a block, which no other process has; `None` if there is no room.
+    /// Creates a fork table in a block of its own; `None` if there is no room.
     pub(crate) fn make_fork_table(&self) -> Option<u32> {
         let (block, _) = self.blocks().take(BOARD + LINE as usize, CHANNEL)?;
-        // SAFETY: the block is this process's, has enough bytes, and zero is the state of all that
-        // stands in it.
+        // SAFETY: this process holds the block, which has at least that number of bytes. Zero is
+        // valid for everything that is stored there.
         unsafe { self.bytes(block).write_bytes(0, BOARD + LINE as usize) };
         Some(block)
     }
 
-    /// Whether there is such a block, and it has room for a board.
+    /// Returns whether the block exists and is large enough for a fork table.
     pub(crate) fn may_be_board(&self, block: u32) -> bool {
         self.blocks().size(block).is_some_and(|size| size >= BOARD + LINE as usize)
     }
 
-    /// The board in a block.
+    /// Returns the fork table in a block.
     ///
     /// # Safety
-    /// The block was made a board ([`make_fork_table`](Self::make_fork_table)).
+    /// The block must have been created by [`make_fork_table`](Self::make_fork_table).
     pub(crate) unsafe fn table(&self, block: u32) -> ForkTable<'_> {
         debug_assert!(self.may_be_board(block));
         let at = self.bytes(block);
         let at = at.wrapping_add(at.align_offset(align_of::<Head>()));
         let (deques, cells) = (size_of::<Head>(), size_of::<Head>() + WORKERS * size_of::<Deque>());
         let table = cells + CELLS * size_of::<Cell>();
-        // SAFETY: the block holds a board (`make_fork_table`): these four, one after the other, each of
-        // a size that is a multiple of its alignment, zero at first, which is a state of all, and
-        // changed by boards alone, which are all made here. It is never given back.
+        // SAFETY: the block holds a fork table (`make_fork_table`), which consists of these four
+        // parts, one after the other. The size of each is a multiple of its alignment. They are
+        // zero at first, which is valid for all of them, and accessed through fork tables only,
+        // which are all created here. The block is never given back.
         unsafe {
             ForkTable::new(
                 &*at.cast::<Head>(),
@@ -340,59 +348,60 @@ impl Arena {
         }
     }
 
-    /// A copy of the first bytes of a block, whichever process holds it and whatever that does to
-    /// it meanwhile.
+    /// Returns a copy of the first bytes of a block, regardless of its holder and of concurrent
+    /// writes.
     pub(crate) fn copy_of(&self, block: u32, len: usize) -> Option<Vec<u8>> {
         self.blocks().size(block).filter(|&size| len <= size)?;
         let words = self.bytes(block).cast::<AtomicU64>();
-        // SAFETY: the block has whole lines of bytes, which are words, aligned, of zeros at first;
-        // the arena keeps it mapped. A holder that is broken may write meanwhile: the words are
-        // atomic here, so what is read then is a mixture.
+        // SAFETY: the block consists of whole lines, hence of aligned words, zero at first; the
+        // arena keeps it mapped. A faulty holder may write concurrently: the words are atomic here,
+        // so the copy is then a mixture of old and new words.
         let words = unsafe { std::slice::from_raw_parts(words, len.div_ceil(8)) };
         let mut copy = vec![0; 8 * words.len()];
         for (to, word) in copy.as_chunks_mut().0.iter_mut().zip(words) {
-            // Relaxed: what was written before the block was told of came with its number.
+            // Relaxed: the bytes were written before the block's number was published.
             *to = word.load(Ordering::Relaxed).to_ne_bytes();
         }
         copy.truncate(len);
         Some(copy)
     }
 
-    /// How many bytes of memory there are for channels and messages.
+    /// Returns the number of bytes for channels and messages.
     pub(crate) fn memory(&self) -> usize {
         self.home.len() - self.shape.memory()
     }
 
-    /// Bounds what each process may have for itself.
+    /// Limits the private data of each process to `bytes`.
     pub(crate) fn bound_workers(&self, bytes: u64) {
         self.header().worker_memory.store(bytes, Ordering::Relaxed);
     }
 
-    /// How many bytes that are, if there is a bound.
+    /// Returns the limit on the private data of each process, if there is one.
     pub(crate) fn worker_memory(&self) -> Option<u64> {
         Some(self.header().worker_memory.load(Ordering::Relaxed)).filter(|&bytes| bytes > 0)
     }
 
-    /// How many places were ever used: a look at all is a look at these. A place is used before any
-    /// process knows of it.
+    /// Returns the number of places that were ever used: a scan over all places stops there. A
+    /// place is counted before any process is given it.
     #[inline]
     pub(crate) fn used(&self) -> usize {
         // Acquire: pairs with the Release in `use_place`.
         (self.header().used.load(Ordering::Acquire) as usize).min(self.shape.processes)
     }
 
-    /// From now on that place is among those that are looked at.
+    /// Includes `place` in the scans from now on.
     pub(crate) fn use_place(&self, place: usize) {
         // Release: pairs with the Acquire in `used`.
         self.header().used.fetch_max(place as u64 + 1, Ordering::Release);
     }
 
-    /// Whether a process waits for a place, after something of the dead was let go.
+    /// Returns whether a process waits for a place. Called after something of an ended process was
+    /// released.
     pub(crate) fn is_awaited(&self) -> bool {
         has_let_go(&mut self.living())
     }
 
-    /// Whether a place is free.
+    /// Returns whether a place is free.
     pub(crate) fn has_place(&self) -> bool {
         self.free_places().next().is_some()
     }
@@ -401,7 +410,7 @@ impl Arena {
         (1..self.shape.processes).filter(|&place| self.record(place).now().1 == ProcessState::Free)
     }
 
-    /// How many places processes wait for, beyond those that are free.
+    /// Returns the number of places that processes wait for, minus the number of free ones.
     pub(crate) fn lacking(&self) -> usize {
         let waiting = waiting(&mut self.living());
         if waiting == 0 {
@@ -417,12 +426,12 @@ impl Arena {
             .map(|(_, record)| record)
     }
 
-    /// The first free place, which is reserved for a child of `parent` now.
+    /// Reserves the first free place for a child of `parent`.
     pub(crate) fn reserve(&self, parent: Vpid) -> Option<Vpid> {
         let place = (1..self.shape.processes).find(|&place| {
             let (generation, life) = self.record(place).now();
             if life == ProcessState::Free && place >= self.used() {
-                // Before any process has it.
+                // Before any process gets the place.
                 self.use_place(place);
             }
             life == ProcessState::Free
@@ -434,36 +443,36 @@ impl Arena {
     }
 
     fn channel_ends(&self, block: u32) -> &Ends {
-        // SAFETY: the block is a channel (its number was found in a cell, or it was just written):
-        // it begins with `Ends`, and is not given back before both ends have let go of it. Blocks
-        // are aligned to lines, and so are the ends.
+        // SAFETY: the block is a channel (its number was found in a cell, or was just written), so
+        // it begins with `Ends` and is not given back before both ends were released. Blocks are
+        // aligned to lines, which is the alignment of `Ends`.
         unsafe { &*self.bytes(block).cast::<Ends>() }
     }
 
-    /// Opens the channel from `from`, which is the caller, to `to`: no other process does. `None`
-    /// if there is no room.
+    /// Opens the channel from `from` to `to`; `None` if there is no room. Only the process `from`
+    /// may call it.
     pub(crate) fn open(self: &Arc<Self>, from: Vpid, to: Vpid) -> Option<Slots> {
         let blocks = self.blocks();
-        // A line more than needed, to align it.
+        // One line more than needed, to align the slots.
         let (block, _) = blocks.take(self.shape.channel() + LINE as usize, from.to_raw() + 1)?;
         let at = self.bytes(block);
-        // SAFETY: the block is this process's, has enough bytes, and zero is the state of all that
-        // stands in it.
+        // SAFETY: this process holds the block, which has at least that number of bytes. Zero is
+        // valid for everything that is stored there.
         unsafe { at.write_bytes(0, self.shape.channel() + LINE as usize) };
         let ends = self.channel_ends(block);
         ends.from.store(from.to_raw(), Ordering::Relaxed);
         ends.to.store(to.to_raw(), Ordering::Relaxed);
-        // SAFETY: this process has it, and uses it as the writer of a channel from now on.
+        // SAFETY: this process holds the block, and uses it as the writer of a channel from now on.
         unsafe { blocks.hand_over(block, CHANNEL) };
         // Release: pairs with the Acquire in `found`.
         self.cell(to.place(), from.place()).store(u64::from(block) + 1, Ordering::Release);
-        // Release: pairs with the Acquire of the receiver, which then looks at its row.
+        // Release: pairs with the Acquire of the receiver, which then scans its row.
         self.record(to.place()).inbound.fetch_add(1, Ordering::Release);
         Some(Slots::new(self, block))
     }
 
-    /// The channel from the process at a place to `to`, which is the caller, and the number of that
-    /// process.
+    /// Returns the channel from the process at `from` to `to`, which is the caller, and the vpid of
+    /// the sending process.
     pub(crate) fn found(self: &Arc<Self>, from: usize, to: Vpid) -> Option<(Vpid, Slots)> {
         // Acquire: pairs with the Release in `open`.
         let word = self.cell(to.place(), from).load(Ordering::Acquire);
@@ -475,65 +484,66 @@ impl Arena {
         meant.then(|| (writer, Slots::new(self, block)))
     }
 
-    /// The reader of a channel will not look at it again, and the next process at the writer's
-    /// place opens another.
+    /// Unlinks a channel and releases its reading end. The next process at the writer's place opens
+    /// a new one.
     ///
     /// # Safety
-    /// As of [`let_go`](Self::let_go), for the reader.
+    /// The conditions of [`let_go`](Self::let_go) hold for the reading end.
     pub(crate) unsafe fn unlink(&self, from: usize, to: usize, block: u32) {
         self.cell(to, from).store(0, Ordering::Relaxed);
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller guarantees it (see `# Safety`).
         unsafe { self.let_go(block, End::Reader) };
     }
 
-    /// One end of a channel is used no more. The second process to say so gives the memory back.
+    /// Releases one end of a channel. The release of the second end frees the block.
     ///
     /// # Safety
-    /// The block is a channel, of which the process that has this end uses nothing any more.
+    /// The block must be a channel, and the process that has this end must not access it any more.
     pub(crate) unsafe fn let_go(&self, block: u32, end: End) {
         let ends = self.channel_ends(block);
-        // AcqRel: the second process has all that the first has done behind it, and so has the next
-        // user of the memory.
+        // AcqRel: the process that releases the second end sees all accesses through the first, and
+        // so does the next user of the memory.
         let before = ends.let_go.fetch_or(end as u64, Ordering::AcqRel);
         if before | end as u64 == End::Writer as u64 | End::Reader as u64
             && before & end as u64 == 0
         {
-            // SAFETY: both ends have let go of it.
+            // SAFETY: both ends were released, so no process uses the bytes any more.
             unsafe { self.blocks().give(block, CHANNEL) };
         }
     }
 
-    /// What is left to do for one that has ended: lets go of its ends of channels, and of the
-    /// blocks that it held. Writers first, before its end is told: then readers still find their
-    /// channels.
+    /// Releases the writing ends of an ended process. Called before its end is published, so that
+    /// readers still find their channels.
     ///
     /// # Safety
-    /// The process has ended.
+    /// The process must have ended.
     pub(crate) unsafe fn let_go_of_writers(&self, vpid: Vpid) {
         for to in 0..self.used() {
             if let Some(block) = self.channel_at(to, vpid.place()) {
-                // SAFETY: its number stands in the cell of a channel, whose writer has ended.
+                // SAFETY: the block is in the cell of a channel, and the channel's writer has
+                // ended.
                 unsafe { self.let_go(block, End::Writer) };
             }
         }
     }
 
-    /// The rest of it: when its end is told, and again before its place is another's.
+    /// Releases the reading ends and the blocks of an ended process. Called when its end is
+    /// published, and again before its place is reused.
     ///
     /// # Safety
-    /// The process has ended.
+    /// The process must have ended.
     pub(crate) unsafe fn let_go_of_the_rest(&self, vpid: Vpid) {
         for from in 0..self.used() {
             if let Some(block) = self.channel_at(vpid.place(), from) {
-                // SAFETY: as above; its reader has ended.
+                // SAFETY: as above; the channel's reader has ended.
                 unsafe { self.unlink(from, vpid.place(), block) };
             }
         }
-        // SAFETY: it has ended.
+        // SAFETY: the process has ended (see `# Safety`).
         unsafe { self.blocks().sweep(vpid.to_raw() + 1) };
     }
 
-    /// Whether no process has anything of one that has ended, nor wants to know of its end.
+    /// Returns whether no process refers to an ended one, nor still needs its exit cause.
     pub(crate) fn is_forgotten(&self, vpid: Vpid) -> bool {
         let record = self.record(vpid.place());
         let noted = record.is_noted() || self.life(record.parent()) == ProcessState::Ended;
@@ -541,13 +551,13 @@ impl Arena {
     }
 
     fn channel_at(&self, to: usize, from: usize) -> Option<u32> {
-        let word = self.cell(to, from).load(Ordering::Acquire); // pairs with the Release in `open`
+        let word = self.cell(to, from).load(Ordering::Acquire); // Acquire: pairs with the Release in `open`
         let block = word.checked_sub(1).and_then(|block| u32::try_from(block).ok())?;
         self.blocks().size(block).map(|_| block)
     }
 }
 
-/// How many slots a channel can have.
+/// The largest number of slots of a channel.
 pub(crate) const MAX_DEPTH: usize = 1024;
 
 /// The slots of a channel.
@@ -558,7 +568,7 @@ pub(crate) struct Slots {
     block: u32,
 }
 
-// SAFETY: a shared reference to slots, which are `Sync`, and what keeps them mapped.
+// SAFETY: a shared reference to slots, which are `Sync`, and an `Arc` that keeps them mapped.
 unsafe impl Send for Slots {}
 // SAFETY: as above.
 unsafe impl Sync for Slots {}
@@ -571,7 +581,7 @@ impl Slots {
         Slots { arena: Arc::clone(arena), first, block }
     }
 
-    /// The block that they stand in.
+    /// Returns the block that contains the slots.
     pub(crate) fn block(&self) -> u32 {
         self.block
     }
@@ -582,9 +592,9 @@ impl Deref for Slots {
 
     #[inline]
     fn deref(&self) -> &[Slot] {
-        // SAFETY: this many slots follow the ends in the block, aligned (`open` takes a line more
-        // for that); zero at first, which is a free slot; changed as `Slot` says; the block is not
-        // given back while this end has not let go of it.
+        // SAFETY: `depth` slots follow the ends in the block, aligned (`open` allocates one line
+        // more for that). They are zero at first, which is a free slot, and changed as `Slot`
+        // specifies. The block is not given back before this end is released.
         unsafe { std::slice::from_raw_parts(self.first, self.arena.shape.depth) }
     }
 }

@@ -1,8 +1,8 @@
-//! What a farm may take.
+//! The resource limits of a farm.
 
 use std::num::NonZeroU64;
 
-/// What a farm may take, set by its founder.
+/// The resource limits of a farm, set by its founder.
 ///
 /// ```
 /// use syncline_farm::{Farm, bounds::Bounds};
@@ -32,43 +32,45 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// How many processes there are at a time, at most, the manager among them [default: 1024].
+    /// Sets the largest number of processes at a time, including the manager [default: 1024].
     #[must_use]
     pub fn processes(self, processes: usize) -> Self {
         Bounds { processes, ..self }
     }
 
-    /// How many bytes messages under way may take, in all [default: 1 GiB]. They take none before
-    /// they are used. What was used for messages of one size stays for such as are not larger: many
-    /// sizes, one after the other, may need several times as much as is under way.
+    /// Sets the number of bytes that all messages in flight may occupy together [default: 1 GiB].
+    /// No memory is used before a message needs it. Memory that was used for messages of one size
+    /// is reused only for messages that are not larger: a sequence of many sizes may need several
+    /// times the memory that is in flight.
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         Bounds { memory, ..self }
     }
 
-    /// How many bytes each process may have for itself [default: as many as the system gives]. One
-    /// that wants more is refused by the system, and usually ends. (Its limit on data: see
-    /// `RLIMIT_DATA` in setrlimit(2). 0: no bound.)
+    /// Sets the number of bytes of private data of each process [default: no limit; 0: no limit].
+    /// The system refuses a process more memory than that, which usually ends the process. (This is
+    /// `RLIMIT_DATA`: see setrlimit(2).)
     #[must_use]
     pub fn worker_memory(self, bytes: u64) -> Self {
         Bounds { worker_memory: NonZeroU64::new(bytes), ..self }
     }
 
-    /// How many messages can wait in a channel [default: 1, as in the paper]. A sender of one more
-    /// waits.
+    /// Sets the number of messages that can wait in a channel [default: 1, as in the paper]. The
+    /// sender of a further message blocks.
     #[must_use]
     pub fn depth(self, depth: usize) -> Self {
         Bounds { depth, ..self }
     }
 
-    /// Whether Ctrl-Z at the manager stops all processes, and `fg` continues them [default: yes].
+    /// Sets whether Ctrl-Z at the manager stops all processes, and `fg` continues them [default:
+    /// yes].
     ///
-    /// The manager has a handler of SIGTSTP for that, from its first start of a process until the
-    /// farm is dropped, if it has a terminal and nothing has changed what the signal does. The
-    /// handler stops the manager, too, as the signal does by default. A system call of the program
-    /// that sleeps may return `EINTR` after that. A program that has its own handler, or ignores
-    /// the signal, keeps that: it can send signals to the groups of the processes itself (their
-    /// numbers are [`Farm::pid`](crate::Farm::pid) and [`Pool::pids`](crate::Pool::pids)).
+    /// For this, the manager installs a handler of SIGTSTP from its first start of a process until
+    /// the farm is dropped, if it has a terminal and the signal has its default action. The handler
+    /// also stops the manager, as the default action does. A sleeping system call of the program
+    /// may return `EINTR` afterwards. A program that has its own handler, or ignores the signal,
+    /// keeps that disposition: it can send signals to the process groups itself (their numbers are
+    /// [`Farm::pid`](crate::Farm::pid) and [`Pool::pids`](crate::Pool::pids)).
     #[must_use]
     pub fn forward_stops(self, forward_stops: bool) -> Self {
         Bounds { forward_stops, ..self }

@@ -1,36 +1,37 @@
-//! The channel of an ordered pair of processes: slots in common memory, one writer, one reader.
+//! A channel for an ordered pair of processes: slots in shared memory, one writer, one reader.
 //!
 //! # Contract
-//! What the writer puts in, the reader takes out: everything once, in order, whole. A slot holds
-//! one message: up to [`INLINE`] bytes in itself, more in a block of the farm's memory, which then
-//! belongs to the reader.
+//! The reader receives each message that the writer sends exactly once, in order and complete. A
+//! slot holds one message: up to [`INLINE`] bytes in the slot itself; a longer message is in a
+//! block of the farm's memory, which then belongs to the reader.
 //!
 //! ```text
 //!          ┌ tag ┬ head ┬ bytes, or the number of a block ─────────────┐   128 bytes, aligned
 //! slot 0   │ 2r  │ len  │                                              │
-//! slot 1   │     │ kind │                                              │   a depth of 1 has slot 0 only
+//! slot 1   │     │ kind │                                              │   depth 1: only slot 0
 //!          └─────┴──────┴──────────────────────────────────────────────┘
 //! ```
-//! | tag      | the slot is | which side moves it on                                        |
-//! |----------|-------------|--------------------------------------------------------------|
-//! | `2r`     | free        | the writer of message `r · depth + slot`: writes it, adds 1    |
-//! | `2r + 1` | full        | the reader: takes the message out, adds 1                     |
+//! | tag      | the slot is | advanced by                                                 |
+//! |----------|-------------|-------------------------------------------------------------|
+//! | `2r`     | free        | the writer of message `r · depth + slot`: writes it, adds 1 |
+//! | `2r + 1` | full        | the reader: takes the message out, adds 1                   |
 //!
 //! # Costs
-//! A message that fits the first line of its slot: one transfer of the line to the writer, one to
-//! the reader, and the bell of the reader (`bell`), whose line stays with the writer while the
-//! reader finds messages by looking.
+//! A message that fits the first line of its slot costs one transfer of that line to the writer and
+//! one to the reader, plus an increment of the reader's event count (`bell`), whose line stays with
+//! the writer while the reader finds messages by polling.
 //!
 //! # Source
 //! Moreno Maza, Stephenson, Watt and Xie, "Multiprocessed parallelism support in ALDOR on SMPs and
 //! multicores" (2007): one slot for each ordered pair, and a tag that is 0 (free), the size (full),
 //! -1 (being read), 0.
 //!
-//! # Changed
-//! The tag only grows, so both sides can sleep on it and neither takes this round's state for that
-//! of another. "Being read" is no state of the slot: a reader takes the message out, by copying
-//! what is small and by becoming the owner of the block that holds what is large, and reads in its
-//! own time. The size stands beside the tag, so messages may be empty. Slots may be several.
+//! # Differences from the source
+//! The tag only grows, so both sides can sleep on it, and neither mistakes the state of one round
+//! for that of another. "Being read" is not a state of the slot: the reader takes the message out,
+//! by copying a small one and by becoming the owner of the block of a large one, and reads it
+//! later. The size is stored separately from the tag, so messages may be empty. A channel may have
+//! several slots.
 
 use std::ops::Deref;
 use std::time::Instant;
@@ -38,10 +39,10 @@ use std::time::Instant;
 use syncline_signal::primitive::UnsafeCell;
 use syncline_signal::{Policy, Signal, WaitError, plant};
 
-/// The longest message that a slot holds itself.
+/// The length in bytes of the longest message that a slot holds itself.
 pub(crate) const INLINE: usize = 112;
 
-/// A message as it stands in a slot, or on its way into or out of one.
+/// The contents of a slot, or of a message that is being written into or taken out of one.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(16))]
 pub(crate) struct Body {
@@ -56,33 +57,33 @@ impl Default for Body {
 }
 
 impl Body {
-    /// A message of which these bytes stand in a slot.
+    /// Creates a message whose `bytes` are stored in the slot itself.
     pub(crate) fn new(head: u64, bytes: &[u8]) -> Body {
         let mut body = Body { bytes: [0; INLINE], head };
         body.bytes[..bytes.len()].copy_from_slice(bytes);
         body
     }
 
-    /// The block that it stands in, if it stands in one.
+    /// Returns the number of the block that holds the message, if a block does.
     pub(crate) fn block(&self) -> Option<u32> {
         let number = [self.bytes[0], self.bytes[1], self.bytes[2], self.bytes[3]];
         (self.head & BLOCK != 0).then(|| u32::from_le_bytes(number))
     }
 }
 
-/// How many bytes of the body matter. Of a head that is garbage, all.
+/// Returns the number of bytes of the body that are in use; `INLINE` for an invalid head.
 fn used(head: u64) -> usize {
     if head & BLOCK != 0 { size_of::<u32>() } else { ((head & LEN) as usize).min(INLINE) }
 }
 
-/// Of a head: the length of the message, in bytes.
+/// Bits of the head: the length of the message, in bytes.
 pub(crate) const LEN: u64 = (1 << 48) - 1;
-/// Of a head: the message is in a block, whose number stands where the bytes would.
+/// Bit of the head: the message is in a block, whose number is stored in place of the bytes.
 pub(crate) const BLOCK: u64 = 1 << 63;
-/// Of a head: what kind of message it is stands from here to the bit of the block.
+/// The lowest bit of the head that holds the kind of the message, which extends up to [`BLOCK`].
 pub(crate) const KIND: u32 = 48;
 
-/// One message's place.
+/// A slot: the storage of one message.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
@@ -91,7 +92,7 @@ pub(crate) struct Slot {
     bytes: Cell<[u64; INLINE / 8]>,
 }
 
-/// What one side writes and the other reads: a cell of the standard library or of loom.
+/// A cell that one side writes and the other reads, of the standard library or of loom.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Cell<T>(UnsafeCell<T>);
@@ -118,43 +119,44 @@ impl<T> Cell<T> {
     }
 }
 
-// SAFETY: the cells are written by the writer while the tag says free and read by the reader while
-// it says full; both have them alone then, and the tag's raises and looks order one after the
-// other.
+// SAFETY: only the writer accesses the cells while the tag says free, and only the reader while it
+// says full. The Release increments and Acquire loads of the tag order these accesses.
 unsafe impl Sync for Slot {}
 
 impl Slot {
     fn put(&self, head: u64, bytes: &[u8]) {
         debug_assert!(bytes.len() <= INLINE);
-        // SAFETY: the tag says free, so only the writer touches the cells, and there is one writer
-        // (`Writer::new`).
+        // SAFETY: `at` is valid for writes, and no other thread accesses the cell: the tag says
+        // free, so only the writer does, and there is one writer (see `Writer::new`).
         self.head.write(|at| unsafe { at.write(head) });
         let len = bytes.len().min(INLINE);
         self.bytes.write(|at| {
-            // SAFETY: as above; the source is `len` bytes, the target has at least as many, and
-            // they are not the same.
+            // SAFETY: no other thread accesses the cell, as above. The source has `len` bytes, the
+            // target `INLINE`, which is at least `len`, and they do not overlap.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast::<u8>(), len) }
         });
     }
 
     #[inline]
     fn read<R>(&self, read: impl FnOnce(u64, &[u8]) -> R) -> R {
-        // SAFETY: the tag says full, so only the reader touches the cells until it says otherwise,
-        // and there is one reader (`Reader::new`).
+        // SAFETY: `at` is valid for reads, and no thread writes the cell: the tag says full, so
+        // only the reader accesses it until it advances the tag, and there is one reader (see
+        // `Reader::new`).
         let head = self.head.read(|at| unsafe { at.read() });
         self.bytes.read(|at| {
-            // SAFETY: as above; there are `INLINE` bytes, of which `used` is never more.
+            // SAFETY: no thread writes the cell, as above. It has `INLINE` initialised bytes, and
+            // `used` never exceeds that.
             read(head, unsafe { std::slice::from_raw_parts(at.cast::<u8>(), used(head)) })
         })
     }
 }
 
-/// Which slot is next, and for the how manyth time. (Counted, as a division takes as long as the
-/// way of a message.)
+/// The next slot and its round. (Counted up, as a division takes as long as the transfer of a
+/// message.)
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     slot: usize,
-    /// The tag of the slot when it is free.
+    /// The tag of the slot while it is free.
     free: u64,
 }
 
@@ -168,7 +170,7 @@ impl Turn {
     }
 }
 
-/// The writer's end of a channel. There is one of each channel, in one thread at a time.
+/// The writing end of a channel. Each channel has one, used by one thread at a time.
 #[derive(Debug)]
 pub(crate) struct Writer<R> {
     slots: R,
@@ -176,10 +178,10 @@ pub(crate) struct Writer<R> {
 }
 
 impl<R: Deref<Target = [Slot]>> Writer<R> {
-    /// The writer's end of a channel through which nothing has gone.
+    /// Creates the writing end of a channel that has carried no message yet.
     ///
     /// # Safety
-    /// There is no other writer of these slots, as long as one may use them.
+    /// No other writer of these slots may exist while this one is in use.
     pub(crate) unsafe fn new(slots: R) -> Self {
         Writer { slots, turn: Turn::default() }
     }
@@ -189,7 +191,7 @@ impl<R: Deref<Target = [Slot]>> Writer<R> {
         &self.slots[self.turn.slot]
     }
 
-    /// Waits until there is a free slot, or a process that the policy watches is gone.
+    /// Blocks until a slot is free, or a process that the policy watches is gone.
     #[inline]
     pub(crate) fn wait(
         &self,
@@ -199,15 +201,15 @@ impl<R: Deref<Target = [Slot]>> Writer<R> {
         self.slot().tag.wait_until(self.turn.free, policy, deadline).map(|_| ())
     }
 
-    /// Whether there is a free slot.
+    /// Returns whether a slot is free.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
         // Acquire: pairs with the Release in `Reader::take_with`.
         self.slot().tag.get() == self.turn.free
     }
 
-    /// Writes a message into the slot that is free, as [`wait`](Self::wait) has seen, and rings the
-    /// reader's bell.
+    /// Writes a message into the free slot and notifies the reader through `bell`. The caller has
+    /// seen that the slot is free ([`wait`](Self::wait)).
     #[inline]
     pub(crate) fn put(&mut self, head: u64, bytes: &[u8], bell: &Signal) {
         debug_assert!(self.is_free());
@@ -226,7 +228,7 @@ impl<R: Deref<Target = [Slot]>> Writer<R> {
     }
 }
 
-/// The reader's end of a channel. There is one of each channel, in one thread at a time.
+/// The reading end of a channel. Each channel has one, used by one thread at a time.
 #[derive(Debug)]
 pub(crate) struct Reader<R> {
     slots: R,
@@ -234,22 +236,22 @@ pub(crate) struct Reader<R> {
 }
 
 impl<R: Deref<Target = [Slot]>> Reader<R> {
-    /// The reader's end of a channel from which nothing was taken.
+    /// Creates the reading end of a channel from which no message has been taken yet.
     ///
     /// # Safety
-    /// There is no other reader of these slots, as long as one may use them.
+    /// No other reader of these slots may exist while this one is in use.
     pub(crate) unsafe fn new(slots: R) -> Self {
         Reader { slots, turn: Turn::default() }
     }
 
-    /// Takes the next message out of its slot, if it is there.
+    /// Takes the next message out of its slot; `None` if there is none.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Body> {
         self.take_with(Body::new)
     }
 
-    /// Reads the next message in its slot, if it is there, which is free afterwards: its head, and
-    /// what stands there.
+    /// Calls `read` with the head and the inline bytes of the next message in its slot, and then
+    /// frees the slot; `None` if there is no message.
     #[inline]
     pub(crate) fn take_with<X>(&mut self, read: impl FnOnce(u64, &[u8]) -> X) -> Option<X> {
         if !self.is_full() {
@@ -261,7 +263,7 @@ impl<R: Deref<Target = [Slot]>> Reader<R> {
         }
         let read = slot.read(read);
         if !plant::is("channel: frees first") {
-            // Release: pairs with the Acquire in `Writer::wait`; the writer writes over what has
+            // Release: pairs with the Acquire in `Writer::wait`; the writer overwrites what has
             // been read.
             slot.tag.increment();
         }
@@ -269,7 +271,7 @@ impl<R: Deref<Target = [Slot]>> Reader<R> {
         Some(read)
     }
 
-    /// Whether a message is there.
+    /// Returns whether a message is there.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         // Acquire: pairs with the Release in `Writer::put`.

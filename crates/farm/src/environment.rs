@@ -1,4 +1,4 @@
-//! What a manager tells a process of its farm: `SYNCLINE_FARM`.
+//! The environment variable `SYNCLINE_FARM`, which a manager passes to each process of its farm.
 
 use std::os::fd::RawFd;
 
@@ -9,11 +9,11 @@ use syncline_process::{inherit, lifeline::LifelineEnd};
 use crate::error::FarmError;
 use crate::vpid::Vpid;
 
-/// Set for every process that a farm starts.
+/// The variable that is set for every process that a farm starts.
 pub(crate) const FARM: &str = "SYNCLINE_FARM";
 
-/// The version is to be raised with any change of what stands in the memory of a farm, and of what a
-/// process is started with. From 2 on it leads a process group.
+/// The fields of the variable. The version must be raised with any change of the memory layout of a
+/// farm, or of what a process is started with. From version 2 on a process leads a process group.
 const TOLD: Told<4> = Told {
     by: "manager",
     version: 2,
@@ -25,20 +25,20 @@ const TOLD: Told<4> = Told {
     ],
 };
 
-/// The place of a process in its farm: descriptors that it has inherited, and its number.
+/// The inherited descriptors of a process of a farm, and its vpid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inherited {
     /// The descriptor of the farm's memory.
     pub(crate) memory: RawFd,
-    /// The descriptor of the lifeline's end.
+    /// The descriptor of the process's end of the lifeline.
     pub(crate) lifeline: RawFd,
-    /// The descriptor by which the manager is told that something is asked of it.
+    /// The eventfd that notifies the manager of requests.
     pub(crate) manager: RawFd,
     pub(crate) vpid: Vpid,
 }
 
 impl Inherited {
-    /// The place that a manager gave to this process, if one did.
+    /// Reads the variable of this process; `None` if it is not set.
     pub(crate) fn from_environment() -> Result<Option<Inherited>, FarmError> {
         let Some(value) = std::env::var_os(FARM) else { return Ok(None) };
         let value = value.to_string_lossy().into_owned();
@@ -48,8 +48,8 @@ impl Inherited {
         }
     }
 
-    /// Whether a farm has started this very process, and not one that has started it: whose
-    /// descriptors are not here.
+    /// Returns whether a farm started this process itself. False in a child of such a process,
+    /// which inherits the variable but not the descriptors.
     pub(crate) fn is_ours() -> bool {
         let place = Inherited::from_environment().ok().flatten();
         place.is_some_and(|place| {
@@ -58,7 +58,7 @@ impl Inherited {
         })
     }
 
-    /// What the variable is set to.
+    /// Returns the value of the variable.
     pub(crate) fn value(&self) -> String {
         let descriptor = |fd: RawFd| u64::from(fd.unsigned_abs());
         let Inherited { memory, lifeline, manager, vpid } = *self;
@@ -72,7 +72,7 @@ impl Inherited {
     }
 }
 
-/// What is wrong with the variable.
+/// Returns the error for an invalid value of the variable.
 pub(crate) fn wrong(value: String, why: String) -> FarmError {
     FarmError::Variable { variable: FARM, value, why }
 }

@@ -1,4 +1,4 @@
-//! What to start.
+//! The program that a process of a farm runs.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::FarmError;
 
-/// A program with its arguments: what a task's process runs.
+/// A program with its arguments, which the process of a task runs.
 ///
-/// It links Syncline and calls [`Farm::join`](crate::Farm::join) (or [`serve`](crate::serve)); the
-/// current program, started again, is one such. Its standard input is empty; its other streams, its
-/// folder and its environment are the manager's.
+/// The program links Syncline and calls [`Farm::join`](crate::Farm::join) (or
+/// [`serve`](crate::serve)); the current program, started again, is such a program. Its standard
+/// input is empty; it inherits the other streams, the working directory and the environment of the
+/// manager.
 ///
 /// ```
 /// use syncline_farm::Program;
@@ -30,16 +31,16 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program, which is looked for as a shell would.
+    /// Creates a program from a path, which is searched for as a shell does.
     #[must_use]
     pub fn new(path: impl AsRef<Path>) -> Program {
         Program { path: path.as_ref().to_owned(), args: Vec::new(), variables: Vec::new() }
     }
 
-    /// The program of this process.
+    /// Returns the program of this process.
     ///
     /// # Errors
-    /// [`FarmError::System`] if the system does not say which it is.
+    /// [`FarmError::System`] if the system does not report the path of the executable.
     pub fn this() -> Result<Program, FarmError> {
         let what = "find the program of this process";
         let path = std::env::current_exe().map_err(|source| FarmError::System { what, source })?;
@@ -59,7 +60,7 @@ impl Program {
         args.into_iter().fold(self, |program, arg| program.arg(arg))
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable of the program.
     #[must_use]
     pub fn variable(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.variables.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
@@ -67,7 +68,7 @@ impl Program {
     }
 }
 
-/// A program on its way to the manager.
+/// A program in serialized form, as sent to the manager.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Request {
     path: Vec<u8>,

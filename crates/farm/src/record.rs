@@ -1,35 +1,41 @@
-//! What the farm knows of each of its processes: a record in common memory.
+//! The record of each process of a farm, in shared memory.
 //!
-//! | life        | means                                                      | by                                 |
-//! |-------------|------------------------------------------------------------|------------------------------------|
-//! | `Free`      | no process                                                 |                                    |
-//! | `Reserved`  | a number without a process: it can be sent to               | the process that reserves          |
-//! | `Asked`     | a worker has asked the manager to start it                  | that worker                        |
-//! | `Started`   | its process runs                                            | the manager                        |
-//! | `Joined`    | its process takes part                                      | itself                             |
-//! | `Ended`     | it has ended, or could not be started; what it sent is there | the manager                        |
-//! | `Free`      | of the next generation                                     | the manager, when nothing of it is left |
+//! | state      | meaning                                             | set by                |
+//! |------------|-----------------------------------------------------|-----------------------|
+//! | `Free`     | the record belongs to no process                    |                       |
+//! | `Reserved` | a vpid without a process, which can be sent to      | the reserving process |
+//! | `Asked`    | a worker has asked the manager to start the process | that worker           |
+//! | `Started`  | the process runs                                    | the manager           |
+//! | `Joined`   | the process takes part in the farm                  | the process itself    |
+//! | `Ended`    | it has ended or could not be started                | the manager           |
+//! | `Free`     | free in the next generation                         | the manager           |
 //!
-//! The word holds the generation as well, so no step is ever taken for another process than it was
-//! meant for.
+//! The messages of an ended process remain readable. The manager frees its record once no process
+//! refers to it.
 //!
-//! Any process may start a number that is reserved, and one does: the one whose exchange of the
-//! parent succeeds ([`Record::claim`]). It alone writes the request and takes the step from
-//! `Reserved`. If it dies before that step, the manager finds its number as the parent.
+//! The state word also holds the generation, so a transition never applies to a different process
+//! than the intended one.
 //!
-//! # Places that are waited for
-//! A place can be given away when no process has anything of the one that has ended. The manager's
-//! thread frees such places, the oldest first: those beyond a number of dead that it keeps, and as
-//! many as are waited for.
+//! Any process may start a reserved vpid, and exactly one does: the process whose exchange of
+//! `parent` succeeds ([`Record::claim`]). Only that process writes the request and makes the
+//! transition from `Reserved`. If it dies before that transition, the manager finds its vpid in
+//! `parent`.
 //!
-//! | process          | step                                                                    |
-//! |------------------|-------------------------------------------------------------------------|
-//! | waits for a place | says so in its record; finds no free place; rings the manager; sleeps     |
-//! | lets the dead go  | notes the end (or unlinks the channel); fence; rings the manager if any process waits |
-//! | manager's thread  | when it is rung: counts those that wait; fence; frees what is let go; rings all |
+//! # Waiting for a free place
+//! A place is the index of a record in the table of processes. It can be reused when no process
+//! refers to the ended process that occupied it. The manager's thread frees such places, the oldest
+//! first: those beyond the fixed number of ended processes that it retains, and as many as
+//! processes wait for.
 //!
-//! Of the two fences one comes first. So either the manager's thread sees what was let go, or the
-//! process that lets go sees the one that waits.
+//! * A process that waits for a place sets `waits` in its record, finds no free place, notifies the
+//!   manager and sleeps.
+//! * A process that releases an ended one notes the end (or unlinks the channel), executes a fence,
+//!   and notifies the manager if a process waits.
+//! * The manager's thread, once notified, counts the waiting processes, executes a fence, frees
+//!   what was released and notifies all processes.
+//!
+//! One of the two fences comes first. Either the manager's thread sees what was released, or the
+//! releasing process sees the waiting one.
 
 use syncline_process::watch::Ending;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
@@ -37,7 +43,7 @@ use syncline_signal::{PaddedSignal, plant};
 
 use crate::vpid::Vpid;
 
-/// How far a process has come.
+/// The state of a process in its life cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum ProcessState {
@@ -58,56 +64,56 @@ const LIVES: [ProcessState; 6] = [
     ProcessState::Ended,
 ];
 
-/// A process in common memory. All zero: there is none.
+/// The record of one process, in shared memory. All zero bytes: no process.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// The generation, and in the lowest eight bits the life.
+    /// The generation, and the [`ProcessState`] in the lowest eight bits.
     life: AtomicU64,
-    /// The number of its process in the system.
+    /// The process ID of the operating system.
     pub(crate) pid: AtomicU64,
-    /// The process that reserved it, and then, with [`CLAIMED`], the one that starts it.
+    /// The vpid that reserved the record; with [`CLAIMED`], the vpid that starts the process.
     parent: AtomicU64,
-    /// 1: the parent has seen its end.
+    /// 1: the parent has seen the end of the process.
     noted: AtomicU64,
-    /// How it ended: see [`code`].
+    /// The exit cause: see [`code`].
     ending: AtomicU64,
-    /// What is to be started: the number of a block, and its length in the upper half.
+    /// The start request: the number of its block, and its length in the upper half.
     pub(crate) request: AtomicU64,
-    /// How many channels were opened to it.
+    /// The number of channels that have been opened to the process.
     pub(crate) inbound: AtomicU64,
-    /// 1: it waits for a place.
+    /// 1: the process waits for a free place.
     waits: AtomicU64,
-    /// What it is at, if it is a worker of a pool.
+    /// The progress of the process, if it is a worker of a pool.
     pub(crate) progress: ProgressRecord,
-    /// Rung when there is something for it.
+    /// The event count of the process, incremented when there is something for it to look at.
     pub(crate) bell: PaddedSignal,
 }
 
-/// What a worker of a pool is at: written by itself, read by the manager when it has ended, or
-/// takes too long.
+/// The progress of a worker of a pool. The worker writes it; the manager reads it when the worker
+/// has ended or exceeds its time limit.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct ProgressRecord {
-    /// How many tasks it has begun.
+    /// The number of tasks that the worker has begun.
     pub(crate) begun: AtomicU64,
-    /// When it has begun the last one, in nanoseconds of the monotonic clock; 0: it has ended that
-    /// one.
+    /// The start time of the last task, in nanoseconds of the monotonic clock; 0: that task has
+    /// ended.
     pub(crate) since: AtomicU64,
 }
 
-/// Why a process is no more.
+/// The reason why a process no longer exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExitCause {
-    /// Its process has ended.
+    /// The process has ended.
     Ended(Ending),
-    /// It could not be started.
+    /// The process could not be started.
     NotStarted(String),
-    /// The process that reserved it, or was to start it, has ended before it was started.
+    /// The process that reserved it, or was to start it, ended before the start.
     NeverStarted,
-    /// It is a member of a team, and is dead or has been given up.
+    /// The process is a member of a team, and has died or has been given up.
     Dead,
-    /// It has ended, and its place was given away: nothing more is known.
+    /// The process has ended and its place was reused; no more is known about it.
     Forgotten,
 }
 
@@ -128,7 +134,7 @@ const KILLED: u64 = 2 << 32;
 const REFUSED: u64 = 3 << 32;
 const NEVER: u64 = 4 << 32;
 
-/// A fate in one word.
+/// Encodes an exit cause in one word.
 pub(crate) fn code(cause: &Result<Ending, Option<i32>>) -> u64 {
     match *cause {
         Ok(Ending::Exited(code)) => EXITED | u64::from(code),
@@ -149,43 +155,44 @@ fn cause(code: u64) -> ExitCause {
     }
 }
 
-/// In the word of the parent: that process starts it, and no other may. No number of a process has
-/// this bit.
+/// In `parent`: the named process starts the vpid, and no other may. No vpid has this bit set.
 const CLAIMED: u64 = 1 << 63;
 
 fn word(generation: u64, life: ProcessState) -> u64 {
     generation << 8 | life as u64
 }
 
-/// Whether any of these processes is to be helped to a place, after something of the dead was let
-/// go.
+/// Returns whether any of these processes waits for a place. Called after something of an ended
+/// process was released.
 pub(crate) fn has_let_go<'r>(living: &mut impl Iterator<Item = &'r Record>) -> bool {
     if !plant::is("record: no fence") {
-        // Pairs with the fence in `waiting`.
+        // SeqCst: pairs with the fence in `waiting`.
         fence(Ordering::SeqCst);
     }
     living.any(Record::is_waiting)
 }
 
-/// How many of these processes wait for places. What was let go before the fence of
-/// [`has_let_go`], which did not find one of them, is seen from here on.
+/// Returns the number of these processes that wait for places. After the call, the caller sees
+/// everything that was released before a fence of [`has_let_go`] that missed one of these
+/// processes.
 pub(crate) fn waiting<'r>(living: &mut impl Iterator<Item = &'r Record>) -> usize {
     let waiting = living.filter(|record| record.is_waiting()).count();
-    // Pairs with the fence in `has_let_go`.
+    // SeqCst: pairs with the fence in `has_let_go`.
     fence(Ordering::SeqCst);
     waiting
 }
 
 impl Record {
-    /// The generation, and how far it has come.
+    /// Returns the current generation and state.
     pub(crate) fn now(&self) -> (u64, ProcessState) {
-        // Acquire: pairs with the Release in `step`: what belongs to a life was written before it.
+        // Acquire: pairs with the Release in `step`: the fields that belong to a state are written
+        // before it.
         let word = self.life.load(Ordering::Acquire);
-        // Garbage, which no process of the farm writes, is as good as an end.
+        // An invalid value, which no process of the farm writes, counts as `Ended`.
         (word >> 8, LIVES.get((word & 0xFF) as usize).copied().unwrap_or(ProcessState::Ended))
     }
 
-    /// How far that very process has come. One whose place has another by now has ended.
+    /// Returns the state of the process `vpid`: `Ended` if its place belongs to a later generation.
     pub(crate) fn life(&self, vpid: Vpid) -> ProcessState {
         match self.now() {
             (generation, life) if generation == vpid.generation() => life,
@@ -194,19 +201,19 @@ impl Record {
         }
     }
 
-    /// The process that reserved it, or the one that starts, or has started, it.
+    /// Returns the vpid that reserved the record, or that starts or has started the process.
     pub(crate) fn parent(&self) -> Vpid {
         Vpid::from_raw(self.parent.load(Ordering::Relaxed) & !CLAIMED)
     }
 
-    /// It was reserved by `parent`, just now.
+    /// Stores `parent` as the vpid that has just reserved the record.
     pub(crate) fn reserved_by(&self, parent: Vpid) {
         self.parent.store(parent.to_raw(), Ordering::Relaxed);
     }
 
-    /// Whether `by` is to start a number that is reserved: true for one process only.
+    /// Claims the start of a reserved vpid for `by`. Returns true for exactly one process.
     pub(crate) fn claim(&self, vpid: Vpid, by: Vpid) -> bool {
-        // Relaxed: the exchange only chooses; the step from `Reserved` publishes.
+        // Relaxed: the exchange only selects the starter; the transition from `Reserved` publishes.
         let reserver = self.parent.load(Ordering::Relaxed);
         let claimed = by.to_raw() | CLAIMED;
         if plant::is("record: claimed by a look") {
@@ -221,7 +228,7 @@ impl Record {
                 .compare_exchange(reserver, claimed, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok();
         if chosen && self.life(vpid) != ProcessState::Reserved {
-            // The place was given away meanwhile, and has a new parent, or will have one.
+            // The place was reused in between: it has, or will have, a new parent.
             let _ = self.parent.compare_exchange(
                 claimed,
                 reserver,
@@ -233,8 +240,8 @@ impl Record {
         chosen
     }
 
-    /// Whether a number without a process never gets one, as its parent is dead: then no other
-    /// process starts it from now on.
+    /// Returns whether the process will never be started because its parent `dead` has died. If so,
+    /// no other process starts it from now on.
     pub(crate) fn is_orphan(&self, dead: Vpid) -> bool {
         let (reserver, claimed) = (dead.to_raw(), dead.to_raw() | CLAIMED);
         // Relaxed: as in `claim`.
@@ -250,43 +257,45 @@ impl Record {
             }
     }
 
-    /// The parent has seen its end, and looks at the record no more.
+    /// Records that the parent has seen the end and does not read the record again.
     pub(crate) fn note(&self) {
         // Release: pairs with the Acquire in `is_noted`.
         self.noted.store(1, Ordering::Release);
     }
 
-    /// Whether the parent has seen its end.
+    /// Returns whether the parent has seen the end.
     pub(crate) fn is_noted(&self) -> bool {
         // Acquire: pairs with the Release in `note`.
         self.noted.load(Ordering::Acquire) == 1
     }
 
-    /// From now on it waits for a place, or does no more.
+    /// Sets whether the process waits for a free place.
     pub(crate) fn set_waiting(&self, waits: bool) {
         self.waits.store(u64::from(waits), Ordering::Relaxed);
     }
 
-    /// Whether it waits for a place. Others look by [`waiting`] and [`has_let_go`].
+    /// Returns whether the process waits for a free place. Other processes call [`waiting`] and
+    /// [`has_let_go`], which add the fences.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waits.load(Ordering::Relaxed) == 1
     }
 
-    /// A member of a team is there, whichever process says so.
+    /// Marks a member of a team as present. Any process may call it, any number of times.
     pub(crate) fn is_member(&self) {
         self.step(0, ProcessState::Free, ProcessState::Joined);
     }
 
-    /// From one life to another, if it is in that one.
+    /// Changes the state from `from` to `to`; returns false if the state is not `from`.
     pub(crate) fn step(&self, generation: u64, from: ProcessState, to: ProcessState) -> bool {
-        // Release: pairs with the Acquire in `now`. Acquire: the process that steps goes on from
-        // what the one before has written.
+        // Release: pairs with the Acquire in `now`. Acquire: the caller continues from what the
+        // process that made the previous transition has written.
         let (from, to) = (word(generation, from), word(generation, to));
         self.life.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// From whichever of several lives it is in to another. Another process may step from one of
-    /// these to the next meanwhile: they are given in that order, so that none is passed by.
+    /// Changes the state to `to` from whichever of `lives` it is in. As another process may
+    /// concurrently move from one of `lives` to the next, they must be given in that order: then
+    /// none is missed.
     pub(crate) fn step_from(
         &self,
         generation: u64,
@@ -301,14 +310,15 @@ impl Record {
         lives.iter().any(step)
     }
 
-    /// It has ended: from whatever life.
+    /// Sets the state to `Ended`, from any state, with the exit cause `code`.
     pub(crate) fn end(&self, vpid: Vpid, code: u64) {
         self.ending.store(code, Ordering::Relaxed);
         // Release: pairs with the Acquire in `now`.
         self.life.store(word(vpid.generation(), ProcessState::Ended), Ordering::Release);
     }
 
-    /// Nothing is left of one that has ended: its place is free for another.
+    /// Frees the place of an ended process to which nothing refers any more, for the next
+    /// generation.
     pub(crate) fn free(&self, generation: u64) {
         for field in [
             &self.pid,
@@ -323,16 +333,17 @@ impl Record {
         ] {
             field.store(0, Ordering::Relaxed);
         }
-        // Release: as above.
+        // Release: pairs with the Acquire in `now`.
         self.life.store(word(generation + 1, ProcessState::Free), Ordering::Release);
     }
 
-    /// Why a process is no more that has [`ProcessState::Ended`].
+    /// Returns the exit cause of a process in state [`ProcessState::Ended`].
     pub(crate) fn cause(&self, vpid: Vpid) -> ExitCause {
         let cause = cause(self.ending.load(Ordering::Relaxed));
-        // Acquire: the look at the life below is not to come before the one at the ending above.
+        // Acquire: the load of the state below must not be reordered before the load of `ending`.
         fence(Ordering::Acquire);
-        // Looked at afterwards: if the place is another's by now, so may the fate be.
+        // Checked after the load: if the place was reused, the loaded exit cause may be the new
+        // one's.
         if self.now() == (vpid.generation(), ProcessState::Ended) {
             cause
         } else {

@@ -1,6 +1,6 @@
-//! How often a task is tried.
+//! The retry limit of tasks.
 
-/// How often a task is tried again that has failed.
+/// The number of times that a failed task is retried.
 ///
 /// ```
 /// use syncline_farm::retries::Retries;
@@ -12,13 +12,13 @@
 pub struct Retries(u32);
 
 impl Retries {
-    /// This often.
+    /// Allows `retries` retries.
     #[must_use]
     pub fn new(retries: u32) -> Retries {
         Retries(retries)
     }
 
-    /// Whether there is another try after this many.
+    /// Returns whether a task that has failed `tries` times is tried again.
     #[must_use]
     pub fn allow(self, tries: u32) -> bool {
         tries <= self.0

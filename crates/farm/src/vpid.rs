@@ -1,21 +1,21 @@
-//! The numbers by which tasks know one another.
+//! The numbers that identify the processes of a farm.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How many processes a farm can have at a time, at most.
+/// The largest number of processes that a farm can have at a time.
 pub const MAX_PROCESSES: usize = 1 << 14;
 
-/// Of a number, the bits that are the place in the farm's table.
+/// The number of low bits of a vpid that hold the place in the farm's table of processes.
 const PLACE: u32 = 16;
 
-/// A virtual process number: names a process of a farm, for ever.
+/// A virtual process number, which identifies a process of a farm and is never reused.
 ///
-/// The one that founded the farm is [`Vpid::MANAGER`], 0; the others are counted as they are
-/// reserved or spawned. When there are no fresh places left the place of one that has ended is used
-/// again, by another generation: what is printed as `3` and as `3.1` are two processes, and nothing
-/// that was meant for the first ever reaches the second.
+/// The founder of the farm is [`Vpid::MANAGER`], 0; the other processes are numbered in the order
+/// in which they are reserved or spawned. When no unused place is left, the place of an ended
+/// process is reused by the next generation: `3` and `3.1` are two different processes, and no
+/// message for the first ever reaches the second.
 ///
 /// ```
 /// use syncline_farm::Vpid;
@@ -33,25 +33,25 @@ impl Vpid {
         Vpid(generation << PLACE | place as u64)
     }
 
-    /// The number in one word, to be stored or handed to other languages.
+    /// Returns the number as one word, to be stored or passed to other languages.
     #[must_use]
     pub fn to_raw(self) -> u64 {
         self.0
     }
 
-    /// The number that [`to_raw`](Self::to_raw) gave. Any word is a number, if not one of a process
-    /// that there is.
+    /// Creates a vpid from the result of [`to_raw`](Self::to_raw). Any word is accepted, although
+    /// it may not be the vpid of an existing process.
     #[must_use]
     pub fn from_raw(raw: u64) -> Vpid {
         Vpid(raw)
     }
 
-    /// Where it stands in the table of processes.
+    /// Returns its index in the table of processes.
     pub(crate) fn place(self) -> usize {
         (self.0 & ((1 << PLACE) - 1)) as usize
     }
 
-    /// How many processes stood there before it.
+    /// Returns how many processes had this place before.
     pub(crate) fn generation(self) -> u64 {
         self.0 >> PLACE
     }

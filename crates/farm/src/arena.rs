@@ -551,7 +551,7 @@ impl Arena {
     }
 
     fn channel_at(&self, to: usize, from: usize) -> Option<u32> {
-        let word = self.cell(to, from).load(Ordering::Acquire); // Acquire: pairs with the Release in `open`
+        let word = self.cell(to, from).load(Ordering::Acquire); // pairs with the Release in `open`
         let block = word.checked_sub(1).and_then(|block| u32::try_from(block).ok())?;
         self.blocks().size(block).map(|_| block)
     }

@@ -122,7 +122,7 @@ impl Blocks<'_> {
 
     /// Returns the number of blocks, including the free ones.
     pub(crate) fn made(self) -> usize {
-        self.supply.made.load(Ordering::Acquire) as usize // Acquire: pairs with the Release in `make`
+        self.supply.made.load(Ordering::Acquire) as usize // pairs with the Release in `make`
     }
 
     /// Returns the offset of a block in the memory, in bytes.
@@ -171,7 +171,7 @@ impl Blocks<'_> {
     /// # Safety
     /// The process must have ended.
     pub(crate) unsafe fn sweep(self, holder: u64) {
-        let made = self.supply.made.load(Ordering::Acquire); // Acquire: pairs with the Release in `make`
+        let made = self.supply.made.load(Ordering::Acquire); // pairs with the Release in `make`
         for (number, block) in (0..made).zip(self.table) {
             if block.holder.load(Ordering::Relaxed) == holder {
                 // SAFETY: the holder has ended (see `# Safety`), so it does not use the bytes.

@@ -1,35 +1,38 @@
-//! The manager's thread that starts processes for others, watches all, and tells of their ends.
+//! The manager's supervisor: starts processes on behalf of others, watches them and publishes their
+//! ends.
 //!
 //! # Contract
-//! Every process of a farm is a child of the manager's process, whichever process asked for it. So
-//! one place knows which live, how each ended, and leaves none behind.
+//! Every process of a farm is a child of the manager's process, whichever process requested it. So
+//! the state of all processes and the exit cause of each are known in one place, which leaves no
+//! process behind.
 //!
 //! ```text
 //!  a worker: record says Asked ── eventfd ──┐
 //!                                           ├──> supervisor: epoll ──> starts it
 //!  a process ends: its pidfd is readable ───┘         │
-//!                                                     └──> its writers let go; record says Ended;
-//!                                                          its blocks given back; all bells rung
+//!                                                     └──> releases its channels; marks it Ended;
+//!                                                          frees its blocks; notifies all
 //! ```
-//! What the manager starts itself is watched from then on without waking the thread: so the new
-//! process has the processor.
+//! A process that the manager starts itself is watched from then on without waking the thread,
+//! which leaves the processor to the new process.
 //!
-//! # What processes start by themselves
-//! Each process leads a process group, to which all that it starts belongs. The group ends with it:
+//! # Processes started by the farm's processes
+//! Each process of a farm leads a process group, to which all its own children belong. The group
+//! ends with its leader:
 //!
-//! | what ends           | by what the group is killed                                                        |
-//! |---------------------|------------------------------------------------------------------------------------|
-//! | the process, however | the thread, before it collects the process and tells of its end                    |
-//! | the farm            | the thread, before it ends                                                         |
-//! | the manager, however | the kernel, when it closes the lifeline (`O_ASYNC`, whose owner is the group)       |
+//! | end of      | the group is killed by                                                  |
+//! |-------------|-------------------------------------------------------------------------|
+//! | the process | the thread, before it reaps the process and publishes its end           |
+//! | the farm    | the thread, before it terminates                                        |
+//! | the manager | the kernel, when it closes the lifeline (`O_ASYNC`, owned by the group) |
 //!
-//! A group is not in the foreground of a terminal, so the manager forwards its stops: see
-//! [`StopForwarding`].
+//! This holds whichever way the process or the manager ends. A group is not in the foreground of a
+//! terminal, so the manager forwards its stops: see [`StopForwarding`].
 //!
 //! # Costs
 //! A start: posix_spawn, whose time does not grow with the manager's memory, a pipe, a pidfd, and
-//! three calls of fcntl for the lifeline. The thread sleeps otherwise. An end: a look at the farm's
-//! tables, and a ring for each process.
+//! three calls of fcntl for the lifeline. The thread sleeps otherwise. An end: one scan of the
+//! farm's tables, and one notification for each process.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -60,56 +63,57 @@ use crate::record::{ProcessState, code};
 use crate::vpid::Vpid;
 use crate::wire;
 
-/// How many of the dead keep their places, so that it can be asked how they ended.
+/// The number of ended processes whose places are retained, so that their exit causes can be read.
 const DEAD: usize = 64;
 
-/// The manager's part of a farm: dropped, all its processes are killed, and collected.
+/// The manager's side of a farm. Dropping it kills and reaps all its processes.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     state: Arc<SupervisorState>,
     thread: Option<JoinHandle<()>>,
     /// The process that has the thread.
     born: Generation,
-    /// From the first start on, if stops of the manager are to stop all.
+    /// Set at the first start, if stops of the manager are forwarded to all processes.
     stops: Option<StopForwarding>,
 }
 
-/// What the manager and its thread both use.
+/// The state that the manager and its thread share.
 #[derive(Debug)]
 struct SupervisorState {
     arena: Arc<Arena>,
-    /// Written to, by whatever process, when there is something to do.
+    /// An eventfd that any process writes to when it has a request.
     event: OwnedFd,
-    /// Watches the event, as [`EVENT`], and the processes that run, by their numbers.
+    /// Watches the eventfd, as [`EVENT`], and the running processes, by their vpids.
     epoll: OwnedFd,
-    /// By their numbers. One is there before it is watched.
+    /// The running processes by vpid. A process is entered before it is watched.
     running: Mutex<HashMap<u64, Running>>,
-    /// Those that have ended, or could not be started, and whose places are not free yet: the
-    /// oldest first.
+    /// The processes that have ended, or could not be started, and whose places are not free yet:
+    /// the oldest first.
     ended: Mutex<VecDeque<Vpid>>,
     living: AtomicUsize,
-    /// The thread is to end.
+    /// Set when the thread must terminate.
     stop: AtomicBool,
-    /// What processes have for their standard input.
+    /// The standard input of all processes.
     nothing: File,
-    /// Whether stops of the manager are to stop all.
+    /// Whether stops of the manager are forwarded to all processes.
     forwards_stops: bool,
 }
 
-/// What the event is called; no process is: it would be the last of them all.
+/// The epoll datum of the eventfd. No process has this vpid, which would be the last possible one.
 const EVENT: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Running {
     leader: GroupLeader,
-    /// `None` when it is about to be collected, is one too many, or stops are not forwarded.
+    /// `None` when the process is about to be reaped, there are too many to follow, or stops are
+    /// not forwarded.
     followed: Option<FollowedGroup>,
-    /// The line is cut when this process is gone. Each has its own.
+    /// Cuts the process's own lifeline when dropped.
     _keeper: LifelineKeeper,
 }
 
 impl Running {
-    /// Collects the process and kills what is left of its group, if it has exited.
+    /// Reaps the process and kills the rest of its group, if it has exited.
     fn try_collect(&mut self) -> io::Result<Option<Ending>> {
         if self.leader.has_exited() {
             self.followed = None;
@@ -117,17 +121,17 @@ impl Running {
         self.leader.try_collect().map(|status| status.map(Ending::from))
     }
 
-    /// Kills it with all of its group, and collects it.
+    /// Kills the process with its group, and reaps it.
     fn end(self) {
         let Running { leader, followed, .. } = self;
         leader.send(Signal::KILL.as_raw());
         drop(followed);
-        let _ = leader.collect(); // other code of this process may have done that
+        let _ = leader.collect(); // other code of this process may have reaped it
     }
 }
 
 impl Supervisor {
-    /// No process is started yet, and there is no thread before one is.
+    /// Creates a supervisor without processes. Its thread is started with the first process.
     pub(crate) fn new(arena: &Arc<Arena>, forwards_stops: bool) -> Result<Supervisor, FarmError> {
         children_can_be_watched().map_err(|source| FarmError::System {
             what: "watch the processes of a farm",
@@ -160,7 +164,7 @@ impl Supervisor {
         })
     }
 
-    /// Starts the process of a number that was reserved, if no other process starts it.
+    /// Starts the process of a reserved vpid, unless another process has claimed the start.
     pub(crate) fn start(&mut self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
         self.attend()?;
         if !self.state.arena.record(vpid.place()).claim(vpid, Vpid::MANAGER) {
@@ -169,7 +173,8 @@ impl Supervisor {
         self.state.start(vpid, program)
     }
 
-    /// The process of a number that is reserved is never started; false if the number is not.
+    /// Gives up a reserved vpid, whose process will then never be started. Returns false if the
+    /// vpid is not reserved.
     pub(crate) fn give_up(&self, vpid: Vpid) -> bool {
         let given_up = self.state.arena.record(vpid.place()).claim(vpid, Vpid::MANAGER);
         if given_up {
@@ -178,24 +183,24 @@ impl Supervisor {
         given_up
     }
 
-    /// A signal to a process and all of its group, if it lives still.
+    /// Sends a signal to a process and its group, if the process is alive.
     pub(crate) fn send(&self, vpid: Vpid, signal: Signal) {
         if let Some(running) = self.state.running().get(&vpid.to_raw()) {
             running.leader.send(signal.as_raw());
         }
     }
 
-    /// Asks it to look whether there are places that can be used again.
+    /// Wakes the thread, which then frees places that can be reused.
     pub(crate) fn look(&self) {
         ring(&self.state.event);
     }
 
-    /// How many processes live.
+    /// Returns the number of live processes.
     pub(crate) fn living(&self) -> usize {
         self.state.living.load(Ordering::Relaxed)
     }
 
-    /// From now on there is a thread.
+    /// Starts the thread, unless it runs already.
     fn attend(&mut self) -> Result<(), FarmError> {
         if self.thread.is_none() {
             self.stops = self.state.forwards_stops.then(StopForwarding::start);
@@ -212,22 +217,22 @@ impl Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         if !self.born.is_current() {
-            // A child that was forked of the manager has neither its thread nor its processes,
-            // which go on.
+            // A forked child of the manager has neither its thread nor its processes, which
+            // continue.
             std::mem::forget((self.thread.take(), self.stops.take(), Arc::clone(&self.state)));
         } else if let Some(thread) = self.thread.take() {
-            // Relaxed: the ring makes it seen, as a write to a descriptor and the read of it do.
+            // Relaxed: the write to the eventfd and the read of it make the store visible.
             self.state.stop.store(true, Ordering::Relaxed);
             ring(&self.state.event);
-            // It does not panic; if it did, no caller could be told.
+            // The thread does not panic; if it did, the error could not be reported here.
             let _ = thread.join();
         }
     }
 }
 
-/// Tells the manager that something is asked of it.
+/// Notifies the manager of a request.
 pub(crate) fn ring(event: &impl AsFd) {
-    // Full is as good as rung.
+    // A full counter is already a notification.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
@@ -244,13 +249,13 @@ impl SupervisorState {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a process; its record says so, and it is watched.
+    /// Starts a process, marks its record as started and watches it.
     fn start(&self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
         let record = self.arena.record(vpid.place());
         let started = self.spawn(vpid, program).and_then(|running| {
             // Release: pairs with the Acquire in `Farm::pid`.
             record.pid.store(u64::from(running.leader.id()), Ordering::Release);
-            // If it takes part already, it is beyond that.
+            // A process that has already joined is past this state.
             record.step_from(
                 vpid.generation(),
                 &[ProcessState::Reserved, ProcessState::Asked],
@@ -286,13 +291,13 @@ impl SupervisorState {
         match bounded.and_then(|()| Ok(end.kill_group_when_cut(running.leader.id())?)) {
             Ok(()) => Ok(running),
             Err(error) => {
-                running.end(); // one that cannot be bounded is not kept
+                running.end(); // a process that cannot be bounded is not kept
                 Err(error)
             }
         }
     }
 
-    /// From now on the thread is told when it ends.
+    /// Watches a process: the thread is woken when it ends.
     fn watch(&self, vpid: Vpid, running: Running) -> io::Result<()> {
         let name = vpid.to_raw();
         let mut all = self.running();
@@ -314,13 +319,13 @@ impl SupervisorState {
         Ok(())
     }
 
-    /// Tells all processes that one is no more, nor ever will be what it had reserved.
+    /// Publishes that a process no longer exists, and that its unstarted children never will.
     fn declare(&self, vpid: Vpid, cause: &Result<Ending, Option<i32>>) {
         self.declare_one(vpid, cause);
         for place in 1..self.arena.used() {
             let record = self.arena.record(place);
             if record.is_orphan(vpid) {
-                // From here on it is this thread's.
+                // The vpid is claimed: only this thread changes it from here on.
                 let (generation, _) = record.now();
                 self.declare_one(Vpid::new(place, generation), &Err(None));
             }
@@ -329,7 +334,7 @@ impl SupervisorState {
 
     fn declare_one(&self, vpid: Vpid, cause: &Result<Ending, Option<i32>>) {
         let arena = &self.arena;
-        // SAFETY: the process was seen to end, or was never started.
+        // SAFETY: the process has been reaped, or was never started.
         unsafe { arena.let_go_of_writers(vpid) };
         arena.record(vpid.place()).end(vpid, code(cause));
         // SAFETY: as above.
@@ -338,8 +343,7 @@ impl SupervisorState {
             self.living.fetch_sub(1, Ordering::Relaxed);
         }
         self.ended().push_back(vpid);
-        // Release: pairs with the Acquire of a look at how many have ended; it sees all of the
-        // above.
+        // Release: pairs with the Acquire of a load of the count, which then sees all of the above.
         arena.ends().increment();
         self.ring_all();
     }
@@ -362,17 +366,17 @@ impl SupervisorState {
     }
 }
 
-/// "Invalid argument", for what the system has no number.
+/// Returns the number of "Invalid argument", used when the system reports no error number.
 fn invalid() -> i32 {
     Errno::INVAL.raw_os_error()
 }
 
-/// The thread.
+/// The supervisor's thread.
 struct Reaper {
     state: Arc<SupervisorState>,
 }
 
-/// How many events are looked at together.
+/// The largest number of events that one call of epoll returns.
 const EVENTS: usize = 64;
 
 impl Reaper {
@@ -380,9 +384,9 @@ impl Reaper {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             events.clear();
-            // Interrupted, or no memory: again.
+            // Interrupted, or out of memory: tries again.
             let _ = epoll::wait(&self.state.epoll, spare_capacity(&mut events), None);
-            // Relaxed: see where it is set.
+            // Relaxed: see the store in `Supervisor::drop`.
             if self.state.stop.load(Ordering::Relaxed) {
                 return self.end();
             }
@@ -395,7 +399,7 @@ impl Reaper {
             }
             if asked {
                 let mut count = [0; 8];
-                // A ring from here on is heard the next time.
+                // A notification after this read wakes the next wait.
                 let _ = rustix::io::read(&self.state.event, &mut count);
                 self.serve();
                 self.forget();
@@ -403,25 +407,25 @@ impl Reaper {
         }
     }
 
-    /// Collects one that has ended, and tells of it.
+    /// Reaps an ended process, and publishes its end.
     fn reap(&mut self, vpid: Vpid) {
         let mut all = self.state.running();
         let Some(running) = all.get_mut(&vpid.to_raw()) else { return };
         let ending = match running.try_collect() {
             Ok(None) => return,
             Ok(Some(ending)) => ending,
-            // Other code of this process has collected it.
+            // Other code of this process has reaped it.
             Err(_) => Ending::Exited(0),
         };
-        // Closes its descriptor, and with that the watch.
+        // Closes the pidfd, which also removes it from epoll.
         all.remove(&vpid.to_raw());
         drop(all);
         self.state.declare(vpid, &Ok(ending));
         self.forget();
     }
 
-    /// Frees places when many of them are those of the dead, and as many as are waited for, the
-    /// oldest first, as far as no process has anything of them.
+    /// Frees places of ended processes to which no process refers, the oldest first: those beyond
+    /// the number retained, and as many as processes wait for.
     fn forget(&mut self) {
         let arena = &self.state.arena;
         let mut lacking = arena.lacking();
@@ -433,7 +437,8 @@ impl Reaper {
             looks -= 1;
             let Some(vpid) = ended.pop_front() else { break };
             if arena.is_forgotten(vpid) {
-                // SAFETY: its end was declared; this is what came between that and now.
+                // SAFETY: the process has ended. This releases what was added since its end was
+                // published.
                 unsafe { arena.let_go_of_the_rest(vpid) };
                 arena.record(vpid.place()).free(vpid.generation());
                 lacking = lacking.saturating_sub(1);
@@ -447,7 +452,7 @@ impl Reaper {
         }
     }
 
-    /// Starts what workers have asked for.
+    /// Starts the processes that workers have requested.
     fn serve(&mut self) {
         for place in 1..self.state.arena.used() {
             let arena = Arc::clone(&self.state.arena);
@@ -460,7 +465,7 @@ impl Reaper {
             let parent = record.parent();
             match self.request(record.request.load(Ordering::Relaxed)) {
                 Some(program) => {
-                    let _ = self.state.start(vpid, &program); // its record says why not
+                    let _ = self.state.start(vpid, &program); // its record holds the error
                 }
                 None => self.state.declare(vpid, &Err(Some(invalid()))),
             }
@@ -468,14 +473,14 @@ impl Reaper {
         }
     }
 
-    /// What a worker wants started; `None` if it is garbage.
+    /// Decodes a start request; `None` if it is invalid.
     fn request(&self, word: u64) -> Option<Program> {
         let (block, len) = (word as u32, (word >> 32) as usize);
         let bytes = self.state.arena.copy_of(block, len)?;
         wire::decode::<Request>(&bytes).ok().map(Program::from)
     }
 
-    /// Kills all, and collects them.
+    /// Kills and reaps all processes.
     fn end(self) {
         let mut all = self.state.running();
         for running in all.values() {

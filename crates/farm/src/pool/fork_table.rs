@@ -1,60 +1,63 @@
-//! The tasks of a pool whose workers steal: cells, the decks in which they are offered, and which
-//! workers sleep.
+//! The fork table: the shared tasks of a pool whose workers steal. It consists of cells, the deques
+//! in which tasks are offered, and a bit for each sleeping worker.
 //!
 //! # Contract
 //! A task is offered by its owner (the worker that forked it, or the manager), claimed once, by any
-//! hand, and told of when it has ended. No worker sleeps while a task is offered.
+//! worker, and its end is reported to the owner. No worker sleeps while a task is offered.
 //!
 //! ```text
-//! cells   state, owner, task, result                         a task each
-//! deques   worker 0 (manager)  | t1 t2 t3 |<- bottom            tickets: a cell and its generation
-//!         worker 1        top ->| t4 t5 |                       the owner adds at the bottom, others look at the top
+//! cells   state, owner, task, result                  one task each
+//! deques  worker 0 (manager)  | t1 t2 t3 |<- bottom   tickets: a cell and its generation
+//!         worker 1     top -> | t4 t5 |               the owner adds at the bottom, others steal
+//!                                                     at the top
 //! asleep  a bit for each worker
 //! ```
-//! | state     | means                     | moved on by                                                            |
-//! |-----------|---------------------------|------------------------------------------------------------------------|
-//! | `Offered` | the task is in its cell   | the hand that claims it: one exchange of the state, which decides        |
-//! | `Begun`   | a hand is at it           | that hand, when its result is in the cell                               |
-//! | `Ended`   | the result is in its cell | the owner, which takes it and frees the cell                            |
-//! | `Free`    | nothing                   | an owner                                                                |
+//! | state     | meaning                   | changed by                                           |
+//! |-----------|---------------------------|------------------------------------------------------|
+//! | `Offered` | the task is in its cell   | the worker that claims it: one exchange of the state |
+//! | `Begun`   | a worker runs the task    | that worker, once the result is in the cell          |
+//! | `Ended`   | the result is in its cell | the owner, which takes the result and frees the cell |
+//! | `Free`    | the cell is unused        | an owner                                             |
 //!
-//! The state decides, and a deck only says where to look: a ticket that is found twice is claimed
-//! once, and one that is lost (its owner has taken it back while another looked) is run by its
-//! owner when it is joined. So owners and thieves need no exchange on the decks, and no death
-//! leaves one in a state that others must understand. An owner that has ended makes its cells
-//! *orphans*: the worker that is at one frees it.
+//! The state is decisive; a deque is only a hint where to look. A ticket that is found twice is
+//! claimed once; a ticket that is lost (its owner took it back while another worker looked) is run
+//! by its owner at the join. So owners and thieves need no exchange on the deques, and a death
+//! leaves no deque in a state that others would have to repair. The cells of an owner that has
+//! ended become *orphaned*: the worker that runs such a task frees its cell.
 //!
 //! # Tokens
-//! A [`Ticket`] only names a task. What may be done to its cell follows from tokens, which are not
-//! copied: a process that has none cannot touch what stands in the cell.
+//! A [`Ticket`] only names a task. The right to access its cell is a token, which cannot be copied:
+//! a process without a token cannot touch the contents of the cell.
 //!
-//! | token     | means                                      | from                            | becomes                         |
-//! |-----------|--------------------------------------------|---------------------------------|---------------------------------|
-//! | [`Offer`] | the holder is the owner                    | `offer`                         | a `Last`, or nothing            |
-//! | [`Claim`] | the holder is at the task                  | `claim`, `steal`, `left_by`     | nothing, or a `Last`            |
-//! | [`Last`]  | no other process has a token of this task  | all that ends an offer or claim | nothing: the cell is free       |
+//! | token     | meaning                  | from                        | becomes            |
+//! |-----------|--------------------------|-----------------------------|--------------------|
+//! | [`Offer`] | the holder owns the task | `offer`                     | `Last`, or nothing |
+//! | [`Claim`] | the holder runs the task | `claim`, `steal`, `left_by` | nothing, or `Last` |
+//! | [`Last`]  | no other token exists    | a used-up offer or claim    | nothing            |
 //!
-//! An assertion holds a token to the board that it is from. Those of a process end with it; the
-//! manager takes their place ([`left_by`](ForkTable::left_by)).
+//! Using up a [`Last`] frees the cell.
+//!
+//! An assertion checks that a token belongs to the fork table it is used with. The tokens of a
+//! process end with it; the manager replaces them ([`left_by`](ForkTable::left_by)).
 //!
 //! # Sleep
-//! A hand that offers: the ticket, a fence, a look at the bits. One that is to sleep: its bit, a
-//! fence, a look at the decks. One of the two sees the other. The hand that offers takes one bit
-//! away and rings that hand's bell; a hand that was chosen so, and finds that it has something
-//! better to do, chooses another.
+//! A worker that offers a task adds the ticket, executes a fence, and reads the bits. A worker that
+//! is about to sleep sets its bit, executes a fence, and scans the deques. At least one of the two
+//! sees the other. The offering worker clears one bit and notifies that worker's event count. A
+//! worker chosen this way that has something better to do chooses another one.
 //!
 //! # Costs
-//! To fork and join without a theft: two exchanges on a line of one's own, two fences' worth. To
-//! steal: the lines of a deck, of the cell, of the task.
+//! A fork and join without a theft: two exchanges on a line that the worker owns, and the
+//! equivalent of two fences. A theft: the lines of a deque, of the cell, and of the task.
 //!
 //! # Source
 //! Michael, Vechev and Saraswat, "Idempotent work stealing" (PPoPP 2009): queues without exchanges,
-//! which may give a task twice. Blumofe and Leiserson, "Scheduling multithreaded computations by
+//! which may return a task twice. Blumofe and Leiserson, "Scheduling multithreaded computations by
 //! work stealing" (JACM 46, 1999).
 //!
-//! # Changed
-//! The claim in the cell makes of "at least once" exactly once, which a worker's death does not
-//! undo.
+//! # Differences from the sources
+//! The claim in the cell turns "at least once" into exactly once, and a worker's death does not
+//! undo it.
 
 use syncline_signal::plant;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
@@ -62,14 +65,14 @@ use syncline_signal::primitive::{AtomicU64, Ordering, fence};
 use crate::blocks::{Block, Blocks, Supply};
 use crate::channel::{Body, Cell as Place};
 
-/// How many hands a board has, the manager among them.
+/// The number of workers of a fork table, including the manager.
 pub(crate) const WORKERS: usize = if cfg!(loom) { 3 } else { 256 };
-/// How many tickets a deck holds.
+/// The number of tickets that a deque holds.
 const TICKETS: usize = if cfg!(loom) { 4 } else { 1024 };
-/// How many tasks there can be at a time.
+/// The largest number of tasks at a time.
 pub(crate) const CELLS: usize = if cfg!(loom) { 3 } else { 1 << 14 };
 
-/// A task that was offered: its cell, and which of the tasks that were there, one after the other.
+/// An offered task: the index of its cell and the generation of the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
@@ -78,7 +81,7 @@ pub(crate) struct Ticket(u64);
 #[must_use = "the cell is lost"]
 pub(crate) struct Offer(Token);
 
-/// The right of the hand that is at a task.
+/// The right of the worker that runs a task.
 #[derive(Debug)]
 #[must_use = "the task does not end"]
 pub(crate) struct Claim {
@@ -86,23 +89,24 @@ pub(crate) struct Claim {
     worker: usize,
 }
 
-/// The only right to a cell, which is to be freed.
+/// The only remaining right to a cell, which must be freed.
 #[derive(Debug)]
 #[must_use = "the cell is lost"]
 pub(crate) struct Last(Token);
 
-/// What all rights are: a task of a board, which is told by where it stands.
+/// The common part of all rights: a task, and the address of its fork table, which identifies the
+/// table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     ticket: Ticket,
     table: usize,
 }
 
-/// A right to read what a task is.
+/// A right to read a task.
 pub(crate) trait Right {
     fn token(&self) -> &Token;
 
-    /// Which task it is a right to.
+    /// Returns the ticket of the task.
     fn ticket(&self) -> Ticket {
         self.token().ticket
     }
@@ -126,7 +130,7 @@ impl Right for Last {
     }
 }
 
-/// How far a task has come.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum ForkState {
@@ -136,48 +140,48 @@ pub(crate) enum ForkState {
     Ended,
 }
 
-/// Of a state: the owner has ended.
+/// Bit of a state: the owner has ended.
 const ORPHAN: u64 = 1 << 8;
-/// Of a state: the hand that is at it stands from here.
+/// The lowest bit of a state that holds the worker that runs the task.
 const HAND: u32 = 16;
-/// Of a state and of a ticket: the generation stands from here.
+/// The lowest bit of a state or ticket that holds the generation.
 const GENERATION: u32 = 32;
 
-/// A task. All zero: none.
+/// The storage of a task. All zero bytes: no task.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct Cell {
     state: AtomicU64,
-    /// The number of the process that has offered it.
+    /// The process that has offered it, as a raw vpid.
     owner: AtomicU64,
-    /// In how many tries its worker has ended.
+    /// The number of attempts during which the worker ended.
     pub(crate) tries: AtomicU64,
-    /// When it was begun, in nanoseconds of the monotonic clock.
+    /// The start time, in nanoseconds of the monotonic clock.
     pub(crate) since: AtomicU64,
     task: Place<Body>,
     result: Place<Body>,
 }
 
-// SAFETY: the task is written by the process that has taken the free cell, before there is a token,
-// and read by holders of one; the result is written by the holder of the claim, which ends by that,
-// and read by the holder of the last token. The state orders one after the other.
+// SAFETY: the task is written by the process that has taken the free cell, before a token exists,
+// and read by holders of a token. The result is written by the holder of the claim, which this uses
+// up, and read by the holder of the last token. The state orders these accesses.
 unsafe impl Sync for Cell {}
 
-/// What a hand offers. All zero: nothing.
+/// The tasks that a worker offers. All zero bytes: none.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Deque {
-    /// The process whose deck it is.
+    /// The process that owns the deque.
     vpid: AtomicU64,
-    /// Tickets that were added, and taken from the bottom.
+    /// The number of tickets added, minus those taken back at the bottom.
     bottom: AtomicU64,
     _pad: [AtomicU64; 14],
-    /// Tickets that were taken from the top.
+    /// The number of tickets taken from the top.
     top: AtomicU64,
     tickets: [AtomicU64; TICKETS],
 }
 
-/// What a board begins with. All zero: no hand sleeps, no cell is in use.
+/// The beginning of a fork table. All zero bytes: no worker sleeps, no cell is in use.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Head {
@@ -185,13 +189,13 @@ pub(crate) struct Head {
     asleep: [AtomicU64; WORKERS.div_ceil(64)],
 }
 
-/// A board, for a moment.
+/// A view of a fork table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForkTable<'a> {
     head: &'a Head,
     deques: &'a [Deque],
     cells: &'a [Cell],
-    /// Of which cells are free.
+    /// The allocation table of the cells.
     table: &'a [Block],
 }
 
@@ -215,7 +219,7 @@ impl Default for Head {
 }
 
 impl Ticket {
-    /// The place of its cell.
+    /// Returns the index of its cell.
     fn cell(self) -> usize {
         self.0 as u32 as usize
     }
@@ -226,11 +230,13 @@ fn word(generation: u64, worker: usize, state: ForkState) -> u64 {
 }
 
 impl<'a> ForkTable<'a> {
-    /// The board of these parts, which were all zero before the first of their boards was made.
+    /// Creates a view of the fork table that consists of these parts. They must have been all zero
+    /// before the first such view.
     ///
     /// # Safety
-    /// All boards that are ever made with one of these parts are made of the same four, and nothing
-    /// else changes them: tokens are told apart by their head alone.
+    /// All fork tables that are ever created with one of these parts must be created with the same
+    /// four parts, and nothing else may change them: tokens identify their fork table by `head`
+    /// alone.
     pub(crate) unsafe fn new(
         head: &'a Head,
         deques: &'a [Deque],
@@ -244,7 +250,7 @@ impl<'a> ForkTable<'a> {
         Blocks { supply: &self.head.supply, table: self.table, lines: self.table.len() as u64 }
     }
 
-    /// The cell of a ticket.
+    /// Returns the cell of a ticket.
     fn at(self, ticket: Ticket) -> &'a Cell {
         &self.cells[ticket.cell() % self.cells.len()]
     }
@@ -253,14 +259,14 @@ impl<'a> ForkTable<'a> {
         Token { ticket, table: std::ptr::from_ref(self.head).addr() }
     }
 
-    /// The cell of a token, which is of this board.
+    /// Returns the cell of a token. Panics if the token belongs to another fork table.
     pub(crate) fn cell(self, right: &impl Right) -> &'a Cell {
         assert_eq!(*right.token(), self.token(right.ticket()), "a token of another board");
         self.at(right.ticket())
     }
 
-    /// Offers a task, of this process, in the deck of this hand; `None` if there is no room. The
-    /// hand that is to be woken is not, yet: see [`wake`](Self::wake).
+    /// Offers a task of this process in the deque of `worker`; `None` if there is no room. It does
+    /// not wake a worker: see [`wake`](Self::wake).
     pub(crate) fn offer(self, worker: usize, owner: u64, task: Body) -> Option<Offer> {
         let deque = &self.deques[worker];
         let (top, bottom) =
@@ -270,32 +276,34 @@ impl<'a> ForkTable<'a> {
         }
         let (number, _) = self.free_cells().take(1, owner + 1)?;
         let cell = &self.cells[number as usize];
-        // Relaxed: only the hand that has taken the cell changes it now.
+        // Relaxed: only the worker that has taken the cell changes it now.
         let generation = cell.state.load(Ordering::Relaxed) >> GENERATION;
         cell.owner.store(owner, Ordering::Relaxed);
         cell.tries.store(0, Ordering::Relaxed);
-        // SAFETY: this thread has taken the cell from the free ones, so there is no token of it.
+        // SAFETY: this thread has taken the cell from the free ones, so no token of it exists, and
+        // no other thread accesses it.
         cell.task.write(|at| unsafe { at.write(task) });
         let ticket = Ticket(generation << GENERATION | u64::from(number));
         let order =
             if plant::is("board: relaxed offer") { Ordering::Relaxed } else { Ordering::Release };
-        // Release: pairs with the Acquire in `claim`: the hand that claims it sees the task.
+        // Release: pairs with the Acquire in `claim`: the worker that claims the task sees it.
         cell.state.store(word(generation, 0, ForkState::Offered), order);
         self.add(worker, ticket);
         Some(Offer(self.token(ticket)))
     }
 
-    /// Puts a ticket into the deck of this hand.
+    /// Adds a ticket at the bottom of the deque of `worker`.
     fn add(self, worker: usize, ticket: Ticket) {
         let deque = &self.deques[worker];
-        // A thief may have passed a ticket that was taken back.
+        // A thief may have advanced `top` past a ticket that was taken back.
         let bottom = deque.bottom.load(Ordering::Relaxed).max(deque.top.load(Ordering::Relaxed));
         deque.tickets[bottom as usize % TICKETS].store(ticket.0, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `steal`: a hand that sees the number sees the ticket.
+        // Release: pairs with the Acquire in `steal_from`: a worker that sees the count sees the
+        // ticket.
         deque.bottom.store(bottom + 1, Ordering::Release);
     }
 
-    /// Claims a task, if it is there still.
+    /// Claims a task; `None` if it is not offered any more.
     fn claim(self, ticket: Ticket, worker: usize) -> Option<Claim> {
         let claim = || Claim { token: self.token(ticket), worker };
         let generation = ticket.0 >> GENERATION;
@@ -312,8 +320,8 @@ impl<'a> ForkTable<'a> {
         claimed.is_ok().then(claim)
     }
 
-    /// The owner claims what it has offered, and does not want it done by others; the offer, if a
-    /// hand has begun it.
+    /// Claims a task for its owner, which takes the offer back; returns the offer if a worker has
+    /// begun the task.
     pub(crate) fn take_back(self, offer: Offer, worker: usize) -> Result<Last, Offer> {
         self.cell(&offer);
         match self.claim(offer.ticket(), worker) {
@@ -322,8 +330,8 @@ impl<'a> ForkTable<'a> {
         }
     }
 
-    /// Of what this hand has offered last and taken back, the ticket need not be looked at by
-    /// others.
+    /// Removes the ticket of a task that was taken back, if it is the last one in the deque of
+    /// `worker`, so that other workers need not look at it.
     pub(crate) fn forget(self, ticket: Ticket, worker: usize) {
         let deque = &self.deques[worker];
         let bottom = deque.bottom.load(Ordering::Relaxed);
@@ -331,12 +339,12 @@ impl<'a> ForkTable<'a> {
         if last.is_some_and(|last| last.load(Ordering::Relaxed) == ticket.0)
             && bottom > deque.top.load(Ordering::Relaxed)
         {
-            // A hand that has read it claims in vain.
+            // A worker that has already read the ticket fails to claim it.
             deque.bottom.store(bottom - 1, Ordering::Release);
         }
     }
 
-    /// Claims the oldest task of the first deck that has one, beginning with the deck of `first`.
+    /// Claims the oldest task of the first deque that has one, beginning with the deque of `first`.
     pub(crate) fn steal(self, worker: usize, first: usize) -> Option<Claim> {
         let workers = self.deques.len();
         (0..workers).find_map(|turn| self.steal_from(worker, (first + turn) % workers))
@@ -345,7 +353,7 @@ impl<'a> ForkTable<'a> {
     fn steal_from(self, worker: usize, victim: usize) -> Option<Claim> {
         let deque = &self.deques[victim];
         loop {
-            // Relaxed: it only says where to look; the exchange below says whether it has moved.
+            // Relaxed: only a hint where to look; the exchange below checks whether it has moved.
             let top = deque.top.load(Ordering::Relaxed);
             // Acquire: pairs with the Release in `add`.
             if top >= deque.bottom.load(Ordering::Acquire) {
@@ -355,7 +363,7 @@ impl<'a> ForkTable<'a> {
             let ticket = Ticket(place.load(Ordering::Relaxed));
             let claimed = self.claim(ticket, worker);
             if claimed.is_some() || place.load(Ordering::Relaxed) == ticket.0 {
-                // Another worker has claimed the task.
+                // This worker has claimed the task, or another one had: the ticket is used up.
                 let _ =
                     deque.top.compare_exchange(top, top + 1, Ordering::Relaxed, Ordering::Relaxed);
             }
@@ -365,23 +373,23 @@ impl<'a> ForkTable<'a> {
         }
     }
 
-    /// What a task is.
+    /// Returns the task.
     pub(crate) fn task(self, right: &impl Right) -> Body {
-        // SAFETY: the cell is not free while there is a token of its task, so nothing is written
-        // there.
+        // SAFETY: `at` is valid for reads, and no thread writes the cell: it is not freed while a
+        // token of its task exists.
         self.cell(right).task.read(|at| unsafe { at.read() })
     }
 
-    /// The process that has offered it.
+    /// Returns the process that has offered the task.
     pub(crate) fn owner(self, right: &impl Right) -> u64 {
         self.cell(right).owner.load(Ordering::Relaxed)
     }
 
-    /// The task has ended, with this result, which is its owner's; the last token, if it has no
-    /// owner any more.
+    /// Ends a task with this result, which belongs to the owner; returns the last token if the
+    /// owner has abandoned the task.
     pub(crate) fn end(self, claim: Claim, result: Body) -> Result<(), Last> {
         let cell = self.cell(&claim);
-        // SAFETY: the holder of the claim alone writes there; others read when it has ended.
+        // SAFETY: only the holder of the claim writes the result; others read it after the end.
         cell.result.write(|at| unsafe { at.write(result) });
         let order =
             if plant::is("board: relaxed end") { Ordering::Relaxed } else { Ordering::Release };
@@ -389,67 +397,73 @@ impl<'a> ForkTable<'a> {
         self.pass_on(claim, ForkState::Ended, order)
     }
 
-    /// The hand that was at a task leaves it in another state; the last token, if it has no owner.
+    /// Gives up a claim and changes the state of its task; returns the last token if the task has
+    /// no owner.
     fn pass_on(self, claim: Claim, state: ForkState, order: Ordering) -> Result<(), Last> {
         let generation = claim.ticket().0 >> GENERATION;
         let to = word(generation, if state == ForkState::Ended { claim.worker } else { 0 }, state);
         let from = word(generation, claim.worker, ForkState::Begun);
-        // Acquire: pairs with the Release in `abandon`, so that what the owner has read precedes what comes after.
+        // Acquire: pairs with the Release in `abandon`, so the owner's reads precede whatever
+        // follows.
         let passed = self.cell(&claim).state.compare_exchange(from, to, order, Ordering::Acquire);
-        // Only the mark of an orphan, which its owner has left, changes the state beside the claim.
+        // Apart from the claim, only the owner changes the state: it sets `ORPHAN` and leaves.
         passed.map(drop).map_err(|_| Last(claim.token))
     }
 
-    /// How far a task has come.
+    /// Returns the state of a task.
     pub(crate) fn state(self, right: &impl Right) -> ForkState {
-        // Acquire: pairs with the Release in `end`.
+        // Acquire: pairs with the Release in `pass_on`.
         state_in(self.cell(right).state.load(Ordering::Acquire))
     }
 
-    /// The owner of a task that has ended has its last token; the offer, if it has not ended.
+    /// Converts the owner's offer to the last token if the task has ended; otherwise returns the
+    /// offer.
     pub(crate) fn ended(self, offer: Offer) -> Result<Last, Offer> {
         if self.state(&offer) == ForkState::Ended { Ok(Last(offer.0)) } else { Err(offer) }
     }
 
-    /// The result of a task that has ended.
+    /// Returns the result of an ended task.
     pub(crate) fn result(self, last: &Last) -> Body {
-        // SAFETY: there is no claim beside the last token, so nothing is written there; what was
-        // never written is zero, or the result of another task.
+        // SAFETY: no claim exists beside the last token, so no thread writes the result. A result
+        // that was never written is zero, or that of an earlier task, which are valid values.
         self.cell(last).result.read(|at| unsafe { at.read() })
     }
 
-    /// Nothing more is to be known of a task.
+    /// Frees the cell of a task.
     pub(crate) fn free(self, last: Last) {
         let ticket = last.ticket();
         let next = (ticket.0 >> GENERATION).wrapping_add(1) & u64::from(u32::MAX);
-        // Relaxed: the next owner has it from the stack of free cells.
+        // Relaxed: the next owner gets the cell from the stack of free cells, which orders the
+        // accesses.
         self.cell(&last).state.store(word(next, 0, ForkState::Free), Ordering::Relaxed);
         let cell = ticket.cell() as u32;
-        // SAFETY: the holder is read, and the last token of the cell is used up.
+        // SAFETY: the holder is the current one, and the last token of the cell is used up.
         unsafe { self.free_cells().give(cell, self.free_cells().holder(cell)) };
     }
 
-    /// A bit that says that a hand sleeps.
+    /// Returns the word and the bit that say that a worker sleeps.
     fn bit(self, worker: usize) -> (&'a AtomicU64, u64) {
         (&self.head.asleep[worker / 64], 1 << (worker % 64))
     }
 
-    /// The hand says that it will sleep. It looks once more before it does.
+    /// Announces that a worker is about to sleep. The worker must scan the deques once more before
+    /// it does.
     pub(crate) fn nod(self, worker: usize) {
         let (word, bit) = self.bit(worker);
         // Relaxed: the fence orders it.
         word.fetch_or(bit, Ordering::Relaxed);
-        // SeqCst: with the one in `wake`, Dekker's pattern: one sees the other.
+        // SeqCst: with the fence in `wake`, Dekker's pattern: at least one side sees the other.
         fence(Ordering::SeqCst);
     }
 
-    /// The hand does not sleep any more; whether another hand has chosen it to look for a task.
+    /// Cancels the announcement of a worker. Returns whether another worker has chosen this one to
+    /// look for a task.
     pub(crate) fn rise(self, worker: usize) -> bool {
         let (word, bit) = self.bit(worker);
         word.fetch_and(!bit, Ordering::Relaxed) & bit == 0
     }
 
-    /// Something was offered: the hand that is to be woken for it, if any sleeps.
+    /// Selects a sleeping worker to be woken for an offered task; `None` if none sleeps.
     pub(crate) fn wake(self) -> Option<usize> {
         if !plant::is("board: no fence") {
             // SeqCst: see `nod`.
@@ -459,7 +473,7 @@ impl<'a> ForkTable<'a> {
             let mut bits = word.load(Ordering::Relaxed);
             while bits != 0 {
                 let bit = bits & bits.wrapping_neg();
-                // Relaxed: the bell orders what follows.
+                // Relaxed: the event count orders the subsequent accesses.
                 if word.fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
                     return Some(number * 64 + bit.trailing_zeros() as usize);
                 }
@@ -469,41 +483,42 @@ impl<'a> ForkTable<'a> {
         None
     }
 
-    /// The process of a hand.
+    /// Returns the process of a worker.
     pub(crate) fn vpid(self, worker: usize) -> u64 {
         self.deques[worker].vpid.load(Ordering::Relaxed)
     }
 
-    /// A hand's deck is another's from now on, or has no owner.
+    /// Assigns a worker's deque to the process `vpid`; 0: to none.
     pub(crate) fn reset(self, worker: usize, vpid: u64) {
         let deque = &self.deques[worker];
-        // All that stands there was claimed, or has no owner: top first, so that no hand looks in
-        // between.
+        // All its tickets were claimed, or their tasks have no owner. `top` first, so that no
+        // worker looks at them in between.
         deque.top.store(deque.bottom.load(Ordering::Relaxed), Ordering::Relaxed);
         deque.vpid.store(vpid, Ordering::Relaxed);
         self.rise(worker);
     }
 
-    /// A task whose hand has ended is offered again, by the manager; the last token, if it has no
-    /// owner any more.
+    /// Offers a task again, in the manager's deque, after its worker has ended; returns the last
+    /// token if the task has no owner any more.
     pub(crate) fn again(self, claim: Claim) -> Result<(), Last> {
         let ticket = claim.ticket();
-        // Release: as in `offer`; the task is as it was.
+        // Release: as in `offer`; the task is unchanged.
         self.pass_on(claim, ForkState::Offered, Ordering::Release)?;
         self.add(0, ticket);
         Ok(())
     }
 
-    /// The tasks that a hand was at when it ended, and those of its process.
+    /// Returns the tasks that a worker was running when it ended, and those that its process owned.
     ///
     /// # Safety
-    /// The process `vpid`, and no other, was the hand from its last [`reset`](Self::reset) on. It
-    /// has ended, and this is called once for it: its tokens are the caller's.
+    /// The process `vpid`, and no other, must have been the worker since the last
+    /// [`reset`](Self::reset) of it. It must have ended, and this must be called once for it: its
+    /// tokens pass to the caller.
     pub(crate) unsafe fn left_by(self, worker: usize, vpid: u64) -> Vec<Left> {
         let made = self.free_cells().made();
         let mut found = Vec::new();
         for (number, cell) in self.cells.iter().enumerate().take(made) {
-            // Acquire: pairs with the Release of the hand that moved it last.
+            // Acquire: pairs with the Release of the worker that changed the state last.
             let state = cell.state.load(Ordering::Acquire);
             let token = self.token(Ticket(state >> GENERATION << GENERATION | number as u64));
             let own = cell.owner.load(Ordering::Relaxed) == vpid;
@@ -519,13 +534,14 @@ impl<'a> ForkTable<'a> {
         found
     }
 
-    /// The owner does not want to know of a task any more. The last token, unless a hand is at it,
-    /// which then has it when the task ends.
+    /// Abandons a task on behalf of its owner. Returns the last token, unless a worker runs the
+    /// task, which then gets the token when the task ends.
     pub(crate) fn abandon(self, mut offer: Offer, worker: usize) -> Option<Last> {
         loop {
-            let state = self.cell(&offer).state.load(Ordering::Acquire); // pairs with the Release in `end`
+            // Acquire: pairs with the Release in `pass_on`.
+            let state = self.cell(&offer).state.load(Ordering::Acquire);
             match state_in(state) {
-                ForkState::Free => return None, // not while there is an offer
+                ForkState::Free => return None, // impossible while there is an offer
                 ForkState::Ended => return Some(Last(offer.0)),
                 ForkState::Offered => match self.take_back(offer, worker) {
                     Ok(last) => return Some(last),
@@ -547,10 +563,10 @@ impl<'a> ForkTable<'a> {
     }
 }
 
-/// A task that a worker has left when it ended.
+/// A task left behind by a worker that has ended.
 #[derive(Debug)]
 pub(crate) enum Left {
-    /// It was at this one, and the owner waits.
+    /// The worker was running it, and the owner waits.
     Begun(Claim),
     /// No process wants its result.
     Last(Last),

@@ -1,18 +1,19 @@
-//! What a pool's manager knows and decides.
+//! The state and the decisions of a pool's manager.
 //!
 //! # Contract
-//! A task is in one of three places: ready, handed to a worker, or ended. Every end of a worker
+//! A task is in one of three states: ready, handed to a worker, or ended. Every end of a worker
 //! moves the tasks that it had:
 //!
 //! ```text
-//!   handed to it, in order:   a  b  c  d  e           it had begun 3 and told of 1 (its progress, its reports)
-//!                             │  │  │  └──┴── ready again, as if never handed out
-//!                             │  │  └──────── it was at this: another try, or an error
-//!                             │  └─────────── done, but not told of: ready again
-//!                             └────────────── told of: has ended
+//!   handed to it, in order:  a  b  c  d  e     it had begun 3 (its progress record)
+//!                            │  │  │  │  │     and reported 1 (its reports)
+//!                            │  │  │  └──┴── ready again, as if never handed out
+//!                            │  │  └──────── it was running this: another attempt, or an error
+//!                            │  └─────────── done, but not reported: ready again
+//!                            └────────────── reported: has ended
 //! ```
-//! Three workers in a row that exit before they have begun anything are no accident, nor are a
-//! hundred that are killed: then what is ready ends with an error that says how.
+//! Three workers in a row that exit before they have begun a task are no accident, nor are a
+//! hundred that are killed: then all ready tasks end with an error that contains the exit cause.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -35,15 +36,16 @@ use crate::vpid::Vpid;
 mod assign;
 mod family;
 
-/// How many workers in a row may exit, or be killed, before they have begun anything.
+/// The number of workers in a row that may exit before they have begun a task.
 const STILLBORN: u32 = 3;
+/// The number of workers in a row that may be killed before they have begun a task.
 const KILLED_BEFORE: u32 = 100;
-/// How long a worker may take until it has begun its first task, beside the time that the task may
-/// take.
+/// The time that a worker may need to begin its first task, in addition to the time limit of the
+/// task.
 const BIRTH: Duration = Duration::from_secs(10);
-/// How long workers may take to end by themselves.
+/// The time that workers may need to end by themselves.
 const GRACE: Duration = Duration::from_secs(1);
-/// Of the number of a task: it was forked by another.
+/// Bit of a task's number: it was forked by another task.
 const CHILD: Id = 1 << 63;
 
 /// A task that has not ended.
@@ -54,28 +56,29 @@ pub(crate) struct Job<T> {
     tries: u32,
     /// Whether a worker has it.
     handed: bool,
-    /// Whose child it is: of what a worker is at, and by which of its numbers.
+    /// For a child: the worker whose task forked it, and the number that the worker gave it.
     child: Option<(Vpid, u64)>,
 }
 
-/// A worker.
+/// The manager's state of a worker.
 pub(crate) struct WorkerState {
     pub(crate) vpid: Vpid,
-    /// What it was handed and has not told of, in order, and the sizes of the batches in which that
-    /// was.
+    /// The tasks that it was handed and has not reported, in order, and the sizes of the batches in
+    /// which they were handed out.
     tasks: VecDeque<Id>,
     batches: VecDeque<usize>,
-    /// Tasks that it has told of, and when it was last known to begin one.
+    /// The number of tasks that it has reported, and the time at which it is last known to have
+    /// begun one.
     told: u64,
     at: u64,
     /// The child that it waits for.
     waiting: Option<u64>,
-    /// Why it was killed, if it was, and how many tasks it had begun then.
+    /// Why it was killed, if it was, and the number of tasks that it had begun then.
     pub(crate) killed: Option<TaskError>,
     killed_at: u64,
-    /// Which hand it is, at a board.
+    /// Its worker number in a fork table.
     pub(crate) number: usize,
-    /// It will be given nothing more.
+    /// Set if it is given no further tasks.
     ending: bool,
 }
 
@@ -96,7 +99,7 @@ impl WorkerState {
         }
     }
 
-    /// It has told of `tasks` of its tasks.
+    /// Records that it has reported `tasks` of its tasks.
     fn tell(&mut self, mut tasks: usize) {
         self.told += tasks as u64;
         self.at = monotonic();
@@ -113,27 +116,27 @@ impl WorkerState {
 
 pub(crate) struct Manager<T, R> {
     transport: PoolTransport,
-    /// The members of a team that were given nothing yet; `None` where workers are started.
+    /// The members of a team that were given no task yet; `None` if workers are started.
     team: Option<VecDeque<Vpid>>,
     pub(crate) builder: PoolBuilder,
     program: Option<Program>,
     pub(crate) workers: Vec<WorkerState>,
     pub(crate) ready: Ready,
-    /// The board, if workers steal.
+    /// The fork table, if workers steal.
     pub(crate) dealer: Option<StealManager>,
-    /// Tasks that were submitted, from the first that has not ended.
+    /// The submitted tasks, from the first that has not ended.
     roots: VecDeque<Option<Job<T>>>,
     first: Id,
-    /// Tasks that were forked, and those that their parents may join.
+    /// The forked tasks, and those that their parents may join.
     children: HashMap<Id, Job<T>>,
     forked: HashMap<(Vpid, u64), Id>,
     answers: HashMap<(Vpid, u64), Result<R, TaskError>>,
     forks: Id,
-    /// How long a task takes, in nanoseconds, by those that were told of last.
+    /// The mean duration of a task in nanoseconds, according to recent reports.
     mean: Option<f64>,
     pub(crate) stillborn: u32,
     outcomes: VecDeque<Outcome<R>>,
-    /// Counts results that were given away.
+    /// Counts the results that were returned.
     given: u64,
     pub(crate) progress: Progress,
 }
@@ -160,7 +163,7 @@ where
         Ok(Manager::of(PoolTransport::Farm(Box::new(farm)), None, dealer, builder))
     }
 
-    /// The manager of the other members of a team, whose first this one is.
+    /// Creates the manager for the other members of a team, of which the caller is the first.
     pub(crate) fn within(
         transport: PoolTransport,
         members: usize,
@@ -210,15 +213,15 @@ where
         id
     }
 
-    /// What was submitted may be handed out before more is drawn: nothing that comes later could be
-    /// better, as far as one can see.
+    /// Hands out plain tasks before more tasks are drawn: none that comes later could be better, as
+    /// far as is known.
     pub(crate) fn hand_out_plain(&mut self) {
         if !self.ready.has_ranked() && self.check_not_forked().is_ok() {
             self.hand_out();
         }
     }
 
-    /// How many tasks no worker has.
+    /// Returns the number of tasks that no worker has.
     pub(crate) fn waiting(&self) -> u64 {
         self.ready.len() as u64
     }
@@ -241,12 +244,12 @@ where
         }
     }
 
-    /// As `next`; `None` when the deadline passes first.
+    /// Like `next`; `None` if the deadline passes first.
     pub(crate) fn next_deadline(
         &mut self,
         deadline: Option<Instant>,
     ) -> Option<Option<Outcome<R>>> {
-        // A step takes what is there even when the deadline has passed.
+        // A step takes an available result even if the deadline has passed.
         while self.outcomes.is_empty() && self.progress.ended < self.progress.submitted {
             self.step(deadline);
             if self.outcomes.is_empty()
@@ -268,13 +271,13 @@ where
         }
     }
 
-    /// That this process is the one that has the pool, and not a child that `fork` has made of it.
+    /// Checks that this process is the one that owns the pool, and not a child made by `fork`.
     #[inline]
     pub(crate) fn check_not_forked(&self) -> Result<(), FarmError> {
         self.transport.check_not_forked()
     }
 
-    /// In a child that `fork` has made: ends all tasks here, and touches nothing that others see.
+    /// Ends all tasks of a child made by `fork`, and touches nothing that other processes see.
     #[cold]
     fn end_all_here(&mut self) {
         for id in self.first..self.first + self.roots.len() as Id {
@@ -282,14 +285,14 @@ where
         }
     }
 
-    /// Hands out what there is, and waits for something to happen, but not beyond the deadline.
+    /// Hands out ready tasks, and waits for an event, but not beyond the deadline.
     fn step(&mut self, deadline: Option<Instant>) {
         if self.check_not_forked().is_err() {
             return self.end_all_here();
         }
         let before = self.outcomes.len();
         self.hand_out();
-        // A task that could not be handed out has ended by that.
+        // A task that could not be handed out has ended with an error.
         if self.outcomes.len() > before {
             return;
         }
@@ -302,11 +305,11 @@ where
             Heard::Nothing => self.collect(),
             Heard::Gone(vpid, cause) => {
                 self.lost(vpid, &cause);
-                // Only now: `lost` reads what it was at.
+                // Only now, as `lost` reads the progress record.
                 self.transport.farm().into_iter().for_each(|farm| farm.let_go_of(vpid));
             }
             Heard::Garbled(from, why) => self.garbled(from, why.to_string()),
-            // Every worker has told of its end before.
+            // The end of every worker was reported before.
             Heard::Nobody(_) if self.workers.is_empty() && self.team.is_none() => (),
             Heard::Nobody(why) => {
                 let cause =
@@ -342,7 +345,7 @@ where
         self.workers.iter_mut().find(|worker| worker.vpid == vpid)
     }
 
-    /// What is ready ends with an error: no worker can do it.
+    /// Fails all ready tasks: no worker can run them.
     pub(crate) fn fail_all(&mut self, why: &str) {
         self.withdraw(why);
         while let Some(id) = self.ready.pop() {
@@ -358,7 +361,7 @@ where
         }
     }
 
-    /// A worker that sends what cannot be is not kept.
+    /// Kills a worker that has sent something invalid.
     fn garbled(&mut self, vpid: Vpid, why: String) {
         self.kill(vpid, TaskError::Garbled { why });
     }
@@ -372,10 +375,10 @@ where
             }
             worker.ending = true;
             if self.team.is_some() {
-                // A member cannot be killed: it is given nothing more.
+                // A member cannot be killed: it is given no further tasks.
                 self.lost(vpid, &ExitCause::Dead);
             } else if let Some(farm) = self.transport.farm() {
-                let _ = farm.kill(vpid); // the manager may
+                let _ = farm.kill(vpid); // the manager may kill
             }
         }
     }
@@ -383,7 +386,7 @@ where
     fn done(&mut self, vpid: Vpid, results: Vec<Ran<R>>, nanos: u64) {
         let count = results.len();
         if self.builder.kind == CrewKind::Forks {
-            // What was not joined is not wanted.
+            // Children that were not joined are not wanted.
             self.disown(vpid);
         }
         let Some(at) = self.workers.iter().position(|worker| worker.vpid == vpid) else { return };
@@ -392,7 +395,7 @@ where
         }
         self.workers[at].tell(count);
         for ran in results {
-            // As many as there are results.
+            // There is one for each result.
             let Some(id) = self.workers[at].tasks.pop_front() else { return };
             self.end(id, ran);
         }
@@ -403,7 +406,7 @@ where
         self.stillborn = 0;
     }
 
-    /// A task has ended.
+    /// Ends a task with its result.
     pub(crate) fn end(&mut self, id: Id, result: Result<R, TaskError>) {
         if id & CHILD != 0 {
             let Some(Job { child: Some((parent, number)), .. }) = self.children.remove(&id) else {
@@ -431,16 +434,16 @@ where
         self.outcomes.push_back(Outcome { id: TaskId(id), result });
     }
 
-    /// A worker has ended.
+    /// Handles the end of a worker.
     fn lost(&mut self, vpid: Vpid, cause: &ExitCause) {
         let Some(at) = self.workers.iter().position(|worker| worker.vpid == vpid) else { return };
         let worker = self.workers.swap_remove(at);
         self.disown(vpid);
         if worker.tasks.is_empty() && worker.ending && worker.killed.is_none() {
-            return; // as it should
+            return; // a regular end
         }
         self.progress.lost += 1;
-        // Read after its end was told, which was behind all that it did.
+        // Read after the end of the worker was published, which follows all that it did.
         let begun = self.transport.begun(vpid, worker.told);
         let at = usize::try_from(begun.saturating_sub(worker.told))
             .unwrap_or(usize::MAX)
@@ -448,7 +451,7 @@ where
         self.stillborn = if begun == 0 { self.stillborn + 1 } else { 0 };
         let how = cause.to_string();
         self.settle(&worker, &how);
-        // The one for which it was killed may have ended in the last moment: then no task is at
+        // The task for which it was killed may have ended at the last moment: then no task is at
         // fault.
         let moved_on = worker.killed.is_some() && begun > worker.killed_at;
         for (place, &id) in worker.tasks.iter().enumerate().rev() {
@@ -468,7 +471,7 @@ where
         }
     }
 
-    /// A task whose worker has ended is tried again, or ends with an error.
+    /// Retries a task whose worker has ended, or ends it with an error.
     fn tried(&mut self, id: Id, vpid: Vpid, how: &str, killed: Option<&TaskError>) {
         let retries = self.builder.retries;
         let Some(job) = self.job_mut(id) else { return };
@@ -486,7 +489,7 @@ where
         self.end(id, Err(error));
     }
 
-    /// When the next task may have taken too long.
+    /// Returns the time at which the next task may exceed its time limit.
     fn next_check(&self) -> Option<Instant> {
         let timeout = self.builder.timeout?;
         let now = monotonic();
@@ -495,14 +498,14 @@ where
             let gone = if since == 0 { 0 } else { now.saturating_sub(since) };
             timeout.saturating_sub(Duration::from_nanos(gone)) + Duration::from_millis(1)
         };
-        // Of those that steal it is not known whether they are at something.
+        // It is unknown whether workers that steal are running a task.
         let may_be = |worker: &&WorkerState| self.dealer.is_some() || !worker.tasks.is_empty();
         let busy = self.workers.iter().filter(|worker| worker.killed.is_none()).filter(may_be);
         Instant::now().checked_add(busy.map(left).min()?)
     }
 
-    /// When a worker has begun what it is at, as far as is known; 0: it is at nothing. One that has
-    /// not begun what it was given has some time to be born.
+    /// Returns the time at which a worker began its current task, as far as is known; 0: it has
+    /// none. A worker that has not begun its first task is granted some time to start.
     fn since(&self, worker: &WorkerState) -> u64 {
         let since =
             match self.transport.progress(worker.vpid).map(|_| self.transport.since(worker.vpid)) {
@@ -511,11 +514,11 @@ where
                 Some(_) => worker.at + BIRTH.as_nanos() as u64,
                 None => worker.at,
             };
-        // What was stopped has its time anew.
+        // After a stop, the time starts again.
         if since == 0 { 0 } else { since.max(syncline_process::jobs::continued_at()) }
     }
 
-    /// Kills those whose task takes too long.
+    /// Kills the workers whose task exceeds the time limit.
     fn check(&mut self) {
         let Some(after) = self.builder.timeout else { return };
         let now = monotonic();
@@ -529,14 +532,13 @@ where
         }
     }
 
-    /// The processes of the workers that are at work.
+    /// Returns the process IDs of the live workers.
     pub(crate) fn pids(&mut self) -> Vec<u32> {
         let Some(farm) = self.transport.farm() else { return Vec::new() };
         self.workers.iter().filter_map(|worker| farm.pid(worker.vpid)).collect()
     }
 
-    /// Has the workers that are at nothing end, and waits for that; the others are killed, when
-    /// this is dropped.
+    /// Ends the idle workers and waits for their end; the others are killed when this is dropped.
     pub(crate) fn finish(mut self) {
         if self.check_not_forked().is_err() {
             return;
@@ -554,17 +556,17 @@ where
         }
     }
 
-    /// Tells all workers that what they are at is not wanted.
+    /// Notifies all workers that their current tasks are not wanted.
     pub(crate) fn cancel(&mut self) {
         for vpid in self.workers.iter().map(|worker| worker.vpid).collect::<Vec<_>>() {
-            let _ = self.say(vpid, &OrderRef::Cancel); // the dead are gone
+            let _ = self.say(vpid, &OrderRef::Cancel); // a dead worker needs no notice
         }
     }
 
-    /// Lets the members of a team go, whatever they are at: they go when they have done that.
+    /// Dismisses the members of a team: each leaves once it has finished its current task.
     pub(crate) fn dismiss(mut self, members: usize) {
         for rank in 1..members {
-            let _ = self.say(Vpid::new(rank, 0), &OrderRef::End); // the dead are gone
+            let _ = self.say(Vpid::new(rank, 0), &OrderRef::End); // a dead member needs no notice
         }
     }
 }

@@ -1,30 +1,32 @@
-//! What a pool's manager and its workers say to one another.
+//! The messages between a pool's manager and its workers.
 //!
-//! | from the manager   | means                                                                      |
-//! |--------------------|----------------------------------------------------------------------------|
-//! | `Run`              | do these, one after the other                                              |
-//! | `Yours`            | the child that you wait for was not begun: do it yourself                    |
-//! | `Answer`           | the result of the child that you wait for                                   |
-//! | `End`              | there is no more                                                            |
-//! | `Forks`            | what your tasks fork is for all: said first, or children are done where they are joined |
-//! | `Cancel`           | what you are at is not wanted any more                                      |
-//! | `ForkTable`            | steal: the tasks are on this board, of which you are that hand               |
+//! | from the manager | meaning                                                                    |
+//! |------------------|----------------------------------------------------------------------------|
+//! | `Run`            | run these tasks, one after the other                                       |
+//! | `Yours`          | the awaited child was not begun: run it yourself                           |
+//! | `Answer`         | the result of the awaited child                                            |
+//! | `End`            | there are no more tasks                                                    |
+//! | `Forks`          | children are sent to the manager; otherwise they run where they are joined |
+//! | `Cancel`         | the current task is not wanted any more                                    |
+//! | `ForkTable`      | steal tasks from this fork table, as this worker                           |
 //!
-//! | from a worker      | means                                                                      |
-//! |--------------------|----------------------------------------------------------------------------|
-//! | `Done`             | the results of the next of its tasks, in their order, and the time they took |
-//! | `Fork`             | a child of the task that it is at                                           |
-//! | `Join`             | it waits for a child                                                        |
+//! `Forks` must be the first order.
 //!
-//! Each enumeration is there twice, to be written from what is borrowed and to be read: the
-//! variants are in one order.
+//! | from a worker | meaning                                                               |
+//! |---------------|-----------------------------------------------------------------------|
+//! | `Done`        | the results of its next tasks, in their order, and the time they took |
+//! | `Fork`        | a child of its current task                                           |
+//! | `Join`        | it waits for a child                                                  |
+//!
+//! Each enumeration exists twice, to be serialized from borrowed data and to be deserialized. The
+//! variants are in the same order.
 
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::pool::TaskError;
 
-/// How a task that was run has ended.
+/// The result of a task that was run.
 pub(crate) type Ran<R> = Result<R, TaskError>;
 
 #[derive(Serialize)]

@@ -1,13 +1,13 @@
 //! The tasks that no worker has begun, best first.
 //!
 //! # Contract
-//! Higher priorities first; of one priority the largest cost; of one cost the first that came.
-//! Children of running tasks come before others of their priority, the youngest first: that goes
-//! down before it goes wide, so few are under way.
+//! Higher priorities come first; within a priority, the largest cost; within a cost, the first that
+//! was submitted. Children of running tasks come before other tasks of their priority, the youngest
+//! first: depth first, so that few are in flight.
 //!
 //! # Costs
-//! Tasks of priority 0 without a cost are a plain queue: a push and a pop are a few nanoseconds.
-//! Others are in a heap.
+//! Tasks of priority 0 without a cost are in a plain queue: a push and a pop take a few
+//! nanoseconds. Other tasks are in a heap.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -28,7 +28,7 @@ struct Ranked {
     priority: i32,
     child: bool,
     cost: f64,
-    /// Larger is earlier.
+    /// A larger value comes first.
     order: i64,
     id: Id,
 }
@@ -57,7 +57,7 @@ impl PartialEq for Ranked {
 impl Eq for Ranked {}
 
 impl Ready {
-    /// A task that the program has submitted.
+    /// Adds a task that the program has submitted.
     #[inline]
     pub(crate) fn push(&mut self, id: Id, priority: i32, cost: f64) {
         if priority == 0 && cost == 0.0 {
@@ -68,13 +68,14 @@ impl Ready {
         }
     }
 
-    /// A task that a running one has forked.
+    /// Adds a task that a running one has forked.
     pub(crate) fn push_child(&mut self, id: Id, priority: i32) {
         self.pushed += 1;
         self.ranked.push(Ranked { priority, child: true, cost: 0.0, order: self.pushed, id });
     }
 
-    /// Tasks that were handed out and not begun, in their order: before all others of their kind.
+    /// Returns a task that was handed out and not begun: it comes before all others of its kind.
+    /// Several are returned in reverse order.
     pub(crate) fn push_back(&mut self, id: Id, priority: i32, cost: f64) {
         if priority == 0 && cost == 0.0 {
             self.plain.push_front(id);
@@ -83,7 +84,7 @@ impl Ready {
         }
     }
 
-    /// The best.
+    /// Removes and returns the best task.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Id> {
         let ranked = self.ranked.peek().is_some_and(|best| best.priority >= 0);
@@ -93,7 +94,7 @@ impl Ready {
         self.plain.pop_front()
     }
 
-    /// Whether there are tasks with a priority or a cost.
+    /// Returns whether there are tasks with a priority or a cost.
     pub(crate) fn has_ranked(&self) -> bool {
         !self.ranked.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a worker does whose pool steals: see `table`.
+//! The worker's side of a pool whose workers steal: see `fork_table`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::record::ProcessState;
 use crate::vpid::Vpid;
 use crate::wire;
 
-/// How long to look, with yields in between, before the sleep.
+/// The time of polling, with yields, before the worker sleeps.
 const LOOKS: Duration = Duration::from_micros(50);
 /// The longest sleep of a thief.
 const NAP: Duration = Duration::from_millis(100);
 
-/// A worker's place at a board.
+/// A worker's seat at a fork table.
 #[derive(Clone, Debug)]
 pub(crate) struct Seat {
     pub(crate) arena: Arc<Arena>,
@@ -35,7 +35,7 @@ pub(crate) struct Seat {
     pub(crate) vpid: Vpid,
 }
 
-/// What comes next for one that has nothing to do, or waits for a child.
+/// The next event for a worker that is idle or waits for a child.
 enum Next<T, R> {
     Stolen(Claim),
     Joined,
@@ -43,25 +43,25 @@ enum Next<T, R> {
 }
 
 impl Seat {
-    /// The seat of this process at the board in a block.
+    /// Creates the seat of this process at the fork table in a block.
     ///
     /// # Safety
-    /// The block is a board of the arena.
+    /// The block must be a fork table of the arena.
     pub(crate) unsafe fn new(arena: &Arc<Arena>, block: u32, worker: usize, vpid: Vpid) -> Seat {
         Seat { arena: Arc::clone(arena), block, worker, vpid }
     }
 
     pub(crate) fn table(&self) -> ForkTable<'_> {
-        // SAFETY: the caller of `new` has promised it.
+        // SAFETY: the block is a fork table: the caller of `new` guarantees it.
         unsafe { self.arena.table(self.block) }
     }
 
-    /// Which board it is at, as others are told.
+    /// Returns the block of the fork table, by which other processes find it.
     pub(crate) fn block(&self) -> u32 {
         self.block
     }
 
-    /// Rings the bell of a process.
+    /// Notifies a process through its event count.
     pub(crate) fn ring(&self, vpid: u64) {
         let place = Vpid::from_raw(vpid).place();
         if place < self.arena.processes() {
@@ -69,14 +69,14 @@ impl Seat {
         }
     }
 
-    /// Something was offered: wakes a worker that sleeps.
+    /// Wakes a sleeping worker, if there is one. Called after something was offered.
     pub(crate) fn wake(&self) {
         if let Some(worker) = self.table().wake() {
             self.ring(self.table().vpid(worker));
         }
     }
 
-    /// A value as it stands in a cell, of which `holder` has what stands elsewhere.
+    /// Serializes a value for a cell. `holder` becomes the holder of its block, if it needs one.
     pub(crate) fn write(
         &self,
         holder: Vpid,
@@ -87,39 +87,40 @@ impl Seat {
         Ok(draft.into_body(holder, MessageKind::VALUE))
     }
 
-    /// Offers a task of this process.
+    /// Offers a task of this process; `Ok(None)` if there is no room.
     pub(crate) fn offer(&self, task: &impl Serialize) -> Result<Option<Offer>, wire::WireError> {
         let body = self.write(self.vpid, task)?;
         let offer = self.table().offer(self.worker, self.vpid.to_raw(), body);
         match offer {
             Some(_) => self.wake(),
-            // SAFETY: it was written just now, and no process was told of it.
+            // SAFETY: the body was written just now and not published, so no process uses its
+            // bytes.
             None => unsafe { self.give(&body, self.vpid.to_raw()) },
         }
         Ok(offer)
     }
 
-    /// Gives back what stands elsewhere, and is held by that process.
+    /// Frees the block of a body, if `vpid` holds it.
     ///
     /// # Safety
-    /// No process uses these bytes any more.
+    /// No process may use its bytes any more.
     unsafe fn give(&self, body: &Body, vpid: u64) {
         if let Some(block) = body.block().filter(|&block| self.arena.blocks().size(block).is_some())
         {
-            // SAFETY: the caller promises it.
+            // SAFETY: the caller guarantees it (see `# Safety`).
             unsafe { self.arena.blocks().give(block, vpid + 1) };
         }
     }
 
-    /// Gives back what a task takes.
+    /// Frees the cell and the block of a task.
     pub(crate) fn free(&self, last: Last) {
         let table = self.table();
-        // SAFETY: only holders of tokens read a task, and this is the last.
+        // SAFETY: only holders of tokens read a task, and this is the last token.
         unsafe { self.give(&table.task(&last), table.owner(&last)) };
         table.free(last);
     }
 
-    /// The owner takes the result of a task; the offer, if it has not ended.
+    /// Takes the result of a task for its owner; returns the offer if the task has not ended.
     pub(crate) fn result<R: DeserializeOwned>(
         &self,
         offer: Offer,
@@ -130,16 +131,17 @@ impl Seat {
     fn last_result<R: DeserializeOwned>(&self, last: Last) -> Result<R, TaskError> {
         let body = self.table().result(&last);
         self.free(last);
-        // SAFETY: the result of a task that this process has offered; its last token is used up.
+        // SAFETY: `body` is the result of a task that this process has offered, so this process
+        // holds its block, if it has one. Its last token is used up, so it is read once.
         let message = unsafe { Message::new(&self.arena, self.vpid, body) };
         let read = message.and_then(wire::read::<Result<R, TaskError>>);
         read.unwrap_or_else(|why| Err(TaskError::Garbled { why: format!("its result {why}") }))
     }
 
-    /// The owner does not want to know of a task any more.
+    /// Abandons a task on behalf of its owner.
     pub(crate) fn abandon(&self, offer: Offer) {
         match self.table().abandon(offer, self.worker) {
-            // Whatever it is.
+            // The result is freed, whatever its type.
             Some(last) if self.table().state(&last) == ForkState::Ended => {
                 drop(self.last_result::<()>(last))
             }
@@ -148,7 +150,7 @@ impl Seat {
         }
     }
 
-    /// The task has ended: its owner is told, if there is one.
+    /// Ends a task and notifies its owner, if there is one.
     pub(crate) fn end(&self, claim: Claim, result: &Result<impl Serialize, TaskError>) {
         let owner = self.table().owner(&claim);
         let holder = Vpid::from_raw(owner);
@@ -158,14 +160,14 @@ impl Seat {
             let why = format!("its result {why}");
             self.write(holder, &Err::<(), _>(TaskError::Unsendable { why }))
         });
-        // If there is no room even for that, nothing is what is read.
+        // If there is no room even for the error, the owner reads an empty result.
         let body = body.unwrap_or_default();
         match self.table().end(claim, body) {
             Ok(()) => self.ring(owner),
             Err(last) => {
-                // Its result is not wanted. If its owner lives, what it has given is there still;
-                // if not, it was swept.
-                // SAFETY: only the owner would read it, which has abandoned the task.
+                // The result is not wanted. If the owner is alive, the owner still holds the block;
+                // if not, the block was swept.
+                // SAFETY: only the owner would read the body, and it has abandoned the task.
                 unsafe { self.give(&body, owner) };
                 self.free(last);
             }
@@ -174,7 +176,7 @@ impl Seat {
 }
 
 impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T, R> {
-    /// Steals and runs tasks until there are no more.
+    /// Steals and runs tasks until the manager says that there are no more.
     pub(crate) fn steal(
         &mut self,
         f: &dyn Fn(T, &mut Forks<'_, T, R>) -> R,
@@ -188,7 +190,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         }
     }
 
-    /// Waits for a child, and does other tasks meanwhile.
+    /// Waits for a child, and runs other tasks meanwhile.
     pub(crate) fn wait_for(
         &mut self,
         mut child: Offer,
@@ -231,7 +233,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         let seat = self.seat().clone();
         let bell = &seat.arena.record(seat.vpid.place()).bell;
         let asleep = Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None };
-        // Whether another worker counts on this one to take what was offered.
+        // Whether another worker relies on this one to take what was offered.
         let mut chosen = false;
         let found = loop {
             let seen = bell.get();
@@ -250,8 +252,8 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             seat.table().nod(seat.worker);
             let next = self.look(child)?;
             if next.is_none() {
-                // Not for long: the worker that has chosen this one to be woken may be killed
-                // before it rings.
+                // Not for long: the worker that selected this one to be woken may be killed before
+                // it notifies it.
                 let _ = bell.wait_until(seen + 1, &asleep, Instant::now().checked_add(NAP));
             }
             chosen |= seat.table().rise(seat.worker);
@@ -265,7 +267,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         Ok(found)
     }
 
-    /// Runs a task that was claimed.
+    /// Runs a claimed task.
     fn run_stolen(&mut self, claim: Claim, f: &dyn Fn(T, &mut Forks<'_, T, R>) -> R) {
         let seat = self.seat().clone();
         let table = seat.table();
@@ -273,8 +275,8 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         table.cell(&claim).since.store(now, Ordering::Relaxed);
         let owner = Vpid::from_raw(table.owner(&claim));
         let copied = Message::copied(&seat.arena, owner, table.task(&claim));
-        // What belongs to one that has ended may be another's by now. Acquire: that look is not to
-        // come before the copy; whatever took the place of what was there came after the end.
+        // The blocks of an owner that has ended may have been reused. Acquire: the check below must
+        // not be reordered before the copy; blocks are reused only after the end is published.
         fence(Ordering::Acquire);
         let result = match copied.and_then(wire::read::<T>) {
             _ if seat.arena.life(owner) == ProcessState::Ended => {
@@ -288,7 +290,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 let ran = catch_unwind(run);
                 self.forget_forks_after(first);
                 if self.check_not_forked().is_err() {
-                    // A child that the task has forked: the board is not its own.
+                    // In a child that the task has forked: the fork table is not its own.
                     return;
                 }
                 self.resume(outer);

@@ -1,5 +1,5 @@
-//! What the manager of a pool that steals does: it offers what was submitted, and settles what the
-//! dead have left.
+//! The manager's side of a pool whose workers steal: it offers the submitted tasks, and settles the
+//! tasks of workers that have ended.
 
 use std::sync::atomic::Ordering;
 
@@ -17,31 +17,31 @@ use crate::record::ProcessState;
 use crate::vpid::Vpid;
 use crate::wire::WireError;
 
-/// How many tasks are offered for each worker: enough that no worker waits for the manager, few
-/// enough that what is urgent and comes later is not behind all others.
+/// The number of offered tasks per worker: enough that no worker waits for the manager, and few
+/// enough that an urgent task that comes later is not behind all others.
 const OFFERED: usize = 32;
-/// How many are offered at most: a deck holds as many.
+/// The largest number of offered tasks: a deque holds that number.
 const MOST: usize = 1000;
 
-/// The manager's place at the board.
+/// The manager's seat at the fork table, and its offered tasks.
 pub(crate) struct StealManager {
     pub(crate) seat: Seat,
-    /// What was offered and has not ended.
+    /// The tasks that were offered and whose results were not taken yet.
     offered: Vec<(Offer, Id)>,
 }
 
 impl StealManager {
-    /// Makes the board.
+    /// Creates the fork table.
     pub(crate) fn new(farm: &Farm) -> Result<StealManager, FarmError> {
         let arena = farm.arena();
         let memory = arena.memory();
         let block = arena.make_fork_table().ok_or(FarmError::Room { asked: 16 << 20, memory })?;
-        // SAFETY: the board was made just now.
+        // SAFETY: the fork table was created just now.
         let seat = unsafe { Seat::new(arena, block, 0, Vpid::MANAGER) };
         Ok(StealManager { seat, offered: Vec::new() })
     }
 
-    /// Whether something that was offered has ended.
+    /// Returns whether an offered task has ended.
     pub(crate) fn any_ended(&self) -> bool {
         self.offered.iter().any(|(offer, _)| self.seat.table().state(offer) == ForkState::Ended)
     }
@@ -52,7 +52,7 @@ where
     T: Serialize + DeserializeOwned,
     R: Serialize + DeserializeOwned,
 {
-    /// Offers what is ready, the best first, and has as many workers as there is work for.
+    /// Offers ready tasks, the best first, and starts all workers if there is work.
     pub(crate) fn deal(&mut self) {
         let most = (OFFERED * self.builder.workers).min(MOST);
         while let Some(dealer) = self.dealer.as_ref().filter(|dealer| dealer.offered.len() < most) {
@@ -60,7 +60,7 @@ where
             let Some(job) = self.job(id) else { continue };
             match dealer.seat.offer(&job.task) {
                 Ok(Some(offer)) => self.dealer.as_mut().map_or((), |d| d.offered.push((offer, id))),
-                // The board is full, or the memory: later, when something has ended.
+                // The fork table or the memory is full: tries later, when a task has ended.
                 Ok(None) => {
                     self.again(id);
                     break;
@@ -72,7 +72,7 @@ where
                 Err(why) => self.end(id, Err(TaskError::Unsendable { why: format!("it {why}") })),
             }
         }
-        // What was offered may fork enough for all.
+        // An offered task may fork enough for all workers.
         let work = self.dealer.as_ref().is_some_and(|dealer| !dealer.offered.is_empty());
         while work && self.workers.len() < self.builder.workers {
             match self.start() {
@@ -80,12 +80,12 @@ where
                 Err(error) if self.workers.is_empty() => {
                     return self.fail_all(&error.to_string());
                 }
-                Err(_) => return, // those who are there go on
+                Err(_) => return, // the existing workers continue
             }
         }
     }
 
-    /// Gives a new worker its place at the board.
+    /// Assigns a new worker its seat at the fork table.
     pub(crate) fn seat(&mut self, vpid: Vpid) -> Option<(u32, usize)> {
         let taken = |worker: usize| self.workers.iter().any(|other| other.number == worker);
         let worker = (1..WORKERS).find(|&worker| !taken(worker))?;
@@ -94,7 +94,7 @@ where
         Some((seat.block(), worker))
     }
 
-    /// Takes the results of what has ended.
+    /// Takes the results of ended tasks.
     pub(crate) fn collect(&mut self) {
         let Some(StealManager { seat, offered }) = &mut self.dealer else { return };
         let there = |(offer, _): &mut (Offer, Id)| seat.table().state(offer) == ForkState::Ended;
@@ -108,7 +108,7 @@ where
         }
     }
 
-    /// No worker can do what was offered and not begun.
+    /// Fails the offered tasks that no worker has begun: there is no worker for them.
     pub(crate) fn withdraw(&mut self, why: &str) {
         let Some(StealManager { seat, offered }) = &mut self.dealer else { return };
         let mut withdrawn = Vec::new();
@@ -126,7 +126,7 @@ where
         }
     }
 
-    /// Settles what a worker has left that has ended.
+    /// Settles the tasks of a worker that has ended.
     pub(crate) fn settle(&mut self, worker: &WorkerState, how: &str) {
         let Some(dealer) = &self.dealer else { return };
         let (seat, retries) = (dealer.seat.clone(), u64::from(self.builder.retries));
@@ -134,11 +134,12 @@ where
         if seat.arena.life(worker.vpid) != ProcessState::Ended {
             return; // it keeps what it has
         }
-        // SAFETY: the process has ended, and it alone had this hand, which `seat` has given it. Its
-        // `WorkerState` has left the manager's list, so it is settled once.
+        // SAFETY: the process has ended, and it alone was this worker, as `seat` has assigned the
+        // number to it. Its `WorkerState` was removed from the manager's list, so this is called
+        // once for it.
         let left = unsafe { table.left_by(worker.number, worker.vpid.to_raw()) };
         table.reset(worker.number, 0);
-        // It was at the last that it had begun; those around that wait for others.
+        // The worker was running the task that it began last; the tasks around it wait for others.
         let since = |left: &Left| match left {
             Left::Begun(claim) => Some(table.cell(claim).since.load(Ordering::Relaxed)),
             Left::Last(_) => None,
@@ -148,8 +149,8 @@ where
             let claim = match left {
                 Left::Begun(claim) => claim,
                 Left::Last(last) => {
-                    // What belonged to the dead was given back by the steward; what to others is
-                    // there still.
+                    // The supervisor has freed what belonged to the dead process; what belongs to
+                    // others is still there.
                     seat.free(last);
                     continue;
                 }

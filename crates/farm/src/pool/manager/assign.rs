@@ -1,4 +1,4 @@
-//! Which worker is given which tasks, when, and how many together; workers are started for it.
+//! Assignment of tasks to workers: which tasks, when, and in which batches. Starts the workers.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,14 +11,14 @@ use crate::pool::{CrewKind, TaskError, monotonic};
 use crate::program::Program;
 use crate::vpid::Vpid;
 
-/// How long a batch should take, in nanoseconds.
+/// The intended duration of a batch, in nanoseconds.
 const BATCH: f64 = 200_000.0;
-/// How many tasks a batch has at most.
+/// The largest number of tasks in a batch.
 const MOST: usize = 4096;
-/// How many batches a worker has at most, the one that it is at among them.
+/// The largest number of batches of a worker, including the one that it is running.
 const BATCHES: usize = 2;
 
-/// The tasks of an order that has none.
+/// The type of the tasks of an order without tasks.
 type NoTasks<'a, T> = std::slice::Iter<'a, T>;
 
 impl<T, R> Manager<T, R>
@@ -26,14 +26,14 @@ where
     T: Serialize + DeserializeOwned,
     R: Serialize + DeserializeOwned,
 {
-    /// Hands out what is ready, as far as there are workers for it.
+    /// Hands out ready tasks, as far as there are workers for them.
     pub(super) fn hand_out(&mut self) {
         if self.dealer.is_some() {
             return self.deal();
         }
         while !self.ready.is_empty() {
-            // Workers that wait for children are not at work; nor are more at once than the crew
-            // has, when they go on.
+            // Workers that wait for children are not counted as busy. Once they continue, no more
+            // than the pool's number of workers run at once.
             let busy = |worker: &&WorkerState| !worker.tasks.is_empty() && worker.waiting.is_none();
             if self.workers.iter().filter(busy).count() < self.builder.workers {
                 let idle = |worker: &WorkerState| worker.tasks.is_empty() && !worker.ending;
@@ -46,7 +46,7 @@ where
                 match self.start() {
                     Ok(()) => continue,
                     Err(error) if self.workers.is_empty() => self.fail_all(&error.to_string()),
-                    Err(_) => (), // those that are there go on, and then it may be otherwise
+                    Err(_) => (), // the existing workers continue, and a later start may succeed
                 }
             }
             let room = |worker: &WorkerState| worker.batches.len() < BATCHES && !worker.ending;
@@ -57,15 +57,15 @@ where
         }
     }
 
-    /// Whether workers are handed more than they are at: small tasks only, or one would wait behind
-    /// a long one.
+    /// Returns whether workers are handed tasks ahead of time: only small tasks, as otherwise one
+    /// would wait behind a long one.
     fn goes_ahead(&self) -> bool {
         let small = self.mean.is_some_and(|mean| mean < BATCH);
         self.builder.kind == CrewKind::Warm
             && (small || self.builder.batch.is_some_and(|batch| batch.get() > 1))
     }
 
-    /// How many tasks to hand out together.
+    /// Returns the number of tasks to hand out together.
     fn batch(&self) -> usize {
         if self.builder.kind != CrewKind::Warm {
             return 1;
@@ -80,13 +80,13 @@ where
         }
     }
 
-    /// Hands a worker what it can do next; whether there was room for that.
+    /// Hands a worker its next tasks; returns whether there was room for them.
     fn give(&mut self, at: usize) -> bool {
         let (batch, mut ids) = (self.batch(), Vec::new());
         while ids.len() < batch
             && let Some(id) = self.ready.pop()
         {
-            // A child whose parent is gone, or has taken it back, is no more.
+            // A child whose parent has ended, or has taken it back, does not exist any more.
             if let Some(job) = self.job_mut(id) {
                 job.handed = true;
                 ids.push(id);
@@ -95,8 +95,8 @@ where
         ids.is_empty() || self.send(at, &ids)
     }
 
-    /// Sends tasks to a worker: all together, or one by one, if one of them cannot be sent. Whether
-    /// there was room.
+    /// Sends tasks to a worker: all together, or one by one, if one of them cannot be sent. Returns
+    /// whether there was room.
     fn send(&mut self, at: usize, ids: &[Id]) -> bool {
         let vpid = self.workers[at].vpid;
         let (roots, children, first) = (&self.roots, &self.children, self.first);
@@ -104,7 +104,7 @@ where
             0 => roots[(id - first) as usize].as_ref().map(|job| &job.task),
             _ => children.get(id).map(|job| &job.task),
         };
-        // All are there, as `give` has seen.
+        // All of them exist: `give` has checked it.
         let tasks = ids.iter().map(|id| task(id).expect("a task that was popped is there"));
         let order = OrderRef::<'_, _, R>::Run(tasks);
         match self.transport.send(vpid, &order) {
@@ -117,12 +117,12 @@ where
                 worker.batches.push_back(ids.len());
             }
             Err(FarmError::Unsendable { .. } | FarmError::Room { .. }) if ids.len() > 1 => {
-                // One by one, as far as the channel goes.
+                // One by one, until the channel is full.
                 let (now, later) = ids.split_at(1);
                 later.iter().rev().for_each(|&id| self.again(id));
                 return self.send(at, now);
             }
-            // What the others are at will make some.
+            // The tasks of the other workers will free some memory when they end.
             Err(FarmError::Room { .. })
                 if self.workers.iter().any(|worker| !worker.tasks.is_empty()) =>
             {
@@ -132,7 +132,7 @@ where
             Err(error @ (FarmError::Unsendable { .. } | FarmError::Room { .. })) => {
                 self.end(ids[0], Err(TaskError::Unsendable { why: error.to_string() }));
             }
-            // It has ended, and that will be told.
+            // The worker has ended, which will be reported.
             Err(_) => {
                 self.workers[at].ending = true;
                 ids.iter().rev().for_each(|&id| self.again(id));
@@ -141,7 +141,7 @@ where
         true
     }
 
-    /// A task is ready again.
+    /// Makes a task ready again.
     pub(crate) fn again(&mut self, id: Id) {
         let Some(job) = self.job_mut(id) else { return };
         job.handed = false;
@@ -168,14 +168,14 @@ where
         let farm = self.transport.farm().ok_or(FarmError::Alone)?;
         let vpid = match farm.reserve_now() {
             Some(vpid) => vpid,
-            // No worker is there that could go on meanwhile.
+            // There is no worker that could continue meanwhile.
             None if self.workers.is_empty() => farm.reserve()?,
             None => return Err(FarmError::Full { processes: farm.arena().processes() }),
         };
         let seat = self.seat(vpid);
         self.workers.push(WorkerState::new(vpid, seat.map_or(0, |(_, worker)| worker)));
         let started = self.introduce(vpid, seat).and_then(|()| {
-            // Those are told what to do before they are born.
+            // Such workers are sent their orders before they are started.
             self.transport.farm().ok_or(FarmError::Alone)?.start(vpid, &program)
         });
         if started.is_err() {
@@ -187,7 +187,7 @@ where
         started
     }
 
-    /// Says to a worker what it needs to know first.
+    /// Sends a worker the orders that must come first.
     fn introduce(&mut self, vpid: Vpid, seat: Option<(u32, usize)>) -> Result<(), FarmError> {
         match (self.builder.kind, seat) {
             (CrewKind::Cold, _) => {

@@ -1,5 +1,5 @@
-//! Tasks that tasks have forked by way of the manager: which worker waits for which, and what
-//! becomes of them.
+//! Tasks that were forked through the manager: the children, the workers that wait for them, and
+//! their results.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,7 +26,7 @@ where
         self.ready.push_child(id, priority);
     }
 
-    /// A worker waits for a child: for its result, or for the word that it is to do it itself.
+    /// Handles a worker's wait for a child: for its result, or for the order to run it itself.
     pub(super) fn join(&mut self, vpid: Vpid, number: u64) {
         let key = (vpid, number);
         let child = self.forked.remove(&key);
@@ -42,9 +42,9 @@ where
             }
             return;
         }
-        // It is still among those that are ready, by its number alone.
+        // Its number remains in `ready`, where it is skipped.
         self.children.remove(&child);
-        let _ = self.say(vpid, &OrderRef::Yours); // if it has ended, that will be told
+        let _ = self.say(vpid, &OrderRef::Yours); // if it has ended, that will be reported
     }
 
     pub(super) fn answer(&mut self, vpid: Vpid, number: u64, result: Result<R, TaskError>) {
@@ -53,14 +53,14 @@ where
         }
         self.forked.remove(&(vpid, number));
         let said = self.say(vpid, &OrderRef::Answer(&result));
-        // If it has ended, that will be told.
+        // If the worker has ended, that will be reported.
         if let Err(error @ (FarmError::Unsendable { .. } | FarmError::Room { .. })) = said {
             let error = Err(TaskError::Unsendable { why: error.to_string() });
             let _ = self.say(vpid, &OrderRef::Answer(&error));
         }
     }
 
-    /// The children of what a worker was at have no parent any more.
+    /// Drops the children of a worker's current task: they have no parent any more.
     pub(super) fn disown(&mut self, vpid: Vpid) {
         self.children.retain(|_, job| job.child.is_none_or(|(parent, _)| parent != vpid));
         self.forked.retain(|(parent, _), _| *parent != vpid);

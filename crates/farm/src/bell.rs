@@ -5,8 +5,8 @@
 //! may wait for does it first and rings afterwards. [`wait`] looks until what it looks for is
 //! there; it never misses it, and never sleeps while it is there.
 //!
-//! | which  | step                                                                     |
-//! |--------|--------------------------------------------------------------------------|
+//! | which  | step                                                                      |
+//! |--------|---------------------------------------------------------------------------|
 //! | waiter | looks for a while; notes how often it has rung; looks                     |
 //! |        | sleeps until it has rung once more; begins again                          |
 //! | others | a message in its slot (or the end of a process in its record); then rings |

@@ -10,42 +10,42 @@ use crate::record::ExitCause;
 use crate::vpid::Vpid;
 use crate::wire::WireError;
 
-/// Why something with a farm did not work.
+/// The error type of farms and pools.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FarmError {
-    /// The process that was to send or receive something is no more. What it had sent was received
-    /// before.
+    /// The process to send to or to receive from has ended. All messages that it had sent were
+    /// received before.
     #[error("process {vpid} {cause}")]
     Gone {
-        /// Which.
+        /// The ended process.
         vpid: Vpid,
-        /// Why.
+        /// Its exit cause.
         cause: ExitCause,
     },
 
     /// The deadline passed.
     #[error("the deadline passed while waiting for {what}")]
     TimedOut {
-        /// What did not come.
+        /// The awaited event.
         what: String,
     },
 
-    /// There is no message, and no process lives that could send one.
+    /// There is no message, and no live process that could send one.
     #[error("no process of the farm is left that could send anything")]
     Alone,
 
     /// There is no such process in this farm.
     #[error("there is no process {vpid} in this farm")]
     Unknown {
-        /// Its number.
+        /// The given vpid.
         vpid: Vpid,
     },
 
-    /// A process that has a number cannot be given another process.
+    /// The vpid is not reserved, or its process has already been started.
     #[error("process {vpid} is not one that was reserved and not started yet")]
     NotReserved {
-        /// Its number.
+        /// The given vpid.
         vpid: Vpid,
     },
 
@@ -54,22 +54,22 @@ pub enum FarmError {
     Itself {
         /// This process.
         vpid: Vpid,
-        /// What it cannot do.
+        /// The operation that it cannot do.
         what: &'static str,
     },
 
-    /// All places of the farm are taken by processes that live, or whose messages were not
-    /// received, or whose end was not told to the process that has started them.
+    /// All places of the farm are taken: by live processes, or by ended ones whose messages have
+    /// not been received or whose end has not been reported to their parent.
     #[error(
         "all places of the farm ({processes}) are taken, by processes that live or whose messages or ends were not \
          received: wait for some, or found it with a higher bound of processes"
     )]
     Full {
-        /// How many there are room for.
+        /// The number of places.
         processes: usize,
     },
 
-    /// The farm's memory holds no more messages.
+    /// The farm's memory has no room for the message.
     #[error(
         "no {} are free for a message in the farm's memory of {}: receive some, or found it with a higher bound of \
          memory",
@@ -77,135 +77,135 @@ pub enum FarmError {
         Size(*memory as u64)
     )]
     Room {
-        /// What was asked for.
+        /// The number of bytes that were requested.
         asked: usize,
-        /// What there is in all.
+        /// The size of the memory in bytes.
         memory: usize,
     },
 
-    /// More memory than there can be at all.
+    /// The requested memory exceeds the address space.
     #[error("{} of memory for messages are more than this machine can address", Size(*asked as u64))]
     Memory {
-        /// What was asked for.
+        /// The number of bytes that were requested.
         asked: usize,
     },
 
-    /// A number of something out of its range.
+    /// A number is out of range.
     #[error("{what} must be from {least} to {most}, not {said}")]
     Range {
-        /// Of what.
+        /// The description of the number.
         what: &'static str,
-        /// What was said.
+        /// The given number.
         said: usize,
-        /// The least that can be.
+        /// The smallest valid number.
         least: usize,
-        /// The most that can be.
+        /// The largest valid number.
         most: usize,
     },
 
-    /// A message that is not what the receiver takes it for.
+    /// A message is invalid, or not of the type that the receiver expects.
     #[error("a message from process {from} {why}")]
     Garbled {
-        /// Its sender.
+        /// The sender.
         from: Vpid,
-        /// What is wrong with it.
+        /// The reason.
         why: WireError,
     },
 
-    /// A value that cannot be sent.
+    /// A value cannot be sent.
     #[error("a value for process {to} cannot be sent: it {why}")]
     Unsendable {
-        /// Its receiver.
+        /// The receiver.
         to: Vpid,
-        /// What is wrong with it.
+        /// The reason.
         why: WireError,
     },
 
-    /// A program that could not be started.
+    /// A program could not be started.
     #[error("cannot start {}: {source}", program.display())]
     Start {
-        /// Which.
+        /// The program.
         program: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 
-    /// What the manager has told this process of the farm makes no sense.
+    /// The environment variable that the manager has set for this process is invalid.
     #[error("{variable} is {value:?}: {why}")]
     Variable {
-        /// Where it was told.
+        /// The variable.
         variable: &'static str,
-        /// What.
+        /// Its value.
         value: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 
-    /// This process takes part already, or another does in its place.
+    /// This process has already joined the farm, or another process has in its place.
     #[error("process {vpid} of the farm takes part already")]
     Taken {
-        /// Its number.
+        /// The vpid.
         vpid: Vpid,
     },
 
-    /// A process that was started as a worker is about to start others.
+    /// A process that was started as a worker is about to found another farm.
     #[error(
         "this process was started by a farm, and has not taken part in it: it has to serve, or to join, before anything \
          that founds another"
     )]
     Worker,
 
-    /// This process is a copy that `fork` has made of one of the farm.
+    /// This process is a copy, made by `fork`, of a process of the farm.
     #[error(
         "this process is a copy that fork() has made of process {vpid} of the farm, and has no part in the farm: only the \
          process that was forked may use it"
     )]
     Forked {
-        /// The number of that process.
+        /// The vpid of the forked process.
         vpid: Vpid,
     },
 
     /// Only the manager can do this.
     #[error("only the manager can {what}; this is process {vpid}")]
     Manager {
-        /// What.
+        /// The operation.
         what: &'static str,
         /// This process.
         vpid: Vpid,
     },
 
-    /// A member of the team is dead, without which the others do not go on.
+    /// A member of the team, without which the others cannot continue, is dead.
     #[error("a pool of a team has ended: {fault}")]
     Team {
-        /// The process.
+        /// The fault.
         fault: Fault,
     },
 
-    /// A pool of a team has another kind of crew.
+    /// A pool of a team has a configuration that a team does not support.
     #[error("a team cannot be a crew that is {kind}: its members are there already, and stay")]
     PoolBuilder {
-        /// Which.
+        /// The unsupported kind.
         kind: &'static str,
     },
 
-    /// The memory of a team.
+    /// An error of the memory of a team.
     #[error(transparent)]
     Space(#[from] SpaceError),
 
-    /// The memory that all share.
+    /// An error of the shared memory.
     #[error(transparent)]
     Memories(#[from] syncline_memory::Error),
 
-    /// The lifeline.
+    /// An error of the lifeline.
     #[error(transparent)]
     Lifeline(#[from] syncline_process::Error),
 
-    /// The system refused something.
+    /// The system refused an operation.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// Why not.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! A farm, as one of its processes has it: spawn, send, receive.
+//! A farm, from the view of one of its processes: spawn, send, receive.
 
 use std::num::NonZeroU64;
 use std::os::fd::{OwnedFd, RawFd};
@@ -32,34 +32,36 @@ use crate::wire;
 mod receive;
 mod send;
 
-/// A farm of processes, as one of them sees it: it spawns others, sends to them, and receives from
-/// them.
+/// A farm of processes, from the view of one of them: it spawns other processes, sends to them, and
+/// receives from them.
 ///
-/// One thread at a time uses it; a process has one for each farm that it founds, and one if it was
-/// spawned. When the manager's is dropped, or the manager dies however, all processes of the farm
-/// are killed.
+/// One thread at a time uses it. A process has one for each farm that it founds, and one if it was
+/// spawned. When the manager's is dropped, or the manager dies for any reason, all processes of the
+/// farm are killed.
 ///
-/// # What processes start by themselves
-/// Each process of a farm leads a process group, and what it starts by other means than its farm
-/// belongs to that group. The group is killed (SIGKILL) when its process has ended, however, before
-/// that end is told; and when the manager has. What leaves the group goes on: `setsid`, `setpgid`,
-/// daemons, shells with job control.
+/// # Processes started by the farm's processes
+/// Each process of a farm leads a process group. A process that it starts by other means than its
+/// farm belongs to that group. The group is killed (SIGKILL) when its leader has ended for any
+/// reason, before that end is reported, and when the manager has ended. A process that leaves the
+/// group is not killed: `setsid`, `setpgid`, daemons, shells with job control.
 ///
 /// # Children made by `fork`
-/// A child that `fork` has made of a process of a farm has no part in the farm: every call with its
-/// copy of a farm, a pool or a worker is [`FarmError::Forked`], and nothing that it drops is undone
-/// for the process that was forked. It may found a farm of its own. It holds a copy of the
-/// manager's end of the lifelines until it ends or calls `exec`.
+/// A child that is made by `fork` of a process of a farm is not part of the farm: every call with
+/// its copy of a farm, a pool or a worker returns [`FarmError::Forked`], and dropping such a copy
+/// does not affect the forked process. The child may found a farm of its own. It holds a copy of
+/// the manager's end of the lifelines until it ends or calls `exec`.
 ///
 /// # At a terminal
-/// The groups are in the background. Ctrl-C reaches the manager: by default it dies, and all with
-/// it; a manager that catches SIGINT decides what becomes of its processes. Ctrl-Z stops all, and
-/// `fg` continues all: see [`Bounds::forward_stops`](crate::bounds::Bounds::forward_stops). A process that
-/// takes part, and what it starts, ignores SIGTTIN and SIGTTOU, unless it has said otherwise: so it
-/// may write to the terminal, and what reads from it gets an error (`EIO`).
+/// The groups are in the background. Ctrl-C reaches the manager: by default it dies, and all
+/// processes with it; a manager that catches SIGINT decides about its processes. Ctrl-Z stops all
+/// processes, and `fg` continues them: see
+/// [`Bounds::forward_stops`](crate::bounds::Bounds::forward_stops). A process that has joined, and
+/// those that it starts, ignore SIGTTIN and SIGTTOU, unless they have set another disposition: they
+/// may write to the terminal, and a read from it fails (`EIO`).
 ///
 /// # Examples
-/// A worker sends back what it is sent. Both are this program: `join` tells which it is.
+/// A worker sends back the text that it receives, in upper case. Manager and worker are this
+/// program: `join` determines which of them the process is.
 /// ```
 /// use syncline_farm::{Farm, Program, Vpid};
 ///
@@ -86,24 +88,24 @@ pub struct Farm {
     arena: Arc<Arena>,
     me: Vpid,
     role: Role,
-    /// By the receiver's place.
+    /// Indexed by the receiver's place.
     outbound: Vec<Option<Outbound>>,
-    /// By the sender's place.
+    /// Indexed by the sender's place.
     inbound: Vec<Option<Inbound>>,
     /// The places of the processes that have a channel to this one.
     senders: Vec<usize>,
-    /// The processes that this one has started, and of whose end it was not told yet.
+    /// The processes that this one has started, and whose end was not reported to it yet.
     children: Vec<Vpid>,
-    /// A number that was reserved for a process that then could not be asked for.
+    /// A vpid that was reserved for a process whose start could not be requested.
     spare: Option<Vpid>,
-    /// Of `senders`, where the next look at all begins.
+    /// The index in `senders` at which the next scan begins.
     turn: usize,
-    /// How many channels had been opened when the row was looked at.
+    /// The number of channels that had been opened at the last scan of the row.
     opened: u64,
-    /// How many processes had ended when channels of the dead were looked for.
+    /// The number of processes that had ended at the last search for channels of ended ones.
     ends: u64,
     policy: Policy<'static>,
-    /// Whether `recv_any` tells of children that have ended well, too.
+    /// Whether `recv_any` also reports children that have exited with 0.
     every_end: bool,
 }
 
@@ -113,7 +115,7 @@ enum Role {
     Worker {
         manager: OwnedFd,
     },
-    /// One of a team, whose ranks are the numbers.
+    /// A member of a team. The vpids are the ranks.
     Member {
         fault_list: FaultList,
     },
@@ -134,7 +136,7 @@ struct Inbound {
 }
 
 impl Role {
-    /// How far a process has come.
+    /// Returns the state of a process.
     #[inline]
     fn life(&self, arena: &Arena, vpid: Vpid) -> ProcessState {
         match self {
@@ -147,7 +149,7 @@ impl Role {
         }
     }
 
-    /// How many have ended.
+    /// Returns the number of processes that have ended.
     fn ends(&self, arena: &Arena) -> u64 {
         match self {
             Role::Member { fault_list } => fault_list.count() as u64,
@@ -155,7 +157,7 @@ impl Role {
         }
     }
 
-    /// What tells the waiters of a process that ends, if it is not their bell.
+    /// Returns the fault list that ends waits for dead processes, if event counts do not.
     fn fault_list(&self) -> Option<FaultList> {
         match self {
             Role::Member { fault_list } => Some(fault_list.clone()),
@@ -164,26 +166,27 @@ impl Role {
     }
 }
 
-/// How long to wait for the place of one that has ended.
+/// The time that `reserve` waits for the place of an ended process.
 const FOR_A_PLACE: Duration = Duration::from_millis(200);
 
-/// A process is spawned once, and takes part once.
+/// The vpid of this process: a process is spawned once, and joins once.
 static JOINED: OnceLock<Vpid> = OnceLock::new();
 
 impl Farm {
-    /// Founds a farm, whose manager this process is, with the usual [`Bounds`].
+    /// Founds a farm with the default [`Bounds`]. This process becomes its manager.
     ///
     /// # Errors
-    /// As [`with`](Self::with).
+    /// Those of [`with`](Self::with).
     pub fn new() -> Result<Farm, FarmError> {
         Farm::with(Bounds::default())
     }
 
-    /// Founds a farm, whose manager this process is.
+    /// Founds a farm. This process becomes its manager.
     ///
     /// # Errors
-    /// [`FarmError::Range`] if a bound makes no sense; [`FarmError::Worker`] in a process that a
-    /// farm has started, and that does not take part in that one; what the system refuses.
+    /// [`FarmError::Range`] if a bound is out of range; [`FarmError::Worker`] in a process that was
+    /// started by a farm and has not joined it; [`FarmError::System`] and others if the system
+    /// refuses an operation.
     pub fn with(bounds: Bounds) -> Result<Farm, FarmError> {
         if JOINED.get().is_none() && Inherited::is_ours() {
             return Err(FarmError::Worker);
@@ -209,15 +212,15 @@ impl Farm {
         Ok(Farm::of(arena, Vpid::MANAGER, Role::Manager(supervisor)))
     }
 
-    /// Takes part in the farm that has spawned this process; `None` if none has.
+    /// Joins the farm that has spawned this process; returns `None` if none has.
     ///
     /// From then on the kernel kills this process, and all of its process group, when the manager
-    /// is gone. The descriptor by which it knows of that (the read end of a pipe, to which nothing
-    /// is written) is inherited by what this process starts.
+    /// is gone. The descriptor that signals this (the read end of a pipe to which nothing is
+    /// written) is inherited by the processes that this process starts.
     ///
     /// # Errors
-    /// [`FarmError::Taken`] the second time; [`FarmError::Variable`] if what the manager has said
-    /// makes no sense.
+    /// [`FarmError::Taken`] for the second call; [`FarmError::Variable`] if the environment
+    /// variable that the manager has set is invalid.
     pub fn join() -> Result<Option<Farm>, FarmError> {
         let Some(place) = Inherited::from_environment()? else {
             return match JOINED.get() {
@@ -250,7 +253,7 @@ impl Farm {
             return Err(FarmError::Unknown { vpid });
         }
         let record = arena.record(vpid.place());
-        // The manager may not have written yet that it has started this process.
+        // The manager may not have marked this process as started yet.
         let lives = [ProcessState::Reserved, ProcessState::Asked, ProcessState::Started];
         if JOINED.set(vpid).is_err()
             || !record.step_from(vpid.generation(), &lives, ProcessState::Joined)
@@ -259,8 +262,7 @@ impl Farm {
         }
         lifeline.kill_own_group_when_cut()?;
         syncline_process::jobs::bear_the_terminal();
-        // The manager does so, too, for programs that do not come here; but perhaps a moment too
-        // late.
+        // The manager also does so, for programs that never join, but perhaps a moment too late.
         if let Some(bytes) = arena.worker_memory() {
             let most = getrlimit(Resource::Data).maximum.map_or(bytes, |most| most.min(bytes));
             let limit = Rlimit { current: Some(most), maximum: Some(most) };
@@ -272,9 +274,10 @@ impl Farm {
         Ok(Some(Farm::of(Arc::new(arena), vpid, Role::Worker { manager })))
     }
 
-    /// Founds a farm of the members of a team, which are on one host: their ranks are the numbers.
+    /// Founds a farm of the members of a team on one host, whose ranks are the vpids.
     ///
-    /// All members call it, as anything that is made.
+    /// # Collective
+    /// All members call it.
     pub(crate) fn within(member: &mut Member, memory: usize) -> Result<Farm, FarmError> {
         let (rank, size, fault_list) = (member.rank(), member.size(), member.fault_list().clone());
         let arena = Arena::within(&mut member.space().making(Thing::Farm), size, 4, memory)?;
@@ -306,60 +309,60 @@ impl Farm {
         }
     }
 
-    /// From now on `recv_any` is an error also for children that exit with 0.
+    /// Makes `recv_any` also report children that exit with 0.
     pub(crate) fn tell_of_every_end(&mut self) {
         self.every_end = true;
     }
 
-    /// Where a process says what it is at.
+    /// Returns the progress record of a process.
     pub(crate) fn progress(&self, vpid: Vpid) -> &ProgressRecord {
         &self.arena.record(vpid.place()).progress
     }
 
-    /// That this process is the one that has founded or joined the farm, and not a child that
-    /// `fork` has made of it.
+    /// Checks that this process has founded or joined the farm itself, and is not a child made by
+    /// `fork`.
     #[inline]
     pub(crate) fn check_not_forked(&self) -> Result<(), FarmError> {
         if self.arena.is_home() { Ok(()) } else { Err(FarmError::Forked { vpid: self.me }) }
     }
 
-    /// The number of this process.
+    /// Returns the vpid of this process.
     #[must_use]
     pub fn vpid(&self) -> Vpid {
         self.me
     }
 
-    /// The process that has started this one; the manager has none.
+    /// Returns the process that has started this one; `None` at the manager.
     #[must_use]
     pub fn parent(&self) -> Option<Vpid> {
         (self.me != Vpid::MANAGER).then(|| self.arena.record(self.me.place()).parent())
     }
 
-    /// How this process waits from now on.
+    /// Sets the policy by which this process waits.
     pub fn set_policy(&mut self, policy: Policy<'static>) {
         self.policy = policy;
     }
 
-    /// Makes a number for a process that is not born yet, so that it can be sent something first:
-    /// as many messages as a channel holds ([`Bounds::depth`]), and not more, as no process
-    /// receives them yet. Where all places are taken, it waits 200 ms for one that ends.
+    /// Reserves a vpid for a process that has not been started, so that messages can be sent to it
+    /// beforehand: at most the number that a channel holds ([`Bounds::depth`]), as no process
+    /// receives them yet. If all places are taken, it waits 200 ms for one to become free.
     ///
     /// # Errors
-    /// [`FarmError::Full`].
+    /// [`FarmError::Full`] if no place became free.
     pub fn reserve(&mut self) -> Result<Vpid, FarmError> {
         self.reserve_deadline(Instant::now().checked_add(FOR_A_PLACE))
     }
 
-    /// As [`reserve`](Self::reserve), but where all places are taken it waits until a deadline.
+    /// Like [`reserve`](Self::reserve), but waits until a deadline if all places are taken.
     ///
-    /// The place of a process that has ended can be given to another when every receiver of what it
-    /// had sent has received all and looked once more (in [`recv`](Self::recv),
-    /// [`recv_any`](Self::recv_any), [`wait`](Self::wait) or here), and the process that has
-    /// started it was told of its end, or has ended too. The oldest are given away first: then it
-    /// is forgotten how these ended.
+    /// The place of an ended process can be reused once every receiver of its messages has received
+    /// all of them and has checked once more (in [`recv`](Self::recv),
+    /// [`recv_any`](Self::recv_any), [`wait`](Self::wait) or here), and its end was reported to its
+    /// parent, or the parent has ended too. The oldest places are reused first; the exit causes of
+    /// their processes are then forgotten.
     ///
     /// # Errors
-    /// [`FarmError::Full`].
+    /// [`FarmError::Full`] if no place became free.
     pub fn reserve_deadline(&mut self, deadline: Option<Instant>) -> Result<Vpid, FarmError> {
         self.check_not_forked()?;
         let now = self.spare.take().or_else(|| self.arena.reserve(self.me));
@@ -372,12 +375,13 @@ impl Farm {
         record.set_waiting(true);
         let mut asked = None;
         let place = bell::wait(&record.bell, &policy, deadline, || {
-            // Looked at before the places: what becomes free after that look rings after this one.
+            // Read before the places: a place that becomes free later increments the count after
+            // this.
             let rung = Some(record.bell.get());
             let place = arena.reserve(self.me);
             if place.is_none() && asked != rung {
                 asked = rung;
-                // Processes that have ended have places still, also those that end meanwhile.
+                // Ended processes still have places, including those that end meanwhile.
                 self.bury();
                 self.ask_for_places();
             }
@@ -387,8 +391,8 @@ impl Farm {
         place?.ok_or(FarmError::Full { processes: arena.processes() })
     }
 
-    /// The same, if there is a place now. If not, one is kept as soon as there is, until this
-    /// succeeds.
+    /// Reserves a place if one is free now. If not, the manager's thread keeps the next free place,
+    /// until this succeeds.
     pub(crate) fn reserve_now(&mut self) -> Option<Vpid> {
         let place = self.spare.take().or_else(|| self.arena.reserve(self.me));
         self.arena.record(self.me.place()).set_waiting(place.is_none());
@@ -399,7 +403,7 @@ impl Farm {
         place
     }
 
-    /// Asks the manager's thread to free the places that are waited for.
+    /// Asks the manager's thread to free the places that processes wait for.
     fn ask_for_places(&self) {
         match &self.role {
             Role::Manager(supervisor) => supervisor.look(),
@@ -408,40 +412,39 @@ impl Farm {
         }
     }
 
-    /// This process has nothing of one that has ended any more: that may be the place that another
-    /// waits for.
+    /// Called when this process has released something of an ended one: its place may be the one
+    /// that another process waits for.
     fn has_let_go(&self) {
         if self.arena.is_awaited() {
             self.ask_for_places();
         }
     }
 
-    /// Starts a process, as a task, and returns its number. Any process of the farm may, at any
-    /// time.
+    /// Starts a process, and returns its vpid. Any process of the farm may call it, at any time.
     ///
     /// # Errors
     /// [`FarmError::Start`], [`FarmError::Full`].
     pub fn spawn(&mut self, program: &Program) -> Result<Vpid, FarmError> {
         let vpid = self.reserve()?;
         let started = self.start(vpid, program);
-        // Else no process could use the number.
+        // Otherwise no process could use the vpid.
         if self.arena.record(vpid.place()).life(vpid) == ProcessState::Reserved {
             self.spare = Some(vpid);
         }
         started.map(|()| vpid)
     }
 
-    /// Starts the process of a number that this process, or another, has [reserved](Self::reserve).
+    /// Starts the process of a vpid that this process, or another, has [reserved](Self::reserve).
     ///
     /// # Errors
-    /// [`FarmError::Start`]: then the number is used up; [`FarmError::NotReserved`];
-    /// [`FarmError::Unsendable`], [`FarmError::System`]: then it is reserved still.
+    /// [`FarmError::Start`]: then the vpid is used up; [`FarmError::NotReserved`];
+    /// [`FarmError::Unsendable`], [`FarmError::System`]: then it is still reserved.
     pub fn start(&mut self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
         self.known(vpid)?;
         let started = match &mut self.role {
             Role::Manager(supervisor) => supervisor.start(vpid, program),
             Role::Worker { .. } => self.ask(vpid, program),
-            // A member of a team reserves no numbers.
+            // A member of a team reserves no vpids.
             Role::Member { .. } => Err(FarmError::NotReserved { vpid }),
         };
         match started {
@@ -452,9 +455,9 @@ impl Farm {
         started
     }
 
-    /// The manager does not start a number that it has reserved: then it keeps no place.
+    /// Gives up a vpid that the manager has reserved and does not start, and so frees its place.
     pub(crate) fn give_up(&mut self, vpid: Vpid) {
-        // Another process of the place must not be taken for this one.
+        // A later process of the same place must not be mistaken for this one.
         if let Role::Manager(supervisor) = &self.role
             && supervisor.give_up(vpid)
         {
@@ -462,13 +465,13 @@ impl Farm {
         }
     }
 
-    /// How a process has ended was told to this one, which is its parent.
+    /// Records that the exit cause of a child was reported to this process, its parent.
     pub(crate) fn let_go_of(&self, vpid: Vpid) {
         self.arena.record(vpid.place()).note();
         self.has_let_go();
     }
 
-    /// Asks the manager to start a process, and waits until it has.
+    /// Asks the manager to start a process, and waits until it has done so.
     fn ask(&self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
         let Role::Worker { manager } = &self.role else { return Ok(()) };
         let record = self.arena.record(vpid.place());
@@ -478,7 +481,8 @@ impl Farm {
         let written = wire::write(&mut draft, &request).and_then(|()| draft.into_block());
         let (block, len) = written.map_err(refused)?;
         if !record.claim(vpid, self.me) {
-            // SAFETY: it was written just now, and no process was told of it.
+            // SAFETY: the block was written just now and its number was not published, so no
+            // process uses it.
             unsafe { self.arena.blocks().give(block, self.me.to_raw() + 1) };
             return Err(FarmError::NotReserved { vpid });
         }
@@ -489,7 +493,7 @@ impl Farm {
         let answered = bell::wait(bell, &self.policy, None, || {
             Ok::<_, FarmError>((record.life(vpid) != ProcessState::Asked).then_some(()))
         });
-        // SAFETY: the manager copies the request, whatever is done to the block meanwhile.
+        // SAFETY: the manager copies the request, and tolerates that the block changes meanwhile.
         unsafe { self.arena.blocks().give(block, self.me.to_raw() + 1) };
         answered?;
         match (record.life(vpid), record.cause(vpid)) {
@@ -501,7 +505,7 @@ impl Farm {
         }
     }
 
-    /// The record of a process, for a call of this one.
+    /// Returns the record of a process that exists or existed; checks that this is no forked child.
     fn known(&self, vpid: Vpid) -> Result<&crate::record::Record, FarmError> {
         self.check_not_forked()?;
         if vpid.place() >= self.arena.processes() || self.arena.life(vpid) == ProcessState::Free {
@@ -510,7 +514,8 @@ impl Farm {
         Ok(self.arena.record(vpid.place()))
     }
 
-    /// That a process is not this one. `what` is what a process cannot do with itself.
+    /// Checks that a process is not this one. `what` is the operation that a process cannot do with
+    /// itself.
     fn is_another(&self, vpid: Vpid, what: &'static str) -> Result<(), FarmError> {
         if vpid == self.me { Err(FarmError::Itself { vpid, what }) } else { Ok(()) }
     }
@@ -524,7 +529,7 @@ impl Farm {
         self.role.life(&self.arena, vpid)
     }
 
-    /// How one has ended that has.
+    /// Returns the exit cause of an ended process.
     fn fate_of(&self, vpid: Vpid) -> ExitCause {
         match self.role {
             Role::Member { .. } => ExitCause::Dead,
@@ -532,7 +537,7 @@ impl Farm {
         }
     }
 
-    /// How a process has ended, if it has.
+    /// Returns the exit cause of a process, if it has ended.
     ///
     /// # Errors
     /// [`FarmError::Unknown`].
@@ -541,21 +546,21 @@ impl Farm {
         Ok((self.life(vpid) == ProcessState::Ended).then(|| self.fate_of(vpid)))
     }
 
-    /// Waits until a process has ended, and tells how: [`ExitCause::Forgotten`] if its place was given
-    /// away before this process has looked. See [`reserve_deadline`](Self::reserve_deadline); who
-    /// looks for a place has thereby seen the end of those that it has started and that have exited
-    /// with 0.
+    /// Waits until a process has ended, and returns its exit cause; [`ExitCause::Forgotten`] if its
+    /// place was reused before this call. See [`reserve_deadline`](Self::reserve_deadline): a
+    /// process that waits for a place thereby notes the end of those children that have exited with
+    /// 0.
     ///
     /// # Errors
-    /// [`FarmError::Unknown`], [`FarmError::TimedOut`]; [`FarmError::Itself`] for the number of
-    /// this process, without a deadline.
+    /// [`FarmError::Unknown`], [`FarmError::TimedOut`]; [`FarmError::Itself`] for the vpid of this
+    /// process, without a deadline.
     pub fn wait(&mut self, vpid: Vpid, deadline: Option<Instant>) -> Result<ExitCause, FarmError> {
         self.known(vpid)?;
         if deadline.is_none() {
             self.is_another(vpid, "wait for its own end")?;
         }
         let bell = &self.arena.record(self.me.place()).bell;
-        // Long waits are usual here: no looks.
+        // Waits are usually long here: no yields.
         let policy = Policy { yield_for: Duration::ZERO, ..self.policy };
         let ended = bell::wait(bell, &policy, deadline, || self.cause(vpid))?;
         if ended.is_some() && !self.has_sent(vpid) {
@@ -565,11 +570,12 @@ impl Farm {
         ended.ok_or_else(|| FarmError::TimedOut { what: format!("the end of process {vpid}") })
     }
 
-    /// Kills a process (SIGKILL) with all of its process group. Its end is told to all, soon.
+    /// Kills a process (SIGKILL) with all of its process group. Its end is reported to all
+    /// processes soon afterwards.
     ///
     /// # Errors
-    /// [`FarmError::Manager`] if this is not the manager; [`FarmError::Itself`] if it is the one to
-    /// be killed; [`FarmError::Unknown`].
+    /// [`FarmError::Manager`] if this is not the manager; [`FarmError::Itself`] for the vpid of
+    /// this process; [`FarmError::Unknown`].
     pub fn kill(&mut self, vpid: Vpid) -> Result<(), FarmError> {
         self.known(vpid)?;
         match &self.role {
@@ -584,18 +590,18 @@ impl Farm {
         }
     }
 
-    /// The number in the system of a process that was started.
+    /// Returns the process ID of a started process.
     #[must_use]
     pub fn pid(&self, vpid: Vpid) -> Option<u32> {
         let record = self.known(vpid).ok()?;
-        // Acquire: pairs with the Release in the manager's `start`. The place of one that started
-        // later has another generation, and that is seen.
+        // Acquire: pairs with the Release in the manager's `start`. If the place belongs to a
+        // process that started later, the generation differs, which the check below detects.
         let pid = record.pid.load(Ordering::Acquire);
         (record.now().0 == vpid.generation() && pid != 0).then_some(pid as u32)
     }
 
-    /// How many processes of the farm live, the manager not among them; the manager is asked, all
-    /// others have 0.
+    /// Returns the number of live processes of the farm, excluding the manager. Only the manager
+    /// counts them; other processes return 0.
     #[must_use]
     pub fn living(&self) -> usize {
         match &self.role {

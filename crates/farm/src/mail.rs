@@ -1,15 +1,16 @@
-//! Messages between members of a team that is on several hosts.
+//! Messages between the members of a team on several hosts.
 //!
 //! # Contract
-//! Every member has a box. What is sent to it is there once, in order of each sender; it takes out
-//! the next, or waits. A message is whole, however long it is, and stands in memory of the
-//! receiver's process until it is taken out: a sender bounds how much that is.
+//! Every member has a mailbox. A message that is sent to it arrives there exactly once, in order
+//! for each sender; the member takes out the next message, or waits. A message is complete, however
+//! long it is, and occupies memory of the receiver's process until it is taken out: the sender must
+//! limit the total.
 //!
 //! ```text
-//!   member r ── (to, from, bytes) ──> endpoint of the process of `to` ──> box of `to` ──> member `to`
+//!   member r ── (to, from, bytes) ──> endpoint of the process ──> mailbox of `to` ──> member `to`
 //! ```
 //! # Costs
-//! A message of the team's wire; copies into and out of it.
+//! A message of the team's transport, and a copy into and out of it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,18 +24,18 @@ use syncline_sync::Fault;
 use crate::error::FarmError;
 use crate::vpid::Vpid;
 
-/// What has come, and from which rank.
+/// A received message, with the rank of its sender.
 type Letter = (usize, Vec<u8>);
 
-/// The boxes of the members of a process.
+/// The mailboxes of the members of a process.
 #[derive(Debug)]
 struct Boxes {
-    /// The rank of the first.
+    /// The rank of the first member.
     first: usize,
     boxes: Vec<Mutex<VecDeque<Letter>>>,
 }
 
-/// How many bytes are before those of a message: its receiver and its sender.
+/// The number of bytes before the payload of a message: its receiver and its sender.
 const HEAD: usize = 8;
 
 impl Service for Boxes {
@@ -50,7 +51,7 @@ impl Service for Boxes {
     }
 }
 
-/// A member's way to send and receive.
+/// A member's handle to send and receive.
 #[derive(Debug)]
 pub(crate) struct Mail {
     endpoint: Arc<Endpoint>,
@@ -63,7 +64,10 @@ pub(crate) struct Mail {
 }
 
 impl Mail {
-    /// The box of a member; `None` if its team is on one host. All members call it.
+    /// Creates the mailbox of a member; `None` if its team is on one host.
+    ///
+    /// # Collective
+    /// All members call it.
     pub(crate) fn new(member: &mut Member) -> Option<Mail> {
         let (rank, threads) = (member.rank(), member.threads());
         let first = rank / threads * threads;
@@ -73,7 +77,7 @@ impl Mail {
         Some(Mail { endpoint, service, boxes, rank, threads, born: Generation::current() })
     }
 
-    /// That this process is the member's, and not a child that `fork` has made of it.
+    /// Checks that this process is the member's, and not a child made by `fork`.
     pub(crate) fn check_not_forked(&self) -> Result<(), FarmError> {
         if self.born.is_current() { Ok(()) } else { Err(FarmError::Forked { vpid: self.vpid() }) }
     }
@@ -82,7 +86,7 @@ impl Mail {
         Vpid::new(self.rank, 0)
     }
 
-    /// Sends bytes. To a member that is dead, nothing is sent.
+    /// Sends bytes. Nothing is sent to a dead member.
     pub(crate) fn send(&self, to: Vpid, write: impl FnOnce(Vec<u8>) -> Vec<u8>) {
         let (to, from) = (to.place(), self.rank);
         self.endpoint.enter(self.service, |out| {
@@ -97,13 +101,13 @@ impl Mail {
         &self.boxes.boxes[self.rank - self.boxes.first]
     }
 
-    /// The next message, if it is there.
+    /// Returns the next message, if there is one.
     pub(crate) fn try_recv(&self) -> Option<(Vpid, Vec<u8>)> {
         let mut letters = self.own().lock().unwrap_or_else(PoisonError::into_inner);
         letters.pop_front().map(|(from, bytes)| (Vpid::new(from, 0), bytes))
     }
 
-    /// Waits for the next message; `None` when the deadline passes first.
+    /// Waits for the next message; `None` if the deadline passes first.
     pub(crate) fn recv(&self, deadline: Option<Instant>) -> Result<Option<(Vpid, Vec<u8>)>, Fault> {
         let mut letter = None;
         let waited = self.endpoint.wait(deadline, || {

@@ -1,4 +1,4 @@
-//! A message: bytes that were sent, read where they are.
+//! Messages: bytes that were sent, and are read in place.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,9 +9,11 @@ use crate::channel::{BLOCK, Body, INLINE, KIND, LEN};
 use crate::vpid::Vpid;
 use crate::wire::{self, Number, WireError};
 
-/// What the bytes of a message are: a value, by serde, or plain numbers of one type.
+/// The type of a message's contents: a value that serde has serialized, or plain numbers of one
+/// type.
 ///
-/// It is what programs in other languages go by; in Rust the type of what is received does it.
+/// Programs in other languages use it to interpret a message; in Rust the type of the received
+/// value determines the interpretation.
 ///
 /// ```
 /// use syncline_farm::{Farm, Vpid, message::MessageKind, wire::Numbers};
@@ -27,22 +29,22 @@ use crate::wire::{self, Number, WireError};
 pub struct MessageKind(pub(crate) u16);
 
 impl MessageKind {
-    /// A value, by serde, in the encoding of postcard.
+    /// A value that serde has serialized, in the encoding of postcard.
     pub const VALUE: MessageKind = MessageKind(1);
 
-    /// What the head of a message says.
+    /// Returns the kind that the head of a message contains.
     pub(crate) fn of(head: u64) -> MessageKind {
         MessageKind((head >> KIND) as u16 & 0x7FFF)
     }
 
-    /// Numbers of a type, as they are in memory.
+    /// Returns the kind of messages of numbers of type `T`, in their memory representation.
     #[must_use]
     pub fn numbers<T: Number>() -> MessageKind {
         MessageKind(T::MARK)
     }
 
-    /// How many bytes one number has; 1 for a value. `None` if the kind is none that this version
-    /// sends.
+    /// Returns the size of one number in bytes, or 1 for a value; `None` if this version does not
+    /// send the kind.
     #[must_use]
     pub fn size(self) -> Option<usize> {
         wire::size(self)
@@ -55,10 +57,10 @@ impl fmt::Display for MessageKind {
     }
 }
 
-/// A message that was received: its bytes, where the sender has written them.
+/// A received message: its bytes, where the sender has written them.
 ///
-/// Small ones have come along; large ones stand in the farm's memory, are read there without a
-/// copy, and make room when this is dropped.
+/// The bytes of a small message are stored in it. Those of a large one are in the farm's memory,
+/// are read there without a copy, and are freed when the message is dropped.
 ///
 /// ```
 /// use syncline_farm::{Farm, Vpid, wire::Numbers};
@@ -78,7 +80,7 @@ enum Where {
         bytes: Aligned,
         len: usize,
     },
-    /// `holder`: this process, as the block's holder, which gives it back.
+    /// `holder`: this process, as the holder of the block, which it gives back.
     Block {
         arena: Arc<Arena>,
         block: u32,
@@ -88,17 +90,17 @@ enum Where {
     Copied(Vec<u8>),
 }
 
-/// Bytes that may be read as numbers of up to 16.
+/// Bytes that are aligned for numbers of up to 16 bytes.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 struct Aligned([u8; INLINE]);
 
 impl Message {
-    /// What was sent to `to`, which is this process; or what is wrong with it.
+    /// Creates the message for `to`, which is this process; the error says why it is invalid.
     ///
     /// # Safety
-    /// The body was taken from a channel of `to`, or is the result of a task that `to` has offered;
-    /// no other message is made of it.
+    /// `body` must have been taken from a channel of `to`, or be the result of a task that `to` has
+    /// offered, and no other message may be created from it.
     pub(crate) unsafe fn new(
         arena: &Arc<Arena>,
         to: Vpid,
@@ -110,7 +112,8 @@ impl Message {
         })
     }
 
-    /// A copy of what `holder` keeps. If that process ends meanwhile, it may be a copy of anything.
+    /// Creates a copy of a message that `holder` keeps. If that process ends meanwhile, the copy
+    /// may contain anything.
     pub(crate) fn copied(arena: &Arena, holder: Vpid, body: Body) -> Result<Message, WireError> {
         Message::of(arena, holder, body, |block, len| arena.copy_of(block, len).map(Where::Copied))
     }
@@ -135,7 +138,7 @@ impl Message {
         Ok(Message { kind: MessageKind::of(body.head), body: place })
     }
 
-    /// What its bytes are.
+    /// Returns the kind of the message.
     #[must_use]
     pub fn kind(&self) -> MessageKind {
         self.kind
@@ -148,9 +151,9 @@ impl Deref for Message {
     fn deref(&self) -> &[u8] {
         match &self.body {
             Where::Inline { bytes, len } => &bytes.0[..*len],
-            // SAFETY: the block is held by this process, for this message alone, and is at least
-            // `len` bytes long (`new`); no process writes to it before it is given back, in `drop`;
-            // the arena keeps it mapped.
+            // SAFETY: this process holds the block, for this message alone, and the block has at
+            // least `len` bytes (`of`), which are initialised. No process writes to it before
+            // `drop` gives it back, and the arena keeps it mapped.
             Where::Block { arena, block, len, .. } => unsafe {
                 std::slice::from_raw_parts(arena.bytes(*block), *len)
             },
@@ -162,10 +165,10 @@ impl Deref for Message {
 impl Drop for Message {
     fn drop(&mut self) {
         if let Where::Block { arena, block, holder, .. } = &self.body
-            // A copy that a forked child has is none of its own.
+            // The copy of a forked child does not own the block.
             && arena.is_home()
         {
-            // SAFETY: the block is this message's alone, which is dropped.
+            // SAFETY: the block belongs to this message alone, which is being dropped.
             unsafe { arena.blocks().give(*block, *holder) };
         }
     }
@@ -177,28 +180,28 @@ impl fmt::Debug for Message {
     }
 }
 
-/// A message that is being written: in this process while it is small, in a block of the farm's
-/// memory when it is not.
+/// A message that is being written: in this process while it is small, and in a block of the farm's
+/// memory otherwise.
 pub(crate) struct Draft<'a> {
     arena: &'a Arena,
     me: Vpid,
     small: [u8; INLINE],
-    /// The number of the block, if there is one, and its size.
+    /// The number and the size of the block, if there is one.
     block: Option<(u32, usize)>,
-    /// Where the bytes stand, and how many there are room for.
+    /// The position of the bytes, and the number for which there is room.
     at: *mut u8,
     room: usize,
     len: usize,
 }
 
 impl<'a> Draft<'a> {
-    /// An empty one of this process.
+    /// Creates an empty message of this process.
     pub(crate) fn new(arena: &'a Arena, me: Vpid) -> Self {
         let (small, at) = ([0; INLINE], std::ptr::null_mut());
         Draft { arena, me, small, block: None, at, room: INLINE, len: 0 }
     }
 
-    /// Room for `more` bytes in one piece.
+    /// Makes room for `more` contiguous bytes.
     fn reserve(&mut self, more: usize) -> Result<(), WireError> {
         let needed = self.len.checked_add(more).filter(|&len| len as u64 <= LEN);
         let needed = needed.ok_or(WireError::Long { bytes: usize::MAX })?;
@@ -207,27 +210,27 @@ impl<'a> Draft<'a> {
         }
         let asked = if more > self.room { needed } else { needed.max(2 * self.room).max(4096) };
         let taken = self.arena.blocks().take(asked, self.me.to_raw() + 1);
-        // Perhaps there is room for no more than needed.
+        // There may be no room for more than needed.
         let taken = taken.or_else(|| self.arena.blocks().take(needed, self.me.to_raw() + 1));
         self.move_to(taken.ok_or(WireError::Long { bytes: needed })?);
         Ok(())
     }
 
-    /// From now on it is written in that block.
+    /// Moves the message to a block, in which it is written from now on.
     fn move_to(&mut self, (block, size): (u32, usize)) {
         let at = self.arena.bytes(block);
-        // SAFETY: both are at least `len` bytes long and belong to this draft alone; they are
+        // SAFETY: source and target have at least `len` bytes, belong to this draft alone, and are
         // different memory.
         unsafe { std::ptr::copy_nonoverlapping(self.bytes().as_ptr(), at, self.len) };
         if let Some((old, _)) = self.block.replace((block, size)) {
-            // SAFETY: it was this draft's alone, and all was copied out of it.
+            // SAFETY: the block belonged to this draft alone, and everything was copied out of it.
             unsafe { self.arena.blocks().give(old, self.me.to_raw() + 1) };
         }
         (self.at, self.room) = (at, size);
     }
 
-    /// The block in which it stands, small as it may be, and its length. It is the caller's to give
-    /// back.
+    /// Returns the block that contains the message, however small, and its length. The caller must
+    /// give the block back.
     pub(crate) fn into_block(mut self) -> Result<(u32, usize), WireError> {
         if self.block.is_none() {
             let taken = self.arena.blocks().take(self.len, self.me.to_raw() + 1);
@@ -237,15 +240,15 @@ impl<'a> Draft<'a> {
         Ok((block, self.len))
     }
 
-    /// Adds bytes.
+    /// Appends bytes.
     #[inline]
     pub(crate) fn extend(&mut self, bytes: &[u8]) -> Result<(), WireError> {
         if bytes.len() > self.room - self.len {
             self.reserve(bytes.len())?;
         }
         let at = if self.block.is_some() { self.at } else { self.small.as_mut_ptr() };
-        // SAFETY: there is room for this many bytes behind the first `len`, in memory that is this
-        // draft's alone.
+        // SAFETY: there is room for `bytes.len()` bytes behind the first `len`, in memory that
+        // belongs to this draft alone, and so does not overlap `bytes`.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.wrapping_add(self.len), bytes.len())
         };
@@ -256,18 +259,18 @@ impl<'a> Draft<'a> {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self.block {
             None => &self.small[..self.len],
-            // SAFETY: the first `len` bytes of the block, which is this draft's alone, were
-            // written.
+            // SAFETY: the first `len` bytes of the block were written, and the block belongs to
+            // this draft alone.
             Some(_) => unsafe { std::slice::from_raw_parts(self.at, self.len) },
         }
     }
 
-    /// Gives the message to a receiver, to stand wherever.
+    /// Passes the message to a receiver, and returns it as a body.
     pub(crate) fn into_body(self, to: Vpid, kind: MessageKind) -> Body {
         self.hand_over(to, kind, Body::new)
     }
 
-    /// Gives the message to a receiver: its head, and what stands in a slot.
+    /// Passes the message to a receiver: calls `put` with its head and its inline bytes.
     pub(crate) fn hand_over<R>(
         mut self,
         to: Vpid,
@@ -278,9 +281,9 @@ impl<'a> Draft<'a> {
         match self.block.take() {
             None => put(head, &self.small[..self.len]),
             Some((block, _)) => {
-                // From here on it is the receiver's, also if this process dies before the message
+                // From here on the receiver holds it, even if this process dies before the message
                 // is in its slot.
-                // SAFETY: it was this draft's alone, which has ended.
+                // SAFETY: the block belonged to this draft alone, which does not use it any more.
                 unsafe { self.arena.blocks().hand_over(block, to.to_raw() + 1) };
                 put(head | BLOCK, &block.to_le_bytes())
             }
@@ -291,7 +294,7 @@ impl<'a> Draft<'a> {
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if let Some((block, _)) = self.block {
-            // SAFETY: it is this draft's alone, which is dropped.
+            // SAFETY: the block belongs to this draft alone, which is being dropped.
             unsafe { self.arena.blocks().give(block, self.me.to_raw() + 1) };
         }
     }

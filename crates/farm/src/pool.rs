@@ -1,28 +1,32 @@
-//! Pools of workers: tasks in, results out, whatever becomes of the workers.
+//! Pools of workers: each submitted task yields one result or one error, even if workers fail.
 //!
 //! # Contract
-//! Every task that was submitted ends once: with its result, or with an error that says what has
-//! become of it. A worker that exits, is killed, takes too long or sends garbage is the error of
-//! the task that it was at, or another try; the pool goes on with another worker.
+//! Every submitted task ends exactly once: with its result, or with an error that gives the reason.
+//! If a worker exits, is killed, exceeds its time limit or sends an invalid message, the task that
+//! it was running ends with an error or is retried; the pool continues with another worker.
 //!
-//! | crew                  | a task is run by                                            | for                       |
-//! |-----------------------|--------------------------------------------------------------|---------------------------|
-//! | `PoolBuilder::new(n)`         | one of n workers that stay                                   | most                      |
-//! | `.cold()`             | a process of its own, at most n at a time                     | libraries that leak, state |
-//! | `.forks()`            | one of n workers at work; those that wait for children have a stand-in | divide and conquer, coarse |
-//! | `.stealing()`         | one of n workers, which take forked tasks from one another     | divide and conquer, fine  |
+//! | workers               | a task is run by                        | for                       |
+//! |-----------------------|-----------------------------------------|---------------------------|
+//! | `PoolBuilder::new(n)` | one of n long-lived workers             | most tasks                |
+//! | `.cold()`             | a process of its own, at most n at once | libraries that leak       |
+//! | `.forks()`            | one of n busy workers                   | coarse divide and conquer |
+//! | `.stealing()`         | one of n workers                        | fine divide and conquer   |
 //!
-//! # Which worker gets which task
-//! Greedy: no worker is idle while a task is ready. Of those that are ready the best is handed out
-//! (see `ready`): by priority, then the largest cost, then the first. Small tasks are handed out in
-//! batches, and one batch ahead, so that a worker has the next when it has done one: as many as
-//! take a fifth of a millisecond, by what the last ones took, and never more than the fourth part
-//! of what would be each worker's share.
+//! A cold pool also suits libraries with global state. With `.forks()`, a worker that waits for
+//! children is replaced by another one. With `.stealing()`, workers steal forked tasks from one
+//! another.
+//!
+//! # Scheduling
+//! Greedy: no worker is idle while a task is ready. The best ready task is handed out first (see
+//! `ready`): by priority, then the largest cost, then the first submitted. Small tasks are handed
+//! out in batches, and one batch ahead, so that a worker has the next batch when it has finished
+//! one. A batch contains the number of tasks that take a fifth of a millisecond, according to the
+//! recent ones, and never more than a quarter of each worker's share of the ready tasks.
 //!
 //! # Source
 //! Task farming and fully strict processing: Moreno Maza et al. 2007. Largest first: Graham,
-//! "Bounds on multiprocessing timing anomalies" (1969). Batches that shrink with what is left:
-//! Polychronopoulos and Kuck, "Guided self-scheduling" (1987).
+//! "Bounds on multiprocessing timing anomalies" (1969). Batches that shrink with the remaining
+//! work: Polychronopoulos and Kuck, "Guided self-scheduling" (1987).
 
 pub(crate) mod fork_table;
 mod manager;
@@ -51,7 +55,7 @@ use crate::retries::Retries;
 use crate::vpid::Vpid;
 use manager::Manager;
 
-/// The workers of a pool, and how they work.
+/// The configuration of a pool: its workers, and how they work.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -86,7 +90,7 @@ enum CrewKind {
 }
 
 impl PoolBuilder {
-    /// A crew of `workers` workers of this program.
+    /// Creates a configuration with `workers` workers that run the current program.
     #[must_use]
     pub fn new(workers: usize) -> PoolBuilder {
         PoolBuilder {
@@ -102,81 +106,84 @@ impl PoolBuilder {
         }
     }
 
-    /// What the workers run, if it is not this program.
+    /// Sets the program of the workers [default: the current program].
     #[must_use]
     pub fn program(self, program: Program) -> Self {
         PoolBuilder { program: Some(program), ..self }
     }
 
-    /// How often a task is tried again whose worker has failed [default: never]. A task that panics
-    /// is not.
+    /// Sets how often a task is retried whose worker has failed [default: never]. A task that
+    /// panics is not retried.
     #[must_use]
     pub fn retries(self, retries: u32) -> Self {
         PoolBuilder { retries: Retries::new(retries), ..self }
     }
 
-    /// How long a task may take. Its worker is killed then, with what it has started: see
-    /// [`Farm`](crate::Farm).
+    /// Sets the time limit of a task [default: none]. The worker of a task that exceeds it is
+    /// killed, together with the processes that it has started: see [`Farm`](crate::Farm).
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         PoolBuilder { timeout: Some(timeout), ..self }
     }
 
-    /// How many tasks are handed out together [default: as the time that they take suggests].
+    /// Sets the number of tasks that are handed out together [default: derived from the duration of
+    /// recent tasks].
     ///
-    /// Of a batch whose worker is killed those tasks are run again that it had done in the last
-    /// millisecond. Tasks that must never be run twice want batches of 1.
+    /// If a worker is killed, the tasks of its batch that it finished in the last millisecond are
+    /// run again. Tasks that must never run twice need batches of 1.
     #[must_use]
     pub fn batch(self, batch: usize) -> Self {
         PoolBuilder { batch: NonZeroUsize::new(batch), ..self }
     }
 
-    /// How many bytes each worker may have for itself: see [`Bounds::worker_memory`].
+    /// Sets the number of bytes of private data of each worker: see [`Bounds::worker_memory`].
     #[must_use]
     pub fn worker_memory(self, bytes: u64) -> Self {
         PoolBuilder { worker_memory: bytes, ..self }
     }
 
-    /// How many bytes tasks and results under way may take: see [`Bounds::memory`].
+    /// Sets the number of bytes that tasks and results in flight may occupy: see
+    /// [`Bounds::memory`].
     #[must_use]
     pub fn memory(self, bytes: usize) -> Self {
         PoolBuilder { memory: bytes, ..self }
     }
 
-    /// Whether Ctrl-Z stops the workers as well: see [`Bounds::forward_stops`]. What was under way
-    /// then has its time limit anew when it goes on.
+    /// Sets whether Ctrl-Z also stops the workers: see [`Bounds::forward_stops`]. The time limit of
+    /// a task that was running starts again when it continues.
     #[must_use]
     pub fn forward_stops(self, forward_stops: bool) -> Self {
         PoolBuilder { forward_stops, ..self }
     }
 
-    /// A process for each task, as in the paper.
+    /// Starts a process for each task, as in the paper.
     #[must_use]
     pub fn cold(self) -> Self {
         PoolBuilder { kind: CrewKind::Cold, ..self }
     }
 
-    /// Tasks fork others and join them: the workers call [`serve_forks`].
+    /// Lets tasks fork and join other tasks: the workers call [`serve_forks`].
     #[must_use]
     pub fn forks(self) -> Self {
         PoolBuilder { kind: CrewKind::Forks, ..self }
     }
 
-    /// Tasks fork others and join them, and workers take from one another what was forked: they
-    /// call [`serve_forks`].
+    /// Lets tasks fork and join other tasks, which workers steal from one another: they call
+    /// [`serve_forks`].
     ///
-    /// Against [`forks`](Self::forks): a fork that no worker takes costs less than a microsecond,
-    /// not a message to the manager and back; but a worker that waits for a child does other tasks
-    /// meanwhile, so the end of a worker is that of all that it was at.
+    /// Compared with [`forks`](Self::forks), a fork that is not stolen costs less than a
+    /// microsecond, instead of a message to the manager and back. However, a worker that waits for
+    /// a child runs other tasks meanwhile, so the end of a worker affects all tasks that it has
+    /// begun.
     #[must_use]
     pub fn stealing(self) -> Self {
         PoolBuilder { kind: CrewKind::Stealing, ..self }
     }
 
-    /// Founds a farm for these workers. They are started when there is something to do.
+    /// Founds a farm for these workers. They are started when there are tasks.
     ///
     /// # Errors
-    /// As [`Farm::with`](crate::Farm::with).
+    /// Those of [`Farm::with`](crate::Farm::with).
     pub fn start<T, R>(self) -> Result<Pool<T, R>, FarmError>
     where
         T: Serialize + DeserializeOwned,
@@ -185,22 +192,22 @@ impl PoolBuilder {
         Ok(Pool { manager: Manager::new(self)? })
     }
 
-    /// Makes a pool of the members of a team, on whatever hosts: rank 0 manages, by `manage`, all
-    /// others work, by `work`. Returns what `manage` returned, and `None` at the others, when it is
-    /// over.
+    /// Creates a pool of the members of a team, on any number of hosts: rank 0 calls `manage`, and
+    /// all other members run tasks with `work`. Returns the result of `manage` at rank 0, and
+    /// `None` at the others, when the pool has ended.
     ///
-    /// The workers are all other members, however many the crew was to have, and they are not
-    /// killed: of a task that takes longer than its [`timeout`](Self::timeout) it is told, and its
-    /// member is given nothing more. When a member dies of a team that is on several hosts, all
-    /// tasks that have not ended end with that.
+    /// The workers are all other members, regardless of the number given to [`new`](Self::new), and
+    /// they are not killed: a task that exceeds its [`timeout`](Self::timeout) ends with an error,
+    /// and its member is given no further tasks. If a member of a team on several hosts dies, all
+    /// tasks that have not ended end with an error.
     ///
     /// # Collective
-    /// All members call it, as anything that is made; each with the same crew.
+    /// All members call it, with the same configuration.
     ///
     /// # Errors
-    /// [`FarmError::PoolBuilder`] for a crew that is [`cold`](Self::cold) or [`stealing`](Self::stealing);
-    /// [`FarmError::Range`] in a team of one; [`FarmError::Team`], [`FarmError::Gone`] at a worker
-    /// whose manager is dead.
+    /// [`FarmError::PoolBuilder`] for a pool that is [`cold`](Self::cold) or
+    /// [`stealing`](Self::stealing); [`FarmError::Range`] in a team of one; [`FarmError::Team`] and
+    /// [`FarmError::Gone`] at a worker whose manager is dead.
     ///
     /// # Examples
     /// ```
@@ -247,9 +254,9 @@ impl PoolBuilder {
     }
 
     fn bounds(&self) -> Bounds {
-        // Those that wait for children, those that have ended and whose places are not free yet.
+        // Includes workers that wait for children, and ended ones whose places are not free yet.
         let processes = (8 * self.workers + 64).min(crate::vpid::MAX_PROCESSES);
-        // The board beside what the tasks take.
+        // The fork table, in addition to the tasks.
         let table = if self.kind == CrewKind::Stealing {
             crate::arena::BOARD.next_power_of_two()
         } else {
@@ -264,7 +271,7 @@ impl PoolBuilder {
     }
 }
 
-/// How much of a team's memory tasks and results under way may take.
+/// The number of bytes of a team's memory that tasks and results in flight may occupy.
 const TEAM_MEMORY: usize = 32 << 20;
 
 /// A task to be submitted.
@@ -283,18 +290,19 @@ pub struct Task<T> {
 }
 
 impl<T> Task<T> {
-    /// A task of priority 0 whose cost is not known.
+    /// Creates a task of priority 0 with unknown cost.
     pub fn new(input: T) -> Self {
         Task { input, priority: 0, cost: 0.0 }
     }
 
-    /// Tasks of higher priority are begun first.
+    /// Sets the priority [default: 0]. Tasks of higher priority are begun first.
     #[must_use]
     pub fn priority(self, priority: i32) -> Self {
         Task { priority, ..self }
     }
 
-    /// What it will cost, in whatever unit: of one priority, the largest are begun first.
+    /// Sets the expected cost, in any unit. Within a priority, the tasks of largest cost are begun
+    /// first.
     #[must_use]
     pub fn cost(self, cost: f64) -> Self {
         Task { cost, ..self }
@@ -307,69 +315,69 @@ impl<T> From<T> for Task<T> {
     }
 }
 
-/// The number of a task in its pool: they are counted from 0 as they are submitted.
+/// The number of a task in its pool. Tasks are numbered from 0 in the order of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(u64);
 
 impl TaskId {
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn number(self) -> u64 {
         self.0
     }
 }
 
-/// What has become of a task.
+/// The result of an ended task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome<R> {
-    /// Which.
+    /// The ended task.
     pub id: TaskId,
-    /// What its function has returned, or why it has not.
+    /// The return value of its function, or the reason why there is none.
     pub result: Result<R, TaskError>,
 }
 
-/// Why a task has no result.
+/// The reason why a task has no result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum TaskError {
-    /// The worker that was at it has ended.
+    /// The worker that ran the task has ended.
     Worker {
-        /// Which.
+        /// The vpid of the worker.
         vpid: Vpid,
-        /// How.
+        /// The exit cause of the worker.
         how: String,
-        /// In how many tries this has happened.
+        /// The number of attempts in which this has happened.
         tries: u32,
     },
-    /// It took too long, and its worker was killed.
+    /// The task exceeded its time limit, and its worker was killed.
     TimedOut {
-        /// How long it was given.
+        /// The time limit.
         after: Duration,
-        /// How often it was tried.
+        /// The number of attempts.
         tries: u32,
     },
-    /// It has panicked.
+    /// The task has panicked.
     Panicked {
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
-    /// What was sent is not what was expected.
+    /// The task or its result was not received as expected.
     Garbled {
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// It cannot be sent.
+    /// The task or its result cannot be sent.
     Unsendable {
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// There is no worker: none could be started.
+    /// There is no worker, as none could be started.
     NoWorker {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// This process is a copy that `fork` has made of the pool's, or of the worker's that was at
-    /// it.
+    /// This process is a copy, made by `fork`, of the pool's process or of the worker that ran the
+    /// task.
     Forked,
 }
 
@@ -397,29 +405,29 @@ impl fmt::Display for TaskError {
 
 impl std::error::Error for TaskError {}
 
-/// How far a pool has come.
+/// The progress of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Tasks that were submitted.
+    /// The number of submitted tasks.
     pub submitted: u64,
-    /// Tasks that have ended, of those.
+    /// The number of submitted tasks that have ended.
     pub ended: u64,
-    /// Tasks that have no result, of those.
+    /// The number of ended tasks that have no result.
     pub failed: u64,
-    /// How often a task was tried again.
+    /// The number of retries.
     pub retried: u64,
-    /// Workers that were started.
+    /// The number of workers that were started.
     pub started: u64,
-    /// Workers that have ended otherwise than they should.
+    /// The number of workers that have ended irregularly.
     pub lost: u64,
 }
 
 /// A pool of workers: see [`PoolBuilder`].
 ///
-/// It works while a call waits for results. The thread that has it should do little else; a program
-/// that computes on what comes in loses nothing as long as that takes less than a batch.
+/// The pool works while a call waits for results. The thread that owns it should do little else; a
+/// program that computes on incoming results loses nothing as long as that takes less than a batch.
 ///
-/// When it is dropped its workers are killed.
+/// Dropping it kills its workers.
 pub struct Pool<T, R> {
     manager: Manager<T, R>,
 }
@@ -440,7 +448,7 @@ where
         TaskId(self.manager.submit(task.into()))
     }
 
-    /// Waits for the next task that ends, whichever it is; `None` when all have.
+    /// Waits for the next task that ends, in any order; returns `None` if all tasks have ended.
     #[allow(
         clippy::should_implement_trait,
         reason = "an iterator would end when tasks may still be submitted"
@@ -449,12 +457,12 @@ where
         self.manager.next()
     }
 
-    /// As [`next`](Self::next), until a deadline.
+    /// Like [`next`](Self::next), with a deadline.
     ///
     /// # Errors
-    /// [`FarmError::TimedOut`]: the tasks go on, and what they come to is there later.
-    /// [`FarmError::Forked`] in a child that `fork` has made, where for all other calls every task
-    /// ends with [`TaskError::Forked`].
+    /// [`FarmError::TimedOut`]: the tasks continue, and their results can be taken later.
+    /// [`FarmError::Forked`] in a child made by `fork`, where for all other calls every task ends
+    /// with [`TaskError::Forked`].
     pub fn next_deadline(
         &mut self,
         deadline: Option<Instant>,
@@ -464,19 +472,20 @@ where
         next.ok_or_else(|| FarmError::TimedOut { what: "a task to end".to_owned() })
     }
 
-    /// Runs one task, and waits for it. What else ends in the meantime is there later.
+    /// Runs one task and waits for it. The results of other tasks that end meanwhile can be taken
+    /// later.
     ///
     /// # Errors
-    /// Why it has no result.
+    /// The reason why the task has no result.
     pub fn run(&mut self, task: impl Into<Task<T>>) -> Result<R, TaskError> {
         let id = self.submit(task);
         self.manager.wait_for(id.0)
     }
 
-    /// Runs tasks, and returns what becomes of them as they end; and of those that were submitted
-    /// before.
+    /// Runs tasks, and returns an iterator over their results and those of tasks that were
+    /// submitted before, in the order in which they end.
     ///
-    /// Tasks are drawn from the iterator as they are needed, some ten thousand ahead; of those the
+    /// Tasks are drawn from `tasks` as they are needed, up to 16 384 ahead; of the drawn tasks, the
     /// largest come first.
     ///
     /// ```no_run
@@ -499,37 +508,38 @@ where
         Results { pool: self, tasks: tasks.into_iter().fuse() }
     }
 
-    /// Tells all workers that what they are at is not wanted any more. A task learns it where it asks
-    /// ([`Forks::is_cancelled`]); it ends as any other, with what it returns. What no worker has
-    /// been given is begun later all the same.
+    /// Notifies all workers that their current tasks are not wanted any more. A task can check for
+    /// that ([`Forks::is_cancelled`]); it ends as any other task, with its return value. Tasks that
+    /// no worker has been given are still run later.
     pub fn cancel(&mut self) {
         self.manager.cancel();
     }
 
-    /// How far it has come.
+    /// Returns the progress of the pool.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.manager.progress
     }
 
-    /// The processes of its workers, by their numbers in the system.
+    /// Returns the process IDs of its workers.
     #[must_use]
     pub fn pids(&mut self) -> Vec<u32> {
         self.manager.pids()
     }
 
-    /// Has the workers end, those that are at nothing by themselves, and waits for that.
+    /// Ends the workers: waits up to 1 s for the idle ones to exit by themselves, and kills the
+    /// others.
     pub fn finish(self) {
         self.manager.finish();
     }
 }
 
-/// How many tasks are drawn ahead.
+/// The number of tasks that are drawn ahead.
 const AHEAD: u64 = 16_384;
-/// How many are drawn before the first of them are handed out.
+/// The number of tasks that are drawn before the first of them are handed out.
 const SOME: usize = 1024;
 
-/// What becomes of tasks, as they end: see [`Pool::map`].
+/// An iterator over the results of tasks, as they end: see [`Pool::map`].
 #[derive(Debug)]
 pub struct Results<'p, T, R, I> {
     pool: &'p mut Pool<T, R>,
@@ -537,7 +547,7 @@ pub struct Results<'p, T, R, I> {
 }
 
 impl<T, R, I> Results<'_, T, R, I> {
-    /// How far the pool has come.
+    /// Returns the progress of the pool.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.pool.manager.progress
@@ -554,7 +564,7 @@ where
 
     fn next(&mut self) -> Option<Outcome<R>> {
         let manager = &mut self.pool.manager;
-        // Drawn when half of them have gone: so their order is seldom looked at.
+        // Refilled when half of them have been handed out, so the queue is rarely refilled.
         if manager.waiting() < AHEAD / 2 {
             let mut drawn = 0;
             while manager.waiting() < AHEAD
@@ -571,7 +581,7 @@ where
     }
 }
 
-/// The monotonic clock, in nanoseconds: the same in all processes.
+/// Returns the monotonic clock in nanoseconds, which is the same in all processes.
 pub(crate) fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

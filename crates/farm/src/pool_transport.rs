@@ -1,10 +1,11 @@
-//! What a pool's manager and workers are to one another: processes of a farm, or members of a team.
+//! The transport between a pool's manager and its workers: processes of a farm, or members of a
+//! team.
 //!
-//! | crowd    | they are                         | messages go by         | a worker that hangs          |
-//! |----------|----------------------------------|------------------------|------------------------------|
-//! | farm     | processes that the manager starts | channels               | is killed                    |
-//! | farm     | members of a team on one host     | channels, in the team's memory | is given nothing more |
-//! | mail     | members of a team on several hosts | the team's wire        | is given nothing more        |
+//! | variant | workers | messages go through           | a hanging worker |
+//! |---------|------------------------------------|-------------------------------|------------------|
+//! | `Farm`  | started by the manager | channels                      | is killed        |
+//! | `Farm`  | team members on one host | channels in the team's memory | gets no tasks    |
+//! | `Mail`  | members of a team on several hosts | the team's transport          | gets no tasks    |
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -27,22 +28,22 @@ pub(crate) enum PoolTransport {
     Mail(Mail),
 }
 
-/// What the manager hears.
+/// An event that the manager receives.
 pub(crate) enum Heard<V> {
     /// A message.
     From(Vpid, V),
-    /// One that is garbage.
+    /// An invalid message.
     Garbled(Vpid, WireError),
     /// A worker has ended.
     Gone(Vpid, ExitCause),
-    /// No process is left, or none can be heard any more.
+    /// No process is left, or no messages can be received any more.
     Nobody(String),
-    /// The deadline has passed, or what else was waited for is there.
+    /// The deadline has passed, or the other awaited condition holds.
     Nothing,
 }
 
 impl PoolTransport {
-    /// The members of a team.
+    /// Creates the transport between the members of a team.
     pub(crate) fn within(member: &mut Member, memory: usize) -> Result<PoolTransport, FarmError> {
         match Mail::new(member) {
             Some(mail) => Ok(PoolTransport::Mail(mail)),
@@ -50,7 +51,7 @@ impl PoolTransport {
         }
     }
 
-    /// The farm, where there is one.
+    /// Returns the farm, if there is one.
     pub(crate) fn farm(&mut self) -> Option<&mut Farm> {
         match self {
             PoolTransport::Farm(farm) => Some(farm),
@@ -58,7 +59,7 @@ impl PoolTransport {
         }
     }
 
-    /// That this process is the one that takes part, and not a child that `fork` has made of it.
+    /// Checks that this process takes part itself, and is not a child made by `fork`.
     #[inline]
     pub(crate) fn check_not_forked(&self) -> Result<(), FarmError> {
         match self {
@@ -74,14 +75,14 @@ impl PoolTransport {
         }
     }
 
-    /// Sends what serde writes.
+    /// Sends a value that serde serializes.
     pub(crate) fn send(&mut self, to: Vpid, value: &impl Serialize) -> Result<(), FarmError> {
         self.check_not_forked()?;
         let mail = match self {
             PoolTransport::Farm(farm) => return farm.send_serialized(to, value),
             PoolTransport::Mail(mail) => mail,
         };
-        // Written first: what refuses is not to leave half a message.
+        // Serialized first, so that a value that refuses leaves no partial message.
         let bytes = wire::encode(value).map_err(|why| FarmError::Unsendable { to, why })?;
         mail.send(to, |mut message| {
             message.extend_from_slice(&bytes);
@@ -90,7 +91,7 @@ impl PoolTransport {
         Ok(())
     }
 
-    /// The manager waits for whatever comes first.
+    /// Waits, at the manager, for the next event.
     pub(crate) fn hear_any<V: DeserializeOwned>(
         &mut self,
         deadline: Option<Instant>,
@@ -102,7 +103,7 @@ impl PoolTransport {
                 return match mail.recv(deadline) {
                     Ok(None) => Heard::Nothing,
                     Ok(Some((from, bytes))) => heard(from, wire::decode(&bytes)),
-                    // Whichever member it is: the endpoint waits for none any more.
+                    // Whichever member it is: the endpoint fails all waits from now on.
                     Err(fault) => Heard::Nobody(fault.to_string()),
                 };
             }
@@ -116,7 +117,7 @@ impl PoolTransport {
         }
     }
 
-    /// A worker waits for what the manager says.
+    /// Waits, at a worker, for the next order of the manager.
     pub(crate) fn hear<V: DeserializeOwned>(&mut self) -> Result<V, FarmError> {
         self.check_not_forked()?;
         let from = Vpid::MANAGER;
@@ -130,13 +131,13 @@ impl PoolTransport {
         read.map_err(|why| FarmError::Garbled { from, why })
     }
 
-    /// What the manager has said, if that has come.
+    /// Returns the next order of the manager, if it has arrived.
     pub(crate) fn try_hear<V: DeserializeOwned>(&mut self) -> Result<Option<V>, FarmError> {
         self.check_not_forked()?;
         let from = Vpid::MANAGER;
         let read = match self {
             PoolTransport::Farm(farm) => farm.try_recv_message(from)?.map(wire::read),
-            // A wait that is over at once moves what is under way.
+            // A wait with an expired deadline makes progress on the transport.
             PoolTransport::Mail(mail) => mail
                 .recv(Some(Instant::now()))
                 .map_err(dead)?
@@ -145,7 +146,7 @@ impl PoolTransport {
         read.transpose().map_err(|why| FarmError::Garbled { from, why })
     }
 
-    /// What a worker is at; of one that is far, nothing is known.
+    /// Returns the progress record of a worker; `None` for a worker on another host.
     pub(crate) fn progress(&self, vpid: Vpid) -> Option<&ProgressRecord> {
         match self {
             PoolTransport::Farm(farm) => Some(farm.progress(vpid)),
@@ -153,12 +154,13 @@ impl PoolTransport {
         }
     }
 
-    /// How many tasks a worker has begun, that has told of `told`.
+    /// Returns the number of tasks that a worker has begun, given that it has reported `told`.
     pub(crate) fn begun(&self, vpid: Vpid, told: u64) -> u64 {
         self.progress(vpid).map_or(told + 1, |progress| progress.begun.load(Ordering::Relaxed))
     }
 
-    /// When a worker has begun its last task; 0: it has ended that one, or nothing is known.
+    /// Returns the time at which a worker began its last task; 0: that task has ended, or nothing
+    /// is known.
     pub(crate) fn since(&self, vpid: Vpid) -> u64 {
         self.progress(vpid).map_or(0, |progress| progress.since.load(Ordering::Relaxed))
     }

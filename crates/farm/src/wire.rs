@@ -1,16 +1,18 @@
-//! What can be sent: values by serde, and slices of plain numbers, which are not copied when they
-//! are received.
+//! The encoding of messages: values that serde serializes, and slices of plain numbers, which are
+//! not copied when they are received.
 //!
-//! | sent                                     | received as                | bytes                                    |
-//! |------------------------------------------|----------------------------|------------------------------------------|
-//! | any `Serialize + DeserializeOwned` type  | the type                   | postcard: small integers are short        |
-//! | [`Numbers`] of `f64`, `u32`, ...          | [`Numbers`], read in place | as they are in memory                    |
-//! | anything                                 | [`Message`]                | as they were sent                         |
+//! | sent                                    | received as                | bytes           |
+//! |-----------------------------------------|----------------------------|-----------------|
+//! | any `Serialize + DeserializeOwned` type | the type                   | postcard        |
+//! | [`Numbers`] of `f64`, `u32`, ...        | [`Numbers`], read in place | those in memory |
+//! | anything                                | [`Message`]                | unchanged       |
+//!
+//! In the encoding of postcard, small integers are short.
 //!
 //! # Bounds
-//! What is received may be garbage, if a worker is broken. Decoding looks at every length before it
-//! believes it, never takes more memory than the message is worth (see [`decode`]), goes no deeper
-//! than [`MAX_NESTING`], and ends with an error that says what is wrong. It never panics.
+//! A message may be invalid, if a worker is faulty. Decoding checks every length before it relies
+//! on it, never takes more memory than the message justifies (see [`decode`]), nests no deeper than
+//! [`MAX_NESTING`], and returns an error that gives the reason. It never panics.
 
 mod bounded;
 mod numbers;
@@ -24,43 +26,43 @@ pub(crate) use numbers::{name, size};
 
 use crate::message::{Draft, Message, MessageKind};
 
-/// How deep a value may be nested: structures, sequences and the like in one another.
+/// The maximum nesting depth of a value: structures, sequences and the like inside one another.
 pub const MAX_NESTING: usize = 256;
 
-/// Why a value cannot be sent, or bytes are not a value.
+/// The reason why a value cannot be sent, or bytes are not a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WireError {
-    /// Its type refuses, or has something that cannot be sent.
+    /// The type's `Serialize` refuses, or the value contains something that cannot be sent.
     Refused {
-        /// What it says.
+        /// The error of the type.
         why: String,
     },
-    /// The farm's memory has fewer bytes free.
+    /// The farm's memory has fewer free bytes than needed.
     Long {
-        /// How many are needed.
+        /// The number of bytes needed.
         bytes: usize,
     },
-    /// The bytes are not a value of that type.
+    /// The bytes are not a value of the type.
     Undecodable {
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// A value was read, and there are bytes left.
+    /// Bytes are left after the value.
     Trailing {
-        /// How many.
+        /// Their number.
         bytes: usize,
     },
-    /// It is something else than what is asked for.
+    /// The message is of another kind than the expected one.
     MessageKind {
-        /// What was asked for.
+        /// The expected kind.
         expected: String,
-        /// What it is.
+        /// The kind of the message.
         found: String,
     },
-    /// What stands in the channel is not what a sender writes.
+    /// The contents of the channel are not those that a sender writes.
     Damaged {
-        /// What of it.
+        /// The invalid part.
         what: &'static str,
     },
 }
@@ -86,9 +88,9 @@ impl std::fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-/// What can be sent between processes of a farm.
+/// A type that can be sent between processes of a farm.
 ///
-/// Implemented for all types that serde can write and read, and for [`Numbers`].
+/// It is implemented for all types that serde can serialize and deserialize, and for [`Numbers`].
 pub trait Wire: Sized {
     /// Writes the value into a message.
     ///
@@ -104,14 +106,14 @@ pub trait Wire: Sized {
     #[doc(hidden)]
     fn decode(message: Message) -> Result<Self, WireError>;
 
-    /// Reads the value where a small message stands, if it is one that need not keep it.
+    /// Reads the value directly from a slot, if the value need not keep the message.
     #[doc(hidden)]
     fn decode_in_place(_kind: MessageKind, _bytes: &[u8]) -> Option<Result<Self, WireError>> {
         None
     }
 }
 
-/// Where [`Wire::encode`] writes.
+/// The output of [`Wire::encode`].
 pub struct Encoder<'d, 'a> {
     draft: &'d mut Draft<'a>,
     kind: MessageKind,
@@ -124,7 +126,7 @@ impl std::fmt::Debug for Encoder<'_, '_> {
 }
 
 impl<'d, 'a> Encoder<'d, 'a> {
-    /// Writes a value, and says of what kind the message is.
+    /// Writes a value, and returns the kind of the message.
     pub(crate) fn write<T: Wire>(
         draft: &'d mut Draft<'a>,
         value: &T,
@@ -152,7 +154,7 @@ impl<T: Serialize + DeserializeOwned> Wire for T {
     }
 }
 
-/// Reads a value from a message that is one.
+/// Reads a value from a message of kind `VALUE`.
 #[inline]
 pub(crate) fn read<T: DeserializeOwned>(message: Message) -> Result<T, WireError> {
     match message.kind() {
@@ -175,11 +177,12 @@ pub(crate) fn write(draft: &mut Draft<'_>, value: &impl Serialize) -> Result<(),
     }
 }
 
-/// Reads a value from bytes that may be garbage.
+/// Decodes a value from bytes that may be invalid.
 ///
-/// Room is made for no more elements than there are bytes before they are there, and the elements
-/// of all sequences and maps together are no more than the bytes, and 65 536 that take none. So the
-/// memory of a value is bounded by a multiple of the largest of its elements.
+/// No memory is reserved for more elements than there are bytes before the elements are decoded,
+/// and all sequences and maps together have no more elements than there are bytes, plus 65 536 that
+/// take no bytes. So the memory of a value is bounded by a multiple of the size of its largest
+/// element.
 ///
 /// # Errors
 /// [`WireError::Undecodable`], [`WireError::Trailing`].
@@ -198,7 +201,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
     bounded::decode(bytes)
 }
 
-/// The bytes of a value, as they are sent.
+/// Returns the bytes of a value, as they are sent.
 ///
 /// # Errors
 /// [`WireError::Refused`] if the type refuses.
@@ -206,10 +209,10 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, WireError> {
     postcard::to_stdvec(value).map_err(|why| WireError::Refused { why: why.to_string() })
 }
 
-/// Has postcard write into a draft.
+/// The flavor by which postcard writes into a draft.
 struct Flavor<'d, 'a> {
     draft: &'d mut Draft<'a>,
-    /// Why there is no room, if there is none: postcard knows one error only.
+    /// The reason why there is no room, if there is none: postcard has only one error.
     full: Option<WireError>,
 }
 

@@ -1,4 +1,4 @@
-//! The receiving half of a farm: from one process, from any, and whose channels there are.
+//! The receiving half of a farm: from one process or from any, and discovery of channels.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,30 +17,30 @@ use crate::record::{ExitCause, ProcessState};
 use crate::vpid::Vpid;
 use crate::wire::{Wire, WireError};
 
-/// What was in a slot.
+/// The contents of a slot.
 enum Read<T> {
-    /// A value that was read there.
+    /// A value that was decoded in the slot.
     Value(Result<T, WireError>),
-    /// Something else.
+    /// Any other message.
     Message(Body),
 }
 
 impl Farm {
-    /// Receives the next value from a process, and waits for it.
+    /// Receives the next value from a process. Blocks until there is one.
     ///
     /// # Errors
-    /// [`FarmError::Gone`] if the process has ended, and all that it had sent was received;
-    /// [`FarmError::Garbled`] if what it has sent is something else: then that message is lost;
-    /// [`FarmError::Itself`] if it is this process, and has sent itself nothing.
+    /// [`FarmError::Gone`] if the process has ended and all its messages were received;
+    /// [`FarmError::Garbled`] if the message is not a `T`: then that message is lost;
+    /// [`FarmError::Itself`] if `from` is this process, and it has sent itself nothing.
     #[inline]
     pub fn recv<T: Wire>(&mut self, from: Vpid) -> Result<T, FarmError> {
         self.recv_deadline(from, None)
     }
 
-    /// As [`recv`](Self::recv), until a deadline.
+    /// Like [`recv`](Self::recv), with a deadline.
     ///
     /// # Errors
-    /// [`FarmError::TimedOut`]: what comes later can be received later.
+    /// [`FarmError::TimedOut`]: a later message can still be received.
     #[inline]
     pub fn recv_deadline<T: Wire>(
         &mut self,
@@ -50,18 +50,18 @@ impl Farm {
         self.recv_with(from, deadline, |farm| farm.take_value(from))
     }
 
-    /// Receives the next message from a process, whatever it is.
+    /// Receives the next message from a process, of any kind.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv).
+    /// Those of [`recv`](Self::recv).
     pub fn recv_message(&mut self, from: Vpid) -> Result<Message, FarmError> {
         self.recv_message_deadline(from, None)
     }
 
-    /// As [`recv_message`](Self::recv_message), until a deadline.
+    /// Like [`recv_message`](Self::recv_message), with a deadline.
     ///
     /// # Errors
-    /// As [`recv_deadline`](Self::recv_deadline).
+    /// Those of [`recv_deadline`](Self::recv_deadline).
     #[inline]
     pub fn recv_message_deadline(
         &mut self,
@@ -71,7 +71,7 @@ impl Farm {
         self.recv_with(from, deadline, |farm| farm.take(from))
     }
 
-    /// Waits until `take` has something from a process.
+    /// Blocks until `take` returns something from a process.
     #[inline]
     fn recv_with<X>(
         &mut self,
@@ -96,7 +96,7 @@ impl Farm {
         let bell = &arena.record(self.me.place()).bell;
         let came = bell::wait(bell, &policy, deadline, || match take(self)? {
             Some(taken) => Ok(Some(taken)),
-            // What it had sent before its end is there by now.
+            // All messages that it sent before its end are there by now.
             None if self.life(from) == ProcessState::Ended => match take(self)? {
                 Some(taken) => Ok(Some(taken)),
                 None => Err(self.told_of_the_end(from)),
@@ -106,15 +106,17 @@ impl Farm {
         came.ok_or_else(|| FarmError::TimedOut { what: format!("a message from process {from}") })
     }
 
-    /// How to wait for a process. One that is not there yet begins on the processor of the process
-    /// that has started it, as a rule: a process that yields that one is not given it again soon,
-    /// but a sleeper is woken elsewhere. Births take longer than yields last.
+    /// Returns the policy for waiting for a process. As a rule, a process that has not joined yet
+    /// begins on the processor of its parent: a parent that yields to it does not get the processor
+    /// back soon, but a sleeping one is woken on another. Starting a process takes longer than
+    /// yielding lasts.
     fn policy_for(&self, from: Vpid) -> Policy<'static> {
         let is_there = matches!(self.life(from), ProcessState::Joined | ProcessState::Ended);
         if is_there { self.policy } else { Policy { yield_for: Duration::ZERO, ..self.policy } }
     }
 
-    /// How to wait for any process: as for the one that is there least.
+    /// Returns the policy for waiting for any process: that for a child that has not joined, if
+    /// any.
     fn policy_for_any(&self) -> Policy<'static> {
         let unborn = self.children.iter().find(|&&child| {
             !matches!(self.life(child), ProcessState::Joined | ProcessState::Ended)
@@ -122,7 +124,7 @@ impl Farm {
         unborn.map_or(self.policy, |&child| self.policy_for(child))
     }
 
-    /// The next value from a process, if it is there; read where it stands, if it is small.
+    /// Returns the next value from a process, if there is one. A small one is decoded in its slot.
     #[inline]
     fn take_value<T: Wire>(&mut self, from: Vpid) -> Result<Option<T>, FarmError> {
         let Some(reader) = self.reader_of(from) else { return Ok(None) };
@@ -135,24 +137,25 @@ impl Farm {
             None => return Ok(None),
             Some(Read::Value(value)) => value,
             Some(Read::Message(body)) => {
-                // SAFETY: taken from a channel of this process just now, and used once.
+                // SAFETY: the body was taken from a channel of this process just now, and is used
+                // once.
                 unsafe { Message::new(&self.arena, self.me, body) }.and_then(T::decode)
             }
         };
         value.map(Some).map_err(|why| FarmError::Garbled { from, why })
     }
 
-    /// The next message from a process, if it is there.
+    /// Returns the next message from a process, if there is one.
     #[inline]
     fn take(&mut self, from: Vpid) -> Result<Option<Message>, FarmError> {
         let Some(reader) = self.reader_of(from) else { return Ok(None) };
         let Some(body) = reader.take() else { return Ok(None) };
-        // SAFETY: taken from a channel of this process just now, and used once.
+        // SAFETY: the body was taken from a channel of this process just now, and is used once.
         let message = unsafe { Message::new(&self.arena, self.me, body) };
         message.map(Some).map_err(|why| FarmError::Garbled { from, why })
     }
 
-    /// The channel from a process, if it has opened one.
+    /// Returns the channel from a process, if that process has opened one.
     #[inline]
     fn reader_of(&mut self, from: Vpid) -> Option<&mut Reader<Slots>> {
         let known = |inbound: &Option<Inbound>| {
@@ -165,17 +168,17 @@ impl Farm {
         (inbound.from == from).then_some(&mut inbound.reader)
     }
 
-    /// Receives the next value from any process that has sent one, in turn.
+    /// Receives the next value from any process that has sent one, in round-robin order.
     ///
     /// # Errors
-    /// [`FarmError::Gone`] if a process that this one has started has ended, and not by exiting
-    /// with 0: once for each, when all that it had sent was received. [`FarmError::Alone`] if no
-    /// other process lives (the manager is told). [`FarmError::Garbled`], which names the sender.
+    /// [`FarmError::Gone`] if a child of this process has ended other than by exiting with 0: once
+    /// for each, when all its messages were received. [`FarmError::Alone`], at the manager, if no
+    /// other process is alive. [`FarmError::Garbled`], which names the sender.
     pub fn recv_any<T: Wire>(&mut self) -> Result<(Vpid, T), FarmError> {
         self.recv_any_deadline(None)
     }
 
-    /// As [`recv_any`](Self::recv_any), until a deadline.
+    /// Like [`recv_any`](Self::recv_any), with a deadline.
     ///
     /// # Errors
     /// [`FarmError::TimedOut`].
@@ -189,11 +192,10 @@ impl Farm {
             .map_err(|why| FarmError::Garbled { from, why })
     }
 
-    /// Receives the next message from any process that has sent one, whatever it is, until a
-    /// deadline.
+    /// Receives the next message of any kind from any process that has sent one, with a deadline.
     ///
     /// # Errors
-    /// As [`recv_any_deadline`](Self::recv_any_deadline).
+    /// Those of [`recv_any_deadline`](Self::recv_any_deadline).
     pub fn recv_any_message_deadline(
         &mut self,
         deadline: Option<Instant>,
@@ -209,9 +211,9 @@ impl Farm {
         came.ok_or_else(|| FarmError::TimedOut { what: "a message from any process".to_owned() })
     }
 
-    /// As [`recv_any_message_deadline`](Self::recv_any_message_deadline), or until something else
-    /// is there, or the place that was not there for [`reserve_now`](Self::reserve_now); `None`
-    /// then, and when the deadline has passed.
+    /// Like [`recv_any_message_deadline`](Self::recv_any_message_deadline), but returns `None` when
+    /// the deadline has passed, when `other` returns true, or when there is a place that
+    /// [`reserve_now`](Self::reserve_now) lacked.
     pub(crate) fn recv_any_or(
         &mut self,
         deadline: Option<Instant>,
@@ -227,7 +229,7 @@ impl Farm {
         let came = bell::wait(bell, &policy, deadline, || {
             let record = arena.record(self.me.place());
             if record.is_waiting() && arena.has_place() {
-                // Once: whether it is still wanted is for the caller to say.
+                // Reported once: the caller decides whether it still needs the place.
                 record.set_waiting(false);
                 return Ok(Some(None));
             }
@@ -239,10 +241,10 @@ impl Farm {
         Ok(came.flatten())
     }
 
-    /// The next message from a process, if it is there; it does not wait.
+    /// Returns the next message from a process, if there is one. It does not block.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv).
+    /// Those of [`recv`](Self::recv).
     pub fn try_recv_message(&mut self, from: Vpid) -> Result<Option<Message>, FarmError> {
         self.known(from)?;
         let ended = self.life(from) == ProcessState::Ended;
@@ -257,8 +259,8 @@ impl Farm {
     }
 
     fn take_any(&mut self) -> Result<Option<(Vpid, Message)>, FarmError> {
-        // Looked at before the channels: what processes that have ended by then had sent is found
-        // there.
+        // Read before the channels: the messages of the processes that have ended by then are found
+        // in the channels.
         let ends = self.role.ends(&self.arena);
         let alone = matches!(&self.role, Role::Manager(supervisor) if supervisor.living() == 0);
         self.look_for_channels();
@@ -268,7 +270,8 @@ impl Farm {
             let Some(Some(inbound)) = self.inbound.get_mut(place) else { continue };
             if let Some(body) = inbound.reader.take() {
                 let from = inbound.from;
-                // SAFETY: taken from a channel of this process just now, and used once.
+                // SAFETY: the body was taken from a channel of this process just now, and is used
+                // once.
                 let message = unsafe { Message::new(&self.arena, self.me, body) };
                 return message
                     .map(|m| Some((from, m)))
@@ -284,7 +287,7 @@ impl Farm {
             match self.cause(vpid)? {
                 None => (),
                 Some(ExitCause::Ended(Ending::Exited(0))) if !self.every_end => (),
-                // It may have sent something between the looks: that comes first.
+                // It may have sent something between the two checks: that message comes first.
                 Some(_) if self.has_sent(vpid) => return self.take_any(),
                 Some(_) => return Err(self.told_of_the_end(vpid)),
             }
@@ -292,22 +295,23 @@ impl Farm {
         if alone { Err(FarmError::Alone) } else { Ok(None) }
     }
 
-    /// The error that tells of an end. All that the process had sent was received.
+    /// Returns the error that reports an end. All messages of the process were received.
     fn told_of_the_end(&mut self, vpid: Vpid) -> FarmError {
-        // Its place may be another's afterwards.
+        // First, as its place may be reused after the calls below.
         let gone = self.gone(vpid);
         self.unlink(vpid);
         self.note(vpid);
         gone
     }
 
-    /// Lets go of the channels of processes that have ended, and of children that ended well.
+    /// Releases the channels of processes that have ended, and notes the children that exited with
+    /// 0.
     pub(super) fn bury(&mut self) {
         self.look_for_channels();
         let dead = |vpid: Vpid| self.life(vpid) == ProcessState::Ended;
         let channels = self.senders.iter().filter_map(|&place| self.inbound.get(place)?.as_ref());
-        // One that has ended just now may have sent something just before: another end was told
-        // then, or will be.
+        // A process that has just ended may have sent something immediately before: that end is, or
+        // will be, reported separately.
         let done = channels.filter(|inbound| dead(inbound.from) && !inbound.reader.is_full());
         for vpid in done.map(|inbound| inbound.from).collect::<Vec<_>>() {
             self.unlink(vpid);
@@ -325,8 +329,8 @@ impl Farm {
         }
     }
 
-    /// The end of a child was seen: its place may be another's. A pool looks at the record once
-    /// more, and lets go itself.
+    /// Notes that the end of a child was seen, so that its place may be reused. A pool reads the
+    /// record once more, and releases the child itself.
     pub(super) fn note(&mut self, child: Vpid) {
         if let Some(at) = self.children.iter().position(|&other| other == child) {
             self.children.swap_remove(at);
@@ -336,14 +340,14 @@ impl Farm {
         }
     }
 
-    /// Whether there is something to receive from a process.
+    /// Returns whether there is a message from a process.
     pub(super) fn has_sent(&mut self, vpid: Vpid) -> bool {
         self.look_for_channels();
         let inbound = self.inbound.get(vpid.place()).and_then(Option::as_ref);
         inbound.is_some_and(|inbound| inbound.from == vpid && inbound.reader.is_full())
     }
 
-    /// Finds the channels that others have opened to this process since the last time.
+    /// Finds the channels that other processes have opened to this one since the last call.
     #[inline]
     fn look_for_channels(&mut self) {
         let record = self.arena.record(self.me.place());
@@ -369,20 +373,21 @@ impl Farm {
                     self.senders.push(place);
                 }
                 let block = slots.block();
-                // SAFETY: this process is the receiver, and has no reader of that channel: one it
-                // has would be `known`.
+                // SAFETY: this process is the receiver, and has no reader of that channel:
+                // otherwise the channel would be `known`.
                 let reader = unsafe { Reader::new(slots) };
                 self.inbound[place] = Some(Inbound { from, block, reader });
             }
         }
     }
 
-    /// The channel of a sender that has ended is not looked at any more.
+    /// Unlinks the channel of an ended sender, which is not read any more.
     pub(super) fn unlink(&mut self, sender: Vpid) {
         let Some(slot) = self.inbound.get_mut(sender.place()) else { return };
         if let Some(inbound) = slot.take_if(|inbound| inbound.from == sender) {
             self.senders.retain(|&place| place != sender.place());
-            // SAFETY: this process is the reader, and uses its end no more.
+            // SAFETY: the block is a channel of which this process is the reader, and the reader
+            // was dropped.
             unsafe { self.arena.unlink(sender.place(), self.me.place(), inbound.block) };
             self.has_let_go();
         }

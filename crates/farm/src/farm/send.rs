@@ -1,4 +1,4 @@
-//! How a process of a farm sends: the channel to the receiver, room in it, and the message.
+//! The sending half of a farm: the channel to the receiver, room in it, and the message.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::record::ProcessState;
 use crate::vpid::Vpid;
 use crate::wire::{self, Encoder, Wire, WireError};
 
-/// Ends the wait of a sender when the receiver is no more.
+/// Ends a sender's wait when the receiver has ended.
 #[derive(Debug)]
 struct Receiver<'a> {
     arena: &'a Arena,
@@ -30,22 +30,21 @@ impl Liveness for Receiver<'_> {
 }
 
 impl Farm {
-    /// Sends a value. It returns when the message is in its channel, which it is at once unless as
-    /// many as the channel holds were not received yet.
+    /// Sends a value. Blocks until there is room in the channel; returns when the message is in it.
     ///
     /// # Memory ordering
-    /// What this process did before happened before what the receiver does with the message.
+    /// All earlier operations of this process happen before the receiver's use of the message.
     ///
     /// # Errors
     /// [`FarmError::Gone`] if the receiver has ended; [`FarmError::Room`],
-    /// [`FarmError::Unsendable`]; [`FarmError::Itself`] if it is this process, and its channel is
-    /// full.
+    /// [`FarmError::Unsendable`]; [`FarmError::Itself`] if the receiver is this process, and its
+    /// channel is full.
     #[inline]
     pub fn send<T: Wire>(&mut self, to: Vpid, value: &T) -> Result<(), FarmError> {
         self.send_deadline(to, value, None)
     }
 
-    /// As [`send`](Self::send), until a deadline.
+    /// Like [`send`](Self::send), with a deadline.
     ///
     /// # Errors
     /// [`FarmError::TimedOut`]: nothing was sent.
@@ -59,12 +58,12 @@ impl Farm {
         self.send_written(to, deadline, |draft| Encoder::write(draft, value))
     }
 
-    /// Sends bytes that are of some kind already: those of a message that is passed on, or of a
-    /// program in another language. Until a deadline, as [`send_deadline`](Self::send_deadline).
+    /// Sends bytes whose kind is given: those of a message that is forwarded, or of a program in
+    /// another language. The deadline is as in [`send_deadline`](Self::send_deadline).
     ///
     /// # Errors
-    /// As [`send_deadline`](Self::send_deadline); [`FarmError::Unsendable`] if they cannot be of
-    /// that kind, by their length.
+    /// Those of [`send_deadline`](Self::send_deadline); [`FarmError::Unsendable`] if the length is
+    /// not possible for the kind.
     pub fn send_bytes(
         &mut self,
         to: Vpid,
@@ -78,7 +77,7 @@ impl Farm {
         })
     }
 
-    /// Sends what serde writes, as a value.
+    /// Sends a value that serde serializes.
     pub(crate) fn send_serialized(
         &mut self,
         to: Vpid,
@@ -110,7 +109,7 @@ impl Farm {
         Ok(())
     }
 
-    /// Whether there is a channel to a process that lives, and room in it.
+    /// Returns whether there is a channel to a live process, and room in it.
     #[inline]
     fn is_ready(&self, to: Vpid) -> bool {
         let outbound = self.outbound.get(to.place()).and_then(Option::as_ref);
@@ -119,7 +118,7 @@ impl Farm {
             && self.life(to) != ProcessState::Ended
     }
 
-    /// Sees to it that there is a channel to a process, and room in it.
+    /// Opens a channel to a process if necessary, and waits for room in it.
     #[cold]
     fn make_ready(&mut self, to: Vpid, deadline: Option<Instant>) -> Result<(), FarmError> {
         self.known(to)?;
@@ -131,13 +130,13 @@ impl Farm {
             self.outbound.resize_with(to.place() + 1, || None);
         }
         if self.outbound[to.place()].as_ref().is_none_or(|outbound| outbound.to != to) {
-            // Its place was that of another, which has ended.
+            // The place belonged to another process, which has ended.
             self.close(to);
             let slots = self.arena.open(self.me, to);
             let slots =
                 slots.ok_or(FarmError::Room { asked: 4096, memory: self.arena.memory() })?;
             let block = slots.block();
-            // SAFETY: this process has just opened the channel, and makes no other writer of it.
+            // SAFETY: this process has just opened the channel, and creates no other writer of it.
             let writer = unsafe { Writer::new(slots) };
             self.outbound[to.place()] = Some(Outbound { to, block, writer });
         }
@@ -163,10 +162,11 @@ impl Farm {
         }
     }
 
-    /// Closes the channel to the process of that place.
+    /// Closes the channel to a process.
     fn close(&mut self, to: Vpid) {
         if let Some(outbound) = self.outbound.get_mut(to.place()).and_then(Option::take) {
-            // SAFETY: this process has opened the channel, and uses its writer no more.
+            // SAFETY: the block is a channel that this process has opened, and its writer is not
+            // used any more.
             unsafe { self.arena.let_go(outbound.block, End::Writer) };
         }
     }

@@ -1,14 +1,14 @@
 //! The messages between a pool's manager and its workers.
 //!
-//! | from the manager | meaning                                                                    |
-//! |------------------|----------------------------------------------------------------------------|
-//! | `Run`            | run these tasks, one after the other                                       |
-//! | `Yours`          | the awaited child was not begun: run it yourself                           |
-//! | `Answer`         | the result of the awaited child                                            |
-//! | `End`            | there are no more tasks                                                    |
-//! | `Forks`          | children are sent to the manager; otherwise they run where they are joined |
-//! | `Cancel`         | the current task is not wanted any more                                    |
-//! | `ForkTable`      | steal tasks from this fork table, as this worker                           |
+//! | from the manager | meaning                                                           |
+//! |------------------|-------------------------------------------------------------------|
+//! | `Run`            | run these tasks, one after the other                              |
+//! | `Yours`          | the awaited child was not begun: run it yourself                  |
+//! | `Answer`         | the result of the awaited child                                   |
+//! | `End`            | there are no more tasks                                           |
+//! | `Forks`          | send children to the manager; else they run where they are joined |
+//! | `Cancel`         | the current task is not wanted any more                           |
+//! | `ForkTable`      | steal tasks from this fork table, as this worker                  |
 //!
 //! `Forks` must be the first order.
 //!

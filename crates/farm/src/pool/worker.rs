@@ -1,4 +1,4 @@
-//! What a worker of a pool does.
+//! The worker of a pool.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -21,16 +21,16 @@ use crate::pool_transport::PoolTransport;
 use crate::vpid::Vpid;
 use crate::wire::WireError;
 
-/// How long results may be kept to be sent together.
+/// The longest time for which results are kept to be sent together.
 const KEPT: Duration = Duration::from_millis(1);
 
 /// Serves a pool, if this process is a worker of one: runs `f` for each task that it is given, and
 /// exits when there are no more. In any other process it returns at once.
 ///
-/// A task that panics is an error of that task ([`TaskError::Panicked`]); the worker goes on.
+/// A panic of a task ends that task with [`TaskError::Panicked`]; the worker continues.
 ///
 /// # Errors
-/// As [`Farm::join`].
+/// Those of [`Farm::join`].
 ///
 /// # Examples
 /// ```
@@ -56,14 +56,14 @@ where
     end(ended)
 }
 
-/// As [`serve`], for tasks that fork others and join them.
+/// Like [`serve`], for tasks that fork and join other tasks.
 ///
-/// A task's children are run by whatever worker is free, or by the worker itself when it joins
-/// them; their results go to it alone. Every task joins its children before it ends (what it does
-/// not join is lost): the computation is fully strict.
+/// A task's children are run by any free worker, or by the worker itself when it joins them; their
+/// results are returned to it only. The computation is fully strict: every task joins its children
+/// before it ends, and children that it does not join are lost.
 ///
 /// # Errors
-/// As [`Farm::join`].
+/// Those of [`Farm::join`].
 ///
 /// # Examples
 /// ```
@@ -94,7 +94,7 @@ where
     end(work(PoolTransport::Farm(Box::new(farm)), f))
 }
 
-/// Does what the manager says, until it says that there is no more.
+/// Executes the manager's orders until the manager says that there are no more tasks.
 pub(crate) fn work<T, R>(
     transport: PoolTransport,
     f: impl Fn(T, &mut Forks<'_, T, R>) -> R,
@@ -123,23 +123,23 @@ fn end(ended: Result<(), FarmError>) -> ! {
     std::process::exit(code)
 }
 
-/// What a worker has.
+/// The state of a worker.
 pub(crate) struct Worker<T, R> {
     transport: PoolTransport,
-    /// Results that were not sent yet, and how long their tasks took.
+    /// The results that were not sent yet, and the time that their tasks took.
     results: Vec<Ran<R>>,
     nanos: u64,
-    /// Children that were forked and not joined, with their offers, if they are on a board.
+    /// Children that were forked and not joined, with their offers, if they are in a fork table.
     forked: HashMap<u64, (Option<Offer>, T)>,
     pub(crate) forks: u64,
     begun: u64,
-    /// What its tasks fork is told to the manager.
+    /// Whether forked tasks are reported to the manager.
     tells: bool,
-    /// Its place at the board, if there is one.
+    /// Its seat at the fork table, if there is one.
     pub(crate) seat: Option<Seat>,
-    /// What it is at is not wanted.
+    /// Whether its current tasks are not wanted any more.
     cancelled: bool,
-    /// What was said while it looked for that.
+    /// The orders that arrived while it checked for cancellation.
     later: VecDeque<Order<T, R>>,
 }
 
@@ -179,9 +179,9 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 }
                 Order::End => return Ok(()),
                 Order::Forks => self.tells = true,
-                // No worker waits, or is at anything.
+                // No join is pending, and no task is running.
                 Order::Yours | Order::Answer(_) | Order::Cancel => (),
-                // That is said first, to workers that can.
+                // This is the first order, and is sent only to workers that call `serve_forks`.
                 Order::ForkTable { .. } => {
                     let why = WireError::Damaged {
                         what: "a board for a worker that does not fork (serve, not serve_forks)",
@@ -196,13 +196,14 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         }
     }
 
-    /// Takes its place at the board.
+    /// Takes its seat at the fork table.
     fn sit(&mut self, block: u32, worker: u64) -> Result<(), FarmError> {
         let (vpid, worker) = (self.transport.vpid(), usize::try_from(worker).unwrap_or(usize::MAX));
         let arena = self.transport.farm().map(|farm| Arc::clone(farm.arena()));
         match arena.filter(|arena| worker < WORKERS && arena.may_be_board(block)) {
             Some(arena) => {
-                // SAFETY: the manager, which makes the boards, says that it is one.
+                // SAFETY: the block is a fork table: the manager, which creates the fork tables,
+                // says so.
                 self.seat = Some(unsafe { Seat::new(&arena, block, worker, vpid) });
                 Ok(())
             }
@@ -213,18 +214,19 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         }
     }
 
-    /// A task begins, perhaps within another; the time of that one.
+    /// Records that a task begins, perhaps within another; returns the start time of the outer
+    /// task.
     pub(crate) fn begin(&mut self, now: u64) -> u64 {
         self.begun += 1;
         let Some(progress) = self.transport.progress(self.transport.vpid()) else { return 0 };
-        // Relaxed, as everywhere: the manager reads it to guess, or when this process is no more.
+        // Relaxed, as everywhere: the manager reads it as a hint, or after this process has ended.
         let outer = progress.since.load(Ordering::Relaxed);
         progress.since.store(now, Ordering::Relaxed);
         progress.begun.store(self.begun, Ordering::Relaxed);
         outer
     }
 
-    /// It has ended, and the one around it, if there is one, goes on.
+    /// Records that a task has ended, and that the outer task, if there is one, continues.
     pub(crate) fn resume(&mut self, outer: u64) {
         let since = if outer == 0 { 0 } else { monotonic() };
         if let Some(progress) = self.transport.progress(self.transport.vpid()) {
@@ -232,7 +234,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         }
     }
 
-    /// What was forked since then and not joined is not wanted.
+    /// Abandons the tasks that were forked after number `first` and not joined.
     pub(crate) fn forget_forks_after(&mut self, first: u64) {
         if self.check_not_forked().is_err() {
             return self.forked.clear();
@@ -251,8 +253,8 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         tasks: Vec<T>,
         f: &mut impl FnMut(T, &mut Self) -> R,
     ) -> Result<(), FarmError> {
-        // Of tasks that take less than a microsecond the clock is asked once for several: it takes
-        // a good part of one.
+        // For tasks that take less than a microsecond, the clock is read once for several tasks, as
+        // a reading takes a considerable part of that time.
         let (mut begin, mut unread, mut stride) = (monotonic(), 0, 1);
         self.results.reserve(tasks.len());
         let last = tasks.len();
@@ -260,7 +262,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             self.begin(begin);
             let ran = catch_unwind(AssertUnwindSafe(|| f(task, self)));
             let ran = ran.map_err(|panic| TaskError::Panicked { message: said(panic) });
-            // A child that the task has forked comes here as well: the tasks are not its own.
+            // A child that the task has forked also gets here: the tasks do not belong to it.
             self.check_not_forked()?;
             self.results.push(ran);
             if !self.forked.is_empty() {
@@ -289,7 +291,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         let (results, nanos) = (std::mem::take(&mut self.results), std::mem::take(&mut self.nanos));
         let report = ReportRef::Done { results: &results, nanos };
         match patiently(|| self.say(&report), may_come) {
-            // What cannot be sent is an error of the task, if it is one.
+            // A result that cannot be sent is the error of its task, if one task is at fault.
             Err(FarmError::Unsendable { .. } | FarmError::Room { .. }) => {
                 self.one_by_one(results, nanos)
             }
@@ -312,7 +314,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         Ok(())
     }
 
-    /// That this process is the worker, and not a child that a task has forked.
+    /// Checks that this process is the worker, and not a child that a task has forked.
     #[inline]
     pub(crate) fn check_not_forked(&self) -> Result<(), FarmError> {
         self.transport.check_not_forked()
@@ -330,7 +332,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         self.transport.try_hear()
     }
 
-    /// Whether the manager wants nothing of what this worker is at. One that is gone does not.
+    /// Returns whether the manager has cancelled the current tasks. True if the manager is gone.
     fn is_cancelled(&mut self) -> bool {
         while !self.cancelled {
             match self.try_hear() {
@@ -347,20 +349,20 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         self.forks += 1;
         let number = self.forks;
         let offer = match &self.seat {
-            // If it cannot be written there is no room, or it refuses: then it is run here.
+            // If it cannot be written, or there is no room, it is run here at the join.
             Some(seat) => seat.offer(&task).ok().flatten(),
             None if self.tells => {
                 self.say(&ReportRef::Fork { number, task: &task })?;
                 None
             }
-            // In a crew whose tasks do not fork it is done where it is joined.
+            // In a pool whose tasks do not fork, it is run at the join.
             None => None,
         };
         self.forked.insert(number, (offer, task));
         Ok(number)
     }
 
-    /// What has become of a child.
+    /// Joins a child: returns its task or its result.
     fn join(&mut self, number: u64) -> Result<Child<T, R>, FarmError> {
         self.check_not_forked()?;
         let forked = self.forked.remove(&number);
@@ -393,7 +395,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         Ok(match (answer, forked) {
             (Order::Yours, Some((_, task))) => Child::Here(task),
             (Order::Answer(result), _) => Child::Ended(result),
-            // The manager says nothing else to one that waits.
+            // The manager sends nothing else to a worker that waits.
             _ => Child::Ended(Err(not_there(number))),
         })
     }
@@ -405,25 +407,25 @@ fn not_there(number: u64) -> TaskError {
     }
 }
 
-/// What has become of a child that is joined.
+/// A joined child.
 enum Child<T, R> {
     /// No worker has begun it.
     Here(T),
-    /// Another worker is at it.
+    /// Another worker runs it.
     Elsewhere(Offer),
     Ended(Result<R, TaskError>),
 }
 
-/// How long to wait for room: what others have sent makes some when it is received.
+/// How long to wait for room: messages that are received by others make room.
 const FOR_ROOM: Duration = Duration::from_secs(10);
 
-/// Whether there may be room for what found none. A message that grows takes twice its length, and
-/// others are there, too.
+/// Returns whether there may be room later. A message that grows takes twice its length, and other
+/// messages need memory, too.
 fn may_come(error: &FarmError) -> bool {
     matches!(error, FarmError::Room { asked, memory } if asked.saturating_mul(4) <= *memory)
 }
 
-/// Tries again, for a while, what failed for want of room.
+/// Retries, for a limited time, an operation that failed for lack of room.
 pub(crate) fn patiently<X, E>(
     mut attempt: impl FnMut() -> Result<X, E>,
     may_come: impl Fn(&E) -> bool,
@@ -442,23 +444,23 @@ pub(crate) fn patiently<X, E>(
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn said(panic: Box<dyn std::any::Any + Send>) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let message =
         text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(not a text)").to_owned();
-    // Its own end might panic.
+    // Dropping the payload might panic.
     std::mem::forget(panic);
     message
 }
 
-/// By which a running task forks others, and joins them: see [`serve_forks`].
+/// The handle by which a running task forks and joins children: see [`serve_forks`].
 pub struct Forks<'w, T, R> {
     worker: &'w mut Worker<T, R>,
     f: &'w dyn Fn(T, &mut Forks<'_, T, R>) -> R,
 }
 
-/// A child that was forked. It is joined once.
+/// A forked child, which is joined once.
 #[derive(Debug)]
 #[must_use = "a child that is not joined is lost"]
 pub struct Forked<R> {
@@ -474,17 +476,17 @@ impl<'w, T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Forks
         Forks { worker, f }
     }
 
-    /// Whether the manager has cancelled what its workers are at ([`Pool::cancel`]), or is gone: the
-    /// task may return at once, with whatever says so.
+    /// Returns whether the manager has cancelled the running tasks ([`Pool::cancel`]), or is gone.
+    /// If so, the task may return at once, with a result that indicates it.
     ///
-    /// A look at what has come; a worker that steals does not look.
+    /// It polls the messages from the manager; in a pool that steals it always returns false.
     ///
     /// [`Pool::cancel`]: crate::Pool::cancel
     pub fn is_cancelled(&mut self) -> bool {
         self.worker.seat.is_none() && self.worker.is_cancelled()
     }
 
-    /// Makes a task a child of the running one: from now on any worker may begin it.
+    /// Forks a task as a child of the running one: any worker may begin it from now on.
     pub fn fork(&mut self, task: T) -> Forked<R> {
         let number = self.worker.fork(task).map_err(|error| match error {
             FarmError::Forked { .. } => TaskError::Forked,
@@ -493,10 +495,10 @@ impl<'w, T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Forks
         Forked { number, of: PhantomData }
     }
 
-    /// Waits for the result of a child. If no worker has begun it, it is run here and now.
+    /// Waits for the result of a child. If no worker has begun it, the calling worker runs it.
     ///
     /// # Errors
-    /// What has become of the child if it has no result.
+    /// The reason why the child has no result.
     pub fn join(&mut self, child: Forked<R>) -> Result<R, TaskError> {
         match self.worker.join(child.number?) {
             Ok(Child::Ended(result)) => result,

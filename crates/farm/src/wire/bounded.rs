@@ -1,13 +1,14 @@
-//! Decoding of bytes that may be garbage: postcard, with a bound on how deep values nest and how
-//! many elements they have.
+//! Decoding of untrusted bytes: postcard, with limits on the nesting depth and the number of
+//! elements.
 //!
-//! postcard never reads beyond the bytes, and a sequence's length allocates no more than the bytes
-//! that are left. Two things are missing: values that nest once per byte would overflow the stack,
-//! and elements that take no bytes (`()`, structures all of whose fields are skipped) could be as
-//! many as a length can say. So every value is read through a wrapper that counts.
+//! postcard never reads beyond the bytes, and a sequence's length allocates no more than the
+//! remaining bytes. Two limits are missing: values that nest once per byte would overflow the
+//! stack, and the number of elements that take no bytes (`()`, structures whose fields are all
+//! skipped) would be limited only by the encoded length. So every value is read through a wrapper
+//! that counts.
 //!
 //! ```text
-//! T::deserialize ── Guarded ── postcard ── visitor of T, guarded ── elements, each by a Guarded again
+//! T::deserialize ── Guarded ── postcard ── guarded visitor of T ── elements, each Guarded again
 //! ```
 
 use std::cell::Cell;
@@ -20,16 +21,16 @@ use serde::de::{
 
 use crate::wire::{MAX_NESTING, WireError};
 
-/// How many elements may take no bytes.
+/// The number of elements that may take no bytes.
 const FREE_ELEMENTS: usize = 65_536;
 
-/// What is left of the bounds.
+/// The remaining limits.
 struct Limits {
     nesting: Cell<usize>,
     elements: Cell<usize>,
-    /// All bytes: room is made for no more elements than that before they are there.
+    /// The number of all bytes: memory is reserved for at most this number of elements in advance.
     bytes: usize,
-    /// What was exceeded, if anything was.
+    /// The limit that was exceeded, if any.
     exceeded: Cell<Option<&'static str>>,
 }
 
@@ -40,7 +41,7 @@ impl Limits {
         E::custom(what)
     }
 
-    /// Goes one level deeper, does something, and comes back.
+    /// Calls `f` one level deeper.
     #[inline]
     fn within<R, E: serde::de::Error>(&self, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         let left = self.nesting.get();
@@ -87,7 +88,7 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> 
     }
 }
 
-/// What postcard says, in a few words.
+/// Returns a short description of an error of postcard.
 fn reason(error: &postcard::Error) -> String {
     use postcard::Error;
     match error {
@@ -102,13 +103,13 @@ fn reason(error: &postcard::Error) -> String {
     }
 }
 
-/// Something of serde's, guarded.
+/// A guarded serde object.
 struct Guarded<'l, T> {
     inner: T,
     limits: &'l Limits,
 }
 
-/// A visitor, guarded; `counted` if it visits as many elements as the bytes say.
+/// A guarded visitor; `counted` if the bytes determine the number of elements that it visits.
 struct Visit<'l, V> {
     inner: V,
     limits: &'l Limits,
@@ -274,7 +275,7 @@ impl<A> Visit<'_, A> {
         if self.counted { self.limits.element() } else { Ok(()) }
     }
 
-    /// A length that says more than can be is not believed.
+    /// Limits an encoded length to the number of bytes.
     fn believed(&self, hint: Option<usize>) -> Option<usize> {
         hint.map(|hint| hint.min(self.limits.bytes))
     }

@@ -1,4 +1,4 @@
-//! Slices of plain numbers, sent as they are and read where they were written.
+//! Slices of plain numbers, sent in their memory representation and read in place.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,7 +7,7 @@ use std::ops::Deref;
 use crate::message::{Message, MessageKind};
 use crate::wire::{Encoder, Wire, WireError};
 
-/// A plain number: no pointer, no padding, any bits are a value.
+/// A plain number: no pointer, no padding, and every bit pattern is a value.
 pub trait Number: bytemuck::Pod + Send + Sync + sealed::Sealed {
     #[doc(hidden)]
     const NAME: &'static str;
@@ -19,7 +19,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// What numbers are told apart by; the rest is free for other kinds.
+/// The base of the marks of number types; other values are free for other kinds.
 const NUMBERS: u16 = 0x100;
 
 macro_rules! numbers {
@@ -32,7 +32,7 @@ macro_rules! numbers {
             }
         )*
 
-        /// What a message of a kind has in it, in words.
+        /// Returns a description of the contents of a message.
         pub(crate) fn name(kind: MessageKind) -> &'static str {
             match kind {
                 MessageKind::VALUE => "a value",
@@ -41,7 +41,7 @@ macro_rules! numbers {
             }
         }
 
-        /// How many bytes one element of a kind has.
+        /// Returns the size in bytes of one element of a kind.
         pub(crate) fn size(kind: MessageKind) -> Option<usize> {
             match kind {
                 MessageKind::VALUE => Some(1),
@@ -102,7 +102,8 @@ impl<T: Number> Deref for Numbers<'_, T> {
     fn deref(&self) -> &[T] {
         match &self.held {
             Held::Borrowed(numbers) => numbers,
-            // Looked at when it was received: a whole number of them, at a place that is aligned.
+            // Checked at reception: the length is a whole number of elements, and the bytes are
+            // aligned.
             Held::Received(message, _) => bytemuck::cast_slice(message),
         }
     }

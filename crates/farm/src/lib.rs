@@ -1,14 +1,14 @@
 //! Processes as tasks: for irregular computations whose libraries are not thread-safe, or may
 //! crash.
 //!
-//! * [`PoolBuilder`], [`Pool`]: tasks in, results out: workers that stay, or a process for each task;
-//!   priorities, costs, retries, time limits; tasks that fork others. What becomes of a worker is
-//!   the error of its task.
-//! * [`Farm`], what pools are made of: `spawn` starts a process at any time, from any process;
-//!   `send` and `recv` pass typed messages between any two.
-//! * [`Wire`](wire::Wire): what can be sent: whatever serde can, and [`Numbers`](wire::Numbers), slices that are read where
-//!   they were written.
-//! * [`Program`]: what to start; [`Bounds`](bounds::Bounds): what a farm may take.
+//! * [`PoolBuilder`], [`Pool`]: run tasks on long-lived workers, or in a process for each task,
+//!   with priorities, costs, retries and time limits. Tasks can fork others. The failure of a
+//!   worker is the error of its task.
+//! * [`Farm`], on which pools are built: `spawn` starts a process at any time, from any process;
+//!   `send` and `recv` pass typed messages between any two processes.
+//! * [`Wire`](wire::Wire): the types that can be sent: those that serde supports, and
+//!   [`Numbers`](wire::Numbers), slices that are read in place.
+//! * [`Program`]: the program to start; [`Bounds`](bounds::Bounds): the resource limits of a farm.
 //!
 //! ```no_run
 //! use syncline_farm::{Farm, Program, Vpid};
@@ -34,19 +34,20 @@
 //! }
 //! ```
 //!
-//! # Which process watches which
+//! # Supervision
 //! ```text
-//!     manager (0) ── pidfd ──> every process: its end is told to all, and ends their waits
-//!        │ └────── lifeline ─> every process: the kernel kills it and its group when the manager is gone
+//!     manager (0) ── pidfd ──> every process: its end is published, and ends waits for it
+//!        │ └────── lifeline ─> every process: the kernel kills it and its group when the
+//!        │                     manager is gone
 //!        ▼
-//!     memory without a name, inherited: which processes live, channels, messages
+//!     memory without a name, inherited: live processes, channels, messages
 //! ```
 //!
-//! No process waits for the dead: [`FarmError::Gone`] says which it was and how it ended. Nothing
-//! is left behind: the memory has no name, and no process outlives the manager, nor does what
-//! processes have started by themselves, unless it leaves its process group: see [`Farm`]. So do
-//! processes that take no part (they never call [`Farm::join`]), unless the manager is killed in
-//! the few microseconds in which it starts one.
+//! No process waits indefinitely for a dead one: [`FarmError::Gone`] names the process and its exit
+//! cause. Nothing is left behind: the memory has no name, and no process outlives the manager.
+//! Neither do the processes that a process of the farm has started by other means, unless they
+//! leave its process group: see [`Farm`]. The same holds for processes that never call
+//! [`Farm::join`], unless the manager is killed in the few microseconds in which it starts one.
 
 mod arena;
 mod bell;

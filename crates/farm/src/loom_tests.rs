@@ -1,4 +1,4 @@
-//! Models. Run with `make loom`.
+//! Loom models of the protocols. Run with `make loom`.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::pool::fork_table::{
 use crate::record::{ProcessState, Record, has_let_go, waiting};
 use crate::vpid::Vpid;
 
-/// All interleavings with at most three preemptions.
+/// Explores all interleavings with at most three preemptions.
 fn model(f: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.or(Some(3));
@@ -38,21 +38,22 @@ impl Deref for Shared {
 
 const ASLEEP: Policy<'_> = Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None };
 
-/// A writer and a reader: everything arrives once, in order, whole, and neither sleeps for ever.
+/// A writer and a reader: every message arrives exactly once, in order and complete, and neither
+/// thread sleeps indefinitely.
 fn channel(depth: usize, messages: u8) {
     model(move || {
         let slots = (0..depth).map(|_| Slot::default()).collect();
         let shared = Shared(Arc::new((slots, Signal::new(0))));
         let other = shared.clone();
         let sender = thread::spawn(move || {
-            // SAFETY: this thread alone writes.
+            // SAFETY: this thread creates the only writer of the slots.
             let mut writer = unsafe { Writer::new(other.clone()) };
             for number in 0..messages {
                 writer.wait(&ASLEEP, None).unwrap();
                 writer.put(2, &[number, number + 10], &other.0.1);
             }
         });
-        // SAFETY: this thread alone reads.
+        // SAFETY: this thread creates the only reader of the slots.
         let mut reader = unsafe { Reader::new(shared.clone()) };
         for number in 0..messages {
             let body = bell::wait(&shared.0.1, &ASLEEP, None, || Ok::<_, ()>(reader.take()))
@@ -91,8 +92,8 @@ fn a_slot_freed_before_it_was_read_is_found() {
     plant::with("channel: frees first", || channel(1, 2));
 }
 
-/// A process rings, and is killed before the system call that wakes: the mark of the sleeper is
-/// gone. Its death is told.
+/// A process increments an event count, and is killed before the system call that wakes the
+/// sleeper, whose mark is already cleared. The supervisor reports the death.
 fn killed_in_the_ring() {
     model(|| {
         let shared = Arc::new((loom::sync::atomic::AtomicBool::new(false), Signal::new(0)));
@@ -123,31 +124,32 @@ fn a_mark_that_the_dead_have_taken_is_found() {
     plant::with("bell: trusts the dead", killed_in_the_ring);
 }
 
-/// Two processes take and give blocks: neither has what the other has.
+/// Two processes take and give blocks: no block has two holders.
 fn blocks() {
     model(|| {
         let memory =
             Arc::new((Supply::default(), (0..3).map(|_| Block::default()).collect::<Vec<_>>()));
         let used: Arc<[loom::cell::UnsafeCell<u32>; 3]> =
             Arc::new(std::array::from_fn(|_| loom::cell::UnsafeCell::new(0)));
-        // Two are free at first: the one below is what a late exchange would bring back to light.
+        // Two blocks are free at first: a delayed exchange would bring the lower one back.
         let view = Blocks { supply: &memory.0, table: &memory.1, lines: 3 };
         let (one, two) = (view.take(1, 9).unwrap().0, view.take(1, 9).unwrap().0);
-        // SAFETY: no thread uses them.
+        // SAFETY: no thread uses the blocks.
         unsafe {
             view.give(one, 9);
             view.give(two, 9);
         }
-        // Two are taken, the first goes back first, and what is held longer is touched again.
+        // Takes two blocks, gives the first back first, and touches the second once more in
+        // between.
         let turn =
             |memory: &(Supply, Vec<Block>), used: &[loom::cell::UnsafeCell<u32>; 3], me: u64| {
                 let view = Blocks { supply: &memory.0, table: &memory.1, lines: 3 };
                 let take = || view.take(1, me).map(|(number, _)| number);
                 let touch = |number: &u32| {
-                    // SAFETY: loom sees whether another thread is in the cell.
+                    // SAFETY: loom checks that no other thread accesses the cell.
                     used[*number as usize].with_mut(|cell| unsafe { *cell += 1 });
                 };
-                // SAFETY: this thread has taken it, and does not touch it again.
+                // SAFETY: this thread has taken the block, and does not touch it again.
                 let give = |number| unsafe { view.give(number, me) };
                 let (first, second) = (take(), take());
                 first.iter().chain(&second).for_each(touch);
@@ -175,7 +177,8 @@ fn a_stack_without_a_count_is_found() {
     plant::with("blocks: no count", blocks);
 }
 
-/// A board on the heap, with a bell for each hand, and how often each task was run.
+/// A fork table on the heap, with an event count for each worker and a count of the runs of each
+/// task.
 struct Tables {
     head: Head,
     deques: Vec<Deque>,
@@ -198,7 +201,7 @@ impl Tables {
     }
 
     fn table(&self) -> ForkTable<'_> {
-        // SAFETY: the parts are these tables' own, and always the same.
+        // SAFETY: the parts belong to this `Tables`, and are always the same four.
         unsafe { ForkTable::new(&self.head, &self.deques, &self.cells, &self.table) }
     }
 
@@ -213,7 +216,7 @@ impl Tables {
         offer
     }
 
-    /// Runs a task that this hand has claimed.
+    /// Runs a task that this worker has claimed.
     fn run(&self, claim: &impl Right) -> Body {
         let number = self.table().task(claim).head;
         let before = self.runs[number as usize].fetch_add(1, loom::sync::atomic::Ordering::Relaxed);
@@ -221,7 +224,7 @@ impl Tables {
         Body { head: number + 100, ..Body::default() }
     }
 
-    /// Runs a task that a hand has claimed, and tells its owner.
+    /// Runs a task that a worker has claimed, and notifies its owner.
     fn run_claimed(&self, claim: Claim) {
         let (result, owner) = (self.run(&claim), self.table().owner(&claim) as usize);
         match self.table().end(claim, result) {
@@ -230,7 +233,7 @@ impl Tables {
         }
     }
 
-    /// Joins a task of this hand: runs it, or waits for the hand that does.
+    /// Joins a task of this worker: runs it, or waits for the worker that does.
     fn join(&self, worker: usize, offer: Offer, number: u64) {
         match self.table().take_back(offer, worker) {
             Ok(last) => {
@@ -242,7 +245,7 @@ impl Tables {
         }
     }
 
-    /// Waits for the result of a task of this hand.
+    /// Waits for the result of a task of this worker.
     fn join_begun(&self, worker: usize, offer: Offer, number: u64) {
         let ended = || Ok::<_, ()>((self.table().state(&offer) == ForkState::Ended).then_some(()));
         bell::wait(&self.bells[worker], &ASLEEP, None, ended).unwrap().unwrap();
@@ -252,8 +255,8 @@ impl Tables {
     }
 }
 
-/// An owner offers two tasks and joins them, a thief looks once for each: both are run once, and
-/// all results arrive.
+/// An owner offers tasks and joins them, while a thief tries to steal as many times: each task is
+/// run once, and all results arrive.
 fn stolen_or_not(tasks: u64) {
     model(move || {
         let tables = Tables::new();
@@ -276,8 +279,7 @@ fn stolen_or_not(tasks: u64) {
     });
 }
 
-/// An owner takes back what it has offered and offers another task in its place, while a thief
-/// looks there.
+/// An owner takes back its offer and offers another task in its place, while a thief looks there.
 fn offered_anew() {
     model(|| {
         let tables = Tables::new();
@@ -295,7 +297,7 @@ fn offered_anew() {
     });
 }
 
-/// A hand that goes to sleep while another offers: no hand sleeps while a task is there.
+/// A worker goes to sleep while another offers a task: no worker sleeps while a task is offered.
 fn offered_to_a_sleeper() {
     model(|| {
         let tables = Tables::new();
@@ -325,8 +327,7 @@ fn offered_to_a_sleeper() {
     });
 }
 
-/// An owner that does not want to know any more, while another hand is at the task: one of the two
-/// frees it, once.
+/// An owner abandons a task while another worker runs it: exactly one of the two frees it.
 fn abandoned() {
     model(|| {
         let tables = Tables::new();
@@ -341,7 +342,7 @@ fn abandoned() {
             tables.table().free(last);
         }
         thief.join().unwrap();
-        // All cells are free, and each once.
+        // All cells are free, each of them once.
         let cells: Vec<Offer> = (0..CELLS as u64).map(|number| tables.offer(1, number)).collect();
         assert!(tables.table().offer(1, 1, Body::default()).is_none());
         assert_eq!(cells.len(), CELLS);
@@ -389,7 +390,7 @@ fn an_offer_that_does_not_see_the_sleeper_is_found() {
     plant::with("board: no fence", offered_to_a_sleeper);
 }
 
-/// A process joins while the manager writes that it has started it: it joins, and stays joined.
+/// A process joins while the manager marks it as started: it joins, and stays joined.
 fn joined_while_started(reserved: ProcessState) {
     model(move || {
         let record = Arc::new(Record::default());
@@ -424,8 +425,8 @@ fn a_life_that_is_passed_by_is_found() {
     plant::with("record: the last life first", || joined_while_started(ProcessState::Reserved));
 }
 
-/// Two processes start one number, and the manager finds that the one that reserved it is dead: one
-/// of them has it.
+/// Two processes start the same vpid, while the manager finds that the reserving process is dead:
+/// exactly one of the three gets it.
 fn started_once() {
     model(|| {
         let (record, vpid) = (Arc::new(Record::default()), Vpid::new(1, 0));
@@ -464,11 +465,11 @@ fn a_start_that_only_looks_is_found() {
 }
 
 /// A process waits for a place, while the parent of a dead process notes its end: the manager's
-/// thread, which frees what is let go when it is rung, frees the place in the end.
+/// thread, which frees what was released when it is notified, eventually frees the place.
 fn let_go_while_waited_for() {
     model(|| {
         let (waits, dead) = (Arc::new(Record::default()), Arc::new(Record::default()));
-        // The event of the manager's thread.
+        // The eventfd of the manager's thread.
         let event = Arc::new(Signal::new(0));
         let parent = {
             let (waits, dead, event) = (Arc::clone(&waits), Arc::clone(&dead), Arc::clone(&event));
@@ -482,7 +483,7 @@ fn let_go_while_waited_for() {
         let manager = {
             let (waits, dead, event) = (Arc::clone(&waits), Arc::clone(&dead), Arc::clone(&event));
             thread::spawn(move || {
-                // Rung by the process that waits, and perhaps once more.
+                // Notified by the waiting process, and perhaps once more.
                 for rung in 1.. {
                     event.wait_until(rung, &ASLEEP, None).unwrap();
                     if waiting(&mut [&*waits].into_iter()) == 1 && dead.is_noted() {

@@ -1,11 +1,11 @@
 //! The transport between a pool's manager and its workers: processes of a farm, or members of a
 //! team.
 //!
-//! | variant | workers | messages go through           | a hanging worker |
-//! |---------|------------------------------------|-------------------------------|------------------|
-//! | `Farm`  | started by the manager | channels                      | is killed        |
-//! | `Farm`  | team members on one host | channels in the team's memory | gets no tasks    |
-//! | `Mail`  | members of a team on several hosts | the team's transport          | gets no tasks    |
+//! | variant | workers                            | channel              | a hanging worker |
+//! |---------|------------------------------------|----------------------|------------------|
+//! | `Farm`  | processes that the manager starts  | in the farm's memory | is killed        |
+//! | `Farm`  | members of a team on one host      | in the team's memory | gets no tasks    |
+//! | `Mail`  | members of a team on several hosts | the team's transport | gets no tasks    |
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;

@@ -1,4 +1,5 @@
-//! Decoders and garbage: no panic, no stack overflow, and no more memory than the bytes are worth.
+//! Decoding of invalid bytes: no panic, no stack overflow, and no more memory than the bytes
+//! justify.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,24 +9,25 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use syncline_farm::wire::{MAX_NESTING, WireError, decode, encode};
 
-/// Counts what this thread allocates.
+/// An allocator that counts the bytes that the current thread allocates.
 struct Counting;
 
 thread_local! {
     static ALLOCATED: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: the system's allocator, and a number beside it.
+// SAFETY: every call is forwarded unchanged to the system's allocator, which meets the contract.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that ends has no number any more.
+        // A thread that is ending has no counter any more.
         let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + layout.size()));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller meets the conditions of `GlobalAlloc::alloc`, which are those of
+        // `System`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller meets the conditions of `GlobalAlloc::dealloc`; `alloc` returned `at`.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -89,11 +91,11 @@ prop_compose! {
     }
 }
 
-/// What elements that take no bytes may take of memory, in `Everything`: 65 536 of 8 bytes, in a
-/// vector that doubles.
+/// The memory in bytes that elements without bytes may take in `Everything`: 65 536 elements of 8
+/// bytes, in a vector that doubles.
 const NOTHINGS: usize = 65_536 * 8 * 4;
 
-/// Decodes bytes as something; what was allocated by that is in proportion.
+/// Decodes bytes as a `T`, and checks that the allocated memory is proportional to the bytes.
 fn try_as<T: serde::de::DeserializeOwned>(bytes: &[u8], of_an_element: usize) {
     try_with::<T>(bytes, of_an_element, 0);
 }
@@ -103,7 +105,7 @@ fn try_with<T: serde::de::DeserializeOwned>(bytes: &[u8], of_an_element: usize, 
     let decoded = decode::<T>(bytes);
     let allocated = ALLOCATED.get() - before;
     drop(decoded);
-    // Vectors double as they grow, and maps keep room; a few bytes say what is wrong.
+    // Vectors double as they grow, maps have spare capacity, and the error takes a few bytes.
     let most = 4 * of_an_element * (bytes.len() + 16) + 4096 + free;
     assert!(
         allocated <= most,
@@ -130,7 +132,7 @@ proptest! {
         try_as::<(String, Option<Box<Tree>>, char)>(&bytes, size_of::<Tree>());
     }
 
-    /// What is nearly right, too: one byte changed, the end cut off, something appended.
+    /// Also nearly valid bytes: one byte changed, the end cut off, a byte appended.
     #[test]
     fn what_was_damaged_is_an_error_or_a_value(
         value in everything(), at: prop::sample::Index, byte: u8, cut: prop::sample::Index, more: bool,
@@ -153,7 +155,7 @@ fn what_is_nested_too_deep_is_an_error() {
     let why = "it is nested deeper than 256 levels".to_owned();
     let deep = encode(&chain(MAX_NESTING + 1)).unwrap();
     assert_eq!(decode::<Tree>(&deep), Err(WireError::Undecodable { why: why.clone() }));
-    // A megabyte of it would be the end of any stack.
+    // A megabyte of nesting would overflow any stack.
     assert_eq!(decode::<Tree>(&vec![3; 1 << 20]), Err(WireError::Undecodable { why }));
 }
 
@@ -161,7 +163,7 @@ fn what_is_nested_too_deep_is_an_error() {
 fn elements_that_take_no_bytes_are_counted() {
     let few = vec![Nothing::default(); 1000];
     assert_eq!(decode::<Vec<Nothing>>(&encode(&few).unwrap()), Ok(few));
-    // 2^62 of them, in nine bytes.
+    // 2^62 elements, in nine bytes.
     let many = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40];
     let why = "it has more elements than bytes".to_owned();
     assert_eq!(decode::<Vec<Nothing>>(&many), Err(WireError::Undecodable { why: why.clone() }));

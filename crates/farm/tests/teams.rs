@@ -59,7 +59,7 @@ fn check(sums: Result<Vec<Sums>, TeamError>) {
     }
 }
 
-/// Tasks that end when they are cancelled only; the ones of a second round are not.
+/// Tasks that end only when they are cancelled; those of a second round are not cancelled.
 fn cancelled(me: &mut Member) -> Result<Option<Vec<u64>>, FarmError> {
     PoolBuilder::new(1).batch(1).on(
         me,
@@ -73,7 +73,7 @@ fn cancelled(me: &mut Member) -> Result<Option<Vec<u64>>, FarmError> {
             let mut results = Vec::new();
             pool.submit(0);
             pool.submit(1);
-            // They are begun, and have no end.
+            // The tasks are running, and do not end by themselves.
             assert!(pool.next_deadline(Some(Instant::now() + Duration::from_millis(20))).is_err());
             pool.cancel();
             results.extend(std::iter::from_fn(|| pool.next()).map(|done| done.result.unwrap()));
@@ -121,7 +121,7 @@ fn on_processes() {
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
-/// Not a test by itself: the processes of a team.
+/// Not a test: the processes of a team.
 #[test]
 fn role() {
     if std::env::var_os(ROLE).is_some() {
@@ -148,8 +148,7 @@ fn a_crew_that_a_team_cannot_be() {
     );
 }
 
-/// A worker that panics as a member, not in a task, is given up: what it was at is tried again
-/// elsewhere.
+/// A worker that panics as a member, not in a task, is given up: its tasks are retried by another.
 #[test]
 fn a_member_that_is_gone_is_told_of() {
     let ended = Team::threads(3).quiet().run(|me| {

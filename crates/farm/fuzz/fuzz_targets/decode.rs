@@ -1,8 +1,8 @@
-//! Decoders and bytes that libFuzzer has thought of: no panic, no overflow of the stack, no memory
-//! that the bytes are not worth, and a value that was read is written as it can be read again.
+//! Fuzzes the decoder with libFuzzer: no panic, no stack overflow, no more memory than the bytes
+//! justify, and a decoded value can be encoded and decoded again.
 //!
-//! `cargo install cargo-fuzz`, then, in `crates/farm` (the variable, as the compiler is a stable
-//! one): `RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none decode -- -runs=1000000
+//! Run `cargo install cargo-fuzz`, then, in `crates/farm` (the variable is needed with a stable
+//! compiler): `RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none decode -- -runs=1000000
 //! -malloc_limit_mb=16 -rss_limit_mb=512`
 
 #![no_main]
@@ -34,8 +34,8 @@ struct Everything {
     tree: Tree,
 }
 
-/// What is read can be written, and read again to be written alike. (Tables have no order, floats
-/// may be no number: so the lengths are compared.)
+/// Checks that a decoded value can be encoded, decoded and encoded again. (Maps have no order, and
+/// floats may be NaN: so only the lengths are compared.)
 fn check<T: DeserializeOwned + Serialize>(bytes: &[u8]) {
     if let Ok(value) = decode::<T>(bytes) {
         let written = encode(&value).expect("what was read can be written");

@@ -1,4 +1,4 @@
-//! Other code of the manager's process starts programs as well: they inherit nothing of a farm.
+//! Programs that other code of the manager's process starts inherit no descriptors of a farm.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -9,8 +9,8 @@ use syncline_farm::{Farm, Program};
 
 use crate::late;
 
-/// What a program that the standard library starts has inherited beside its standard streams: what
-/// its descriptors lead to. One leads to the list itself.
+/// Returns the targets of the descriptors that a program started by the standard library has
+/// inherited, other than its standard streams and the directory of the list itself.
 fn inherited() -> BTreeSet<String> {
     let output = Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
     let lines = String::from_utf8(output.stdout).unwrap();
@@ -22,12 +22,12 @@ fn inherited() -> BTreeSet<String> {
     beside.map(|(_, to)| to.to_owned()).collect()
 }
 
-/// Whether a foreign program inherits something is a matter of luck: while descriptors were inheritable
-/// during a start, one in a few did.
+/// The number of programs to start. Whether one inherits a descriptor depends on timing: while
+/// descriptors were inheritable during a start, one in a few did.
 const PROGRAMS: usize = 200;
 
-/// Starts programs by the standard library while `start` is called again and again: what they have
-/// inherited.
+/// Starts programs by the standard library while `start` is called repeatedly, and returns what
+/// they have inherited.
 fn leaked_beside(mut start: impl FnMut()) -> Option<BTreeSet<String>> {
     let before = inherited();
     let over = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! Processes that end, are killed, cannot be started.
+//! Processes that end, are killed, or cannot be started.
 
 use std::process::Command;
 
@@ -27,7 +27,7 @@ fn a_death_ends_the_waits_for_it() {
         let error = farm.recv_deadline::<u64>(victim, late()).unwrap_err();
         assert_eq!(error.to_string(), format!("process {victim} was killed by signal 9"));
     }
-    // One to which no process can send any more, with its channel full.
+    // A receiver to which no further message can be sent, as its channel is full.
     let victim = worker(&mut farm, Role::Hang);
     assert_eq!(farm.recv_deadline::<u64>(victim, late()).unwrap(), 7);
     farm.send(victim, &1_u64).unwrap();
@@ -67,7 +67,7 @@ fn a_number_whose_owner_has_ended_will_never_be_born() {
     assert_eq!(error, format!("process {never} was never started: who reserved it has ended"));
 }
 
-/// A worker, as soon as there is a place for it.
+/// Starts a worker as soon as there is a place for it.
 fn worker_at_last(farm: &mut Farm, role: Role) -> Vpid {
     let vpid = farm.reserve_deadline(late()).unwrap();
     farm.send(vpid, &role).unwrap();
@@ -75,7 +75,7 @@ fn worker_at_last(farm: &mut Farm, role: Role) -> Vpid {
     vpid
 }
 
-/// A process that has ended keeps no place that another needs.
+/// An ended process keeps no place that another needs.
 #[test]
 fn all_places_can_be_those_of_living_processes() {
     let mut farm = Farm::with(Bounds::default().processes(8).memory(1 << 20)).unwrap();
@@ -94,13 +94,13 @@ fn all_places_can_be_those_of_living_processes() {
     }
 }
 
-/// The place of one that ends while a place is waited for is found then, not when it is asked for
-/// the next time.
+/// The place of a process that ends during a wait for a place is found by that wait, not only by
+/// the next call.
 #[test]
 fn a_place_that_becomes_free_is_waited_for() {
     let mut farm = Farm::with(Bounds::default().processes(3).memory(1 << 20)).unwrap();
     for _ in 0..20 {
-        // It ends when it has sent that, while this waits.
+        // It ends after sending the number, while this process waits.
         let ends = worker_at_last(&mut farm, Role::Exit(0));
         let waits = worker_at_last(&mut farm, Role::Exit(0));
         for vpid in [ends, waits] {
@@ -109,13 +109,13 @@ fn a_place_that_becomes_free_is_waited_for() {
     }
 }
 
-/// Each of several that wait at once for places of the dead gets one.
+/// Each of several processes that wait at once for places of ended processes gets one.
 #[test]
 fn places_that_several_wait_for_are_found_by_all() {
     let mut farm = Farm::with(Bounds::default().processes(9).memory(1 << 20)).unwrap();
     let askers: Vec<_> = (0..4).map(|_| worker(&mut farm, Role::Ask)).collect();
     for _ in 0..50 {
-        // All other places are those of the dead, of which nothing is left.
+        // All other places belong to ended processes to which no process refers.
         let dead: Vec<_> = (0..4).map(|_| worker_at_last(&mut farm, Role::Exit(3))).collect();
         for vpid in dead {
             assert_eq!(farm.recv_deadline::<u64>(vpid, late()).unwrap(), 7);
@@ -129,7 +129,7 @@ fn places_that_several_wait_for_are_found_by_all() {
     }
 }
 
-/// A place that becomes free by what its parent does, while another process waits, is found.
+/// A place that is freed by the parent of its process is found by another process that waits.
 #[test]
 fn a_place_whose_process_is_let_go_is_found_by_another() {
     let mut farm = Farm::with(Bounds::default().processes(3).memory(1 << 20)).unwrap();
@@ -138,7 +138,7 @@ fn a_place_whose_process_is_let_go_is_found_by_another() {
         let dead = worker_at_last(&mut farm, Role::Exit(3));
         assert_eq!(farm.recv_deadline::<u64>(dead, late()).unwrap(), 7);
         farm.send(asker, &1_u64).unwrap();
-        // The place is that of the dead until this is told of its end.
+        // The place belongs to the dead process until its end is reported to this one.
         let error = farm.recv_deadline::<u64>(dead, late()).unwrap_err().to_string();
         assert_eq!(error, format!("process {dead} exited with 3"));
         assert_eq!(farm.recv_deadline::<u64>(asker, late()).unwrap(), 1);
@@ -146,7 +146,7 @@ fn a_place_whose_process_is_let_go_is_found_by_another() {
     }
 }
 
-/// A start that fails keeps no place, neither the manager's nor a worker's.
+/// A failed start keeps no place, neither at the manager nor at a worker.
 #[test]
 fn a_start_that_fails_keeps_no_place() {
     let mut farm = Farm::with(Bounds::default().processes(4).memory(1 << 20)).unwrap();
@@ -169,7 +169,7 @@ fn a_start_that_fails_keeps_no_place() {
     }
 }
 
-/// One number that several processes start is one process; the others are told.
+/// Of several processes that start the same vpid, one succeeds; the others get an error.
 #[test]
 fn a_number_is_started_once() {
     let mut farm = Farm::with(Bounds::default().processes(16).memory(1 << 20)).unwrap();
@@ -195,7 +195,7 @@ fn a_number_is_started_once() {
     }
 }
 
-/// What only this process could end is not waited for.
+/// A process does not wait for something that only it can do.
 #[test]
 fn no_process_waits_for_itself() {
     let mut farm = Farm::new().unwrap();
@@ -211,7 +211,7 @@ fn no_process_waits_for_itself() {
     assert_eq!(farm.recv::<u64>(me).unwrap(), 5);
 }
 
-/// Places are used again, numbers are not, and nothing is received by or from the wrong one.
+/// Places are reused, vpids are not, and no message is delivered to or from the wrong process.
 #[test]
 fn thousands_pass_through_few_places() {
     let mut farm = Farm::with(Bounds::default().processes(8).memory(1 << 20)).unwrap();
@@ -229,8 +229,7 @@ fn thousands_pass_through_few_places() {
     }
 }
 
-/// A worker that takes more memory than it may is an error that is told, not the end of the
-/// machine.
+/// A worker that exceeds its memory limit ends with an error.
 #[test]
 fn memory_of_workers_is_bounded() {
     let mut farm = Farm::with(Bounds::default().worker_memory(256 << 20)).unwrap();
@@ -241,7 +240,7 @@ fn memory_of_workers_is_bounded() {
     assert!(error.contains("was killed by signal 6") || error.contains("exited with"), "{error}");
 }
 
-/// Not a test by itself: a manager that is killed.
+/// Not a test: a manager that is killed.
 #[test]
 fn manager() {
     if std::env::var_os("SYNCLINE_FARM_TEST").is_none() {
@@ -283,7 +282,7 @@ fn a_manager_that_dies_takes_its_workers_along() {
     }
 }
 
-/// A process that ignores SIGCHLD is not told how processes end.
+/// A process that ignores SIGCHLD gets no exit causes.
 #[test]
 fn a_manager_that_could_not_know_how_workers_end_is_refused() {
     if std::env::var_os("SYNCLINE_FARM_TEST").is_some() {
@@ -315,7 +314,7 @@ fn a_manager_that_could_not_know_how_workers_end_is_refused() {
     assert!(line.contains("this process ignores SIGCHLD"), "{line}");
 }
 
-/// A manager without descriptors left for another process says so, and its farm goes on.
+/// A manager without free descriptors for another process returns an error, and its farm continues.
 #[test]
 fn descriptors_may_be_used_up() {
     if std::env::var_os("SYNCLINE_FARM_TEST").is_some() {

@@ -1,5 +1,5 @@
-//! A child that `fork` has made of a process of a farm: its calls are errors, and undo nothing for
-//! the process that was forked.
+//! Children made by `fork` of a process of a farm: their calls return errors, and do not affect the
+//! forked process.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,15 @@ use syncline_farm::{
 use crate::worker::Role;
 use crate::{late, program_of, worker};
 
-/// Forks, and returns how the child has ended that does `child`: what that returns, or 100 if it
-/// has panicked.
+/// Forks a child that runs `child`, and returns the child's exit code: the value of `child`, or 100
+/// if it panicked.
 fn in_a_child(child: impl FnOnce() -> u8) -> i32 {
-    // SAFETY: the child does what `child` does, which waits for no thread of this process, and ends
-    // without more.
+    // SAFETY: the child runs only `child`, which waits for no thread of this process, and then
+    // exits without running anything else.
     match unsafe { libc::fork() } {
         0 => {
             let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(100);
-            // SAFETY: ends the child without anything else of it.
+            // SAFETY: always safe to call; it ends the child without running its destructors.
             unsafe { libc::_exit(code.into()) }
         }
         pid => ended(pid),
@@ -31,13 +31,13 @@ fn in_a_child(child: impl FnOnce() -> u8) -> i32 {
 fn ended(pid: i32) -> i32 {
     assert!(pid > 0, "{}", std::io::Error::last_os_error());
     let mut status = 0;
-    // SAFETY: the status has room.
+    // SAFETY: `status` is valid for the write.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
     assert!(libc::WIFEXITED(status), "{status:x}");
     libc::WEXITSTATUS(status)
 }
 
-/// The number of the first that is not refused as it should be; 0 if all are.
+/// Returns the number, counted from 1, of the first call that was not refused; 0 if all were.
 fn first_that_is_not<const N: usize>(refused: [bool; N]) -> u8 {
     refused.iter().position(|&refused| !refused).map_or(0, |at| at as u8 + 1)
 }
@@ -52,7 +52,7 @@ fn every_call_of_a_forked_manager_is_refused_and_undoes_nothing() {
     let echo = worker(&mut farm, Role::Echo);
     let sent: Vec<u64> = (0..100_000).collect();
     farm.send(echo, &sent).unwrap();
-    // It stands in the farm's memory, and is this process's to give back.
+    // The message is in the farm's memory, and this process must give the block back.
     let message = farm.recv_message_deadline(echo, late()).unwrap();
     let reserved = farm.reserve().unwrap();
     let (mut farm, mut message) = (Some(farm), Some(message));
@@ -74,14 +74,14 @@ fn every_call_of_a_forked_manager_is_refused_and_undoes_nothing() {
             is_forked(&farm.cause(echo)),
             is_forked(&farm.kill(echo)),
             farm.pid(echo).is_none() && farm.living() == 0 && farm.vpid() == Vpid::MANAGER,
-            // One of its own, and what it does to that.
+            // A farm of its own, and an operation on it.
             Farm::new().is_ok_and(|mut own| own.reserve().is_ok()),
         ]);
         drop((message.take(), farm));
         refused
     });
     assert_eq!(code, 0, "the call of that number is not refused");
-    // The worker is there still, and nothing that comes now stands where the message does.
+    // The worker is still alive, and no later message overwrites this one.
     let (mut farm, message) = (farm.unwrap(), message.unwrap());
     let other: Vec<u64> = vec![7; 100_000];
     farm.send(echo, &other).unwrap();
@@ -97,7 +97,7 @@ fn every_call_of_a_forked_manager_is_refused_and_undoes_nothing() {
     assert_eq!(farm.recv_deadline::<u64>(reserved, late()).unwrap(), 7);
 }
 
-/// Not a test by itself: a process of a farm that forks, and says what its child was told.
+/// Not a test: a process of a farm that forks, and reports the results of its child.
 #[test]
 fn forks_and_tells() {
     let Some(mut farm) = Farm::join().unwrap() else { return };
@@ -121,10 +121,10 @@ fn a_child_of_a_worker_receives_and_sends_nothing() {
     assert_eq!(farm.recv_deadline::<u64>(child, late()).unwrap(), 40);
 }
 
-/// The least that a task does: forks a child, which returns from it as well, or not.
+/// A minimal task: it forks a child, which also returns from the task.
 fn task(n: u64) -> u64 {
     if n % 10 == 3 {
-        // SAFETY: the child goes on in this worker's code, which makes no thread.
+        // SAFETY: the child continues in this worker's code, which starts no thread.
         match unsafe { libc::fork() } {
             0 => return 1_000_000,
             pid => assert_eq!(ended(pid), 3, "a worker that has an error ends with that"),
@@ -133,17 +133,17 @@ fn task(n: u64) -> u64 {
     n * n
 }
 
-/// Not a test by itself: a worker.
+/// Not a test: a worker.
 #[test]
 fn works() {
     serve(task).unwrap();
 }
 
-/// As [`task`], in a tree of tasks.
+/// Like [`task`], in a tree of tasks.
 fn tree(n: u64, forks: &mut Forks<'_, u64, u64>) -> u64 {
     let children: Vec<_> = (0..n / 100).map(|child| forks.fork(n % 100 + child)).collect();
     let own = task(n % 100);
-    // Of a child of the process nothing comes: its own forks are refused.
+    // A forked child contributes nothing: its own forks are refused.
     let last = (own == 1_000_000).then(|| forks.fork(1));
     let refused = last.map(|last| forks.join(last) == Err(TaskError::Forked));
     if refused == Some(false) {
@@ -152,7 +152,7 @@ fn tree(n: u64, forks: &mut Forks<'_, u64, u64>) -> u64 {
     own + children.into_iter().filter_map(|child| forks.join(child).ok()).sum::<u64>()
 }
 
-/// Not a test by itself: a worker whose tasks fork.
+/// Not a test: a worker whose tasks fork.
 #[test]
 fn grows() {
     serve_forks(tree).unwrap();
@@ -189,7 +189,7 @@ fn a_forked_pool_ends_its_tasks_and_touches_no_worker() {
         assert_eq!(pool.run(2), Ok(4));
         let pids = pool.pids();
         assert!(!pids.is_empty());
-        // Something is under way.
+        // Some tasks are in flight.
         let under_way: Vec<_> = (0..20).map(|n| pool.submit(n).number()).collect();
         let mut pool = Some(pool);
         let code = in_a_child(|| {

@@ -1,7 +1,8 @@
-//! What workers start by themselves ends with them, however they end, and however the manager does.
+//! Processes that workers start end with their worker, whichever way it ends, and with the manager,
+//! whichever way that ends.
 //!
 //! Every process of a test has a mark in its environment, and the processes that a task starts
-//! sleep far longer than any test takes: so what is left behind is found in `/proc`.
+//! sleep far longer than any test takes: so a process that is left behind is found in `/proc`.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -15,19 +16,18 @@ use syncline_farm::{Farm, Pool, PoolBuilder, Program, TaskError, pool::serve_for
 
 use crate::{late, program_of};
 
-/// In the environment of all workers of a test, and of what they start.
+/// The environment variable of all workers of a test, and of the processes that they start.
 const MARK: &str = "SYNCLINE_TEST_MARK";
-/// What `manager` is to do, and the mark of its workers.
+/// The environment variable that selects the behaviour of `manager`, and the mark of its workers.
 const MANAGER: &str = "SYNCLINE_TEST_MANAGER";
 
-/// A mark that no other test has.
+/// Returns a mark that no other test has.
 fn mark() -> String {
     static MARKS: AtomicUsize = AtomicUsize::new(0);
     format!("{}-{}", std::process::id(), MARKS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The processes with a mark: their numbers and command lines. Those that have ended and were not
-/// collected have none.
+/// Returns the process IDs and command lines of the processes with a mark. Zombies have no mark.
 fn marked(mark: &str) -> Vec<(i32, String)> {
     let variable = format!("{MARK}={mark}");
     let all = fs::read_dir("/proc").unwrap().flatten();
@@ -40,12 +40,12 @@ fn marked(mark: &str) -> Vec<(i32, String)> {
     with_mark.map(|pid| (pid, line(pid).replace('\0', " "))).collect()
 }
 
-/// How many processes with a mark sleep: what tasks have started.
+/// Returns the number of sleeping processes with a mark: those that tasks have started.
 fn sleepers(mark: &str) -> usize {
     marked(mark).iter().filter(|(_, line)| line.starts_with("sleep ")).count()
 }
 
-/// Waits until something is so; not for ever.
+/// Waits until a condition holds; fails after a minute.
 fn until(what: &str, mark: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
@@ -62,18 +62,18 @@ fn all_gone(mark: &str) {
     until("the end of all processes", mark, || marked(mark).is_empty());
 }
 
-/// What a task does with the processes that it starts.
+/// The behaviour of a task towards the processes that it starts.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 enum Act {
     /// Waits for them.
     Wait,
-    /// Leaves them, and ends.
+    /// Leaves them running, and ends.
     Leave,
-    /// Leaves them, and exits.
+    /// Leaves them running, and exits.
     Exit,
-    /// Leaves them, and is killed.
+    /// Leaves them running, and is killed.
     Die,
-    /// Starts none: reads from the terminal.
+    /// Starts none, and reads from the terminal.
     Read,
 }
 
@@ -100,13 +100,13 @@ fn act(act: Act) -> String {
     }
 }
 
-/// Not a test by itself: a worker.
+/// Not a test: a worker.
 #[test]
 fn works() {
     serve(act).unwrap();
 }
 
-/// Not a test by itself: a worker whose tasks may fork.
+/// Not a test: a worker whose tasks may fork.
 #[test]
 fn forks() {
     serve_forks(|task, _| act(task)).unwrap();
@@ -134,12 +134,12 @@ fn nothing_is_left(test: &str, kind: impl Fn(PoolBuilder) -> PoolBuilder) {
     assert!(matches!(late, TaskError::TimedOut { tries: 2, .. }), "{late}");
     assert!(exited.to_string().ends_with("exited with 3 (2 tries)"), "{exited}");
     assert!(killed.to_string().ends_with("was killed by signal 9 (2 tries)"), "{killed}");
-    // The pool goes on.
+    // The pool continues.
     until("the end of what tasks have started", &mark, || sleepers(&mark) == 0);
     assert!(outcomes(&mut pool, &[Act::Leave])[0].is_ok());
     pool.finish();
     all_gone(&mark);
-    // In the middle of its tasks.
+    // Dropped while its tasks are running.
     let mut pool = builder().start::<Act, String>().unwrap();
     for _ in 0..2 {
         pool.submit(Act::Wait);
@@ -169,11 +169,11 @@ fn nothing_is_left_by_workers_that_steal() {
     nothing_is_left("groups::forks", PoolBuilder::stealing);
 }
 
-/// How many sleepers a manager has when all that it starts is there.
+/// The number of sleepers of a manager once everything that it starts is there.
 const SLEEPERS: usize = 6;
 
-/// Not a test by itself: a manager with two workers whose tasks wait, and a program that takes no
-/// part in its farm.
+/// Not a test: a manager with two workers whose tasks wait, and a program that does not join the
+/// farm.
 #[test]
 fn manager() {
     let Ok(mark) = std::env::var(MANAGER) else { return };
@@ -193,7 +193,7 @@ fn manager() {
     }
 }
 
-/// A manager in a process of its own, as soon as all its tasks sleep.
+/// Starts a manager in a process of its own, and waits until all its tasks sleep.
 fn managed(mark: &str) -> Child {
     let manager = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "groups::manager", "--nocapture", "--quiet"])
@@ -208,7 +208,8 @@ fn managed(mark: &str) -> Child {
     manager
 }
 
-/// What a manager has written, up to the end of both its pipes: the reader is not kept waiting.
+/// Reads the manager's output up to the end of both its pipes, which no other process may keep
+/// open.
 fn all_of(manager: Child, mark: &str) {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(manager.wait_with_output().map(|_| ())));
@@ -233,7 +234,8 @@ fn a_manager_that_is_killed_leaves_nothing() {
     all_gone(&mark);
 }
 
-/// The workers are killed first, and the manager before it could look after what they leave.
+/// The workers are killed first, and then the manager, before it can kill the processes that they
+/// leave.
 #[test]
 fn a_manager_that_is_killed_with_its_workers_leaves_nothing() {
     let mark = mark();
@@ -244,7 +246,7 @@ fn a_manager_that_is_killed_with_its_workers_leaves_nothing() {
         tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok()).collect();
     assert_eq!(workers.split_whitespace().count(), 3, "{workers}");
     for worker in workers.split_whitespace() {
-        // The manager does not collect them, so the numbers are theirs.
+        // The manager is stopped and does not reap them, so the process IDs are still theirs.
         kill_process(Pid::from_raw(worker.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
     }
     manager.kill().unwrap();
@@ -252,14 +254,14 @@ fn a_manager_that_is_killed_with_its_workers_leaves_nothing() {
     all_gone(&mark);
 }
 
-/// Whether this process, and all that it starts, ignore Ctrl-C.
+/// Returns whether this process, and all that it starts, ignore Ctrl-C.
 fn is_interrupt_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
     u64::from_str_radix(mask.trim(), 16).unwrap() >> (Signal::INT.as_raw() - 1) & 1 == 1
 }
 
-/// Not a test by itself: a manager at a terminal, which says what a task gets that reads from it.
+/// Not a test: a manager at a terminal, which prints the result of a task that reads from it.
 #[test]
 fn manager_at_a_terminal() {
     let Ok(mark) = std::env::var(MANAGER) else { return };
@@ -271,13 +273,14 @@ fn manager_at_a_terminal() {
     while pool.next().is_some() {}
 }
 
-/// Whether a process is stopped.
+/// Returns whether a process is stopped.
 fn stopped(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
 }
 
-/// Ctrl-Z stops the workers, and what they have started; `fg` has all go on, and Ctrl-C ends all.
+/// Ctrl-Z stops the workers and the processes that they have started; `fg` continues them all, and
+/// Ctrl-C ends them all.
 #[test]
 fn a_terminal_stops_continues_and_ends_all() {
     if is_interrupt_ignored() {
@@ -311,7 +314,7 @@ fn a_terminal_stops_continues_and_ends_all() {
     assert!(sleepers(&mark) >= 4);
     writeln!(keys, "fg").unwrap();
     until("that all go on", &mark, || marked(&mark).iter().all(|&(pid, _)| !stopped(pid)));
-    // Once more: what stops once stops twice.
+    // Once more: a second stop works like the first.
     keys.write_all(b"\x1a").unwrap();
     until("the stop of all", &mark, all_stopped);
     writeln!(keys, "fg").unwrap();

@@ -1,9 +1,9 @@
-//! Workers that are killed at any moment: every task ends once, with its result or its error, and
-//! nothing is left behind.
+//! Workers that are killed at arbitrary moments: every task ends once, with its result or its
+//! error, and no process is left behind.
 //!
-//! The pool runs in a process of its own, whose children are the workers and no others.
-//! `SYNCLINE_KILLS` says how many are killed under each scheduler (a few), `SYNCLINE_BUSY` how many
-//! others keep the machine busy meanwhile (none).
+//! The pool runs in a process of its own, whose only children are the workers. `SYNCLINE_KILLS`
+//! sets the number of kills under each scheduler (25 by default), `SYNCLINE_BUSY` the number of
+//! other processes that keep the machine busy meanwhile (none by default).
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,14 +14,14 @@ use syncline_farm::{PoolBuilder, Task, TaskError, pool::serve_forks, serve};
 
 use crate::program_of;
 
-/// What the process is to do that `run` starts.
+/// The environment variable that selects the scheduler of the process that `run` starts.
 const SCHEDULER: &str = "SYNCLINE_TEST_KILLS";
 
 fn number(variable: &str, otherwise: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// A little work, of which the processor knows.
+/// A short computation that takes processor time.
 fn work(n: u64) -> u64 {
     let until = Instant::now() + Duration::from_micros(50 + n % 7 * 40);
     let mut sum = n;
@@ -31,7 +31,7 @@ fn work(n: u64) -> u64 {
     n.wrapping_mul(n) ^ 5
 }
 
-/// Not a test by itself: a worker.
+/// Not a test: a worker.
 #[test]
 fn works() {
     serve(work).unwrap();
@@ -47,13 +47,13 @@ fn fork(n: u64, forks: &mut syncline_farm::pool::Forks<'_, u64, Option<u64>>) ->
     Some(one.ok()?? + two.ok()??)
 }
 
-/// Not a test by itself: a worker whose tasks fork.
+/// Not a test: a worker whose tasks fork.
 #[test]
 fn forks() {
     serve_forks(fork).unwrap();
 }
 
-/// The children of this process.
+/// Returns the children of this process.
 fn children() -> Vec<i32> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -61,7 +61,7 @@ fn children() -> Vec<i32> {
     lists.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// Kills one child after the other, at random, until it is told to stop.
+/// Kills one child after the other, at random, until it is stopped.
 fn killer(seed: u64, kills: usize, killed: &AtomicUsize, stop: &AtomicBool) {
     let mut random = seed | 1;
     let mut next = move || {
@@ -75,7 +75,7 @@ fn killer(seed: u64, kills: usize, killed: &AtomicUsize, stop: &AtomicBool) {
         let children = children();
         let Some(&pid) = children.get(next() as usize % children.len().max(1)) else { continue };
         let Some(pid) = Pid::from_raw(pid) else { continue };
-        // By a descriptor, and looked at again: the number may be another's by now.
+        // Through a pidfd, and checked again: the process ID may have been reused.
         let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
         if self::children().contains(&pid.as_raw_nonzero().get())
             && rustix::process::pidfd_send_signal(pidfd, Signal::KILL).is_ok()
@@ -85,7 +85,7 @@ fn killer(seed: u64, kills: usize, killed: &AtomicUsize, stop: &AtomicBool) {
     }
 }
 
-/// Has the killer stop, however this ends.
+/// Stops the killer when it is dropped.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -94,12 +94,12 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// What is right, for the tasks of the crew.
+/// Returns the expected result of a task that forks.
 fn fibonacci(n: u64) -> u64 {
     if n < 2 { n } else { fibonacci(n - 1) + fibonacci(n - 2) }
 }
 
-/// Not a test by itself: a manager whose workers are killed.
+/// Not a test: a manager whose workers are killed.
 #[test]
 fn manager() {
     let Ok(scheduler) = std::env::var(SCHEDULER) else { return };
@@ -135,7 +135,7 @@ fn manager() {
                 for outcome in pool.map((0..8).map(Task::new)) {
                     tasks += 1;
                     let n = outcome.id.number() % 8;
-                    // `None`: a child was lost, and its parent says so.
+                    // `None`: a child was lost, and its parent reports it.
                     let lost = outcome.result == Ok(None);
                     assert!(!lost || retries == 0);
                     let result =

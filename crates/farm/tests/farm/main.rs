@@ -1,5 +1,5 @@
-//! Farms of real processes: this program, started again. Whatever goes wrong, every wait ends by a
-//! deadline.
+//! Farms of real processes: this program, started again. Every wait has a deadline, so that a
+//! failure does not hang the test.
 
 mod descriptors;
 mod faults;
@@ -15,25 +15,25 @@ use std::time::{Duration, Instant};
 
 use syncline_farm::{Farm, Program, Vpid};
 
-/// Far beyond what any wait takes, on any machine.
+/// Returns a deadline far beyond the duration of any wait, on any machine.
 pub(crate) fn late() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(300))
 }
 
-/// This program as a worker: the test that is called `worker::process` takes part in the farm. What
-/// the test runner says there is not to be taken for what it says here.
+/// Returns this program as a worker: the test `worker::process` joins the farm. The output of its
+/// test runner is discarded, so that it is not mistaken for that of this one.
 pub(crate) fn program() -> Program {
     program_of("worker::process")
 }
 
-/// The same of another test.
+/// Returns this program as a worker that runs another test.
 pub(crate) fn program_of(test: &str) -> Program {
     let this = std::env::current_exe().unwrap();
     let quiet = Program::new("sh").args(["-c", "exec \"$0\" \"$@\" >/dev/null"]).arg(this);
     quiet.args(["--exact", test, "--nocapture", "--quiet"])
 }
 
-/// A worker that was told what to be.
+/// Starts a worker with a role.
 pub(crate) fn worker(farm: &mut Farm, role: worker::Role) -> Vpid {
     let vpid = farm.reserve().unwrap();
     farm.send(vpid, &role).unwrap();

@@ -1,4 +1,4 @@
-//! Values and numbers between processes.
+//! Values and numbers sent between processes.
 
 use std::time::{Duration, Instant};
 
@@ -46,13 +46,13 @@ fn bytes_of_a_kind_are_what_numbers_are() {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
     farm.send_bytes(me, MessageKind::numbers::<f32>(), &bytes, late()).unwrap();
     assert_eq!(*farm.recv::<Numbers<'_, f32>>(me).unwrap(), numbers);
-    // A value is passed on as it came.
+    // A value is forwarded as it came.
     farm.send(me, &(7_u64, "seven".to_owned())).unwrap();
     let message = farm.recv_message(me).unwrap();
     assert_eq!((message.kind(), message.kind().size()), (MessageKind::VALUE, Some(1)));
     farm.send_bytes(me, message.kind(), &message, late()).unwrap();
     assert_eq!(farm.recv::<(u64, String)>(me).unwrap(), (7, "seven".to_owned()));
-    // Seven bytes are no number, and nothing is sent.
+    // Seven bytes are not a whole number of `u32`, so nothing is sent.
     let error =
         farm.send_bytes(me, MessageKind::numbers::<u32>(), &bytes[..7], late()).unwrap_err();
     assert!(matches!(error, FarmError::Unsendable { .. }), "{error}");
@@ -101,7 +101,7 @@ fn a_deadline_ends_a_wait() {
     let error = farm.recv_deadline::<u64>(echo, soon()).unwrap_err().to_string();
     assert_eq!(error, "the deadline passed while waiting for a message from process 1");
     assert!(matches!(farm.recv_any_deadline::<u64>(soon()), Err(FarmError::TimedOut { .. })));
-    // One message has room, the next has not.
+    // The channel has room for one message only.
     farm.send(echo, &1_u64).unwrap();
     let error = farm.send_deadline(echo, &2_u64, soon()).unwrap_err().to_string();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Pools: every task ends once, with its result or its error, whatever becomes of the workers.
+//! Pools: every task ends once, with its result or its error, even if workers fail.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -22,9 +22,9 @@ pub(crate) enum Work {
     Exit(i32),
     Kill,
     Hang,
-    /// Goes on until there is a file of that name.
+    /// Runs until a file of that name exists.
     Until(PathBuf),
-    /// When it began and ended, on the clock that all processes have.
+    /// Returns its start and end on the clock that all processes share.
     When(u64),
     Pid,
 }
@@ -63,13 +63,13 @@ fn do_it(work: Work) -> Vec<u64> {
     }
 }
 
-/// Not a test by itself: a worker of a pool.
+/// Not a test: a worker of a pool.
 #[test]
 fn works() {
     serve(do_it).unwrap();
 }
 
-/// Not a test by itself: a worker whose tasks fork others.
+/// Not a test: a worker whose tasks fork others.
 #[test]
 fn forks() {
     serve_forks(|tree: Tree, forks| tree.sum(forks)).unwrap();
@@ -127,8 +127,8 @@ fn large_results_come_whole() {
     for (n, result) in ended {
         assert_eq!(result.unwrap(), (0..n * 20_000).collect::<Vec<_>>());
     }
-    // Numbers up to 1 000 000 take three bytes: 30 MB do not fit, and that is the error of the
-    // task.
+    // Most of the 10 000 000 numbers take at least three bytes: they do not fit, which is the error
+    // of the task.
     let mut pool = builder(2).memory(8 << 20).start().unwrap();
     let ended = all(&mut pool, vec![Work::Square(3), Work::Grow(10_000_000), Work::Square(4)]);
     assert_eq!((ended[&0].clone(), ended[&2].clone()), (Ok(vec![9]), Ok(vec![16])));
@@ -136,8 +136,8 @@ fn large_results_come_whole() {
     assert!(error.starts_with("it cannot be sent: its result: no "), "{error}");
 }
 
-/// Results that fill the memory wait for room, not for ever: it is made as the manager takes what
-/// is there.
+/// Results that fill the memory wait for room, but not indefinitely: the manager makes room as it
+/// takes the results.
 #[test]
 fn results_wait_for_room() {
     for builder in [builder(3).batch(1), builder(3).cold()] {
@@ -151,7 +151,7 @@ fn results_wait_for_room() {
     }
 }
 
-/// The most that are under way at once, of times from and to.
+/// Returns the largest number of tasks that ran at the same time, given their start and end times.
 fn most_at_once(times: &[(u64, u64)]) -> usize {
     let at = |time: u64| times.iter().filter(|&&(from, to)| from <= time && time < to).count();
     times.iter().map(|&(from, _)| at(from)).max().unwrap_or(0)
@@ -168,8 +168,8 @@ fn no_more_are_at_work_than_the_crew_has() {
     }
 }
 
-/// What becomes of tasks of all kinds, when one is ended after `timeout`: the ends of what is said
-/// of each.
+/// Runs tasks of all kinds, with a time limit, and returns the last part of the result or error of
+/// each.
 fn ends_of_all_kinds(builder: PoolBuilder, timeout: Duration) -> Vec<String> {
     let mut pool = builder.timeout(timeout).start().unwrap();
     let work = vec![
@@ -187,7 +187,7 @@ fn ends_of_all_kinds(builder: PoolBuilder, timeout: Duration) -> Vec<String> {
     let ended = all(&mut pool, work);
     let text = |result: &Result<Vec<u64>, TaskError>| match result {
         Ok(result) => format!("{result:?}"),
-        // "its worker, process 3, ..."
+        // The error has the form "its worker, process 3, ...".
         Err(error) => error.to_string().rsplit(", ").next().unwrap().to_owned(),
     };
     let failed = format!("{} failed", pool.progress().failed);
@@ -197,7 +197,7 @@ fn ends_of_all_kinds(builder: PoolBuilder, timeout: Duration) -> Vec<String> {
 #[test]
 fn what_a_worker_does_is_its_tasks_error() {
     for builder in [builder(2), builder(2).cold(), builder(2).batch(5)] {
-        // A machine that is too busy to do any task in time is given more of it.
+        // A machine that is too busy to finish any task in time is given more time.
         let seen = [1, 10, 60].map(Duration::from_secs).into_iter().find_map(|timeout| {
             let late = format!("it took longer than {timeout:?}");
             let expected = [
@@ -256,7 +256,7 @@ fn a_program_that_is_no_worker_is_an_error_of_every_task() {
 #[test]
 fn the_best_is_begun_first() {
     let mut pool = builder(1).batch(1).start::<Work, Vec<u64>>().unwrap();
-    // The first keeps the worker busy until all others are there.
+    // The first task keeps the worker busy until all others are submitted.
     let folder = tempfile::tempdir().unwrap();
     let there = folder.path().join("all are there");
     let first = Task::new(Work::Until(there.clone())).priority(9);
@@ -289,7 +289,7 @@ fn a_pool_is_used_again_and_again() {
     assert!(watches.iter().all(|watch| watch.has_exited().unwrap()));
 }
 
-/// A tree whose nodes are tasks: the sum of all numbers in it.
+/// A tree whose nodes are tasks; its result is the sum of all its numbers.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Tree {
     number: u64,
@@ -299,7 +299,7 @@ pub(crate) struct Tree {
 impl Tree {
     fn sum(self, forks: &mut Forks<'_, Tree, u64>) -> u64 {
         if self.number == u64::MAX {
-            // One that forks and does not wait.
+            // A node that forks its children and does not join them.
             for child in self.children.into_iter().filter(|child| child.number == u64::MAX) {
                 let _ = forks.fork(child);
             }
@@ -307,7 +307,7 @@ impl Tree {
             return u64::MAX;
         }
         let children: Vec<_> = self.children.into_iter().map(|child| forks.fork(child)).collect();
-        // From the last, which was forked last and is likely to be here still.
+        // From the last child, which was forked last and has most likely not been stolen.
         children.into_iter().rev().fold(self.number, |sum, child| {
             sum.wrapping_mul(31).wrapping_add(forks.join(child).unwrap())
         })
@@ -324,7 +324,7 @@ impl Tree {
         1 + self.children.iter().map(Tree::nodes).sum::<usize>()
     }
 
-    /// Of numbers: each is the child of one before it.
+    /// Builds a tree from numbers: each determines the parent of a node among the earlier ones.
     fn of(parents: &[usize]) -> Tree {
         let mut children = vec![Vec::new(); parents.len() + 1];
         for (at, &parent) in parents.iter().enumerate() {
@@ -345,7 +345,7 @@ fn forking(workers: usize) -> PoolBuilder {
     PoolBuilder::new(workers).program(program_of("pool::forks")).forks()
 }
 
-/// Ten thousand nodes, in trees of several shapes, several at a time.
+/// Two trees of ten thousand nodes, one wide and one deep, run concurrently.
 #[test]
 fn large_trees_are_as_one_after_the_other() {
     let mut random = 0x5EED_u64;
@@ -353,8 +353,8 @@ fn large_trees_are_as_one_after_the_other() {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (random >> 33) as usize
     };
-    // Any parent: shallow and wide; one of the last: deep. (Deeper than values may nest is no
-    // value.)
+    // With any earlier node as the parent, the tree is shallow and wide; with one of the last, it
+    // is deep. (A tree that is nested too deeply cannot be decoded.)
     let wide: Vec<usize> = (0..9_999).map(|_| next()).collect();
     let deep: Vec<usize> = (0..9_999).map(|at: usize| at.saturating_sub(next() % 200)).collect();
     let trees = [wide, deep].map(|parents| Tree::of(&parents));
@@ -377,8 +377,8 @@ fn many_small_tasks_on_a_board() {
     pool.finish();
 }
 
-/// In a crew that does not fork, a worker that forks does it all by itself; and one that cannot
-/// fork is no worker of a board.
+/// In a pool that does not fork, a worker runs the tasks that it forks by itself. A worker that
+/// cannot fork exits with an error in a pool that steals.
 #[test]
 fn crews_and_workers_that_do_not_fit() {
     let tree = Tree::of(&(0..40).map(|n: usize| n / 2).collect::<Vec<_>>());
@@ -394,7 +394,7 @@ fn crews_and_workers_that_do_not_fit() {
     assert!(ended.values().all(|r| r.clone().unwrap_err().to_string().contains(why)), "{ended:?}");
 }
 
-/// Not a test by itself: a worker that takes itself for a manager.
+/// Not a test: a worker that takes itself for a manager.
 #[test]
 fn unaware() {
     if std::env::var_os("SYNCLINE_TEST_UNAWARE").is_some() {
@@ -412,8 +412,8 @@ fn a_worker_that_takes_no_part_founds_no_farm() {
     assert_eq!(farm.wait(vpid, crate::late()).unwrap().to_string(), "exited with 44");
 }
 
-/// What was forked and is not joined has no parent, and takes no room: the memory holds few of
-/// these tasks.
+/// Children that are not joined are dropped, and their memory is freed: the memory has room for
+/// only a few of these tasks.
 #[test]
 fn what_is_not_joined_takes_no_room() {
     let leaf =

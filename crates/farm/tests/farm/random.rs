@@ -1,9 +1,9 @@
-//! Random farms: any interleaving of spawns, sends and receives delivers every message once, in
-//! order per pair, whole.
+//! Random farms: with any interleaving of spawns, sends and receives, every message is delivered
+//! once, complete, and in order for each pair.
 //!
-//! A script is made as one sequence of steps that could happen one after the other; each process
-//! plays its own part of it, at its own pace. So no script deadlocks, and in every run each
-//! receives what the script says.
+//! A script is generated as one sequence of steps that could happen one after the other; each
+//! process executes its own part of it, at its own pace. So no script deadlocks, and in every run
+//! each process receives the messages that the script contains.
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use syncline_farm::{Farm, Vpid, bounds::Bounds, wire::Numbers};
 use crate::worker::Role;
 use crate::{late, program};
 
-/// A step of a process; others are named by their places in the script.
+/// A step of a process. Other processes are named by their index in the script.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) enum Step {
     Start(usize),
@@ -26,14 +26,14 @@ pub(crate) enum Step {
         seed: u64,
         len: usize,
     },
-    /// A number of messages, from any process; the sum of their seeds.
+    /// Receives a number of messages from any process, and checks the sum of their seeds.
     ReceiveAny {
         count: usize,
         seeds: u64,
     },
 }
 
-/// The part of a process, and the numbers of the others.
+/// The part of a process, and the vpids of all.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Part {
     vpids: Vec<Vpid>,
@@ -45,7 +45,7 @@ fn numbers(seed: u64, len: usize) -> Vec<u64> {
     (0..len as u64).map(|n| (seed + n).wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect()
 }
 
-/// A message of even seeds is a value, one of odd seeds is numbers.
+/// Sends a message: a value for an even seed, numbers for an odd one.
 fn send(farm: &mut Farm, to: Vpid, seed: u64, len: usize) {
     let numbers = numbers(seed, len);
     match seed % 2 {
@@ -85,10 +85,10 @@ pub(crate) fn play(farm: &mut Farm, part: Part) {
     }
 }
 
-/// What is drawn: the process that does it, what, with which other, how long the message is.
+/// A random draw: the acting process, the action, the other process, and the length of the message.
 type Draw = (usize, u8, usize, usize);
 
-/// Makes a script of draws: a sequence that could happen, taken apart.
+/// Generates a script from draws: a possible sequence, split by process.
 fn script(processes: usize, depth: usize, draws: &[Draw]) -> Vec<Vec<Step>> {
     let mut parts = vec![Vec::new(); processes];
     let mut born = vec![0];
@@ -105,7 +105,7 @@ fn script(processes: usize, depth: usize, draws: &[Draw]) -> Vec<Vec<Step>> {
                     born.push(child);
                 }
             }
-            // A process that is not born yet must get its role first.
+            // A process that has not been started must get its role first.
             1..=4 if born.contains(&other) && under_way[me][other].len() < depth => {
                 seed += 1;
                 let len = if len % 10 == 0 { len * 20 } else { len % 30 };
@@ -119,8 +119,8 @@ fn script(processes: usize, depth: usize, draws: &[Draw]) -> Vec<Vec<Step>> {
             }
         }
     }
-    // All that is left is received, and by the last process that is born the manager knows that all
-    // are done.
+    // All remaining messages are received; the last message of each worker reports to the manager
+    // that the worker is done.
     for to in born.clone() {
         for from in born.clone() {
             for (seed, len) in std::mem::take(&mut under_way[from][to]) {
@@ -131,7 +131,7 @@ fn script(processes: usize, depth: usize, draws: &[Draw]) -> Vec<Vec<Step>> {
     let workers: Vec<usize> = born.into_iter().filter(|&process| process != 0).collect();
     let mut seeds = 0;
     for &worker in &workers {
-        seed += 2 - seed % 2; // even: a value
+        seed += 2 - seed % 2; // an even seed: a value
         seeds += seed;
         parts[worker].push(Step::Send { to: 0, seed, len: 3 });
     }

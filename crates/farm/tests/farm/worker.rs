@@ -1,4 +1,4 @@
-//! What the processes do that tests start.
+//! The processes that the tests start.
 
 use std::time::{Duration, Instant};
 
@@ -7,44 +7,44 @@ use syncline_farm::{Farm, FarmError, Program, Vpid, wire::Numbers};
 
 use crate::{late, random};
 
-/// What a worker is to be: the first message that it gets.
+/// The role of a worker, which is the first message that it receives.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Role {
     /// Sends back every `Vec<u64>`, until an empty one.
     Echo,
-    /// Sends back numbers, as they came.
+    /// Sends back numbers unchanged.
     Reflect { times: usize },
-    /// Sends a number, and ends with this code.
+    /// Sends a number, and exits with this code.
     Exit(i32),
-    /// Sends a number, and waits for ever.
+    /// Sends a number, and sleeps.
     Hang,
-    /// Computes for ever, and looks at nothing.
+    /// Sends a number, and computes without end, making no calls.
     Spin,
-    /// Spawns workers that each do the same one level deeper, and sends the sum of what they send,
-    /// and 1.
+    /// Spawns workers with the same role one level deeper, and sends 1 plus the sum of their
+    /// numbers.
     Tree { width: usize, depth: usize },
-    /// Spawns what is too long to be asked for, or to be started, and then a program that is not
-    /// there, so many times, and hangs.
+    /// Spawns a program whose request or start is too long, and then one that does not exist, each
+    /// `times` times, and sleeps.
     Missing { times: usize },
-    /// For every number that it is sent: reserves as many places at once, and sends the number back.
-    /// After the next message it gives the places to programs that end at once.
+    /// For every number that it receives, reserves that number of places at once, and sends the
+    /// number back. After the next message it uses the places for programs that end at once.
     Ask,
-    /// Starts every number that it is sent, and sends why not, or an empty text.
+    /// Starts every vpid that it receives, and sends the error, or an empty text.
     Start,
-    /// Reserves a number, sends it to the manager, and ends.
+    /// Reserves a vpid, sends it to the manager, and ends.
     Abandon,
-    /// Takes this many bytes.
+    /// Allocates this number of bytes.
     Eat(usize),
     /// Plays its part of a random script.
     Script(random::Part),
 }
 
-/// Not a test by itself: a process of a farm.
+/// Not a test: a process of a farm.
 #[test]
 fn process() {
     let Some(mut farm) = Farm::join().unwrap() else { return };
     let manager = Vpid::MANAGER;
-    // From the one that has started it: others may have sent something already.
+    // From its parent: other processes may have sent something already.
     let from = farm.parent().unwrap();
     let role: Role = farm.recv_deadline(from, late()).unwrap();
     match role {
@@ -90,8 +90,8 @@ fn process() {
             for _ in 0..times {
                 let error = loop {
                     match farm.spawn(&Program::new("true").arg(&long)).unwrap_err() {
-                        // The places are those of the dead. It may take longer than `spawn` waits
-                        // until one is free.
+                        // The places belong to ended processes. It may take longer than `spawn`
+                        // waits until one is free.
                         FarmError::Full { .. } if Some(Instant::now()) < end => (),
                         error => break error,
                     }

@@ -181,7 +181,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 Order::Forks => self.tells = true,
                 // No join is pending, and no task is running.
                 Order::Yours | Order::Answer(_) | Order::Cancel => (),
-                // This is the first order, and is sent only to workers that call `serve_forks`.
+                // Valid only as the first order, for workers that call `serve_forks`.
                 Order::ForkTable { .. } => {
                     let why = WireError::Damaged {
                         what: "a board for a worker that does not fork (serve, not serve_forks)",

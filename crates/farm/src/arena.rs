@@ -218,7 +218,7 @@ impl Arena {
         let header = arena.header();
         // Acquire: pairs with the Release in `sign`.
         if header.mark.load(Ordering::Acquire) != MARK {
-            return Err("it is that of another version, or no farm's".to_owned());
+            return Err("it has another version, or is not the memory of a farm".to_owned());
         }
         let read =
             |word: &AtomicU64| usize::try_from(word.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
@@ -231,7 +231,7 @@ impl Arena {
             && (1..=MAX_DEPTH).contains(&shape.depth)
             && shape.blocks <= 1 << 24;
         if !sane || shape.memory() > arena.home.len() {
-            return Err(format!("its shape is garbage: {shape:?}"));
+            return Err(format!("its shape is invalid: {shape:?}"));
         }
         arena.shape = shape;
         Ok(arena)
@@ -636,6 +636,6 @@ mod tests {
     fn what_is_no_farm_is_not_attached() {
         let wrong = |len: usize| Arena::attach(Segment::shared(len).unwrap()).unwrap_err();
         assert_eq!(wrong(16), "16 bytes are too few");
-        assert_eq!(wrong(1 << 20), "it is that of another version, or no farm's");
+        assert_eq!(wrong(1 << 20), "it has another version, or is not the memory of a farm");
     }
 }

@@ -43,7 +43,7 @@ pub enum FarmError {
     },
 
     /// The vpid is not reserved, or its process has already been started.
-    #[error("process {vpid} is not one that was reserved and not started yet")]
+    #[error("process {vpid} is not reserved, or was started already")]
     NotReserved {
         /// The given vpid.
         vpid: Vpid,
@@ -61,8 +61,8 @@ pub enum FarmError {
     /// All places of the farm are taken: by live processes, or by ended ones whose messages have
     /// not been received or whose end has not been reported to their parent.
     #[error(
-        "all places of the farm ({processes}) are taken, by processes that live or whose messages or ends were not \
-         received: wait for some, or found it with a higher bound of processes"
+        "all places of the farm ({processes}) are taken, by live processes, or by ended ones whose messages or ends \
+         were not received: wait for some, or found the farm with a higher bound of processes"
     )]
     Full {
         /// The number of places.
@@ -71,8 +71,8 @@ pub enum FarmError {
 
     /// The farm's memory has no room for the message.
     #[error(
-        "no {} are free for a message in the farm's memory of {}: receive some, or found it with a higher bound of \
-         memory",
+        "no {} are free for a message in the farm's memory of {}: receive some, or found the farm with a higher \
+         bound of memory",
         Size(*asked as u64),
         Size(*memory as u64)
     )]
@@ -150,15 +150,15 @@ pub enum FarmError {
 
     /// A process that was started as a worker is about to found another farm.
     #[error(
-        "this process was started by a farm, and has not taken part in it: it has to serve, or to join, before anything \
-         that founds another"
+        "this process was started by a farm, and has not joined it: it must serve, or join, before it \
+         founds another"
     )]
     Worker,
 
     /// This process is a copy, made by `fork`, of a process of the farm.
     #[error(
-        "this process is a copy that fork() has made of process {vpid} of the farm, and has no part in the farm: only the \
-         process that was forked may use it"
+        "this process is a copy that fork() has made of process {vpid} of the farm, and is not part of it: only the \
+         forked process may use it"
     )]
     Forked {
         /// The vpid of the forked process.
@@ -182,7 +182,7 @@ pub enum FarmError {
     },
 
     /// A pool of a team has a configuration that a team does not support.
-    #[error("a team cannot be a crew that is {kind}: its members are there already, and stay")]
+    #[error("a team cannot run a pool that is {kind}: its members exist already, and stay")]
     PoolBuilder {
         /// The unsupported kind.
         kind: &'static str,

@@ -232,19 +232,19 @@ impl Farm {
             let copy = inherit::copy(number)
                 .and_then(|copy| inherit::close_on_exec(number).map(|()| copy));
             copy.map_err(|error| {
-                environment::wrong(place.value(), format!("{what} cannot be had: {error}"))
+                environment::wrong(place.value(), format!("{what} is not available: {error}"))
             })
         };
         let memory = descriptor(place.memory, "the memory")?;
         if !is_sealed(&memory) {
             return Err(environment::wrong(
                 place.value(),
-                "the memory is something else".to_owned(),
+                "the memory is not that of a farm".to_owned(),
             ));
         }
         let arena = Arena::attach(Segment::from_fd(memory)?);
         let arena = arena.map_err(|why| {
-            environment::wrong(place.value(), format!("the memory is of no use: {why}"))
+            environment::wrong(place.value(), format!("the memory is unusable: {why}"))
         })?;
         let manager = descriptor(place.manager, "the manager's event")?;
         let lifeline = LifelineEnd::from_fd(descriptor(place.lifeline, "the lifeline")?)?;

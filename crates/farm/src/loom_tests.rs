@@ -369,25 +369,25 @@ fn an_abandoned_task_is_freed_once() {
 #[test]
 #[should_panic]
 fn a_claim_without_an_exchange_is_found() {
-    plant::with("board: claimed by a look", || stolen_or_not(1));
+    plant::with("fork table: claimed by a look", || stolen_or_not(1));
 }
 
 #[test]
 #[should_panic]
 fn a_task_that_is_not_published_is_found() {
-    plant::with("board: relaxed offer", offered_anew);
+    plant::with("fork table: relaxed offer", offered_anew);
 }
 
 #[test]
 #[should_panic]
 fn a_result_that_is_not_published_is_found() {
-    plant::with("board: relaxed end", || stolen_or_not(1));
+    plant::with("fork table: relaxed end", || stolen_or_not(1));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn an_offer_that_does_not_see_the_sleeper_is_found() {
-    plant::with("board: no fence", offered_to_a_sleeper);
+    plant::with("fork table: no fence", offered_to_a_sleeper);
 }
 
 /// A process joins while the manager marks it as started: it joins, and stays joined.

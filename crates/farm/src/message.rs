@@ -134,7 +134,7 @@ impl Message {
                 .filter(|&size| len <= size && arena.blocks().is_held(block, holder.to_raw() + 1))
                 .and_then(|_| large(block, len)),
         };
-        let place = place.ok_or(WireError::Damaged { what: "its place" })?;
+        let place = place.ok_or(WireError::Damaged { what: "its block" })?;
         Ok(Message { kind: MessageKind::of(body.head), body: place })
     }
 

@@ -393,11 +393,11 @@ impl fmt::Display for TaskError {
                 write!(f, "it took longer than {after:?}{}", times(tries))
             }
             TaskError::Panicked { message } => write!(f, "it panicked: {message}"),
-            TaskError::Garbled { why } => write!(f, "it was garbled on its way: {why}"),
+            TaskError::Garbled { why } => write!(f, "it was garbled in transit: {why}"),
             TaskError::Unsendable { why } => write!(f, "it cannot be sent: {why}"),
             TaskError::NoWorker { why } => write!(f, "there is no worker: {why}"),
             TaskError::Forked => {
-                f.write_str("this process is a copy that fork() has made, and has no part in it")
+                f.write_str("this process is a copy that fork() has made, and is not in the pool")
             }
         }
     }

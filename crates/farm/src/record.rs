@@ -122,7 +122,7 @@ impl std::fmt::Display for ExitCause {
         match self {
             ExitCause::Ended(ending) => write!(f, "{ending}"),
             ExitCause::NotStarted(why) => write!(f, "could not be started: {why}"),
-            ExitCause::NeverStarted => f.write_str("was never started: who reserved it has ended"),
+            ExitCause::NeverStarted => f.write_str("was never started: its parent has ended"),
             ExitCause::Dead => f.write_str("is dead"),
             ExitCause::Forgotten => f.write_str("ended long ago"),
         }
@@ -366,7 +366,7 @@ mod tests {
             (Ok(Ending::Exited(200)), "exited with 200"),
             (Ok(Ending::Killed(9)), "was killed by signal 9"),
             (Err(Some(2)), "could not be started: No such file or directory (os error 2)"),
-            (Err(None), "was never started: who reserved it has ended"),
+            (Err(None), "was never started: its parent has ended"),
         ] {
             record.end(vpid, code(&told));
             assert_eq!(record.cause(vpid).to_string(), read);

@@ -70,7 +70,7 @@ pub enum WireError {
 impl std::fmt::Display for WireError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            WireError::Refused { why } => write!(f, "refuses: {why}"),
+            WireError::Refused { why } => write!(f, "cannot be serialized: {why}"),
             WireError::Long { bytes } => {
                 write!(f, "takes {}, which are not free in the farm's memory", Size(*bytes as u64))
             }
@@ -81,7 +81,7 @@ impl std::fmt::Display for WireError {
                 write!(f, "has {bytes} bytes too many for the type that was asked for")
             }
             WireError::MessageKind { expected, found } => write!(f, "is {found}, not {expected}"),
-            WireError::Damaged { what } => write!(f, "is damaged: {what} cannot be"),
+            WireError::Damaged { what } => write!(f, "is damaged: {what} is invalid"),
         }
     }
 }

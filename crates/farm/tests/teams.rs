@@ -139,7 +139,7 @@ fn a_crew_that_a_team_cannot_be() {
             Team::threads(members).quiet().run(|me| builder.clone().on(me, |n: u64, _| n, |_| ()));
         ended.unwrap().swap_remove(0).unwrap_err().to_string()
     };
-    let why = "a team cannot be a crew that is cold: its members are there already, and stay";
+    let why = "a team cannot run a pool that is cold: its members exist already, and stay";
     assert_eq!(on(PoolBuilder::new(1).cold(), 2), why);
     assert!(on(PoolBuilder::new(1).stealing(), 2).contains("stealing"));
     assert_eq!(

@@ -35,7 +35,7 @@ static void misuse(syncline_farm *farm) {
     FAILS(syncline_farm_living(farm, &living), MISUSE, "only the manager can count the live processes; this is process 1");
     FAILS(syncline_farm_join(&again), MISUSE, "process 1 of the farm takes part already");
     FAILS(syncline_farm_serve(never, NULL), MISUSE, "process 1 of the farm takes part already");
-    FAILS(syncline_farm_start(farm, 1, NULL, NULL), MISUSE, "process 1 is not one that was reserved and not started yet");
+    FAILS(syncline_farm_start(farm, 1, NULL, NULL), MISUSE, "process 1 is not reserved, or was started already");
     FAILS(syncline_farm_free(farm), MISUSE, "syncline_farm_leave gives back a farm that was joined");
     OK(syncline_farm_leave(farm));
 }

@@ -123,7 +123,7 @@ static void numbers_of_processes_are_looked_at(void) {
     FAILS(syncline_farm_pid(farm, 99, &pid), INVALID_ARGUMENT, unknown);
     EXPECT(syncline_farm_wait_for(farm, SYNCLINE_FARM_NOBODY, 0, NULL) == SYNCLINE_STATUS_INVALID_ARGUMENT);
     FAILS(syncline_farm_start(farm, ME, "true", NULL), MISUSE,
-          "process 0 is not one that was reserved and not started yet");
+          "process 0 is not reserved, or was started already");
     OK(syncline_farm_pid(farm, ME, &pid));
     EXPECT(pid == (uint32_t)getpid());
     FAILS(syncline_farm_wait_for(farm, ME, 0, NULL), TIMED_OUT, "the deadline passed while waiting for the end of process 0");

@@ -261,7 +261,7 @@ impl<'a> ForkTable<'a> {
 
     /// Returns the cell of a token. Panics if the token belongs to another fork table.
     pub(crate) fn cell(self, right: &impl Right) -> &'a Cell {
-        assert_eq!(*right.token(), self.token(right.ticket()), "a token of another board");
+        assert_eq!(*right.token(), self.token(right.ticket()), "a token of another fork table");
         self.at(right.ticket())
     }
 
@@ -284,8 +284,11 @@ impl<'a> ForkTable<'a> {
         // no other thread accesses it.
         cell.task.write(|at| unsafe { at.write(task) });
         let ticket = Ticket(generation << GENERATION | u64::from(number));
-        let order =
-            if plant::is("board: relaxed offer") { Ordering::Relaxed } else { Ordering::Release };
+        let order = if plant::is("fork table: relaxed offer") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Release
+        };
         // Release: pairs with the Acquire in `claim`: the worker that claims the task sees it.
         cell.state.store(word(generation, 0, ForkState::Offered), order);
         self.add(worker, ticket);
@@ -309,7 +312,7 @@ impl<'a> ForkTable<'a> {
         let generation = ticket.0 >> GENERATION;
         let (from, to) =
             (word(generation, 0, ForkState::Offered), word(generation, worker, ForkState::Begun));
-        if plant::is("board: claimed by a look") {
+        if plant::is("fork table: claimed by a look") {
             let there = self.at(ticket).state.load(Ordering::Acquire) == from;
             self.at(ticket).state.store(to, Ordering::Release);
             return there.then(claim);
@@ -391,8 +394,11 @@ impl<'a> ForkTable<'a> {
         let cell = self.cell(&claim);
         // SAFETY: only the holder of the claim writes the result; others read it after the end.
         cell.result.write(|at| unsafe { at.write(result) });
-        let order =
-            if plant::is("board: relaxed end") { Ordering::Relaxed } else { Ordering::Release };
+        let order = if plant::is("fork table: relaxed end") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Release
+        };
         // Release: pairs with the Acquire in `state`: the owner sees the result.
         self.pass_on(claim, ForkState::Ended, order)
     }
@@ -465,7 +471,7 @@ impl<'a> ForkTable<'a> {
 
     /// Selects a sleeping worker to be woken for an offered task; `None` if none sleeps.
     pub(crate) fn wake(self) -> Option<usize> {
-        if !plant::is("board: no fence") {
+        if !plant::is("fork table: no fence") {
             // SeqCst: see `nod`.
             fence(Ordering::SeqCst);
         }

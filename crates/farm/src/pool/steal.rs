@@ -280,7 +280,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         fence(Ordering::Acquire);
         let result = match copied.and_then(wire::read::<T>) {
             _ if seat.arena.life(owner) == ProcessState::Ended => {
-                Err(TaskError::Garbled { why: "nobody waits for it".to_owned() })
+                Err(TaskError::Garbled { why: "no process waits for it".to_owned() })
             }
             Err(why) => Err(TaskError::Garbled { why: format!("the task {why}") }),
             Ok(task) => {

@@ -116,7 +116,7 @@ fn end(ended: Result<(), FarmError>) -> ! {
     let code = match ended {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("syncline: a worker ends: {error}");
+            eprintln!("syncline: a worker ends with an error: {error}");
             3
         }
     };
@@ -184,7 +184,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 // Valid only as the first order, for workers that call `serve_forks`.
                 Order::ForkTable { .. } => {
                     let why = WireError::Damaged {
-                        what: "a board for a worker that does not fork (serve, not serve_forks)",
+                        what: "a fork table for a worker that does not fork (serve, not serve_forks)",
                     };
                     return Err(FarmError::Garbled { from: Vpid::MANAGER, why });
                 }
@@ -208,7 +208,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 Ok(())
             }
             None => {
-                let why = WireError::Damaged { what: "the board" };
+                let why = WireError::Damaged { what: "the fork table" };
                 Err(FarmError::Garbled { from: Vpid::MANAGER, why })
             }
         }

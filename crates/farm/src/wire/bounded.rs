@@ -94,10 +94,10 @@ fn reason(error: &postcard::Error) -> String {
     match error {
         Error::DeserializeUnexpectedEnd => "it ends too early".to_owned(),
         Error::DeserializeBadVarint => "a number is out of range".to_owned(),
-        Error::DeserializeBadBool => "a truth value is neither 0 nor 1".to_owned(),
-        Error::DeserializeBadChar => "a character is none".to_owned(),
+        Error::DeserializeBadBool => "a boolean is neither 0 nor 1".to_owned(),
+        Error::DeserializeBadChar => "a character is not a Unicode scalar value".to_owned(),
         Error::DeserializeBadUtf8 => "a text is not UTF-8".to_owned(),
-        Error::DeserializeBadOption => "an option is neither there nor not".to_owned(),
+        Error::DeserializeBadOption => "the tag of an option is neither 0 nor 1".to_owned(),
         Error::SerdeDeCustom => "the type refuses a value".to_owned(),
         other => other.to_string(),
     }

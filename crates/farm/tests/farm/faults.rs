@@ -64,7 +64,7 @@ fn a_number_whose_owner_has_ended_will_never_be_born() {
     let owner = worker(&mut farm, Role::Abandon);
     let never: Vpid = farm.recv_deadline(owner, late()).unwrap();
     let error = farm.recv_deadline::<u64>(never, late()).unwrap_err().to_string();
-    assert_eq!(error, format!("process {never} was never started: who reserved it has ended"));
+    assert_eq!(error, format!("process {never} was never started: its parent has ended"));
 }
 
 /// Starts a worker as soon as there is a place for it.
@@ -182,7 +182,7 @@ fn a_number_is_started_once() {
         for &other in &others {
             let refused: String = farm.recv_deadline(other, late()).unwrap();
             started += usize::from(refused.is_empty());
-            let not = format!("process {vpid} is not one that was reserved and not started yet");
+            let not = format!("process {vpid} is not reserved, or was started already");
             assert!(refused.is_empty() || refused == not, "{refused}");
         }
         assert_eq!(started, 1);

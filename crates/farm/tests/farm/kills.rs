@@ -170,7 +170,7 @@ fn manager() {
         retries == 0 || failed == 0 || scheduler.contains("cold"),
         "{failed} of {tasks} were not tried again"
     );
-    assert!(children().is_empty(), "somebody is left behind: {:?}", children());
+    assert!(children().is_empty(), "a process is left behind: {:?}", children());
     let rate = tasks as f64 / begun.elapsed().as_secs_f64();
     println!(
         "\nkills {scheduler}: {} killed, {tasks} tasks, {failed} failed, {rate:.0} a second",

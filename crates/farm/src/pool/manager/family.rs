@@ -34,7 +34,7 @@ where
             return self.answer(vpid, number, result);
         }
         let Some(child) = child.filter(|child| self.children.contains_key(child)) else {
-            return self.garbled(vpid, format!("it joins child {number}, which it has not"));
+            return self.garbled(vpid, format!("it joins child {number}, which does not exist"));
         };
         if self.children[&child].handed {
             if let Some(worker) = self.hand(vpid) {

@@ -158,9 +158,9 @@ impl Blocks<'_> {
     /// No process may use the bytes on behalf of `holder` any more.
     pub(crate) unsafe fn give(self, number: u32, holder: u64) {
         let block = &self.table[number as usize];
-        // Acquire: pairs with the Release in `take` and `hand_over`. An exchange, because a process that
-        // has handed a block to one that dies gives it back when it sees the death, and the sweep
-        // may already have done so.
+        // Acquire: pairs with the Release in `take` and `hand_over`. An exchange, because a process
+        // that has handed a block to one that dies gives it back when it sees the death, and the
+        // sweep may already have done so.
         if block.holder.compare_exchange(holder, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             self.push(block.class.load(Ordering::Relaxed) as usize, number);
         }

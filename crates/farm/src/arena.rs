@@ -55,7 +55,7 @@ struct Header {
 }
 
 /// The size of a fork table in bytes: see `pool::fork_table`.
-pub(crate) const BOARD: usize = size_of::<Head>()
+pub(crate) const FORK_TABLE_BYTES: usize = size_of::<Head>()
     + WORKERS * size_of::<Deque>()
     + CELLS * size_of::<Cell>()
     + CELLS * size_of::<Block>();
@@ -312,16 +312,16 @@ impl Arena {
 
     /// Creates a fork table in a block of its own; `None` if there is no room.
     pub(crate) fn make_fork_table(&self) -> Option<u32> {
-        let (block, _) = self.blocks().take(BOARD + LINE as usize, CHANNEL)?;
+        let (block, _) = self.blocks().take(FORK_TABLE_BYTES + LINE as usize, CHANNEL)?;
         // SAFETY: this process holds the block, which has at least that number of bytes. Zero is
         // valid for everything that is stored there.
-        unsafe { self.bytes(block).write_bytes(0, BOARD + LINE as usize) };
+        unsafe { self.bytes(block).write_bytes(0, FORK_TABLE_BYTES + LINE as usize) };
         Some(block)
     }
 
     /// Returns whether the block exists and is large enough for a fork table.
-    pub(crate) fn may_be_board(&self, block: u32) -> bool {
-        self.blocks().size(block).is_some_and(|size| size >= BOARD + LINE as usize)
+    pub(crate) fn may_be_fork_table(&self, block: u32) -> bool {
+        self.blocks().size(block).is_some_and(|size| size >= FORK_TABLE_BYTES + LINE as usize)
     }
 
     /// Returns the fork table in a block.
@@ -329,7 +329,7 @@ impl Arena {
     /// # Safety
     /// The block must have been created by [`make_fork_table`](Self::make_fork_table).
     pub(crate) unsafe fn table(&self, block: u32) -> ForkTable<'_> {
-        debug_assert!(self.may_be_board(block));
+        debug_assert!(self.may_be_fork_table(block));
         let at = self.bytes(block);
         let at = at.wrapping_add(at.align_offset(align_of::<Head>()));
         let (deques, cells) = (size_of::<Head>(), size_of::<Head>() + WORKERS * size_of::<Deque>());

@@ -7,7 +7,8 @@ use std::num::NonZeroU64;
 /// ```
 /// use syncline_farm::{Farm, bounds::Bounds};
 ///
-/// let farm = Farm::with(Bounds::default().processes(64).memory(1 << 30).worker_memory(2 << 30).depth(4))?;
+/// let bounds = Bounds::default().processes(64).memory(1 << 30).worker_memory(2 << 30).depth(4);
+/// let farm = Farm::with(bounds)?;
 /// # Ok::<(), syncline_farm::FarmError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -73,7 +73,7 @@ mod send;
 ///     }
 ///     let mut farm = Farm::new()?;
 ///     let worker = farm.reserve()?;
-///     farm.send(worker, &"hello".to_owned())?; // before it is born
+///     farm.send(worker, &"hello".to_owned())?; // before it is started
 ///     farm.start(worker, &Program::this()?)?;
 ///     assert_eq!(farm.recv::<String>(worker)?, "HELLO");
 ///     Ok(())
@@ -310,7 +310,7 @@ impl Farm {
     }
 
     /// Makes `recv_any` also report children that exit with 0.
-    pub(crate) fn tell_of_every_end(&mut self) {
+    pub(crate) fn report_every_end(&mut self) {
         self.every_end = true;
     }
 
@@ -382,7 +382,7 @@ impl Farm {
             if place.is_none() && asked != rung {
                 asked = rung;
                 // Ended processes still have places, including those that end meanwhile.
-                self.bury();
+                self.release_ended();
                 self.ask_for_places();
             }
             Ok::<_, FarmError>(place)
@@ -397,7 +397,7 @@ impl Farm {
         let place = self.spare.take().or_else(|| self.arena.reserve(self.me));
         self.arena.record(self.me.place()).set_waiting(place.is_none());
         if place.is_none() {
-            self.bury();
+            self.release_ended();
             self.ask_for_places();
         }
         place
@@ -521,7 +521,7 @@ impl Farm {
     }
 
     fn gone(&self, vpid: Vpid) -> FarmError {
-        FarmError::Gone { vpid, cause: self.fate_of(vpid) }
+        FarmError::Gone { vpid, cause: self.cause_of(vpid) }
     }
 
     #[inline]
@@ -530,7 +530,7 @@ impl Farm {
     }
 
     /// Returns the exit cause of an ended process.
-    fn fate_of(&self, vpid: Vpid) -> ExitCause {
+    fn cause_of(&self, vpid: Vpid) -> ExitCause {
         match self.role {
             Role::Member { .. } => ExitCause::Dead,
             _ => self.arena.record(vpid.place()).cause(vpid),
@@ -543,7 +543,7 @@ impl Farm {
     /// [`FarmError::Unknown`].
     pub fn cause(&self, vpid: Vpid) -> Result<Option<ExitCause>, FarmError> {
         self.known(vpid)?;
-        Ok((self.life(vpid) == ProcessState::Ended).then(|| self.fate_of(vpid)))
+        Ok((self.life(vpid) == ProcessState::Ended).then(|| self.cause_of(vpid)))
     }
 
     /// Waits until a process has ended, and returns its exit cause; [`ExitCause::Forgotten`] if its

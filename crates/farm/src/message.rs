@@ -19,7 +19,8 @@ use crate::wire::{self, Number, WireError};
 /// use syncline_farm::{Farm, Vpid, message::MessageKind, wire::Numbers};
 ///
 /// let mut farm = Farm::new()?;
-/// farm.send_bytes(Vpid::MANAGER, MessageKind::numbers::<u16>(), &7_u16.to_ne_bytes(), None)?; // to itself
+/// // To itself.
+/// farm.send_bytes(Vpid::MANAGER, MessageKind::numbers::<u16>(), &7_u16.to_ne_bytes(), None)?;
 /// let message = farm.recv_message(Vpid::MANAGER)?;
 /// assert_eq!((message.kind(), message.kind().size()), (MessageKind::numbers::<u16>(), Some(2)));
 /// assert_eq!(message.kind().to_string(), "numbers u16");

@@ -78,11 +78,11 @@ pub struct PoolBuilder {
     worker_memory: u64,
     memory: usize,
     forward_stops: bool,
-    kind: CrewKind,
+    kind: PoolKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CrewKind {
+enum PoolKind {
     Warm,
     Cold,
     Forks,
@@ -102,7 +102,7 @@ impl PoolBuilder {
             worker_memory: 0,
             memory: 1 << 30,
             forward_stops: true,
-            kind: CrewKind::Warm,
+            kind: PoolKind::Warm,
         }
     }
 
@@ -159,13 +159,13 @@ impl PoolBuilder {
     /// Starts a process for each task, as in the paper.
     #[must_use]
     pub fn cold(self) -> Self {
-        PoolBuilder { kind: CrewKind::Cold, ..self }
+        PoolBuilder { kind: PoolKind::Cold, ..self }
     }
 
     /// Lets tasks fork and join other tasks: the workers call [`serve_forks`].
     #[must_use]
     pub fn forks(self) -> Self {
-        PoolBuilder { kind: CrewKind::Forks, ..self }
+        PoolBuilder { kind: PoolKind::Forks, ..self }
     }
 
     /// Lets tasks fork and join other tasks, which workers steal from one another: they call
@@ -177,7 +177,7 @@ impl PoolBuilder {
     /// begun.
     #[must_use]
     pub fn stealing(self) -> Self {
-        PoolBuilder { kind: CrewKind::Stealing, ..self }
+        PoolBuilder { kind: PoolKind::Stealing, ..self }
     }
 
     /// Founds a farm for these workers. They are started when there are tasks.
@@ -215,7 +215,11 @@ impl PoolBuilder {
     /// use syncline_farm::PoolBuilder;
     ///
     /// let sums = Team::hosts(3).run(|me| {
-    ///     PoolBuilder::new(2).on(me, |n: u64, _| n * n, |pool| pool.map(1..=10).map(|done| done.result.unwrap()).sum::<u64>())
+    ///     PoolBuilder::new(2).on(
+    ///         me,
+    ///         |n: u64, _| n * n,
+    ///         |pool| pool.map(1..=10).map(|done| done.result.unwrap()).sum::<u64>(),
+    ///     )
     /// })?;
     /// assert_eq!(sums[0].as_ref().unwrap(), &Some(385));
     /// # Ok::<(), syncline_fabric::TeamError>(())
@@ -232,9 +236,9 @@ impl PoolBuilder {
     {
         let (rank, members) = (member.rank(), member.size());
         match self.kind {
-            CrewKind::Cold => return Err(FarmError::PoolBuilder { kind: "cold" }),
-            CrewKind::Stealing => return Err(FarmError::PoolBuilder { kind: "stealing" }),
-            CrewKind::Warm | CrewKind::Forks => (),
+            PoolKind::Cold => return Err(FarmError::PoolBuilder { kind: "cold" }),
+            PoolKind::Stealing => return Err(FarmError::PoolBuilder { kind: "stealing" }),
+            PoolKind::Warm | PoolKind::Forks => (),
         }
         if members < 2 {
             let (what, most) = (
@@ -257,8 +261,8 @@ impl PoolBuilder {
         // Includes workers that wait for children, and ended ones whose places are not free yet.
         let processes = (8 * self.workers + 64).min(crate::vpid::MAX_PROCESSES);
         // The fork table, in addition to the tasks.
-        let table = if self.kind == CrewKind::Stealing {
-            crate::arena::BOARD.next_power_of_two()
+        let table = if self.kind == PoolKind::Stealing {
+            crate::arena::FORK_TABLE_BYTES.next_power_of_two()
         } else {
             0
         };

@@ -29,7 +29,7 @@ pub(crate) enum PoolTransport {
 }
 
 /// An event that the manager receives.
-pub(crate) enum Heard<V> {
+pub(crate) enum Event<V> {
     /// A message.
     From(Vpid, V),
     /// An invalid message.
@@ -37,7 +37,7 @@ pub(crate) enum Heard<V> {
     /// A worker has ended.
     Gone(Vpid, ExitCause),
     /// No process is left, or no messages can be received any more.
-    Nobody(String),
+    Disconnected(String),
     /// The deadline has passed, or the other awaited condition holds.
     Nothing,
 }
@@ -92,33 +92,33 @@ impl PoolTransport {
     }
 
     /// Waits, at the manager, for the next event.
-    pub(crate) fn hear_any<V: DeserializeOwned>(
+    pub(crate) fn recv_event<V: DeserializeOwned>(
         &mut self,
         deadline: Option<Instant>,
         other: impl FnMut() -> bool,
-    ) -> Heard<V> {
+    ) -> Event<V> {
         let farm = match self {
             PoolTransport::Farm(farm) => farm,
             PoolTransport::Mail(mail) => {
                 return match mail.recv(deadline) {
-                    Ok(None) => Heard::Nothing,
-                    Ok(Some((from, bytes))) => heard(from, wire::decode(&bytes)),
+                    Ok(None) => Event::Nothing,
+                    Ok(Some((from, bytes))) => event(from, wire::decode(&bytes)),
                     // Whichever member it is: the endpoint fails all waits from now on.
-                    Err(fault) => Heard::Nobody(fault.to_string()),
+                    Err(fault) => Event::Disconnected(fault.to_string()),
                 };
             }
         };
         match farm.recv_any_or(deadline, other) {
-            Ok(None) => Heard::Nothing,
-            Ok(Some((from, message))) => heard(from, wire::read(message)),
-            Err(FarmError::Gone { vpid, cause }) => Heard::Gone(vpid, cause),
-            Err(FarmError::Garbled { from, why }) => Heard::Garbled(from, why),
-            Err(error) => Heard::Nobody(error.to_string()),
+            Ok(None) => Event::Nothing,
+            Ok(Some((from, message))) => event(from, wire::read(message)),
+            Err(FarmError::Gone { vpid, cause }) => Event::Gone(vpid, cause),
+            Err(FarmError::Garbled { from, why }) => Event::Garbled(from, why),
+            Err(error) => Event::Disconnected(error.to_string()),
         }
     }
 
     /// Waits, at a worker, for the next order of the manager.
-    pub(crate) fn hear<V: DeserializeOwned>(&mut self) -> Result<V, FarmError> {
+    pub(crate) fn recv<V: DeserializeOwned>(&mut self) -> Result<V, FarmError> {
         self.check_not_forked()?;
         let from = Vpid::MANAGER;
         let read = match self {
@@ -132,7 +132,7 @@ impl PoolTransport {
     }
 
     /// Returns the next order of the manager, if it has arrived.
-    pub(crate) fn try_hear<V: DeserializeOwned>(&mut self) -> Result<Option<V>, FarmError> {
+    pub(crate) fn try_recv<V: DeserializeOwned>(&mut self) -> Result<Option<V>, FarmError> {
         self.check_not_forked()?;
         let from = Vpid::MANAGER;
         let read = match self {
@@ -154,9 +154,9 @@ impl PoolTransport {
         }
     }
 
-    /// Returns the number of tasks that a worker has begun, given that it has reported `told`.
-    pub(crate) fn begun(&self, vpid: Vpid, told: u64) -> u64 {
-        self.progress(vpid).map_or(told + 1, |progress| progress.begun.load(Ordering::Relaxed))
+    /// Returns the number of tasks that a worker has begun, given the number that it has reported.
+    pub(crate) fn begun(&self, vpid: Vpid, reported: u64) -> u64 {
+        self.progress(vpid).map_or(reported + 1, |progress| progress.begun.load(Ordering::Relaxed))
     }
 
     /// Returns the time at which a worker began its last task; 0: that task has ended, or nothing
@@ -166,10 +166,10 @@ impl PoolTransport {
     }
 }
 
-fn heard<V>(from: Vpid, read: Result<V, WireError>) -> Heard<V> {
+fn event<V>(from: Vpid, read: Result<V, WireError>) -> Event<V> {
     match read {
-        Ok(value) => Heard::From(from, value),
-        Err(why) => Heard::Garbled(from, why),
+        Ok(value) => Event::From(from, value),
+        Err(why) => Event::Garbled(from, why),
     }
 }
 

@@ -362,13 +362,13 @@ mod tests {
         let record = Record::default();
         let vpid = Vpid::new(7, 0);
         assert_eq!(record.life(vpid), ProcessState::Free);
-        for (told, read) in [
+        for (cause, read) in [
             (Ok(Ending::Exited(200)), "exited with 200"),
             (Ok(Ending::Killed(9)), "was killed by signal 9"),
             (Err(Some(2)), "could not be started: No such file or directory (os error 2)"),
             (Err(None), "was never started: its parent has ended"),
         ] {
-            record.end(vpid, code(&told));
+            record.end(vpid, code(&cause));
             assert_eq!(record.cause(vpid).to_string(), read);
         }
         record.free(0);

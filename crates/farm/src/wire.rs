@@ -193,7 +193,8 @@ pub(crate) fn write(draft: &mut Draft<'_>, value: &impl Serialize) -> Result<(),
 ///
 /// let bytes = encode(&(7_u64, "seven".to_owned()))?;
 /// assert_eq!(decode::<(u64, String)>(&bytes)?, (7, "seven".to_owned()));
-/// assert!(decode::<Vec<u64>>(&[0xFF, 0xFF, 0xFF, 0x7F, 1]).is_err()); // 268 435 455 elements in one byte
+/// // 268 435 455 elements in one byte.
+/// assert!(decode::<Vec<u64>>(&[0xFF, 0xFF, 0xFF, 0x7F, 1]).is_err());
 /// # Ok::<(), syncline_farm::wire::WireError>(())
 /// ```
 #[inline]

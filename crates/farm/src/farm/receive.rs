@@ -99,7 +99,7 @@ impl Farm {
             // All messages that it sent before its end are there by now.
             None if self.life(from) == ProcessState::Ended => match take(self)? {
                 Some(taken) => Ok(Some(taken)),
-                None => Err(self.told_of_the_end(from)),
+                None => Err(self.end_error(from)),
             },
             None => Ok(None),
         })?;
@@ -118,10 +118,10 @@ impl Farm {
     /// Returns the policy for waiting for any process: that for a child that has not joined, if
     /// any.
     fn policy_for_any(&self) -> Policy<'static> {
-        let unborn = self.children.iter().find(|&&child| {
+        let not_joined = self.children.iter().find(|&&child| {
             !matches!(self.life(child), ProcessState::Joined | ProcessState::Ended)
         });
-        unborn.map_or(self.policy, |&child| self.policy_for(child))
+        not_joined.map_or(self.policy, |&child| self.policy_for(child))
     }
 
     /// Returns the next value from a process, if there is one. A small one is decoded in its slot.
@@ -249,7 +249,7 @@ impl Farm {
         self.known(from)?;
         let ended = self.life(from) == ProcessState::Ended;
         match self.take(from)? {
-            None if ended => Err(self.told_of_the_end(from)),
+            None if ended => Err(self.end_error(from)),
             message => Ok(message),
         }
     }
@@ -280,7 +280,7 @@ impl Farm {
         }
         if ends != self.ends {
             self.ends = ends;
-            self.bury();
+            self.release_ended();
         }
         for at in 0..self.children.len() {
             let vpid = self.children[at];
@@ -289,14 +289,14 @@ impl Farm {
                 Some(ExitCause::Ended(Ending::Exited(0))) if !self.every_end => (),
                 // It may have sent something between the two checks: that message comes first.
                 Some(_) if self.has_sent(vpid) => return self.take_any(),
-                Some(_) => return Err(self.told_of_the_end(vpid)),
+                Some(_) => return Err(self.end_error(vpid)),
             }
         }
         if alone { Err(FarmError::Alone) } else { Ok(None) }
     }
 
     /// Returns the error that reports an end. All messages of the process were received.
-    fn told_of_the_end(&mut self, vpid: Vpid) -> FarmError {
+    fn end_error(&mut self, vpid: Vpid) -> FarmError {
         // First, as its place may be reused after the calls below.
         let gone = self.gone(vpid);
         self.unlink(vpid);
@@ -306,7 +306,7 @@ impl Farm {
 
     /// Releases the channels of processes that have ended, and notes the children that exited with
     /// 0.
-    pub(super) fn bury(&mut self) {
+    pub(super) fn release_ended(&mut self) {
         self.look_for_channels();
         let dead = |vpid: Vpid| self.life(vpid) == ProcessState::Ended;
         let channels = self.senders.iter().filter_map(|&place| self.inbound.get(place)?.as_ref());

@@ -143,7 +143,7 @@ pub(crate) enum ForkState {
 /// Bit of a state: the owner has ended.
 const ORPHAN: u64 = 1 << 8;
 /// The lowest bit of a state that holds the worker that runs the task.
-const HAND: u32 = 16;
+const WORKER: u32 = 16;
 /// The lowest bit of a state or ticket that holds the generation.
 const GENERATION: u32 = 32;
 
@@ -226,7 +226,7 @@ impl Ticket {
 }
 
 fn word(generation: u64, worker: usize, state: ForkState) -> u64 {
-    generation << GENERATION | (worker as u64) << HAND | state as u64
+    generation << GENERATION | (worker as u64) << WORKER | state as u64
 }
 
 impl<'a> ForkTable<'a> {
@@ -528,7 +528,7 @@ impl<'a> ForkTable<'a> {
             let state = cell.state.load(Ordering::Acquire);
             let token = self.token(Ticket(state >> GENERATION << GENERATION | number as u64));
             let own = cell.owner.load(Ordering::Relaxed) == vpid;
-            let at_it = state_in(state) == ForkState::Begun && hand_in(state) == worker;
+            let at_it = state_in(state) == ForkState::Begun && worker_in(state) == worker;
             match state_in(state) {
                 ForkState::Free => (),
                 _ if at_it && (own || state & ORPHAN != 0) => found.push(Left::Last(Last(token))),
@@ -587,6 +587,6 @@ fn state_in(word: u64) -> ForkState {
     }
 }
 
-fn hand_in(word: u64) -> usize {
-    (word >> HAND & 0xFFFF) as usize
+fn worker_in(word: u64) -> usize {
+    (word >> WORKER & 0xFFFF) as usize
 }

@@ -27,8 +27,8 @@ use crate::farm::Farm;
 use crate::pool::order::{OrderRef, Ran, WorkerReport};
 use crate::pool::ready::{Id, Ready};
 use crate::pool::steal_manager::StealManager;
-use crate::pool::{CrewKind, Outcome, PoolBuilder, Progress, Task, TaskError, TaskId, monotonic};
-use crate::pool_transport::{Heard, PoolTransport};
+use crate::pool::{Outcome, PoolBuilder, PoolKind, Progress, Task, TaskError, TaskId, monotonic};
+use crate::pool_transport::{Event, PoolTransport};
 use crate::program::Program;
 use crate::record::ExitCause;
 use crate::vpid::Vpid;
@@ -37,12 +37,12 @@ mod assign;
 mod family;
 
 /// The number of workers in a row that may exit before they have begun a task.
-const STILLBORN: u32 = 3;
+const EXITED_EARLY: u32 = 3;
 /// The number of workers in a row that may be killed before they have begun a task.
-const KILLED_BEFORE: u32 = 100;
+const KILLED_EARLY: u32 = 100;
 /// The time that a worker may need to begin its first task, in addition to the time limit of the
 /// task.
-const BIRTH: Duration = Duration::from_secs(10);
+const STARTUP: Duration = Duration::from_secs(10);
 /// The time that workers may need to end by themselves.
 const GRACE: Duration = Duration::from_secs(1);
 /// Bit of a task's number: it was forked by another task.
@@ -69,7 +69,7 @@ pub(crate) struct WorkerState {
     batches: VecDeque<usize>,
     /// The number of tasks that it has reported, and the time at which it is last known to have
     /// begun one.
-    told: u64,
+    reported: u64,
     at: u64,
     /// The child that it waits for.
     waiting: Option<u64>,
@@ -89,7 +89,7 @@ impl WorkerState {
             vpid,
             tasks,
             batches,
-            told: 0,
+            reported: 0,
             at: 0,
             waiting: None,
             killed: None,
@@ -100,8 +100,8 @@ impl WorkerState {
     }
 
     /// Records that it has reported `tasks` of its tasks.
-    fn tell(&mut self, mut tasks: usize) {
-        self.told += tasks as u64;
+    fn record_report(&mut self, mut tasks: usize) {
+        self.reported += tasks as u64;
         self.at = monotonic();
         while let Some(left) = self.batches.front_mut().filter(|_| tasks > 0) {
             let of_this = tasks.min(*left);
@@ -123,7 +123,7 @@ pub(crate) struct Manager<T, R> {
     pub(crate) workers: Vec<WorkerState>,
     pub(crate) ready: Ready,
     /// The fork table, if workers steal.
-    pub(crate) dealer: Option<StealManager>,
+    pub(crate) steal_manager: Option<StealManager>,
     /// The submitted tasks, from the first that has not ended.
     roots: VecDeque<Option<Job<T>>>,
     first: Id,
@@ -134,7 +134,7 @@ pub(crate) struct Manager<T, R> {
     forks: Id,
     /// The mean duration of a task in nanoseconds, according to recent reports.
     mean: Option<f64>,
-    pub(crate) stillborn: u32,
+    pub(crate) ended_early: u32,
     outcomes: VecDeque<Outcome<R>>,
     /// Counts the results that were returned.
     given: u64,
@@ -157,10 +157,10 @@ where
             });
         }
         let mut farm = Farm::with(builder.bounds())?;
-        farm.tell_of_every_end();
-        let dealer =
-            (builder.kind == CrewKind::Stealing).then(|| StealManager::new(&farm)).transpose()?;
-        Ok(Manager::of(PoolTransport::Farm(Box::new(farm)), None, dealer, builder))
+        farm.report_every_end();
+        let steal_manager =
+            (builder.kind == PoolKind::Stealing).then(|| StealManager::new(&farm)).transpose()?;
+        Ok(Manager::of(PoolTransport::Farm(Box::new(farm)), None, steal_manager, builder))
     }
 
     /// Creates the manager for the other members of a team, of which the caller is the first.
@@ -177,13 +177,13 @@ where
     fn of(
         transport: PoolTransport,
         team: Option<VecDeque<Vpid>>,
-        dealer: Option<StealManager>,
+        steal_manager: Option<StealManager>,
         builder: PoolBuilder,
     ) -> Self {
         Manager {
             transport,
             team,
-            dealer,
+            steal_manager,
             program: builder.program.clone(),
             builder,
             workers: Vec::new(),
@@ -195,7 +195,7 @@ where
             answers: HashMap::new(),
             forks: 0,
             mean: None,
-            stillborn: 0,
+            ended_early: 0,
             outcomes: VecDeque::new(),
             given: 0,
             progress: Progress::default(),
@@ -298,20 +298,20 @@ where
         }
         let check = self.next_check();
         let until = check.into_iter().chain(deadline).min();
-        let dealer = &self.dealer;
-        let ended = || dealer.as_ref().is_some_and(StealManager::any_ended);
-        match self.transport.hear_any::<WorkerReport<T, R>>(until, ended) {
-            Heard::From(vpid, report) => self.report(vpid, report),
-            Heard::Nothing => self.collect(),
-            Heard::Gone(vpid, cause) => {
+        let steal_manager = &self.steal_manager;
+        let ended = || steal_manager.as_ref().is_some_and(StealManager::any_ended);
+        match self.transport.recv_event::<WorkerReport<T, R>>(until, ended) {
+            Event::From(vpid, report) => self.report(vpid, report),
+            Event::Nothing => self.collect(),
+            Event::Gone(vpid, cause) => {
                 self.lost(vpid, &cause);
                 // Only now, as `lost` reads the progress record.
                 self.transport.farm().into_iter().for_each(|farm| farm.let_go_of(vpid));
             }
-            Heard::Garbled(from, why) => self.garbled(from, why.to_string()),
+            Event::Garbled(from, why) => self.garbled(from, why.to_string()),
             // The end of every worker was reported before.
-            Heard::Nobody(_) if self.workers.is_empty() && self.team.is_none() => (),
-            Heard::Nobody(why) => {
+            Event::Disconnected(_) if self.workers.is_empty() && self.team.is_none() => (),
+            Event::Disconnected(why) => {
                 let cause =
                     if self.team.is_some() { ExitCause::Dead } else { ExitCause::Forgotten };
                 for vpid in self.workers.iter().map(|worker| worker.vpid).collect::<Vec<_>>() {
@@ -341,7 +341,7 @@ where
         self.roots.get_mut(usize::try_from(id.checked_sub(self.first)?).ok()?)?.as_mut()
     }
 
-    fn hand(&mut self, vpid: Vpid) -> Option<&mut WorkerState> {
+    fn worker_mut(&mut self, vpid: Vpid) -> Option<&mut WorkerState> {
         self.workers.iter_mut().find(|worker| worker.vpid == vpid)
     }
 
@@ -367,9 +367,9 @@ where
     }
 
     fn kill(&mut self, vpid: Vpid, why: TaskError) {
-        let told = self.hand(vpid).map_or(0, |worker| worker.told);
-        let begun = self.transport.begun(vpid, told);
-        if let Some(worker) = self.hand(vpid) {
+        let reported = self.worker_mut(vpid).map_or(0, |worker| worker.reported);
+        let begun = self.transport.begun(vpid, reported);
+        if let Some(worker) = self.worker_mut(vpid) {
             if worker.killed.is_none() {
                 (worker.killed, worker.killed_at) = (Some(why), begun);
             }
@@ -385,7 +385,7 @@ where
 
     fn done(&mut self, vpid: Vpid, results: Vec<Ran<R>>, nanos: u64) {
         let count = results.len();
-        if self.builder.kind == CrewKind::Forks {
+        if self.builder.kind == PoolKind::Forks {
             // Children that were not joined are not wanted.
             self.disown(vpid);
         }
@@ -393,7 +393,7 @@ where
         if count > self.workers[at].tasks.len() {
             return self.garbled(vpid, "it has sent more results than it had tasks".to_owned());
         }
-        self.workers[at].tell(count);
+        self.workers[at].record_report(count);
         for ran in results {
             // There is one for each result.
             let Some(id) = self.workers[at].tasks.pop_front() else { return };
@@ -403,7 +403,7 @@ where
             let mean = nanos as f64 / count as f64;
             self.mean = Some(self.mean.map_or(mean, |before| (3.0 * before + mean) / 4.0));
         }
-        self.stillborn = 0;
+        self.ended_early = 0;
     }
 
     /// Ends a task with its result.
@@ -412,7 +412,8 @@ where
             let Some(Job { child: Some((parent, number)), .. }) = self.children.remove(&id) else {
                 return;
             };
-            let waits = self.hand(parent).is_some_and(|worker| worker.waiting == Some(number));
+            let waits =
+                self.worker_mut(parent).is_some_and(|worker| worker.waiting == Some(number));
             if waits {
                 self.answer(parent, number, result);
             } else {
@@ -444,11 +445,11 @@ where
         }
         self.progress.lost += 1;
         // Read after the end of the worker was published, which follows all that it did.
-        let begun = self.transport.begun(vpid, worker.told);
-        let at = usize::try_from(begun.saturating_sub(worker.told))
+        let begun = self.transport.begun(vpid, worker.reported);
+        let at = usize::try_from(begun.saturating_sub(worker.reported))
             .unwrap_or(usize::MAX)
             .min(worker.tasks.len());
-        self.stillborn = if begun == 0 { self.stillborn + 1 } else { 0 };
+        self.ended_early = if begun == 0 { self.ended_early + 1 } else { 0 };
         let how = cause.to_string();
         self.settle(&worker, &how);
         // The task for which it was killed may have ended at the last moment: then no task is at
@@ -462,9 +463,9 @@ where
             }
         }
         let killed = matches!(cause, ExitCause::Ended(Ending::Killed(_)));
-        let most = if killed { KILLED_BEFORE } else { STILLBORN };
-        if self.stillborn >= most {
-            self.stillborn = 0;
+        let most = if killed { KILLED_EARLY } else { EXITED_EARLY };
+        if self.ended_early >= most {
+            self.ended_early = 0;
             self.fail_all(&format!(
                 "{most} workers in a row ended before they had begun a task; the last {how}"
             ));
@@ -499,7 +500,8 @@ where
             timeout.saturating_sub(Duration::from_nanos(gone)) + Duration::from_millis(1)
         };
         // It is unknown whether workers that steal are running a task.
-        let may_be = |worker: &&WorkerState| self.dealer.is_some() || !worker.tasks.is_empty();
+        let may_be =
+            |worker: &&WorkerState| self.steal_manager.is_some() || !worker.tasks.is_empty();
         let busy = self.workers.iter().filter(|worker| worker.killed.is_none()).filter(may_be);
         Instant::now().checked_add(busy.map(left).min()?)
     }
@@ -511,7 +513,7 @@ where
             match self.transport.progress(worker.vpid).map(|_| self.transport.since(worker.vpid)) {
                 Some(since) if since != 0 => since,
                 _ if worker.tasks.is_empty() => 0,
-                Some(_) => worker.at + BIRTH.as_nanos() as u64,
+                Some(_) => worker.at + STARTUP.as_nanos() as u64,
                 None => worker.at,
             };
         // After a stop, the time starts again.
@@ -547,7 +549,7 @@ where
             self.workers.iter().filter(|worker| worker.tasks.is_empty()).map(|worker| worker.vpid);
         let (idle, deadline) = (idle.collect::<Vec<_>>(), Instant::now().checked_add(GRACE));
         for &vpid in &idle {
-            let _ = self.say(vpid, &OrderRef::End);
+            let _ = self.send_order(vpid, &OrderRef::End);
         }
         for &vpid in &idle {
             if let Some(farm) = self.transport.farm() {
@@ -559,14 +561,14 @@ where
     /// Notifies all workers that their current tasks are not wanted.
     pub(crate) fn cancel(&mut self) {
         for vpid in self.workers.iter().map(|worker| worker.vpid).collect::<Vec<_>>() {
-            let _ = self.say(vpid, &OrderRef::Cancel); // a dead worker needs no notice
+            let _ = self.send_order(vpid, &OrderRef::Cancel); // or it is dead
         }
     }
 
     /// Dismisses the members of a team: each leaves once it has finished its current task.
     pub(crate) fn dismiss(mut self, members: usize) {
         for rank in 1..members {
-            let _ = self.say(Vpid::new(rank, 0), &OrderRef::End); // a dead member needs no notice
+            let _ = self.send_order(Vpid::new(rank, 0), &OrderRef::End); // or it is dead
         }
     }
 }

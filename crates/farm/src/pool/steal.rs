@@ -15,7 +15,7 @@ use crate::error::FarmError;
 use crate::message::{Draft, Message, MessageKind};
 use crate::pool::fork_table::{Claim, ForkState, ForkTable, Last, Offer};
 use crate::pool::order::Order;
-use crate::pool::worker::{Forks, Worker, patiently, said};
+use crate::pool::worker::{Forks, Worker, panic_message, patiently};
 use crate::pool::{TaskError, monotonic};
 use crate::record::ProcessState;
 use crate::vpid::Vpid;
@@ -225,7 +225,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         if let Some(claim) = table.steal(worker, worker) {
             return Ok(Some(Next::Stolen(claim)));
         }
-        Ok(self.try_hear()?.map(Next::Order))
+        Ok(self.try_recv()?.map(Next::Order))
     }
 
     /// Looks for something to do, and sleeps while there is nothing.
@@ -294,7 +294,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                     return;
                 }
                 self.resume(outer);
-                ran.map_err(|panic| TaskError::Panicked { message: said(panic) })
+                ran.map_err(|panic| TaskError::Panicked { message: panic_message(panic) })
             }
         };
         seat.end(claim, &result);

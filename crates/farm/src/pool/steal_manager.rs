@@ -53,19 +53,24 @@ where
     R: Serialize + DeserializeOwned,
 {
     /// Offers ready tasks, the best first, and starts all workers if there is work.
-    pub(crate) fn deal(&mut self) {
+    pub(crate) fn offer_ready(&mut self) {
         let most = (OFFERED * self.builder.workers).min(MOST);
-        while let Some(dealer) = self.dealer.as_ref().filter(|dealer| dealer.offered.len() < most) {
+        while let Some(steal_manager) =
+            self.steal_manager.as_ref().filter(|steal_manager| steal_manager.offered.len() < most)
+        {
             let Some(id) = self.ready.pop() else { break };
             let Some(job) = self.job(id) else { continue };
-            match dealer.seat.offer(&job.task) {
-                Ok(Some(offer)) => self.dealer.as_mut().map_or((), |d| d.offered.push((offer, id))),
+            match steal_manager.seat.offer(&job.task) {
+                Ok(Some(offer)) => self
+                    .steal_manager
+                    .as_mut()
+                    .map_or((), |manager| manager.offered.push((offer, id))),
                 // The fork table or the memory is full: tries later, when a task has ended.
                 Ok(None) => {
                     self.again(id);
                     break;
                 }
-                Err(WireError::Long { .. }) if !dealer.offered.is_empty() => {
+                Err(WireError::Long { .. }) if !steal_manager.offered.is_empty() => {
                     self.again(id);
                     break;
                 }
@@ -73,7 +78,10 @@ where
             }
         }
         // An offered task may fork enough for all workers.
-        let work = self.dealer.as_ref().is_some_and(|dealer| !dealer.offered.is_empty());
+        let work = self
+            .steal_manager
+            .as_ref()
+            .is_some_and(|steal_manager| !steal_manager.offered.is_empty());
         while work && self.workers.len() < self.builder.workers {
             match self.start() {
                 Ok(()) => (),
@@ -89,28 +97,28 @@ where
     pub(crate) fn seat(&mut self, vpid: Vpid) -> Option<(u32, usize)> {
         let taken = |worker: usize| self.workers.iter().any(|other| other.number == worker);
         let worker = (1..WORKERS).find(|&worker| !taken(worker))?;
-        let seat = &self.dealer.as_ref()?.seat;
+        let seat = &self.steal_manager.as_ref()?.seat;
         seat.table().reset(worker, vpid.to_raw());
         Some((seat.block(), worker))
     }
 
     /// Takes the results of ended tasks.
     pub(crate) fn collect(&mut self) {
-        let Some(StealManager { seat, offered }) = &mut self.dealer else { return };
+        let Some(StealManager { seat, offered }) = &mut self.steal_manager else { return };
         let there = |(offer, _): &mut (Offer, Id)| seat.table().state(offer) == ForkState::Ended;
         let taken = offered
             .extract_if(.., there)
             .filter_map(|(offer, id)| Some((id, seat.result(offer).ok()?)));
         let ended = taken.collect::<Vec<_>>();
         for (id, result) in ended {
-            self.stillborn = 0;
+            self.ended_early = 0;
             self.end(id, result);
         }
     }
 
     /// Fails the offered tasks that no worker has begun: there is no worker for them.
     pub(crate) fn withdraw(&mut self, why: &str) {
-        let Some(StealManager { seat, offered }) = &mut self.dealer else { return };
+        let Some(StealManager { seat, offered }) = &mut self.steal_manager else { return };
         let mut withdrawn = Vec::new();
         for (offer, id) in std::mem::take(offered) {
             match seat.table().take_back(offer, 0) {
@@ -128,8 +136,8 @@ where
 
     /// Settles the tasks of a worker that has ended.
     pub(crate) fn settle(&mut self, worker: &WorkerState, how: &str) {
-        let Some(dealer) = &self.dealer else { return };
-        let (seat, retries) = (dealer.seat.clone(), u64::from(self.builder.retries));
+        let Some(steal_manager) = &self.steal_manager else { return };
+        let (seat, retries) = (steal_manager.seat.clone(), u64::from(self.builder.retries));
         let table = seat.table();
         if seat.arena.life(worker.vpid) != ProcessState::Ended {
             return; // it keeps what it has

@@ -39,7 +39,8 @@ const KEPT: Duration = Duration::from_millis(1);
 /// fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///     serve(|n: u64| n * n)?; // workers stay in here
 ///     let mut pool = PoolBuilder::new(2).start::<u64, u64>()?;
-///     let mut squares: Vec<u64> = pool.map(0..100).map(|done| done.result).collect::<Result<_, _>>()?;
+///     let squares = pool.map(0..100).map(|done| done.result);
+///     let mut squares: Vec<u64> = squares.collect::<Result<_, _>>()?;
 ///     squares.sort();
 ///     assert_eq!(squares[99], 99 * 99);
 ///     Ok(())
@@ -104,7 +105,7 @@ where
     R: Serialize + DeserializeOwned,
 {
     let mut worker = Worker::new(transport);
-    match worker.hear()? {
+    match worker.recv()? {
         Order::ForkTable { block, worker: index } => {
             worker.sit(block, index).and_then(|()| worker.steal(&f))
         }
@@ -134,7 +135,7 @@ pub(crate) struct Worker<T, R> {
     pub(crate) forks: u64,
     begun: u64,
     /// Whether forked tasks are reported to the manager.
-    tells: bool,
+    reports_forks: bool,
     /// Its seat at the fork table, if there is one.
     pub(crate) seat: Option<Seat>,
     /// Whether its current tasks are not wanted any more.
@@ -154,7 +155,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             forked,
             forks: 0,
             begun: 0,
-            tells: false,
+            reports_forks: false,
             seat,
             cancelled: false,
             later,
@@ -162,7 +163,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     }
 
     fn attend(&mut self, f: impl FnMut(T, &mut Self) -> R) -> Result<(), FarmError> {
-        let first = self.hear()?;
+        let first = self.recv()?;
         self.attend_to(first, f)
     }
 
@@ -178,7 +179,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                     self.run(tasks, &mut f)?;
                 }
                 Order::End => return Ok(()),
-                Order::Forks => self.tells = true,
+                Order::Forks => self.reports_forks = true,
                 // No join is pending, and no task is running.
                 Order::Yours | Order::Answer(_) | Order::Cancel => (),
                 // Valid only as the first order, for workers that call `serve_forks`.
@@ -191,7 +192,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             }
             order = match self.later.pop_front() {
                 Some(order) => order,
-                None => self.hear()?,
+                None => self.recv()?,
             };
         }
     }
@@ -200,7 +201,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     fn sit(&mut self, block: u32, worker: u64) -> Result<(), FarmError> {
         let (vpid, worker) = (self.transport.vpid(), usize::try_from(worker).unwrap_or(usize::MAX));
         let arena = self.transport.farm().map(|farm| Arc::clone(farm.arena()));
-        match arena.filter(|arena| worker < WORKERS && arena.may_be_board(block)) {
+        match arena.filter(|arena| worker < WORKERS && arena.may_be_fork_table(block)) {
             Some(arena) => {
                 // SAFETY: the block is a fork table: the manager, which creates the fork tables,
                 // says so.
@@ -261,7 +262,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         for (place, task) in tasks.into_iter().enumerate() {
             self.begin(begin);
             let ran = catch_unwind(AssertUnwindSafe(|| f(task, self)));
-            let ran = ran.map_err(|panic| TaskError::Panicked { message: said(panic) });
+            let ran = ran.map_err(|panic| TaskError::Panicked { message: panic_message(panic) });
             // A child that the task has forked also gets here: the tasks do not belong to it.
             self.check_not_forked()?;
             self.results.push(ran);
@@ -290,12 +291,12 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         }
         let (results, nanos) = (std::mem::take(&mut self.results), std::mem::take(&mut self.nanos));
         let report = ReportRef::Done { results: &results, nanos };
-        match patiently(|| self.say(&report), may_come) {
+        match patiently(|| self.send_report(&report), may_come) {
             // A result that cannot be sent is the error of its task, if one task is at fault.
             Err(FarmError::Unsendable { .. } | FarmError::Room { .. }) => {
                 self.one_by_one(results, nanos)
             }
-            said => said,
+            sent => sent,
         }
     }
 
@@ -303,12 +304,12 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         for (place, ran) in results.into_iter().enumerate() {
             let nanos = if place == 0 { nanos } else { 0 };
             let report = ReportRef::Done { results: &[ran], nanos };
-            match patiently(|| self.say(&report), may_come) {
+            match patiently(|| self.send_report(&report), may_come) {
                 Err(why @ (FarmError::Unsendable { .. } | FarmError::Room { .. })) => {
                     let ran = Err(TaskError::Unsendable { why: format!("its result: {why}") });
-                    self.say(&ReportRef::Done { results: &[ran], nanos })?;
+                    self.send_report(&ReportRef::Done { results: &[ran], nanos })?;
                 }
-                said => said?,
+                sent => sent?,
             }
         }
         Ok(())
@@ -320,22 +321,22 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         self.transport.check_not_forked()
     }
 
-    fn hear(&mut self) -> Result<Order<T, R>, FarmError> {
-        self.transport.hear()
+    fn recv(&mut self) -> Result<Order<T, R>, FarmError> {
+        self.transport.recv()
     }
 
-    fn say(&mut self, report: &ReportRef<'_, T, R>) -> Result<(), FarmError> {
+    fn send_report(&mut self, report: &ReportRef<'_, T, R>) -> Result<(), FarmError> {
         self.transport.send(Vpid::MANAGER, report)
     }
 
-    pub(crate) fn try_hear(&mut self) -> Result<Option<Order<T, R>>, FarmError> {
-        self.transport.try_hear()
+    pub(crate) fn try_recv(&mut self) -> Result<Option<Order<T, R>>, FarmError> {
+        self.transport.try_recv()
     }
 
     /// Returns whether the manager has cancelled the current tasks. True if the manager is gone.
     fn is_cancelled(&mut self) -> bool {
         while !self.cancelled {
-            match self.try_hear() {
+            match self.try_recv() {
                 Ok(Some(Order::Cancel)) | Err(_) => self.cancelled = true,
                 Ok(Some(order)) => self.later.push_back(order),
                 Ok(None) => break,
@@ -351,8 +352,8 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         let offer = match &self.seat {
             // If it cannot be written, or there is no room, it is run here at the join.
             Some(seat) => seat.offer(&task).ok().flatten(),
-            None if self.tells => {
-                self.say(&ReportRef::Fork { number, task: &task })?;
+            None if self.reports_forks => {
+                self.send_report(&ReportRef::Fork { number, task: &task })?;
                 None
             }
             // In a pool whose tasks do not fork, it is run at the join.
@@ -380,17 +381,17 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 None => Child::Ended(Err(not_there(number))),
             });
         }
-        if !self.tells {
+        if !self.reports_forks {
             return Ok(forked.map_or_else(
                 || Child::Ended(Err(not_there(number))),
                 |(_, task)| Child::Here(task),
             ));
         }
-        self.say(&ReportRef::Join { number })?;
-        let mut answer = self.hear()?;
+        self.send_report(&ReportRef::Join { number })?;
+        let mut answer = self.recv()?;
         while let Order::Cancel = answer {
             self.cancelled = true;
-            answer = self.hear()?;
+            answer = self.recv()?;
         }
         Ok(match (answer, forked) {
             (Order::Yours, Some((_, task))) => Child::Here(task),
@@ -445,7 +446,7 @@ pub(crate) fn patiently<X, E>(
 }
 
 /// Returns the message of a panic.
-pub(crate) fn said(panic: Box<dyn std::any::Any + Send>) -> String {
+pub(crate) fn panic_message(panic: Box<dyn std::any::Any + Send>) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let message =
         text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(not a text)").to_owned();
@@ -508,7 +509,7 @@ impl<'w, T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Forks
                 let run = AssertUnwindSafe(|| (self.f)(task, &mut Forks::new(self.worker, self.f)));
                 let ran = catch_unwind(run);
                 self.worker.forget_forks_after(first);
-                ran.map_err(|panic| TaskError::Panicked { message: said(panic) })
+                ran.map_err(|panic| TaskError::Panicked { message: panic_message(panic) })
             }
             Err(FarmError::Forked { .. }) => Err(TaskError::Forked),
             // The manager is gone, and soon so is this process.

@@ -153,11 +153,11 @@ fn a_farm_has_bounds() {
 #[test]
 fn numbers_of_processes_are_looked_at() {
     let mut farm = Farm::new().unwrap();
-    let nobody = Vpid::from_raw(17);
-    assert!(matches!(farm.send(nobody, &1_u8), Err(FarmError::Unknown { .. })));
-    assert!(matches!(farm.recv::<u8>(nobody), Err(FarmError::Unknown { .. })));
+    let unknown = Vpid::from_raw(17);
+    assert!(matches!(farm.send(unknown, &1_u8), Err(FarmError::Unknown { .. })));
+    assert!(matches!(farm.recv::<u8>(unknown), Err(FarmError::Unknown { .. })));
     assert!(matches!(farm.recv::<u8>(Vpid::from_raw(u64::MAX)), Err(FarmError::Unknown { .. })));
-    assert!(matches!(farm.start(nobody, &Program::new("true")), Err(FarmError::Unknown { .. })));
+    assert!(matches!(farm.start(unknown, &Program::new("true")), Err(FarmError::Unknown { .. })));
     let error = farm.start(Vpid::MANAGER, &Program::new("true")).unwrap_err();
     assert!(matches!(error, FarmError::NotReserved { .. }), "{error}");
 }

@@ -94,8 +94,8 @@ fn script(processes: usize, depth: usize, draws: &[Draw]) -> Vec<Vec<Step>> {
     let mut born = vec![0];
     let mut under_way = vec![vec![std::collections::VecDeque::new(); processes]; processes];
     let mut seed = 0_u64;
-    for &(who, what, other, len) in draws {
-        let (me, other) = (born[who % born.len()], other % processes);
+    for &(actor, what, other, len) in draws {
+        let (me, other) = (born[actor % born.len()], other % processes);
         match what {
             0 if born.len() < processes => {
                 // Its role is a message, too, and the first that it receives.

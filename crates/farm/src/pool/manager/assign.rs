@@ -7,7 +7,7 @@ use super::{CHILD, Manager, WorkerState};
 use crate::error::FarmError;
 use crate::pool::order::OrderRef;
 use crate::pool::ready::Id;
-use crate::pool::{CrewKind, TaskError, monotonic};
+use crate::pool::{PoolKind, TaskError, monotonic};
 use crate::program::Program;
 use crate::vpid::Vpid;
 
@@ -28,8 +28,8 @@ where
 {
     /// Hands out ready tasks, as far as there are workers for them.
     pub(super) fn hand_out(&mut self) {
-        if self.dealer.is_some() {
-            return self.deal();
+        if self.steal_manager.is_some() {
+            return self.offer_ready();
         }
         while !self.ready.is_empty() {
             // Workers that wait for children are not counted as busy. Once they continue, no more
@@ -61,13 +61,13 @@ where
     /// would wait behind a long one.
     fn goes_ahead(&self) -> bool {
         let small = self.mean.is_some_and(|mean| mean < BATCH);
-        self.builder.kind == CrewKind::Warm
+        self.builder.kind == PoolKind::Warm
             && (small || self.builder.batch.is_some_and(|batch| batch.get() > 1))
     }
 
     /// Returns the number of tasks to hand out together.
     fn batch(&self) -> usize {
-        if self.builder.kind != CrewKind::Warm {
+        if self.builder.kind != PoolKind::Warm {
             return 1;
         }
         match (self.builder.batch, self.mean) {
@@ -190,21 +190,21 @@ where
     /// Sends a worker the orders that must come first.
     fn introduce(&mut self, vpid: Vpid, seat: Option<(u32, usize)>) -> Result<(), FarmError> {
         match (self.builder.kind, seat) {
-            (CrewKind::Cold, _) => {
+            (PoolKind::Cold, _) => {
                 let at = self.workers.len() - 1;
                 self.give(at);
                 self.workers[at].ending = true;
-                self.say(vpid, &OrderRef::End)
+                self.send_order(vpid, &OrderRef::End)
             }
-            (CrewKind::Forks, _) => self.say(vpid, &OrderRef::Forks),
+            (PoolKind::Forks, _) => self.send_order(vpid, &OrderRef::Forks),
             (_, Some((block, worker))) => {
-                self.say(vpid, &OrderRef::ForkTable { block, worker: worker as u64 })
+                self.send_order(vpid, &OrderRef::ForkTable { block, worker: worker as u64 })
             }
             _ => Ok(()),
         }
     }
 
-    pub(super) fn say(
+    pub(super) fn send_order(
         &mut self,
         vpid: Vpid,
         order: &OrderRef<'_, NoTasks<'_, T>, R>,

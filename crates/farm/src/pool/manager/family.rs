@@ -18,7 +18,7 @@ where
     pub(super) fn fork(&mut self, vpid: Vpid, number: u64, task: T) {
         self.forks += 1;
         let id = CHILD | self.forks;
-        let parent = self.hand(vpid).and_then(|worker| worker.tasks.front().copied());
+        let parent = self.worker_mut(vpid).and_then(|worker| worker.tasks.front().copied());
         let priority = parent.and_then(|parent| self.job(parent)).map_or(0, |job| job.priority);
         let child = Some((vpid, number));
         self.children.insert(id, Job { task, priority, cost: 0.0, tries: 0, handed: false, child });
@@ -37,26 +37,26 @@ where
             return self.garbled(vpid, format!("it joins child {number}, which does not exist"));
         };
         if self.children[&child].handed {
-            if let Some(worker) = self.hand(vpid) {
+            if let Some(worker) = self.worker_mut(vpid) {
                 worker.waiting = Some(number);
             }
             return;
         }
         // Its number remains in `ready`, where it is skipped.
         self.children.remove(&child);
-        let _ = self.say(vpid, &OrderRef::Yours); // if it has ended, that will be reported
+        let _ = self.send_order(vpid, &OrderRef::Yours); // if it has ended, that will be reported
     }
 
     pub(super) fn answer(&mut self, vpid: Vpid, number: u64, result: Result<R, TaskError>) {
-        if let Some(worker) = self.hand(vpid) {
+        if let Some(worker) = self.worker_mut(vpid) {
             worker.waiting = None;
         }
         self.forked.remove(&(vpid, number));
-        let said = self.say(vpid, &OrderRef::Answer(&result));
+        let sent = self.send_order(vpid, &OrderRef::Answer(&result));
         // If the worker has ended, that will be reported.
-        if let Err(error @ (FarmError::Unsendable { .. } | FarmError::Room { .. })) = said {
+        if let Err(error @ (FarmError::Unsendable { .. } | FarmError::Room { .. })) = sent {
             let error = Err(TaskError::Unsendable { why: error.to_string() });
-            let _ = self.say(vpid, &OrderRef::Answer(&error));
+            let _ = self.send_order(vpid, &OrderRef::Answer(&error));
         }
     }
 

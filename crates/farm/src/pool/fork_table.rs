@@ -140,7 +140,7 @@ pub(crate) enum ForkState {
     Ended,
 }
 
-/// Bit of a state: the owner has ended.
+/// Bit of a state: the owner has ended, or has abandoned the task.
 const ORPHAN: u64 = 1 << 8;
 /// The lowest bit of a state that holds the worker that runs the task.
 const WORKER: u32 = 16;

@@ -50,9 +50,7 @@ use crate::overlay::{Body, Step, Task};
 use crate::plan::{Plan, Queues};
 use crate::raw::{AccessMode, Nodes, Section};
 use crate::ready::ReadyQueues;
-use crate::snapshot::{
-    LocationView, RequestOwner, RequestView, Snapshot, TaskView, granted_in_order,
-};
+use crate::snapshot::{LocationView, RequestView, Snapshot, TaskView, RequestOwner, granted_in_order};
 use crate::stop::Test;
 use crate::wakers::Wakes;
 use crate::watch::Stuck;
@@ -478,9 +476,7 @@ impl Engine {
                 let mut requests: Vec<&Queued> =
                     place.requests.iter().filter(|r| !stopped[r.task as usize]).collect();
                 requests.sort_by_key(|r| rounds(states[r.task as usize]));
-                granted_in_order(
-                    requests.into_iter().map(|r| (RequestOwner::Task(Task(r.task)), r.kind)),
-                )
+                granted_in_order(requests.into_iter().map(|r| (RequestOwner::Task(Task(r.task)), r.kind)))
             };
         }
         drop(sections);
@@ -519,8 +515,7 @@ fn queue_of(place: &Place, section: &Section<'_>) -> Vec<RequestView> {
     let nodes = &place.core.nodes;
     let view = |who, kind, granted| RequestView { who, kind, granted };
     let held = place.requests.iter().filter(|r| nodes.node(r.node).is_held());
-    let mut queue: Vec<_> =
-        held.map(|r| view(RequestOwner::Task(Task(r.task)), r.kind, true)).collect();
+    let mut queue: Vec<_> = held.map(|r| view(RequestOwner::Task(Task(r.task)), r.kind, true)).collect();
     let (holders, kind) = section.holders();
     queue.extend((queue.len()..holders as usize).map(|_| view(RequestOwner::Handle, kind, true)));
     section.waiting(nodes, |node, kind| {

@@ -414,9 +414,8 @@ fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunErro
             RunError::Failed { task: name(task), iteration: iteration(task), source }
         }
         Failure::Panic { task, payload } => {
-            let written = overlay.live.plan.requests[task as usize]
-                .iter()
-                .filter(|r| r.1 == AccessMode::Exclusive);
+            let written =
+                overlay.live.plan.requests[task as usize].iter().filter(|r| r.1 == AccessMode::Exclusive);
             let locations = written.map(|&(l, _)| overlay.cores[l as usize].name.clone()).collect();
             let message = payload
                 .downcast_ref::<&str>()

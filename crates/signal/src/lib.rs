@@ -4,8 +4,11 @@
 //!   processes wait on.
 //! * [`PaddedSignal`]: the same, alone on its cache lines.
 //! * [`Policy`]: how to wait: pause, then yield, then sleep.
-//! * [`DeathWord`](death::DeathWord): the word that says that a partner is gone, rechecked by every wait that names it; [`Liveness`]: the
-//!   same question, answered by anything.
+//!   [`SpinWait`](spin_wait::SpinWait): what all waits do before they sleep.
+//!   [`PollSchedule`](poll_schedule::PollSchedule): what threads do that can only poll.
+//! * [`EventCount`](event_count::EventCount): how one thread sleeps until a condition of any kind is
+//!   true.
+//! * [`Liveness`]: asked by every wait again: is a member that it needs gone?
 //! * [`asymmetric`]: a fence that is free where it is often, and dear where it is seldom.
 //! * [`SpinLock`](spinlock::SpinLock): a word for critical sections of a few instructions.
 //!
@@ -26,11 +29,17 @@
 pub mod asymmetric;
 #[doc(hidden)]
 pub mod death;
+#[doc(hidden)]
+pub mod event_count;
 mod futex;
 mod policy;
 #[doc(hidden)]
+pub mod poll_schedule;
+#[doc(hidden)]
 pub mod primitive;
 mod signal;
+#[doc(hidden)]
+pub mod spin_wait;
 #[doc(hidden)]
 pub mod spinlock;
 

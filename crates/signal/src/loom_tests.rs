@@ -1,10 +1,14 @@
 //! Models. Run with `make loom`.
 
+// A thread that is stuck in a planted model may be unwound outside of the model, where loom's own
+// reference counts cannot be dropped.
+use std::sync::Arc as Shared;
+
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use loom::thread;
 
-use crate::{AddError, Policy, Signal, plant, spinlock::SpinLock};
+use crate::{AddError, Policy, Signal, event_count::EventCount, plant, spinlock::SpinLock};
 
 /// All interleavings with at most three preemptions. Two are known to show nearly every bug (Musuvathi
 /// and Qadeer 2007), and the models with three threads take minutes without a bound.
@@ -179,4 +183,218 @@ fn sections_exclude_each_other() {
 #[should_panic(expected = "two sections overlapped")]
 fn a_relaxed_unlock_is_noticed() {
     plant::with("spinlock: relaxed unlock", two_sections);
+}
+
+/// A condition, the event count that belongs to it, and a datum that the notifier writes before.
+#[derive(Default)]
+struct Mail {
+    here: AtomicBool,
+    datum: AtomicU32,
+    events: EventCount,
+}
+
+impl Mail {
+    /// Relaxed, as the event count is what publishes.
+    fn put(&self) {
+        self.datum.store(1, Ordering::Relaxed);
+        self.here.store(true, Ordering::Relaxed);
+    }
+
+    fn look(&self) -> Result<Option<()>, ()> {
+        Ok(self.here.load(Ordering::Relaxed).then_some(()))
+    }
+
+    fn wait(&self) {
+        let found = self.events.wait_for(&Policy::default(), None, || self.look());
+        assert_eq!(found, Ok(Some(())));
+    }
+}
+
+/// A waiter finds what is there, or is woken for it.
+fn notify_and_wait() {
+    model(|| {
+        let mail = Shared::new(Mail::default());
+        let notifier = {
+            let mail = Shared::clone(&mail);
+            thread::spawn(move || {
+                mail.put();
+                mail.events.notify();
+            })
+        };
+        mail.wait();
+        notifier.join().unwrap();
+    });
+}
+
+#[test]
+fn no_event_is_missed() {
+    notify_and_wait();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_count_that_is_read_after_the_last_look_is_noticed() {
+    plant::with("event count: prepares after the last look", notify_and_wait);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_wake_up_that_is_not_counted_is_noticed() {
+    plant::with("event count: wakes without counting", notify_and_wait);
+}
+
+/// A waiter that sleeps twice sees the datum of the event that woke it.
+#[test]
+fn a_wait_sees_what_came_before_its_event() {
+    model(|| {
+        let mail = Shared::new(Mail::default());
+        let notifier = {
+            let mail = Shared::clone(&mail);
+            thread::spawn(move || {
+                mail.put();
+                mail.events.notify();
+            })
+        };
+        mail.events.wait(0, &Policy::default(), None).unwrap();
+        assert_eq!((mail.look(), mail.datum.load(Ordering::Relaxed)), (Ok(Some(())), 1));
+        notifier.join().unwrap();
+    });
+}
+
+/// A waiter announces itself, and a notifier counts only if it sees that.
+fn announce_and_notify() {
+    model(|| {
+        let mail = Shared::new(Mail::default());
+        let notifier = {
+            let mail = Shared::clone(&mail);
+            thread::spawn(move || {
+                mail.put();
+                if !plant::is("event count: notifier without a fence") {
+                    // SeqCst: pairs with the fence in `announce`.
+                    fence(Ordering::SeqCst);
+                }
+                mail.events.notify_announced()
+            })
+        };
+        let mut waits = 0;
+        let mut cancelled = 0;
+        loop {
+            let last_look = plant::is("event count: announces after the last look")
+                .then(|| mail.look().unwrap().is_some());
+            let seen = mail.events.announce();
+            let found = last_look.unwrap_or_else(|| mail.look().unwrap().is_some());
+            if !found {
+                mail.events.wait(seen, &Policy::default(), None).unwrap();
+                waits += 1;
+            }
+            cancelled += u32::from(mail.events.cancel());
+            if found {
+                break;
+            }
+        }
+        // The notifier is late where it has taken a mark for which there was no wait.
+        assert!(waits <= 1, "it was woken for nothing");
+        let counted = notifier.join().unwrap();
+        assert!(counted || cancelled >= 1, "a mark is taken by one of the two");
+        assert_eq!(mail.events.prepare(), u64::from(counted));
+    });
+}
+
+#[test]
+fn an_announced_waiter_is_woken() {
+    announce_and_notify();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn an_announcement_without_a_fence_is_noticed() {
+    plant::with("event count: no fence", announce_and_notify);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_notifier_without_a_fence_is_noticed() {
+    plant::with("event count: notifier without a fence", announce_and_notify);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn an_announcement_after_the_last_look_is_noticed() {
+    plant::with("event count: announces after the last look", announce_and_notify);
+}
+
+/// Two notifiers see one announcement: one of them counts, and the waiter's next sleep is not lost
+/// to the one that comes late.
+fn two_notifiers() {
+    model(|| {
+        let shared =
+            Shared::new((EventCount::new(), [AtomicBool::new(false), AtomicBool::new(false)]));
+        let notifiers = [0, 1].map(|i| {
+            let shared = Shared::clone(&shared);
+            thread::spawn(move || {
+                shared.1[i].store(true, Ordering::Release);
+                // SeqCst: pairs with the fence in `announce`.
+                fence(Ordering::SeqCst);
+                shared.0.notify_announced()
+            })
+        });
+        for condition in &shared.1 {
+            // Acquire: pairs with the Release of the notifier.
+            while !condition.load(Ordering::Acquire) {
+                let seen = shared.0.announce();
+                if !condition.load(Ordering::Acquire) {
+                    shared.0.wait(seen, &Policy::default(), None).unwrap();
+                }
+                shared.0.cancel();
+            }
+        }
+        let counted = notifiers.map(|notifier| u64::from(notifier.join().unwrap()));
+        assert_eq!(shared.0.prepare(), counted[0] + counted[1]);
+    });
+}
+
+#[test]
+fn a_late_notifier_takes_no_sleep_from_another() {
+    two_notifiers();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn an_announcement_by_a_store_is_noticed() {
+    plant::with("event count: announces by a store", two_notifiers);
+}
+
+/// A process counts an event, and is killed before the system call that wakes: the bit of the
+/// sleeper is gone. Its death is told.
+fn killed_while_it_notifies() {
+    model(|| {
+        let mail = Shared::new(Mail::default());
+        let killed = {
+            let mail = Shared::clone(&mail);
+            thread::spawn(move || {
+                mail.put();
+                mail.events.notify_and_die();
+            })
+        };
+        let reaper = {
+            let mail = Shared::clone(&mail);
+            thread::spawn(move || {
+                killed.join().unwrap();
+                mail.events.notify_for_dead();
+            })
+        };
+        mail.wait();
+        reaper.join().unwrap();
+    });
+}
+
+#[test]
+fn a_notifier_that_is_killed_leaves_no_waiter_asleep() {
+    killed_while_it_notifies();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_bit_that_the_dead_have_taken_is_noticed() {
+    plant::with("event count: trusts the dead", killed_while_it_notifies);
 }

@@ -49,10 +49,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Policy;
 use crate::futex::Word;
 use crate::plant;
-use crate::primitive::{Ordering, hint, yield_now};
+use crate::primitive::Ordering;
+use crate::{Policy, spin_wait::SpinWait};
 
 /// Bit 0: somebody sleeps.
 const SLEEPER: u64 = 1;
@@ -171,9 +171,6 @@ impl std::fmt::Display for WaitError {
 }
 
 impl std::error::Error for WaitError {}
-
-/// Spins between deadline checks; about 1 ms.
-const MANY: u32 = 1 << 16;
 
 impl Signal {
     /// The largest number that a signal can hold: 2^62 - 1.
@@ -417,39 +414,14 @@ impl Signal {
         policy: &Policy<'_>,
         deadline: Option<Instant>,
     ) -> Option<u64> {
-        // A model would explore every number of looks.
-        if cfg!(loom) || number > Self::MAX {
+        if number > Self::MAX {
             return None;
         }
-        // The clock is asked before the first yield, not in the pauses: they are over in less than a microsecond.
-        let found = || Some(self.get()).filter(|&n| n >= number);
-        let in_vain = || policy.liveness.is_some_and(|liveness| liveness.gone().is_some());
-        for pause in 1..=policy.pauses {
-            hint::spin_loop();
-            if let Some(n) = found() {
-                return Some(n);
-            }
-            // Only unusually long spin policies get here.
-            if pause % MANY == 0 && (in_vain() || deadline.is_some_and(|d| d <= Instant::now())) {
-                return None;
-            }
-        }
-        let mut now = Instant::now();
-        // None if that is beyond the clock.
-        let until = now.checked_add(policy.yield_for);
-        let until = deadline.map_or(until, |d| Some(until.map_or(d, |until| d.min(until))));
-        let mut check = now + Policy::DEATH_CHECK;
-        while until.is_none_or(|until| now < until) {
-            yield_now();
-            if let Some(n) = found() {
-                return Some(n);
-            }
-            now = Instant::now();
-            if now >= check {
-                if in_vain() {
-                    return None;
-                }
-                check = now + Policy::DEATH_CHECK;
+        let mut spin = SpinWait::new(policy, deadline);
+        while spin.spin() {
+            let now = self.get();
+            if now >= number {
+                return Some(now);
             }
         }
         None

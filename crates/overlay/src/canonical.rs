@@ -357,7 +357,13 @@ impl<'a> Pass<'a> {
     }
 
     /// What is exported of one location that `task` writes: the value from its results, and parts of it.
-    fn exports(&mut self, rank: usize, task: Task, location: LocationId, results: Option<LocationId>) {
+    fn exports(
+        &mut self,
+        rank: usize,
+        task: Task,
+        location: LocationId,
+        results: Option<LocationId>,
+    ) {
         let name = self.original.task_name(task);
         let versions = &mut self.versions[location.0 as usize];
         let written = versions.written(rank);

@@ -1,52 +1,63 @@
-//! A compiled overlay whose tasks are claimed: whoever is free runs what may run.
+//! A compiled overlay whose tasks are claimed: any worker that is free runs a task that may run.
 //!
 //! # Contract
-//! Each task runs its rounds one after the other, each by one worker, when its [waits](Program::waits) are over. A worker
-//! takes the first of its home that may run, in the order of the program, from the first on that is not done; so it
-//! comes back to one that had to wait after each step. If none may run for a while it claims from other homes, from
-//! the back. It sleeps when nothing may run anywhere, and no release is missed.
+//! Each task runs its rounds one after the other, each by one worker, when its
+//! [waits](Program::waits) are over. A worker takes the first task of its home that may run, in the
+//! order of the program, from the first on that is not done; so it comes back to a task that had to
+//! wait after each step. If none may run for a while it claims from other homes, from the back. It
+//! parks when nothing may run anywhere, and no release is missed.
 //!
-//! Where turns [go by way of](Program::relays) others, a task that leaves is waited for like one that stands still, until
-//! the worker that ran it halts the run for another program: when it finds nothing at home, and at the latest after as
-//! many steps as its home has tasks. So many that leave together cost one program.
+//! Where turns [go by way of](Program::relays) others, a task that leaves is waited for like one
+//! that stands still, until the worker that ran it halts the run for another program: when it finds
+//! nothing at home, and at the latest after as many steps as its home has tasks. So several tasks
+//! that leave together cost one program.
 //!
 //! ```text
-//! tasks of a home, round 7:   done  done  waits  runs elsewhere  next  .  .  .  . | . . .    then round 8
-//!                                        ^ front                 ^ taken         | end of the window
+//! tasks of a home, round 7:  done  done  waits  runs elsewhere  next  .  .  . | . .   then round 8
+//!                                        ^ front                ^ taken      | end of the window
 //! ```
 //!
 //! # State: one word per task
 //! ```text
 //! 2r ──claim (compare and swap)──> 2r + 1 ──body, release (store)──> 2(r + 1)
-//!                                                                    2(r + 1) + 1   has stopped: claimed for ever
-//!                                                                    LEFT + ...     has left: released for ever
+//!                                                   2(r + 1) + 1   has stopped: stays claimed
+//!                                                   LEFT + ...     has left: stays released
 //! ```
-//! A round is released when the word has reached its double; that another is claimed changes nothing for those who wait.
+//! A round is released when the word has reached its double; that another is claimed changes
+//! nothing for the tasks that wait.
 //!
-//! | order                       | because                                                                  |
-//! |-----------------------------|--------------------------------------------------------------------------|
-//! | release store, acquire load | what a task did is seen by those that waited for it                      |
-//! | acquire load before a claim | what a task did is seen by its next round, on whatever worker            |
-//! | fence, look at the beds     | a worker that lies down has either seen the release, or is seen (`beds`) |
+//! | order                        | because                                                     |
+//! |------------------------------|-------------------------------------------------------------|
+//! | release store, acquire load  | what a task did is seen by those that waited for it         |
+//! | acquire load before a claim  | what a task did is seen by its next round, on any worker    |
+//! | fence, look at `parked`      | a worker that parks has seen the release, or is seen itself |
 //!
-//! The releaser looks at the beds when it has claimed what it goes on with: so it wakes nobody for that.
+//! The releaser looks at the parked workers when it has claimed what it goes on with: so it unparks
+//! none for that.
+//!
+//! # How a worker waits
+//! It pauses between 16 looks at home, and then between looks around, 48 in all. Then it parks, and
+//! yields before it sleeps, already announced: looks around take lines from the workers that run.
 //!
 //! # Costs
-//! A step: one load for each task waited for, one compare-and-swap, one store, one fence; the lines of its neighbours
-//! are transferred when those run elsewhere. A worker alone claims by a store and needs no fence. A look at home that
-//! finds nothing: one or two loads for each task of the window; a look around: for each task. Nothing allocates.
+//! A step: one load for each task waited for, one compare-and-swap, one store, one fence; the lines
+//! of its neighbours are transferred when those run elsewhere. A worker alone claims by a store and
+//! needs no fence. A look at home that finds nothing: one or two loads for each task of the window;
+//! a look around: for each task. Nothing allocates.
 //!
 //! # Source
-//! This project's. Counters that are pulled, not pushed: a release writes one word, and does not need to know
-//! who waits for it.
+//! This project's. Counters that are pulled, not pushed: a release writes one word, whichever tasks
+//! wait for it.
 
-use syncline_signal::plant;
-use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering, fence, hint};
+use std::time::Duration;
 
-use crate::beds::Beds;
+use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering, fence};
+use syncline_signal::{Policy, plant, spin_wait::SpinWait};
+
+use crate::parked::ParkedWorkers;
 use crate::program::Program;
 
-/// In a state: the task has left, and nobody waits for it. Greater than all numbers of rounds.
+/// In a state: the task has left, and no task waits for it. Greater than all numbers of rounds.
 pub(crate) const LEFT: u64 = 1 << 63;
 /// In a state: it is claimed, or has stopped.
 pub(crate) const CLAIMED: u64 = 1;
@@ -57,9 +68,10 @@ pub(crate) fn rounds(state: u64) -> u64 {
     (state & !LEFT) >> 1
 }
 
-/// Looks at home before a worker looks around, and in all before it lies down.
+/// Looks at home before a worker looks around.
 const LOOKS_AT_HOME: u32 = if cfg!(loom) { 0 } else { 16 };
-const LOOKS: u32 = if cfg!(loom) { 1 } else { 48 };
+/// The pauses between all its looks before it parks.
+const LOOKS: Policy<'_> = Policy { pauses: 47, yield_for: Duration::ZERO, liveness: None };
 /// Tasks of a home that are looked at from its front.
 const WINDOW: usize = 64;
 
@@ -71,9 +83,9 @@ pub(crate) struct Claimed<'a> {
     /// Per worker: its tasks in the order of the program.
     lists: Box<[Box<[u32]>]>,
     home: &'a [u32],
-    /// A worker looks first at those who waited for what it ran last.
+    /// A worker looks first at the tasks that waited for what it ran last.
     depth_first: bool,
-    beds: &'a Beds,
+    parked: &'a ParkedWorkers,
 }
 
 /// The first task of a home that is not done: its place in the list, and the round.
@@ -95,20 +107,21 @@ impl Front {
 }
 
 impl<'a> Claimed<'a> {
-    /// For tasks with these states and homes (each the number of a worker). There is a bed for each worker.
+    /// For tasks with these states and homes (each the number of a worker). `parked` has an event
+    /// count for each worker.
     pub(crate) fn new(
         program: &'a Program,
         states: &'a [AtomicU64],
         home: &'a [u32],
         workers: usize,
         depth_first: bool,
-        beds: &'a Beds,
+        parked: &'a ParkedWorkers,
     ) -> Self {
-        Claimed { program, states, lists: lists(program, home, workers), home, depth_first, beds }
+        Claimed { program, states, lists: lists(program, home, workers), home, depth_first, parked }
     }
 
-    /// Runs tasks until `halt`. `step` runs one round of a task and gives its new state, or `None` if it failed; then
-    /// it stays claimed.
+    /// Runs tasks until `halt`. `step` runs one round of a task and gives its new state, or `None`
+    /// if it failed; then it stays claimed.
     pub(crate) fn work(
         &self,
         me: usize,
@@ -117,13 +130,14 @@ impl<'a> Claimed<'a> {
     ) {
         let alone = self.lists.len() == 1;
         let mut front = self.front(me);
-        let mut looks = 0;
+        let mut spin = SpinWait::new(&LOOKS, None);
         let mut last = None;
         let mut released = None;
-        // So many until the run is halted for another program; `MAX` if it need not be.
+        // Steps until the run is halted for another program; `MAX` if it need not be.
         let mut steps = usize::MAX;
         loop {
-            // Acquire: pairs with the Release of whoever halts; the worker then reads what it left.
+            // Acquire: pairs with the Release of the thread that halts; the worker then reads what
+            // that left.
             if halt.load(Ordering::Acquire) {
                 return;
             }
@@ -132,24 +146,23 @@ impl<'a> Claimed<'a> {
                 .iter()
                 .find_map(|&t| self.claim(t, self.state(t), alone))
                 .or_else(|| self.at_home(me, &mut front, alone))
-                .or_else(|| if looks < LOOKS_AT_HOME { None } else { self.around(me, alone) });
+                .or_else(
+                    || if spin.spins() < LOOKS_AT_HOME { None } else { self.around(me, alone) },
+                );
             if !alone && let Some(task) = released.take() {
                 self.tell(task);
             }
             let Some((task, state)) = found else {
-                looks += 1;
-                if steps < usize::MAX && looks > LOOKS_AT_HOME {
-                    return self.beds.halt(halt);
+                if steps < usize::MAX && spin.spins() >= LOOKS_AT_HOME {
+                    return self.parked.halt(halt);
                 }
-                if looks < LOOKS {
-                    hint::spin_loop();
-                } else {
-                    self.sleep(me, halt);
-                    looks = 0;
+                if !spin.spin() {
+                    self.park(me, halt);
+                    spin.reset();
                 }
                 continue;
             };
-            looks = 0;
+            spin.reset();
             let Some(mut state) = step(task, rounds(state)) else { return };
             if state & LEFT != 0 && self.program.relays {
                 state &= !LEFT;
@@ -159,7 +172,7 @@ impl<'a> Claimed<'a> {
             if steps < usize::MAX {
                 steps -= 1;
                 if steps == 0 {
-                    return self.beds.halt(halt);
+                    return self.parked.halt(halt);
                 }
             }
             released = Some(task);
@@ -182,7 +195,8 @@ impl<'a> Claimed<'a> {
         self.states[task as usize].load(Ordering::Acquire)
     }
 
-    /// The first task of the home that may run, from its front on; claimed now, with its state before.
+    /// The first task of the home that may run, from its front on; claimed now, with its state
+    /// before.
     #[inline]
     fn at_home(&self, me: usize, front: &mut Front, alone: bool) -> Option<(u32, u64)> {
         let mine = &self.lists[me];
@@ -219,7 +233,7 @@ impl<'a> Claimed<'a> {
         (0..n).find_map(|k| in_list(&self.lists[(me + k) % n]))
     }
 
-    /// Lets those who wait for a claimed task see its new state.
+    /// Lets the tasks that wait for a claimed task see its new state.
     #[inline]
     pub(crate) fn release(&self, task: u32, state: u64) {
         let order = if plant::is("claimed: relaxed release") {
@@ -231,15 +245,15 @@ impl<'a> Claimed<'a> {
         self.states[task as usize].store(state, order);
     }
 
-    /// Wakes somebody for each task that waited for this one, which was released, and that nobody has claimed since. To
-    /// be called when the releaser has claimed what it goes on with.
+    /// Unparks a worker for each task that waited for this one, which was released, and that no
+    /// worker has claimed since. To be called when the releaser has claimed what it goes on with.
     #[inline]
     pub(crate) fn tell(&self, task: u32) {
         if !plant::is("claimed: no fence") {
-            // SeqCst: with the fence of whoever lies down (`beds`).
+            // SeqCst: pairs with the fence of a worker that parks (`parked`).
             fence(Ordering::SeqCst);
         }
-        if self.beds.anyone() {
+        if self.parked.any() {
             self.wake_followers(task);
         }
     }
@@ -277,16 +291,16 @@ impl<'a> Claimed<'a> {
     fn wake_followers(&self, task: u32) {
         for &t in self.program.followers(task) {
             if self.may_run(t, self.state(t)) {
-                self.beds.wake_one(self.home[t as usize]);
+                self.parked.unpark_one(self.home[t as usize]);
             }
         }
     }
 
     #[cold]
-    fn sleep(&self, me: usize, halt: &AtomicBool) {
+    fn park(&self, me: usize, halt: &AtomicBool) {
         let nothing = |list: &[u32]| !list.iter().any(|&t| self.may_run(t, self.state(t)));
         // Acquire: as in `work`.
-        self.beds.sleep(me, || {
+        self.parked.park(me, || {
             !halt.load(Ordering::Acquire) && self.lists.iter().all(|list| nothing(list))
         });
     }

@@ -54,7 +54,8 @@ impl<'r> Conflicts<'r> {
         while let Some(task) = queue.pop_front() {
             last = task;
             for &(l, kind) in &self.requests[task as usize] {
-                let now = if kind == AccessMode::Exclusive { Reached::All } else { Reached::Writers };
+                let now =
+                    if kind == AccessMode::Exclusive { Reached::All } else { Reached::Writers };
                 if reached[l as usize] >= now {
                     continue;
                 }
@@ -147,7 +148,9 @@ mod tests {
     fn pairs(requests: &Requests) -> Vec<Vec<u32>> {
         let conflict = |a: &[(u32, AccessMode)], b: &[(u32, AccessMode)]| {
             a.iter().any(|x| {
-                b.iter().any(|y| x.0 == y.0 && (x.1 == AccessMode::Exclusive || y.1 == AccessMode::Exclusive))
+                b.iter().any(|y| {
+                    x.0 == y.0 && (x.1 == AccessMode::Exclusive || y.1 == AccessMode::Exclusive)
+                })
             })
         };
         let of = |t: usize| {
@@ -213,7 +216,9 @@ mod tests {
 
     /// Tasks in a row, each of which shares a location with the next one.
     fn row(tasks: u32) -> Vec<Vec<(u32, AccessMode)>> {
-        (0..tasks).map(|t| vec![(t, AccessMode::Exclusive), (t + 1, AccessMode::Exclusive)]).collect()
+        (0..tasks)
+            .map(|t| vec![(t, AccessMode::Exclusive), (t + 1, AccessMode::Exclusive)])
+            .collect()
     }
 
     #[test]

@@ -67,8 +67,9 @@ pub(crate) fn cycle(queues: &[Vec<(u32, AccessMode)>], tasks: usize) -> Option<V
 pub(crate) fn edges(queues: &[Vec<(u32, AccessMode)>], tasks: usize) -> Vec<Vec<(u32, u32)>> {
     let mut edges = vec![Vec::new(); tasks];
     for (location, queue) in queues.iter().enumerate() {
-        let same_group =
-            |a: &(u32, AccessMode), b: &(u32, AccessMode)| a.1 == AccessMode::Inclusive && b.1 == AccessMode::Inclusive;
+        let same_group = |a: &(u32, AccessMode), b: &(u32, AccessMode)| {
+            a.1 == AccessMode::Inclusive && b.1 == AccessMode::Inclusive
+        };
         let mut ahead: &[(u32, AccessMode)] = &[];
         for group in queue.chunk_by(same_group) {
             for &(task, _) in group {

@@ -25,7 +25,7 @@ mod text;
 use std::collections::HashSet;
 
 use crate::raw::AccessMode;
-use crate::snapshot::{RequestView, Snapshot, TaskState, TaskView, RequestOwner};
+use crate::snapshot::{RequestOwner, RequestView, Snapshot, TaskState, TaskView};
 
 /// The format of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,7 +120,8 @@ impl<'s> Picture<'s> {
     /// Where a task is at home: its first exclusive request, or else its first one.
     fn home(&self, task: usize) -> Option<Spot> {
         let spots = &self.spots[task];
-        let exclusive = spots.iter().find(|&&spot| self.request(spot).kind == AccessMode::Exclusive);
+        let exclusive =
+            spots.iter().find(|&&spot| self.request(spot).kind == AccessMode::Exclusive);
         exclusive.or(spots.first()).copied()
     }
 

@@ -42,15 +42,17 @@ use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering};
 use syncline_signal::{PaddedSignal, Signal};
 use syncline_trace as trace;
 
-use crate::beds::Beds;
 use crate::claimed::{CLAIMED, LEFT, rounds};
 use crate::error::{LeftTest, TaskError};
 use crate::location::{BY_HAND, Core, Route};
 use crate::overlay::{Body, Step, Task};
+use crate::parked::ParkedWorkers;
 use crate::plan::{Plan, Queues};
 use crate::raw::{AccessMode, Nodes, Section};
 use crate::ready::ReadyQueues;
-use crate::snapshot::{LocationView, RequestView, Snapshot, TaskView, RequestOwner, granted_in_order};
+use crate::snapshot::{
+    LocationView, RequestOwner, RequestView, Snapshot, TaskView, granted_in_order,
+};
 use crate::stop::Test;
 use crate::wakers::Wakes;
 use crate::watch::Stuck;
@@ -71,8 +73,8 @@ pub(crate) struct Engine {
     places: Box<[Place]>,
     /// Over queues: where tasks that are ready go.
     pub(crate) ready: Ready,
-    /// Of the workers of a compiled run.
-    pub(crate) beds: Beds,
+    /// The parked workers of a compiled run.
+    pub(crate) parked: ParkedWorkers,
     /// The home of each task: the number of a worker.
     pub(crate) home: Box<[u32]>,
     /// Per thread that runs tasks: the one that it runs.
@@ -240,7 +242,7 @@ impl Engine {
             requests: requests.into_iter().map(|(_, core, node)| (core, node)).collect(),
             places: places.into(),
             ready,
-            beds: Beds::new(workers),
+            parked: ParkedWorkers::new(workers),
             home,
             seats: (0..seats).map(|_| Seat(AtomicU32::new(NOBODY))).collect(),
             left: AtomicU32::new(tasks as u32),
@@ -322,7 +324,7 @@ impl Engine {
 
     /// Makes everybody return.
     pub(crate) fn halt(&self) {
-        self.beds.halt(&self.halt);
+        self.parked.halt(&self.halt);
         match &self.ready {
             Ready::Pool(queues) => queues.close(),
             Ready::Threads(starts) => {
@@ -476,7 +478,9 @@ impl Engine {
                 let mut requests: Vec<&Queued> =
                     place.requests.iter().filter(|r| !stopped[r.task as usize]).collect();
                 requests.sort_by_key(|r| rounds(states[r.task as usize]));
-                granted_in_order(requests.into_iter().map(|r| (RequestOwner::Task(Task(r.task)), r.kind)))
+                granted_in_order(
+                    requests.into_iter().map(|r| (RequestOwner::Task(Task(r.task)), r.kind)),
+                )
             };
         }
         drop(sections);
@@ -515,7 +519,8 @@ fn queue_of(place: &Place, section: &Section<'_>) -> Vec<RequestView> {
     let nodes = &place.core.nodes;
     let view = |who, kind, granted| RequestView { who, kind, granted };
     let held = place.requests.iter().filter(|r| nodes.node(r.node).is_held());
-    let mut queue: Vec<_> = held.map(|r| view(RequestOwner::Task(Task(r.task)), r.kind, true)).collect();
+    let mut queue: Vec<_> =
+        held.map(|r| view(RequestOwner::Task(Task(r.task)), r.kind, true)).collect();
     let (holders, kind) = section.holders();
     queue.extend((queue.len()..holders as usize).map(|_| view(RequestOwner::Handle, kind, true)));
     section.waiting(nodes, |node, kind| {

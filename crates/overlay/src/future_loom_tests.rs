@@ -15,7 +15,10 @@ use loom::thread;
 use syncline_signal::{Policy, Signal, plant};
 
 use crate::loom_tests::model;
-use crate::{Location, handle::{Guard, Writer, future::Granted}};
+use crate::{
+    Location,
+    handle::{Guard, Writer, future::Granted},
+};
 
 /// A waker that counts, and may be waited for.
 struct Bell(Signal);

@@ -30,7 +30,6 @@
 //! ```
 
 pub mod access;
-mod beds;
 pub mod canonical;
 mod claimed;
 mod conflicts;
@@ -43,6 +42,7 @@ pub mod handle;
 mod initial;
 mod location;
 mod overlay;
+mod parked;
 mod partitioned;
 pub mod plan;
 mod program;

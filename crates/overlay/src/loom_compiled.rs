@@ -1,4 +1,5 @@
-//! Models of the compiled forms: tasks claimed, tasks partitioned, workers that sleep. Run with `make loom`.
+//! Models of the compiled forms: tasks claimed, tasks partitioned, workers that sleep. Run with
+//! `make loom`.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -7,8 +8,8 @@ use loom::thread;
 use syncline_signal::plant;
 use syncline_signal::primitive::{AtomicBool, AtomicU64, fence};
 
-use crate::beds::Beds;
 use crate::claimed::{CLAIMED, Claimed};
+use crate::parked::ParkedWorkers;
 use crate::partitioned::Partitioned;
 use crate::program::Program;
 use crate::raw::AccessMode::{Exclusive, Inclusive};
@@ -20,13 +21,12 @@ fn model(f: impl Fn() + Sync + Send + 'static) {
     model.check(f);
 }
 
-/// Task 0 writes a datum in two steps, task 1 reads it; both go round so many times. With a third task: it asks for
-/// nothing.
+/// Task 0 writes a datum in two steps, task 1 reads it; both go round `rounds` times.
 struct Run {
     program: Program,
     states: Box<[AtomicU64]>,
     home: Box<[u32]>,
-    beds: Beds,
+    parked: ParkedWorkers,
     halt: AtomicBool,
     left: AtomicU32,
     rounds: u64,
@@ -41,7 +41,7 @@ impl Run {
             program: Program::new(&vec![vec![(0, Exclusive), (1, Inclusive)]], 2, |_| true),
             states: (0..2).map(|_| AtomicU64::new(0)).collect(),
             home: Box::new([0, 1]),
-            beds: Beds::new(2),
+            parked: ParkedWorkers::new(2),
             halt: AtomicBool::new(false),
             left: AtomicU32::new(2),
             rounds,
@@ -69,13 +69,13 @@ impl Run {
         }
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.halt.store(true, Ordering::Release);
-            self.beds.close();
+            self.parked.unpark_all();
         }
         Some(next | CLAIMED)
     }
 
     fn claimed(&self) -> Claimed<'_> {
-        Claimed::new(&self.program, &self.states, &self.home, 2, false, &self.beds)
+        Claimed::new(&self.program, &self.states, &self.home, 2, false, &self.parked)
     }
 
     fn claim(&self, me: usize) {
@@ -83,7 +83,7 @@ impl Run {
     }
 
     fn stay(&self, me: usize) {
-        let tasks = Partitioned::new(&self.program, &self.states, &self.home, 2, &self.beds);
+        let tasks = Partitioned::new(&self.program, &self.states, &self.home, 2, &self.parked);
         tasks.work(me, &self.halt, |task, round| self.step(task, round));
     }
 }
@@ -125,8 +125,9 @@ fn a_claim_without_exchange_is_noticed() {
     plant::with("claimed: not claimed", || two_workers(2, Run::claim));
 }
 
-/// The writer's worker does one step and is gone; the reader's must notice it, awake or not. (Who gets stuck in a
-/// planted model is its first thread: loom cannot unwind the others.) The writer's state is `claimed` at the start.
+/// The writer's worker does one step and is gone; the reader's must notice it, awake or not. (In a
+/// planted model its first thread gets stuck, as loom cannot unwind the others.) The writer's state
+/// is `claimed` at the start.
 fn one_step_each(claimed: u64, writer: fn(&Run), reader: fn(&Run)) {
     model(move || {
         let run = Run::new(2);
@@ -158,7 +159,7 @@ fn claimer_waits(run: &Run) {
 
 fn stay_once(run: &Run, me: usize) {
     let halt = AtomicBool::new(false);
-    let tasks = Partitioned::new(&run.program, &run.states, &run.home, 2, &run.beds);
+    let tasks = Partitioned::new(&run.program, &run.states, &run.home, 2, &run.parked);
     tasks.work(me, &halt, |task, round| {
         halt.store(true, Ordering::Relaxed);
         run.step(task, round)
@@ -166,14 +167,14 @@ fn stay_once(run: &Run, me: usize) {
 }
 
 #[test]
-fn no_release_is_missed_by_a_worker_that_lies_down() {
+fn no_release_is_missed_by_a_worker_that_parks() {
     one_step_each(CLAIMED, claimer_goes, claimer_waits);
     one_step_each(0, |run| stay_once(run, 0), |run| stay_once(run, 1));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_release_missed_by_a_claimer_that_lies_down_is_noticed() {
+fn a_release_missed_by_a_claimer_that_parks_is_noticed() {
     plant::with("claimed: no fence", || one_step_each(CLAIMED, claimer_goes, claimer_waits));
 }
 
@@ -190,20 +191,21 @@ fn a_release_that_publishes_nothing_to_other_homes_is_noticed() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_release_missed_by_a_home_that_lies_down_is_noticed() {
+fn a_release_missed_by_a_home_that_parks_is_noticed() {
     let missed = || one_step_each(0, |run| stay_once(run, 0), |run| stay_once(run, 1));
     plant::with("partitioned: no fence", missed);
 }
 
-/// Two workers lie down, each for a thing of its own, and somebody makes the two things one after the other. Whoever is
-/// woken while it is still lying down must not hide the one that sleeps.
+/// Two workers park, each for a thing of its own, and a thread makes the two things one after the
+/// other. A worker that is unparked while it still parks must not hide the one that sleeps.
 #[test]
-fn a_worker_that_lies_down_hides_no_other_that_sleeps() {
+fn a_worker_that_parks_hides_no_other_that_sleeps() {
     model(|| {
-        let run = Arc::new((Beds::new(2), [AtomicBool::new(false), AtomicBool::new(false)]));
-        let lie = |run: Arc<(Beds, [AtomicBool; 2])>, me: usize| {
+        let run =
+            Arc::new((ParkedWorkers::new(2), [AtomicBool::new(false), AtomicBool::new(false)]));
+        let park = |run: Arc<(ParkedWorkers, [AtomicBool; 2])>, me: usize| {
             while !run.1[me].load(Ordering::Acquire) {
-                run.0.sleep(me, || !run.1[me].load(Ordering::Acquire));
+                run.0.park(me, || !run.1[me].load(Ordering::Acquire));
             }
         };
         let maker = {
@@ -211,19 +213,19 @@ fn a_worker_that_lies_down_hides_no_other_that_sleeps() {
             thread::spawn(move || {
                 for i in 0..2 {
                     run.1[i].store(true, Ordering::Release);
-                    // SeqCst: with the fence of whoever lies down.
+                    // SeqCst: pairs with the fence in `EventCount::announce`.
                     fence(Ordering::SeqCst);
-                    if run.0.anyone() {
-                        run.0.wake(i as u32);
+                    if run.0.any() {
+                        run.0.unpark(i as u32);
                     }
                 }
             })
         };
         let other = {
             let run = Arc::clone(&run);
-            thread::spawn(move || lie(run, 0))
+            thread::spawn(move || park(run, 0))
         };
-        lie(Arc::clone(&run), 1);
+        park(Arc::clone(&run), 1);
         maker.join().unwrap();
         other.join().unwrap();
     });

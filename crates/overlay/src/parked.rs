@@ -1,108 +1,104 @@
-//! Where the workers of a pool sleep: a bed for each, and a count of those who lie.
+//! The parked workers of a pool: an event count for each worker, and how many have announced that
+//! they are about to sleep.
 //!
 //! # Contract
-//! A worker that finds nothing to do lies down, looks once more, and sleeps. Whoever makes work asks
-//! afterwards whether [`anyone`](Beds::anyone) lies, and wakes. No work is missed if the two looks cannot both
-//! fail:
+//! A worker that finds nothing to do [parks](ParkedWorkers::park): it announces itself, looks once
+//! more, and sleeps. A thread that makes work does so first, asks afterwards whether there is
+//! [`any`](ParkedWorkers::any) announced worker, and unparks. No work is missed, as the two looks
+//! cannot both fail:
 //!
-//! | maker of work           | worker that wants to sleep               |
-//! |-------------------------|-------------------------------------------|
-//! | makes the work          | lies down: `sleepers` + 1, `asleep`       |
-//! | a fence                 | a fence                                   |
-//! | looks at `sleepers`     | looks for work                            |
+//! | maker of work             | worker that parks                              |
+//! |---------------------------|------------------------------------------------|
+//! | makes the work            | announces itself: `announced` + 1, its mark     |
+//! | a fence                   | a fence                                        |
+//! | loads `announced`         | looks for work                                 |
 //!
-//! The worker's fence is in [`sleep`](Beds::sleep). The maker's is its own business: the ready queues have a section
-//! in common with the worker's look, which does as well; compiled overlays have a fence.
+//! The worker's fence is in [`EventCount::announce`]. The maker's is its own business: ready queues
+//! have a section in common with the worker's look, which does as well; compiled overlays have a
+//! fence.
+//!
+//! # Why it is not an event count alone
+//! The mark of each worker, its sleep and its wake-up are those of [`EventCount`]. The number
+//! beside them lets a maker of work find in one load, of one line, that no worker sleeps, however
+//! many there are; and one event count per worker lets it choose the worker whose home the work is.
+//! The boards of a farm have a bit for each worker in place of the number: there a process may be
+//! killed at any step, and what it has counted cannot be taken back, while a bit can be cleared for
+//! it.
 //!
 //! # Costs
-//! With nobody asleep a maker looks at one shared word. To wake: a system call if the worker is past its
-//! yields.
+//! While no worker is parked, a maker of work loads one shared word. To unpark: a read-modify-write
+//! each of the mark, the number and the count, and a system call if the worker is past its yields.
 //!
 //! # Source
-//! An event count; see `rayon-core/src/sleep/README.md` for one that also counts the jobs.
+//! See [`EventCount`]; `rayon-core/src/sleep/README.md` describes one that also counts the jobs.
 
-use syncline_signal::primitive::{AtomicBool, AtomicU32, Ordering, fence};
-use syncline_signal::{Policy, Signal};
-
-#[derive(Debug)]
-pub(crate) struct Beds {
-    /// Workers that lie in their beds, at least.
-    sleepers: AtomicU32,
-    beds: Box<[Bed]>,
-}
+use syncline_signal::primitive::{AtomicBool, AtomicU32, Ordering};
+use syncline_signal::{Policy, event_count::EventCount};
 
 #[derive(Debug)]
-#[repr(align(128))]
-struct Bed {
-    /// Set by the sleeper; cleared by whoever takes it on himself to wake it.
-    asleep: AtomicBool,
-    wake: Signal,
+pub(crate) struct ParkedWorkers {
+    /// At least the number of workers whose marks are up.
+    announced: AtomicU32,
+    workers: Box<[EventCount]>,
 }
 
-impl Beds {
+impl ParkedWorkers {
     pub(crate) fn new(workers: usize) -> Self {
-        let bed = |_| Bed { asleep: AtomicBool::new(false), wake: Signal::new(0) };
-        Beds { sleepers: AtomicU32::new(0), beds: (0..workers).map(bed).collect() }
+        ParkedWorkers {
+            announced: AtomicU32::new(0),
+            workers: (0..workers).map(|_| EventCount::new()).collect(),
+        }
     }
 
-    /// Whether somebody lies, as far as the caller's fence or section lets it see.
+    /// Whether a worker has announced itself, as far as the caller's fence or section lets it see.
     #[inline]
-    pub(crate) fn anyone(&self) -> bool {
-        self.sleepers.load(Ordering::Relaxed) > 0
+    pub(crate) fn any(&self) -> bool {
+        self.announced.load(Ordering::Relaxed) > 0
     }
 
-    /// Lies down; sleeps if there is still `nothing` to do.
-    pub(crate) fn sleep(&self, me: usize, nothing: impl FnOnce() -> bool) {
-        let bed = &self.beds[me];
-        // Before the look: a `close` after the look raises the signal beyond this.
-        let wakes = bed.wake.get();
-        // Counted first: who takes the flag down takes one off, and must not take that of another sleeper.
-        self.sleepers.fetch_add(1, Ordering::Relaxed);
-        // Not a store: behind the exchange of a waker that comes late, it must be seen by the next.
-        // Release: pairs with the Acquire in `wake`, so that the waker's subtraction comes after the addition.
-        bed.asleep.swap(true, Ordering::Release);
-        // SeqCst: with the fence of the maker, see the table.
-        fence(Ordering::SeqCst);
+    /// Announces worker `me`, and sleeps if there is still `nothing` to do.
+    pub(crate) fn park(&self, me: usize, nothing: impl FnOnce() -> bool) {
+        let worker = &self.workers[me];
+        // Counted first: the thread that takes a mark down subtracts one, and must not subtract
+        // that of another worker. Relaxed: the Release of the mark publishes it.
+        self.announced.fetch_add(1, Ordering::Relaxed);
+        let seen = worker.announce();
         if nothing() {
-            // Without death word or deadline the wait cannot fail.
-            let _ = bed.wake.wait_until(wakes + 1, &Policy::default(), None);
+            // Without a watch and a deadline the wait cannot fail.
+            let _ = worker.wait(seen, &Policy::default(), None);
         }
-        // After a wake the flag is down already; else take it down, unless a waker was faster.
-        if bed.asleep.swap(false, Ordering::Relaxed) {
-            self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        if worker.cancel() {
+            self.announced.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Wakes one sleeper, best this one.
+    /// Unparks one worker, preferably `best`.
     #[cold]
-    pub(crate) fn wake_one(&self, best: u32) {
-        let n = self.beds.len();
-        (0..n).any(|k| self.wake(((best as usize + k) % n) as u32));
+    pub(crate) fn unpark_one(&self, best: u32) {
+        let n = self.workers.len();
+        (0..n).any(|k| self.unpark(((best as usize + k) % n) as u32));
     }
 
-    /// Wakes this one if it lies.
-    pub(crate) fn wake(&self, who: u32) -> bool {
-        let bed = &self.beds[who as usize];
-        // Acquire: pairs with the Release in `sleep`. Who clears the flag wakes; the signal carries the rest.
-        let lies = bed.asleep.load(Ordering::Relaxed) && bed.asleep.swap(false, Ordering::Acquire);
-        if lies {
-            self.sleepers.fetch_sub(1, Ordering::Relaxed);
-            bed.wake.increment();
+    /// Unparks this worker, and returns true, if it has announced itself.
+    pub(crate) fn unpark(&self, worker: u32) -> bool {
+        let unparked = self.workers[worker as usize].notify_announced();
+        if unparked {
+            // Relaxed: the Acquire of the mark puts it after the addition. It may come after the
+            // next addition as well: until then the number is too large by one.
+            self.announced.fetch_sub(1, Ordering::Relaxed);
         }
-        lies
+        unparked
     }
 
     /// Makes all workers return: those that run after the step that they are in.
     pub(crate) fn halt(&self, halt: &AtomicBool) {
-        // Release: pairs with the Acquire looks at it in all loops of workers.
+        // Release: pairs with the Acquire loads of it in all loops of workers.
         halt.store(true, Ordering::Release);
-        self.close();
+        self.unpark_all();
     }
 
-    /// Wakes all. The caller has said before why `nothing` is not so any more.
-    pub(crate) fn close(&self) {
-        for bed in &self.beds {
-            bed.wake.increment();
-        }
+    /// Ends the sleep of each worker. The caller has made `nothing` false before, for all.
+    pub(crate) fn unpark_all(&self) {
+        self.workers.iter().for_each(EventCount::notify);
     }
 }

@@ -1,37 +1,44 @@
-//! A compiled overlay whose tasks stay where they are: each worker runs those of its home, in order.
+//! A compiled overlay whose tasks stay where they are: each worker runs those of its home, in
+//! order.
 //!
 //! # Contract
-//! A worker goes through the tasks of its home round by round, in the order of the program, and waits where a task waits
-//! for one of another home. Among its own there is nothing to wait for: the order of the program is one in which
-//! everything that a task waits for comes before it. Within a level, those that other homes wait for go first.
+//! A worker goes through the tasks of its home round by round, in the order of the program, and
+//! waits where a task waits for one of another home. Among its own there is nothing to wait for:
+//! the order of the program is one in which everything that a task waits for comes before it.
+//! Within a level, those that other homes wait for go first.
 //!
-//! Where turns [go by way of](Program::relays) others, a task that leaves is waited for like one that stands still, until
-//! its worker halts the run for another program, at the end of its round. In that round no task waits for more of it than
-//! it has done.
+//! Where turns [go by way of](Program::relays) others, a task that leaves is waited for like one
+//! that stands still, until its worker halts the run for another program, at the end of its round.
+//! In that round no task waits for more of it than it has done.
 //!
 //! # State: one word per task, as in `claimed`, never claimed
-//! | order                       | because                                                              |
-//! |-----------------------------|----------------------------------------------------------------------|
-//! | release store, acquire load | what a task did is seen by those of other homes that waited for it   |
-//! | fence, look at the beds     | a worker that lies down has seen the release, or is seen (`beds`)    |
+//! | order                       | because                                                     |
+//! |-----------------------------|-------------------------------------------------------------|
+//! | release store, acquire load | what a task did is seen by other homes that waited for it   |
+//! | fence, look at `parked`     | a worker that parks has seen the release, or is seen itself |
 //!
 //! # Costs
-//! A step: one load for each task of another home that it waits for, one store; a fence if somebody of another
-//! home waits for it. Nothing is claimed, so nothing is balanced either: the slowest home decides. Nothing
-//! allocates.
+//! A step: one load for each task of another home that it waits for, one store; a fence if a task
+//! of another home waits for it. Nothing is claimed, so nothing is balanced either: the slowest
+//! home decides. Nothing allocates.
+//!
+//! A worker that waits pauses between 64 looks, then it parks, and yields before it sleeps, already
+//! announced.
 //!
 //! # Source
 //! This project's; the owner-computes rule, with waits in place of barriers.
 
-use syncline_signal::plant;
-use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering, fence, hint};
+use std::time::Duration;
 
-use crate::beds::Beds;
+use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering, fence};
+use syncline_signal::{Policy, plant, spin_wait::SpinWait};
+
 use crate::claimed::{CLAIMED, LEFT, lists, rounds};
+use crate::parked::ParkedWorkers;
 use crate::program::{Program, Wait};
 
-/// Looks at a task of another home before a worker lies down.
-const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
+/// The pauses between looks at a task of another home before a worker parks.
+const LOOKS: Policy<'_> = Policy { pauses: 63, yield_for: Duration::ZERO, liveness: None };
 
 /// A compiled overlay whose tasks stay where they are.
 #[derive(Debug)]
@@ -40,7 +47,7 @@ pub(crate) struct Partitioned<'a> {
     homes: Box<[Home]>,
     /// As of the program.
     relays: bool,
-    beds: &'a Beds,
+    parked: &'a ParkedWorkers,
 }
 
 /// What one worker does in each round.
@@ -64,7 +71,7 @@ const INNER: u32 = u32::MAX;
 #[derive(Debug)]
 struct Border {
     waits: Box<[Wait]>,
-    /// The homes where somebody waits for it.
+    /// The homes of which a task waits for it.
     watchers: Box<[u32]>,
 }
 
@@ -86,28 +93,30 @@ impl Home {
             Turn { task, border: borders.len() as u32 - 1 }
         };
         let mut turns: Vec<Turn> = tasks.iter().map(turn).collect();
-        // Within a level there is no order. Whoever others wait for goes first, and has the rest of the level's time
-        // to reach them.
+        // Within a level there is no order. Tasks that other homes wait for go first, and have the
+        // rest of the level's time to reach them.
         turns.sort_by_key(|turn| (program.level[turn.task as usize], turn.border == INNER));
         Home { turns: turns.into(), borders: borders.into() }
     }
 }
 
 impl<'a> Partitioned<'a> {
-    /// For tasks with these states and homes (each the number of a worker). There is a bed for each worker.
+    /// For tasks with these states and homes (each the number of a worker). `parked` has an event
+    /// count for each worker.
     pub(crate) fn new(
         program: &Program,
         states: &'a [AtomicU64],
         home: &[u32],
         workers: usize,
-        beds: &'a Beds,
+        parked: &'a ParkedWorkers,
     ) -> Self {
         let lists = lists(program, home, workers);
         let homes = (0..).zip(&lists).map(|(me, tasks)| Home::new(me, tasks, program, home));
-        Partitioned { states, homes: homes.collect(), relays: program.relays, beds }
+        Partitioned { states, homes: homes.collect(), relays: program.relays, parked }
     }
 
-    /// Runs the tasks of worker `me` until all have stopped, or `halt`. `step` as in `Claimed::work`.
+    /// Runs the tasks of worker `me` until all have stopped, or `halt`. `step` as in
+    /// `Claimed::work`.
     pub(crate) fn work(
         &self,
         me: usize,
@@ -115,7 +124,7 @@ impl<'a> Partitioned<'a> {
         mut step: impl FnMut(u32, u64) -> Option<u64>,
     ) {
         let Home { turns, borders } = &self.homes[me];
-        // Relaxed: nobody else writes these words.
+        // Relaxed: no other worker writes these words.
         let state = |turn: &Turn| self.states[turn.task as usize].load(Ordering::Relaxed);
         let going = || turns.iter().map(state).filter(|state| state & CLAIMED == 0);
         let mut left = going().count();
@@ -128,7 +137,8 @@ impl<'a> Partitioned<'a> {
                     continue;
                 }
                 let border = borders.get(turn.border as usize);
-                // Acquire: pairs with the Release of whoever halts; the worker then reads what it left.
+                // Acquire: pairs with the Release of the thread that halts; the worker then reads
+                // what that left.
                 if halt.load(Ordering::Acquire)
                     || border
                         .is_some_and(|b| !b.waits.iter().all(|&w| self.wait(me, w, round, halt)))
@@ -151,28 +161,28 @@ impl<'a> Partitioned<'a> {
                 // Release: pairs with the Acquire in `wait`.
                 self.states[turn.task as usize].store(state, order);
                 if let Some(border) = border {
-                    self.wake(&border.watchers);
+                    self.unpark(&border.watchers);
                 }
             }
             round += 1;
         }
         if leaving {
-            self.beds.halt(halt);
+            self.parked.halt(halt);
         }
     }
 
-    /// Wakes the workers of these homes if they lie.
-    fn wake(&self, watchers: &[u32]) {
+    /// Unparks the workers of these homes if they are parked.
+    fn unpark(&self, watchers: &[u32]) {
         if watchers.is_empty() {
             return;
         }
         if !plant::is("partitioned: no fence") {
-            // SeqCst: with the fence of whoever lies down (`beds`).
+            // SeqCst: pairs with the fence of a worker that parks (`parked`).
             fence(Ordering::SeqCst);
         }
-        if self.beds.anyone() {
+        if self.parked.any() {
             watchers.iter().for_each(|&w| {
-                self.beds.wake(w);
+                self.parked.unpark(w);
             });
         }
     }
@@ -188,18 +198,20 @@ impl<'a> Partitioned<'a> {
 
     #[cold]
     fn wait_slowly(&self, me: usize, there: impl Fn() -> bool, halt: &AtomicBool) -> bool {
+        let mut spin = SpinWait::new(&LOOKS, None);
         loop {
-            for _ in 0..LOOKS {
-                if there() {
-                    return true;
-                }
-                hint::spin_loop();
+            if there() {
+                return true;
+            }
+            if spin.spin() {
+                continue;
             }
             // Acquire: as in `work`.
             if halt.load(Ordering::Acquire) {
                 return false;
             }
-            self.beds.sleep(me, || !halt.load(Ordering::Acquire) && !there());
+            self.parked.park(me, || !halt.load(Ordering::Acquire) && !there());
+            spin.reset();
         }
     }
 }

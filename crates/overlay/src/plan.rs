@@ -111,7 +111,10 @@ impl Plan {
     }
 
     /// What a task asks for, in the order in which it was declared.
-    pub fn requests(&self, task: Task) -> impl ExactSizeIterator<Item = (LocationId, AccessMode)> + '_ {
+    pub fn requests(
+        &self,
+        task: Task,
+    ) -> impl ExactSizeIterator<Item = (LocationId, AccessMode)> + '_ {
         self.requests[task.0 as usize].iter().map(|&(l, kind)| (LocationId(l), kind))
     }
 

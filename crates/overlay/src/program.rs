@@ -94,7 +94,8 @@ impl Program {
         let mut waits = Vec::new();
         let mut relays = false;
         for queue in queues {
-            let queue: Vec<(u32, AccessMode)> = queue.iter().copied().filter(|q| stays(q.0)).collect();
+            let queue: Vec<(u32, AccessMode)> =
+                queue.iter().copied().filter(|q| stays(q.0)).collect();
             let groups = circle(&queue);
             relays |= groups.len() > 2;
             for (i, group) in groups.iter().enumerate().filter(|_| groups.len() > 1) {
@@ -158,7 +159,9 @@ fn order(queues: &Queues, tasks: usize) -> (Vec<u32>, Vec<u32>) {
     let mut edges = Vec::new();
     for queue in queues {
         let mut ahead: &[(u32, AccessMode)] = &[];
-        for group in queue.chunk_by(|a, b| a.1 == AccessMode::Inclusive && b.1 == AccessMode::Inclusive) {
+        for group in
+            queue.chunk_by(|a, b| a.1 == AccessMode::Inclusive && b.1 == AccessMode::Inclusive)
+        {
             edges.extend(group.iter().flat_map(|g| ahead.iter().map(|a| (a.0, g.0))));
             ahead = group;
         }

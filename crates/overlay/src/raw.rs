@@ -35,7 +35,10 @@
 //! `next` posts and releases in one section.
 
 use syncline_signal::primitive::{AtomicU32, Ordering::Relaxed};
-use syncline_signal::{Signal, plant, spinlock::{SpinGuard, SpinLock}};
+use syncline_signal::{
+    Signal, plant,
+    spinlock::{SpinGuard, SpinLock},
+};
 
 /// No node.
 const NONE: u32 = u32::MAX;
@@ -331,7 +334,10 @@ impl Section<'_> {
         let mut at = self.raw.head.load(Relaxed);
         while at != NONE {
             let node = nodes.node(at);
-            show(node, if node.is_writer() { AccessMode::Exclusive } else { AccessMode::Inclusive });
+            show(
+                node,
+                if node.is_writer() { AccessMode::Exclusive } else { AccessMode::Inclusive },
+            );
             at = node.next.load(Relaxed);
         }
     }

@@ -1,31 +1,42 @@
-//! The ready tasks of a pool: one queue per home partition, and a bed per worker.
+//! The ready tasks of a pool: one queue per home partition, and an event count per worker.
 //!
 //! # Contract
-//! A pushed task is popped once, by some worker. Workers take from their own queue first and claim from
-//! others' when they find nothing. A worker that finds nothing at all sleeps, and no push is missed.
+//! A pushed task is popped once, by some worker. Workers take from their own queue first and claim
+//! from others' when they find nothing. A worker that finds nothing at all sleeps, and no push is
+//! missed.
 //!
 //! # Why no push is missed
-//! A worker that wants to sleep lies down in its [bed](Beds) and then looks into each queue, inside its section; a
-//! pusher looks at the beds inside the section in which it puts the task. If the pusher's section comes first the
-//! worker finds the task; if the worker's comes first the pusher sees it lying, and wakes it.
+//! A worker that [parks](ParkedWorkers) announces itself and then looks into each queue, inside its
+//! section; a pusher asks for announced workers inside the section in which it puts the task. If
+//! the pusher's section comes first the worker finds the task; if the worker's comes first the
+//! pusher sees that it is announced, and unparks it.
+//!
+//! # How a worker waits
+//! It pauses between looks: 24 times at its own queue, 71 times at all queues. Then it parks, and
+//! yields before it sleeps, already announced, so that a push ends its yields by a word that no
+//! other worker looks at. It yields there, and not between looks, because looks at all queues take
+//! their lines from the workers that push.
 //!
 //! # Costs
 //! Push and pop: a section each (a compare-and-swap and a store), on a line that only neighbours of
-//! another home ever touch. With nobody asleep a push looks at one more shared word. Nothing allocates.
+//! another home ever touch. While no worker is parked a push loads one more shared word. Nothing
+//! allocates.
 //!
 //! # Source
-//! Queues per worker are as old as work stealing. The look at the sleepers sits in the section that the push needs
-//! anyway, so it needs no fence.
+//! Queues per worker are as old as work stealing. The load of the number of announced workers is in
+//! the section that the push needs anyway, so it needs no fence.
 
-use syncline_signal::primitive::{AtomicBool, AtomicU32, Ordering, hint};
-use syncline_signal::{plant, spinlock::SpinLock};
+use std::time::Duration;
 
-use crate::beds::Beds;
+use syncline_signal::primitive::{AtomicBool, AtomicU32, Ordering};
+use syncline_signal::{Policy, plant, spin_wait::SpinWait, spinlock::SpinLock};
 
-/// Looks at its own queue before a worker claims from others'.
-const LOOKS_AT_HOME: u32 = if cfg!(loom) { 0 } else { 24 };
-/// Looks around before a worker lies down.
-const LOOKS: u32 = if cfg!(loom) { 1 } else { 96 };
+use crate::parked::ParkedWorkers;
+
+/// The pauses of a worker that looks at its own queue only.
+const AT_HOME: Policy<'_> = Policy { pauses: 24, yield_for: Duration::ZERO, liveness: None };
+/// The pauses of a worker that claims from others' queues as well, before it parks.
+const AROUND: Policy<'_> = Policy { pauses: 71, yield_for: Duration::ZERO, liveness: None };
 
 #[derive(Debug)]
 pub(crate) struct ReadyQueues {
@@ -33,7 +44,7 @@ pub(crate) struct ReadyQueues {
     /// The home of each task: the number of a queue and of its worker.
     home: Box<[u32]>,
     depth_first: bool,
-    beds: Beds,
+    parked: ParkedWorkers,
 }
 
 /// A ring with a place for every task of the partition; each is in it at most once.
@@ -91,7 +102,7 @@ impl ReadyQueues {
             queues: (0..workers).map(|w| Queue::new(tasks_of(w))).collect(),
             home,
             depth_first,
-            beds: Beds::new(workers),
+            parked: ParkedWorkers::new(workers),
         }
     }
 
@@ -100,69 +111,68 @@ impl ReadyQueues {
         self.queues.len()
     }
 
-    /// Makes `task` ready. Anybody may call it.
+    /// Makes `task` ready. Any thread may call it.
     #[inline]
     pub(crate) fn push(&self, task: u32) {
         let home = self.home[task as usize];
         let queue = &self.queues[home as usize];
         let section = queue.lock.lock();
-        let sleepers_before = self.beds.anyone();
+        let any_parked = self.parked.any();
         let (head, len) = (queue.head.load(Ordering::Relaxed), queue.len.load(Ordering::Relaxed));
         queue.place(head.wrapping_add(len)).store(task, Ordering::Relaxed);
         queue.len.store(len + 1, Ordering::Relaxed);
         drop(section);
-        if sleepers_before {
-            self.beds.wake_one(home);
+        if any_parked {
+            self.parked.unpark_one(home);
         }
     }
 
-    /// The next task for worker `me`; waits for one. `None` when `over` says that the run is.
+    /// Returns the next task for worker `me`, which waits for one; `None` when the run is `over`.
     pub(crate) fn next(&self, me: usize, over: &AtomicBool) -> Option<u32> {
-        let mut looks = 0;
+        let (mut at_home, mut around) =
+            (SpinWait::new(&AT_HOME, None), SpinWait::new(&AROUND, None));
         loop {
-            // First of all: a run that failed ends although there are ready tasks.
-            // Acquire: pairs with the Release in `close`'s caller; the worker then reads what the run left.
+            // First of all: a run that failed ends although there are ready tasks. Acquire: pairs
+            // with the Release in `close`'s caller; the worker then reads what the run left.
             if over.load(Ordering::Acquire) {
                 return None;
             }
             if let Some(task) = self.queues[me].take(self.depth_first) {
                 return Some(task);
             }
-            looks += 1;
-            if looks > LOOKS_AT_HOME
-                && let Some(task) = self.claim(me)
-            {
+            if at_home.spin() {
+                continue;
+            }
+            if let Some(task) = self.claim(me) {
                 return Some(task);
             }
-            if looks < LOOKS {
-                hint::spin_loop();
-            } else {
-                self.sleep(me, over);
-                looks = LOOKS_AT_HOME;
+            if !around.spin() {
+                self.park(me, over);
+                around.reset();
             }
         }
     }
 
-    /// The oldest task of another's queue.
+    /// Takes the oldest task of another worker's queue.
     fn claim(&self, me: usize) -> Option<u32> {
         let n = self.queues.len();
         (1..n).find_map(|k| self.queues[(me + k) % n].take(false))
     }
 
     /// Sleeps until there may be something to do.
-    fn sleep(&self, me: usize, over: &AtomicBool) {
+    fn park(&self, me: usize, over: &AtomicBool) {
         let nothing = |queue: &Queue| {
             let _section = queue.lock.lock();
             queue.len.load(Ordering::Relaxed) == 0
         };
-        self.beds.sleep(me, || {
+        self.parked.park(me, || {
             // Acquire: as in `next`.
             !over.load(Ordering::Acquire)
                 && (plant::is("pool: no second look") || self.queues.iter().all(nothing))
         });
     }
 
-    /// Forgets all ready tasks. Nobody takes any meanwhile.
+    /// Discards all ready tasks. No worker takes any meanwhile.
     pub(crate) fn clear(&self) {
         for queue in &self.queues {
             let _section = queue.lock.lock();
@@ -170,8 +180,8 @@ impl ReadyQueues {
         }
     }
 
-    /// Wakes all workers. The caller has set `over`.
+    /// Unparks all workers. The caller has set `over`.
     pub(crate) fn close(&self) {
-        self.beds.close();
+        self.parked.unpark_all();
     }
 }

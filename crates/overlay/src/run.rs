@@ -292,15 +292,15 @@ fn poisoned(engine: &Engine, overlay: &Checked<'_>) -> Option<Failure> {
 
 fn compiled(engine: &Engine, program: &Program, runner: Runner, bodies: &mut [Body<'_>]) {
     let workers = engine.seats.len();
-    let (states, home, beds) = (&engine.states, &engine.home, &engine.beds);
+    let (states, home, parked) = (&engine.states, &engine.home, &engine.parked);
     // A worker alone runs in the order of the program, in which there is nothing to wait for.
     if matches!(runner, Runner::Static { .. }) || workers == 1 && !runner.is_deep() {
-        let tasks = Partitioned::new(program, states, home, workers, beds);
+        let tasks = Partitioned::new(program, states, home, workers, parked);
         crew(engine, workers, bodies, |me, bodies| {
             tasks.work(me, &engine.halt, step(engine, me, bodies));
         });
     } else {
-        let tasks = Claimed::new(program, states, home, workers, runner.is_deep(), beds);
+        let tasks = Claimed::new(program, states, home, workers, runner.is_deep(), parked);
         crew(engine, workers, bodies, |me, bodies| {
             tasks.work(me, &engine.halt, step(engine, me, bodies));
         });
@@ -414,8 +414,9 @@ fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunErro
             RunError::Failed { task: name(task), iteration: iteration(task), source }
         }
         Failure::Panic { task, payload } => {
-            let written =
-                overlay.live.plan.requests[task as usize].iter().filter(|r| r.1 == AccessMode::Exclusive);
+            let written = overlay.live.plan.requests[task as usize]
+                .iter()
+                .filter(|r| r.1 == AccessMode::Exclusive);
             let locations = written.map(|&(l, _)| overlay.cores[l as usize].name.clone()).collect();
             let message = payload
                 .downcast_ref::<&str>()

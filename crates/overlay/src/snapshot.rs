@@ -110,7 +110,9 @@ impl Snapshot {
         };
         let location = |(name, queue): (&String, &Vec<(u32, AccessMode)>)| LocationView {
             name: name.clone(),
-            queue: granted_in_order(queue.iter().map(|&(t, kind)| (RequestOwner::Task(Task(t)), kind))),
+            queue: granted_in_order(
+                queue.iter().map(|&(t, kind)| (RequestOwner::Task(Task(t)), kind)),
+            ),
         };
         Snapshot {
             tasks: plan.tasks.iter().map(task).collect(),
@@ -160,7 +162,10 @@ impl Snapshot {
         self.edges().into_iter().map(|edge| self.by_name(edge)).collect()
     }
 
-    pub(crate) fn by_name(&self, (who, location, ahead): (RequestOwner, usize, RequestOwner)) -> Wait {
+    pub(crate) fn by_name(
+        &self,
+        (who, location, ahead): (RequestOwner, usize, RequestOwner),
+    ) -> Wait {
         let name = |who: RequestOwner| match who {
             RequestOwner::Task(t) => self.tasks[t.0 as usize].name.clone(),
             RequestOwner::Handle => "a handle".to_owned(),
@@ -295,7 +300,9 @@ fn same_group(a: &RequestView, b: &RequestView) -> bool {
 }
 
 /// A queue of which the first request is granted, and with a reader the readers right behind it.
-pub(crate) fn granted_in_order(queue: impl Iterator<Item = (RequestOwner, AccessMode)>) -> Vec<RequestView> {
+pub(crate) fn granted_in_order(
+    queue: impl Iterator<Item = (RequestOwner, AccessMode)>,
+) -> Vec<RequestView> {
     let mut list: Vec<RequestView> =
         queue.map(|(who, kind)| RequestView { who, kind, granted: false }).collect();
     if let Some(group) = list.chunk_by_mut(same_group).next() {
@@ -325,7 +332,13 @@ mod tests {
         let start = plan.check(&Initial::Program).unwrap();
         assert_eq!(
             start.states(),
-            [TaskState::Active, TaskState::Active, TaskState::Delayed, TaskState::Delayed, TaskState::Active]
+            [
+                TaskState::Active,
+                TaskState::Active,
+                TaskState::Delayed,
+                TaskState::Delayed,
+                TaskState::Active
+            ]
         );
         assert_eq!(start.active(), [first, second, idle]);
         let waits: Vec<String> = start.waits().iter().map(ToString::to_string).collect();

@@ -37,7 +37,10 @@ impl<'p> Text<'p> {
     fn cell(&self, request: &RequestView) -> String {
         let Some(t) = task_of(request) else {
             let mark = if request.granted { '◆' } else { '◇' };
-            return format!("{mark}{}", if request.kind == AccessMode::Exclusive { 'x' } else { 'i' });
+            return format!(
+                "{mark}{}",
+                if request.kind == AccessMode::Exclusive { 'x' } else { 'i' }
+            );
         };
         let mark = match (request.kind, request.granted) {
             (AccessMode::Exclusive, true) => '■',

@@ -17,9 +17,9 @@
 //! | `2r + 1` | full        | the reader: takes the message out, adds 1                   |
 //!
 //! # Costs
-//! A message that fits the first line of its slot costs one transfer of that line to the writer and
-//! one to the reader, plus an increment of the reader's event count (`bell`), whose line stays with
-//! the writer while the reader finds messages by polling.
+//! A message that fits the first line of its slot: one transfer of the line to the writer, one to
+//! the reader, and a notification of the reader's event count, whose line stays with the writer
+//! while the reader finds messages by looking.
 //!
 //! # Source
 //! Moreno Maza, Stephenson, Watt and Xie, "Multiprocessed parallelism support in ALDOR on SMPs and
@@ -37,7 +37,7 @@ use std::ops::Deref;
 use std::time::Instant;
 
 use syncline_signal::primitive::UnsafeCell;
-use syncline_signal::{Policy, Signal, WaitError, plant};
+use syncline_signal::{Policy, Signal, WaitError, event_count::EventCount, plant};
 
 /// The length in bytes of the longest message that a slot holds itself.
 pub(crate) const INLINE: usize = 112;
@@ -208,22 +208,22 @@ impl<R: Deref<Target = [Slot]>> Writer<R> {
         self.slot().tag.get() == self.turn.free
     }
 
-    /// Writes a message into the free slot and notifies the reader through `bell`. The caller has
-    /// seen that the slot is free ([`wait`](Self::wait)).
+    /// Writes a message into the slot that is free, as [`wait`](Self::wait) has seen, and
+    /// notifies the reader.
     #[inline]
-    pub(crate) fn put(&mut self, head: u64, bytes: &[u8], bell: &Signal) {
+    pub(crate) fn put(&mut self, head: u64, bytes: &[u8], reader: &EventCount) {
         debug_assert!(self.is_free());
-        if plant::is("channel: rings first") {
-            bell.increment();
+        if plant::is("channel: notifies first") {
+            reader.notify();
         }
         self.slot().put(head, bytes);
         // Release: pairs with the Acquire in `Reader::is_full`; the reader sees the message.
         self.slot().tag.increment();
         self.turn.pass(self.slots.len());
-        if !plant::is("channel: rings first") {
-            // Release: pairs with the Acquire in `bell::wait`; the process that is woken sees the
-            // tag.
-            bell.increment();
+        if !plant::is("channel: notifies first") {
+            // Release: pairs with the Acquire of the reader's wait; the process that is woken sees
+            // the tag.
+            reader.notify();
         }
     }
 }

@@ -17,7 +17,6 @@ use syncline_sync::{
 };
 
 use crate::arena::{Arena, MAX_DEPTH, Slots};
-use crate::bell;
 use crate::bounds::Bounds;
 use crate::channel::{Reader, Writer};
 use crate::environment::{self, FARM, Inherited};
@@ -157,7 +156,7 @@ impl Role {
         }
     }
 
-    /// Returns the fault list that ends waits for dead processes, if event counts do not.
+    /// The watch that waits ask for members that have ended, where no event is counted for that.
     fn fault_list(&self) -> Option<FaultList> {
         match self {
             Role::Member { fault_list } => Some(fault_list.clone()),
@@ -374,14 +373,13 @@ impl Farm {
         let record = arena.record(self.me.place());
         record.set_waiting(true);
         let mut asked = None;
-        let place = bell::wait(&record.bell, &policy, deadline, || {
-            // Read before the places: a place that becomes free later increments the count after
-            // this.
-            let rung = Some(record.bell.get());
+        let place = record.events.wait_for(&policy, deadline, || {
+            // Read before the places: what becomes free after that look is counted after this one.
+            let seen = Some(record.events.prepare());
             let place = arena.reserve(self.me);
-            if place.is_none() && asked != rung {
-                asked = rung;
-                // Ended processes still have places, including those that end meanwhile.
+            if place.is_none() && asked != seen {
+                asked = seen;
+                // Processes that have ended have places still, also those that end meanwhile.
                 self.release_ended();
                 self.ask_for_places();
             }
@@ -489,8 +487,8 @@ impl Farm {
         record.request.store(u64::from(block) | (len as u64) << 32, Ordering::Relaxed);
         record.step(vpid.generation(), ProcessState::Reserved, ProcessState::Asked);
         supervisor::ring(manager);
-        let bell = &self.arena.record(self.me.place()).bell;
-        let answered = bell::wait(bell, &self.policy, None, || {
+        let events = &self.arena.record(self.me.place()).events;
+        let answered = events.wait_for(&self.policy, None, || {
             Ok::<_, FarmError>((record.life(vpid) != ProcessState::Asked).then_some(()))
         });
         // SAFETY: the manager copies the request, and tolerates that the block changes meanwhile.
@@ -559,10 +557,10 @@ impl Farm {
         if deadline.is_none() {
             self.is_another(vpid, "wait for its own end")?;
         }
-        let bell = &self.arena.record(self.me.place()).bell;
-        // Waits are usually long here: no yields.
+        let events = &self.arena.record(self.me.place()).events;
+        // Long waits are usual here: no looks.
         let policy = Policy { yield_for: Duration::ZERO, ..self.policy };
-        let ended = bell::wait(bell, &policy, deadline, || self.cause(vpid))?;
+        let ended = events.wait_for(&policy, deadline, || self.cause(vpid))?;
         if ended.is_some() && !self.has_sent(vpid) {
             self.unlink(vpid);
             self.note(vpid);

@@ -50,7 +50,6 @@
 //! [`Farm::join`], unless the manager is killed in the few microseconds in which it starts one.
 
 mod arena;
-mod bell;
 mod blocks;
 #[doc(hidden)]
 pub mod bounds;

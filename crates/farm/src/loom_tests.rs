@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use loom::sync::atomic::Ordering;
 use loom::thread;
-use syncline_signal::{Policy, Signal, plant};
+use syncline_signal::{Policy, Signal, event_count::EventCount, plant};
 
-use crate::bell;
 use crate::blocks::{Block, Blocks, Supply};
 use crate::channel::{Body, Reader, Slot, Writer};
 use crate::pool::fork_table::{
@@ -26,7 +25,7 @@ fn model(f: impl Fn() + Sync + Send + 'static) {
 
 /// A channel on loom's heap.
 #[derive(Clone)]
-struct Shared(Arc<(Vec<Slot>, Signal)>);
+struct Shared(Arc<(Vec<Slot>, EventCount)>);
 
 impl Deref for Shared {
     type Target = [Slot];
@@ -43,7 +42,7 @@ const ASLEEP: Policy<'_> = Policy { pauses: 0, yield_for: Duration::ZERO, livene
 fn channel(depth: usize, messages: u8) {
     model(move || {
         let slots = (0..depth).map(|_| Slot::default()).collect();
-        let shared = Shared(Arc::new((slots, Signal::new(0))));
+        let shared = Shared(Arc::new((slots, EventCount::new())));
         let other = shared.clone();
         let sender = thread::spawn(move || {
             // SAFETY: this thread creates the only writer of the slots.
@@ -56,9 +55,8 @@ fn channel(depth: usize, messages: u8) {
         // SAFETY: this thread creates the only reader of the slots.
         let mut reader = unsafe { Reader::new(shared.clone()) };
         for number in 0..messages {
-            let body = bell::wait(&shared.0.1, &ASLEEP, None, || Ok::<_, ()>(reader.take()))
-                .unwrap()
-                .unwrap();
+            let body =
+                shared.0.1.wait_for(&ASLEEP, None, || Ok::<_, ()>(reader.take())).unwrap().unwrap();
             assert_eq!(
                 (body.head, body.bytes[0], body.bytes[1]),
                 (2, number, number + 10),
@@ -82,46 +80,14 @@ fn two_slots() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_bell_rung_before_the_message_is_found() {
-    plant::with("channel: rings first", || channel(1, 1));
+fn a_notification_before_the_message_is_found() {
+    plant::with("channel: notifies first", || channel(1, 1));
 }
 
 #[test]
 #[should_panic]
 fn a_slot_freed_before_it_was_read_is_found() {
     plant::with("channel: frees first", || channel(1, 2));
-}
-
-/// A process increments an event count, and is killed before the system call that wakes the
-/// sleeper, whose mark is already cleared. The supervisor reports the death.
-fn killed_in_the_ring() {
-    model(|| {
-        let shared = Arc::new((loom::sync::atomic::AtomicBool::new(false), Signal::new(0)));
-        let other = Arc::clone(&shared);
-        let killed = thread::spawn(move || {
-            other.0.store(true, Ordering::Relaxed);
-            other.1.add_and_die();
-        });
-        let other = Arc::clone(&shared);
-        let supervisor = thread::spawn(move || {
-            killed.join().unwrap();
-            bell::ring_for_a_death(&other.1);
-        });
-        let is_there = || Ok::<_, ()>(shared.0.load(Ordering::Relaxed).then_some(()));
-        assert_eq!(bell::wait(&shared.1, &ASLEEP, None, is_there), Ok(Some(())));
-        supervisor.join().unwrap();
-    });
-}
-
-#[test]
-fn whoever_is_killed_in_the_ring_leaves_nobody_asleep() {
-    killed_in_the_ring();
-}
-
-#[test]
-#[should_panic(expected = "deadlock")]
-fn a_mark_that_the_dead_have_taken_is_found() {
-    plant::with("bell: trusts the dead", killed_in_the_ring);
 }
 
 /// Two processes take and give blocks: no block has two holders.
@@ -184,7 +150,7 @@ struct Tables {
     deques: Vec<Deque>,
     cells: Vec<Cell>,
     table: Vec<Block>,
-    bells: Vec<Signal>,
+    events: Vec<EventCount>,
     runs: Vec<loom::sync::atomic::AtomicU32>,
 }
 
@@ -195,7 +161,7 @@ impl Tables {
             deques: (0..WORKERS).map(|_| Deque::default()).collect(),
             cells: (0..CELLS).map(|_| Cell::default()).collect(),
             table: (0..CELLS).map(|_| Block::default()).collect(),
-            bells: (0..WORKERS).map(|_| Signal::new(0)).collect(),
+            events: (0..WORKERS).map(|_| EventCount::new()).collect(),
             runs: (0..4).map(|_| loom::sync::atomic::AtomicU32::new(0)).collect(),
         })
     }
@@ -211,7 +177,7 @@ impl Tables {
             .offer(worker, worker as u64, Body { head: number, ..Body::default() })
             .unwrap();
         if let Some(other) = self.table().wake() {
-            self.bells[other].increment();
+            self.events[other].notify();
         }
         offer
     }
@@ -228,7 +194,7 @@ impl Tables {
     fn run_claimed(&self, claim: Claim) {
         let (result, owner) = (self.run(&claim), self.table().owner(&claim) as usize);
         match self.table().end(claim, result) {
-            Ok(()) => drop(self.bells[owner].increment()),
+            Ok(()) => self.events[owner].notify(),
             Err(last) => self.table().free(last),
         }
     }
@@ -248,7 +214,7 @@ impl Tables {
     /// Waits for the result of a task of this worker.
     fn join_begun(&self, worker: usize, offer: Offer, number: u64) {
         let ended = || Ok::<_, ()>((self.table().state(&offer) == ForkState::Ended).then_some(()));
-        bell::wait(&self.bells[worker], &ASLEEP, None, ended).unwrap().unwrap();
+        self.events[worker].wait_for(&ASLEEP, None, ended).unwrap().unwrap();
         let last = self.table().ended(offer).unwrap();
         assert_eq!(self.table().result(&last).head, number + 100, "another result");
         self.table().free(last);
@@ -305,16 +271,16 @@ fn offered_to_a_sleeper() {
         let sleeper = thread::spawn(move || {
             let table = others.table();
             let claim = loop {
-                let seen = others.bells[2].get();
                 if let Some(claim) = table.steal(2, 1) {
                     break claim;
                 }
-                table.nod(2);
+                let seen = others.events[2].prepare();
+                table.announce(2);
                 let found = table.steal(2, 1);
                 if found.is_none() {
-                    others.bells[2].wait_until(seen + 1, &ASLEEP, None).unwrap();
+                    others.events[2].wait(seen, &ASLEEP, None).unwrap();
                 }
-                table.rise(2);
+                table.cancel(2);
                 if let Some(claim) = found {
                     break claim;
                 }

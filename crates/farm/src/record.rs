@@ -39,7 +39,7 @@
 
 use syncline_process::watch::Ending;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
-use syncline_signal::{PaddedSignal, plant};
+use syncline_signal::{event_count::EventCount, plant};
 
 use crate::vpid::Vpid;
 
@@ -86,8 +86,9 @@ pub(crate) struct Record {
     waits: AtomicU64,
     /// The progress of the process, if it is a worker of a pool.
     pub(crate) progress: ProgressRecord,
-    /// The event count of the process, incremented when there is something for it to look at.
-    pub(crate) bell: PaddedSignal,
+    /// The events for it: a message for it, the end of any process. Notified for each, as a channel
+    /// has one reader: no fence and no mark of a sleeper would be cheaper than the count.
+    pub(crate) events: EventCount,
 }
 
 /// The progress of a worker of a pool. The worker writes it; the manager reads it when the worker

@@ -10,8 +10,8 @@
 //!  a worker: record says Asked ── eventfd ──┐
 //!                                           ├──> supervisor: epoll ──> starts it
 //!  a process ends: its pidfd is readable ───┘         │
-//!                                                     └──> releases its channels; marks it Ended;
-//!                                                          frees its blocks; notifies all
+//!                                                     └──> its writers let go; record says Ended;
+//!                                                          its blocks given back; all processes notified
 //! ```
 //! A process that the manager starts itself is watched from then on without waking the thread,
 //! which leaves the processor to the new process.
@@ -31,8 +31,8 @@
 //!
 //! # Costs
 //! A start: posix_spawn, whose time does not grow with the manager's memory, a pipe, a pidfd, and
-//! three calls of fcntl for the lifeline. The thread sleeps otherwise. An end: one scan of the
-//! farm's tables, and one notification for each process.
+//! three calls of fcntl for the lifeline. The thread sleeps otherwise. An end: a look at the farm's
+//! tables, and a notification for each process.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -55,7 +55,6 @@ use syncline_process::{
 };
 
 use crate::arena::Arena;
-use crate::bell;
 use crate::environment::{FARM, Inherited};
 use crate::error::FarmError;
 use crate::program::{Program, Request};
@@ -345,10 +344,10 @@ impl SupervisorState {
         self.ended().push_back(vpid);
         // Release: pairs with the Acquire of a load of the count, which then sees all of the above.
         arena.ends().increment();
-        self.ring_all();
+        self.notify_all();
     }
 
-    fn ring_all(&self) {
+    fn notify_all(&self) {
         let arena = &self.arena;
         for place in 0..arena.used() {
             let record = arena.record(place);
@@ -360,7 +359,7 @@ impl SupervisorState {
                     | ProcessState::Joined
             ) || place == 0
             {
-                bell::ring_for_a_death(&record.bell);
+                record.events.notify_for_dead();
             }
         }
     }
@@ -448,7 +447,7 @@ impl Reaper {
         }
         if ended.len() < before {
             // A process may wait for a place.
-            self.state.ring_all();
+            self.state.notify_all();
         }
     }
 
@@ -469,7 +468,7 @@ impl Reaper {
                 }
                 None => self.state.declare(vpid, &Err(Some(invalid()))),
             }
-            arena.record(parent.place() % arena.processes()).bell.increment();
+            arena.record(parent.place() % arena.processes()).events.notify();
         }
     }
 

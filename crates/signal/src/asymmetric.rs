@@ -1,25 +1,28 @@
-//! A fence in two halves: nearly free on the side that is passed often, dear on the side that is passed seldom.
+//! A fence in two halves: nearly free on the side that is passed often, dear on the side that is
+//! passed seldom.
 //!
 //! # Contract
-//! Two threads each write one word and then read the other's. With a sequentially consistent fence between the two
-//! steps on both sides, at least one of them sees what the other wrote (Dekker). The same holds if one side has
-//! [`light`] there and the other [`heavy`].
+//! Two threads each write one word and then read the other's. With a sequentially consistent fence
+//! between the two steps on both sides, at least one of them sees what the other wrote (Dekker).
+//! The same holds if one side has [`light`] there and the other [`heavy`].
 //!
 //! ```text
-//!   often: a release of a lock            seldom: who is about to sleep
+//!   often: a release of a lock            seldom: a thread that is about to sleep
 //!     word = free                           sleepers = 1
 //!     light()                               heavy()
 //!     if sleepers { wake }                  if word is free { take it } else { sleep }
 //! ```
 //!
 //! # Costs
-//! `light`: nothing but that the compiler keeps the order. `heavy`: a system call that interrupts every core on which a
-//! process runs that may be on the other side, 1 to 15 microseconds; who is about to sleep pays more anyway.
-//! Where the kernel has no such call (before Linux 4.16, or forbidden), both are fences. Processes that share words all have
-//! it, or all have not: a process of which it is kept, beside others, is not waited for by their light halves.
+//! `light`: nothing but that the compiler keeps the order. `heavy`: a system call that interrupts
+//! every core on which a process runs that may be on the other side, 1 to 15 microseconds; a thread
+//! that is about to sleep pays more anyway. Where the kernel has no such call (before Linux 4.16,
+//! or forbidden), both are fences. Processes that share words must all have the call, or all lack
+//! it: the light half of a process that has it orders nothing for one whose heavy half is a fence.
 //!
 //! # Source
-//! membarrier(2), by M. Desnoyers; the use is that of userspace RCU and of folly's asymmetric fences.
+//! membarrier(2), by M. Desnoyers; the use is that of userspace RCU and of folly's asymmetric
+//! fences.
 
 #[cfg(not(loom))]
 mod real {
@@ -48,8 +51,8 @@ mod real {
         let there = needed.iter().all(|&command| known.contains_command(command))
             && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok();
         let state = if there { THERE } else { ABSENT };
-        // Relaxed, here and below: nothing is published by it; whoever reads it too early registers as well, which
-        // changes nothing.
+        // Relaxed, here and below: nothing is published by it; a thread that reads it too early
+        // registers as well, which changes nothing.
         REGISTERED.store(state, Ordering::Relaxed);
         state
     }
@@ -69,8 +72,8 @@ mod real {
         if REGISTERED.load(Ordering::Relaxed) == UNKNOWN {
             register();
         }
-        // SeqCst: with the one in `heavy` the two fences of Dekker's pattern; no weaker one orders a store before a later
-        // load.
+        // SeqCst: pairs with the fence in `heavy` (Dekker's pattern); no weaker fence orders a
+        // store before a later load.
         fence(Ordering::SeqCst);
     }
 
@@ -82,7 +85,8 @@ mod real {
             known => known,
         };
         if state != THERE || membarrier(MembarrierCommand::GlobalExpedited).is_err() {
-            // SeqCst: see `light`. A call that is there and fails is not known; then the caller's sleep is bounded.
+            // SeqCst: pairs with the fence in `light`. No failure of a call that is there is known;
+            // then the caller's sleep is bounded.
             fence(Ordering::SeqCst);
         }
     }

@@ -1,20 +1,21 @@
-//! Who is gone: what every wait asks again, ten times a second at least.
+//! Partners that are gone: every wait asks for them at least ten times a second.
 
 use crate::primitive::{AtomicU64, Ordering};
 
-/// Answers, for a wait that goes on, whether somebody whom it needs is gone.
+/// Answers, for a wait that goes on, whether a partner that it needs is gone.
 ///
 /// Asked by the waiting thread before every sleep, at least ten times a second; it must not block.
 pub trait Liveness: Sync + std::fmt::Debug {
-    /// Somebody who is gone, if anybody is.
+    /// Returns a partner that is gone, if one is.
     fn gone(&self) -> Option<u32>;
 }
 
 /// A word that is 0 while all partners live, and names the dead one afterwards.
 ///
-/// Whoever watches the partners (a launcher with a pidfd, a runner whose task panicked) calls
-/// [`declare`](DeathWord::declare); every wait whose [`Policy`](crate::Policy) names the word looks at
-/// it again at least ten times a second, so nobody waits for the dead. It may stand in shared memory.
+/// The thread that watches the partners (a launcher with a pidfd, a runner whose task panicked)
+/// calls [`declare`](DeathWord::declare); every wait whose [`Policy`](crate::Policy) names the word
+/// looks at it again at least ten times a second, so no thread waits for the dead. It may stand in
+/// shared memory.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,7 +31,7 @@ pub trait Liveness: Sync + std::fmt::Debug {
 pub struct DeathWord(AtomicU64);
 
 impl DeathWord {
-    /// All live.
+    /// A word that says that all partners live.
     #[must_use]
     pub fn new() -> Self {
         DeathWord(AtomicU64::new(0))
@@ -38,13 +39,13 @@ impl DeathWord {
 
     /// Declares `who` dead. The first declaration stays.
     pub fn declare(&self, who: u32) {
-        // Release: what the declarer wrote before (a message, say) is seen by whoever reads the word.
-        // Pairs with the Acquire in `who`.
+        // Release: pairs with the Acquire in `who`: what the declarer wrote before, such as a
+        // message, is seen by each thread that reads the word.
         let _ =
             self.0.compare_exchange(0, u64::from(who) + 1, Ordering::Release, Ordering::Relaxed);
     }
 
-    /// Who is dead, if anybody is.
+    /// Returns the partner that is dead, if one is.
     #[must_use]
     pub fn gone(&self) -> Option<u32> {
         // Acquire: pairs with the Release in `declare`.

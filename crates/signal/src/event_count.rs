@@ -3,30 +3,31 @@
 //! # Contract
 //! A [`Signal`] is a number that a thread waits for. An event count is for a condition that stands
 //! in other words: a message in one of many slots, a task in one of many queues. A thread that
-//! wants to sleep notes the count, looks, and sleeps until the count has changed. A thread that makes
-//! the condition true does so first, and *notifies* afterwards. No event is missed, and no thread
-//! sleeps while its condition is true.
+//! wants to sleep notes the count, looks, and sleeps until the count has changed. A thread that
+//! makes the condition true does so first, and *notifies* afterwards. No event is missed, and no
+//! thread sleeps while its condition is true.
 //!
 //! Each event count has one waiter at a time, and any number of notifiers, which may be threads of
 //! other processes: it has no pointers, all zero bytes are its first state, and it may stand in
 //! memory shared between processes.
 //!
 //! # Two ways to notify
-//! | waiter                      | notifier that always counts        |
-//! |-----------------------------|------------------------------------|
-//! | `seen = prepare()`          | makes the condition true           |
-//! | looks                       | `notify()`                         |
-//! | `wait(seen)`                |                                    |
+//! | waiter             | notifier that always counts |
+//! |--------------------|-----------------------------|
+//! | `seen = prepare()` | makes the condition true    |
+//! | looks              | `notify()`                  |
+//! | `wait(seen)`       |                             |
 //!
 //! A notification before `prepare` was for a condition that the look sees; a later one ends the
 //! `wait`. The notification is a read-modify-write, the waiter needs no fence.
 //!
-//! | waiter                      | notifier that counts for a sleeper only |
-//! |-----------------------------|-----------------------------------------|
-//! | `seen = announce()`: marks itself as a sleeper, then a fence | makes the condition true |
-//! | looks                       | a fence, or a section that the look enters, too |
-//! | `wait(seen)`, if it found nothing | `notify_announced()`: looks at the mark |
-//! | `cancel()`                  |                                         |
+//! | waiter                            | notifier that counts for a sleeper only |
+//! |-----------------------------------|-----------------------------------------|
+//! | `seen = announce()`: its mark     | makes the condition true                |
+//! | (a fence, the end of `announce`)  | a fence, or a section of the look's     |
+//! | looks                             | `notify_announced()`: looks at the mark |
+//! | `wait(seen)`, if it found nothing |                                         |
+//! | `cancel()`                        |                                         |
 //!
 //! One of the two fences comes first (Dekker): either the waiter's look sees the condition, or the
 //! notifier sees the mark. The fence of the notifier is its own business, as it may have one
@@ -49,29 +50,30 @@
 //! # Costs
 //! While the waiter does not sleep:
 //!
-//! | operation                    | cost                                                             |
-//! |------------------------------|------------------------------------------------------------------|
-//! | `notify`                     | one read-modify-write, of a line that only notifiers touch as long as the waiter finds what it looks for without `prepare` |
-//! | `notify_announced`           | one load, besides the fence or section of the caller             |
-//! | `wait_for` that finds        | the looks                                                        |
+//! | operation             | cost                                                 |
+//! |-----------------------|------------------------------------------------------|
+//! | `notify`              | one read-modify-write                                |
+//! | `notify_announced`    | one load, besides the fence or section of the caller |
+//! | `wait_for` that finds | the looks                                            |
 //!
-//! To sleep: a load for `prepare`; two read-modify-writes and a fence for `announce` and `cancel`. To
-//! wake: a system call if the waiter is past its yields.
+//! Only notifiers touch the line as long as the waiter finds what it looks for without `prepare`.
+//! To sleep: a load for `prepare`; two read-modify-writes and a fence for `announce` and `cancel`.
+//! To wake: a system call if the waiter is past its yields.
 //!
 //! # Death
 //! A process that is killed between its count and the system call that wakes leaves the waiter
 //! asleep, and the bit gone. So the process that tells of a death notifies all waiters by
 //! [`notify_for_dead`](EventCount::notify_for_dead), which wakes whatever the bit says. Where no
-//! process tells of deaths, the policy of the wait names a watch. Nothing mends a mark that a killed
-//! notifier has taken: `notify_announced` is for threads of one process, or for waits with a
+//! process tells of deaths, the policy of the wait names a watch. Nothing mends a mark that a
+//! killed notifier has taken: `notify_announced` is for threads of one process, or for waits with a
 //! deadline.
 //!
 //! # Source
-//! Reed and Kanodia, "Synchronization with eventcounts and sequencers" (CACM 22, 1979): `prepare` is
-//! their *read*, `wait` their *await*, `notify` their *advance*. Announcing and cancelling are those
-//! of the event counts of D. Vyukov, Eigen and folly; rayon's sleep module is another. Changed: one
-//! waiter per count in place of a list, so that a notifier chooses which thread it wakes (its own
-//! process, the worker of a task's home).
+//! Reed and Kanodia, "Synchronization with eventcounts and sequencers" (CACM 22, 1979): `prepare`
+//! is their *read*, `wait` their *await*, `notify` their *advance*. Announcing and cancelling are
+//! those of the event counts of D. Vyukov, Eigen and folly; rayon's sleep module is another.
+//! Changed: one waiter per count in place of a list, so that a notifier chooses which thread it
+//! wakes (its own process, the worker of a task's home).
 
 use std::time::{Duration, Instant};
 
@@ -129,34 +131,35 @@ impl EventCount {
     ///
     /// # Memory ordering
     /// Release, and a sequentially consistent fence: what came before is seen by the notifier that
-    /// takes the mark, and a notifier that does not see the mark has its condition seen by the look,
-    /// if it has such a fence in between as well.
+    /// takes the mark, and a notifier that does not see the mark has its condition seen by the
+    /// look, if it has such a fence in between as well.
     #[must_use]
     pub fn announce(&self) -> u64 {
         let seen = self.prepare();
-        // Not a store: behind the exchange of a late notifier it must be the newest value, which the
-        // next notifier sees. Release: pairs with the Acquire in `notify_announced`.
+        // Not a store: behind the exchange of a late notifier it must be the newest value, which
+        // the next notifier sees. Release: pairs with the Acquire in `notify_announced`.
         if plant::is("event count: announces by a store") {
             self.announced.store(1, Ordering::Release);
         } else {
             self.announced.swap(1, Ordering::Release);
         }
         if !plant::is("event count: no fence") {
-            // SeqCst: pairs with the fence of the notifier (Dekker's pattern). No weaker fence orders a
-            // store before a later load.
+            // SeqCst: pairs with the fence of the notifier (Dekker's pattern). No weaker fence
+            // orders a store before a later load.
             fence(Ordering::SeqCst);
         }
         seen
     }
 
-    /// Takes the mark of [`announce`](Self::announce) back. False if a notifier has taken it: that one
-    /// counts, or has counted, an event for the waiter.
+    /// Takes the mark of [`announce`](Self::announce) back. False if a notifier has taken it: that
+    /// one counts, or has counted, an event for the waiter.
     pub fn cancel(&self) -> bool {
         // Relaxed: the mark is the waiter's own; the count publishes what a notifier has done.
         self.announced.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Sleeps until there have been more events than `seen`, after the pauses and yields of `policy`.
+    /// Sleeps until there have been more events than `seen`, after the pauses and yields of
+    /// `policy`.
     ///
     /// # Errors
     /// [`WaitError::TimedOut`], or [`WaitError::Dead`] if the watch of `policy` names a partner. An
@@ -182,8 +185,8 @@ impl EventCount {
         self.events.increment();
     }
 
-    /// As [`notify`](Self::notify), if the waiter has announced itself and no other notifier has taken
-    /// that. Returns whether it has counted.
+    /// As [`notify`](Self::notify), if the waiter has announced itself and no other notifier has
+    /// taken that. Returns whether it has counted.
     ///
     /// The caller has made the condition true before, and has a fence in between: see the
     /// [module](self).
@@ -215,8 +218,8 @@ impl EventCount {
     /// first.
     ///
     /// It looks first, goes on with the pauses and yields of `policy` in between, and touches the
-    /// count only before it sleeps. A death does not end the wait, as the condition may be that of a
-    /// partner that lives: `look` decides, and is called again soon.
+    /// count only before it sleeps. A death does not end the wait, as the condition may be that of
+    /// a partner that lives: `look` decides, and is called again soon.
     ///
     /// # Errors
     /// Those of `look`.
@@ -253,8 +256,8 @@ impl EventCount {
                 Err(_) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
                     return look();
                 }
-                // The next look sees which process has died. If that does not matter to it, it is not
-                // called without a break.
+                // The next look sees which process has died. If that does not matter to it, it is
+                // not called without a break.
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),
             }
         }

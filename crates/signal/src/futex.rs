@@ -24,9 +24,9 @@ mod real {
 
         fn low(&self) -> &AtomicU32 {
             let low = usize::from(cfg!(target_endian = "big"));
-            // SAFETY: the pointer is to one of the two aligned halves of a live `AtomicU64`, and the
-            // half is only handed to the kernel, which reads it atomically; no Rust code accesses it
-            // at this size.
+            // SAFETY: the pointer is to one of the two aligned halves of a live `AtomicU64`, and
+            // the half is only handed to the kernel, which reads it atomically; no Rust code
+            // accesses it at this size.
             unsafe { &*self.bits.as_ptr().cast::<AtomicU32>().add(low) }
         }
 
@@ -47,7 +47,7 @@ mod real {
             let _ = futex::wait(self.low(), futex::Flags::empty(), seen as u32, timeout.as_ref());
         }
 
-        /// Wakes all who sleep here.
+        /// Wakes all threads that sleep here.
         pub(crate) fn wake_all(&self) {
             if cfg!(miri) {
                 return; // sleepers have yielded
@@ -80,7 +80,8 @@ mod mock {
 
         pub(crate) fn sleep(&self, seen: u64, _at_most: Option<Duration>) {
             let bucket = self.bucket.lock().unwrap();
-            // The kernel reads the word under the lock of its bucket; an RMW reads the newest value.
+            // The kernel reads the word under the lock of its bucket; an RMW reads the newest
+            // value.
             if self.bits.fetch_add(0, Ordering::Relaxed) as u32 == seen as u32 {
                 drop(self.sleepers.wait(bucket).unwrap());
             }

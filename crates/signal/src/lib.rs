@@ -12,8 +12,9 @@
 //! * [`asymmetric`]: a fence that is free where it is often, and dear where it is seldom.
 //! * [`SpinLock`](spinlock::SpinLock): a word for critical sections of a few instructions.
 //!
-//! A signal is never reset. That removes the races of flags that are: a waiter that comes late still
-//! finds what it waited for, and a raiser never has to know whether the last round has been seen.
+//! A signal is never reset. That removes the races of flags that are: a waiter that comes late
+//! still finds what it waited for, and a raiser never has to know whether the last round has been
+//! seen.
 //!
 //! ```
 //! use syncline_signal::{Policy, Signal};

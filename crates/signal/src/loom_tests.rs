@@ -10,8 +10,8 @@ use loom::thread;
 
 use crate::{AddError, Policy, Signal, event_count::EventCount, plant, spinlock::SpinLock};
 
-/// All interleavings with at most three preemptions. Two are known to show nearly every bug (Musuvathi
-/// and Qadeer 2007), and the models with three threads take minutes without a bound.
+/// All interleavings with at most three preemptions. Two are known to show nearly every bug
+/// (Musuvathi and Qadeer 2007), and the models with three threads take minutes without a bound.
 fn model(f: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.or(Some(3));

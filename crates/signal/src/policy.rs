@@ -7,9 +7,9 @@ use crate::Liveness;
 /// How a wait passes the time: pauses, then yields, then sleep.
 ///
 /// The default was measured as the best both with cores to spare and with four members to a core:
-/// 16 pauses, then yields of the processor for up to 50 microseconds, then a futex. Fewer yields make
-/// short waits bistable; a long spin before the sleep costs 40 times as much when members outnumber
-/// cores.
+/// 16 pauses, then yields of the processor for up to 50 microseconds, then a futex. Fewer yields
+/// make short waits bistable; a long spin before the sleep costs 40 times as much when members
+/// outnumber cores. [`SpinWait`](crate::spin_wait::SpinWait) is what comes before the futex.
 ///
 /// ```
 /// use syncline_signal::Policy;
@@ -20,19 +20,21 @@ use crate::Liveness;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Policy<'a> {
-    /// How often to look again with only a pause in between.
+    /// The number of looks with only a pause in between.
     pub pauses: u32,
-    /// How long to go on looking with a yield of the processor in between.
+    /// The time for which looks go on with a yield of the processor in between.
     pub yield_for: Duration,
-    /// What ends the wait when it names a partner that is gone: a [`DeathWord`](crate::death::DeathWord), say.
+    /// The watch that ends the wait when it names a partner that is gone, such as a
+    /// [`DeathWord`](crate::death::DeathWord).
     pub liveness: Option<&'a dyn Liveness>,
 }
 
 impl<'a> Policy<'a> {
-    /// The longest sleep between two looks at who is gone.
+    /// The longest sleep between two questions to the watch.
     pub(crate) const DEATH_CHECK: Duration = Duration::from_millis(100);
 
-    /// The same policy, ending with [`WaitError::Dead`](crate::WaitError::Dead) when `liveness` names somebody.
+    /// Returns the same policy, whose waits end with [`WaitError::Dead`](crate::WaitError::Dead)
+    /// when `liveness` names a partner.
     #[must_use]
     pub fn watching(self, liveness: &'a dyn Liveness) -> Self {
         Policy { liveness: Some(liveness), ..self }

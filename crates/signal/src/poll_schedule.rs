@@ -5,10 +5,11 @@
 //! waits for it looks again and again, and calls [`PollSchedule::pause`] or
 //! [`PollSchedule::idle`] after each look that found nothing.
 //!
-//! | method  | for                              | yields | first sleep | then longer by | at most |
-//! |---------|----------------------------------|--------|-------------|----------------|---------|
-//! | `pause` | a thread that needs what comes   | 50     | 5 us        | 1/8            | 100 us  |
-//! | `idle`  | a server while no thread waits   | 50     | 5 us        | 1/1, from 1 ms on 1/64 ms | 2 ms |
+//! | method  | for                            | yields | first sleep | next sleep     | at most |
+//! |---------|--------------------------------|--------|-------------|----------------|---------|
+//! | `pause` | a thread that needs what comes | 50     | 5 us        | 9/8 as long    | 100 us  |
+//! | `idle`  | a server, no thread waits      | 50     | 5 us        | twice as long  | 1 ms    |
+//! |         |                                |        |             | 1/64 ms longer | 2 ms    |
 //!
 //! By an eighth, so that the waiting thread notices what has come after at most an eighth of the
 //! time that it has waited, or 100 us. A thread may change between the two methods: the next sleep
@@ -22,8 +23,8 @@
 //!
 //! # Why it is no `SpinWait`
 //! [`SpinWait`](crate::spin_wait::SpinWait) is the phase before a sleep that a wake-up ends; it is short, and
-//! bounded by time. Here no wake-up comes: the schedule has no end, and it decides how late an event
-//! is noticed.
+//! bounded by time. Here no wake-up comes: the schedule has no end, and it decides how late an
+//! event is noticed.
 
 use std::thread;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //!
 //! # Contract
 //! `raise_to` and `add` never block and never lower the number. What was written before a raise is
-//! seen after a wait that it ended. A wait ends when the number is large enough, at its deadline, or
-//! when the death word of its policy names somebody; never for another reason.
+//! seen after a wait that it ended. A wait ends when the number is large enough, at its deadline,
+//! or when the watch of its policy names a partner; never for another reason.
 //!
 //! Numbers end at [`Signal::MAX`], 2^62 - 1. An addition that goes past it closes the signal: the
 //! number is `MAX` for good, every wait for a number has ended, and every later addition is told.
@@ -12,14 +12,14 @@
 //! ```text
 //! bit  63     the signal is closed: the guard band
 //! bits 62..1  the number; in the guard band, by how much additions went past the end
-//! bit  0      somebody sleeps (or is about to): the next raise must wake
+//! bit  0      a thread sleeps (or is about to): the next raise must wake
 //! ```
-//! | who    | step                                                             |
+//! | side   | step                                                             |
 //! |--------|------------------------------------------------------------------|
 //! | waiter | reads the word; enough: done                                     |
 //! |        | sets bit 0, unless the word has changed                          |
 //! |        | sleeps, unless the word has changed; begins again                |
-//! | raiser | raises the number; was bit 0 set: clears it and wakes everybody  |
+//! | raiser | raises the number; was bit 0 set: clears it and wakes all        |
 //!
 //! # The guard band
 //! An addition is one read-modify-write, so it may go past the end before its thread knows. No
@@ -35,8 +35,8 @@
 //! sequences of all additions go on through it.
 //!
 //! # No lost wake-up
-//! A sleep is lost only if the raiser saw no bit 0 and the waiter saw the old number. Both act on one
-//! word, so one of them comes second and sees the other.
+//! A sleep is lost only if the raiser saw no bit 0 and the waiter saw the old number. Both act on
+//! one word, so one of them comes second and sees the other.
 //!
 //! # Costs
 //! A raise while no thread sleeps: one read-modify-write, one transfer of the cache line to each
@@ -45,7 +45,7 @@
 //!
 //! # Source
 //! The futex word with a waiters bit is Drepper's ("Futexes Are Tricky", 2004). Changed: the number
-//! is monotone, so nobody resets it, and a late waiter needs no turn of its own.
+//! is monotone, so it is never reset, and a late waiter needs no turn of its own.
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ use crate::plant;
 use crate::primitive::Ordering;
 use crate::{Policy, spin_wait::SpinWait};
 
-/// Bit 0: somebody sleeps.
+/// Bit 0: a thread sleeps.
 const SLEEPER: u64 = 1;
 /// Bit 63: the number is past [`Signal::MAX`].
 const CLOSED: u64 = 1 << 63;
@@ -69,10 +69,10 @@ const _: () =
 /// Eight bytes, `#[repr(C)]`, no pointers: it may stand in memory shared between processes.
 ///
 /// # The end
-/// A signal that was added to past `MAX` is closed: its number is `MAX` for good, every wait for a
-/// number ends, and [`add`](Signal::add) says so. By steps of 1 at 1 ns each that takes 146 years,
-/// so counters of events use [`increment`](Signal::increment) and [`count`](Signal::count), which
-/// stop at `MAX` without a word.
+/// A signal that was added to past `MAX` is closed: its number is `MAX` from then on, every wait
+/// for a number ends, and [`add`](Signal::add) says so. By steps of 1 at 1 ns each that takes 146
+/// years, so counters of events use [`increment`](Signal::increment) and [`count`](Signal::count),
+/// which stop at `MAX` without a word.
 ///
 /// # Memory ordering
 /// A raise is a release, and reading the raised number (by [`get`](Signal::get) or a wait) is an
@@ -117,7 +117,7 @@ impl std::ops::Deref for PaddedSignal {
 pub enum WaitError {
     /// The deadline passed.
     TimedOut,
-    /// The death word of the policy names a partner.
+    /// The watch of the policy names a partner.
     Dead {
         /// The partner, as it was declared.
         member: u32,
@@ -208,9 +208,9 @@ impl Signal {
         let number = bounded(number);
         let order =
             if plant::is("signal: relaxed raise") { Ordering::Relaxed } else { Ordering::Release };
-        // Release: pairs with the Acquire in `get` and `wait_until`. The maximum clears bit 0 if and
-        // only if it raises the number: then whoever set it is woken below. If it raises nothing the
-        // bit stays for the raise that will.
+        // Release: pairs with the Acquire in `get` and `wait_until`. The maximum clears bit 0 if
+        // and only if it raises the number: then the thread that set it is woken below. If it
+        // raises nothing the bit stays for the raise that will.
         let before = if cfg!(tsan) {
             // ThreadSanitizer does not see a maximum, and reports what it orders.
             let raise = |bits: u64| Some(bits.max(number << 1));
@@ -228,7 +228,8 @@ impl Signal {
     /// more. Wakes no thread: none sleeps on it now, and one thread at a time raises it. Then it is
     /// a store, the cheapest raise there is.
     ///
-    /// Whoever polls it by [`get`](Signal::get) or [`look_until`](Signal::look_until) is served; whoever sleeps is not.
+    /// Threads that poll it by [`get`](Signal::get) or [`look_until`](Signal::look_until) see the
+    /// number; threads that sleep are not woken.
     #[inline]
     pub fn publish(&self, number: u64) {
         let order = if plant::is("signal: relaxed publish") {
@@ -240,12 +241,12 @@ impl Signal {
         self.word.bits.store(bounded(number) << 1, order);
     }
 
-    /// Adds `n` to the number and wakes those who wait. Returns what it is now.
+    /// Adds `n` to the number and wakes the threads that wait. Returns what it is now.
     ///
     /// # Errors
     /// [`AddError::TooMuch`] if `n` is more than [`Signal::MAX_ADD`]: nothing was added.
     /// [`AddError::Closed`] if the sum is more than [`Signal::MAX`]: the number is `MAX` from now
-    /// on, all waits have ended, and every later addition is told the same.
+    /// on, all waits have ended, and every later addition fails likewise.
     #[inline]
     pub fn add(&self, n: u64) -> Result<u64, AddError> {
         if n > Self::MAX_ADD {
@@ -284,14 +285,14 @@ impl Signal {
     /// Adds to the number, and says what the word is then.
     #[inline]
     fn grow(&self, n: u64) -> u64 {
-        // Release: pairs with the Acquire in `get` and `wait_until`; one sequence with the other additions, so
-        // whoever reads the last one has synchronised with all.
+        // Release: pairs with the Acquire in `get` and `wait_until`; one sequence with the other
+        // additions, so a thread that reads the last one has synchronised with all.
         let before = self.word.bits.fetch_add(n << 1, Ordering::Release);
         // It does not wrap: see "The guard band".
         before.wrapping_add(n << 1)
     }
 
-    /// What is left to do after an addition that found a sleeper, or went past the end.
+    /// Completes an addition that found a sleeper, or went past the end.
     #[cold]
     fn after_add(&self, now: u64) -> Result<u64, AddError> {
         if now & CLOSED == 0 {
@@ -309,16 +310,18 @@ impl Signal {
         Err(AddError::Closed)
     }
 
-    /// Wakes all who sleep, whether or not the word says that somebody does; they look again.
+    /// Wakes all threads that sleep, whether or not the word says that there are any; they look
+    /// again.
     ///
-    /// For whoever finds that a process has died that may have raised the number, and was killed before it woke anybody.
-    pub fn wake(&self) {
+    /// For a process that finds that another has died that may have raised the number, and was
+    /// killed before it woke a waiter.
+    pub(crate) fn wake(&self) {
         self.word.wake_all();
     }
 
-    /// For models: adds 1 as a process does that is killed before it wakes anybody.
+    /// For models: adds 1 as a process does that is killed before it wakes a waiter.
     #[cfg(loom)]
-    pub fn add_and_die(&self) {
+    pub(crate) fn add_and_die(&self) {
         self.word.bits.fetch_add(1 << 1, Ordering::Release);
         self.word.bits.fetch_and(!SLEEPER, Ordering::Relaxed);
     }
@@ -330,16 +333,18 @@ impl Signal {
         self.word.bits.fetch_add((threads * Self::MAX_ADD) << 1, Ordering::Release);
     }
 
-    /// For models: the word is used for something else. A touch that is not over by then, or that comes later, fails.
+    /// For models: the word is used for something else. A touch that is not over by then, or that
+    /// comes later, fails.
     #[cfg(loom)]
     pub fn reuse(&mut self) {
         self.word.bits.with_mut(|bits| *bits = u64::MAX);
     }
 
     fn wake_after_add(&self) {
-        // Relaxed: only the bit changes; the release sequence of the raise goes on through this RMW.
-        // A waiter that sets the bit again before the wake-up sleeps on a word that already holds the
-        // new number, so it had looked and needs a later raise; being woken for nothing is harmless.
+        // Relaxed: only the bit changes; the release sequence of the raise goes on through this
+        // RMW. A waiter that sets the bit again before the wake-up sleeps on a word that already
+        // holds the new number, so it had looked and needs a later raise; being woken without need
+        // is harmless.
         self.word.bits.fetch_and(!SLEEPER, Ordering::Relaxed);
         self.word.wake_all();
     }
@@ -347,8 +352,8 @@ impl Signal {
     /// Waits until the number is at least `number`, and returns the number found.
     ///
     /// # Errors
-    /// [`WaitError::TimedOut`] when `deadline` passes first; [`WaitError::Dead`] when the death
-    /// word of `policy` names a member first. A number that is there already wins over both.
+    /// [`WaitError::TimedOut`] when `deadline` passes first; [`WaitError::Dead`] when the watch of
+    /// `policy` names a member first. A number that is there already wins over both.
     /// [`WaitError::Unreachable`] at once for a number above [`Signal::MAX`].
     #[inline]
     pub fn wait_until(
@@ -386,7 +391,8 @@ impl Signal {
                 Some(Duration::ZERO) => return Err(WaitError::TimedOut),
                 left => left,
             };
-            // Relaxed is enough to set the bit: the number is read again, with Acquire, before it is used.
+            // Relaxed is enough to set the bit: the number is read again, with Acquire, before it
+            // is used.
             if word & SLEEPER == 0
                 && self
                     .word
@@ -407,7 +413,8 @@ impl Signal {
 
     /// Looks, with the pauses and yields of `policy` in between, until the number is at least
     /// `number`; `None` when these are over, the deadline has passed, or `policy` names a member
-    /// that is gone; at once if `number` is more than [`Signal::MAX`]. It never sleeps.
+    /// that is gone; at once if `number` is more than [`Signal::MAX`], and in models. It never
+    /// sleeps: see [`SpinWait`].
     pub fn look_until(
         &self,
         number: u64,

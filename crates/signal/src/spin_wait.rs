@@ -5,19 +5,18 @@
 //! little time and returns true, or returns false when the phase is over; then the wait sleeps, in
 //! whatever way it sleeps, and [`reset`](SpinWait::reset)s the phase when it looks again.
 //!
-//! | step                   | ends when                                                             |
-//! |------------------------|-----------------------------------------------------------------------|
-//! | `Policy::pauses` times | all are made; each 65536: the deadline has passed, the watch names one |
-//! | a pause                |                                                                       |
-//! | for `yield_for`        | that or the deadline has passed; each 100 ms: the watch names one      |
-//! | a yield                |                                                                       |
+//! | step                         | the deadline is asked | the watch is asked |
+//! |------------------------------|-----------------------|--------------------|
+//! | `pauses` of the policy       | each 65536 pauses     | each 65536 pauses  |
+//! | yields, for its `yield_for`  | before each yield     | each 100 ms        |
 //!
 //! The phase only ends. The caller finds out why: it looks once more, asks the watch and reads the
 //! clock before it sleeps.
 //!
 //! # Costs
-//! A pause is the processor's spin hint and one addition. The clock is not read in the pauses, which
-//! take less than a microsecond by default, and once for each yield. Without yields it is never read.
+//! A pause is the processor's spin hint and one addition. The clock is not read in the pauses,
+//! which take less than a microsecond by default, and once for each yield. Without yields it is
+//! never read.
 //!
 //! # Source
 //! Competitive spinning (Karlin, Li, Manasse and Owicki, "Empirical studies of competitive spinning

@@ -2,12 +2,13 @@
 //!
 //! # Contract
 //! Mutual exclusion, nothing else: no queue, no fairness, no sleep. Only for sections that neither
-//! call foreign code nor wait. Order among tasks is made by the queues that such sections guard, never
-//! by who gets the word first.
+//! call foreign code nor wait. Order among tasks is made by the queues that such sections guard,
+//! never by which thread gets the word first.
 //!
 //! # Costs
-//! Uncontended: one compare-and-swap and one store on one cache line. Contended: pauses, then yields,
-//! so that a holder that lost its core gets it back.
+//! Uncontended: one compare-and-swap and one store on one cache line. Contended: 64 pauses, then
+//! yields, so that a holder that lost its core gets it back. These have no end, as no sleep
+//! follows: so it is no [`SpinWait`](crate::spin_wait::SpinWait), which would read the clock for each yield.
 
 use crate::plant;
 use crate::primitive::{AtomicU32, Ordering, hint, yield_now};
@@ -56,8 +57,9 @@ impl SpinLock {
         SpinGuard(self)
     }
 
-    /// The guard of a critical section that the caller is in, having forgotten the guard: for sections of
-    /// several locks at once. Called by anybody else it ends somebody's section too early.
+    /// The guard of a critical section that the caller is in, having forgotten the guard: for
+    /// sections of several locks at once. Called outside of such a section it ends that of another
+    /// thread too early.
     #[inline]
     #[must_use]
     pub fn locked(&self) -> SpinGuard<'_> {

@@ -9,7 +9,6 @@ use syncline_signal::{Liveness, Policy};
 
 use super::{Farm, Inbound, Role};
 use crate::arena::{Arena, Slots};
-use crate::bell;
 use crate::channel::{BLOCK, Body, LEN, Reader};
 use crate::error::FarmError;
 use crate::message::{Message, MessageKind};
@@ -93,8 +92,8 @@ impl Farm {
             liveness: fault_list.as_ref().map(|fault_list| fault_list as &dyn Liveness),
             ..self.policy_for(from)
         };
-        let bell = &arena.record(self.me.place()).bell;
-        let came = bell::wait(bell, &policy, deadline, || match take(self)? {
+        let events = &arena.record(self.me.place()).events;
+        let came = events.wait_for(&policy, deadline, || match take(self)? {
             Some(taken) => Ok(Some(taken)),
             // All messages that it sent before its end are there by now.
             None if self.life(from) == ProcessState::Ended => match take(self)? {
@@ -206,8 +205,8 @@ impl Farm {
             liveness: fault_list.as_ref().map(|fault_list| fault_list as &dyn Liveness),
             ..self.policy_for_any()
         };
-        let bell = &arena.record(self.me.place()).bell;
-        let came = bell::wait(bell, &policy, deadline, || self.take_any())?;
+        let events = &arena.record(self.me.place()).events;
+        let came = events.wait_for(&policy, deadline, || self.take_any())?;
         came.ok_or_else(|| FarmError::TimedOut { what: "a message from any process".to_owned() })
     }
 
@@ -225,8 +224,8 @@ impl Farm {
             liveness: fault_list.as_ref().map(|fault_list| fault_list as &dyn Liveness),
             ..self.policy_for_any()
         };
-        let bell = &arena.record(self.me.place()).bell;
-        let came = bell::wait(bell, &policy, deadline, || {
+        let events = &arena.record(self.me.place()).events;
+        let came = events.wait_for(&policy, deadline, || {
             let record = arena.record(self.me.place());
             if record.is_waiting() && arena.has_place() {
                 // Reported once: the caller decides whether it still needs the place.

@@ -102,9 +102,9 @@ impl Farm {
             WireError::Long { bytes } => FarmError::Room { asked: bytes, memory: arena.memory() },
             why => FarmError::Unsendable { to, why },
         })?;
-        let bell = &arena.record(to.place()).bell;
+        let events = &arena.record(to.place()).events;
         if let Some(Some(outbound)) = outbound.get_mut(to.place()) {
-            draft.hand_over(to, kind, |head, bytes| outbound.writer.put(head, bytes, bell));
+            draft.hand_over(to, kind, |head, bytes| outbound.writer.put(head, bytes, events));
         }
         Ok(())
     }

@@ -42,9 +42,15 @@
 //!
 //! # Sleep
 //! A worker that offers a task adds the ticket, executes a fence, and reads the bits. A worker that
-//! is about to sleep sets its bit, executes a fence, and scans the deques. At least one of the two
-//! sees the other. The offering worker clears one bit and notifies that worker's event count. A
-//! worker chosen this way that has something better to do chooses another one.
+//! is about to sleep announces it: it sets its bit, executes a fence, and scans the deques. At least
+//! one of the two sees the other. The offering worker clears one bit and notifies the event count of
+//! that worker's process. A worker chosen this way that has something better to do chooses another.
+//!
+//! The sleep itself is that of the process's [`EventCount`](syncline_signal::event_count::EventCount), which
+//! counts messages and ends as well. Its mark is not used: the bits are the marks of all workers. A
+//! worker that offers finds any sleeper with four loads of one line, where marks would be 256 lines,
+//! and a number of sleepers beside the marks could not be put right for a process that is killed
+//! while it is counted. A bit is cleared for it ([`reset`](ForkTable::reset)).
 //!
 //! # Costs
 //! A fork and join without a theft: two exchanges on a line that the worker owns, and the
@@ -454,17 +460,17 @@ impl<'a> ForkTable<'a> {
 
     /// Announces that a worker is about to sleep. The worker must scan the deques once more before
     /// it does.
-    pub(crate) fn nod(self, worker: usize) {
+    pub(crate) fn announce(self, worker: usize) {
         let (word, bit) = self.bit(worker);
         // Relaxed: the fence orders it.
         word.fetch_or(bit, Ordering::Relaxed);
-        // SeqCst: with the fence in `wake`, Dekker's pattern: at least one side sees the other.
+        // SeqCst: pairs with the fence in `wake` (Dekker's pattern): one sees the other.
         fence(Ordering::SeqCst);
     }
 
     /// Cancels the announcement of a worker. Returns whether another worker has chosen this one to
     /// look for a task.
-    pub(crate) fn rise(self, worker: usize) -> bool {
+    pub(crate) fn cancel(self, worker: usize) -> bool {
         let (word, bit) = self.bit(worker);
         word.fetch_and(!bit, Ordering::Relaxed) & bit == 0
     }
@@ -472,14 +478,14 @@ impl<'a> ForkTable<'a> {
     /// Selects a sleeping worker to be woken for an offered task; `None` if none sleeps.
     pub(crate) fn wake(self) -> Option<usize> {
         if !plant::is("fork table: no fence") {
-            // SeqCst: see `nod`.
+            // SeqCst: pairs with the fence in `announce`.
             fence(Ordering::SeqCst);
         }
         for (number, word) in self.head.asleep.iter().enumerate() {
             let mut bits = word.load(Ordering::Relaxed);
             while bits != 0 {
                 let bit = bits & bits.wrapping_neg();
-                // Relaxed: the event count orders the subsequent accesses.
+                // Relaxed: the event count orders what follows.
                 if word.fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
                     return Some(number * 64 + bit.trailing_zeros() as usize);
                 }
@@ -501,7 +507,7 @@ impl<'a> ForkTable<'a> {
         // worker looks at them in between.
         deque.top.store(deque.bottom.load(Ordering::Relaxed), Ordering::Relaxed);
         deque.vpid.store(vpid, Ordering::Relaxed);
-        self.rise(worker);
+        self.cancel(worker);
     }
 
     /// Offers a task again, in the manager's deque, after its worker has ended; returns the last

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use syncline_signal::Policy;
+use syncline_signal::{Policy, spin_wait::SpinWait};
 
 use crate::arena::Arena;
 use crate::channel::Body;
@@ -21,8 +21,11 @@ use crate::record::ProcessState;
 use crate::vpid::Vpid;
 use crate::wire;
 
-/// The time of polling, with yields, before the worker sleeps.
-const LOOKS: Duration = Duration::from_micros(50);
+/// The look phase of a thief: no pauses, as each look takes lines from the workers that have tasks.
+const LOOKS: Policy<'_> =
+    Policy { pauses: 0, yield_for: Duration::from_micros(50), liveness: None };
+/// The look phase is over by then.
+const ASLEEP: Policy<'_> = Policy { yield_for: Duration::ZERO, ..LOOKS };
 /// The longest sleep of a thief.
 const NAP: Duration = Duration::from_millis(100);
 
@@ -61,18 +64,18 @@ impl Seat {
         self.block
     }
 
-    /// Notifies a process through its event count.
-    pub(crate) fn ring(&self, vpid: u64) {
+    /// Notifies a process.
+    pub(crate) fn notify(&self, vpid: u64) {
         let place = Vpid::from_raw(vpid).place();
         if place < self.arena.processes() {
-            self.arena.record(place).bell.increment();
+            self.arena.record(place).events.notify();
         }
     }
 
     /// Wakes a sleeping worker, if there is one. Called after something was offered.
     pub(crate) fn wake(&self) {
         if let Some(worker) = self.table().wake() {
-            self.ring(self.table().vpid(worker));
+            self.notify(self.table().vpid(worker));
         }
     }
 
@@ -163,7 +166,7 @@ impl Seat {
         // If there is no room even for the error, the owner reads an empty result.
         let body = body.unwrap_or_default();
         match self.table().end(claim, body) {
-            Ok(()) => self.ring(owner),
+            Ok(()) => self.notify(owner),
             Err(last) => {
                 // The result is not wanted. If the owner is alive, the owner still holds the block;
                 // if not, the block was swept.
@@ -231,32 +234,27 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     /// Looks for something to do, and sleeps while there is nothing.
     fn next(&mut self, child: Option<&Offer>) -> Result<Next<T, R>, FarmError> {
         let seat = self.seat().clone();
-        let bell = &seat.arena.record(seat.vpid.place()).bell;
-        let asleep = Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None };
-        // Whether another worker relies on this one to take what was offered.
+        let events = &seat.arena.record(seat.vpid.place()).events;
+        // Whether another worker counts on this one to take what was offered.
         let mut chosen = false;
         let found = loop {
-            let seen = bell.get();
-            if let Some(next) = self.look(child)? {
-                break next;
-            }
-            let until = Instant::now() + LOOKS;
-            let mut next = None;
-            while next.is_none() && Instant::now() < until {
-                std::thread::yield_now();
+            let mut spin = SpinWait::new(&LOOKS, None);
+            let mut next = self.look(child)?;
+            while next.is_none() && spin.spin() {
                 next = self.look(child)?;
             }
             if let Some(next) = next {
                 break next;
             }
-            seat.table().nod(seat.worker);
+            let seen = events.prepare();
+            seat.table().announce(seat.worker);
             let next = self.look(child)?;
             if next.is_none() {
-                // Not for long: the worker that selected this one to be woken may be killed before
-                // it notifies it.
-                let _ = bell.wait_until(seen + 1, &asleep, Instant::now().checked_add(NAP));
+                // Not for long: the worker that has chosen this one to be woken may be killed
+                // before it notifies.
+                let _ = events.wait(seen, &ASLEEP, Instant::now().checked_add(NAP));
             }
-            chosen |= seat.table().rise(seat.worker);
+            chosen |= seat.table().cancel(seat.worker);
             if let Some(next) = next {
                 break next;
             }

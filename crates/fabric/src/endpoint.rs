@@ -54,6 +54,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use syncline_process::Generation;
+use syncline_signal::poll_schedule::PollSchedule;
 use syncline_signal::primitive::AtomicU64 as SharedU64;
 use syncline_sync::{
     Fault, Space, SpaceError, calls::Blocking, membership::FaultList, space::Array,
@@ -63,7 +64,6 @@ use crate::coalesce::{self, Coalescer};
 use crate::environment::Shape;
 use crate::failure_detector::{FailureDetector, OWN};
 use crate::hosts::Hosts;
-use crate::rest::{IDLE, Rest, SERVER, WAITER, exact_sleeps};
 use crate::team_state::TeamState;
 use crate::transport::{Transport, TransportError};
 use crate::wait_reports::WaitReports;
@@ -352,14 +352,14 @@ impl Endpoint {
         }
         let mut look = Instant::now() + LOOK;
         let _waiting = Waiting::new(self);
-        let mut rest = Rest::new(WAITER);
+        let mut schedule = PollSchedule::new();
         loop {
             let drove = self.drive();
             if until() {
                 return Ok(());
             }
             if drove == Drove::Progress {
-                rest = Rest::new(WAITER);
+                schedule = PollSchedule::new();
             }
             let now = Instant::now();
             // Looked for first: it may have left for a reason that is then to be told.
@@ -377,7 +377,7 @@ impl Endpoint {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Err(Fault::TimedOut);
             }
-            rest.rest();
+            schedule.pause();
         }
     }
 
@@ -419,19 +419,21 @@ impl Endpoint {
         let name = format!("server {}", self.hosts.of(self.process));
         let thread = thread::Builder::new().name(name).spawn(move || {
             exact_sleeps();
-            let mut rest = Rest::new(IDLE);
+            let mut schedule = PollSchedule::new();
             // Relaxed: a flag that stands for itself; what matters to both threads is under the lock.
             while !endpoint.over.load(Ordering::Relaxed) {
                 if endpoint.drive_as(Driver::Server) == Drove::Progress {
-                    rest = Rest::new(IDLE);
+                    schedule = PollSchedule::new();
                 }
-                // Those who wait in this process drive by themselves; those of other processes cannot.
+                // Members of this process that wait drive by themselves; those of others cannot.
                 let here = endpoint.waiting.load(Ordering::Relaxed);
                 let others = endpoint.attention[0].load(Ordering::Relaxed) > here;
                 if here > 0 && !others {
                     thread::sleep(SERVER);
+                } else if others {
+                    schedule.pause();
                 } else {
-                    rest.at_most(if others { WAITER } else { IDLE }).rest();
+                    schedule.idle();
                 }
             }
         })?;
@@ -448,11 +450,11 @@ impl Endpoint {
             detector.bye(&mut **transport, things);
         };
         said(&mut self.lock());
-        let mut rest = Rest::new(WAITER);
+        let mut schedule = PollSchedule::new();
         let mut over = None;
         loop {
             if self.drive() == Drove::Progress {
-                rest = Rest::new(WAITER);
+                schedule = PollSchedule::new();
             }
             let mut state = self.lock();
             if state.detector.all_over() {
@@ -468,7 +470,7 @@ impl Endpoint {
                 }
             }
             drop(state);
-            rest.rest();
+            schedule.pause();
         }
         self.over.store(true, Ordering::Relaxed);
         let more = self.more.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -607,9 +609,17 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// The sleep of a server while members of its own process wait, which drive by themselves.
+const SERVER: Duration = Duration::from_millis(1);
 /// Between two looks at what other members are blocked in.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a process that ends goes on to send, if others have died.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How long it waits for the last messages of others, which are known to have ended.
 const FAREWELL: Duration = Duration::from_secs(10);
+
+/// Makes the sleeps of this thread end on time, and not up to 50 microseconds later.
+pub(crate) fn exact_sleeps() {
+    // Without it, waits are slower, and nothing else.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+}

@@ -84,7 +84,6 @@ pub mod member;
 mod mpi;
 mod node;
 mod orphan;
-mod rest;
 mod signals;
 pub mod team;
 mod team_state;

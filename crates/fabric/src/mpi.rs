@@ -36,6 +36,7 @@ use syncline_mpi::{
     launched::Launched,
 };
 use syncline_process::watch::ProcessWatch;
+use syncline_signal::poll_schedule::PollSchedule;
 use syncline_sync::Space;
 
 use crate::environment::{self, Shape};
@@ -238,12 +239,11 @@ impl Job<'_> {
         control.finish(process);
         if alone {
             // Between hosts the endpoint has waited. MPI would wait for the dead, too, and not sleep.
-            let mut sleep = Duration::from_micros(20);
+            let mut schedule = PollSchedule::new();
             while (0..shape.processes)
                 .any(|process| control.standing(process) == ProcessState::Alive)
             {
-                thread::sleep(sleep);
-                sleep = (2 * sleep).min(Duration::from_millis(2));
+                schedule.idle();
             }
         }
         control.depart(process);

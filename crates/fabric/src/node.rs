@@ -7,12 +7,11 @@ use std::time::Duration;
 use syncline_mpi::Communicator;
 use syncline_sync::{Auto, Space};
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, exact_sleeps};
 use crate::environment::Shape;
 use crate::error::TeamError;
 use crate::hosts::Hosts;
 use crate::member::Member;
-use crate::rest::exact_sleeps;
 use crate::team::attend;
 use crate::team_state::TeamState;
 use crate::transport::Transport;

@@ -55,7 +55,7 @@
 //! Blocking calls (collectives, and MPI's own initialisation and finalisation) keep other threads
 //! out while they wait, and spin. Waits for messages ([`Sending::wait`](message::Sending::wait),
 //! [`Message::receive`](message::Message::receive)) do neither: they look, yield, and then sleep
-//! for up to 200 microseconds at a time.
+//! for up to 100 microseconds at a time.
 //!
 //! # Buffers
 //! A buffer in flight belongs to MPI. [`Sending`](message::Sending) and
@@ -64,7 +64,6 @@
 //! the transfer done. Transfers from and to raw memory are `unsafe`: the memory must stay valid
 //! until they are done.
 
-mod backoff;
 pub mod build;
 #[doc(hidden)]
 pub mod communicator;

@@ -11,7 +11,8 @@ use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::backoff::Backoff;
+use syncline_signal::poll_schedule::PollSchedule;
+
 use crate::communicator::{MAX_MESSAGE, length};
 use crate::error::{MpiError, Result};
 use crate::inner::Inner;
@@ -68,9 +69,11 @@ impl Request {
     }
 
     fn wait(&mut self) -> Result<()> {
-        let mut backoff = Backoff::default();
+        // A blocked call of MPI spins, which takes the core from the process that is waited for. So
+        // nothing here blocks in one.
+        let mut schedule = PollSchedule::new();
         while !self.test()? {
-            backoff.pause();
+            schedule.pause();
         }
         Ok(())
     }

@@ -33,7 +33,7 @@
 //! See [`EventCount`]; `rayon-core/src/sleep/README.md` describes one that also counts the jobs.
 
 use syncline_signal::primitive::{AtomicBool, AtomicU32, Ordering};
-use syncline_signal::{Policy, event_count::EventCount};
+use syncline_signal::{Policy, event_count::EventCount, plant};
 
 #[derive(Debug)]
 pub(crate) struct ParkedWorkers {
@@ -61,8 +61,14 @@ impl ParkedWorkers {
         let worker = &self.workers[me];
         // Counted first: the thread that takes a mark down subtracts one, and must not subtract
         // that of another worker. Relaxed: the Release of the mark publishes it.
-        self.announced.fetch_add(1, Ordering::Relaxed);
+        let late = plant::is("parked: counted after its mark");
+        if !late {
+            self.announced.fetch_add(1, Ordering::Relaxed);
+        }
         let seen = worker.announce();
+        if late {
+            self.announced.fetch_add(1, Ordering::Relaxed);
+        }
         if nothing() {
             // Without a watch and a deadline the wait cannot fail.
             let _ = worker.wait(seen, &Policy::default(), None);

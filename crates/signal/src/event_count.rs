@@ -81,9 +81,19 @@ use crate::plant;
 use crate::primitive::{AtomicU32, Ordering, fence};
 use crate::{Policy, Signal, WaitError, spin_wait::SpinWait};
 
-/// A count of events on which one thread sleeps: see the [module](self).
+/// A count of events on which one thread sleeps until a condition of any kind is true.
 ///
-/// Alone on its pair of cache lines (128 bytes), as its notifiers run on other cores.
+/// The waiter calls [`wait_for`](Self::wait_for), which looks and sleeps; a notifier makes the
+/// condition true and calls [`notify`](Self::notify), which costs a read-modify-write.
+///
+/// Where that is too much, the waiter marks itself as a sleeper by [`announce`](Self::announce),
+/// looks, [`wait`](Self::wait)s if it found nothing, and [`cancel`](Self::cancel)s. A notifier
+/// makes the condition true, passes a sequentially consistent fence, and calls
+/// [`notify_announced`](Self::notify_announced), which is a load while the waiter is awake.
+///
+/// There is one waiter at a time, and any number of notifiers, in any process: the count has no
+/// pointers, and all zero bytes are its first state. It is alone on a pair of cache lines (128
+/// bytes), as its notifiers run on other cores.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
@@ -188,8 +198,8 @@ impl EventCount {
     /// As [`notify`](Self::notify), if the waiter has announced itself and no other notifier has
     /// taken that. Returns whether it has counted.
     ///
-    /// The caller has made the condition true before, and has a fence in between: see the
-    /// [module](self).
+    /// The caller has made the condition true before, and has a sequentially consistent fence in
+    /// between, or a critical section that the waiter's look enters as well.
     ///
     /// # Memory ordering
     /// Acquire, if it returns true: what the waiter did before it announced itself comes first.

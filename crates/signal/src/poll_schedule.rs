@@ -40,7 +40,11 @@ const DOUBLED: Duration = Duration::from_millis(1);
 /// The longest sleep of an idle thread.
 const LONGEST_IDLE: Duration = Duration::from_millis(2);
 
-/// Where a thread that polls is in its schedule: see the [module](self).
+/// The schedule of a thread that polls, and how far it has come: 50 yields, then sleeps that grow
+/// from 5 us.
+///
+/// For what has no word to sleep on, such as a network. [`pause`](Self::pause) or
+/// [`idle`](Self::idle) is called after each look that found nothing.
 ///
 /// ```
 /// use syncline_signal::poll_schedule::PollSchedule;
@@ -65,12 +69,14 @@ impl PollSchedule {
         PollSchedule { yields: YIELDS, sleep: FIRST }
     }
 
-    /// Passes time between two looks of a thread that waits for what it looks for.
+    /// Passes time between two looks of a thread that waits for what it looks for: sleeps grow by
+    /// an eighth, to 100 us.
     pub fn pause(&mut self) {
         rest(self.next(LONGEST, |sleep| sleep * 9 / 8));
     }
 
-    /// Passes time between two looks of a thread that serves others, none of which waits for it.
+    /// Passes time between two looks of a thread that serves others, none of which waits for it:
+    /// sleeps double up to 1 ms, and grow slowly to 2 ms.
     pub fn idle(&mut self) {
         let longer = |sleep| if sleep < DOUBLED { 2 * sleep } else { sleep + DOUBLED / 64 };
         rest(self.next(LONGEST_IDLE, longer));

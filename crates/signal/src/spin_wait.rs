@@ -31,27 +31,31 @@ use crate::primitive::{hint, yield_now};
 /// Pauses between two looks at the clock and the watch; about 1 ms.
 const CHECK_PAUSES: u32 = 1 << 16;
 
-/// The look phase of one wait: see the [module](self).
+/// The look phase of one wait: pauses, then yields, as long as a [`Policy`] says.
+///
+/// [`spin`](Self::spin) is called after each look that found nothing. When it returns false, the
+/// caller sleeps.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
 /// use syncline_signal::{Policy, spin_wait::SpinWait};
 ///
 /// let ready = AtomicBool::new(true);
-/// let mut spin = SpinWait::new(&Policy::default(), None);
+/// let policy = Policy::default();
+/// let mut spin = SpinWait::new(&policy, None);
 /// // Acquire: pairs with the Release store of the thread that sets the flag.
 /// while !ready.load(Ordering::Acquire) && spin.spin() {}
 /// ```
 #[derive(Debug)]
 pub struct SpinWait<'a> {
-    policy: Policy<'a>,
+    policy: &'a Policy<'a>,
     deadline: Option<Instant>,
     spins: u32,
     yields: Option<Yields>,
 }
 
 /// The part of the phase that yields.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Yields {
     /// The end of the phase; `None` if the clock cannot express it.
     until: Option<Instant>,
@@ -63,8 +67,8 @@ impl<'a> SpinWait<'a> {
     /// A phase that lasts as `policy` says, and no longer than until `deadline`.
     #[inline]
     #[must_use]
-    pub fn new(policy: &Policy<'a>, deadline: Option<Instant>) -> Self {
-        SpinWait { policy: *policy, deadline, spins: 0, yields: None }
+    pub fn new(policy: &'a Policy<'a>, deadline: Option<Instant>) -> Self {
+        SpinWait { policy, deadline, spins: 0, yields: None }
     }
 
     /// Pauses or yields once, and returns true; false when the phase is over.
@@ -75,12 +79,12 @@ impl<'a> SpinWait<'a> {
         if cfg!(loom) {
             return false;
         }
+        // No function gets a reference to `self`: so where the policy is a constant the phase is a
+        // counter in a register, and the yields are not compiled.
         if self.spins < self.policy.pauses {
-            // Only unusually long policies ask: the first comparison is known when it is compiled
-            // where the policy is.
             if self.policy.pauses > CHECK_PAUSES
                 && self.spins % CHECK_PAUSES == CHECK_PAUSES - 1
-                && self.is_in_vain()
+                && is_in_vain(self.policy, self.deadline)
             {
                 return false;
             }
@@ -88,8 +92,12 @@ impl<'a> SpinWait<'a> {
             hint::spin_loop();
             return true;
         }
-        // Asked here, so that a phase without yields needs no memory.
-        if self.policy.yield_for.is_zero() { false } else { self.yield_once() }
+        if self.policy.yield_for.is_zero() {
+            return false;
+        }
+        let yielded = yield_once(self.policy, self.deadline, self.yields);
+        self.yields = yielded.or(self.yields);
+        yielded.is_some()
     }
 
     /// The number of pauses so far.
@@ -105,35 +113,43 @@ impl<'a> SpinWait<'a> {
         self.spins = 0;
         self.yields = None;
     }
+}
 
-    fn yield_once(&mut self) -> bool {
-        let now = Instant::now();
-        let yields = self.yields.get_or_insert_with(|| {
-            let until = now.checked_add(self.policy.yield_for);
-            let deadline = self.deadline;
-            Yields {
-                until: deadline.map_or(until, |d| Some(until.map_or(d, |until| d.min(until)))),
-                check: now + Policy::DEATH_CHECK,
-            }
-        });
-        if yields.until.is_some_and(|until| until <= now) {
-            return false;
+/// Yields, unless the phase is over: then `None`. The first time there are no `yields` yet.
+fn yield_once(
+    policy: &Policy<'_>,
+    deadline: Option<Instant>,
+    yields: Option<Yields>,
+) -> Option<Yields> {
+    let now = Instant::now();
+    let mut yields = yields.unwrap_or_else(|| {
+        let until = now.checked_add(policy.yield_for);
+        Yields {
+            until: deadline.map_or(until, |d| Some(until.map_or(d, |until| d.min(until)))),
+            check: now + Policy::DEATH_CHECK,
         }
-        if yields.check <= now {
-            if self.policy.liveness.is_some_and(|liveness| liveness.gone().is_some()) {
-                return false;
-            }
-            yields.check = now + Policy::DEATH_CHECK;
-        }
-        yield_now();
-        true
+    });
+    if yields.until.is_some_and(|until| until <= now) {
+        return None;
     }
+    if yields.check <= now {
+        if is_gone(policy) {
+            return None;
+        }
+        yields.check = now + Policy::DEATH_CHECK;
+    }
+    yield_now();
+    Some(yields)
+}
 
-    #[cold]
-    fn is_in_vain(&self) -> bool {
-        self.policy.liveness.is_some_and(|liveness| liveness.gone().is_some())
-            || self.deadline.is_some_and(|deadline| deadline <= Instant::now())
-    }
+/// Whether the watch names a partner, or the deadline has passed.
+#[cold]
+fn is_in_vain(policy: &Policy<'_>, deadline: Option<Instant>) -> bool {
+    is_gone(policy) || deadline.is_some_and(|deadline| deadline <= Instant::now())
+}
+
+fn is_gone(policy: &Policy<'_>) -> bool {
+    policy.liveness.is_some_and(|liveness| liveness.gone().is_some())
 }
 
 #[cfg(all(test, not(loom)))]
@@ -149,7 +165,8 @@ mod tests {
 
     #[test]
     fn pauses_are_counted_and_come_again_after_a_reset() {
-        let mut spin = SpinWait::new(&policy(3, Duration::ZERO), None);
+        let three = policy(3, Duration::ZERO);
+        let mut spin = SpinWait::new(&three, None);
         for _ in 0..2 {
             assert_eq!(std::iter::from_fn(|| spin.spin().then_some(())).count(), 3);
             assert!(!spin.spin(), "it stays over");
@@ -160,14 +177,16 @@ mod tests {
 
     #[test]
     fn yields_end_at_their_time_or_at_the_deadline() {
-        let mut short = SpinWait::new(&policy(0, Duration::from_micros(50)), None);
-        while short.spin() {}
+        let short = policy(0, Duration::from_micros(50));
+        let mut spin = SpinWait::new(&short, None);
+        while spin.spin() {}
         let soon = Instant::now() + Duration::from_millis(2);
-        let mut endless = SpinWait::new(&policy(0, Duration::MAX), Some(soon));
-        while endless.spin() {}
+        let endless = policy(0, Duration::MAX);
+        let mut spin = SpinWait::new(&endless, Some(soon));
+        while spin.spin() {}
         assert!(Instant::now() >= soon);
         // A deadline that has passed leaves no yield.
-        assert!(!SpinWait::new(&policy(0, Duration::MAX), Some(soon)).spin());
+        assert!(!SpinWait::new(&endless, Some(soon)).spin());
     }
 
     #[test]
@@ -175,7 +194,8 @@ mod tests {
         let death = DeathWord::new();
         death.declare(1);
         for long in [policy(u32::MAX, Duration::ZERO), policy(0, Duration::MAX)] {
-            let mut spin = SpinWait::new(&long.watching(&death), None);
+            let watched = long.watching(&death);
+            let mut spin = SpinWait::new(&watched, None);
             while spin.spin() {}
         }
     }

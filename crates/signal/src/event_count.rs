@@ -259,7 +259,7 @@ impl EventCount {
             if early {
                 seen = self.prepare();
             }
-            match self.wait(seen, &Policy { death: policy.liveness, ..ASLEEP }, deadline) {
+            match self.wait(seen, &Policy { liveness: policy.liveness, ..ASLEEP }, deadline) {
                 Ok(()) => (),
                 Err(WaitError::TimedOut) => return look(),
                 // A death ends every wait from now on, before the deadline is asked for.
@@ -291,7 +291,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::death::DeathWord;
+    use crate::liveness::FirstDeath;
 
     const ASLEEP: Policy<'_> = Policy { pauses: 0, yield_for: Duration::ZERO, liveness: None };
 
@@ -303,9 +303,9 @@ mod tests {
     /// Also where the wait is for something else, such as a message of a partner that lives.
     #[test]
     fn a_deadline_holds_after_a_death() {
-        let (events, fault_list) = (EventCount::new(), DeathWord::new());
-        fault_list.declare_dead(7);
-        let policy = Policy::default().watching(&fault_list);
+        let (events, death) = (EventCount::new(), FirstDeath::default());
+        death.declare(7);
+        let policy = Policy::default().watching(&death);
         let deadline = Instant::now() + Duration::from_millis(5);
         let found = events.wait_for(&policy, Some(deadline), || Ok::<Option<()>, ()>(None));
         assert_eq!(found, Ok(None));

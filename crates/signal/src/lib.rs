@@ -29,10 +29,9 @@
 #[doc(hidden)]
 pub mod asymmetric;
 #[doc(hidden)]
-pub mod death;
-#[doc(hidden)]
 pub mod event_count;
 mod futex;
+mod liveness;
 mod policy;
 #[doc(hidden)]
 pub mod poll_schedule;
@@ -51,7 +50,7 @@ mod loom_tests;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use death::Liveness;
+pub use liveness::Liveness;
 pub use policy::Policy;
 pub use signal::{AddError, PaddedSignal, Signal, WaitError};
 #[doc(hidden)]

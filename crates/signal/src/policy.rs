@@ -24,17 +24,16 @@ pub struct Policy<'a> {
     pub pauses: u32,
     /// The time for which looks go on with a yield of the processor in between.
     pub yield_for: Duration,
-    /// The watch that ends the wait when it names a partner that is gone, such as a
-    /// [`DeathWord`](crate::death::DeathWord).
+    /// Asked again and again: the wait ends when it names a member that is gone.
     pub liveness: Option<&'a dyn Liveness>,
 }
 
 impl<'a> Policy<'a> {
-    /// The longest sleep between two questions to the watch.
+    /// The longest sleep between two questions to [`liveness`](Self::liveness).
     pub(crate) const DEATH_CHECK: Duration = Duration::from_millis(100);
 
     /// Returns the same policy, whose waits end with [`WaitError::Dead`](crate::WaitError::Dead)
-    /// when `liveness` names a partner.
+    /// when `liveness` names a member.
     #[must_use]
     pub fn watching(self, liveness: &'a dyn Liveness) -> Self {
         Policy { liveness: Some(liveness), ..self }

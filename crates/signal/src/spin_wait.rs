@@ -157,7 +157,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::death::DeathWord;
+    use crate::liveness::FirstDeath;
 
     fn policy(pauses: u32, yield_for: Duration) -> Policy<'static> {
         Policy { pauses, yield_for, liveness: None }
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_long_phase_ends_when_the_watch_names_a_partner() {
-        let death = DeathWord::new();
+        let death = FirstDeath::default();
         death.declare(1);
         for long in [policy(u32::MAX, Duration::ZERO), policy(0, Duration::MAX)] {
             let watched = long.watching(&death);

@@ -29,7 +29,7 @@ use std::time::Duration;
 use syncline_memory::Segment;
 use syncline_process::Generation;
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_signal::{PaddedSignal, Signal, death::DeathWord};
+use syncline_signal::{PaddedSignal, Signal};
 
 use crate::agreement::{Asked, Difference, Thing};
 use crate::calls::Calls;
@@ -49,9 +49,6 @@ pub unsafe trait Shared: Default + Sync + 'static {}
 unsafe impl Shared for Signal {}
 // SAFETY: as for the signal in it; the rest is padding.
 unsafe impl Shared for PaddedSignal {}
-// SAFETY: a word, without pointers or drop, changed by atomic operations only; 0 means that all
-// members are alive.
-unsafe impl Shared for DeathWord {}
 // SAFETY: a word, without pointers or drop, changed by atomic operations only; 0 is its default.
 unsafe impl Shared for AtomicU64 {}
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::death::DeathWord;
+use crate::liveness::FirstDeath;
 
 #[test]
 fn it_is_one_word() {
@@ -98,7 +98,7 @@ fn a_wait_ends_at_its_deadline_or_at_a_death() {
     let soon = || Some(Instant::now() + Duration::from_millis(3));
     assert_eq!(s.wait_until(2, &Policy::default(), soon()), Err(WaitError::TimedOut));
     assert_eq!(s.wait_until(1, &Policy::default(), soon()), Ok(1));
-    let death = DeathWord::new();
+    let death = FirstDeath::default();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(20));
@@ -141,7 +141,7 @@ fn many_sleepers_and_raisers_lose_nothing() {
 /// A policy that never comes to its sleep.
 #[test]
 fn whoever_looks_for_ever_is_told_as_well() {
-    let death = DeathWord::new();
+    let death = FirstDeath::default();
     death.declare(3);
     let pauses = Policy { pauses: u32::MAX, yield_for: Duration::ZERO, liveness: Some(&death) };
     let yields = Policy { pauses: 0, yield_for: Duration::MAX, liveness: Some(&death) };
@@ -174,7 +174,6 @@ fn bounds() {
     fn shareable<T: Send + Sync + Unpin>() {}
     shareable::<Signal>();
     shareable::<PaddedSignal>();
-    shareable::<DeathWord>();
     shareable::<WaitError>();
     shareable::<AddError>();
 }

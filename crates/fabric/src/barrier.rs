@@ -25,10 +25,10 @@ pub(crate) enum Kind {
     Hosts(Box<Levels>),
 }
 
-/// A counter within each host, a dissemination barrier of the hosts.
+/// A counter within each host, and a dissemination barrier of the hosts.
 pub(crate) type Levels = CombinedMember<CounterMember, DisseminationMember<TeamBoard>>;
 
-/// A member's part of a barrier in two levels: hosts, and the members of each.
+/// Creates a member's seat at a barrier in two levels: the hosts, and the members of each.
 pub(crate) fn levels(
     node: &Arc<Node>,
     rank: usize,
@@ -61,7 +61,7 @@ pub(crate) fn levels(
             let processes = (0..count).map(|host| node.hosts.server(host)).collect();
             let flags = board::Flags::within(space, processes, slots)?;
             *services += 1;
-            // Attached by all, as it is by process that services are counted.
+            // All members attach it, since services are counted by process.
             (seat == 0).then(|| TeamBoard::across(endpoint, *services, flags, host, leaders))
         }
     };

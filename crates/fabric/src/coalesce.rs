@@ -1,38 +1,41 @@
-//! Messages that go to the same process, put together.
+//! Coalescing: messages to the same process are combined.
 //!
 //! # Contract
-//! A service's message is a *frame*; what the wire carries is a *parcel* of frames, which arrive in the order in which they were
-//! added. What is added stays in a box for its receiver until [`send_all`](Coalescer::send_all), or until there is enough of it:
-//! a parcel of more than [`MOST`] bytes leaves at once. A frame that is alone in its parcel is not copied.
+//! The message of a service is a *frame*; the transport carries *coalesced messages* of one or more
+//! frames, which arrive in the order in which they were added. An added frame stays in the buffer
+//! of its receiver until [`send_all`](Coalescer::send_all), or until the next frame would make the
+//! buffer longer than [`MOST`] bytes. A frame that is longer than that by itself leaves at once. A
+//! frame that is alone in its message is not copied.
 //!
 //! ```text
-//!  parcel   | frame | frame | ...             frame    | service (4) | bytes (4) | body ... | to the next multiple of 8
+//!  message  | frame | frame | ...
+//!  frame    | service (4) | bytes (4) | body ... | to the next multiple of 8
 //! ```
 //!
 //! # Costs
-//! Eight bytes a frame, and a copy of every frame but the first. A message costs a processor some microseconds at either end,
-//! which is what a copy of ten thousand bytes costs.
+//! Eight bytes per frame, and a copy of every frame but the first of a message. Sending a message
+//! costs each end some microseconds of processor time, the same as copying ten thousand bytes.
 
 use crate::failure_detector::FailureDetector;
 use crate::transport::Transport;
 
-/// Bytes before the body of a frame.
+/// The number of bytes before the body of a frame.
 pub(crate) const HEADER: usize = 8;
-/// Parcels of more bytes leave at once.
+/// The limit in bytes for a coalesced message of several frames.
 pub(crate) const MOST: usize = 8 << 10;
 
-/// What is to be sent: see the [module](self).
+/// The messages that wait to be sent: see the [module](self).
 #[derive(Debug)]
 pub(crate) struct Coalescer {
-    /// By receiver.
+    /// The frames for each receiver.
     boxes: Vec<Vec<u8>>,
-    /// Those that are not empty.
+    /// The receivers whose buffers are not empty.
     filled: Vec<usize>,
-    /// Parcels that have left.
+    /// The number of coalesced messages that have left.
     sent: u64,
 }
 
-/// The start of a frame of a service.
+/// Starts a frame of a service.
 pub(crate) fn begin(transport: &mut dyn Transport, service: u32) -> Vec<u8> {
     let mut frame = transport.buffer();
     frame.clear();
@@ -40,14 +43,15 @@ pub(crate) fn begin(transport: &mut dyn Transport, service: u32) -> Vec<u8> {
     frame
 }
 
-/// The end of it.
+/// Completes a frame: sets its length and pads it.
 pub(crate) fn seal(frame: &mut Vec<u8>) {
     let len = u32::try_from(frame.len() - HEADER).expect("messages have less than 4 GiB");
     frame[4..HEADER].copy_from_slice(&len.to_le_bytes());
     frame.resize(frame.len().next_multiple_of(8), 0);
 }
 
-/// The frame at the beginning of a parcel: its service, its body, and what is behind it. `None` if it is none.
+/// Splits off the first frame of a coalesced message: its service, its body, and the rest. `None`
+/// if the bytes are not a frame.
 pub(crate) fn first(parcel: &[u8]) -> Option<(u32, &[u8], &[u8])> {
     let (service, rest) = parcel.split_first_chunk()?;
     let (len, rest) = rest.split_first_chunk()?;
@@ -61,12 +65,12 @@ impl Coalescer {
         Coalescer { boxes: vec![Vec::new(); processes], filled: Vec::new(), sent: 0 }
     }
 
-    /// How many parcels have left.
+    /// Returns the number of coalesced messages that have left.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// A frame for a process.
+    /// Adds a frame for a process.
     pub(crate) fn add(
         &mut self,
         transport: &mut dyn Transport,
@@ -94,7 +98,7 @@ impl Coalescer {
         }
     }
 
-    /// Everything leaves.
+    /// Sends all buffered frames.
     pub(crate) fn send_all(
         &mut self,
         transport: &mut dyn Transport,
@@ -126,7 +130,7 @@ mod tests {
     use crate::transport::in_memory::{Conditions, Network};
     use syncline_sync::Space;
 
-    /// The frames of a parcel; `None` if it is not all frames.
+    /// Splits a coalesced message into its frames; `None` if not all of it is frames.
     fn frames(mut parcel: &[u8]) -> Option<Vec<(u32, Vec<u8>)>> {
         let mut all = Vec::new();
         while !parcel.is_empty() {
@@ -186,7 +190,7 @@ mod tests {
                 let len: usize = all.iter().map(|(_, body)| HEADER + body.len().next_multiple_of(8)).sum();
                 prop_assert_eq!(len, bytes.len());
             }
-            // One that is cut short.
+            // A frame that is cut short.
             bytes.splice(0..0, [1, 0, 0, 0, 200, 0, 0, 0]);
             prop_assert!(frames(&bytes).is_none());
         }

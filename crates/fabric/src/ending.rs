@@ -1,21 +1,21 @@
-//! What is done for a member when its function has ended.
+//! Cleanup for a member when its function has ended.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-/// Something that a member leaves in order when its function has returned or panicked: see
+/// A cleanup that runs when the function of a member has returned or panicked: see
 /// [`Member::at_end`](crate::Member::at_end).
 pub trait AtEnd: Send + Sync {
-    /// The function of the member has ended.
+    /// Runs when the function of the member has ended.
     fn end(&self);
 }
 
-/// What is to be called at the end of a member's function.
+/// The cleanups to run at the end of a member's function.
 #[derive(Default)]
 pub(crate) struct Endings(Vec<Weak<dyn AtEnd>>);
 
 impl Endings {
-    /// Adds one, and forgets those that have been dropped.
+    /// Adds a cleanup, and removes those that have been dropped.
     pub(crate) fn push(&mut self, ending: &Arc<impl AtEnd + 'static>) {
         self.0.retain(|other| other.strong_count() > 0);
         let ending: Weak<dyn AtEnd> = Arc::downgrade(ending) as Weak<_>;

@@ -1,9 +1,10 @@
-//! A word of every member, for every member.
+//! The gather: every member contributes one word, and gets the words of all.
 //!
 //! # Contract
-//! All members give a word, and get those of all, by rank. What is gathered stands in the memory of each host twice, by
-//! turns: whoever gives its word for the next time but one has had all words of the next, for which all others had to have
-//! those of this one.
+//! All members give a word, and get the words of all, by rank. The memory of each host has two sets
+//! of words, used in turn. A member that gives its word for time `t+2` has all words of time `t+1`,
+//! and each other member gave its word of `t+1` only after it had the words of `t`. So no word of
+//! `t` is overwritten before all members have read it.
 //!
 //! ```text
 //!  rank 2: value ──> values[turn][2] on its own host, count[turn] + 1
@@ -11,7 +12,8 @@
 //!  all: wait until count[turn] = members x (times of this turn), then read
 //! ```
 //! # Costs
-//! A message for each member and each other host: for what is done seldom, such as making things.
+//! A message for each member and each other host: meant for rare operations, such as making
+//! objects.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -48,7 +50,7 @@ impl Gathering {
         if let Some(word) =
             self.values.get(turn * self.members() + rank).filter(|_| rank < self.members())
         {
-            // Relaxed: ordered by the count, which is a release.
+            // Relaxed: ordered by the increment of the count, which is a release.
             word.store(value, Ordering::Relaxed);
             self.counts[turn].increment();
         }
@@ -78,7 +80,7 @@ impl Gathering {
         });
     }
 
-    /// Waits until all words have been given for the `time`-th time, or until a time.
+    /// Waits until all words have been given for the `time`-th time, or until the deadline.
     pub(crate) fn take(
         &self,
         endpoint: Option<&Arc<Endpoint>>,
@@ -115,7 +117,7 @@ impl Gathering {
     }
 }
 
-/// A wait for words on one host.
+/// A wait for the words of all members of a single host.
 #[derive(Debug)]
 struct Waiting<'a> {
     fault_list: &'a FaultList,
@@ -123,9 +125,10 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// The verdict if there is one: members that leave because of it are not its cause.
+    /// Returns the reason why the wait must end. The verdict comes first: members that leave
+    /// because of it are not its cause.
     fn fault(&self) -> Option<Fault> {
-        // Looked for first: it may have left for a reason that is then to be told.
+        // Read before the verdict: a member may have left for a reason that must then be reported.
         let left = self.blocking.absent();
         let dead = self.fault_list.fault(0);
         self.blocking.look().or(dead).or(left)

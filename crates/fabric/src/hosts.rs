@@ -1,25 +1,27 @@
-//! Which processes have memory in common.
+//! The hosts of a team: which processes share memory.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The hosts of a team: groups of processes that have memory in common. All else goes by messages.
+/// The hosts of a team: groups of processes that share memory. All else goes by messages.
 ///
-/// The first process of a host *serves* it: it receives what others ask of the host's memory. If there are to be several
-/// servers on a host (`SYNCLINE_SERVERS`), the first processes are, and each serves some of the host's members.
+/// The first process of a host *serves* it: it receives the requests of other hosts for the host's
+/// memory. If a host has several servers (`SYNCLINE_SERVERS`), its first processes are servers, and
+/// each serves some of the host's members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
-    /// By process.
+    /// The host of each process.
     host_of: Arc<[usize]>,
-    /// By host, in ascending order.
+    /// The processes of each host, in ascending order.
     processes: Arc<[Vec<usize>]>,
-    /// The processes that serve, by host, and where those of each host begin.
+    /// The server processes, ordered by host, and the index of the first server of each host.
     serving: Arc<[usize]>,
     first: Arc<[usize]>,
 }
 
 impl Hosts {
-    /// From the host of each process; hosts are numbered from 0 in the order of their first processes.
+    /// Creates the hosts from the host name of each process. Hosts are numbered from 0 in the order
+    /// of their first processes.
     pub(crate) fn new<T: PartialEq>(names: &[T]) -> Hosts {
         let mut processes: Vec<Vec<usize>> = Vec::new();
         let mut host_of = Vec::new();
@@ -36,7 +38,7 @@ impl Hosts {
         Hosts { host_of, processes, serving: Arc::new([]), first: Arc::new([]) }.with_servers(1)
     }
 
-    /// With so many servers on each host, or as many as it has processes.
+    /// Sets the number of servers on each host; a host with fewer processes has that many servers.
     pub(crate) fn with_servers(self, servers: usize) -> Hosts {
         let (mut serving, mut first) = (Vec::new(), vec![0]);
         for processes in &*self.processes {
@@ -46,48 +48,48 @@ impl Hosts {
         Hosts { serving: serving.into(), first: first.into(), ..self }
     }
 
-    /// All processes on one host.
+    /// Creates a single host with all processes.
     pub(crate) fn one(processes: usize) -> Hosts {
         Hosts::new(&vec![(); processes])
     }
 
-    /// How many hosts there are.
+    /// Returns the number of hosts.
     #[must_use]
     pub fn count(&self) -> usize {
         self.processes.len()
     }
 
-    /// The host of a process.
+    /// Returns the host of a process.
     #[must_use]
     pub fn of(&self, process: usize) -> usize {
         self.host_of[process]
     }
 
-    /// The processes of a host, in ascending order.
+    /// Returns the processes of a host, in ascending order.
     #[must_use]
     pub fn processes(&self, host: usize) -> &[usize] {
         &self.processes[host]
     }
 
-    /// The process that serves a host; the first, if there are several.
+    /// Returns the process that serves a host; the first, if there are several.
     #[must_use]
     pub fn server(&self, host: usize) -> usize {
         self.processes[host][0]
     }
 
-    /// The processes that serve, by number of the server.
+    /// Returns the server processes, indexed by server number.
     #[must_use]
     pub fn servers(&self) -> &[usize] {
         &self.serving
     }
 
-    /// The numbers of the servers of a host.
+    /// Returns the server numbers of a host.
     #[must_use]
     pub fn servers_of(&self, host: usize) -> Range<usize> {
         self.first[host]..self.first[host + 1]
     }
 
-    /// The number of the server that does what is asked of members of a process.
+    /// Returns the number of the server that handles requests for members of a process.
     #[must_use]
     pub fn server_of(&self, process: usize) -> usize {
         let host = self.host_of[process];
@@ -97,7 +99,7 @@ impl Hosts {
         servers.start + place % servers.len()
     }
 
-    /// The number of the server that a process is, if it is one.
+    /// Returns the server number of a process, or `None` if the process is not a server.
     #[must_use]
     pub fn serves(&self, process: usize) -> Option<usize> {
         let server = self.server_of(process);

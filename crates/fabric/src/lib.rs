@@ -1,9 +1,12 @@
-//! Teams: the members of a parallel program, threads or processes, and who watches whom.
+//! Teams: the members of a parallel program, threads or processes, and the supervision of their
+//! processes.
 //!
-//! * [`Team::run`]: one function, run by every member. Who they are comes from the environment: the processes that
-//!   `syncline launch -n 4 --threads 2 -- PROGRAM` started, or else the threads of this process.
-//! * [`Team::threads`], [`Team::processes`]: the same, said in the program.
-//! * [`Member`]: a member's rank, the memory that all share, a barrier of all, and a way to make more.
+//! * [`Team::run`]: one function, run by every member. The environment determines the members: the
+//!   processes that `syncline launch -n 4 --threads 2 -- PROGRAM` started, or else the threads of
+//!   this process.
+//! * [`Team::threads`], [`Team::processes`]: the same, with the members set in the program.
+//! * [`Member`]: a member's rank, the memory that all members share, a barrier of all members, and
+//!   a way to make further barriers and locks.
 //! * [`Launcher`]: starts the processes of a team and watches them.
 //!
 //! ```
@@ -18,51 +21,60 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Who watches whom
+//! # Failure detection
 //! ```text
 //!                launcher ── declares dead ──> ┌ segment (a memfd, no name) ─────────────┐
-//!   SIGINT,   ┌────┴────┐                      │ how far each process is, who is dead,   │
+//!   SIGINT,   ┌────┴────┐                      │ phase of each process, list of the dead,│
 //!   SIGTERM   │ pidfds  │ lifeline             │ the team's barrier, what members make   │
 //!   forwarded ▼         ▼ (a pipe)             └──▲────────────────▲─────────────────────┘
-//!         process 0   process 1 ...               │ every wait looks at the dead,
+//!         process 0   process 1 ...               │ every wait reads the list of the dead
 //!         threads     threads ────────────────────┘ ten times a second
 //! ```
 //!
-//! * A process that is killed, or exits before its members have ended: the launcher sees it by its pidfd, declares its
-//!   ranks dead, and says so on standard error. Waits of the others end with `Fault::Dead` within a second; what they
-//!   do then is up to them. After ten seconds those that are left get SIGTERM, after five more SIGKILL.
-//! * A member that panics: its thread gives it up, which ends the waits for it as a death does. `run`
-//!   reports it when the others of its process have ended.
-//! * The launcher dies, however: the lifeline is cut. Waits end with `Fault::Dead`, whose rank is
-//!   [`LAUNCHER`](syncline_sync::membership::LAUNCHER). Each process that has called `run` exits a second later, and is killed
-//!   another second later if its exit hangs. (One that has not called it goes on.)
-//! * SIGINT and SIGTERM to the launcher go to all processes; five seconds later those that are left get SIGKILL. From a
-//!   terminal, Ctrl-C reaches them twice: the terminal sends it to all by itself.
+//! * A process is killed, or exits before its members have ended: the launcher sees this by the
+//!   pidfd, declares the ranks of the process dead, and reports it on standard error. Waits of the
+//!   other members end with `Fault::Dead` within a second; the program decides how they continue.
+//!   Processes that are still alive after ten seconds get SIGTERM, and SIGKILL after five more.
+//! * A member panics: its thread gives the member up, which ends the waits for it as a death does.
+//!   `run` returns the panic when the other members of its process have ended.
+//! * The launcher dies, in whatever way: the lifeline is cut. Waits end with `Fault::Dead`, whose
+//!   rank is [`LAUNCHER`](syncline_sync::membership::LAUNCHER). Each process that has called `run`
+//!   exits a second later, and is killed another second later if its exit hangs. A process that has
+//!   not called `run` continues.
+//! * The launcher forwards SIGINT and SIGTERM to all processes; processes that are still alive five
+//!   seconds later get SIGKILL. From a terminal, Ctrl-C reaches the processes twice: the terminal
+//!   itself sends it to all of them.
 //!
-//! A process that ends when its part was done is missed only where it has left a seat of a barrier or a lock behind.
+//! A process that ends after its part was done is missed only where it has left a seat of a barrier
+//! or a lock behind.
 //!
-//! Locks are taken from the dead only, and dead is a process after its exit. A member that has panicked or ended too early
-//! lets go of its locks as its guards are dropped; a handle that it has passed on to a thread or a static goes on to count
-//! while the process lives. A program that is started by a script of its own is watched as far as that script lives, and
-//! should be `exec`ed by it. A launched program that is put into a namespace of process numbers of its own cannot be known.
+//! Locks are taken from dead members only, and a process is dead only after its exit. A member that
+//! has panicked or ended too early releases its locks as its guards are dropped; a handle that it
+//! has moved to another thread or into a static remains valid while the process lives. If a script
+//! starts the program, the launcher watches the script's process, so the script should `exec` the
+//! program. A launched program must not be put into a PID namespace of its own: the launcher could
+//! not identify it.
 //!
-//! The memory has no name, so nothing is ever left of it. There is one kind of hang that nothing here can see: members
-//! that wait for one that lives and does something else.
+//! The memory has no name, so it never outlives the team. One kind of hang cannot be detected:
+//! members that wait for a member that is alive and does something else.
 //!
 //! # Environment
-//! | variable             | says                                                                                    |
-//! |----------------------|-----------------------------------------------------------------------------------------|
-//! | `SYNCLINE_THREADS`   | the threads of a team that nobody launched; under MPI, the members of each process (1)    |
-//! | `SYNCLINE_QUIET`     | `1`: no warning when members outnumber cores                                             |
-//! | `SYNCLINE_MEMORY`    | how many bytes the members of a host share at most: `4G` (as many as there could be)      |
-//! | `SYNCLINE_PER_HOST`  | under MPI, how many processes of a host share memory; others exchange messages (all)     |
-//! | `SYNCLINE_SERVERS`   | under MPI, how many processes of a host serve others (1)                                  |
-//! | `SYNCLINE_TIMEOUT`   | after how many milliseconds of silence a host is dead (10 000)                            |
-//! | `SYNCLINE_MPI`       | the shim by which MPI is called, if not the one that is found                             |
+//! | variable            | meaning [default]                                                       |
+//! |---------------------|-------------------------------------------------------------------------|
+//! | `SYNCLINE_THREADS`  | the threads of a team without a launcher [the cores]                    |
+//! |                     | under MPI: the members of each process [1]                              |
+//! | `SYNCLINE_QUIET`    | `1`: no warning when members outnumber cores                            |
+//! | `SYNCLINE_MEMORY`   | the most bytes that the members of a host share: `4G` [as many as fit]  |
+//! | `SYNCLINE_PER_HOST` | under MPI: the processes of a host that share memory [all];             |
+//! |                     | further processes exchange messages with them                           |
+//! | `SYNCLINE_SERVERS`  | under MPI: the processes of a host that serve other hosts [1]           |
+//! | `SYNCLINE_TIMEOUT`  | the milliseconds of silence after which a host is dead [10 000]         |
+//! | `SYNCLINE_MPI`      | the shim through which MPI is called [the one that is found]            |
 //!
-//! `SYNCLINE_TEAM` is the launcher's word to its processes. `run` takes it out of the environment if the process
-//! has no other thread then (otherwise somebody might be reading it), and closes the team's descriptors on exec in any
-//! case. A program that starts others, which call `run` as well, from several threads removes it from them by
+//! The launcher sets `SYNCLINE_TEAM` for its processes. `run` removes it from the environment if
+//! the process has no other thread at that time (another thread could be reading the environment),
+//! and always marks the team's descriptors close-on-exec. A program that spawns, from several
+//! threads, other programs that also call `run` removes the variable from them with
 //! `Command::env_remove`.
 
 mod barrier;
@@ -102,7 +114,8 @@ pub use launcher::Launcher;
 pub use member::Member;
 pub use team::Team;
 
-/// A line on standard error, in one piece, as many processes may write there. If nobody reads, that is all right.
+/// Writes a line to standard error in one piece, as many processes may write there. A closed
+/// standard error is not an error.
 fn say(what: std::fmt::Arguments<'_>) {
     let line = format!("syncline: {what}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());

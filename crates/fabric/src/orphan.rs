@@ -1,4 +1,4 @@
-//! A launched process watches its launcher: when that one dies, it ends as well.
+//! A launched process watches its launcher, and ends when the launcher dies.
 
 use std::thread;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::environment::Inherited;
 use crate::error::{Ranks, TeamError};
 use crate::team_state::TeamState;
 
-/// How long a process goes on without its launcher, and how long its exit may take.
+/// How long a process continues without its launcher, and how long its exit may take.
 const GRACE: Duration = Duration::from_secs(1);
-/// Its exit code then.
+/// The exit code of a process that has lost its launcher.
 const CODE: i32 = 1;
 
 /// Watches the launcher for as long as this process lives.
@@ -28,14 +28,15 @@ pub(crate) fn watch(
         while !end.wait_cut(None).unwrap_or(false) {
             thread::sleep(GRACE); // the kernel had no memory to answer
         }
-        // Not its own members: they live.
+        // Gives up the launcher only: the members of this process live.
         fault_list.give_up(LAUNCHER);
         crate::say(format_args!(
             "process {process} ({}) ends: the launcher of its team is gone",
             Ranks(&ranks)
         ));
         thread::sleep(GRACE);
-        // What a program does at its exit may wait for what another thread has: not for ever.
+        // An exit handler may wait for something that another thread holds; the kill bounds that
+        // wait.
         let _ = thread::Builder::new().spawn(|| {
             thread::sleep(GRACE);
             let _ = kill_process(getpid(), Signal::KILL);

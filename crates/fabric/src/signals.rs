@@ -1,8 +1,9 @@
-//! The signals that a launcher passes on.
+//! The signals that a launcher forwards.
 //!
-//! While a launcher runs, SIGINT and SIGTERM are written to pipes that it polls. What the program did with them before is
-//! kept: one that had them ignored still ignores them; one that catches them itself catches them as well; and one on which
-//! they had their default effect is ended by them again when no launcher runs any more.
+//! While a launcher runs, SIGINT and SIGTERM are written to pipes that it polls. The program's own
+//! disposition of them is kept: a program that ignores them still ignores them; a handler of the
+//! program is still called; and if they had their default effect, they end the program again when
+//! no launcher runs any more.
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,7 +16,7 @@ use signal_hook::SigId;
 use signal_hook::low_level::{pipe, unregister};
 use syncline_process::disposition::Disposition;
 
-/// Where signals arrive while it lives.
+/// Receives signals while it exists.
 #[derive(Debug)]
 pub(crate) struct Signals {
     caught: Vec<Caught>,
@@ -28,9 +29,10 @@ struct Caught {
     id: SigId,
 }
 
-/// How many launchers run.
+/// The number of launchers that run.
 static LAUNCHERS: Mutex<usize> = Mutex::new(0);
-/// Whether none does: then signals have their default effect, where they had it before.
+/// Whether no launcher runs: then a signal has its default effect, if that was its disposition
+/// before.
 static NONE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 impl Signals {
@@ -53,12 +55,12 @@ impl Signals {
         Ok(signals)
     }
 
-    /// To poll: readable when a signal has come.
+    /// Returns the pipes to poll: each is readable when a signal has arrived.
     pub(crate) fn pipes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.caught.iter().map(|caught| caught.pipe.as_fd())
     }
 
-    /// The signals that have come since the last call.
+    /// Returns the signals that have arrived since the last call.
     pub(crate) fn take(&mut self) -> Vec<Signal> {
         let came = |caught: &mut Caught| {
             let mut bytes = [0; 64];
@@ -88,7 +90,7 @@ fn none() -> &'static Arc<AtomicBool> {
 fn count(change: impl FnOnce(usize) -> usize) {
     let mut launchers = LAUNCHERS.lock().unwrap_or_else(PoisonError::into_inner);
     *launchers = change(*launchers);
-    // Relaxed: the flag stands for itself.
+    // Relaxed: no other memory depends on the flag.
     none().store(*launchers == 0, Ordering::Relaxed);
 }
 

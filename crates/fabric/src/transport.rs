@@ -1,39 +1,43 @@
-//! What carries messages between the processes of a team that have no memory in common.
+//! The interface to the network: a transport carries messages between the processes of a team that
+//! share no memory.
 //!
 //! # Contract
 //! ```text
 //!   process 0 ── send(2, m1), send(2, m2) ──> m1, m2 ──────┐ in this order
 //!   process 1 ── send(2, n1) ──────────────────> n1 ───────┴──> process 2: receive() -> m1, n1, m2
 //! ```
-//! * Nothing is lost, and messages of one sender to one receiver arrive in the order in which they were sent. There is no
-//!   order between those of different senders.
-//! * Nothing blocks. A message that cannot leave yet stays with the wire; how many there can be is for those who send to
-//!   bound, by waiting for answers.
-//! * A wire is driven by one thread at a time, by different ones in turn: an [`Endpoint`](crate::endpoint::Endpoint) has the lock.
-//! * Buffers go round: [`buffer`](Transport::buffer) gives one that was used before, and whoever has read a message gives it back.
+//! * No message is lost, and messages of one sender to one receiver arrive in the order in which
+//!   they were sent. Messages of different senders have no order.
+//! * No call blocks. A message that cannot leave yet stays with the transport; the senders bound
+//!   their number by waiting for answers.
+//! * One thread at a time drives a transport, different threads in turn: an
+//!   [`Endpoint`](crate::endpoint::Endpoint) holds the lock.
+//! * Buffers are reused: [`buffer`](Transport::buffer) returns a used one, and the receiver of a
+//!   message gives its buffer back with [`recycle`](Transport::recycle).
 //!
-//! [`in_memory`] is a wire within a process, for tests and to try things; MPI is the wire between machines.
+//! [`in_memory`] is a transport within a process, for tests and experiments; MPI is the transport
+//! between machines.
 
 pub mod in_memory;
 pub(crate) mod mpi;
 
 use std::fmt;
 
-/// One process's end of what connects all.
+/// One process's end of the network that connects all processes.
 pub trait Transport: Send + fmt::Debug {
-    /// The number of this process.
+    /// Returns the number of this process.
     fn process(&self) -> usize;
 
-    /// How many processes there are.
+    /// Returns the number of processes.
     fn processes(&self) -> usize;
 
-    /// What it is, in words, for people: `MPI (Open MPI 4.1.4)`.
+    /// Returns the name of the transport for messages to users: `MPI (Open MPI 4.1.4)`.
     fn describe(&self) -> String;
 
-    /// An empty buffer for a message.
+    /// Returns an empty buffer for a message.
     fn buffer(&mut self) -> Vec<u8>;
 
-    /// Takes a buffer back.
+    /// Takes a buffer back for reuse.
     fn recycle(&mut self, buffer: Vec<u8>);
 
     /// Sends a message to another process.
@@ -42,17 +46,18 @@ pub trait Transport: Send + fmt::Debug {
     /// [`TransportError::Gone`] if that process is known to be gone; the message is dropped.
     fn send(&mut self, to: usize, message: Vec<u8>) -> Result<(), TransportError>;
 
-    /// The next message that has come, and who sent it. Also goes on with what has not left yet.
+    /// Returns the next message that has arrived, with its sender. Also continues sends that have
+    /// not completed.
     ///
     /// # Errors
-    /// [`TransportError::Gone`] if another process is found to be gone: once for each.
+    /// [`TransportError::Gone`] if another process is found to be gone: once for each process.
     fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, TransportError>;
 
-    /// How many messages have not left yet.
+    /// Returns the number of messages that have not left yet.
     fn unsent(&self) -> usize;
 }
 
-/// Why a wire could not do what it was asked for.
+/// The reason why a transport could not send or receive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportError {
@@ -62,14 +67,14 @@ pub enum TransportError {
         /// Its number.
         process: usize,
     },
-    /// The wire itself does not work any more.
+    /// The transport itself no longer works.
     #[error("{transport}: {what}: {why}")]
     Broken {
-        /// Which wire.
+        /// The name of the transport.
         transport: String,
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What it answered.
+        /// The answer to it.
         why: String,
     },
 }

@@ -1,12 +1,13 @@
-//! What members of other hosts are blocked in: notes that travel.
+//! Wait reports: the hosts exchange notes on what their members are blocked in.
 //!
 //! # Contract
-//! The server of a host sends what its members have noted about their waits (see [`Calls`]) to the
-//! servers of the other hosts, each note once. Notes may be old: see there. The verdict is for
-//! `detector`, as it comes before what is said of those that end because of it.
+//! The server of a host sends the notes of its members about their waits (see [`Calls`]) to the
+//! servers of the other hosts, each note once. Notes may be out of date: see [`Calls`]. The verdict
+//! is sent by the failure detector, since it must precede the messages about members that end
+//! because of it.
 //!
 //! # Costs
-//! A look at a word of each member of the host, ten times a second. A message of 64 words to every
+//! A read of a word of each member of the host, ten times a second. A message of 64 words to every
 //! other host for each member whose wait has lasted for a fifth of a second.
 
 use std::time::{Duration, Instant};
@@ -17,19 +18,20 @@ use crate::environment::Shape;
 use crate::hosts::Hosts;
 use crate::team_state::TeamState;
 
-/// What the first word of a message says, among those of the endpoints.
+/// The first word of a message of this kind, among the messages of the endpoints themselves.
 pub(crate) const NOTE: u64 = 4;
 
-/// Between two looks.
+/// The time between two looks at the notes of this host.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the other hosts know.
+/// The state of the reports: the notes that the other hosts have.
 #[derive(Debug)]
 pub(crate) struct WaitReports {
     calls: Calls,
-    /// Servers of other hosts; none if this process is not the first server of its own.
+    /// The first servers of the other hosts; empty if this process is not the first server of its
+    /// own.
     to: Vec<usize>,
-    /// The members of this host, and what was sent of each.
+    /// The members of this host, and the first word of the last note that was sent of each.
     sent: Vec<(usize, u64)>,
     next: Instant,
 }
@@ -53,7 +55,7 @@ impl WaitReports {
         }
     }
 
-    /// Sends what is new.
+    /// Sends the notes that are new.
     pub(crate) fn go(&mut self, now: Instant, mut send: impl FnMut(usize, &[u64])) {
         if now < self.next || self.to.is_empty() {
             return;
@@ -68,12 +70,12 @@ impl WaitReports {
         }
     }
 
-    /// A message has come from another host; false if it is none of these.
+    /// Handles a message from another host. Returns false if it is of another kind.
     pub(crate) fn receive(&self, words: &[u64]) -> bool {
         match *words {
             [NOTE, rank, ref note @ ..] => {
                 let rank = rank as usize;
-                // Of its own members a host knows better.
+                // The notes of this host's own members in its memory are newer.
                 if self.sent.iter().all(|&(here, _)| here != rank) {
                     self.calls.note(rank, note);
                 }

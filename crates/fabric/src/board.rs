@@ -1,9 +1,11 @@
-//! A board for the members of a team, on whatever hosts they are: flags in memory within a host, messages between hosts.
+//! A board for the members of a team, on any hosts: flags in memory within a host, messages between
+//! hosts.
 //!
 //! # Contract
-//! That of [`SignalBoard`]. A flag stands in the memory of the host of its member. Who is on that host raises it there; who
-//! is not sends *raise (slot, episode)* to the member's own process, which raises it as soon as it drives, and the member
-//! drives while it waits. Flags are numbers of episodes, so neither order nor tags of messages matter.
+//! That of [`SignalBoard`]. A flag is in the memory of its member's host. A member of the same host
+//! raises it there; a member of another host sends *raise (slot, episode)* to the process of the
+//! flag's member, which raises the flag the next time it drives; and a member drives while it
+//! waits. Flags are episode numbers, so neither the order nor the tags of messages matter.
 //!
 //! ```text
 //!  host 0: member 0 ── raise(1, s, e) ──> flag (1, s)            a store and two line transfers
@@ -11,7 +13,8 @@
 //! ```
 //!
 //! # Costs
-//! One message per raise between hosts, of 24 bytes. To leave is one message to every process of another host.
+//! One message of 24 bytes per raise between hosts. Leaving sends one message to every process of
+//! each other host.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,14 +53,14 @@ struct Across {
     caller: Option<Caller>,
 }
 
-/// What the members of a host share of such a board.
+/// The part of such a board that the members of a host share.
 #[derive(Clone, Debug)]
 pub(crate) struct Flags {
-    /// By slot, by member. Those of members on other hosts are not used.
+    /// Indexed by slot, then by member. Cells of members on other hosts are not used.
     cells: Array<Signal>,
-    /// By member: 0, or `LEFT` and how many episodes it had completed.
+    /// For each member: 0, or `LEFT` and the number of episodes that it had completed.
     left: Array<AtomicU64>,
-    /// By member.
+    /// The process of each member.
     processes: Arc<[usize]>,
 }
 
@@ -70,8 +73,8 @@ impl TeamBoard {
         TeamBoard(Kind::Memory(board))
     }
 
-    /// A member that has left before the episodes complete of which this one has, or that is dead. Where the board is in
-    /// memory, that is asked for at every wait anyway.
+    /// Returns the fault of a member that is dead, or that has left before the current episode of
+    /// this member. Returns `None` for a board in memory, where every wait checks this anyway.
     #[must_use]
     pub fn missing(&self) -> Option<Fault> {
         match &self.0 {
@@ -80,7 +83,7 @@ impl TeamBoard {
         }
     }
 
-    /// The caller that waits at the board, where the board is between hosts.
+    /// Returns the caller that waits at the board, if the board spans hosts.
     #[must_use]
     pub fn caller(&self) -> Option<&Caller> {
         match &self.0 {
@@ -89,7 +92,7 @@ impl TeamBoard {
         }
     }
 
-    /// The handle of `member`, of a board whose flags are `flags`.
+    /// Creates the handle of `member` to a board whose flags are `flags`.
     pub(crate) fn across(
         endpoint: &Arc<Endpoint>,
         service: u32,
@@ -111,7 +114,7 @@ impl TeamBoard {
 }
 
 impl Flags {
-    /// The flags of members that are in these processes.
+    /// Allocates the flags of members that are in these processes.
     pub(crate) fn within(
         space: &mut Space,
         processes: Arc<[usize]>,
@@ -125,9 +128,10 @@ impl Flags {
         self.cells.get(slot * self.processes.len() + of).filter(|_| of < self.processes.len())
     }
 
-    /// A member who left before it had completed `episodes`.
+    /// Returns a member that left before it had completed `episodes`.
     fn left_before(&self, episodes: u64) -> Option<usize> {
-        // Acquire: pairs with the Release of a member that leaves, and so with the reason for which it leaves.
+        // Acquire: pairs with the Release of a member that leaves, and so with the reason for which
+        // it leaves.
         let left = |word: &AtomicU64| word.load(Ordering::Acquire);
         self.left.iter().position(|word| left(word) >= LEFT && left(word) - LEFT < episodes)
     }
@@ -272,7 +276,7 @@ impl SignalBoard for TeamBoard {
     }
 
     fn set_policy(&mut self, policy: &Policy<'_>) {
-        // Between hosts one waits as messages demand.
+        // Between hosts the endpoint determines how a member waits.
         if let Kind::Memory(board) = &mut self.0 {
             board.set_policy(policy);
         }
@@ -280,15 +284,16 @@ impl SignalBoard for TeamBoard {
 }
 
 impl Across {
-    /// Why waits end. The verdict if there is one: members that leave because of it are not its cause.
+    /// Returns the reason why waits end. The verdict comes first: members that leave because of it
+    /// are not its cause.
     fn gone(&self) -> Option<Fault> {
-        // Looked for first: it may have left for a reason that is then to be told.
+        // Read before the verdict: a member may have left for a reason that must then be reported.
         let left = self.left();
         let dead = self.endpoint.dead();
         self.caller.as_ref().and_then(Caller::verdict).or(dead).or(left)
     }
 
-    /// An error in a child that `fork` has made of the member's process.
+    /// Returns an error in a child that `fork` has made of the member's process.
     fn check_not_forked(&self) -> Result<(), Fault> {
         if self.endpoint.check_not_forked() {
             Ok(())
@@ -312,7 +317,7 @@ impl Drop for Across {
         if self.endpoint.dead().is_some()
             || self.caller.as_ref().and_then(Caller::verdict).is_some()
         {
-            // A member that waits is told of that, and not of the members that leave because of it.
+            // A waiting member must get that fault, and not the members that leave because of it.
             return;
         }
         let hosts = self.endpoint.hosts();
@@ -325,8 +330,8 @@ impl Drop for Across {
     }
 }
 
-/// A dissemination barrier over boards that members bring along: for [`Combined`](syncline_sync::barrier::Combined), whose outer
-/// barrier it is.
+/// A dissemination barrier over boards that the members supply: the outer barrier of a
+/// [`Combined`](syncline_sync::barrier::Combined).
 #[derive(Debug)]
 pub(crate) struct Outer {
     members: usize,

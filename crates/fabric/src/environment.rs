@@ -1,14 +1,15 @@
-//! What the environment says of a team.
+//! The environment variables of a team.
 //!
-//! | variable           | set by     | says                                                                   |
-//! |--------------------|------------|------------------------------------------------------------------------|
-//! | `SYNCLINE_TEAM`    | launchers  | the descriptors of a team, and this process's place in it               |
-//! | `SYNCLINE_THREADS` | people     | how many threads a team has when nobody launched it                    |
-//! | `SYNCLINE_QUIET`   | people     | `1`: no warning when members outnumber cores                           |
-//! | `SYNCLINE_MEMORY`  | people     | how many bytes the members of a host share at most: `4G`               |
-//! | `SYNCLINE_PER_HOST`| people     | how many processes of a host share memory, under MPI                   |
-//! | `SYNCLINE_SERVERS` | people     | how many processes of a host serve other hosts                         |
-//! | `SYNCLINE_TIMEOUT` | people     | after how many milliseconds of silence a host is dead (10 000)         |
+//! | variable            | set by    | meaning                                                    |
+//! |---------------------|-----------|------------------------------------------------------------|
+//! | `SYNCLINE_TEAM`     | launchers | the descriptors of a team, and this process's place in it  |
+//! | `SYNCLINE_THREADS`  | users     | the threads of a team without a launcher                   |
+//! | `SYNCLINE_QUIET`    | users     | `1`: no warning when members outnumber cores               |
+//! | `SYNCLINE_MEMORY`   | users     | the most bytes that the members of a host share: `4G`      |
+//! | `SYNCLINE_PER_HOST` | users     | under MPI, the processes of a host that share memory       |
+//! | `SYNCLINE_SERVERS`  | users     | the processes of a host that serve other hosts             |
+//! | `SYNCLINE_TIMEOUT`  | users     | the milliseconds of silence after which a host is dead     |
+//! |                     |           | (10 000)                                                   |
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use syncline_sync::membership::MAX_MEMBERS;
 
 use crate::error::TeamError;
 
-/// Set by launchers. A program that a member starts must not be given it.
+/// Set by launchers. Must not be passed to a program that a member starts.
 pub(crate) const TEAM: &str = "SYNCLINE_TEAM";
 const THREADS: &str = "SYNCLINE_THREADS";
 const QUIET: &str = "SYNCLINE_QUIET";
@@ -27,7 +28,8 @@ const MEMORY: &str = "SYNCLINE_MEMORY";
 const PER_HOST: &str = "SYNCLINE_PER_HOST";
 const SERVERS: &str = "SYNCLINE_SERVERS";
 
-/// What `SYNCLINE_TEAM` says. The version is to be raised with any change of what stands in the memory of a team.
+/// The fields of `SYNCLINE_TEAM`. Raise the version with any change of the layout of a team's
+/// memory.
 const TOLD: Told<6> = Told {
     by: "launcher",
     version: 4,
@@ -41,17 +43,17 @@ const TOLD: Told<6> = Told {
     ],
 };
 
-/// The shape of a team: every process has as many threads.
+/// The shape of a team: every process has the same number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) processes: usize,
     pub(crate) threads: usize,
-    /// On how many cores they run, as whoever made the team saw it.
+    /// The number of cores that the team runs on, as seen by the process that made the team.
     pub(crate) cores: usize,
 }
 
 impl Shape {
-    /// A team on the cores that this process may use.
+    /// Creates the shape of a team on the cores that this process may use.
     pub(crate) fn here(processes: usize, threads: usize) -> Result<Shape, TeamError> {
         let wrong = TeamError::Members { processes, threads };
         let members =
@@ -63,12 +65,12 @@ impl Shape {
         self.processes * self.threads
     }
 
-    /// The ranks of a process.
+    /// Returns the ranks of a process.
     pub(crate) fn ranks(self, process: usize) -> std::ops::Range<usize> {
         process * self.threads..(process + 1) * self.threads
     }
 
-    /// Says so if members outnumber cores. Called once for a team, by whoever makes it.
+    /// Warns if members outnumber cores. Called once per team, by the process that makes it.
     pub(crate) fn warn(self) {
         let Shape { cores, .. } = self;
         let members = self.members();
@@ -82,12 +84,12 @@ impl Shape {
     }
 }
 
-/// The cores that this process may use.
+/// Returns the number of cores that this process may use.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What a variable says, if it is set.
+/// Reads and parses a variable, if it is set.
 fn read<T>(
     variable: &'static str,
     expected: impl FnOnce() -> String,
@@ -107,23 +109,24 @@ fn count(text: &str) -> Option<usize> {
     text.parse().ok().filter(|count| (1..=MAX_MEMBERS).contains(count))
 }
 
-/// How many threads a process has, if somebody says so.
+/// Returns the number of threads of a process, if it is set.
 pub(crate) fn threads() -> Result<Option<usize>, TeamError> {
     read(THREADS, || format!("a number of threads from 1 to {MAX_MEMBERS}"), count)
 }
 
-/// How many processes of a host share memory: the others are as if they were on other hosts.
+/// Returns how many processes of a host share memory, if it is set. Further processes of the host
+/// are treated as processes of other hosts.
 pub(crate) fn per_host() -> Result<Option<usize>, TeamError> {
     read(PER_HOST, || format!("a number of processes from 1 to {MAX_MEMBERS}"), count)
 }
 
-/// How many processes of a host serve others.
+/// Returns how many processes of a host serve other hosts.
 pub(crate) fn servers() -> Result<usize, TeamError> {
     let said = read(SERVERS, || format!("a number of processes from 1 to {MAX_MEMBERS}"), count)?;
     Ok(said.unwrap_or(1))
 }
 
-/// How much memory the members of a host share, if somebody says so.
+/// Returns how much memory the members of a host share, if it is set.
 pub(crate) fn memory() -> Result<Option<usize>, TeamError> {
     read(
         MEMORY,
@@ -141,8 +144,8 @@ pub(crate) fn memory() -> Result<Option<usize>, TeamError> {
     )
 }
 
-/// After how long a silence another host is dead. A debugger, or SIGSTOP, may well stop a process
-/// for seconds; that a process has ended is seen otherwise, and at once.
+/// Returns the silence after which another host is dead. A debugger or SIGSTOP may stop a process
+/// for seconds; the end of a process is detected in other ways, and at once.
 pub(crate) fn timeout() -> Result<Duration, TeamError> {
     let said = read(
         TIMEOUT,
@@ -164,7 +167,7 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// The place that a launcher gave to this process, if one did.
+    /// Returns the place that a launcher gave to this process, or `None` if none did.
     pub(crate) fn from_environment() -> Result<Option<Inherited>, TeamError> {
         let Some(value) = std::env::var_os(TEAM) else { return Ok(None) };
         let value = value.to_string_lossy().into_owned();
@@ -174,7 +177,7 @@ impl Inherited {
         }
     }
 
-    /// What `SYNCLINE_TEAM` is set to.
+    /// Returns the value of `SYNCLINE_TEAM` for this place.
     pub(crate) fn value(&self) -> String {
         let Inherited { shape: Shape { processes, threads, cores }, process, segment, lifeline } =
             *self;

@@ -1,4 +1,4 @@
-//! What can go wrong with a team.
+//! Errors of a team.
 
 pub use syncline_process::watch::Ending;
 
@@ -9,79 +9,80 @@ use std::path::PathBuf;
 
 use syncline_sync::{SpaceError, membership::MAX_MEMBERS};
 
-/// Why a team could not be run, or did not end well.
+/// The reason why a team could not be run, or did not end well.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TeamError {
-    /// An environment variable says something that makes no sense.
+    /// An environment variable has an invalid value.
     #[error("the environment variable {variable} is {value:?}: {why}")]
     Variable {
-        /// Its name.
+        /// The name of the variable.
         variable: &'static str,
-        /// What it says.
+        /// Its value.
         value: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         why: String,
     },
-    /// A descriptor that `SYNCLINE_TEAM` names is not what it should be.
+    /// A descriptor that `SYNCLINE_TEAM` names is not the expected one.
     #[error(
         "{} names descriptor {descriptor} as the team's {what}, but {why}; a program that a member starts is not in \
          the team, and must not be given the variable",
         crate::environment::TEAM
     )]
     Descriptor {
-        /// Its number in this process.
+        /// The descriptor in this process.
         descriptor: i32,
-        /// What it should be.
+        /// The role that it should have.
         what: &'static str,
-        /// What is wrong with it.
+        /// The reason why it does not fit.
         why: String,
     },
-    /// So many members, or none.
+    /// The number of members is 0 or too large.
     #[error("a team has 1 to {MAX_MEMBERS} members, not {processes} processes x {threads} threads")]
     Members {
-        /// Processes asked for.
+        /// The number of processes requested.
         processes: usize,
-        /// Threads asked for in each.
+        /// The number of threads requested in each.
         threads: usize,
     },
-    /// The memory that the members share could not be made or attached to.
+    /// The memory that the members share could not be created or attached.
     #[error(transparent)]
     Memory(#[from] syncline_memory::Error),
-    /// A process cannot be watched, or a lifeline not be made.
+    /// A process cannot be watched, or a lifeline could not be created.
     #[error(transparent)]
     Process(#[from] syncline_process::Error),
-    /// The members' words have no room in that memory, or are not those that the launcher made.
+    /// The members' objects do not fit into the memory, or differ from those that the launcher
+    /// made.
     #[error("the team's shared memory: {}", Advised(.0))]
     Space(#[from] SpaceError),
-    /// A member asked for a team from the environment, whose member it is already.
+    /// A member asked for a team from the environment while it is already a member of one.
     #[error("rank {rank} is in a team already: inside it, only a team of threads can be made")]
     Nested {
-        /// The member.
+        /// The rank of the member.
         rank: usize,
     },
-    /// A launched process takes part once.
+    /// A launched process that has taken part already.
     #[error(
         "process {process} of the team has taken part already: a launched process runs its team once"
     )]
     Taken {
-        /// The process.
+        /// The number of the process.
         process: usize,
     },
-    /// The system gave no thread for a member.
+    /// The system could not start a thread for a member.
     #[error("cannot start a thread for rank {rank}: {source}")]
     Thread {
-        /// The member.
+        /// The rank of the member.
         rank: usize,
-        /// What the system answered.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A member panicked. The others were told, and have ended.
+    /// A member panicked. The waits of the others ended, and they have ended.
     #[error("rank {rank} panicked: {message}")]
     Panicked {
-        /// The member, the first of this process.
+        /// The rank of the member, the first of this process that panicked.
         rank: usize,
-        /// What it said.
+        /// The message of the panic.
         message: String,
     },
     /// The program of a team could not be started.
@@ -91,81 +92,83 @@ pub enum TeamError {
         program: PathBuf,
         /// The number of the process.
         process: usize,
-        /// What the system answered.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The launcher or a member could not do what it has to.
+    /// A system call of the launcher or of a member failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What the system answered.
+        /// The error of the system.
         source: io::Error,
     },
-    /// MPI, or the shim by which it is called.
+    /// An error of MPI, or of the shim through which it is called.
     #[error(transparent)]
     Mpi(#[from] syncline_mpi::MpiError),
-    /// The processes of an MPI team do not agree.
+    /// The processes of an MPI team do not agree on a setting.
     #[error(
         "process {process} and process 0 of the team do not agree on {what}: {theirs} and {ours}"
     )]
     Disagree {
-        /// A process.
+        /// The number of a process.
         process: usize,
-        /// On what.
+        /// The setting.
         what: &'static str,
-        /// What it says.
+        /// The value of that process.
         theirs: u64,
-        /// What process 0 says.
+        /// The value of process 0.
         ours: u64,
     },
-    /// The memory of another process of this host could not be reached.
+    /// The memory of another process of this host could not be opened.
     #[error(
         "cannot share memory with process {process} on this host, {path}: {why}; where processes of a host must not see one \
          another, SYNCLINE_PER_HOST=1 makes them exchange messages"
     )]
     Sharing {
-        /// Whose memory.
+        /// The process that created the memory.
         process: usize,
-        /// As what it was opened.
+        /// The path under which it was opened.
         path: String,
-        /// What the system answered.
+        /// The error of the system.
         why: String,
     },
-    /// MPI did not say in time who is left: it waits for a process that is dead to us, but not to it.
+    /// MPI did not return the surviving processes in time: it waits for a process that is dead to
+    /// this library, but not to MPI.
     #[error(
         "processes of the team are dead, but MPI does not know it, as of a host that was cut off, and did not make a smaller \
          team within {seconds} seconds"
     )]
     Unshrunk {
-        /// How long it was given.
+        /// The time that MPI was given, in seconds.
         seconds: u64,
     },
-    /// Another process could not take part, and says why itself.
+    /// Another process could not take part, and reports the reason itself.
     #[error("another process of the team could not take part, and says why itself")]
     Others,
-    /// The MPI does not let several threads call it.
+    /// The MPI does not permit calls from several threads.
     #[error("MPI grants {granted} only, so a process has one member, not {threads}")]
     Threads {
-        /// What it grants.
+        /// The thread support that MPI grants.
         granted: String,
-        /// Members asked for.
+        /// The number of members requested.
         threads: usize,
     },
-    /// This process is a copy that `fork` has made of a member's, and has come back from the
-    /// member's function. Nothing of the team was touched.
+    /// This process is a child that `fork` has made of a member's process, and has returned from
+    /// the member's function. Nothing of the team was touched.
     #[error("this process is a child made by fork() of rank {rank}'s process: it is no member")]
     Forked {
         /// The rank of the member.
         rank: usize,
     },
-    /// A launched process did not end well: the first that did not. All have ended.
+    /// A launched process failed: the first that did. All processes have ended.
     #[error("{0}")]
     Failed(Failure),
 }
 
 impl TeamError {
-    /// The exit code for a program that ends because of this: that of the process which failed, and 1 for all else.
+    /// Returns the exit code for a program that ends because of this error: that of the process
+    /// that failed, and 1 for all other errors.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -175,11 +178,11 @@ impl TeamError {
     }
 }
 
-/// How a team gets more memory, for the end of a message.
+/// Advice for the end of a message: how to give a team more memory.
 #[doc(hidden)]
 pub const MORE_MEMORY: &str = "a team is given more by `memory`, `syncline launch --memory`, or SYNCLINE_MEMORY, if it was given a size";
 
-/// An error of a space, and what to do if it has no room.
+/// An error of a space, with advice if the space has no room.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Advised<'a>(pub &'a SpaceError);
@@ -195,22 +198,22 @@ impl fmt::Display for Advised<'_> {
     }
 }
 
-/// A launched process that did not end well.
+/// A launched process that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Its number in the team.
     pub process: usize,
-    /// Its number in the system, while it lived.
+    /// Its PID, while it lived.
     pub pid: u32,
-    /// Its members.
+    /// The ranks of its members.
     pub ranks: Range<usize>,
     /// How it ended.
     pub ending: Ending,
-    /// How far its part in the team had come.
+    /// The phase that it had reached.
     pub part: ProcessPhase,
 }
 
-/// How far the part of a process in its team has come.
+/// The phases of a process in its team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessPhase {
     /// It has not called `run`.
@@ -222,7 +225,8 @@ pub enum ProcessPhase {
 }
 
 impl Failure {
-    /// The exit code of the process; 128 and the signal; 1 if it exited with 0 before its part was done.
+    /// Returns the exit code of the process; 128 plus the signal if a signal killed it; 1 if it
+    /// exited with 0 before its part was done.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self.ending {
@@ -245,7 +249,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Some ranks, in words.
+/// Ranks, formatted for messages.
 pub(crate) struct Ranks<'a>(pub(crate) &'a Range<usize>);
 
 impl fmt::Display for Ranks<'_> {

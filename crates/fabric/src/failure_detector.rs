@@ -1,36 +1,43 @@
-//! Who of the processes on other hosts is gone, and who has ended.
+//! The failure detector: which processes of other hosts have died, and which have ended.
 //!
 //! # Contract
-//! Each server sends a beat to the two after it in the ring of servers that live, unless it has sent them something anyway.
-//! From which nothing has come for the *timeout*, that one is dead, and its host, if it has no other: their members are given up
-//! here, and all other hosts are told, which then do the same. A process that the wire says is gone is told of in the same way.
+//! Each server sends a beat to the two next live servers in the ring of servers, unless it has sent
+//! them another message anyway. A server from which no message has come for the *timeout* is dead,
+//! and so is its host, if the host has no other server: the detector gives up their members and
+//! notifies all other hosts, which then do the same. A process that the transport reports as gone
+//! is handled in the same way.
 //!
 //! ```text
-//!   host 0 ──beat──> host 1 ──beat──> host 2 ──beat──> host 3          each is heard by two: one may die with it
-//!      └───────────────beat─────────────┘                              (one server each, as there mostly is)
+//!   host 0 ──beat──> host 1 ──beat──> host 2 ──beat──> host 3      each has two watchers:
+//!      └───────────────beat─────────────┘                          one may die with it
+//!                                                                  (one server per host, as usual)
 //! ```
-//! * A process whose members have ended says *bye* to all, and how many things its members have
-//!   made. These members are not missed.
+//! * A process whose members have ended sends *bye* to all, with the number of objects that its
+//!   members have made. These members are not missed.
 //! * A member is missed if it has left early or has panicked, or if its process has died. *lost*
-//!   tells all hosts of a missed member, and ends waits for it. *died* tells all hosts of a process
-//!   that has died.
-//! * A process may live though all of its members are missed. It goes on to serve, and the others
-//!   wait for its bye. If it dies before its last message, it is found as any other process is.
-//! * A server goes on after its bye, for the others. When all have said bye it sends its *last*
-//!   message to each process, and no other after it. A process that has the last message of every
-//!   server has received everything that was sent to it: some MPIs complain, as they end, of
-//!   messages that were not received.
-//! * A process that was stopped itself accuses nobody: time in which it did not run does not count.
-//! * A process that knows of a *verdict* (see `Calls`) tells each process of other hosts, before it
-//!   sends anything that may follow from the verdict: a bye, a death, the note of an end. So each
-//!   process hears of the verdict first, whichever process it hears first. On the way from only one
-//!   process, the verdict could be later than the bye of another that had been told of it.
-//! * Within a host, the dead are told in its memory. What others of its processes say is no sign of life of a server.
+//!   notifies all hosts of a missed member, and ends waits for it. *died* notifies all hosts of a
+//!   process that has died.
+//! * A process may live though all of its members are missed. It continues to serve, and the others
+//!   wait for its bye. If it dies before its last message, this is detected as for any other
+//!   process.
+//! * A server continues after its bye, for the others. When all have sent bye it sends its *last*
+//!   message to each process, and no other message after it. A process that has the last message of
+//!   every server has received all messages that were sent to it: some MPIs complain at their end
+//!   about messages that were not received.
+//! * A process that was itself stopped accuses no other process: time in which it did not run does
+//!   not count.
+//! * A process that has a *verdict* (see `Calls`) sends it to each process of other hosts, before
+//!   it sends any message that may follow from the verdict: a bye, a death, the note of an end. So
+//!   each process receives the verdict first, whichever process it receives from first. If only one
+//!   process sent the verdict, it could arrive later than the bye of another process that had
+//!   received it.
+//! * Within a host, deaths are recorded in the shared memory. A message from another process of its
+//!   host is no sign of life of a server.
 //!
 //! # Costs
-//! Two messages per server and eighth of the timeout, while nothing else is sent. They are not put
-//! together with others. At the end a message from each process to each other, and one more from
-//! each server.
+//! Two messages per server and eighth of the timeout, while no other message is sent. Beats are not
+//! coalesced with other messages. At the end a message from each process to each other, and one
+//! more from each server.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +49,7 @@ use crate::hosts::Hosts;
 use crate::team_state::{ProcessState, TeamState};
 use crate::transport::{Transport, TransportError};
 
-/// What is known of the others.
+/// The state of the other processes, as seen by this one.
 #[derive(Debug)]
 pub(crate) struct FailureDetector {
     process: usize,
@@ -50,51 +57,53 @@ pub(crate) struct FailureDetector {
     shape: Shape,
     control: TeamState,
     timeout: Duration,
-    /// By server: when something last came from it, and when something was last sent to it.
+    /// For each server: when the last message came from it, and when the last message was sent to
+    /// it.
     heard: Vec<Instant>,
     said: Vec<Instant>,
-    /// The servers that are to be heard of.
+    /// The servers that this server watches.
     watched: Vec<usize>,
-    /// Processes that have said bye.
+    /// The processes that have sent bye.
     over: Vec<bool>,
-    /// Processes whose last message has come.
+    /// The processes whose last message has come.
     ended: Vec<bool>,
-    /// This process has sent its own.
+    /// Whether this process has sent its own last message.
     quiet: bool,
-    /// Of the dead, those that the wire has told of, or that were silent. The others may listen.
+    /// The dead processes that the transport has reported, or that were silent. Other dead
+    /// processes may still receive.
     gone: Vec<bool>,
-    /// By process: the other servers know that it has died.
+    /// For each process: whether the other servers have been notified of its death.
     died_told: Vec<bool>,
-    /// So many entries of the list of the dead have been looked at.
+    /// The number of entries of the list of the dead that have been handled.
     known: usize,
-    /// By rank: the other servers know.
+    /// For each rank: whether the other servers have been notified of it.
     told: Vec<bool>,
-    /// This process has told the other hosts of the verdict about calls that do not match.
+    /// Whether this process has sent the other hosts the verdict about calls that do not match.
     decided: bool,
-    /// When there was last a look at the clock.
+    /// The time of the last check.
     looked: Instant,
 }
 
-/// The service of the endpoints themselves.
+/// The service number of the endpoints themselves.
 pub(crate) const OWN: u32 = 0;
 
 const BEAT: u64 = 1;
 const LOST: u64 = 2;
 const BYE: u64 = 3;
-// 4 is of `spread`.
+// 4 is `wait_reports::NOTE`.
 const VERDICT: u64 = 5;
 const LAST: u64 = 6;
 const DIED: u64 = 7;
 
-/// The longest time between two looks for servers that are silent.
+/// The longest time between two checks for silent servers.
 const LOOKS: Duration = Duration::from_millis(25);
 
 fn dead(rank: usize) -> Fault {
     Fault::Dead { rank }
 }
 
-/// What was seen of a member, as a word of a message: a kind, and in the upper half for how many
-/// milliseconds.
+/// Encodes the fault of a member as a word of a message: a kind, and in the upper half the
+/// milliseconds of silence.
 fn to_word(seen: Fault) -> u64 {
     match seen {
         Fault::Left { .. } => 1,
@@ -104,7 +113,7 @@ fn to_word(seen: Fault) -> u64 {
     }
 }
 
-/// What [`to_word`] has said of a member.
+/// Decodes the fault of a member from a word of [`to_word`].
 fn from_word(rank: usize, word: u64) -> Fault {
     match word as u32 {
         1 => Fault::Left { rank },
@@ -114,7 +123,7 @@ fn from_word(rank: usize, word: u64) -> Fault {
     }
 }
 
-/// To so many servers a beat goes.
+/// The number of servers to which a server sends beats.
 const WATCHERS: usize = 2;
 
 impl FailureDetector {
@@ -148,21 +157,21 @@ impl FailureDetector {
         }
     }
 
-    /// Something goes to a process. Servers are those that count.
+    /// Notes that a message is sent to a process. Only messages to servers count.
     pub(crate) fn said(&mut self, to: usize) {
         if let Some(server) = self.hosts.serves(to) {
             self.said[server] = self.looked;
         }
     }
 
-    /// Something has come from a process.
+    /// Notes that a message has come from a process.
     pub(crate) fn heard(&mut self, from: usize) {
         if let Some(server) = self.hosts.serves(from) {
             self.heard[server] = self.looked;
         }
     }
 
-    /// A message makes no sense.
+    /// Handles a message that cannot be parsed.
     pub(crate) fn garbled(&mut self, from: usize, message: &[u8]) {
         crate::say(format_args!(
             "process {} got {} bytes from process {from} that are no message of this version",
@@ -172,7 +181,7 @@ impl FailureDetector {
         self.gone(from, dead);
     }
 
-    /// The wire has told of an error.
+    /// Handles an error of the transport.
     pub(crate) fn failed(&mut self, error: &TransportError) {
         match error {
             TransportError::Gone { process } => {
@@ -195,8 +204,9 @@ impl FailureDetector {
         }
     }
 
-    /// A process has died. Not if all processes have said bye: then it may exit. `seen` says of a
-    /// rank what was seen. Members that have ended are not missed.
+    /// Handles the death of a process. After all processes have sent bye a process may exit, so
+    /// this is then no death. `seen` returns the fault to record for a rank. Members that have
+    /// ended are not missed.
     fn gone(&mut self, process: usize, seen: impl Fn(usize) -> Fault) {
         if self.over[process] && (self.quiet || self.all_over()) {
             return;
@@ -208,7 +218,7 @@ impl FailureDetector {
         self.control.set_died(process);
     }
 
-    /// Whether a process, of this host or another, is still to end.
+    /// Returns the state of a process of this host or another.
     fn standing(&self, process: usize) -> ProcessState {
         match self.control.has_died(process) {
             true => ProcessState::Died,
@@ -217,10 +227,11 @@ impl FailureDetector {
         }
     }
 
-    /// Tells the other servers of members that are missed, and of processes that have died, as far
-    /// as that was found on this host or by it.
+    /// Notifies the other servers of members that are missed and of processes that have died, if
+    /// this host or this process has detected it.
     fn spread(&mut self, transport: &mut dyn Transport) {
-        // Collected before the members are looked at, so that what is told of them is sent first.
+        // Collected before the members are handled, so that messages about the members are sent
+        // first.
         let died = (0..self.shape.processes).filter(|&process| self.control.has_died(process));
         let died = died.filter(|&process| !self.died_told[process]).collect::<Vec<_>>();
         self.spread_lost(transport);
@@ -249,7 +260,7 @@ impl FailureDetector {
             if std::mem::replace(&mut self.told[rank], true) {
                 continue;
             }
-            // Members that have ended because of it are not its cause.
+            // Members that have ended because of the verdict are not its cause.
             self.tell_verdict(transport);
             let here = self.hosts.of(self.process);
             for host in (0..self.hosts.count()).filter(|&host| host != here) {
@@ -267,10 +278,11 @@ impl FailureDetector {
         }
     }
 
-    /// Tells the other hosts of the verdict, if there is one, before all that follows from it.
+    /// Sends the verdict, if there is one, to the other hosts, before all messages that follow from
+    /// it.
     pub(crate) fn tell_verdict(&mut self, transport: &mut dyn Transport) {
         let Some([word, first, second]) = self.control.calls.verdict_words() else { return };
-        // The bye of a process that is no server is its last message.
+        // The bye of a process that is not a server is its last message.
         let has_ended = self.over[self.process] && self.hosts.serves(self.process).is_none();
         if has_ended || std::mem::replace(&mut self.decided, true) {
             return;
@@ -290,15 +302,15 @@ impl FailureDetector {
         !self.control.has_died(process) && !self.ended[process]
     }
 
-    /// The servers that one watches: the nearest before it in the ring that live.
+    /// Returns the servers that a server watches: the nearest live servers before it in the ring.
     fn watched_by(&self, server: usize) -> Vec<usize> {
         let count = self.hosts.servers().len();
         let ring = (1..count).map(|n| (server + count - n) % count);
         ring.filter(|&other| self.lives(other)).take(WATCHERS).collect()
     }
 
-    /// The servers that watch one. A server that has sent its last message is not watched, and the
-    /// way round the ring goes past it.
+    /// Returns the servers that watch a server. A server that has sent its last message is not
+    /// watched, and the ring skips it.
     fn watchers(&self, server: usize) -> Vec<usize> {
         if !self.lives(server) {
             return Vec::new();
@@ -314,7 +326,8 @@ impl FailureDetector {
         ring.filter(watches).collect()
     }
 
-    /// Now and then: says that this server lives, and looks which has not been heard of.
+    /// Called often: sends beats that are due, and checks for servers that were silent for too
+    /// long.
     pub(crate) fn beat(&mut self, transport: &mut dyn Transport, now: Instant) {
         let interval = self.timeout / 8;
         let since = now.duration_since(self.looked);
@@ -323,7 +336,7 @@ impl FailureDetector {
         }
         self.looked = now;
         let Some(here) = self.hosts.serves(self.process) else {
-            // A server tells the other hosts of deaths on its own, but not of its own death.
+            // A server notifies the other hosts of deaths by itself, but not of its own death.
             let own = self.hosts.of(self.process);
             if !self.hosts.servers_of(own).any(|server| self.lives(server)) {
                 self.spread(transport);
@@ -331,7 +344,7 @@ impl FailureDetector {
             return;
         };
         if since > self.timeout / 2 {
-            // It was not running.
+            // This process was not running.
             self.heard.fill(now);
         }
         let before = self.watched_by(here);
@@ -351,7 +364,7 @@ impl FailureDetector {
         self.spread(transport);
     }
 
-    /// A server has not been heard of in time.
+    /// Handles a server from which no message has come in time.
     fn silent(&mut self, server: usize) {
         let (timeout, process) = (self.timeout, self.hosts.servers()[server]);
         let host = self.hosts.of(process);
@@ -388,7 +401,7 @@ impl FailureDetector {
         }
     }
 
-    /// A message of the endpoints has come.
+    /// Handles a message of the endpoints.
     pub(crate) fn receive(&mut self, from: usize, body: &[u8]) {
         let mut words = body
             .chunks_exact(8)
@@ -416,7 +429,8 @@ impl FailureDetector {
                 }
             }
             Some(VERDICT) => {
-                // This process tells the others as well, before its bye: see the contract.
+                // This process sends the verdict to the others as well, before its bye: see the
+                // contract.
                 let word = |_| words.next().unwrap_or_default();
                 self.control.calls.decide_as([(); 3].map(word));
             }
@@ -431,7 +445,7 @@ impl FailureDetector {
         }
     }
 
-    /// All members of this process have ended.
+    /// Sends bye: all members of this process have ended.
     pub(crate) fn bye(&mut self, transport: &mut dyn Transport, things: &[u64]) {
         let words = std::iter::once(BYE).chain(things.iter().copied()).collect::<Vec<_>>();
         self.tell_verdict(transport);
@@ -443,7 +457,7 @@ impl FailureDetector {
         }
     }
 
-    /// Whether all processes have said bye, or have died.
+    /// Whether all processes have sent bye, or have died.
     pub(crate) fn all_over(&self) -> bool {
         (0..self.shape.processes).all(|process| self.standing(process) != ProcessState::Alive)
     }
@@ -453,8 +467,8 @@ impl FailureDetector {
         (0..self.shape.processes).any(|process| self.control.has_died(process))
     }
 
-    /// When all are over: sends the last message, if this process serves. From then on nothing is
-    /// to be sent.
+    /// Sends the last message, if this process serves: called when all are over. No message may be
+    /// sent after it.
     pub(crate) fn last(&mut self, transport: &mut dyn Transport) {
         if std::mem::replace(&mut self.quiet, true) || self.hosts.serves(self.process).is_none() {
             return;
@@ -471,7 +485,7 @@ impl FailureDetector {
         self.quiet
     }
 
-    /// Whether nothing comes from any other process any more.
+    /// Whether no message can come from any other process any more.
     pub(crate) fn all_quiet(&self) -> bool {
         let mut others = self.hosts.servers().iter().filter(|&&server| server != self.process);
         others.all(|&server| self.ended[server] || self.control.has_died(server))

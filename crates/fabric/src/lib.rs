@@ -33,8 +33,9 @@
 //!
 //! * A process is killed, or exits before its members have ended: the launcher sees this by the
 //!   pidfd, declares the ranks of the process dead, and reports it on standard error. Waits of the
-//!   other members end with `Fault::Dead` within a second; the program decides how they continue.
-//!   Processes that are still alive after ten seconds get SIGTERM, and SIGKILL after five more.
+//!   other members end within a second, with `Fault::Dead`, or with `Fault::Left` if the process
+//!   exited with 0; the program decides how they continue. Processes that are still alive after ten
+//!   seconds get SIGTERM, and SIGKILL after five more.
 //! * A member panics: its thread gives the member up, which ends the waits for it as a death does.
 //!   `run` returns the panic when the other members of its process have ended.
 //! * The launcher dies, in whatever way: the lifeline is cut. Waits end with `Fault::Dead`, whose
@@ -59,17 +60,17 @@
 //! members that wait for a member that is alive and does something else.
 //!
 //! # Environment
-//! | variable            | meaning [default]                                                       |
-//! |---------------------|-------------------------------------------------------------------------|
-//! | `SYNCLINE_THREADS`  | the threads of a team without a launcher [the cores]                    |
-//! |                     | under MPI: the members of each process [1]                              |
-//! | `SYNCLINE_QUIET`    | `1`: no warning when members outnumber cores                            |
-//! | `SYNCLINE_MEMORY`   | the most bytes that the members of a host share: `4G` [as many as fit]  |
-//! | `SYNCLINE_PER_HOST` | under MPI: the processes of a host that share memory [all];             |
-//! |                     | further processes exchange messages with them                           |
-//! | `SYNCLINE_SERVERS`  | under MPI: the processes of a host that serve other hosts [1]           |
-//! | `SYNCLINE_TIMEOUT`  | the milliseconds of silence after which a host is dead [10 000]         |
-//! | `SYNCLINE_MPI`      | the shim through which MPI is called [the one that is found]            |
+//! | variable            | meaning (default)                                                      |
+//! |---------------------|------------------------------------------------------------------------|
+//! | `SYNCLINE_THREADS`  | the threads of a team without a launcher (the cores)                   |
+//! |                     | under MPI: the members of each process (1)                             |
+//! | `SYNCLINE_QUIET`    | `1`: no warning when members outnumber cores                           |
+//! | `SYNCLINE_MEMORY`   | the most bytes that the members of a host share: `4G` (as many as fit) |
+//! | `SYNCLINE_PER_HOST` | under MPI: the processes of a host that share memory (all);            |
+//! |                     | further processes exchange messages with them                          |
+//! | `SYNCLINE_SERVERS`  | under MPI: the processes of a host that serve other hosts (1)          |
+//! | `SYNCLINE_TIMEOUT`  | the milliseconds of silence after which a host is dead (10 000)        |
+//! | `SYNCLINE_MPI`      | the shim through which MPI is called (the one that is found)           |
 //!
 //! The launcher sets `SYNCLINE_TEAM` for its processes. `run` removes it from the environment if
 //! the process has no other thread at that time (another thread could be reading the environment),

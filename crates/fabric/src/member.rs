@@ -1,4 +1,4 @@
-//! One of a team.
+//! A member of a team.
 
 mod make;
 
@@ -21,39 +21,40 @@ use crate::hosts::Hosts;
 use crate::node::Node;
 pub use make::Collective;
 
-/// One of a team: what the function of [`Team::run`](crate::Team::run) gets.
+/// A member of a team: the argument of the function of [`Team::run`](crate::Team::run).
 ///
 /// Rank `r` is thread `r % threads` of process `r / threads`.
 #[derive(Debug)]
 pub struct Member {
     node: Arc<Node>,
     rank: usize,
-    /// That of the process whose member it is.
+    /// The generation of the process that the member belongs to.
     born: Generation,
     space: Space,
     barrier: TeamBarrier,
-    /// How many things it has made with the others.
+    /// The number of objects that the member has made with the others.
     things: u64,
-    /// How many services it has attached with the others.
+    /// The number of services that it has attached with the others.
     services: u32,
     gathering: Gathering,
-    /// How often it has gathered, and as which service.
+    /// How often the member has gathered, and the service number of the gather.
     gathered: (u64, u32),
-    /// It has given its word, and waits for those of others.
+    /// Whether it has given its word, and waits for the words of others.
     gathers: bool,
     gather_caller: Option<Caller>,
-    /// How many objects it has made with the others, and what the next one is called.
+    /// The number of objects whose calls are compared, and the name of the next one in messages.
     objects: usize,
     called: Call,
     endings: Endings,
 }
 
-/// Objects whose calls are compared: these two, and then those that members make.
+/// The first objects whose calls are compared; those that members make follow.
 const WAIT: usize = 0;
 const GATHER: usize = 1;
 
 impl Member {
-    /// What all members of a process need to be made: the barrier, where there is one host.
+    /// Creates a member of a process. `barrier` is the team's barrier if the team is on a single
+    /// host.
     pub(crate) fn new(
         node: &Arc<Node>,
         rank: usize,
@@ -99,163 +100,169 @@ impl Member {
         })
     }
 
-    /// Which of the members this is, counted from 0.
+    /// Returns the rank of this member, counted from 0.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many members there are.
+    /// Returns the number of members.
     #[must_use]
     pub fn size(&self) -> usize {
         self.node.shape.members()
     }
 
-    /// How many processes have died before this team was made of those who were left: see
-    /// [`Team::run_shrinking`](crate::Team::run_shrinking).
+    /// Returns the number of processes that had died before this team was made of the remaining
+    /// ones: see [`Team::run_shrinking`](crate::Team::run_shrinking).
     #[must_use]
     pub fn died(&self) -> usize {
         self.node.died
     }
 
-    /// Which of the processes this member is in.
+    /// Returns the number of the process that this member is in.
     #[must_use]
     pub fn process(&self) -> usize {
         self.node.process
     }
 
-    /// How many processes there are.
+    /// Returns the number of processes.
     #[must_use]
     pub fn processes(&self) -> usize {
         self.node.shape.processes
     }
 
-    /// Which of its process's members this is.
+    /// Returns the number of this member within its process.
     #[must_use]
     pub fn thread(&self) -> usize {
         self.rank % self.node.shape.threads
     }
 
-    /// How many members each process has.
+    /// Returns the number of members of each process.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.node.shape.threads
     }
 
-    /// Which of the hosts this member is on: groups of processes that have memory in common.
+    /// Returns the number of the host that this member is on. Hosts are groups of processes that
+    /// share memory.
     #[must_use]
     pub fn host(&self) -> usize {
         self.node.hosts.of(self.node.process)
     }
 
-    /// Which processes are on which hosts.
+    /// Returns the mapping of processes to hosts.
     #[must_use]
     pub fn hosts(&self) -> &Hosts {
         &self.node.hosts
     }
 
-    /// The ranks of the members on a host, in ascending order.
+    /// Returns the ranks of the members on a host, in ascending order.
     #[must_use]
     pub fn ranks_on(&self, host: usize) -> Vec<usize> {
         self.node.ranks_on(host)
     }
 
-    /// What carries messages to members on other hosts, if there are any.
+    /// Returns the endpoint that carries messages to members on other hosts, if there are any.
     #[must_use]
     pub fn endpoint(&self) -> Option<&Arc<Endpoint>> {
         self.node.endpoint.as_ref()
     }
 
-    /// A communicator of the team's processes, for calls of MPI by the program itself; `None` if no MPI launched the team, or
-    /// another member of this process has it.
+    /// Returns a communicator of the team's processes, for MPI calls of the program itself; `None`
+    /// if no MPI launched the team, or another member of this process has taken it.
     ///
-    /// Calls of MPI take turns: while one blocks, nothing is served here, and who is silent for longer than
-    /// `SYNCLINE_TIMEOUT` is taken for dead. What was put before may leave after it, unless it was fenced. Its own collective
-    /// calls are those of processes, not of members.
+    /// MPI calls take turns: while one blocks, this process serves no messages, and a process that
+    /// is silent for longer than `SYNCLINE_TIMEOUT` is taken for dead. One-sided puts that precede
+    /// the call may leave after it, unless they were fenced. Collective MPI calls are calls of
+    /// processes, not of members.
     #[must_use]
     pub fn take_mpi(&mut self) -> Option<Communicator> {
         self.check_not_forked().ok()?;
         self.node.mpi.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Attaches a service to the endpoint of this process, and returns its number; the members of a process share it.
-    /// `None` where there are no other hosts.
+    /// Attaches a service to the endpoint of this process, and returns its number and the service,
+    /// which the members of a process share. Returns `None` where there are no other hosts.
     ///
     /// # Collective
     /// All members attach the same services in the same order.
     ///
     /// # Panics
-    /// If they do not.
+    /// If members attach different services.
     pub fn attach<S: Service>(&mut self, make: impl FnOnce() -> S) -> Option<(u32, Arc<S>)> {
         self.services += 1;
         let service = self.services;
         self.endpoint().map(|endpoint| (service, endpoint.attach(service, make)))
     }
 
-    /// On how many cores the team runs, as whoever made it saw it: the same for all members, for `Auto::within`.
+    /// Returns the number of cores that the team runs on, as seen by the process that made the
+    /// team: the same for all members, for `Auto::within`.
     #[must_use]
     pub fn cores(&self) -> usize {
         self.node.shape.cores
     }
 
-    /// This member's view of the memory that all share.
+    /// Returns this member's view of the memory that all members share.
     ///
     /// # Collective
-    /// All members ask it for the same things in the same order. What is made of it here, and not by
-    /// [`make`](Self::make), is waited for even if a member has ended without it.
+    /// All members make the same objects in it in the same order. If an object is made here, and
+    /// not by [`make`](Self::make), a wait for a member that has ended without its part of it does
+    /// not end.
     pub fn space(&mut self) -> &mut Space {
         &mut self.space
     }
 
-    /// The members that are dead; [`LAUNCHER`](syncline_sync::membership::LAUNCHER) stands for the launcher.
-    /// Waits for signals that stand in [`space`](Self::space) end for them by `Policy::watching`.
+    /// Returns the list of the members that are dead or missed;
+    /// [`LAUNCHER`](syncline_sync::membership::LAUNCHER) stands for the launcher. With
+    /// `Policy::watching`, the list ends waits for signals in [`space`](Self::space).
     #[must_use]
     pub fn fault_list(&self) -> &FaultList {
         &self.node.control.fault_list
     }
 
-    /// The barrier of all members, to arrive at it now and wait later.
+    /// Returns the barrier of all members, for arriving first and waiting later.
     pub fn barrier(&mut self) -> &mut TeamBarrier {
         &mut self.barrier
     }
 
-    /// Waits until all members have come here.
+    /// Waits until all members have arrived.
     ///
     /// # Collective
-    /// All members call it, each as often as the others.
+    /// All members call it, equally often.
     ///
     /// # Errors
-    /// [`Fault::Dead`] and the like, [`Fault::Left`]: a member without which it never ends.
-    /// [`Fault::Forked`], as from all that a member does, in a child that `fork` has made of its
-    /// process.
+    /// [`Fault::Dead`] and the like, or [`Fault::Left`], if a member is missing without which the
+    /// wait never ends. [`Fault::Forked`], as from every method of a member, in a child that `fork`
+    /// has made of its process.
     pub fn wait(&mut self) -> Result<(), Fault> {
         self.barrier.wait()
     }
 
-    /// As [`wait`](Self::wait), until a time. When the deadline passes, this member has arrived and
-    /// stays so: either call goes on.
+    /// Like [`wait`](Self::wait), with a deadline. When the deadline passes, this member has
+    /// arrived and stays arrived: a later call of either method continues the wait.
     ///
     /// A member whose wait has timed out waits again, or stays in its function, until the others
-    /// have passed. If it returns before, those on other hosts are told that it has left, where
-    /// they need more of it than its arrival ([`Fault::Left`]). On one host the others pass if the
-    /// barrier is a [`Counter`](syncline_sync::barrier::Counter), which it is where members share cores.
+    /// have passed. If it returns earlier, members on other hosts that need more of it than its
+    /// arrival get [`Fault::Left`]. On one host the others pass if the barrier is a
+    /// [`Counter`](syncline_sync::barrier::Counter), which it is where members share cores.
     ///
     /// # Collective
-    /// As [`wait`](Self::wait). Each member has a deadline of its own, or none.
+    /// As for [`wait`](Self::wait). Each member has a deadline of its own, or none.
     ///
     /// # Errors
-    /// [`Fault::TimedOut`] when the deadline passes first; as [`wait`](Self::wait).
+    /// [`Fault::TimedOut`] when the deadline passes first; otherwise as for [`wait`](Self::wait).
     pub fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
         self.barrier.wait_deadline(deadline)
     }
 
-    /// Gives a word, and gets those of all members, by rank.
+    /// Gives a word, and returns the words of all members, by rank.
     ///
     /// # Collective
-    /// All members call it, each as often as the others. It counts as something [made](Self::make).
+    /// All members call it, equally often. It counts as an object that is [made](Self::make).
     ///
     /// # Errors
-    /// [`Fault::Dead`]: a member without which it never ends.
+    /// [`Fault::Dead`] and the like, or [`Fault::Left`], if a member is missing without which the
+    /// wait never ends.
     ///
     /// # Examples
     /// ```
@@ -267,14 +274,15 @@ impl Member {
         self.gather_deadline(value, None)
     }
 
-    /// As [`gather`](Self::gather), and waits until a time. When the deadline passes, the word has
-    /// been given: the next call goes on to wait for the others, and its own word does not count.
+    /// Like [`gather`](Self::gather), with a deadline. When the deadline passes, the word has been
+    /// given: the next call continues to wait for the others, and ignores its own word.
     ///
     /// # Collective
-    /// As [`gather`](Self::gather). Each member has a deadline of its own, or none.
+    /// As for [`gather`](Self::gather). Each member has a deadline of its own, or none.
     ///
     /// # Errors
-    /// [`Fault::TimedOut`] when the deadline passes first; as [`gather`](Self::gather).
+    /// [`Fault::TimedOut`] when the deadline passes first; otherwise as for
+    /// [`gather`](Self::gather).
     pub fn gather_deadline(
         &mut self,
         value: u64,
@@ -301,8 +309,8 @@ impl Member {
         Ok(words)
     }
 
-    /// Whether this process is the one whose member it is, and not a child that `fork` has made of
-    /// it: that is no member.
+    /// Checks that this process is the one that the member belongs to, and not a child that `fork`
+    /// has made of it: such a child is no member.
     ///
     /// # Errors
     /// [`Fault::Forked`].
@@ -311,26 +319,27 @@ impl Member {
         if self.born.is_current() { Ok(()) } else { Err(Fault::Forked { rank: self.rank }) }
     }
 
-    /// Calls something when this member's function has returned or panicked, unless it has been
-    /// dropped by then.
+    /// Registers a cleanup that runs when this member's function has returned or panicked, unless
+    /// it has been dropped by then.
     ///
-    /// For what others wait for and a member may leave undone, wherever the thing itself is then: a
-    /// mutex that it holds.
+    /// It is meant for obligations that others wait for and that a member may leave undone,
+    /// wherever the object itself is then: a mutex that it holds, for example.
     pub fn at_end(&mut self, ending: &Arc<impl AtEnd + 'static>) {
         self.endings.push(ending);
     }
 
-    /// This member's function has ended; unless it has `returned`, no other member is to wait for
-    /// this one. Returns the place of this end in the order of all, from 1.
+    /// Records that this member's function has ended. Unless it has `returned`, no other member
+    /// waits for this one any more. Returns the position of this end in the order of all ends, from
+    /// 1.
     pub(crate) fn end(&self, returned: bool) -> u64 {
-        // Before the others are told, so that their ends come after it.
+        // Before the others can see the end, so that their ends come after it.
         let end = self.node.control.note_end(self.rank);
         self.endings.end();
         if returned {
             self.node.control.ended(self.rank, self.things);
         } else {
-            // Its guards and handles are dropped, unless it has passed them on to other threads, which may be
-            // at work with them. So it is not declared dead while its process lives.
+            // Its guards and handles are dropped, unless it has passed them on to other threads,
+            // which may use them. So it is not declared dead while its process lives.
             self.fault_list().give_up(self.rank);
         }
         // After the reasons for which it may have ended.

@@ -1,20 +1,25 @@
-//! The words at the beginning of a team's segment, which launcher and processes share.
+//! The team state: the words at the beginning of a team's segment, which launcher and processes
+//! share.
 //!
 //! ```text
-//! | ledger of the space | part of process 0, 1, ... | died | things made by rank 0, 1, ... | order of ends | the dead | calls | team barrier | ... |
+//! | ledger of the space | phase of process 0, 1, ... | died | things made by rank 0, 1, ... |
 //!                         not begun > begun             how many | ENDED
 //!                         > done > departed
+//!
+//! | order of ends | the dead | calls | team barrier | ... |
 //! ```
 //!
 //! # Members and processes
 //! The list of the dead names members that are missed, and ends waits for them. A member that has
-//! left early or has panicked is in it, though its process lives. A separate word for each process
-//! says that the process has died. The end of a job goes by that word: see [`ProcessState`].
+//! left early or has panicked is in the list, though its process lives. A separate word for each
+//! process records that the process has died. The end of a job depends on that word: see
+//! [`ProcessState`].
 //!
-//! # Who ends too early
-//! Everything that members make needs all of them. So a member that ends when it has made less than another is missed
-//! for ever by those who wait for it there; it is given up. The one who ends and the one who makes both write their
-//! word and then look at the others', with a fence in between: at least one of the two sees the other.
+//! # Members that end too early
+//! Every object that members make needs all of them. So a member that ends when it has made fewer
+//! objects than another would be waited for without end; it is given up. The member that ends and
+//! the member that makes both write their own word and then read the words of the others, with a
+//! fence in between: at least one of the two sees the other.
 
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -23,44 +28,45 @@ use syncline_sync::{Fault, Space, SpaceError, calls::Calls, membership::FaultLis
 
 use crate::error::ProcessPhase;
 
-/// Of a process's word, its lower half; the upper one is its number in the system, as it sees it itself.
+/// The phase of a process: the lower half of its word. The upper half is its PID as the process
+/// itself sees it.
 const NOT_BEGUN: u64 = 0;
 const BEGUN: u64 = 1;
 const DONE: u64 = 2;
 const DEPARTED: u64 = 3;
 const NUMBER: u32 = 32;
-/// Of a member's word: it has ended.
+/// In a member's word: the member has ended.
 const ENDED: u64 = 1 << 63;
 
-/// Whether a process is still to end. The faults of its members do not say that: the process of a
-/// member that has [left](Fault::Left) early or has panicked lives.
+/// The state of a process with regard to the end of the team. The faults of its members do not give
+/// it: the process of a member that has [left](Fault::Left) early or has panicked lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessState {
-    /// It lives and is not done. Its members run, or have left early.
+    /// The process lives and is not done. Its members run, or have left early.
     Alive,
     /// All of its members have ended.
     Done,
-    /// It has exited before all others were done, or is taken for dead.
+    /// The process has exited before all others were done, or is taken for dead.
     Died,
 }
 
-/// How far each process has come, and who is dead. A clone is the same words.
+/// The phase of each process and the list of the dead. A clone refers to the same words.
 #[derive(Clone, Debug)]
 pub(crate) struct TeamState {
     parts: Array<AtomicU64>,
     /// 1 for each process that has died.
     died: Array<AtomicU64>,
     things: Array<AtomicU64>,
-    /// The number of members that have ended; then, for each member, the place of its end in that
-    /// order.
+    /// The number of members that have ended; then, for each member, the position of its end in
+    /// that order.
     ends: Array<AtomicU64>,
     pub(crate) fault_list: FaultList,
-    /// What its members are blocked in.
+    /// The calls that members are blocked in.
     pub(crate) calls: Calls,
 }
 
 impl TeamState {
-    /// The first things in a space.
+    /// Allocates the team state; it comes first in a space.
     pub(crate) fn within(
         space: &mut Space,
         processes: usize,
@@ -73,33 +79,35 @@ impl TeamState {
         Ok(TeamState { parts, died, things, ends, fault_list, calls })
     }
 
-    /// The same, where members are in groups that have barriers of their own.
+    /// Sets the groups of members that have barriers of their own.
     pub(crate) fn grouped(self, group: impl Fn(usize) -> usize) -> TeamState {
         TeamState { calls: self.calls.grouped(group), ..self }
     }
 
-    /// Whether this process may begin: if it has the number of one that has ended, all that it takes would be taken for
-    /// what that one has left.
+    /// Whether this process may begin. It may not if it has the PID of a process that has ended:
+    /// all that it acquires would be taken for the remains of that process.
     pub(crate) fn is_new(&self) -> bool {
         !self.fault_list.has_ended(std::process::id())
     }
 
-    /// A process begins its part; false if it has before.
+    /// Marks a process as begun; returns false if it has begun before.
     pub(crate) fn begin(&self, process: usize) -> bool {
         let begun = u64::from(std::process::id()) << NUMBER | BEGUN;
-        // Relaxed, here and below: the word stands for itself. The launcher acts on it when the process has exited.
+        // Relaxed, here and below: no other memory depends on the word. The launcher reads it when
+        // the process has exited.
         self.parts[process]
             .compare_exchange(NOT_BEGUN, begun, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// All members of a process have ended.
+    /// Marks a process as done: all of its members have ended.
     pub(crate) fn finish(&self, process: usize) {
         let done = u64::from(std::process::id()) << NUMBER | DONE;
         self.parts[process].store(done, Ordering::Relaxed);
     }
 
-    /// This process is done, and every other one is done or has died: this process may exit.
+    /// Marks a process as departed: it is done, and each other process is done or has died, so this
+    /// process may exit.
     pub(crate) fn depart(&self, process: usize) {
         let departed = u64::from(std::process::id()) << NUMBER | DEPARTED;
         self.parts[process].store(departed, Ordering::Relaxed);
@@ -110,11 +118,11 @@ impl TeamState {
         self.parts[process].load(Ordering::Relaxed) & u64::from(u32::MAX) == DEPARTED
     }
 
-    /// A process has died or is taken for dead, whatever it says later. The caller has told of its
-    /// members before.
+    /// Marks a process as died, or taken for dead, whatever it sends later. The caller has reported
+    /// its members before.
     pub(crate) fn set_died(&self, process: usize) {
-        // Release: pairs with the Acquire in `has_died`, so that what was told of its members is
-        // seen with it.
+        // Release: pairs with the Acquire in `has_died`, so that the reports on its members are
+        // visible with it.
         self.died[process].store(1, Ordering::Release);
     }
 
@@ -124,7 +132,7 @@ impl TeamState {
         self.died[process].load(Ordering::Acquire) != 0
     }
 
-    /// Whether a process of this host is still to end.
+    /// Returns the state of a process of this host.
     pub(crate) fn standing(&self, process: usize) -> ProcessState {
         match self.part(process) {
             _ if self.has_died(process) => ProcessState::Died,
@@ -133,7 +141,7 @@ impl TeamState {
         }
     }
 
-    /// How far a process has come.
+    /// Returns the phase of a process.
     pub(crate) fn part(&self, process: usize) -> ProcessPhase {
         match self.parts[process].load(Ordering::Relaxed) & u64::from(u32::MAX) {
             NOT_BEGUN => ProcessPhase::NotBegun,
@@ -142,10 +150,11 @@ impl TeamState {
         }
     }
 
-    /// The child that was started for a process has ended and has been collected: its members are
-    /// dead, unless they have done their part. Locks hand on what it held, if the process is surely
-    /// gone. `well` says whether it is known to have exited with 0: then they have left, and are
-    /// not dead. Otherwise the process has died, unless it was allowed to exit.
+    /// Records that the child that was started for a process has ended and has been collected: its
+    /// members are dead, unless they have done their part. If the process has certainly ended,
+    /// locks pass on what it held. `well` means that the process is known to have exited with 0:
+    /// then its members have left, and are not dead. Otherwise the process has died, unless it was
+    /// allowed to exit.
     pub(crate) fn process_ended(
         &self,
         process: usize,
@@ -160,13 +169,15 @@ impl TeamState {
             pid.is_none_or(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
         };
         let gone = number == child || !exists(number);
-        // Who has done its part is missed only where it has left something behind.
+        // The members of a process that is done are missed only where they have left something
+        // behind.
         let missed = if self.part(process) == ProcessPhase::Done { 0..0 } else { ranks };
         if gone {
-            // SAFETY: the process of this number has ended: it is the child, which the launcher has seen by its pidfd to
-            // end and has collected; or there is none of this number, which one that lives keeps. (A child in a namespace
-            // of its own has another number here: a launched program is not to be put into one.) Handles that it had
-            // taken went with it, in whatever threads or statics they were.
+            // SAFETY: the process with this PID has ended. Either it is the child: the launcher has
+            // seen by its pidfd that it ended, and has collected it. Or no process has this PID,
+            // which a live process would keep. (A child in a PID namespace of its own has another
+            // number here: a launched program must not be put into one.) Handles that the process
+            // had taken ended with it, whichever thread or static held them.
             unsafe {
                 match well {
                     true => self.fault_list.process_exited(number, missed),
@@ -182,7 +193,7 @@ impl TeamState {
         }
     }
 
-    /// How many things a member of this process has made.
+    /// Returns how many objects a member of this process has made.
     pub(crate) fn things(&self, rank: usize) -> u64 {
         self.things[rank].load(Ordering::Relaxed) & !ENDED
     }
@@ -192,11 +203,12 @@ impl TeamState {
         self.parts.iter().any(|part| part.load(Ordering::Relaxed) != NOT_BEGUN)
     }
 
-    /// A member has made so many things by now. Those who have ended with fewer are given up.
+    /// Records that a member has made `things` objects by now. Members that have ended with fewer
+    /// are given up.
     pub(crate) fn made(&self, rank: usize, things: u64) {
         self.things[rank].store(things, Ordering::Relaxed);
-        // SeqCst: with the one in `ended` the two fences of Dekker's pattern; no weaker one orders a store before a
-        // later load.
+        // SeqCst: this fence and the one in `ended` are the two fences of Dekker's pattern; no
+        // weaker fence orders a store before a later load.
         fence(Ordering::SeqCst);
         for (other, word) in self.things.iter().enumerate() {
             let word = word.load(Ordering::Relaxed);
@@ -206,7 +218,8 @@ impl TeamState {
         }
     }
 
-    /// A member ends when it has made so many things. If another has made more, it is given up.
+    /// Records that a member ends after it has made `things` objects. If another member has made
+    /// more, the member is given up.
     pub(crate) fn ended(&self, rank: usize, things: u64) {
         self.things[rank].store(things | ENDED, Ordering::Relaxed);
         // SeqCst: see `made`.
@@ -216,17 +229,17 @@ impl TeamState {
         }
     }
 
-    /// A member's function has ended, in whatever way, or its process has. Returns the place of
-    /// this end in the order of all, from 1.
+    /// Records that a member's function has ended, in whatever way, or its process has. Returns the
+    /// position of this end in the order of all ends, from 1.
     pub(crate) fn note_end(&self, rank: usize) -> u64 {
-        // Relaxed: numbers that stand for themselves; their readers have been told of the end by
-        // other words.
+        // Relaxed: no other memory depends on these numbers; the end itself is published to their
+        // readers through other words.
         let end = self.ends[0].fetch_add(1, Ordering::Relaxed) + 1;
         let _ = self.ends[1 + rank].compare_exchange(0, end, Ordering::Relaxed, Ordering::Relaxed);
         end
     }
 
-    /// The first end of these members; the greatest number if none has ended.
+    /// Returns the first end of these members; the greatest number if none has ended.
     pub(crate) fn first_end(&self, ranks: std::ops::Range<usize>) -> u64 {
         let ends = ranks.map(|rank| self.ends[1 + rank].load(Ordering::Relaxed));
         ends.filter(|&end| end != 0).min().unwrap_or(u64::MAX)
@@ -247,7 +260,7 @@ mod tests {
         assert_eq!(control.standing(1), ProcessState::Done);
     }
 
-    /// A process that is killed between the end of its last member and its own.
+    /// A process is killed between the end of its last member and its own end.
     #[test]
     fn a_process_that_has_ended_has_died_unless_it_was_allowed_to_exit() {
         let child = std::process::id();

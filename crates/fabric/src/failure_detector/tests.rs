@@ -4,14 +4,14 @@ use syncline_sync::Space;
 
 const TIMEOUT: Duration = Duration::from_millis(800);
 
-/// A process, and its wire.
+/// A process, and its transport.
 type Process = (FailureDetector, Box<dyn Transport>);
 
 fn detectors(hosts: usize) -> (Network, Vec<Process>) {
     hearts_of(hosts, 1, 1)
 }
 
-/// Of a number of hosts with a number of processes each, of which some serve.
+/// Creates the detectors of `hosts` hosts with `each` processes each, of which `servers` serve.
 fn hearts_of(hosts: usize, each: usize, servers: usize) -> (Network, Vec<Process>) {
     let all = hosts * each;
     let network = Network::new(all, Conditions::default());
@@ -29,7 +29,7 @@ fn hearts_of(hosts: usize, each: usize, servers: usize) -> (Network, Vec<Process
     (network.clone(), (0..all).map(detector).collect())
 }
 
-/// All go on by `step` for a while, but those who are stopped.
+/// Advances all detectors by `steps` steps of time, except those that are `stopped`.
 fn pass(detectors: &mut [Process], now: &mut Instant, steps: u32, stopped: &[usize]) {
     for _ in 0..steps {
         *now += TIMEOUT / 16;
@@ -64,13 +64,13 @@ fn a_silent_host_is_told_of_to_all_and_nobody_else_is() {
         assert_eq!(detector.control.fault_list.count(), 2, "process {process}");
         assert!(detector.control.fault_list.includes(4) && detector.control.fault_list.includes(5));
     }
-    // The one cut off has lost all others, in the end.
+    // The host that was cut off has lost all others, in the end.
     pass(&mut detectors, &mut now, 100, &[]);
     assert_eq!(dead(&detectors), [2, 2, 8, 2, 2]);
 }
 
-/// The host that has found the verdict may be heard last, and the member that ends because of it
-/// first.
+/// The messages of the host that has found the verdict may be handled last, and those of the member
+/// that ends because of it first.
 #[test]
 fn a_verdict_is_heard_before_what_follows_from_it() {
     let (_, mut detectors) = detectors(3);
@@ -84,7 +84,7 @@ fn a_verdict_is_heard_before_what_follows_from_it() {
         detector.receive(from, &message[8..]);
     }
     assert_eq!(detector.control.calls.verdict_words(), Some(verdict));
-    // Each of its members has made one thing less than rank 4.
+    // Each of its members has made one object less than rank 4.
     detector.bye(&mut **transport, &[1, 1]);
     let (detector, transport) = &mut detectors[2];
     let mut messages = Vec::new();
@@ -120,20 +120,20 @@ fn all_hosts_are_told_what_was_seen() {
     let silent = Some(Fault::Silent(Silence::new(4, TIMEOUT.as_millis() as u32)));
     let told = [0, 1, 3].map(|process| detectors[process].0.control.fault_list.fault_of(4));
     assert_eq!(told, [silent; 3]);
-    // One process is told by its MPI, and the others by it.
+    // MPI reports the failure to one process, which notifies the others.
     detectors[0].0.failed(&TransportError::Gone { process: 1 });
     pass(&mut detectors, &mut now, 2, &[1, 2]);
     assert_eq!(detectors[3].0.control.fault_list.fault_of(3), Some(Fault::Reported { rank: 3 }));
 }
 
-/// Its host has no other server, so another process of that host tells the others, long before
+/// The host has no other server, so another process of that host notifies the others, long before
 /// silence would.
 #[test]
 fn the_death_of_a_server_is_told_by_its_host() {
     let (_, mut detectors) = hearts_of(2, 2, 1);
     let mut now = Instant::now();
     pass(&mut detectors, &mut now, 20, &[]);
-    // What a watch by pidfd does, in the memory of that host.
+    // As the thread that watches by pidfd does, in the memory of that host.
     detectors[3].0.control.fault_list.report(Fault::Dead { rank: 4 });
     detectors[3].0.control.fault_list.report(Fault::Dead { rank: 5 });
     detectors[3].0.control.set_died(2);
@@ -164,7 +164,7 @@ fn a_silent_server_is_missed_whoever_else_of_its_host_talks() {
         assert_eq!(dead(&detectors), [0; 4]);
         for _ in 0..40 {
             pass(&mut detectors, &mut now, 1, &[stopped]);
-            // The other process of that host has something to say all the time.
+            // The other process of that host sends messages all the time.
             let (detector, transport) = &mut detectors[5 - stopped];
             detector.send(&mut **transport, 0, &[BEAT]);
         }
@@ -199,7 +199,7 @@ fn a_process_that_has_ended_accuses_none_that_goes_on() {
     }
 }
 
-/// And one that goes on is missed by those that have ended, too: they wait for it.
+/// Processes that have ended detect the death of a process that continues: they wait for it.
 #[test]
 fn a_process_that_has_ended_goes_on_to_watch() {
     let (network, mut detectors) = detectors(4);
@@ -251,13 +251,13 @@ fn members_that_have_ended_are_not_missed() {
     let (detector, _) = &mut detectors[0];
     detector.over[0] = true;
     assert!(detectors[0].0.all_over());
-    // A member has made less than another of them.
+    // A member of process 1 has made fewer objects than rank 0.
     detectors[0].0.control.made(0, 1);
     assert!(detectors[0].0.control.fault_list.includes(2));
 }
 
 /// Processes end one after the other, with time in between for beats. After the last message of
-/// each no other is under way to any.
+/// each, no other message is in flight to any.
 #[test]
 fn nothing_is_sent_to_a_process_that_has_gone() {
     for (hosts, each, servers) in [(2, 1, 1), (3, 1, 1), (2, 3, 1), (2, 3, 2), (5, 1, 1)] {
@@ -286,8 +286,8 @@ fn nothing_is_sent_to_a_process_that_has_gone() {
     }
 }
 
-/// The members of a process have left early, and one of its host says so before the process says
-/// bye: it lives.
+/// The members of a process have left early, and a process of their host reports it before the
+/// process sends bye: the process lives.
 #[test]
 fn a_process_whose_members_have_left_is_waited_for_and_watched() {
     for is_killed in [false, true] {
@@ -328,13 +328,13 @@ fn a_process_whose_members_have_left_is_waited_for_and_watched() {
     }
 }
 
-/// What a watch by pidfd finds on one host, the others are told of, those whose members have ended
-/// included.
+/// A death that is detected by pidfd on one host is reported to the other hosts, including those
+/// whose members have ended.
 #[test]
 fn the_death_of_a_process_that_had_left_is_told_to_all_hosts() {
     let (_, mut detectors) = hearts_of(3, 2, 1);
     let mut now = Instant::now();
-    // Process 3 is no server. Its members have left; then it is killed.
+    // Process 3 is not a server. Its members have left; then it is killed.
     (6..8).for_each(|rank| detectors[2].0.control.fault_list.report(Fault::Left { rank }));
     for process in [0, 1, 4, 5] {
         let (detector, transport) = &mut detectors[process];
@@ -352,7 +352,7 @@ fn the_death_of_a_process_that_had_left_is_told_to_all_hosts() {
     }
 }
 
-/// MPI says so, and a process may not exit before all have said bye.
+/// MPI reports the death; no process may exit before all have sent bye.
 #[test]
 fn a_process_that_dies_after_its_bye_is_missed_at_the_end() {
     let (_, mut detectors) = detectors(3);
@@ -367,7 +367,7 @@ fn a_process_that_dies_after_its_bye_is_missed_at_the_end() {
         (0, true),
         "its members had ended well"
     );
-    // Where MPI says nothing, its silence does.
+    // Where MPI reports nothing, the silence of the process shows it.
     let (_, mut detectors) = self::detectors(3);
     let (detector, transport) = &mut detectors[1];
     detector.bye(&mut **transport, &[0, 0]);

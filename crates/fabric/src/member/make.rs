@@ -1,4 +1,4 @@
-//! What a member makes together with all others: barriers, locks and boards.
+//! Collective objects: a member makes barriers, locks and boards together with all others.
 
 use syncline_sync::{
     Auto, Barrier, Lock, Space, SpaceError,
@@ -18,19 +18,19 @@ use crate::barrier::{Kind, TeamBarrier, levels};
 use crate::board::{self, TeamBoard};
 use crate::environment::Shape;
 
-/// What a [`Member`] can make together with all others: see [`Member::make`].
+/// An object that a [`Member`] can make together with all others: see [`Member::make`].
 pub trait Collective: Sized {
-    /// One member's part of it.
+    /// One member's part of the object.
     type Seat;
 
-    /// The same thing; its members are told of these deaths.
+    /// Makes waits of the object's members end for the members in this list.
     #[must_use]
     fn watched(self, fault_list: &FaultList) -> Self;
 
     /// Takes the part of the member `rank`.
     ///
     /// # Errors
-    /// If the rank is taken, or none of its members.
+    /// If the rank is taken, or is not a rank of the object.
     fn seat(&self, rank: usize) -> Result<Self::Seat, SpaceError>;
 }
 
@@ -68,14 +68,14 @@ impl Member {
     /// Makes a barrier or lock with all others, and takes this member's part of it.
     ///
     /// # Collective
-    /// All members make the same things in the same order. None waits for the others. A member that
-    /// ends when it has made less than another is given up, so that no wait for its part is
-    /// endless. So is one that ends because it got an error here: what is made has a seat for every
-    /// member.
+    /// All members make the same objects in the same order. No member waits for another. A member
+    /// that ends when it has made fewer objects than another is given up, so that waits for its
+    /// part end. So is a member that ends because of an error from here: every object has a seat
+    /// for every member.
     ///
     /// # Errors
-    /// What `make` says; [`SpaceError::Mismatch`] if this member and another do not make the same
-    /// things.
+    /// The errors of `make`; [`SpaceError::Mismatch`] if this member and another do not make the
+    /// same objects.
     ///
     /// # Examples
     /// ```
@@ -113,11 +113,11 @@ impl Member {
     /// processes.
     ///
     /// # Collective
-    /// As [`make`](Self::make). Every member's view makes the inner barriers of all processes, so
-    /// that all views agree on what comes after them.
+    /// As for [`make`](Self::make). Every member's view makes the inner barriers of all processes,
+    /// so that all views agree on the objects that follow.
     ///
     /// # Errors
-    /// As [`make`](Self::make).
+    /// As for [`make`](Self::make).
     ///
     /// # Examples
     /// ```
@@ -159,26 +159,26 @@ impl Member {
         Ok(seat)
     }
 
-    /// Makes a tournament barrier of all members, on whatever hosts they are.
+    /// Makes a tournament barrier of all members, on any hosts.
     ///
     /// # Collective
-    /// As [`make`](Self::make).
+    /// As for [`make`](Self::make).
     ///
     /// # Errors
-    /// As [`make`](Self::make).
+    /// As for [`make`](Self::make).
     pub fn tournament(&mut self) -> Result<TournamentMember<TeamBoard>, SpaceError> {
         let slots = TournamentMember::<TeamBoard>::slots(self.size());
         let board = self.board_for_all(slots, Thing::Barrier)?;
         Ok(TournamentMember::new(board))
     }
 
-    /// Makes a dissemination barrier of all members, on whatever hosts they are, with that radix.
+    /// Makes a dissemination barrier of all members, on any hosts, with the given radix.
     ///
     /// # Collective
-    /// As [`make`](Self::make).
+    /// As for [`make`](Self::make).
     ///
     /// # Errors
-    /// As [`make`](Self::make); [`SpaceError::Radix`].
+    /// As for [`make`](Self::make); [`SpaceError::Radix`] if the radix is less than 2.
     ///
     /// # Examples
     /// ```
@@ -207,13 +207,13 @@ impl Member {
     }
 
     /// Makes a barrier in two levels: a counter of the members of each host, and a dissemination
-    /// barrier of the hosts, with that radix (0: the one that fits).
+    /// barrier of the hosts with the given radix (0: the best radix for their number).
     ///
     /// # Collective
-    /// As [`make`](Self::make).
+    /// As for [`make`](Self::make).
     ///
     /// # Errors
-    /// As [`make`](Self::make).
+    /// As for [`make`](Self::make).
     pub fn combined(&mut self, radix: usize) -> Result<TeamBarrier, SpaceError> {
         self.is_member()?;
         let caller = self.object();
@@ -224,13 +224,13 @@ impl Member {
         Ok(TeamBarrier(Kind::Hosts(Box::new(barrier))))
     }
 
-    /// Makes a board of all members, on whatever hosts they are, with a number of slots for each.
+    /// Makes a board of all members, on any hosts, with a number of slots for each.
     ///
     /// # Collective
-    /// As [`make`](Self::make).
+    /// As for [`make`](Self::make).
     ///
     /// # Errors
-    /// As [`make`](Self::make).
+    /// As for [`make`](Self::make).
     pub fn board(&mut self, slots: usize) -> Result<TeamBoard, SpaceError> {
         self.board_for_all(slots, Thing::Board)
     }
@@ -240,15 +240,15 @@ impl Member {
         Ok(self.board_for(&all, slots, thing)?.expect("a member is one of all"))
     }
 
-    /// Makes a board of some members, which have these ranks here, and on the board their places in
-    /// the list. `None` for one that is not among them.
+    /// Makes a board of some members, given by their ranks; on the board a member's rank is its
+    /// index in the list. Returns `None` in a member that is not in the list.
     ///
     /// # Collective
-    /// As [`make`](Self::make): all members of the team make it, with the same list.
+    /// As for [`make`](Self::make): all members of the team call it, with the same list.
     ///
     /// # Errors
-    /// As [`make`](Self::make); [`SpaceError::Rank`], [`SpaceError::Taken`] if a rank is none, or
-    /// is there twice.
+    /// As for [`make`](Self::make); [`SpaceError::Rank`] if an entry is not a rank of the team,
+    /// [`SpaceError::Taken`] if a rank is in the list twice.
     pub fn board_of(
         &mut self,
         ranks: &[usize],
@@ -257,7 +257,7 @@ impl Member {
         self.board_for(ranks, slots, Thing::Board)
     }
 
-    /// A board of those members, for that thing.
+    /// Makes a board of these members, as part of `thing`.
     fn board_for(
         &mut self,
         ranks: &[usize],
@@ -305,26 +305,28 @@ impl Member {
         Ok(board)
     }
 
-    /// The next barrier or board that this member makes with the others is called so in messages.
+    /// Sets the name under which the next barrier or board that this member makes appears in
+    /// messages.
     pub fn calling(&mut self, call: Call) -> &mut Self {
         self.called = call;
         self
     }
 
-    /// Until the result is dropped, the waits of this member are part of that call, in messages.
+    /// Attributes the waits of this member to `call` in messages, until the result is dropped.
     #[must_use]
     pub fn naming(&self, call: Call) -> Naming {
         self.node.control.calls.naming(self.rank, call)
     }
 
-    /// The next thing that all members make, with what it is called.
+    /// Creates the caller of the next object that all members make, with its name for messages.
     fn object(&mut self) -> Option<Caller> {
         self.objects += 1;
         let call = std::mem::replace(&mut self.called, Call::Barrier);
         self.node.control.calls.caller(self.rank, self.objects, call)
     }
 
-    /// The thing that the next barrier or board is a part of, if it is not one by itself.
+    /// Returns the object that the next barrier or board is a part of, if it is not an object by
+    /// itself.
     fn part_of(&self) -> Option<Thing> {
         match self.called {
             Call::Sync => Some(Thing::OneSided),

@@ -73,8 +73,9 @@ impl TeamBoard {
         TeamBoard(Kind::Memory(board))
     }
 
-    /// Returns the fault of a member that is dead, or that has left before the current episode of
-    /// this member. Returns `None` for a board in memory, where every wait checks this anyway.
+    /// Returns the fault for which waits at this board end: the verdict on calls that do not match,
+    /// a member that is dead, or a member that left before it completed this member's current
+    /// episode. Returns `None` for a board in memory, where every wait checks this anyway.
     #[must_use]
     pub fn missing(&self) -> Option<Fault> {
         match &self.0 {

@@ -1,13 +1,13 @@
-//! Starts the processes of a team, and watches them until all have ended.
+//! The launcher: starts the processes of a team, and watches them until all have ended.
 //!
 //! ```text
 //! poll: a pidfd of each process, a pipe for SIGINT, one for SIGTERM, a deadline
 //!
-//!   a process ends, its part done, with 0          told: only what it has left behind is missed
-//!   ... killed, or before its part was done        its ranks are declared dead
-//!   ... that, or not with 0: it has failed         10 s until the rest get SIGTERM ── 5 s ──> SIGKILL
-//!   SIGINT, SIGTERM                                passed on to all              ── 5 s ──> SIGKILL
-//!   all have ended                                 what they have left behind in the launcher's group: SIGKILL
+//!   a process ends, its part done, with 0      recorded: only what it has left behind is missed
+//!   ... killed, or before its part was done    its ranks are declared dead
+//!   ... either, or not with 0: it has failed   10 s, then SIGTERM to the rest ── 5 s ──> SIGKILL
+//!   SIGINT, SIGTERM                            forwarded to all               ── 5 s ──> SIGKILL
+//!   all have ended                             SIGKILL to leftovers in the launcher's group
 //! ```
 
 mod children;
@@ -33,14 +33,16 @@ use crate::team_state::TeamState;
 use children::{Children, ToInherit};
 use leftovers::Leftovers;
 
-/// How long the others may take to end by themselves when a process has failed.
+/// How long the other processes may take to end by themselves when a process has failed.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long processes may take to end when they were asked to.
+/// How long processes may take to end after a signal.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often to look whether others take part in a team that a process has left without taking part.
+/// The interval of checks whether any process takes part in a team from which a process has exited
+/// without taking part.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Starts the processes of a team, and watches them until all have ended: what `syncline launch` does.
+/// Starts the processes of a team, and watches them until all have ended: the engine of `syncline
+/// launch`.
 ///
 /// ```
 /// use syncline_fabric::Launcher;
@@ -61,39 +63,39 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// A launcher of one process of a program, which is looked for as a shell would.
+    /// Creates a launcher of one process of a program, which is looked up as a shell would.
     #[must_use]
     pub fn new(program: impl AsRef<OsStr>) -> Launcher {
         let program = program.as_ref().to_owned();
         Launcher { program, args: Vec::new(), processes: 1, threads: 1, memory: None, quiet: false }
     }
 
-    /// The arguments that each process gets.
+    /// Sets the arguments that each process gets.
     #[must_use]
     pub fn args<A: Into<OsString>>(self, args: impl IntoIterator<Item = A>) -> Self {
         Launcher { args: args.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// How many processes.
+    /// Sets the number of processes.
     #[must_use]
     pub fn processes(self, processes: usize) -> Self {
         Launcher { processes, ..self }
     }
 
-    /// How many members each process has, as threads.
+    /// Sets how many members each process has, as threads.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Launcher { threads, ..self }
     }
 
-    /// How many bytes the members share at most: see
+    /// Sets the most bytes that the members share: see
     /// [`ThreadTeam::memory`](crate::team::ThreadTeam::memory).
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         Launcher { memory: Some(memory), ..self }
     }
 
-    /// Without the warning when members outnumber cores.
+    /// Suppresses the warning when members outnumber cores.
     #[must_use]
     pub fn quiet(self) -> Self {
         Launcher { quiet: true, ..self }
@@ -101,16 +103,17 @@ impl Launcher {
 
     /// Starts the processes, and returns when all have ended.
     ///
-    /// What they have started and left behind is killed then, unless it has left the process group
-    /// of this process (`setsid`, `setpgid`), in which they are too. If this process is killed the
-    /// others end by themselves, and what they have started is left.
+    /// Processes that they have started and left behind are then killed, unless they have left the
+    /// process group of this process (`setsid`, `setpgid`), which the team's processes are in as
+    /// well. If this process is killed, the team's processes end by themselves, and the processes
+    /// that they have started remain.
     ///
-    /// A process that fails, and what is done about it, is told on standard error when it happens.
+    /// A process that fails, and the consequences, are reported on standard error when it happens.
     ///
     /// # Errors
-    /// [`TeamError::Start`] if the program cannot be started, and then none of its processes is left;
-    /// [`TeamError::Failed`] with the first process that did not end well, when all have ended; what else the system
-    /// refuses.
+    /// [`TeamError::Start`] if the program cannot be started; then none of its processes remains.
+    /// [`TeamError::Failed`] with the first process that failed, when all have ended.
+    /// [`TeamError::System`] and the like for other errors of the system.
     pub fn run(&self) -> Result<(), TeamError> {
         let shape = Shape::here(self.processes, self.threads)?;
         let failed = |what| move |source| TeamError::System { what, source };
@@ -149,20 +152,21 @@ impl Launcher {
     }
 }
 
-/// What the launcher knows while processes run.
+/// The state of the launcher while processes run.
 struct Watch<'a> {
     shape: Shape,
     control: &'a TeamState,
     children: Children,
     signals: Signals,
-    /// What those who are left then get.
+    /// The next signal to the remaining processes, and its time.
     next: Option<(Instant, Signal)>,
-    /// Whether they were asked to end.
+    /// Whether a signal to end was sent.
     asked: bool,
-    /// Who has exited with 0 and taken no part: wrong only if anybody does.
+    /// The processes that have exited with 0 without taking part: failures only if any process
+    /// takes part.
     absent: Vec<Failure>,
-    /// The first process that did not end well, and the place of its first member's end in the
-    /// order of all.
+    /// The first process that failed, and the position of its first member's end in the order of
+    /// all ends.
     first: Option<(u64, Failure)>,
 }
 
@@ -180,8 +184,8 @@ impl Watch<'_> {
                 };
             }
             let mut ended = self.children.reap()?;
-            // Of several, first the one whose members were the first to end: others may have failed
-            // because of it.
+            // Of several, first the process whose members were the first to end: others may have
+            // failed because of it.
             ended.sort_by_key(|&(process, ..)| self.control.first_end(self.shape.ranks(process)));
             for (process, pid, status) in ended {
                 self.ended(process, pid, status);
@@ -192,7 +196,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Sleeps until something has happened, or it is time for something.
+    /// Sleeps until an event occurs or the next deadline passes.
     fn poll(&self) -> io::Result<()> {
         let tick = (!self.absent.is_empty()).then_some(TICK);
         let due = self.next.map(|(at, _)| at.saturating_duration_since(Instant::now()));
@@ -229,7 +233,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Those who took no part have failed if there is a team at all.
+    /// Reports processes that took no part as failed, if any process has begun.
     fn blame_absent(&mut self) {
         if !self.absent.is_empty() && self.control.any_begun() {
             for failure in std::mem::take(&mut self.absent) {
@@ -240,7 +244,7 @@ impl Watch<'_> {
     }
 
     fn failed(&mut self, failure: Failure, end: u64) {
-        // Of those who were asked to end it is not told that they do.
+        // A process that was asked to end is not reported.
         if !self.asked {
             let grace = GRACE.as_secs();
             match (self.next, self.children.living()) {
@@ -250,8 +254,8 @@ impl Watch<'_> {
                 _ => crate::say(format_args!("{failure}")),
             }
         }
-        // The one whose members have ended first: others may have failed because of it, and be
-        // collected before it.
+        // The process whose members have ended first: others may have failed because of it, and may
+        // be collected before it.
         if self.first.as_ref().is_none_or(|(before, _)| end < *before) {
             self.first = Some((end, failure));
         }
@@ -260,7 +264,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Ends those who have had their time.
+    /// Sends the next signal when its time has come.
     fn escalate(&mut self) {
         let Some((_, signal)) = self.next.filter(|(at, _)| *at <= Instant::now()) else { return };
         let living = self.children.living();

@@ -1,23 +1,26 @@
-//! Teams of MPI's processes: how they find one another, and the wire between their hosts.
+//! Teams of MPI processes: how the processes find one another, and the transport between their
+//! hosts.
 //!
 //! # Contract
 //! ```text
-//!   mpirun ──> process 0   process 1   process 2   process 3       all: who are you? (allgather)
+//!   mpirun ──> process 0   process 1   process 2   process 3   all: exchange cards (allgather)
 //!                 host A: memory ◄──┐     host B: memory ◄──┐
-//!                 serves     opens ─┘     serves     opens ─┘     by /proc/PID/fd of who serves: no name
-//!                    └──────────── MPI ─────────┘                 messages, in a communicator of their own
+//!                 serves     opens ─┘     serves     opens ─┘ by the server's /proc/PID/fd
+//!                    └──────────── MPI ─────────┘             messages, by their own communicator
 //! ```
-//! Processes are on one host if they run under the same kernel and see the same network and processes. They share a segment
-//! without a name, and watch one another by pidfd. What is between hosts goes by MPI, whatever that uses: nothing is ever
-//! done by another road than that. If memory cannot be shared, that is an error, not a slower way.
+//! Processes are on one host if they run under the same kernel and see the same network and
+//! processes. They share a segment without a name, and watch one another by pidfd. All traffic
+//! between hosts goes through MPI, over any network that MPI uses; there is no second path. If
+//! memory cannot be shared, that is an error, not a slower mode.
 //!
-//! With all processes on one host MPI is used to begin and to end only; and, if asked for, to go on without those that have
-//! died: see `shrink`.
+//! If all processes are on one host, MPI is used only at the beginning and at the end; and, if
+//! requested, to continue without the processes that have died: see `shrink`.
 //!
 //! # Threads
-//! The server thread of a host needs an MPI that grants it calls beside others' (`MPI_THREAD_SERIALIZED` at least; calls
-//! take turns). Where a program's MPI does not, members drive by themselves while they wait, and nothing is served while
-//! they compute; then nobody is taken for dead for being silent, either.
+//! The server thread of a host needs an MPI that permits calls from several threads
+//! (`MPI_THREAD_SERIALIZED` at least; calls take turns). With an MPI that does not, members drive
+//! messages themselves while they wait, and no messages are served while they compute; then no
+//! process is taken for dead because of silence, either.
 
 mod shrink;
 
@@ -48,20 +51,21 @@ use crate::team::{JOINED, said as memory_said, shared};
 use crate::team_state::{ProcessState, TeamState};
 use crate::transport::mpi::MpiWire;
 
-/// Whether an MPI launcher started this process, with others.
+/// Returns the MPI launcher that started this process with others, if one did.
 pub(crate) fn launched() -> Option<Launched> {
     syncline_mpi::launched::launched().filter(|launched| launched.size != Some(1))
 }
 
-/// Takes this process's part in the team of all processes that an MPI launcher started; if `shrinks`, in those of whoever
-/// is left, too.
+/// Takes this process's part in the team of all processes that an MPI launcher started; if
+/// `shrinks`, also in the teams of the remaining processes.
 pub(crate) fn join<R, F>(launched: &Launched, shrinks: bool, f: &F) -> Result<Vec<R>, TeamError>
 where
     R: Send,
     F: Fn(&mut Member) -> R + Sync,
 {
-    // Calls take turns, and some MPIs do less, or have no windows between hosts, if told that they may not.
-    // What may be wrong is found before anybody waits for this process.
+    // `Serialized`: calls take turns, and some MPIs disable features, such as windows between
+    // hosts, at a lower level. The settings are read first, so that errors in them are found before
+    // another process waits for this one.
     let said = Said::read()?;
     let (threads, memory) = (environment::threads()?.unwrap_or(1), environment::memory()?);
     let mpi = Mpi::start(Library::find(launched)?, ThreadSupport::Serialized, Some(launched))?;
@@ -75,7 +79,7 @@ where
     end(mpi, ended, shrinks)
 }
 
-/// Takes this process's part in a team within a program of MPI.
+/// Takes this process's part in a team within an MPI program.
 pub(crate) fn within<R, F>(
     communicator: i32,
     threads: usize,
@@ -89,7 +93,8 @@ where
     let said = Said::read()?;
     let library = Library::of_this_program()?.ok_or(MpiError::NoMpi)?;
     let mpi = Mpi::start(library, ThreadSupport::Multiple, None)?;
-    // SAFETY: as the caller of `Team::within_mpi` vouches.
+    // SAFETY: `communicator` is the handle of a communicator of this process in this MPI: the
+    // caller of `Team::within_mpi` guarantees it.
     let own = unsafe { mpi.from_fortran(communicator) }?;
     let job = Job { mpi: &mpi, threads, memory: memory_said(memory)?, said };
     let ended = job.run(own, 0, f);
@@ -97,13 +102,13 @@ where
 }
 
 /// Ends MPI, unless processes have died, as `MPI_Finalize` would wait for them. If `shrinks`, the
-/// dead have been named before.
+/// dead processes have been reported before.
 fn end<R>(mut mpi: Mpi, ended: Ended<R>, shrinks: bool) -> Result<Vec<R>, TeamError> {
     let Ended { result, process, missing } = ended;
     if matches!(result, Err(TeamError::Forked { .. })) {
         std::mem::forget(mpi);
     } else if let Some(dead) = missing {
-        // MPI_Finalize would wait for them.
+        // `MPI_Finalize` would wait for the dead processes.
         if !shrinks {
             crate::say(format_args!(
                 "process {process} ends without MPI_Finalize: {}",
@@ -122,7 +127,7 @@ fn end<R>(mut mpi: Mpi, ended: Ended<R>, shrinks: bool) -> Result<Vec<R>, TeamEr
     result
 }
 
-/// What the environment says of hosts.
+/// The environment's settings for hosts.
 #[derive(Clone, Copy, Debug)]
 struct Said {
     per_host: Option<usize>,
@@ -137,7 +142,7 @@ impl Said {
     }
 }
 
-/// What processes tell one another first: a line of words each.
+/// The data that processes exchange first: one row of words from each.
 #[derive(Clone, Copy, Debug)]
 struct Card([u64; WORDS]);
 
@@ -156,16 +161,15 @@ impl Card {
     }
 }
 
-/// How a team has ended.
+/// The outcome of a team.
 struct Ended<R> {
     result: Result<Vec<R>, TeamError>,
     process: usize,
-    /// The processes that have died, as far as they are known, if any has. `MPI_Finalize` would
-    /// wait for them.
+    /// The known processes that have died, if any has. `MPI_Finalize` would wait for them.
     missing: Option<Vec<usize>>,
 }
 
-/// Processes that have died, in words.
+/// Processes that have died, formatted for messages.
 struct Dead<'a>(&'a [usize]);
 
 impl fmt::Display for Dead<'_> {
@@ -181,7 +185,7 @@ impl fmt::Display for Dead<'_> {
     }
 }
 
-/// What all teams of a process have in common.
+/// The settings that all teams of a process have in common.
 #[derive(Debug)]
 struct Job<'a> {
     mpi: &'a Mpi,
@@ -190,7 +194,7 @@ struct Job<'a> {
     said: Said,
 }
 
-/// What processes have found out and made together.
+/// The shared state that processes have set up together.
 struct Met {
     shape: Shape,
     hosts: Hosts,
@@ -198,11 +202,11 @@ struct Met {
     control: TeamState,
     watcher: Option<thread::JoinHandle<()>>,
     spare: Option<Communicator>,
-    /// All have a server thread where they need one.
+    /// Whether all processes have a server thread where they need one.
     served: bool,
 }
 
-/// A process of a team, before anybody runs.
+/// A process of a team, before its members run.
 struct Ready {
     node: Node,
     space: Space,
@@ -210,12 +214,12 @@ struct Ready {
 }
 
 impl Job<'_> {
-    /// A team of the processes of a communicator, when `died` others have died before. It ends when
-    /// every process is done or has died.
+    /// Runs a team of the processes of a communicator, after `died` other processes have died. It
+    /// ends when every process is done or has died.
     ///
-    /// A process whose members have ended waits here for every process that lives. If a member's
-    /// function never returns, the other processes wait for ever, as in `MPI_Finalize`. That is so
-    /// even if members have left early or were told of calls that do not match.
+    /// A process whose members have ended waits here for every live process. If a member's function
+    /// never returns, the other processes wait without end, as in `MPI_Finalize`. This holds even
+    /// if members have left early or have got an error for calls that do not match.
     fn run<R, F>(&self, world: Communicator, died: usize, f: &F) -> Ended<R>
     where
         R: Send,
@@ -232,13 +236,14 @@ impl Job<'_> {
         let (shape, control, alone) = (node.shape, node.control.clone(), node.endpoint.is_none());
         let result = Node { died, ..node }.run(space, f);
         if matches!(result, Err(TeamError::Forked { .. })) {
-            // The thread that watches others is not here, and MPI is that of the process whose copy
-            // this one is.
+            // The thread that watches other processes does not exist in this child, and MPI belongs
+            // to its parent.
             return Ended { result, process, missing: Some(Vec::new()) };
         }
         control.finish(process);
         if alone {
-            // Between hosts the endpoint has waited. MPI would wait for the dead, too, and not sleep.
+            // Between hosts the endpoint has waited. MPI would also wait for the dead, and would
+            // not sleep.
             let mut schedule = PollSchedule::new();
             while (0..shape.processes)
                 .any(|process| control.standing(process) == ProcessState::Alive)
@@ -256,22 +261,22 @@ impl Job<'_> {
         Ended { result, process, missing: (!dead.is_empty()).then_some(dead) }
     }
 
-    /// Finds out who is where, and makes what they share.
+    /// Determines the hosts, and creates what the processes of this host share.
     fn ready(&self, world: Communicator, over: &Arc<AtomicBool>) -> Result<Ready, TeamError> {
         let met = self.meet(&world, over);
         if has_failed(&met) {
-            // Others may wait for one another there.
+            // Other processes may wait for one another in the communicator.
             let _ = world.revoke();
         }
         let Met { shape, hosts, mut space, control, watcher, spare, served } = met?;
         let (process, mpi) = (world.rank(), Mutex::new(spare));
         let node = if hosts.count() == 1 {
-            // Of the team's, MPI has nothing to do until the end.
+            // On a single host the team does not use MPI until the end.
             Node { mpi, ..Node::alone(shape, process, control) }
         } else {
             let transport =
                 Box::new(MpiWire::new(world, format!("MPI ({})", named(self.mpi.library()))));
-            // Those who serve only while they wait may be silent for as long as they compute.
+            // Processes that serve only while they wait may be silent for as long as they compute.
             let timeout = if served { self.said.timeout } else { Duration::from_secs(1 << 30) };
             let node = Node::connected(shape, hosts, transport, &mut space, control, timeout)?;
             Node { threaded: self.mpi.threads() >= ThreadSupport::Serialized, mpi, ..node }
@@ -287,7 +292,7 @@ impl Job<'_> {
             host_key(),
             std::process::id().into(),
             threads as u64,
-            // As much as makes sense there: that may be different on each host.
+            // 0 if unset: the default may differ between hosts.
             memory.unwrap_or(0) as u64,
             granted as u64,
             said.servers as u64,
@@ -321,8 +326,9 @@ impl Job<'_> {
         let here = hosts.of(process);
         let pids = cards.iter().map(|card| card.0[2] as u32).collect::<Vec<_>>();
 
-        // Who serves a host makes its memory; the others open it, and all wait until they have. What fails here is told when
-        // all have come to the end of this: who returned before would be waited for in MPI for ever.
+        // The first server of a host creates its memory; the other processes open it, and all wait
+        // until that is done. An error here is returned only after the last collective call:
+        // otherwise the other processes would wait in MPI without end.
         let serves = hosts.server(here) == process;
         let made = serves.then(|| Segment::reserve_shared(memory)).transpose();
         let fd = made.as_ref().ok().and_then(Option::as_ref).and_then(Segment::fd);
@@ -359,18 +365,18 @@ impl Job<'_> {
     }
 }
 
-/// Whether MPI has met a dead process.
+/// Whether a call of MPI failed because a process has died.
 fn has_failed<T>(result: &Result<T, TeamError>) -> bool {
     matches!(result, Err(TeamError::Mpi(error)) if error.fault() == Some(ErrorClass::ProcessFailed))
 }
 
-/// A library, in a few words.
+/// Returns the name and version of a library.
 fn named(library: &Library) -> String {
     let version = library.version().map(|version| format!(" {version}")).unwrap_or_default();
     format!("{}{version}", library.family())
 }
 
-/// Processes that see the same kernel, network and processes are on one host.
+/// Returns a key that is equal for processes that see the same kernel, network and processes.
 fn host_key() -> u64 {
     let mut key = DefaultHasher::new();
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().hash(&mut key);
@@ -381,7 +387,7 @@ fn host_key() -> u64 {
     key.finish()
 }
 
-/// The host of each process, of which so many at most share memory.
+/// Groups processes into hosts; at most `most` processes of a host share memory.
 fn grouped(keys: &[u64], most: Option<usize>) -> Vec<(u64, usize)> {
     let most = most.unwrap_or(usize::MAX);
     let before =
@@ -389,10 +395,10 @@ fn grouped(keys: &[u64], most: Option<usize>) -> Vec<(u64, usize)> {
     (0..keys.len()).map(|process| (keys[process], before(process) / most)).collect()
 }
 
-/// Stands for the descriptor of memory that could not be made.
+/// Stands for the descriptor of memory that could not be created.
 const NONE: u64 = u64::MAX;
 
-/// The memory of the host, which another process has made.
+/// Opens the memory of the host, which another process has created.
 fn open(server: usize, pid: u32, number: u64) -> Result<Segment, TeamError> {
     if number == NONE {
         return Err(TeamError::Others);
@@ -407,7 +413,7 @@ fn open(server: usize, pid: u32, number: u64) -> Result<Segment, TeamError> {
     Segment::attach_reserved(fd).map_err(|error| wrong(error.to_string()))
 }
 
-/// A thread that waits for the end of other processes of this host, and declares them dead.
+/// Starts a thread that waits for the end of other processes of this host, and declares them dead.
 fn watch(
     shape: Shape,
     others: &[(usize, u32)],
@@ -429,7 +435,7 @@ fn watch(
                 let ended = watch.has_exited().unwrap_or(false);
                 if ended {
                     let ranks = shape.ranks(*process);
-                    // One that is done waits for the others before it may exit.
+                    // A process that is done waits for the others before it may exit.
                     if !control.has_departed(*process) {
                         crate::say(format_args!(
                             "process {process} (pid {pid}, {}) is dead",

@@ -1,11 +1,15 @@
-//! Who takes part, and the run of their function.
+//! Teams: their members, and the run of their function.
 //!
-//! | called                  | launched (`SYNCLINE_TEAM` is set)   | not launched                                      |
-//! |-------------------------|-------------------------------------|---------------------------------------------------|
-//! | [`Team::run`]           | joins its team                      | under an MPI launcher: its ranks; else threads of this process |
-//! | [`Team::run_shrinking`] | the same                            | the same; where MPI goes on after a death, again without the dead |
-//! | `Team::processes(n)`    | joins its team, whatever `n` says   | launches n processes of this program, and watches |
-//! | `Team::threads(n)`      | threads of this process             | threads of this process                           |
+//! | call                    | launched (`SYNCLINE_TEAM` set) | not launched                      |
+//! |-------------------------|--------------------------------|-----------------------------------|
+//! | [`Team::run`]           | joins its team                 | under an MPI launcher: its ranks; |
+//! |                         |                                | else threads of this process      |
+//! | [`Team::run_shrinking`] | as `Team::run`                 | as `Team::run`; after a death, if |
+//! |                         |                                | MPI continues, runs again without |
+//! |                         |                                | the dead processes                |
+//! | `Team::processes(n)`    | joins its team, for any `n`    | launches n processes of this      |
+//! |                         |                                | program, and watches them         |
+//! | `Team::threads(n)`      | threads of this process        | threads of this process           |
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -38,24 +42,25 @@ thread_local! {
 /// The number of this process in the team that it has joined.
 pub(crate) static JOINED: OnceLock<usize> = OnceLock::new();
 
-/// A team: members that run one function, and wait for one another.
+/// A team: members that run one function and synchronise with one another.
 #[derive(Debug)]
 pub struct Team;
 
 impl Team {
-    /// Runs a function in every member of a team, and returns the results of those in this process, by thread.
+    /// Runs a function in every member of a team, and returns the results of the members in this
+    /// process, by thread.
     ///
-    /// Who takes part comes from the environment: the processes that `syncline launch` started; or those that an MPI
-    /// launcher started, on whatever hosts (each with one member, or as many threads as `SYNCLINE_THREADS` says); or else
-    /// threads of this process, as many as it has cores or as `SYNCLINE_THREADS` says. The first of a process's members
-    /// runs on the thread that calls this.
+    /// The environment determines the members: the processes that `syncline launch` started; or
+    /// those that an MPI launcher started, on any hosts (each with one member, or with
+    /// `SYNCLINE_THREADS` threads); or else threads of this process, one per core or
+    /// `SYNCLINE_THREADS`. The first member of a process runs on the calling thread.
     ///
     /// # Collective
     /// Every process of a launched team calls it, once.
     ///
     /// # Errors
-    /// If the team cannot be made or joined; [`TeamError::Panicked`] when a member of this process has panicked and the
-    /// others have ended.
+    /// If the team cannot be made or joined; [`TeamError::Panicked`] if a member of this process
+    /// has panicked, when the others have ended.
     ///
     /// # Examples
     /// ```
@@ -76,32 +81,36 @@ impl Team {
         Team::of_environment(false, &f)
     }
 
-    /// As [`Team::run`], and once more in a smaller team, of those who are left, when processes have died.
+    /// Like [`Team::run`], and runs again in a smaller team of the remaining processes when
+    /// processes have died.
     ///
-    /// The function is called again in all who live, even in those in which it had ended well, until it has ended in a team
-    /// in which nobody died; the results are those of that team. Ranks are counted anew, in the same order;
-    /// [`Member::died`] says how many processes are missing. What it had in memory of the team is gone: what it needs to go
-    /// on from where it was is to be on disk, or in memory of its own. Whoever is told of a death
-    /// ([`Fault::Dead`](syncline_sync::Fault)) returns, with whatever error, and is called again.
+    /// The function is called again in all live processes, even in those in which it had ended
+    /// well, until it has ended in a team in which no process died; the results are those of that
+    /// team. Ranks are assigned again, in the same order; [`Member::died`] returns how many
+    /// processes are missing. The memory of the previous team is gone: state that is needed to
+    /// continue must be on disk, or in memory of the process itself. A member that gets a death
+    /// ([`Fault::Dead`](syncline_sync::Fault)) returns, with any error, and is called again.
     ///
-    /// This takes an MPI that goes on after a death (ULFM): Open MPI 5 under `mpirun --with-ft ulfm`. Elsewhere it is
-    /// [`Team::run`]: members are told of the death, and end. A process that dies before MPI has been initialised in all is
-    /// nothing that MPI recovers from: Open MPI waits for it.
+    /// This requires an MPI that continues after a death (ULFM): Open MPI 5 under `mpirun --with-ft
+    /// ulfm`. Elsewhere it is [`Team::run`]: the waits of members end with the death, and the
+    /// members end. MPI does not recover from the death of a process before all processes have
+    /// initialised MPI: Open MPI waits for it.
     ///
     /// # Collective
-    /// As [`Team::run`].
+    /// As for [`Team::run`].
     ///
     /// # Errors
-    /// As [`Team::run`], of the last team; [`TeamError::Unshrunk`] if MPI does not find out who is left: it does not notice
-    /// that a host was cut off.
+    /// As for [`Team::run`], of the last team; [`TeamError::Unshrunk`] if MPI does not find the
+    /// remaining processes: it does not notice that a host was cut off.
     ///
     /// # Examples
     /// ```
     /// use syncline_fabric::Team;
     ///
-    /// let done = std::sync::atomic::AtomicU64::new(0); // what this process has of the work, whatever becomes of others
+    /// // The number of steps that this process has done; it survives the deaths of others.
+    /// let done = std::sync::atomic::AtomicU64::new(0);
     /// let steps = Team::run_shrinking(|me| {
-    ///     // Where all are that are left: the one that has come least far.
+    ///     // All remaining members start at the least step that any of them has reached.
     ///     let mine = done.load(std::sync::atomic::Ordering::Relaxed);
     ///     let begin = me.gather(mine)?.into_iter().min().unwrap_or(0);
     ///     for step in begin..10 {
@@ -142,27 +151,31 @@ impl Team {
         }
     }
 
-    /// A team of threads of this process.
+    /// Returns a builder for a team of threads of this process.
     #[must_use]
     pub fn threads(threads: usize) -> ThreadTeam {
         ThreadTeam { threads, memory: None, quiet: false }
     }
 
-    /// A team of the processes of an MPI communicator, within a program that has initialised MPI itself.
+    /// Returns a builder for a team of the processes of an MPI communicator, within a program that
+    /// has initialised MPI itself.
     ///
-    /// The communicator is named by its Fortran handle, as `MPI_Comm_c2f` gives it. The team has a duplicate of it, so its
-    /// messages and the program's do not meet. MPI is left as it is when the team has ended; other teams may follow.
+    /// The communicator is given by its Fortran handle, as `MPI_Comm_c2f` returns it. The team uses
+    /// a duplicate of it, so its messages and the program's do not mix. MPI remains initialised
+    /// when the team has ended; other teams may follow.
     ///
     /// # Safety
-    /// The handle is that of a communicator of this process, in the MPI that this program has loaded.
+    /// `communicator` must be the handle of a communicator of this process, in the MPI that this
+    /// program has loaded.
     #[must_use]
     pub unsafe fn within_mpi(communicator: i32) -> MpiTeam {
         MpiTeam { communicator, threads: 1, memory: None }
     }
 
-    /// A team whose hosts are groups of threads of this process: they have memory in common within a host only, and
-    /// exchange messages between hosts, as members on several machines do. For tests of programs that are to run there,
-    /// and to see what they send.
+    /// Returns a builder for a team whose hosts are groups of threads of this process: they share
+    /// memory only within a host, and exchange messages between hosts, as members on several
+    /// machines do. For tests of programs that will run on several machines, and for observing
+    /// their messages.
     #[must_use]
     pub fn hosts(hosts: usize) -> HostTeam {
         let network = Conditions::default();
@@ -178,7 +191,8 @@ impl Team {
         }
     }
 
-    /// A team of processes that run this program. The process that makes it only launches and watches them.
+    /// Returns a builder for a team of processes that run this program. The calling process only
+    /// launches and watches them.
     #[must_use]
     pub fn processes(processes: usize) -> ProcessTeam {
         ProcessTeam { processes, threads: 1, memory: None, quiet: false, args: None }
@@ -194,16 +208,16 @@ pub struct ThreadTeam {
 }
 
 impl ThreadTeam {
-    /// How many bytes the members share at most, for barriers, one-sided memory and the like
+    /// Sets the most bytes that the members share, for barriers, one-sided memory and the like
     /// [default: as `SYNCLINE_MEMORY` says, or as many as the host, or the control group of this
-    /// program, could have]. They are reserved, and taken from the system by what is made of them,
-    /// which fails if there is not enough.
+    /// program, could have]. They are only reserved; objects that are made in them take them from
+    /// the system, and fail if it has not enough.
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         ThreadTeam { memory: Some(memory), ..self }
     }
 
-    /// Without the warning when members outnumber cores.
+    /// Suppresses the warning when members outnumber cores.
     #[must_use]
     pub fn quiet(self) -> Self {
         ThreadTeam { quiet: true, ..self }
@@ -211,7 +225,7 @@ impl ThreadTeam {
 
     /// Runs a function in every member, and returns their results by rank.
     ///
-    /// # Errors
+    /// As for [`Team::run`].
     /// As [`Team::run`].
     pub fn run<R, F>(&self, f: F) -> Result<Vec<R>, TeamError>
     where
@@ -228,7 +242,7 @@ impl ThreadTeam {
     }
 }
 
-/// A team within a program of MPI: see [`Team::within_mpi`].
+/// A team within an MPI program: see [`Team::within_mpi`].
 #[derive(Clone, Copy, Debug)]
 pub struct MpiTeam {
     communicator: i32,
@@ -237,25 +251,26 @@ pub struct MpiTeam {
 }
 
 impl MpiTeam {
-    /// How many members each process has, as threads [default: 1].
+    /// Sets how many members each process has, as threads [default: 1].
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         MpiTeam { threads, ..self }
     }
 
-    /// How many bytes the members of a host share at most: see [`ThreadTeam::memory`].
+    /// Sets the most bytes that the members of a host share: see [`ThreadTeam::memory`].
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         MpiTeam { memory: Some(memory), ..self }
     }
 
-    /// Runs a function in every member, and returns the results of those in this process, by thread.
+    /// Runs a function in every member, and returns the results of the members in this process, by
+    /// thread.
     ///
     /// # Collective
     /// Every process of the communicator calls it.
     ///
     /// # Errors
-    /// As [`Team::run`].
+    /// As for [`Team::run`].
     pub fn run<R, F>(&self, f: F) -> Result<Vec<R>, TeamError>
     where
         R: Send,
@@ -282,43 +297,45 @@ pub struct HostTeam {
 }
 
 impl HostTeam {
-    /// How many processes each host has [default: 1]: groups of its threads, which receive messages on their own.
+    /// Sets how many processes each host has [default: 1]: groups of its threads, each of which
+    /// receives messages on its own.
     #[must_use]
     pub fn processes(self, processes: usize) -> Self {
         HostTeam { processes, ..self }
     }
 
-    /// How many of the processes of a host serve other hosts [default: 1], each some of its members.
+    /// Sets how many of the processes of a host serve other hosts [default: 1], each for some of
+    /// its members.
     #[must_use]
     pub fn servers(self, servers: usize) -> Self {
         HostTeam { servers, ..self }
     }
 
-    /// How many members each process has, as threads [default: 1].
+    /// Sets how many members each process has, as threads [default: 1].
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         HostTeam { threads, ..self }
     }
 
-    /// How many bytes the members of a host share at most: see [`ThreadTeam::memory`].
+    /// Sets the most bytes that the members of a host share: see [`ThreadTeam::memory`].
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         HostTeam { memory: Some(memory), ..self }
     }
 
-    /// How long messages between hosts take [default: no longer than they must].
+    /// Sets how long messages between hosts take [default: no added time].
     #[must_use]
     pub fn conditions(self, conditions: Conditions) -> Self {
         HostTeam { conditions, ..self }
     }
 
-    /// After how long a silence a host is dead [default: 10 s, or as `SYNCLINE_TIMEOUT` says].
+    /// Sets the silence after which a host is dead [default: 10 s, or as `SYNCLINE_TIMEOUT` says].
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         HostTeam { timeout: Some(timeout), ..self }
     }
 
-    /// Without the warning when members outnumber cores.
+    /// Suppresses the warning when members outnumber cores.
     #[must_use]
     pub fn quiet(self) -> Self {
         HostTeam { quiet: true, ..self }
@@ -327,7 +344,7 @@ impl HostTeam {
     /// Runs a function in every member, and returns their results by rank.
     ///
     /// # Errors
-    /// As [`Team::run`].
+    /// As for [`Team::run`].
     pub fn run<R, F>(&self, f: F) -> Result<Vec<R>, TeamError>
     where
         R: Send,
@@ -336,10 +353,11 @@ impl HostTeam {
         self.run_on(|_| (), f)
     }
 
-    /// The same; `network` is given what connects the hosts, before anybody runs: to count messages, to cut hosts off.
+    /// Like [`run`](Self::run); before any member runs, `network` gets the network between the
+    /// hosts, to count messages or to cut hosts off.
     ///
     /// # Errors
-    /// As [`Team::run`].
+    /// As for [`Team::run`].
     pub fn run_on<R, F>(&self, network: impl FnOnce(&Network), f: F) -> Result<Vec<R>, TeamError>
     where
         R: Send,
@@ -399,40 +417,40 @@ pub struct ProcessTeam {
 }
 
 impl ProcessTeam {
-    /// How many members each process has, as threads [default: 1].
+    /// Sets how many members each process has, as threads [default: 1].
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         ProcessTeam { threads, ..self }
     }
 
-    /// How many bytes the members share at most: see [`ThreadTeam::memory`].
+    /// Sets the most bytes that the members share: see [`ThreadTeam::memory`].
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         ProcessTeam { memory: Some(memory), ..self }
     }
 
-    /// Without the warning when members outnumber cores.
+    /// Suppresses the warning when members outnumber cores.
     #[must_use]
     pub fn quiet(self) -> Self {
         ProcessTeam { quiet: true, ..self }
     }
 
-    /// The arguments that the program gets in every process [default: those of this process].
+    /// Sets the arguments that the program gets in every process [default: those of this process].
     #[must_use]
     pub fn args<A: Into<OsString>>(self, args: impl IntoIterator<Item = A>) -> Self {
         ProcessTeam { args: Some(args.into_iter().map(Into::into).collect()), ..self }
     }
 
-    /// In a launched process: joins its team, runs the function in every member of this process, and returns their
-    /// results by thread. Elsewhere: launches the processes, which come here in their turn, waits until all have ended,
-    /// and returns no results.
+    /// In a launched process: joins its team, runs the function in every member of this process,
+    /// and returns their results by thread. Elsewhere: launches the processes, which call this
+    /// method in turn, waits until all have ended, and returns no results.
     ///
     /// # Collective
-    /// As [`Team::run`].
+    /// As for [`Team::run`].
     ///
     /// # Errors
-    /// As [`Team::run`]; where it launches, [`TeamError::Start`], and [`TeamError::Failed`] if a process did not end
-    /// well.
+    /// As for [`Team::run`]; where it launches, also [`TeamError::Start`], and
+    /// [`TeamError::Failed`] if a process failed.
     pub fn run<R, F>(&self, f: F) -> Result<Vec<R>, TeamError>
     where
         R: Send,
@@ -456,7 +474,8 @@ impl ProcessTeam {
     }
 }
 
-/// The place of this process in a team that it has not joined yet, if it was launched.
+/// Returns the place of this process in the team that it was launched for; `None` if it was not
+/// launched.
 fn place() -> Result<Option<Inherited>, TeamError> {
     if let Some(rank) = MEMBER.get() {
         return Err(TeamError::Nested { rank });
@@ -467,15 +486,15 @@ fn place() -> Result<Option<Inherited>, TeamError> {
     }
 }
 
-/// How much memory a team has: as the program says, or else the environment; else as much as makes
-/// sense.
+/// Returns how much memory a team has, if it is set: by the program, or else by the environment.
 pub(crate) fn said(memory: Option<usize>) -> Result<Option<usize>, TeamError> {
     memory.map_or_else(environment::memory, |memory| Ok(Some(memory)))
 }
 
-/// The memory of a team, with what stands at its beginning.
+/// Wraps the segment of a team, and allocates the team state at its beginning.
 pub(crate) fn shared(segment: Segment, shape: Shape) -> Result<(Space, TeamState), TeamError> {
-    // SAFETY: it was made for this team, so it was zero, and is used for nothing else; a launcher of another version is refused.
+    // SAFETY: the segment was made for this team, so it was zeroed, and it has no other use; a
+    // launcher of another version is refused.
     let mut space = unsafe { Space::segment(Arc::new(segment)) }?;
     let control = TeamState::within(&mut space, shape.processes, shape.members())?;
     Ok((space, control))
@@ -526,19 +545,20 @@ fn lifeline(descriptor: RawFd) -> Result<LifelineEnd, TeamError> {
     LifelineEnd::from_fd(fd).map_err(|_| wrong("it is something else".to_owned()))
 }
 
-/// A member's run: the place of its end in the order of all, and its result. If it panics, it is
-/// dead to the others from then on.
+/// Runs a member. Returns the position of its end in the order of all ends, and its result. If the
+/// member panics, it is given up from then on.
 pub(crate) fn attend<R>(
     mut member: Member,
     f: impl Fn(&mut Member) -> R,
 ) -> (u64, Result<R, TeamError>) {
     let rank = member.rank();
     let outer = MEMBER.replace(Some(rank));
-    // What the function leaves behind is the caller's, who is told by an error; the member itself is dropped.
+    // The state that the function leaves behind belongs to the caller, which gets an error; the
+    // member itself is dropped.
     let result = catch_unwind(AssertUnwindSafe(|| f(&mut member)));
     MEMBER.set(outer);
     if member.check_not_forked().is_err() {
-        // What the member has is that of its process, which goes on with it.
+        // The resources of the member belong to its process, which continues to use them.
         std::mem::forget((member, result));
         return (0, Err(TeamError::Forked { rank }));
     }
@@ -547,7 +567,7 @@ pub(crate) fn attend<R>(
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let message =
             text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(not a text)").to_owned();
-        // Its own end might panic.
+        // The destructor of the panic payload might panic.
         std::mem::forget(panic);
         TeamError::Panicked { rank, message }
     });

@@ -11,9 +11,9 @@ use syncline_process::{Spawn, mark::EnvironmentMark, spawn::Child, watch::Proces
 use crate::environment::{Inherited, Shape, TEAM};
 use crate::error::TeamError;
 
-/// What all processes of a team inherit.
+/// The resources that all processes of a team inherit.
 pub(crate) struct ToInherit<'a> {
-    /// By which what they leave behind is found.
+    /// The mark by which the processes that they leave behind are found.
     pub(crate) mark: &'a EnvironmentMark,
     pub(crate) shape: Shape,
     pub(crate) segment: BorrowedFd<'a>,
@@ -23,15 +23,16 @@ pub(crate) struct ToInherit<'a> {
 /// Descriptors that a launcher uses beside one for each process.
 const OTHERS: u64 = 64;
 
-/// The processes of a team. Those who have not ended when this is dropped are killed.
+/// The processes of a team. Those that have not ended when this is dropped are killed.
 #[derive(Debug)]
 pub(crate) struct Children {
     running: Vec<Running>,
-    /// The limit on descriptors, if it had to be raised.
+    /// The previous limit on descriptors, if it had to be raised.
     limit: Option<Rlimit>,
 }
 
-/// Whether all can be watched. Asked before the first is started: what has run cannot be undone.
+/// Checks that all processes can be watched. Called before the first is started, since the effects
+/// of a process cannot be undone.
 fn enough_descriptors(processes: usize) -> Result<(), TeamError> {
     let (needed, most) =
         (processes as u64 + OTHERS, getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX));
@@ -51,7 +52,7 @@ fn enough_descriptors(processes: usize) -> Result<(), TeamError> {
 struct Running {
     process: usize,
     child: Child,
-    /// From when all have been started.
+    /// Set when all processes have been started.
     watch: Option<ProcessWatch>,
 }
 
@@ -68,10 +69,10 @@ impl Children {
                 .map_err(|source| TeamError::Start { program: program.into(), process, source })?;
             children.running.push(Running { process, child, watch: None });
         }
-        // Now, as the children would inherit a higher limit.
+        // Only at this point: otherwise the children would inherit the higher limit.
         children.raise_limit();
         for running in &mut children.running {
-            // Nobody has collected the child, so the number is its own.
+            // The child has not been collected, so the PID is still its own.
             running.watch = Some(ProcessWatch::new(running.child.id())?);
         }
         Ok(children)
@@ -82,32 +83,34 @@ impl Children {
         let limit = getrlimit(Resource::Nofile);
         let maximum = limit.maximum.unwrap_or(u64::MAX);
         if limit.current.is_some_and(|current| current < needed && current < maximum) {
-            // If it is refused, so will be a descriptor, which is an error that says so.
+            // If this is refused, creating a descriptor fails later with an error that names the
+            // limit.
             let _ =
                 setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(maximum)), ..limit });
             self.limit = Some(limit);
         }
     }
 
-    /// How many have not been collected.
+    /// Returns the number of processes that have not been collected.
     pub(crate) fn living(&self) -> usize {
         self.running.len()
     }
 
-    /// To poll: each readable when its process has ended.
+    /// Returns the descriptors to poll: each is readable when its process has ended.
     pub(crate) fn pidfds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.running.iter().filter_map(|running| running.watch.as_ref()).map(AsFd::as_fd)
     }
 
-    /// A signal to all.
+    /// Sends a signal to all processes.
     pub(crate) fn send(&self, signal: Signal) {
         for pidfd in self.pidfds() {
-            // It fails only for one that has ended.
+            // It fails only for a process that has ended.
             let _ = rustix::process::pidfd_send_signal(pidfd, signal);
         }
     }
 
-    /// Collects those that have ended: number in the team, number in the system, how.
+    /// Collects the processes that have ended. Returns the number in the team, the PID and the
+    /// status of each.
     pub(crate) fn reap(&mut self) -> io::Result<Vec<(usize, u32, ExitStatus)>> {
         let mut ended = Vec::new();
         for running in &mut self.running {
@@ -124,7 +127,8 @@ impl Children {
 impl Drop for Children {
     fn drop(&mut self) {
         for running in &mut self.running {
-            // By the number only where nothing better is there: if somebody else has collected it, it may be another's.
+            // By PID only without a pidfd: if another thread has collected the child, its PID may
+            // belong to another process.
             let _ = match &running.watch {
                 Some(watch) => {
                     rustix::process::pidfd_send_signal(watch, Signal::KILL).map_err(io::Error::from)

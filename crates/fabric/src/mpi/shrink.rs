@@ -1,30 +1,36 @@
-//! A job of MPI that goes on without the processes that have died.
+//! An MPI job that continues without the processes that have died.
 //!
 //! # Contract
 //! ```text
-//!   process 0 ── f ── told: 2 is dead ──┐                    ┌── f again, of a team of 3 ── nobody has died ──> results
-//!   process 1 ── f ── told: 2 is dead ──┼── shrink, agree ───┼── f again ───────────────────────────────────> results
-//!   process 2 ── f ── ✝                 │                    │
-//!   process 3 ── f ── has ended well ───┘                    └── f again ───────────────────────────────────> results
+//!   process 0 ── f ── gets: 2 is dead ──┐                    ┌─ f again, in a team of 3 ─> results
+//!   process 1 ── f ── gets: 2 is dead ──┼── shrink, agree ───┼─ f again ────────────────> results
+//!   process 2 ── f ── ✝                 │                    │         (no process has died)
+//!   process 3 ── f ── has ended well ───┘                    └─ f again ────────────────> results
 //! ```
-//! A team is run. When it has ended in all who live, MPI says who that is: if everybody, their results are those of the job;
-//! otherwise they make a team of their own, and begin again. What a member does when it is told of a death, returns an error
-//! or panics, is all the same; what it does in a team in which nobody has died is its result.
+//! A team is run. When it has ended in all live processes, MPI determines these processes: if none
+//! is missing, their results are those of the job; otherwise they form a new team, and run the
+//! function again. After a death, it does not matter whether a member's function returns an error,
+//! returns a result or panics; its outcome in a team without a death is its result.
 //!
-//! * Whoever cannot get ready, since another has died meanwhile, revokes the communicator: so nobody waits there.
-//! * Who is dead is for MPI to say. It does not know of a host that is cut off, and might wait for
-//!   it. So no process waits longer than [`PATIENCE`], or than `SYNCLINE_TIMEOUT` if that is longer,
-//!   and gets an error that says so; but where MPI permits one thread only it waits as long as MPI
-//!   does. (In MPI_Init, before all this, Open MPI waits for the dead.)
-//! * Messages to a team that is no more may still be under way, so MPI does not get its communicator back.
-//! * `MPI_Finalize` waits for the dead. After a death processes end without it, when all who are left have agreed to.
+//! * A process that cannot get ready, because another process has died meanwhile, revokes the
+//!   communicator, so that no process waits in it.
+//! * MPI decides which processes are dead. It does not notice a host that is cut off, and might
+//!   wait for it. So no process waits longer than [`PATIENCE`], or than `SYNCLINE_TIMEOUT` if that
+//!   is longer; after that it gets an error that says so. Where MPI permits one thread only, a
+//!   process waits as long as MPI does. (In `MPI_Init`, before all this, Open MPI waits for the
+//!   dead.)
+//! * Messages to a team that has ended may still be in flight, so its communicator is not returned
+//!   to MPI.
+//! * `MPI_Finalize` waits for the dead. After a death, processes end without it, when all remaining
+//!   processes have agreed to end.
 //!
 //! # Costs
-//! A shrinking and an agreement of MPI after each team, 10 to 40 ms; a team anew.
+//! A shrink and an agreement of MPI after each team, 10 to 40 ms; the setup of a new team.
 //!
 //! # Source
-//! User-level failure mitigation: Bland, Bouteiller, Herault, Bosilca, Dongarra, "Post-failure recovery of MPI communication
-//! capability", IJHPCA 27 (2013); the run anew of one function is that of Reinit (Laguna et al., EuroMPI 2014).
+//! User-level failure mitigation: Bland, Bouteiller, Herault, Bosilca, Dongarra, "Post-failure
+//! recovery of MPI communication capability", IJHPCA 27 (2013). Running one function again is the
+//! model of Reinit (Laguna et al., EuroMPI 2014).
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -36,11 +42,12 @@ use super::{Ended, Job, has_failed};
 use crate::error::TeamError;
 use crate::member::Member;
 
-/// So long MPI may take to find out who lives, when all others have ended or are dead to us. Longer,
-/// if silence may be longer: the reason for both is a machine with too much to do.
+/// How long MPI may take to determine the live processes, when all others have ended or are dead to
+/// this library; longer if `SYNCLINE_TIMEOUT` is longer, since a long timeout and a slow MPI have
+/// the same reason: an overloaded machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Runs teams until nobody has died in one.
+/// Runs teams until no process has died in one.
 pub(super) fn run<R, F>(job: &Job<'_>, mut all: Communicator, f: &F) -> Ended<R>
 where
     R: Send,
@@ -61,7 +68,7 @@ where
             return ended;
         }
         if has_failed(&ended.result) {
-            // Some are still on the way to the split, or in it.
+            // Some processes are on the way to the split, or in it.
             let _ = all.revoke();
         }
         let before = all.size();
@@ -85,7 +92,7 @@ where
     }
 }
 
-/// Those who live, within some time.
+/// Returns a communicator of the live processes, within a time limit.
 fn bounded(job: &Job<'_>, all: Communicator) -> Result<Communicator, TeamError> {
     if job.mpi.threads() < ThreadSupport::Serialized {
         return Ok(living(all)?);
@@ -93,7 +100,7 @@ fn bounded(job: &Job<'_>, all: Communicator) -> Result<Communicator, TeamError> 
     let (tell, told) = mpsc::channel();
     let thread = thread::Builder::new().name("syncline shrink".to_owned());
     let started = thread.spawn(move || {
-        // Nobody listens any more if it took too long.
+        // The receiver is gone if this took too long.
         let _ = tell.send(living(all));
     });
     started.map_err(|source| TeamError::System {
@@ -109,7 +116,7 @@ fn bounded(job: &Job<'_>, all: Communicator) -> Result<Communicator, TeamError> 
     }
 }
 
-/// Those who live, when all of them know of one another.
+/// Returns a communicator of the live processes, when all of them agree on it.
 fn living(mut all: Communicator) -> Result<Communicator, MpiError> {
     loop {
         all = all.shrink()?;

@@ -1,15 +1,17 @@
-//! A wire within a process: queues in memory, with a latency if one is wanted.
+//! A transport within a process: queues in memory, with an optional latency.
 //!
 //! # Contract
-//! As [`Transport`] demands, and no more: with a jitter, messages of different senders overtake one another at random. So what
-//! works over it does not depend on what a network happens to do.
+//! The minimum that [`Transport`] requires: with a jitter, messages of different senders overtake
+//! one another at random. So code that works over it does not depend on the habits of a particular
+//! network.
 //!
 //! ```text
-//!  send(to) ──> due = now + latency + random up to jitter, not before the last of this pair ──> queue of `to`
-//!                                                          receive(): the earliest, if its time has come
+//!  send(to) ──> due = now + latency + random up to jitter, not before the last of this pair
+//!           ──> queue of `to`
+//!                               receive(): the earliest message, if its time has come
 //! ```
 //! # Costs
-//! A lock and a push into a heap per message. Not meant to be fast: members in one process have memory in common.
+//! A lock and a push into a heap per message. Not optimised: members in one process share memory.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,18 +21,19 @@ use std::time::{Duration, Instant};
 
 use super::{Transport, TransportError};
 
-/// How messages travel.
+/// The properties of a network.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conditions {
-    /// How long every message takes, at least.
+    /// The minimum time of every message.
     pub latency: Duration,
-    /// How much longer, at most, and at random. One in eight takes up to eight times that.
+    /// The maximum of the random additional time. One message in eight takes up to eight times
+    /// that.
     pub jitter: Duration,
-    /// What the randomness begins with.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
-/// What connects processes in memory. A clone is the same network.
+/// A network that connects processes in memory. A clone refers to the same network.
 #[derive(Clone, Debug)]
 pub struct Network {
     shared: Arc<Shared>,
@@ -42,7 +45,7 @@ struct Shared {
     inboxes: Vec<Mutex<BinaryHeap<Reverse<Letter>>>>,
     cut: Vec<AtomicBool>,
     reported: Vec<AtomicBool>,
-    /// Messages and bytes that were sent.
+    /// The numbers of messages and bytes that were sent.
     messages: AtomicU64,
     bytes: AtomicU64,
 }
@@ -56,7 +59,7 @@ struct Letter {
 }
 
 impl Network {
-    /// A network of so many processes.
+    /// Creates a network of `processes` processes.
     #[must_use]
     pub fn new(processes: usize, conditions: Conditions) -> Network {
         let shared = Shared {
@@ -70,7 +73,7 @@ impl Network {
         Network { shared: Arc::new(shared) }
     }
 
-    /// The end of a process. Each is taken once.
+    /// Returns the transport of a process. Call it once for each process.
     #[must_use]
     pub fn transport(&self, process: usize) -> Channel {
         let processes = self.shared.inboxes.len();
@@ -86,27 +89,28 @@ impl Network {
         }
     }
 
-    /// Cuts a process off: from now on nothing leaves it, and nothing comes in.
+    /// Cuts a process off: from this moment no message leaves it, and none arrives.
     pub fn cut(&self, process: usize) {
-        // Relaxed: a flag that stands for itself, as all here; messages go by locks.
+        // Relaxed: no other memory depends on the flag, as with all flags here; messages go through
+        // locks.
         self.shared.cut[process].store(true, Ordering::Relaxed);
     }
 
     /// Cuts a process off, and reports it as failed to all others, as an MPI does that notices
-    /// deaths. Its own end is broken.
+    /// deaths. Its own transport is broken.
     pub fn report(&self, process: usize) {
         self.cut(process);
         self.shared.reported[process].store(true, Ordering::Relaxed);
     }
 
-    /// How many messages were sent and not received.
+    /// Returns the number of messages that were sent and not received.
     #[cfg(test)]
     pub(crate) fn under_way(&self) -> usize {
         let inboxes = self.shared.inboxes.iter();
         inboxes.map(|inbox| inbox.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
     }
 
-    /// How many messages, and bytes in them, have been sent so far.
+    /// Returns the number of messages, and of bytes in them, that have been sent so far.
     #[must_use]
     pub fn traffic(&self) -> (u64, u64) {
         (self.shared.messages.load(Ordering::Relaxed), self.shared.bytes.load(Ordering::Relaxed))
@@ -118,20 +122,20 @@ impl Network {
 pub struct Channel {
     shared: Arc<Shared>,
     process: usize,
-    /// When the last message to each process is due.
+    /// The due time of the last message to each process.
     last: Vec<Option<Instant>>,
     number: u64,
     random: u64,
     spare: Vec<Vec<u8>>,
-    /// Processes of whose failure this one has been told.
+    /// The processes whose failure was reported to this process.
     told: Vec<bool>,
 }
 
-/// So many buffers are kept.
+/// The maximum number of buffers to keep.
 const SPARE: usize = 64;
 
 impl Channel {
-    /// xorshift64*: any will do.
+    /// xorshift64*: the quality of the generator does not matter.
     fn random(&mut self) -> u64 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;

@@ -1,7 +1,8 @@
-//! A wire of messages of MPI.
+//! A transport over MPI messages.
 //!
-//! Messages of at most [`RECEIVING`] senders are received at once, each into a buffer that was used before. What an MPI says
-//! of processes that have failed (ULFM) is told once for each of them; any other error is the end of the wire.
+//! At most [`RECEIVING`] messages are received at the same time, each into a reused buffer. A
+//! process that MPI reports as failed (ULFM) is reported once; any other error means that the
+//! transport is broken.
 
 use std::collections::VecDeque;
 
@@ -15,9 +16,9 @@ use super::{Transport, TransportError};
 
 /// The tag of messages.
 const TAG: u16 = 1;
-/// So many buffers are kept.
+/// The maximum number of buffers to keep.
 const SPARE: usize = 64;
-/// So many messages are received at once: behind them others wait.
+/// The maximum number of messages that are received at the same time; further messages wait.
 const RECEIVING: usize = 16;
 
 /// See the [module](self).
@@ -26,16 +27,19 @@ pub(crate) struct MpiWire {
     world: Communicator,
     name: String,
     sending: VecDeque<Sending>,
-    /// What has been found and is not all there: a long message, whose sender may stop in its middle.
+    /// Messages that have been found and are not complete: long messages, whose senders may stop in
+    /// the middle.
     receiving: VecDeque<(usize, Receiving)>,
     spare: Vec<Vec<u8>>,
-    /// Processes that MPI has said to have failed, and those of them that are to be told of.
+    /// The processes that MPI has reported as failed, and those of them that are not yet reported
+    /// by `receive`.
     failed: Vec<usize>,
     untold: VecDeque<usize>,
 }
 
 impl MpiWire {
-    /// The processes of a communicator, which is the wire's own; `name` is that of the MPI.
+    /// Creates the transport of the processes of a communicator, which it owns. `name` is that of
+    /// the MPI.
     pub(crate) fn new(world: Communicator, name: String) -> MpiWire {
         MpiWire {
             world,
@@ -48,7 +52,7 @@ impl MpiWire {
         }
     }
 
-    /// What an error of MPI says of the team.
+    /// Converts an error of MPI.
     fn error(&mut self, what: &'static str, error: &MpiError) -> TransportError {
         if error.fault() == Some(ErrorClass::ProcessFailed) {
             for process in self.world.failures().unwrap_or_default() {
@@ -57,7 +61,8 @@ impl MpiWire {
                     self.untold.push_back(process);
                 }
             }
-            // Of those that are told of already, once more: whoever sends to one of them is told again.
+            // A process that has been reported already is reported again to a caller that sends to
+            // it.
             if let Some(process) = self.untold.pop_front().or(self.failed.last().copied()) {
                 return TransportError::Gone { process };
             }
@@ -65,7 +70,7 @@ impl MpiWire {
         TransportError::Broken { transport: self.name.clone(), what, why: error.to_string() }
     }
 
-    /// Goes on with what has not left, and takes buffers back from what has.
+    /// Continues sends that have not completed, and takes buffers back from those that have.
     fn sent(&mut self) -> Result<(), TransportError> {
         while let Some(sending) = self.sending.front_mut() {
             match sending.test() {
@@ -87,7 +92,7 @@ impl MpiWire {
 }
 
 impl MpiWire {
-    /// The first message that is all there, and behind no other of its sender.
+    /// Returns the first message that is complete, and behind no other message of its sender.
     fn received(&mut self) -> Result<Option<(usize, Vec<u8>)>, TransportError> {
         for at in 0..self.receiving.len() {
             let from = self.receiving[at].0;

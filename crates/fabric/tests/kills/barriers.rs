@@ -1,4 +1,4 @@
-//! Members that pass barriers until one of them dies.
+//! Members pass barriers until one of them dies.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ fn barrier(me: &mut Member, kind: u64) -> Box<dyn BarrierMember> {
         4 => Box::new(me.combine(Counter::within, spread).unwrap()),
         5 => Box::new(me.combine(tree, Counter::within).unwrap()),
         6 => Box::new(me.combine(tree, spread).unwrap()),
-        // As if there were a core for each: then it is in rounds.
+        // As if each member had a core: then the barrier works in rounds.
         _ => Box::new(me.make(|space, members| Auto::within(space, members, 64)).unwrap()),
     }
 }
@@ -54,12 +54,13 @@ fn pass(barrier: &mut dyn BarrierMember, stage: &Stage<'_>) {
     };
     let Fault::Dead { rank } = fault else { panic!("rank {}: {fault}", stage.rank) };
     stage.told(rank);
-    // The dead may have done their part in this episode and in the next, in which the living come together.
+    // The dead members may have done their part in this episode and in the next, in which the live
+    // members meet.
     let again = (0..3).find_map(|_| barrier.wait_deadline(Some(begun + HANG)).err());
     assert_eq!(again, Some(fault), "rank {}", stage.rank);
 }
 
-/// An episode, in one way or the other.
+/// Passes an episode in one of several ways.
 fn once(
     barrier: &mut dyn BarrierMember,
     random: &mut Random,

@@ -1,4 +1,5 @@
-//! Members that take a lock and change two numbers, some of which die; those who are left repair, and go on.
+//! Members take a lock and change two numbers; some members die; the others repair the lock, and
+//! continue.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use syncline_testkit::Random;
 
 use crate::plan::{HANG, Plan, Stage, late};
 
-/// Sections of each survivor when all know of all deaths.
+/// The sections of each survivor after all have noticed all deaths.
 const AFTERWARDS: u64 = 200;
 
 pub(crate) fn play(seed: u64) {
@@ -26,7 +27,7 @@ pub(crate) fn play(seed: u64) {
     });
 }
 
-/// What the second number is.
+/// Returns the second number for a first one.
 fn partner(first: u64) -> u64 {
     first.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -41,7 +42,8 @@ struct Worker<'a, R: RawLock> {
 struct Shared<'a> {
     stage: &'a Stage<'a>,
     fault_list: FaultList,
-    /// How many sections each member has done: whenever nobody is in one they are, together, the first number.
+    /// The number of sections that each member has done. Whenever no member is in a section, their
+    /// sum is the first number.
     done: Array<AtomicU64>,
 }
 
@@ -58,7 +60,8 @@ fn work<R: RawLock>(me: &mut Member, stage: &Stage<'_>) {
         shared: Shared { stage, fault_list: me.fault_list().clone(), done },
         random,
     };
-    // Victims come no further than this. Who knows of all deaths goes on, so that the others have to wait, and are told.
+    // Victims come no further than this loop. A member that has noticed all deaths continues in it,
+    // so that the others have to wait, and get the error.
     let survives = stage.plan.survivors().any(|rank| rank == stage.rank);
     let begun = Instant::now();
     while !(survives && stage.knows_all() && stage.all_at(1)) {
@@ -85,7 +88,8 @@ fn work<R: RawLock>(me: &mut Member, stage: &Stage<'_>) {
 }
 
 impl<R: RawLock> Worker<'_, R> {
-    /// Takes the lock, in one way or the other and in spite of deaths, and changes the numbers or only looks at them.
+    /// Takes the lock in one of several ways, recovers it after deaths, and changes the numbers or
+    /// only checks them.
     fn section(&mut self, change: bool) {
         self.shared.stage.at(0);
         let begun = Instant::now();
@@ -119,20 +123,21 @@ impl<R: RawLock> Worker<'_, R> {
         }
     }
 
-    /// Repairs the lock, and the numbers if need be; whether it had the lock.
+    /// Repairs the lock, and the numbers if necessary. Returns whether it got the lock.
     fn recover(&mut self, change: bool) -> bool {
         let hasty = self.random.one_in(3);
         let until =
             if hasty { Some(Instant::now() + self.random.microseconds(800)) } else { late() };
         let shared = self.shared.clone();
         let recovered = self.lock.recover(until);
-        // It may go on in spite of all these, whether it had the lock in time or not, and not be told of them any more.
+        // After a recovery, in time or not, the member may continue in spite of all these deaths
+        // without another error for them.
         shared.stage.knows(|rank| shared.fault_list.includes(rank));
         match recovered {
             Ok(mut held) => {
                 if let Some(rank) = held.poisoned_by() {
                     shared.stage.victim(rank);
-                    // As if it had not come: it counts at the end of a section.
+                    // As if that section had not begun: a section counts at its end.
                     let sum = shared.sum();
                     *held = [sum, partner(sum)];
                 }
@@ -155,7 +160,8 @@ impl Shared<'_> {
         self.done.iter().map(|done| done.load(Ordering::Relaxed)).sum()
     }
 
-    /// A section: the numbers are whole, and nobody else is in one.
+    /// Does a section: checks that the numbers are consistent, and so that no other member is in
+    /// one.
     fn touch<R: RawLock>(
         &self,
         mut held: LockGuard<'_, R, [u64; 2]>,

@@ -1,8 +1,10 @@
-//! One process of a team, now and then a second one, is killed by SIGKILL at a random moment: those who wait for it are
-//! told, repair what it has left, go on, and end; and nothing stays behind.
+//! One process of a team, sometimes a second one, is killed by SIGKILL at a random moment: the
+//! members that wait for it get an error, repair what it has left, continue, and end; and nothing
+//! remains.
 //!
-//! `SYNCLINE_KILLS=200` runs as many teams in each test, `SYNCLINE_SEED=5` begins with that seed (a test that fails says
-//! its own). Processes of a team run this very program, again with the one test [`role`].
+//! `SYNCLINE_KILLS=200` runs 200 teams in each test; `SYNCLINE_SEED=5` starts with seed 5 (a test
+//! that fails prints its seed). The processes of a team run this same program, with the single test
+//! [`role`].
 
 mod barriers;
 mod locks;

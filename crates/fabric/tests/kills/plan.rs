@@ -1,4 +1,4 @@
-//! What is to happen in the team of a seed, as all its processes know it; and what they say of it.
+//! The plan of a team, which all its processes derive from the seed; and their reports.
 
 use std::io::Write as _;
 use std::process::exit;
@@ -11,15 +11,15 @@ use syncline_fabric::{Member, Team, TeamError};
 use syncline_sync::space::Array;
 use syncline_testkit::Random;
 
-/// Far beyond what anything here takes.
+/// Far beyond the time that any step here takes.
 pub(crate) const HANG: Duration = Duration::from_secs(100);
 
-/// Who kills a victim.
+/// The thread that kills a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Killer {
-    /// This member of it, when it comes to a certain place for the n-th time.
+    /// This member of the victim, when it comes to a certain place for the n-th time.
     Itself { rank: usize, place: u64, visits: u64 },
-    /// Another thread of it, after some time.
+    /// Another thread of the victim, after some time.
     Beside { after: Duration },
     /// This member of another process, after some time.
     Other { rank: usize, after: Duration },
@@ -31,7 +31,7 @@ pub(crate) struct Victim {
     pub(crate) killer: Killer,
 }
 
-/// Places at which members of locks kill themselves; in barriers there is one.
+/// The number of places at which members of locks kill themselves; in barriers there is one.
 pub(crate) const PLACES: u64 = 5;
 
 #[derive(Debug)]
@@ -39,9 +39,9 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) processes: usize,
     pub(crate) threads: usize,
-    /// The second dies after the first, in its own time.
+    /// The second victim dies after the first, at a time of its own.
     pub(crate) victims: Vec<Victim>,
-    /// Which barrier or lock.
+    /// The kind of barrier or lock.
     pub(crate) kind: u64,
 }
 
@@ -66,10 +66,10 @@ impl Plan {
             }
         };
         let mut victims = vec![Victim { process, killer }];
-        // Two must be left: nobody waits alone, or is told.
+        // Two processes must survive: a single one would not wait, and would get no error.
         if locks && processes > 3 && random.one_in(3) {
             let process = (process + 1 + random.below(processes as u64 - 1) as usize) % processes;
-            // From the first death on.
+            // Counted from the first death.
             let range = [500, 5_000, 150_000][random.below(3) as usize];
             let after = random.microseconds(range);
             victims.push(Victim { process, killer: Killer::Beside { after } });
@@ -81,7 +81,7 @@ impl Plan {
         self.victims.iter().any(|victim| victim.process == process)
     }
 
-    /// The members of the processes that nobody kills.
+    /// Returns the members of the processes that are not killed.
     pub(crate) fn survivors(&self) -> impl Iterator<Item = usize> {
         (0..self.processes * self.threads).filter(|rank| !self.dies(rank / self.threads))
     }
@@ -102,7 +102,7 @@ impl Plan {
     }
 }
 
-/// A line on standard error, in one piece.
+/// Writes a line to standard error in one piece.
 pub(crate) fn say(what: std::fmt::Arguments<'_>) {
     std::io::stderr().write_all(format!("{what}\n").as_bytes()).unwrap();
 }
@@ -116,18 +116,18 @@ fn now() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// A member of the team, and the words that all share.
+/// A member of the team, and the words that all members share.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) rank: usize,
     begun: Instant,
     pids: Array<AtomicU64>,
-    /// When each victim was killed, or 0.
+    /// The time at which each victim was killed, or 0.
     killed: Array<AtomicU64>,
-    /// How far each member has come.
+    /// The step that each member has reached.
     steps: Array<AtomicU64>,
-    /// For each victim, whether this member was told.
+    /// For each victim, whether this member got an error for it.
     told: Vec<std::cell::Cell<bool>>,
     visits: std::cell::Cell<u64>,
 }
@@ -155,7 +155,7 @@ impl<'a> Stage<'a> {
                     while number > 0 && fault_list.count() == 0 {
                         std::thread::sleep(Duration::from_micros(100));
                     }
-                    // A sleep ends late; looks end at any moment.
+                    // A sleep ends late; a spinning loop ends at any moment.
                     let until = Instant::now() + after;
                     std::thread::sleep(after.saturating_sub(Duration::from_micros(300)));
                     while Instant::now() < until {
@@ -168,7 +168,8 @@ impl<'a> Stage<'a> {
         stage
     }
 
-    /// To be called at the places, by all, as often as they come there.
+    /// Marks a place at which a kill may be due. All members call it, each time they reach the
+    /// place.
     pub(crate) fn at(&self, here: u64) {
         match self.plan.victims[0].killer {
             Killer::Itself { rank, place, visits } if rank == self.rank && place == here => {
@@ -177,7 +178,7 @@ impl<'a> Stage<'a> {
                     kill(&self.killed[0], std::process::id());
                 }
             }
-            // Relaxed, here and below: what orders these words is the lock, or time.
+            // Relaxed, here and below: the lock, or time, orders these words.
             Killer::Other { rank, after }
                 if rank == self.rank
                     && self.begun.elapsed() >= after
@@ -190,7 +191,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The victim to which a rank belongs, and when it was killed.
+    /// Returns the victim to which a rank belongs, and the time at which it was killed.
     pub(crate) fn victim(&self, dead: usize) -> (usize, u64) {
         let of = |victim: &Victim| victim.process == dead / self.plan.threads;
         let number = self.plan.victims.iter().position(of);
@@ -200,7 +201,8 @@ impl<'a> Stage<'a> {
         (number, killed)
     }
 
-    /// An error has named this rank: it must be one of a process that was killed. Says so the first time.
+    /// Checks that the rank that an error has named belongs to a killed process. Reports it the
+    /// first time.
     pub(crate) fn told(&self, dead: usize) {
         let (number, killed) = self.victim(dead);
         if !self.told[number].replace(true) {
@@ -209,14 +211,14 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// This member knows of the deaths of so many processes, told or not.
+    /// Marks the victims for which `dead` holds as noticed, with or without an error.
     pub(crate) fn knows(&self, dead: impl Fn(usize) -> bool) {
         for (victim, told) in self.plan.victims.iter().zip(&self.told) {
             told.set(told.get() || dead(victim.process * self.plan.threads));
         }
     }
 
-    /// Whether this member knows of all that are to die.
+    /// Whether this member has noticed all deaths of the plan.
     pub(crate) fn knows_all(&self) -> bool {
         self.told.iter().all(std::cell::Cell::get)
     }
@@ -225,12 +227,12 @@ impl<'a> Stage<'a> {
         self.steps[self.rank].store(step, Ordering::Relaxed);
     }
 
-    /// Whether all survivors have come so far.
+    /// Whether all survivors have reached this step.
     pub(crate) fn all_at(&self, step: u64) -> bool {
         self.plan.survivors().all(|rank| self.steps[rank].load(Ordering::Relaxed) >= step)
     }
 
-    /// It is no victim's way to come here.
+    /// Reports the end of this member; a victim never gets here.
     fn end(&self) {
         assert!(self.plan.survivors().any(|rank| rank == self.rank), "a victim has ended");
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -247,14 +249,14 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Notes the time and kills.
+/// Stores the time and kills the process.
 fn kill(when: &AtomicU64, pid: u32) {
     let pid = Pid::from_raw(pid as i32).unwrap();
     when.store(now(), Ordering::Relaxed);
     kill_process(pid, Signal::KILL).unwrap();
     if pid == rustix::process::getpid() {
         loop {
-            std::thread::park(); // it comes at any moment
+            std::thread::park(); // the signal arrives at any moment
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Running teams, and looking at what became of them.
+//! Runs teams, and checks their outcome.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::plan::{HANG, Plan};
 const ROLE: &str = "SYNCLINE_FABRIC_KILLS_ROLE";
 const SEED: &str = "SYNCLINE_FABRIC_KILLS_SEED";
 
-/// The role of this process and its team's seed, if it has one.
+/// Returns the role of this process and the seed of its team, if it has a role.
 pub(crate) fn role() -> Option<(String, u64)> {
     let role = std::env::var(ROLE).ok()?;
     Some((role, std::env::var(SEED).unwrap().parse().unwrap()))
@@ -23,7 +23,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|value| value.parse().unwrap())
 }
 
-/// Runs as many teams as are wanted, and says how long it took until members were told.
+/// Runs the requested number of teams, and prints the time from a death to its errors.
 pub(crate) fn kills(role: &str) {
     let teams = number("SYNCLINE_KILLS").unwrap_or(30);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -45,7 +45,8 @@ pub(crate) fn kills(role: &str) {
     );
 }
 
-/// Runs the team of a seed: how many died, and the times until survivors were told.
+/// Runs the team of a seed. Returns the number of deaths, and the times until survivors got the
+/// error.
 fn run(role: &str, seed: u64) -> (u64, Vec<u64>) {
     let plan = Plan::new(role, seed);
     let text = play(role, seed);
@@ -58,7 +59,7 @@ fn run(role: &str, seed: u64) -> (u64, Vec<u64>) {
     if lines("launcher: ") != ["137"] {
         wrong("the launcher does not say that a process was killed");
     }
-    // What the launcher tells: each death, and nothing else; so all others ended with 0, and in time.
+    // The launcher reports each death, and nothing else; so all others ended with 0, and in time.
     let news = lines("syncline: ").into_iter().filter(|line| !line.contains("members share"));
     let mut news = news.collect::<Vec<_>>();
     news.sort_by_key(|line| line.contains("the others have 10 s to end"));
@@ -85,7 +86,7 @@ fn run(role: &str, seed: u64) -> (u64, Vec<u64>) {
         times.push(time.parse().unwrap());
     }
     for rank in plan.survivors() {
-        // Who learns of two deaths in one recovery is told of one only.
+        // A survivor that detects two deaths in one recovery gets one error only.
         let of = |victim: &usize| told.get(&(rank, *victim)) == Some(&1);
         let any = plan.victims.iter().any(|victim| of(&victim.process));
         if !any || !lines("ended: ").contains(&rank.to_string()) {
@@ -103,7 +104,7 @@ fn run(role: &str, seed: u64) -> (u64, Vec<u64>) {
     (plan.victims.len() as u64, times)
 }
 
-/// Runs a team to its end; what all of it wrote to standard error.
+/// Runs a team to its end, and returns all that it wrote to standard error.
 fn play(role: &str, seed: u64) -> String {
     let mut command = again("role");
     command.env(ROLE, role).env(SEED, seed.to_string());
@@ -119,7 +120,7 @@ fn play(role: &str, seed: u64) -> String {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let late = Some(Instant::now() + 3 * HANG);
     let watch = ProcessWatch::new(child.id()).unwrap();
-    // What it says is read when it has ended: it fits a pipe.
+    // Its output is read when it has ended: it fits into a pipe.
     let ended = watch.wait_exit(late).unwrap();
     if !ended {
         child.kill().unwrap();

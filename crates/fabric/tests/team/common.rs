@@ -1,4 +1,4 @@
-//! Running a role, and looking at what it did.
+//! Runs a role, and collects its outcome.
 
 use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
@@ -9,22 +9,23 @@ use syncline_process::watch::ProcessWatch;
 use syncline_testkit::again;
 
 pub(crate) const ROLE: &str = "SYNCLINE_FABRIC_TEST_ROLE";
-/// A file that a process makes when another may go on.
+/// The path of a file that one process makes when another may continue.
 pub(crate) const TOLD: &str = "FABRIC_TEST_TOLD";
 
-/// Far beyond what anything here takes, on any machine.
+/// Far beyond the time that any step here takes, on any machine.
 pub(crate) fn late() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(100))
 }
 
-/// Whether this process, and all that it starts, ignore a signal.
+/// Whether this process, and its children, ignore a signal.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
     u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
 }
 
-/// This program in a role, without what this test's own environment says of teams.
+/// Returns a command for this program in a role, without this test's own environment variables for
+/// teams.
 pub(crate) fn program(role: &str) -> Command {
     let mut command = again("role");
     command.env(ROLE, role);
@@ -38,16 +39,16 @@ pub(crate) fn program(role: &str) -> Command {
     command
 }
 
-/// What became of a program in a role.
+/// The outcome of a program in a role.
 #[derive(Debug)]
 pub(crate) struct Played {
     pub(crate) code: Option<i32>,
-    /// The lines that the role said, sorted, and those of the launcher and the library.
+    /// The lines that the role wrote, sorted; then those of the launcher and the library.
     pub(crate) said: Vec<String>,
     pub(crate) told: Vec<String>,
 }
 
-/// Runs a program until it has ended, and all that inherited its output.
+/// Runs a program until it, and all processes that inherited its output, have ended.
 pub(crate) fn play(command: &mut Command) -> Played {
     finish(command.spawn().unwrap())
 }
@@ -72,18 +73,18 @@ pub(crate) fn finish(mut child: Child) -> Played {
     Played { code: status.code(), said, told }
 }
 
-/// A line on standard error, in one piece.
+/// Writes a line to standard error in one piece.
 pub(crate) fn say(what: impl std::fmt::Display) {
     std::io::stderr().write_all(format!("said: {what}\n").as_bytes()).unwrap();
 }
 
-/// The warning about members and cores, which a team on a small machine brings.
+/// Whether a line is the warning about members and cores, which a team on a small machine causes.
 pub(crate) fn is_warning(line: &str) -> bool {
     line.contains("members share")
 }
 
 impl Played {
-    /// What the library told beside that warning.
+    /// Returns the lines of the library other than that warning.
     pub(crate) fn news(&self) -> Vec<&str> {
         self.told.iter().map(String::as_str).filter(|line| !is_warning(line)).collect()
     }

@@ -1,4 +1,5 @@
-//! Members that die, processes that end too early, launchers that are killed: nobody waits for them for ever.
+//! Members that die, processes that end too early, launchers that are killed: no wait for them
+//! hangs.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Command;
@@ -8,7 +9,7 @@ use syncline_process::watch::ProcessWatch;
 
 use crate::common::{Played, finish, is_ignored, late, play, program};
 
-/// The launcher's one line about a process, without its number in the system.
+/// Returns the launcher's only line about a process, without the PID.
 fn only_news(played: &Played) -> String {
     let [line] = &played.news()[..] else { panic!("{played:?}") };
     let (before, after) = (line.find("(pid ").unwrap(), line.find(", rank").unwrap());
@@ -30,7 +31,7 @@ fn survivors_are_told_of_one_that_is_killed() {
 #[test]
 fn survivors_are_told_of_one_that_exits() {
     let played = play(&mut program("exits"));
-    // It said 0, but its part was not done.
+    // It exited with 0, but its part was not done.
     assert_eq!(played.code, Some(1), "{played:?}");
     let cause = "process 1 (rank 1) exited with 0 in the middle of the run";
     assert!(only_news(&played).starts_with(cause), "{played:?}");
@@ -89,7 +90,7 @@ fn who_does_not_end_is_ended() {
     assert!(played.news()[1].contains("exited with 7 in the middle of the run"), "{played:?}");
 }
 
-/// A team of which all have come, its launcher and its processes.
+/// Starts a team and returns when all members have arrived: its launcher and its processes.
 fn waiting() -> (std::process::Child, Vec<ProcessWatch>) {
     let mut child = Command::spawn(&mut program("waits for ever")).unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());

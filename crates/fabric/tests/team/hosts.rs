@@ -13,7 +13,7 @@ fn late() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(100))
 }
 
-/// Nobody leaves an episode before all have arrived.
+/// Checks that no member leaves an episode before all have arrived.
 fn check(barrier: &mut impl BarrierMember, arrived: &AtomicUsize, rounds: usize) {
     let members = barrier.members();
     for round in 1..=rounds {
@@ -85,8 +85,8 @@ fn words_are_gathered_from_all_hosts() {
     }
 }
 
-/// What the members of three hosts are told when host 1 is cut off, and silence counts after
-/// `timeout`, or after a while.
+/// Returns the outcome of the members of three hosts when host 1 is cut off. Silence counts after
+/// `timeout`, or after the default.
 fn cut_off(timeout: Option<Duration>) -> Vec<Result<(), Fault>> {
     let network = Mutex::new(None);
     let team = Team::hosts(3).quiet();
@@ -101,7 +101,7 @@ fn cut_off(timeout: Option<Duration>) -> Vec<Result<(), Fault>> {
             if me.rank() == 1 {
                 network.lock().unwrap().as_ref().unwrap().cut(1);
             }
-            // The others may have told it that they have come before it was cut off.
+            // The others may have sent it their arrivals before it was cut off.
             met.and_then(|()| (0..3).try_for_each(|_| me.barrier().wait_deadline(late())))
         },
     );
@@ -110,8 +110,8 @@ fn cut_off(timeout: Option<Duration>) -> Vec<Result<(), Fault>> {
 
 #[test]
 fn a_host_that_is_cut_off_is_named_to_the_others() {
-    // A machine that is too busy to let a host speak in time names others, too: then it is given
-    // more time.
+    // On a machine that is too busy for a host to send in time, other hosts are named, too: then
+    // the test is repeated with a longer timeout.
     let timeouts = [400, 4_000, 20_000];
     let right = |found: &[Result<(), Fault>], timeout| {
         let others = [0, 2].map(|rank| found[rank]);
@@ -131,7 +131,8 @@ fn a_host_that_is_cut_off_is_named_to_the_others() {
 /// Set for a process that is [`silence_of_the_usual_length`].
 const SILENT: &str = "SYNCLINE_TEST_SILENT";
 
-/// Not a test by itself: a team of which a host is cut off, and which says nothing of timeouts.
+/// Does nothing as a test by itself: it runs a team of which a host is cut off, without any setting
+/// of timeouts.
 #[test]
 fn silence_of_the_usual_length() {
     if std::env::var_os(SILENT).is_none() {
@@ -155,7 +156,7 @@ fn silence_counts_after_ten_seconds_unless_said_otherwise_and_is_told() {
     assert!(said.contains(line), "{said}");
 }
 
-/// With the silence of a host it has nothing to do: that may last for an hour here.
+/// Independent of the silence of a host, which may last for an hour here.
 #[test]
 fn a_process_whose_failure_the_network_reports_is_named_at_once() {
     let network = Mutex::new(None);
@@ -207,8 +208,8 @@ fn what_needs_common_memory_says_so() {
     assert!(errors[0].unwrap_err().to_string().contains("2 hosts"));
 }
 
-/// Rank 0 times out at a barrier, and then returns. The others come when it has timed out; the
-/// result says how the waits end.
+/// Rank 0 times out at a barrier, and then returns. The other ranks arrive after that. Returns how
+/// the wait of each rank ends.
 fn after_one_timed_out(
     me: &mut Member,
     gone: &AtomicUsize,
@@ -233,8 +234,8 @@ fn a_member_that_has_timed_out_and_returns_is_missed_where_more_than_its_arrival
     let team: Wait = |me, deadline| me.wait_deadline(deadline);
     let counter: Wait = |me, deadline| me.make(Counter::within).unwrap().wait_deadline(deadline);
     let rounds: Wait = |me, deadline| me.dissemination(2).unwrap().wait_deadline(deadline);
-    // The hosts, or 0 for threads that are no hosts; the members of each; the wait; what members
-    // are told that need more.
+    // The number of hosts, or 0 for a team of threads; the members of each; the wait; the outcome
+    // of members that need more than the arrival.
     let left = Err(Fault::Left { rank: 0 });
     for (hosts, threads, wait, told) in [
         (0, 3, counter, Ok(())),
@@ -252,8 +253,8 @@ fn a_member_that_has_timed_out_and_returns_is_missed_where_more_than_its_arrival
         let mut results = results.unwrap();
         let others = results.split_off(1);
         assert_eq!(results, [Err(Fault::TimedOut)], "{hosts} x {threads}");
-        // Some may need no more of the member than its first round, or miss one that has left
-        // because of it.
+        // Some members need no more of rank 0 than its first round, or get an error for a member
+        // that has left because of it.
         let is_left = |result: &_| matches!(result, Err(Fault::Left { .. })) && told.is_err();
         let expected = others.iter().all(|result| result.is_ok() || is_left(result));
         assert!(expected && others.contains(&told), "{hosts} x {threads}: {others:?}");

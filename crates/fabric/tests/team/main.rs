@@ -1,7 +1,7 @@
-//! Teams as a program sees them: of threads, of processes, of both; and what happens when members die.
+//! Teams as a program sees them: of threads, of processes, of both; and the effects of deaths.
 //!
-//! Processes of a team run this very program, again with the one test [`role`], which plays the role that the
-//! environment names.
+//! The processes of a team run this same program, with the single test [`role`], which plays the
+//! role that the environment names.
 
 mod common;
 mod deaths;

@@ -1,4 +1,4 @@
-//! What the processes of the tests do.
+//! The roles of the processes of the tests.
 
 use std::process::exit;
 use std::sync::atomic::AtomicU64;
@@ -13,7 +13,7 @@ use syncline_sync::{
 
 use crate::common::{ROLE, TOLD, late, say};
 
-/// Plays the role that the environment names, if it does.
+/// Plays the role that the environment names, if it names one.
 pub(crate) fn play() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let three = Team::processes(3);
@@ -59,7 +59,7 @@ pub(crate) fn play() {
         "waits for ever" => end(three.run(|me| {
             say(format!("pid {}", std::process::id()));
             me.wait().unwrap();
-            // For what nobody does; only a death ends it.
+            // Waits for an arrival that never comes; only a death ends the wait.
             if me.rank() > 0 {
                 let _ = me.barrier().wait_deadline(late());
             }
@@ -98,7 +98,7 @@ pub(crate) fn play() {
     }
 }
 
-/// Says what the team's end was, and exits as a program would.
+/// Reports the end of the team, and exits as a program would.
 fn end<R>(result: Result<Vec<R>, TeamError>) -> ! {
     let code = result.as_ref().err().map_or(0, TeamError::exit_code);
     if let Err(error) = result {
@@ -107,7 +107,7 @@ fn end<R>(result: Result<Vec<R>, TeamError>) -> ! {
     exit(code.into())
 }
 
-/// Rounds over barriers of all kinds; says the rank.
+/// Runs rounds over barriers of all kinds, and reports the rank.
 pub(crate) fn meet(me: &mut Member) {
     let all = |me: &mut Member| -> Result<(), Box<dyn std::error::Error>> {
         let mut counter = me.make(Counter::within)?;
@@ -139,7 +139,8 @@ pub(crate) fn meet(me: &mut Member) {
     ended.unwrap();
 }
 
-/// Rank 1 ends well, but for parts that it never gives back; others use them when its process has ended.
+/// Rank 1 ends well, but never releases some of its parts; the others use the objects after its
+/// process has ended.
 fn leave_behind(me: &mut Member) {
     let mut barrier = me.make(Counter::within).unwrap();
     let mut held = me.make(Lock::<Mcs, u64>::within).unwrap();
@@ -152,7 +153,7 @@ fn leave_behind(me: &mut Member) {
     }
     me.wait().unwrap();
     let fault = barrier.wait_deadline(late()).unwrap_err();
-    // Who comes second finds it repaired.
+    // The second to come finds it repaired.
     let locked =
         held.lock_deadline(late()).map_or_else(|error| error.to_string(), |_| "free".to_owned());
     let poisoned_by = held.recover(late()).unwrap().poisoned_by();
@@ -165,8 +166,8 @@ fn leave_behind(me: &mut Member) {
     ));
 }
 
-/// Ranks 0 and 1 allocate different memory, and wait for rank 2. That joins when the difference is
-/// known, and allocates as rank 0.
+/// Ranks 0 and 1 allocate different memory, and wait for rank 2. Rank 2 joins after the difference
+/// was found, and allocates as rank 0 does.
 fn joins_late(me: &mut Member, told: &std::path::Path) {
     let rank = me.rank();
     let made = me.space().array::<AtomicU64>(if rank == 1 { 200 } else { 100 });
@@ -183,7 +184,7 @@ fn joins_late(me: &mut Member, told: &std::path::Path) {
     say(format!("rank {rank}: {fault}"));
 }
 
-/// Rank 0 makes one thing, then rank 1 another.
+/// Rank 0 makes one object, then rank 1 a different one.
 fn other_order(me: &mut Member) {
     let rank = me.rank();
     if rank == 0 {

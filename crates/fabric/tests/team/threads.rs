@@ -66,7 +66,7 @@ fn a_panic_with_something_that_panics_again_is_told() {
     assert_eq!(error.to_string(), "rank 0 panicked: (not a text)");
 }
 
-/// A member passes its handle on, and panics while the lock is held by it.
+/// A member moves its lock handle to another thread, and panics while that thread holds the lock.
 #[test]
 fn a_lock_that_a_panicked_member_has_passed_on_stays_held() {
     let (holding, over) = (Barrier::new(2), AtomicUsize::new(0));
@@ -109,7 +109,8 @@ fn one_that_leaves_early_is_named() {
     assert_eq!(results.unwrap(), [Err(Fault::Left { rank: 1 }), Ok(())]);
 }
 
-/// One that makes less than the others is not waited for, whoever comes first.
+/// A member that makes fewer objects than the others is not waited for, whichever member comes
+/// first.
 #[test]
 fn one_that_ends_without_its_part_is_named() {
     for made in 0..10 {
@@ -126,7 +127,7 @@ fn one_that_ends_without_its_part_is_named() {
     }
 }
 
-/// And one that has made as many things, but others.
+/// The same for a member that has made the same number of objects, but different ones.
 #[test]
 fn one_that_ends_without_its_word_is_named() {
     let left = |me: &mut Member| match me.rank() {

@@ -1,4 +1,4 @@
-//! Teams of processes that end well, or were never to begin.
+//! Teams of processes that end well, or cannot begin.
 
 use std::process::{Command, Stdio};
 
@@ -46,7 +46,7 @@ fn a_process_that_joins_after_a_difference_is_told_what_the_others_are() {
     let played = play(program("one joins after a difference").env(TOLD, &told));
     std::fs::remove_file(&told).unwrap();
     assert_eq!(played.code, Some(0), "{played:?}");
-    // Either of the two may have been the first to ask.
+    // Either of the two may have been the first to allocate.
     let asked = [(0, 800), (1, 1600)]
         .map(|(rank, bytes)| format!("rank {rank} allocates {bytes} bytes of memory"));
     let [one, other] = &asked;
@@ -77,7 +77,7 @@ fn a_launched_process_takes_part_once() {
     assert_eq!(played.said, [error], "{played:?}");
 }
 
-/// The processes with that command line.
+/// Returns the processes with that command line.
 fn sleepers(nap: &str) -> Vec<i32> {
     let line = format!("sleep\0{nap}\0").into_bytes();
     let all = std::fs::read_dir("/proc").unwrap().flatten();
@@ -87,8 +87,8 @@ fn sleepers(nap: &str) -> Vec<i32> {
         .collect()
 }
 
-/// What processes leave behind ends with the launcher's run, however they ended; what has left its
-/// group stays.
+/// Processes that were left behind end with the launcher's run, however their parents ended; a
+/// process that has left its group remains.
 #[test]
 fn what_processes_leave_behind_ends_with_the_team() {
     let nap = |which: u32| format!("{}.{which}", 2_000_000 + std::process::id());
@@ -99,7 +99,7 @@ fn what_processes_leave_behind_ends_with_the_team() {
         assert_eq!(ended.is_ok(), which == 1, "{ended:?}");
         assert_eq!(sleepers(&nap(which)), [], "{end}");
     }
-    // Those are in sessions of their own, and end with this test.
+    // These are in sessions of their own, and end with this test.
     for pid in (11..14).flat_map(|which| sleepers(&nap(which))) {
         rustix::process::kill_process(
             rustix::process::Pid::from_raw(pid).unwrap(),

@@ -136,15 +136,15 @@ pub enum TeamError {
     /// MPI did not return the surviving processes in time: it waits for a process that is dead to
     /// this library, but not to MPI.
     #[error(
-        "processes of the team are dead, but MPI does not know it, as of a host that was cut off, and did not make a smaller \
-         team within {seconds} seconds"
+        "MPI did not make a smaller team within {seconds} seconds: processes of the team are dead, but MPI has not noticed it, \
+         as when a host is cut off"
     )]
     Unshrunk {
         /// The time that MPI was given, in seconds.
         seconds: u64,
     },
     /// Another process could not take part, and reports the reason itself.
-    #[error("another process of the team could not take part, and says why itself")]
+    #[error("another process of the team could not take part; its own message gives the reason")]
     Others,
     /// The MPI does not permit calls from several threads.
     #[error("MPI grants {granted} only, so a process has one member, not {threads}")]
@@ -180,7 +180,7 @@ impl TeamError {
 
 /// Advice for the end of a message: how to give a team more memory.
 #[doc(hidden)]
-pub const MORE_MEMORY: &str = "a team is given more by `memory`, `syncline launch --memory`, or SYNCLINE_MEMORY, if it was given a size";
+pub const MORE_MEMORY: &str = "if `memory`, `syncline launch --memory` or SYNCLINE_MEMORY sets the size of the team's memory, raise it there";
 
 /// An error of a space, with advice if the space has no room.
 #[doc(hidden)]

@@ -174,7 +174,7 @@ impl FailureDetector {
     /// Handles a message that cannot be parsed.
     pub(crate) fn garbled(&mut self, from: usize, message: &[u8]) {
         crate::say(format_args!(
-            "process {} got {} bytes from process {from} that are no message of this version",
+            "process {} got {} bytes from process {from} that are not a message of this version",
             self.process,
             message.len()
         ));

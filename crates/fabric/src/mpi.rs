@@ -119,7 +119,7 @@ fn end<R>(mut mpi: Mpi, ended: Ended<R>, shrinks: bool) -> Result<Vec<R>, TeamEr
     } else {
         match mpi.finalize() {
             Err(error) if shrinks => {
-                crate::say(format_args!("process {process}, when all was done: {error}"))
+                crate::say(format_args!("process {process} failed to end MPI after the team had ended: {error}"))
             }
             finalized => finalized?,
         }
@@ -408,7 +408,7 @@ fn open(server: usize, pid: u32, number: u64) -> Result<Segment, TeamError> {
     let opened = std::fs::File::options().read(true).write(true).open(&path);
     let fd = OwnedFd::from(opened.map_err(|error| wrong(error.to_string()))?);
     if !is_sealed(&fd) {
-        return Err(wrong("it is something else".to_owned()));
+        return Err(wrong("it is another kind of file".to_owned()));
     }
     Segment::attach_reserved(fd).map_err(|error| wrong(error.to_string()))
 }

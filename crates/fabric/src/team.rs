@@ -510,7 +510,7 @@ where
     let (space, control) = shared(segment, place.shape)?;
     if !control.is_new() {
         let source = io::Error::other(
-            "the number of this process was that of another, which has ended: start it again",
+            "its PID was the PID of a process of the team that has ended; start it again",
         );
         return Err(TeamError::System { what: "take part in the team", source });
     }
@@ -534,7 +534,7 @@ fn attach(descriptor: RawFd) -> Result<Segment, TeamError> {
     let wrong = |why: String| TeamError::Descriptor { descriptor, what: "memory", why };
     let fd = inherit::copy(descriptor).map_err(|error| wrong(error.to_string()))?;
     if !is_sealed(&fd) {
-        return Err(wrong("it is something else".to_owned()));
+        return Err(wrong("it is another kind of file".to_owned()));
     }
     Segment::attach_reserved(fd).map_err(|error| wrong(error.to_string()))
 }
@@ -542,7 +542,7 @@ fn attach(descriptor: RawFd) -> Result<Segment, TeamError> {
 fn lifeline(descriptor: RawFd) -> Result<LifelineEnd, TeamError> {
     let wrong = |why: String| TeamError::Descriptor { descriptor, what: "lifeline", why };
     let fd = inherit::copy(descriptor).map_err(|error| wrong(error.to_string()))?;
-    LifelineEnd::from_fd(fd).map_err(|_| wrong("it is something else".to_owned()))
+    LifelineEnd::from_fd(fd).map_err(|_| wrong("it is another kind of file".to_owned()))
 }
 
 /// Runs a member. Returns the position of its end in the order of all ends, and its result. If the

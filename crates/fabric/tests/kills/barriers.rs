@@ -46,7 +46,7 @@ fn pass(barrier: &mut dyn BarrierMember, stage: &Stage<'_>) {
     let begun = Instant::now();
     let fault = loop {
         stage.at(0);
-        assert!(begun.elapsed() < HANG, "nobody dies");
+        assert!(begun.elapsed() < HANG, "no member dies");
         match once(barrier, &mut random, stage) {
             Ok(()) => (),
             Err(fault) => break fault,
@@ -71,7 +71,7 @@ fn once(
         0 => {
             barrier.arrive()?;
             while !barrier.done()? {
-                assert!(Some(Instant::now()) < last, "rank {} looks for ever", stage.rank);
+                assert!(Some(Instant::now()) < last, "rank {} polls without end", stage.rank);
             }
         }
         1 => {
@@ -81,7 +81,7 @@ fn once(
         2 => loop {
             match barrier.wait_deadline(Some(Instant::now() + random.microseconds(100))) {
                 Err(Fault::TimedOut) => {
-                    assert!(Some(Instant::now()) < last, "rank {} waits for ever", stage.rank);
+                    assert!(Some(Instant::now()) < last, "rank {} waits without end", stage.rank);
                     stage.at(1);
                 }
                 other => return other,

@@ -81,7 +81,7 @@ fn work<R: RawLock>(me: &mut Member, stage: &Stage<'_>) {
     }
     stage.step(2);
     while !stage.all_at(2) {
-        assert!(begun.elapsed() < 2 * HANG, "somebody does not end");
+        assert!(begun.elapsed() < 2 * HANG, "a member does not end");
         std::thread::sleep(Duration::from_micros(200));
     }
     me.section(false);
@@ -94,7 +94,7 @@ impl<R: RawLock> Worker<'_, R> {
         self.shared.stage.at(0);
         let begun = Instant::now();
         loop {
-            assert!(begun.elapsed() < HANG, "rank {} waits for ever", self.lock.rank());
+            assert!(begun.elapsed() < HANG, "rank {} waits without end", self.lock.rank());
             let linger = self.random.one_in(20).then(|| self.random.microseconds(400));
             let shared = self.shared.clone();
             let touch =

@@ -158,7 +158,7 @@ fn leave_behind(me: &mut Member) {
         held.lock_deadline(late()).map_or_else(|error| error.to_string(), |_| "free".to_owned());
     let poisoned_by = held.recover(late()).unwrap().poisoned_by();
     *free.lock_deadline(late()).unwrap() += 1;
-    assert_eq!(me.fault_list().after(0), None, "nobody was missed");
+    assert_eq!(me.fault_list().after(0), None, "no member was missed");
     say(format!(
         "rank {}: {fault}, {locked}, {}",
         me.rank(),

@@ -161,7 +161,7 @@ fn garbage_in_the_environment_is_named() {
         ),
         (
             format!("version=4 segment=1 lifeline=2 {fields}"),
-            "names descriptor 1 as the team's memory, but it is something",
+            "names descriptor 1 as the team's memory, but it is another kind of file",
         ),
     ];
     for (value, why) in cases {

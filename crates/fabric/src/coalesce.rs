@@ -28,7 +28,7 @@ pub(crate) const MOST: usize = 8 << 10;
 #[derive(Debug)]
 pub(crate) struct Coalescer {
     /// The frames for each receiver.
-    boxes: Vec<Vec<u8>>,
+    buffers: Vec<Vec<u8>>,
     /// The receivers whose buffers are not empty.
     filled: Vec<usize>,
     /// The number of coalesced messages that have left.
@@ -52,8 +52,8 @@ pub(crate) fn seal(frame: &mut Vec<u8>) {
 
 /// Splits off the first frame of a coalesced message: its service, its body, and the rest. `None`
 /// if the bytes are not a frame.
-pub(crate) fn first(parcel: &[u8]) -> Option<(u32, &[u8], &[u8])> {
-    let (service, rest) = parcel.split_first_chunk()?;
+pub(crate) fn first(message: &[u8]) -> Option<(u32, &[u8], &[u8])> {
+    let (service, rest) = message.split_first_chunk()?;
     let (len, rest) = rest.split_first_chunk()?;
     let len = u32::from_le_bytes(*len) as usize;
     let body = rest.get(..len)?;
@@ -62,7 +62,7 @@ pub(crate) fn first(parcel: &[u8]) -> Option<(u32, &[u8], &[u8])> {
 
 impl Coalescer {
     pub(crate) fn new(processes: usize) -> Coalescer {
-        Coalescer { boxes: vec![Vec::new(); processes], filled: Vec::new(), sent: 0 }
+        Coalescer { buffers: vec![Vec::new(); processes], filled: Vec::new(), sent: 0 }
     }
 
     /// Returns the number of coalesced messages that have left.
@@ -79,20 +79,20 @@ impl Coalescer {
         mut frame: Vec<u8>,
     ) {
         seal(&mut frame);
-        let full = self.boxes[to].len() + frame.len() > MOST;
-        if full && !self.boxes[to].is_empty() {
+        let full = self.buffers[to].len() + frame.len() > MOST;
+        if full && !self.buffers[to].is_empty() {
             self.filled.retain(|&other| other != to);
             self.send(transport, detector, to);
         }
-        let parcel = &mut self.boxes[to];
-        if parcel.is_empty() {
-            *parcel = frame;
+        let message = &mut self.buffers[to];
+        if message.is_empty() {
+            *message = frame;
             self.filled.push(to);
         } else {
-            parcel.extend_from_slice(&frame);
+            message.extend_from_slice(&frame);
             transport.recycle(frame);
         }
-        if self.boxes[to].len() > MOST {
+        if self.buffers[to].len() > MOST {
             self.filled.pop();
             self.send(transport, detector, to);
         }
@@ -113,7 +113,7 @@ impl Coalescer {
     fn send(&mut self, transport: &mut dyn Transport, detector: &mut FailureDetector, to: usize) {
         self.sent += 1;
         detector.said(to);
-        if let Err(error) = transport.send(to, std::mem::take(&mut self.boxes[to])) {
+        if let Err(error) = transport.send(to, std::mem::take(&mut self.buffers[to])) {
             detector.failed(&error);
         }
     }
@@ -131,12 +131,12 @@ mod tests {
     use syncline_sync::Space;
 
     /// Splits a coalesced message into its frames; `None` if not all of it is frames.
-    fn frames(mut parcel: &[u8]) -> Option<Vec<(u32, Vec<u8>)>> {
+    fn frames(mut message: &[u8]) -> Option<Vec<(u32, Vec<u8>)>> {
         let mut all = Vec::new();
-        while !parcel.is_empty() {
-            let (service, body, rest) = first(parcel)?;
+        while !message.is_empty() {
+            let (service, body, rest) = first(message)?;
             all.push((service, body.to_vec()));
-            parcel = rest;
+            message = rest;
         }
         Some(all)
     }
@@ -161,11 +161,11 @@ mod tests {
                 frame.extend_from_slice(&body);
                 coalescer.add(&mut transport, &mut detector, to, frame);
                 expected[to].push((number as u32, body));
-                prop_assert!(coalescer.boxes.iter().all(|parcel| parcel.len() <= MOST));
+                prop_assert!(coalescer.buffers.iter().all(|message| message.len() <= MOST));
                 if leaves {
                     coalescer.send_all(&mut transport, &mut detector);
                 }
-                let filled = (0..3).filter(|&to| !coalescer.boxes[to].is_empty()).collect::<Vec<_>>();
+                let filled = (0..3).filter(|&to| !coalescer.buffers[to].is_empty()).collect::<Vec<_>>();
                 let mut known = coalescer.filled.clone();
                 known.sort_unstable();
                 prop_assert_eq!(known, filled);
@@ -174,10 +174,10 @@ mod tests {
             let mut came = 0;
             for (to, expected) in expected.into_iter().enumerate().skip(1) {
                 let (mut other, mut found) = (network.transport(to), Vec::new());
-                while let Some((from, parcel)) = other.receive().unwrap() {
+                while let Some((from, message)) = other.receive().unwrap() {
                     prop_assert_eq!(from, 0);
                     came += 1;
-                    found.extend(frames(&parcel).expect("frames only"));
+                    found.extend(frames(&message).expect("frames only"));
                 }
                 prop_assert_eq!(found, expected);
             }

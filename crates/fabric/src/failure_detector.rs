@@ -229,12 +229,12 @@ impl FailureDetector {
 
     /// Notifies the other servers of members that are missed and of processes that have died, if
     /// this host or this process has detected it.
-    fn spread(&mut self, transport: &mut dyn Transport) {
+    fn notify(&mut self, transport: &mut dyn Transport) {
         // Collected before the members are handled, so that messages about the members are sent
         // first.
         let died = (0..self.shape.processes).filter(|&process| self.control.has_died(process));
         let died = died.filter(|&process| !self.died_told[process]).collect::<Vec<_>>();
-        self.spread_lost(transport);
+        self.notify_missed(transport);
         let here = self.hosts.of(self.process);
         for process in died {
             self.died_told[process] = true;
@@ -250,7 +250,7 @@ impl FailureDetector {
         }
     }
 
-    fn spread_lost(&mut self, transport: &mut dyn Transport) {
+    fn notify_missed(&mut self, transport: &mut dyn Transport) {
         let members = self.shape.members();
         while let Some(rank) = self.control.fault_list.after(self.known) {
             self.known += 1;
@@ -339,7 +339,7 @@ impl FailureDetector {
             // A server notifies the other hosts of deaths by itself, but not of its own death.
             let own = self.hosts.of(self.process);
             if !self.hosts.servers_of(own).any(|server| self.lives(server)) {
-                self.spread(transport);
+                self.notify(transport);
             }
             return;
         };
@@ -361,7 +361,7 @@ impl FailureDetector {
         let due = self.watchers(here).into_iter().filter(due).collect::<Vec<_>>();
         due.into_iter()
             .for_each(|server| self.send(transport, self.hosts.servers()[server], &[BEAT]));
-        self.spread(transport);
+        self.notify(transport);
     }
 
     /// Handles a server from which no message has come in time.

@@ -49,7 +49,7 @@ use crate::member::Member;
 use crate::node::Node;
 use crate::team::{JOINED, said as memory_said, shared};
 use crate::team_state::{ProcessState, TeamState};
-use crate::transport::mpi::MpiWire;
+use crate::transport::mpi::MpiTransport;
 
 /// Returns the MPI launcher that started this process with others, if one did.
 pub(crate) fn launched() -> Option<Launched> {
@@ -118,9 +118,9 @@ fn end<R>(mut mpi: Mpi, ended: Ended<R>, shrinks: bool) -> Result<Vec<R>, TeamEr
         std::mem::forget(mpi);
     } else {
         match mpi.finalize() {
-            Err(error) if shrinks => {
-                crate::say(format_args!("process {process} failed to end MPI after the team had ended: {error}"))
-            }
+            Err(error) if shrinks => crate::say(format_args!(
+                "process {process} failed to end MPI after the team had ended: {error}"
+            )),
             finalized => finalized?,
         }
     }
@@ -275,7 +275,7 @@ impl Job<'_> {
             Node { mpi, ..Node::alone(shape, process, control) }
         } else {
             let transport =
-                Box::new(MpiWire::new(world, format!("MPI ({})", named(self.mpi.library()))));
+                Box::new(MpiTransport::new(world, format!("MPI ({})", named(self.mpi.library()))));
             // Processes that serve only while they wait may be silent for as long as they compute.
             let timeout = if served { self.said.timeout } else { Duration::from_secs(1 << 30) };
             let node = Node::connected(shape, hosts, transport, &mut space, control, timeout)?;

@@ -371,8 +371,8 @@ impl HostTeam {
             shape.warn();
         }
         let timeout = self.timeout.map_or_else(environment::timeout, Ok)?;
-        let wires = Network::new(all, self.conditions);
-        network(&wires);
+        let links = Network::new(all, self.conditions);
+        network(&links);
         let named = Hosts::new(&(0..all).map(|process| process / processes).collect::<Vec<_>>());
         let named = named.with_servers(self.servers);
         let memory = said(self.memory)?;
@@ -381,7 +381,7 @@ impl HostTeam {
             let (space, control) = shared(Segment::reserve_heap(memory)?, shape)?;
             for process in host * processes..(host + 1) * processes {
                 let (mut space, control) = (space.clone(), control.clone());
-                let transport = Box::new(wires.transport(process));
+                let transport = Box::new(links.transport(process));
                 let node =
                     Node::connected(shape, named.clone(), transport, &mut space, control, timeout)?;
                 nodes.push((node, space));

@@ -8,11 +8,11 @@ const TIMEOUT: Duration = Duration::from_millis(800);
 type Process = (FailureDetector, Box<dyn Transport>);
 
 fn detectors(hosts: usize) -> (Network, Vec<Process>) {
-    hearts_of(hosts, 1, 1)
+    detectors_of(hosts, 1, 1)
 }
 
 /// Creates the detectors of `hosts` hosts with `each` processes each, of which `servers` serve.
-fn hearts_of(hosts: usize, each: usize, servers: usize) -> (Network, Vec<Process>) {
+fn detectors_of(hosts: usize, each: usize, servers: usize) -> (Network, Vec<Process>) {
     let all = hosts * each;
     let network = Network::new(all, Conditions::default());
     let shape = Shape { processes: all, threads: 2, cores: 1 };
@@ -130,7 +130,7 @@ fn all_hosts_are_told_what_was_seen() {
 /// silence would.
 #[test]
 fn the_death_of_a_server_is_told_by_its_host() {
-    let (_, mut detectors) = hearts_of(2, 2, 1);
+    let (_, mut detectors) = detectors_of(2, 2, 1);
     let mut now = Instant::now();
     pass(&mut detectors, &mut now, 20, &[]);
     // As the thread that watches by pidfd does, in the memory of that host.
@@ -158,7 +158,7 @@ fn one_who_was_stopped_accuses_nobody_and_is_not_accused_too_soon() {
 #[test]
 fn a_silent_server_is_missed_whoever_else_of_its_host_talks() {
     for (servers, stopped, missed) in [(1, 2, 4), (2, 3, 2), (2, 2, 2)] {
-        let (_, mut detectors) = hearts_of(2, 2, servers);
+        let (_, mut detectors) = detectors_of(2, 2, servers);
         let mut now = Instant::now();
         pass(&mut detectors, &mut now, 100, &[]);
         assert_eq!(dead(&detectors), [0; 4]);
@@ -261,7 +261,7 @@ fn members_that_have_ended_are_not_missed() {
 #[test]
 fn nothing_is_sent_to_a_process_that_has_gone() {
     for (hosts, each, servers) in [(2, 1, 1), (3, 1, 1), (2, 3, 1), (2, 3, 2), (5, 1, 1)] {
-        let (network, mut detectors) = hearts_of(hosts, each, servers);
+        let (network, mut detectors) = detectors_of(hosts, each, servers);
         let (mut now, mut gone) = (Instant::now(), Vec::new());
         for step in 0..60 {
             pass(&mut detectors, &mut now, 1, &gone);
@@ -332,7 +332,7 @@ fn a_process_whose_members_have_left_is_waited_for_and_watched() {
 /// whose members have ended.
 #[test]
 fn the_death_of_a_process_that_had_left_is_told_to_all_hosts() {
-    let (_, mut detectors) = hearts_of(3, 2, 1);
+    let (_, mut detectors) = detectors_of(3, 2, 1);
     let mut now = Instant::now();
     // Process 3 is not a server. Its members have left; then it is killed.
     (6..8).for_each(|rank| detectors[2].0.control.fault_list.report(Fault::Left { rank }));

@@ -83,7 +83,9 @@ impl Member {
     /// use syncline_sync::{BarrierMember, Lock, Mcs, barrier::Dissemination, board::Flags};
     ///
     /// Team::threads(2).run(|me| {
-    ///     let mut barrier = me.make(|space, members| Dissemination::within(space, members, 4, Flags::Padded))?;
+    ///     let mut barrier = me.make(|space, members| {
+    ///         Dissemination::within(space, members, 4, Flags::Padded)
+    ///     })?;
     ///     let mut sum = me.make(Lock::<Mcs, u64>::within)?;
     ///     *sum.lock()? += 1;
     ///     barrier.wait()?;

@@ -23,7 +23,7 @@ const RECEIVING: usize = 16;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct MpiWire {
+pub(crate) struct MpiTransport {
     world: Communicator,
     name: String,
     sending: VecDeque<Sending>,
@@ -37,11 +37,11 @@ pub(crate) struct MpiWire {
     untold: VecDeque<usize>,
 }
 
-impl MpiWire {
+impl MpiTransport {
     /// Creates the transport of the processes of a communicator, which it owns. `name` is that of
     /// the MPI.
-    pub(crate) fn new(world: Communicator, name: String) -> MpiWire {
-        MpiWire {
+    pub(crate) fn new(world: Communicator, name: String) -> MpiTransport {
+        MpiTransport {
             world,
             name,
             sending: VecDeque::new(),
@@ -91,7 +91,7 @@ impl MpiWire {
     }
 }
 
-impl MpiWire {
+impl MpiTransport {
     /// Returns the first message that is complete, and behind no other message of its sender.
     fn received(&mut self) -> Result<Option<(usize, Vec<u8>)>, TransportError> {
         for at in 0..self.receiving.len() {
@@ -118,7 +118,7 @@ impl MpiWire {
     }
 }
 
-impl Transport for MpiWire {
+impl Transport for MpiTransport {
     fn process(&self) -> usize {
         self.world.rank()
     }

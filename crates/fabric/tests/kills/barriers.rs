@@ -24,15 +24,16 @@ pub(crate) fn play(seed: u64) {
 fn barrier(me: &mut Member, kind: u64) -> Box<dyn BarrierMember> {
     let radix = [2, 3, 4, 8][(kind / 64 % 4) as usize];
     let flags = if (kind / 256).is_multiple_of(2) { Flags::Packed } else { Flags::Padded };
-    let spread = |space: &mut _, members| Dissemination::within(space, members, radix, flags);
+    let dissemination =
+        |space: &mut _, members| Dissemination::within(space, members, radix, flags);
     let tree = |space: &mut _, members| Tournament::within(space, members, flags);
     match kind % 8 {
         0 => Box::new(me.make(Counter::within).unwrap()),
         1 => Box::new(me.make(tree).unwrap()),
-        2 | 3 => Box::new(me.make(spread).unwrap()),
-        4 => Box::new(me.combine(Counter::within, spread).unwrap()),
+        2 | 3 => Box::new(me.make(dissemination).unwrap()),
+        4 => Box::new(me.combine(Counter::within, dissemination).unwrap()),
         5 => Box::new(me.combine(tree, Counter::within).unwrap()),
-        6 => Box::new(me.combine(tree, spread).unwrap()),
+        6 => Box::new(me.combine(tree, dissemination).unwrap()),
         // As if each member had a core: then the barrier works in rounds.
         _ => Box::new(me.make(|space, members| Auto::within(space, members, 64)).unwrap()),
     }

@@ -195,7 +195,8 @@ impl<'a> Stage<'a> {
     pub(crate) fn victim(&self, dead: usize) -> (usize, u64) {
         let of = |victim: &Victim| victim.process == dead / self.plan.threads;
         let number = self.plan.victims.iter().position(of);
-        let number = number.unwrap_or_else(|| panic!("{dead} is named, and is not killed by the plan"));
+        let number =
+            number.unwrap_or_else(|| panic!("{dead} is named, and is not killed by the plan"));
         let killed = self.killed[number].load(Ordering::Relaxed);
         assert_ne!(killed, 0, "{dead} is named before it was killed");
         (number, killed)

@@ -95,7 +95,7 @@ fn cut_off(timeout: Option<Duration>) -> Vec<Result<(), Fault>> {
         None => team,
     };
     let found = team.run_on(
-        |wires| *network.lock().unwrap() = Some(wires.clone()),
+        |links| *network.lock().unwrap() = Some(links.clone()),
         |me| {
             let met = me.barrier().wait_deadline(late());
             if me.rank() == 1 {
@@ -162,7 +162,7 @@ fn a_process_whose_failure_the_network_reports_is_named_at_once() {
     let network = Mutex::new(None);
     let team = Team::hosts(3).quiet().timeout(Duration::from_secs(3600));
     let found = team.run_on(
-        |wires| *network.lock().unwrap() = Some(wires.clone()),
+        |links| *network.lock().unwrap() = Some(links.clone()),
         |me| {
             me.wait().unwrap();
             if me.rank() == 1 {

@@ -108,7 +108,6 @@ fn end<R>(mut mpi: Mpi, ended: Ended<R>, shrinks: bool) -> Result<Vec<R>, TeamEr
     if matches!(result, Err(TeamError::Forked { .. })) {
         std::mem::forget(mpi);
     } else if let Some(dead) = missing {
-        // `MPI_Finalize` would wait for the dead processes.
         if !shrinks {
             crate::say(format_args!(
                 "process {process} ends without MPI_Finalize: {}",

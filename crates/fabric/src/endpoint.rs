@@ -1,49 +1,54 @@
-//! A process's end of all messages: who receives, who is served, and how one waits for others on other hosts.
+//! The endpoint of a process: receives all its messages, runs its services, and makes its members
+//! wait for members of other hosts.
 //!
 //! # Contract
-//! An [`Endpoint`] has the process's [`Transport`], and a list of [`Service`]s. A message is for one service of the receiving
-//! process, which gets it in the order of each sender. Services have the same numbers in all processes, because members
-//! attach them together, in the same order. What comes for one that is not attached yet is kept until it is.
+//! An [`Endpoint`] has the process's [`Transport`], and a list of [`Service`]s. A message is for
+//! one service of the receiving process, which gets the messages of each sender in their order.
+//! Services have the same numbers in all processes, because members attach them together, in the
+//! same order. A message for a service that is not attached yet is kept until it is.
 //!
 //! ```text
 //!   members' threads          server thread (where there are other hosts)
-//!     │ wait, enter             │ drive; sleeps when nothing comes
+//!     │ wait, enter             │ drive; sleeps when no message comes
 //!     ▼                         ▼
-//!   ┌─ lock ────────────────────────────────────────────────┐
-//!   │ transport.receive() ──> service by number ──> transport.send()   │   one thread at a time *drives*
-//!   └────────────────────────────────────────────────────────┘
+//!   ┌─ lock ──────────────────────────────────────────────────────────┐  one thread at a time
+//!   │ transport.receive() ──> service by number ──> transport.send()  │  *drives*
+//!   └─────────────────────────────────────────────────────────────────┘
 //! ```
-//! Whoever waits drives: so a message is received by the thread that needs it, at once, and not by one that must be woken
-//! first. If another thread drives already, a waiter only looks at what it waits for. Services must not block.
+//! Each waiting thread drives: so a message is received at once by the thread that needs it, and
+//! not by a thread that must be woken first. If another thread drives already, a waiter only checks
+//! its condition. Services must not block.
 //!
 //! # When messages leave
-//! Messages to the same process go in one `parcel` where they can. What is sent while messages are received leaves when
-//! those that were there have been received. What a member [posts](Endpoint::post) may be kept until a member of its process
-//! sends something else or waits, as most do soon. The server thread, which looks a thousand times a second, sends what it
-//! finds, and takes it for a sign that members compute; then nothing is kept, until a member waits again right after it has
-//! posted something.
+//! Messages to the same process are coalesced where possible. A message that is sent while messages
+//! are received leaves when all messages that were there have been received. A message that a
+//! member [posts](Endpoint::post) may be kept until a member of its process sends another message
+//! or waits, as most do soon. The server thread, which polls a thousand times a second, sends the
+//! messages that it finds kept, and takes them for a sign that members compute; from then on no
+//! message is kept, until a member waits again right after it has posted a message.
 //!
 //! ```text
 //!                    a member waits: it sends
 //!        ┌────────┐ <──────────────────────── ┌────────┐
 //!   ●──> │ keeps  │                           │ sends  │
 //!        └────────┘ ────────────────────────> └────────┘
-//!                    the server has found something
+//!                    the server has found a message
 //! ```
-//! A process without a server thread keeps nothing.
+//! A process without a server thread keeps no messages.
 //!
 //! # Processes that do not serve
-//! A host has a server thread in one of its processes. The others receive while their members wait,
-//! and only then. That is enough where a message is needed by the member that it goes to. Where
-//! others need what a service does with it, the member asks for a thread:
-//! [`Endpoint::keep_serving`].
+//! A host has a server thread in one of its processes. The others receive only while their members
+//! wait. That is enough where the member that a message is for needs it. Where other members need
+//! the effect of a service, the member requests a thread: [`Endpoint::keep_serving`].
 //!
 //! # Costs
-//! A look for messages is a lock that is mostly free, and a look of the wire. An idle server thread looks 1000 times a second,
-//! after a tenth of a second 500 times; while members of other processes of its host wait for others, some ten thousand times.
+//! A poll takes a lock that is mostly free, and polls the transport. An idle server thread polls
+//! 1000 times a second, after a tenth of a second 500 times; while members of other processes of
+//! its host wait for other hosts, some ten thousand times.
 //!
-//! # Who is gone
-//! Servers of hosts send beats to one another when they have nothing else to say: see `detector`.
+//! # Failures
+//! Servers of hosts send beats to one another when they send no other messages: see the failure
+//! detector.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -68,16 +73,18 @@ use crate::team_state::TeamState;
 use crate::transport::{Transport, TransportError};
 use crate::wait_reports::WaitReports;
 
-/// What receives messages of a kind.
+/// A receiver of messages of one kind.
 pub trait Service: Send + Sync + 'static {
-    /// A message has come from a process. `body` is what was written behind [`Out::message`].
+    /// Handles a message from a process. `body` is the part that was written behind
+    /// [`Out::message`].
     fn receive(&self, from: usize, body: &[u8], out: &mut Out<'_>);
 
-    /// Nothing more has come for the moment, or many messages have been received. Called often.
+    /// Called when no more messages are there for the moment, or many have been received. Called
+    /// often.
     fn idle(&self, _out: &mut Out<'_>) {}
 }
 
-/// The way out, for one service, of the thread that has the endpoint's lock.
+/// Access to sending for one service, by the thread that holds the endpoint's lock.
 pub struct Out<'a> {
     transport: &'a mut dyn Transport,
     detector: &'a mut FailureDetector,
@@ -86,19 +93,20 @@ pub struct Out<'a> {
 }
 
 impl Out<'_> {
-    /// A message for the same service of another process, to be written into.
+    /// Starts a message for the same service of another process. The caller appends its body.
     #[must_use]
     pub fn message(&mut self) -> Vec<u8> {
         coalesce::begin(self.transport, self.service)
     }
 
-    /// Sends what [`message`](Self::message) began, with others to the same process. To one who is dead, nothing is sent.
+    /// Sends a message that [`message`](Self::message) started, coalesced with others to the same
+    /// process. A message to a dead process is dropped.
     pub fn send(&mut self, to: usize, message: Vec<u8>) {
         debug_assert!(message.len() >= coalesce::HEADER);
         self.coalescer.add(self.transport, self.detector, to, message);
     }
 
-    /// What was written behind [`message`](Self::message).
+    /// Returns the part that was written behind [`message`](Self::message).
     #[must_use]
     pub fn body<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
         message.get(coalesce::HEADER..)
@@ -114,24 +122,26 @@ impl fmt::Debug for Out<'_> {
     }
 }
 
-/// A process's end of all messages: see the [module](self).
+/// The endpoint of a process: see the [module](self).
 pub struct Endpoint {
     process: usize,
-    /// That of the process whose end it is, and the rank of the first member of that.
+    /// The generation of the process that the endpoint belongs to, and the rank of its first
+    /// member.
     born: Generation,
     first: usize,
     hosts: Hosts,
     fault_list: FaultList,
     state: Mutex<State>,
-    /// Members of this process that wait, and so drive.
+    /// The number of members of this process that wait, and so drive.
     waiting: AtomicU64,
-    /// Members of this host that wait, in the memory of the host: the server is to be awake.
+    /// The number of members of this host that wait, in the memory of the host: the server must be
+    /// awake.
     attention: Array<SharedU64>,
-    /// The server thread is to end.
+    /// Whether the server thread must end.
     over: AtomicBool,
-    /// Other threads than those of members may use the wire.
+    /// Whether threads other than those of members may use the transport.
     threaded: AtomicBool,
-    /// The thread that was started by `keep_serving`.
+    /// The thread that `keep_serving` started.
     more: Mutex<Option<JoinHandle<()>>>,
     transport: String,
 }
@@ -141,18 +151,18 @@ struct State {
     detector: FailureDetector,
     spread: WaitReports,
     coalescer: Coalescer,
-    /// What members post is kept until one sends or waits.
+    /// Whether messages that members post are kept until a member sends or waits.
     keeps: bool,
-    /// A member has posted or sent something since anybody last drove.
+    /// Whether a member has posted or sent a message since a thread last drove.
     fresh: bool,
-    /// This process has a server thread.
+    /// Whether this process has a server thread.
     served: bool,
     services: Vec<Attached>,
-    /// What came for services that are not attached yet.
+    /// The messages for services that are not attached yet.
     early: HashMap<u32, Vec<(usize, Vec<u8>)>>,
 }
 
-/// A service, as what is called and as what it is.
+/// An attached service, as a service to call and as a value to downcast.
 #[derive(Clone)]
 struct Attached {
     number: u32,
@@ -160,25 +170,25 @@ struct Attached {
     any: Arc<dyn Any + Send + Sync>,
 }
 
-/// Who drives.
+/// The kind of thread that drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Driver {
     Member,
     Server,
 }
 
-/// What became of a look for messages.
+/// The outcome of a poll for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drove {
     /// Another thread drives.
     Other,
-    /// Nothing was there.
+    /// No message was there.
     Idle,
-    /// Something was.
+    /// At least one message was there.
     Progress,
 }
 
-/// So many messages are taken in one go.
+/// The maximum number of messages that are received in one poll.
 const BURST: usize = 64;
 
 impl Endpoint {
@@ -216,34 +226,36 @@ impl Endpoint {
         }))
     }
 
-    /// What carries the messages, in words.
+    /// Returns the name of the transport for messages to users.
     #[must_use]
     pub fn transport(&self) -> &str {
         &self.transport
     }
 
-    /// The hosts of the team.
+    /// Returns the hosts of the team.
     #[must_use]
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
     }
 
-    /// The number of this process.
+    /// Returns the number of this process.
     #[must_use]
     pub fn process(&self) -> usize {
         self.process
     }
 
-    /// How many messages of services have left this process, those that went together as one. Beats are not among them.
+    /// Returns the number of messages of services that have left this process. Coalesced messages
+    /// count as one, and beats do not count.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.lock().coalescer.sent()
     }
 
-    /// The service of that number, which the first to ask for it makes.
+    /// Returns the service of this number, which the first caller makes.
     ///
     /// # Panics
-    /// If it is another kind of service: members did not attach the same things in the same order.
+    /// If the service is of another type: then members did not attach the same services in the same
+    /// order.
     pub(crate) fn attach<S: Service>(&self, number: u32, make: impl FnOnce() -> S) -> Arc<S> {
         assert_ne!(number, OWN, "the number of the endpoint's own service");
         let mut state = self.lock();
@@ -261,15 +273,15 @@ impl Endpoint {
         attached.any.downcast().expect("members attach the same services in the same order")
     }
 
-    /// Whether this process is the one whose endpoint it is, and not a child that `fork` has made
-    /// of it. In such a child the lock may be with a thread that is not there, and the wire is the
-    /// parent's.
+    /// Whether this process is the one that the endpoint belongs to, and not a child that `fork`
+    /// has made of it. In such a child the lock may be held by a thread that does not exist there,
+    /// and the transport belongs to the parent.
     #[inline]
     pub(crate) fn check_not_forked(&self) -> bool {
         self.born.is_current()
     }
 
-    /// Something is done with the way out of a service, while nothing is received.
+    /// Runs `work`, which may send messages of a service, while no message is received.
     ///
     /// # Panics
     /// In a child that `fork` has made of the process.
@@ -281,10 +293,11 @@ impl Endpoint {
         result
     }
 
-    /// The same, and what it sends may leave with what is sent next: for what nobody waits for yet. See the [module](self).
+    /// Like [`enter`](Self::enter), but the messages may be delayed until the next ones are sent:
+    /// for messages that no member waits for yet. See the [module](self).
     ///
     /// # Panics
-    /// As [`enter`](Self::enter).
+    /// As for [`enter`](Self::enter).
     pub fn post<R>(&self, service: u32, work: impl FnOnce(&mut Out<'_>) -> R) -> R {
         let state = &mut *self.lock();
         let result = work(&mut state.out(service));
@@ -300,11 +313,12 @@ impl Endpoint {
             self.check_not_forked(),
             "a child made by fork() has no part in the messages of its parent"
         );
-        // A service that has panicked has panicked a member, whom the others are told of.
+        // A panic of a service poisons the lock. If a member was driving, the member panics with
+        // it, and the others get an error for that.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Receives what is there, unless another thread does.
+    /// Receives the messages that are there, unless another thread does.
     pub(crate) fn drive(&self) -> Drove {
         self.drive_as(Driver::Member)
     }
@@ -320,11 +334,12 @@ impl Endpoint {
         }
     }
 
-    /// Waits, and drives, until something is so.
+    /// Waits until `until` returns true, and drives meanwhile.
     ///
     /// # Errors
-    /// [`Fault::TimedOut`], or what was seen of the first member that is gone. What is so already
-    /// wins over both. [`Fault::Forked`] in a child that `fork` has made of the process.
+    /// [`Fault::TimedOut`], or the fault of the first member that is gone; a condition that already
+    /// holds has precedence over both. [`Fault::Forked`] in a child that `fork` has made of the
+    /// process.
     #[inline]
     pub fn wait(
         &self,
@@ -334,10 +349,10 @@ impl Endpoint {
         self.wait_in(&Blocking::new(None, 0, deadline), deadline, until)
     }
 
-    /// The same, where all members wait for one another.
+    /// Like [`wait`](Self::wait), where all members wait for one another.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait); [`Fault::Mismatch`] if that will never be so.
+    /// As for [`wait`](Self::wait); [`Fault::Mismatch`] if the condition can never hold.
     pub fn wait_in(
         &self,
         blocking: &Blocking<'_>,
@@ -362,7 +377,8 @@ impl Endpoint {
                 schedule = PollSchedule::new();
             }
             let now = Instant::now();
-            // Looked for first: it may have left for a reason that is then to be told.
+            // Read before the verdict: a member may have left for a reason that must then be
+            // reported.
             let left = if now >= look { blocking.absent() } else { None };
             let dead = self.dead();
             if now >= look || dead.is_some() {
@@ -381,15 +397,15 @@ impl Endpoint {
         }
     }
 
-    /// What was seen of the first member that is dead, or given up.
+    /// Returns the fault of the first member that is dead, or given up.
     pub(crate) fn dead(&self) -> Option<Fault> {
         self.fault_list.fault(0)
     }
 
-    /// From now on this process receives also while none of its members waits here: for a service
-    /// whose messages others need while its members do something else. One member calls it, when it
-    /// is so. It starts a thread, unless the process has one; where MPI permits no other thread, it
-    /// does nothing.
+    /// From this call on, the process also receives while none of its members waits here: for a
+    /// service whose messages others need while its members do other work. One member calls it in
+    /// that case. It starts a thread, unless the process has one; where MPI permits no other
+    /// thread, it does nothing.
     pub fn keep_serving(self: &Arc<Self>) {
         if !self.check_not_forked() || !self.threaded.load(Ordering::Relaxed) {
             return;
@@ -407,7 +423,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether the wire may be used by other threads than those of members: said before these begin.
+    /// Sets whether threads other than those of members may use the transport. Called before they
+    /// start.
     pub(crate) fn set_threaded(&self, threaded: bool) {
         // Relaxed: ordered by the start of the members' threads.
         self.threaded.store(threaded, Ordering::Relaxed);
@@ -420,12 +437,14 @@ impl Endpoint {
         let thread = thread::Builder::new().name(name).spawn(move || {
             exact_sleeps();
             let mut schedule = PollSchedule::new();
-            // Relaxed: a flag that stands for itself; what matters to both threads is under the lock.
+            // Relaxed: no other memory depends on the flag; all shared state of both threads is
+            // under the lock.
             while !endpoint.over.load(Ordering::Relaxed) {
                 if endpoint.drive_as(Driver::Server) == Drove::Progress {
                     schedule = PollSchedule::new();
                 }
-                // Members of this process that wait drive by themselves; those of others cannot.
+                // Waiters of this process drive by themselves; waiters of other processes cannot
+                // drive this one.
                 let here = endpoint.waiting.load(Ordering::Relaxed);
                 let others = endpoint.attention[0].load(Ordering::Relaxed) > here;
                 if here > 0 && !others {
@@ -441,10 +460,11 @@ impl Endpoint {
         Ok(thread)
     }
 
-    /// All members of this process have ended: tells the others, and serves until they have ended, too.
+    /// Sends bye, as all members of this process have ended, and serves until those of all other
+    /// processes have ended, too.
     pub(crate) fn finish(&self, things: &[u64]) {
         let said = |state: &mut State| {
-            // Nothing is heard of this process after it has said that it ends.
+            // After its bye, no message may come from this process.
             state.send_all();
             let State { transport, detector, .. } = state;
             detector.bye(&mut **transport, things);
@@ -461,8 +481,8 @@ impl Endpoint {
                 let State { transport, detector, .. } = &mut *state;
                 detector.last(&mut **transport);
                 let said: bool = transport.unsent() == 0 && detector.all_quiet();
-                // What is for the dead does not leave, and a process may end by itself after its
-                // bye.
+                // Messages to dead processes do not leave, and a process may end by itself after
+                // its bye.
                 let since: Instant = *over.get_or_insert_with(Instant::now);
                 let patience = if state.detector.any_died() { LAST_WORDS } else { FAREWELL };
                 if said || since.elapsed() > patience {
@@ -475,7 +495,7 @@ impl Endpoint {
         self.over.store(true, Ordering::Relaxed);
         let more = self.more.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = more {
-            // It returns even if a service panics.
+            // The thread returns even if a service panics.
             let _ = thread.join();
         }
     }
@@ -508,7 +528,7 @@ impl State {
         if std::mem::take(&mut self.fresh) {
             self.keeps = driver == Driver::Member;
         }
-        // First: whoever waits, waits for an answer to this.
+        // First, since a waiter waits for an answer to these messages.
         self.send_all();
         for _ in 0..BURST {
             match self.transport.receive() {
@@ -526,7 +546,7 @@ impl State {
                 }
             }
         }
-        // After a burst as well: who streams must not keep others from what they are owed.
+        // After a burst as well: a process that streams must not delay the answers to others.
         self.idle();
         self.send_all();
         let now = Instant::now();
@@ -537,7 +557,7 @@ impl State {
         detector.tell_verdict(&mut **transport);
         detector.beat(&mut **transport, now);
         spread.go(now, |to, words| {
-            // A note may be that of a member that has ended because of it.
+            // The note may be about a member that has ended because of the verdict.
             detector.tell_verdict(&mut **transport);
             detector.send(&mut **transport, to, words);
         });
@@ -590,12 +610,12 @@ impl State {
     }
 }
 
-/// A member that waits: the server is to be awake, unless it is of this process.
+/// A waiting member: the server must be awake, unless it is in the same process.
 struct Waiting<'a>(&'a Endpoint);
 
 impl<'a> Waiting<'a> {
     fn new(endpoint: &'a Endpoint) -> Self {
-        // Relaxed, here and below: hints for the server thread, which looks again soon.
+        // Relaxed, here and below: hints for the server thread, which polls again soon.
         endpoint.waiting.fetch_add(1, Ordering::Relaxed);
         endpoint.attention[0].fetch_add(1, Ordering::Relaxed);
         Waiting(endpoint)
@@ -611,9 +631,9 @@ impl Drop for Waiting<'_> {
 
 /// The sleep of a server while members of its own process wait, which drive by themselves.
 const SERVER: Duration = Duration::from_millis(1);
-/// Between two looks at what other members are blocked in.
+/// The interval of checks of the calls that other members are blocked in.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a process that ends goes on to send, if others have died.
+/// How long a process that ends continues to send, if others have died.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How long it waits for the last messages of others, which are known to have ended.
 const FAREWELL: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What the members of a process have in common, and their run.
+//! A node: the state that the members of a process have in common, and their run.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -16,27 +16,28 @@ use crate::team::attend;
 use crate::team_state::TeamState;
 use crate::transport::Transport;
 
-/// A process of a team; of a team whose hosts are groups of threads, what stands for one.
+/// A process of a team; in a team whose hosts are groups of threads, a group that acts as a
+/// process.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) shape: Shape,
     pub(crate) process: usize,
     pub(crate) control: TeamState,
     pub(crate) hosts: Hosts,
-    /// Where there are other hosts.
+    /// Present if there are other hosts.
     pub(crate) endpoint: Option<Arc<Endpoint>>,
-    /// Other threads than the first may use the wire.
+    /// Whether threads other than the first may use the transport.
     pub(crate) threaded: bool,
-    /// For MPI calls of the program, until somebody takes it.
+    /// The communicator for MPI calls of the program, until a member takes it.
     pub(crate) mpi: Mutex<Option<Communicator>>,
-    /// So many processes have died before the team was made.
+    /// The number of processes that had died before the team was made.
     pub(crate) died: usize,
 }
 
 impl Node {
-    /// A process all of whose team is on one host.
+    /// Creates a process whose team is on a single host.
     pub(crate) fn alone(shape: Shape, process: usize, control: TeamState) -> Node {
-        // The groups of a barrier in two levels: here processes, else hosts.
+        // The groups of a barrier in two levels: processes here, hosts otherwise.
         let control = control.grouped(|rank| rank / shape.threads);
         Node {
             shape,
@@ -50,7 +51,7 @@ impl Node {
         }
     }
 
-    /// A process whose team is on several hosts, which `transport` connects.
+    /// Creates a process whose team is on several hosts, which `transport` connects.
     pub(crate) fn connected(
         shape: Shape,
         hosts: Hosts,
@@ -74,7 +75,7 @@ impl Node {
         })
     }
 
-    /// The ranks of the members on a host, in ascending order.
+    /// Returns the ranks of the members on a host, in ascending order.
     pub(crate) fn ranks_on(&self, host: usize) -> Vec<usize> {
         self.hosts.processes(host).iter().flat_map(|&process| self.shape.ranks(process)).collect()
     }
@@ -90,14 +91,13 @@ impl Node {
         let (results, server) = match start(&node, &mut space) {
             Ok((members, server)) => (run_all(&node, members, f), server),
             Err(error) => {
-                // The process lives, and says below that it ends: the others wait for that.
+                // The process lives, and sends its bye below: the others wait for that.
                 shape.ranks(process).for_each(|rank| control.fault_list.give_up(rank));
                 (Err(error), None)
             }
         };
         if matches!(results, Err(TeamError::Forked { .. })) {
-            // All of it, the thread that serves included, is that of the process whose copy this
-            // one is.
+            // Everything here, including the server thread, belongs to the parent of this child.
             std::mem::forget((node, server, space));
             return results;
         }
@@ -106,14 +106,14 @@ impl Node {
                 .finish(&shape.ranks(process).map(|rank| control.things(rank)).collect::<Vec<_>>());
         }
         if let Some(server) = server {
-            // It returns even if a service panics: the lock is not poisoned for it.
+            // `join` returns even if a service has panicked: a poisoned lock stops no thread.
             let _ = server.join();
         }
         results
     }
 }
 
-/// The members of a process, and the thread that serves its host, if it is to.
+/// Creates the members of a process, and starts the thread that serves its host, if it has one.
 fn start(
     node: &Arc<Node>,
     space: &mut Space,
@@ -142,11 +142,11 @@ fn start(
     Ok((members, server))
 }
 
-/// One thread a member; the first is the one that calls this.
+/// Runs one thread per member; the first member runs on the calling thread.
 ///
-/// In a child that the function of the first member has made by `fork` the threads of the others
-/// are not there: then this returns at once, with [`TeamError::Forked`]. (A scope of the standard
-/// library would wait for them for ever.)
+/// In a child that the function of the first member has made by `fork`, the threads of the other
+/// members do not exist: there this returns at once, with [`TeamError::Forked`]. (A scope of the
+/// standard library would wait for them without end.)
 fn run_all<R, F>(node: &Node, members: Vec<Member>, f: &F) -> Result<Vec<R>, TeamError>
 where
     R: Send,
@@ -171,9 +171,9 @@ where
             None => {
                 let thread = thread::Builder::new().name(format!("rank {rank}"));
                 // SAFETY: the thread uses what this function has borrowed, and is joined below
-                // before it returns. Nothing in between panics: `attend` catches the panics of
-                // members. Where it is not joined, in a child made by fork, there is no such
-                // thread.
+                // before this function returns. No code in between panics: `attend` catches the
+                // panics of members. In a child made by fork it is not joined, but there the thread
+                // does not exist.
                 let started = unsafe { thread.spawn_unchecked(move || attend(member)) };
                 started.map_err(|source| failed = Some(TeamError::Thread { rank, source })).ok()
             }
@@ -186,13 +186,13 @@ where
     if let (Some(first), Some(_)) = (&first, &failed) {
         fault_list.give_up(first.rank());
     }
-    // The members that have started have been told of those that have not, and end.
+    // The members that have started get an error for those that have not, and end.
     let here = first.filter(|_| failed.is_none()).map(attend);
     if let Some((_, Err(TeamError::Forked { rank }))) = here {
         std::mem::forget(others);
         return Err(TeamError::Forked { rank });
     }
-    // A thread of a member returns even if the member panics.
+    // The thread of a member returns even if the member panics.
     let there = others.into_iter().map(|thread| thread.join().expect("a member's panic is caught"));
     let results = here.into_iter().chain(there).collect::<Vec<_>>();
     match failed {
@@ -201,8 +201,8 @@ where
     }
 }
 
-/// All results, or the error of the member that was the first to end with one: those of others may
-/// be because of it.
+/// Returns all results, or the error of the member that was the first to end with one: the errors
+/// of others may be its consequences.
 fn first_cause<R>(results: Vec<(u64, Result<R, TeamError>)>) -> Result<Vec<R>, TeamError> {
     let (mut well, mut failed) = (Vec::new(), Vec::new());
     for (end, result) in results {

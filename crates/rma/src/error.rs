@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of operations on global memory.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use syncline_fabric::{Advised, MORE_MEMORY};
 use syncline_memory::room::Size;
 use syncline_sync::{Fault, SpaceError};
 
-/// Why an operation on global memory was not done, or is not known to be done.
+/// The reason why an operation on global memory was not performed, or is not known to be complete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RmaError {
-    /// A member without which it cannot be done is gone, or a deadline passed.
+    /// A member that the operation needs is gone, or a deadline has passed.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// The members' memory has no room, or the argument is wrong. Members that do not make the same
-    /// things are [`Fault::Differs`], as in waits.
+    /// The team's memory has no room, or an argument is invalid. If members make different things,
+    /// the error is [`Fault::Differs`], as in waits.
     #[error("the team's memory: {}", Advised(.0))]
     Space(SpaceError),
-    /// A host has no room for what its members asked for together. All members are told the same.
+    /// A host has no room for the parts of its members. All members get the same error.
     #[error(
         "rank {rank} asked for {}{}; host {host} has {} left ({MORE_MEMORY})",
         Size(*asked),
@@ -27,108 +27,113 @@ pub enum RmaError {
     Room {
         /// The member of that host that asked for the most.
         rank: usize,
-        /// Bytes that it asked for.
+        /// The number of bytes that it asked for.
         asked: u64,
-        /// Bytes that all members of that host asked for.
+        /// The number of bytes that all members of that host asked for.
         together: u64,
         /// The first host that has no room.
         host: usize,
-        /// Bytes that it has left.
+        /// The number of bytes that the host has left.
         left: u64,
     },
-    /// There is no such member.
+    /// The rank is not the rank of a member.
     #[error("there is no rank {rank}: the members are ranks 0 to {}", size.saturating_sub(1))]
     Rank {
-        /// The rank asked for.
+        /// The given rank.
         rank: usize,
-        /// How many members there are.
+        /// The number of members.
         size: usize,
     },
-    /// Elements that are not in the allocation.
+    /// A range of elements is not inside the allocation.
     #[error(
         "elements {from} to {to} are not all among the {len} that rank {rank} has in this allocation"
     )]
     Bounds {
-        /// The member.
+        /// The member whose part was addressed.
         rank: usize,
-        /// The first element asked for.
+        /// The first element of the range.
         from: usize,
-        /// The element after the last one asked for.
+        /// The element after the last one of the range.
         to: usize,
-        /// How many it has.
+        /// The number of elements of the part.
         len: usize,
     },
-    /// Elements that are not in the caller's own buffer.
+    /// A range of elements is not inside the caller's own buffer.
     #[error("elements {from} to {to} are not all among the {len} of the buffer")]
     Buffer {
-        /// The first element asked for.
+        /// The first element of the range.
         from: usize,
-        /// The element after the last one asked for.
+        /// The element after the last one of the range.
         to: usize,
-        /// How many it has.
+        /// The number of elements of the buffer.
         len: usize,
     },
-    /// A shape that makes no sense.
+    /// An argument is invalid: a shape, a group without members, memory that has been freed or
+    /// belongs to another [`Rma`](crate::Rma), or too many mutexes.
     #[error("this shape cannot be: {why}")]
     Shape {
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// An element that is not where its type may stand.
+    /// The size of a part is not a multiple of the size of the element.
     #[error("a part of {len} bytes is no whole number of elements of {size} bytes")]
     View {
-        /// How many bytes it has.
+        /// The number of bytes of the part.
         len: usize,
-        /// Bytes of an element.
+        /// The number of bytes of an element.
         size: usize,
     },
-    /// Bytes that are no elements of the type: see [`Rma::accumulate_from`](crate::Rma::accumulate_from).
+    /// A range of bytes does not consist of aligned elements: see
+    /// [`Rma::accumulate_from`](crate::Rma::accumulate_from).
     #[error("{len} bytes at {offset} are no whole elements of {size} bytes at a multiple of that")]
     Align {
-        /// The first byte asked for.
+        /// The first byte of the range.
         offset: usize,
-        /// How many bytes.
+        /// The number of bytes of the range.
         len: usize,
-        /// Bytes of an element.
+        /// The number of bytes of an element.
         size: usize,
     },
-    /// Members called different collective functions, or with other arguments where they must be the same. This is seen where
-    /// all tell one another what they want: allocations, mutexes, groups. A sync tells nothing: who is in one waits for those
-    /// who are in something else.
+    /// Members have called different collective functions, or with different arguments where these
+    /// must be the same.
+    ///
+    /// Functions in which all members exchange their arguments detect this: allocations, mutexes,
+    /// groups. A sync exchanges no arguments: its members wait for those that have called something
+    /// else, until the wait ends with a [`Fault`].
     #[error("rank {rank} did not call the same as rank {other}: all members {what}")]
     Mismatch {
         /// A member.
         rank: usize,
-        /// Another.
+        /// A member whose call differs.
         other: usize,
-        /// What all have to do.
+        /// The calls that all members have to make together.
         what: &'static str,
     },
-    /// Another host refused an operation that had left already.
+    /// Another host has refused an operation that had already been sent.
     #[error("host {host} refused an operation: {why}")]
     Refused {
-        /// The host.
+        /// The host that refused it.
         host: usize,
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
-    /// A mutex is asked for, or its set freed, by the member that holds it.
+    /// A member locks a mutex that it holds, or frees a set while it holds a mutex of the set.
     #[error("mutex {index} of rank {rank} is held by this very member: unlock it first")]
     Held {
-        /// The member whose mutex it is.
+        /// The owner of the mutex.
         rank: usize,
-        /// Its number.
+        /// The index of the mutex.
         index: usize,
     },
-    /// A member has left, or has dropped the set, while it held a mutex: see
+    /// A member has left the team, or has dropped the set, while it held a mutex: see
     /// [`lock`](crate::lock#a-holder-that-is-gone).
     #[error(
         "rank {by} left while it held mutex {index} of rank {rank}: what the mutex guards may be half changed"
     )]
     Poisoned {
-        /// The member whose mutex it is.
+        /// The owner of the mutex.
         rank: usize,
-        /// Its number.
+        /// The index of the mutex.
         index: usize,
         /// The member that held it.
         by: usize,
@@ -136,30 +141,31 @@ pub enum RmaError {
     /// A set of mutexes is to be freed while another member holds one of them.
     #[error("rank {by} holds a mutex of the set: it is not freed before that is let go")]
     HeldBy {
-        /// The member that holds one.
+        /// The holder.
         by: usize,
     },
-    /// An allocation has timed out, and something else is called that all members do together.
+    /// An allocation has timed out, and a collective function other than the same allocation is
+    /// called.
     #[error(
         "an allocation has timed out: the same allocation is called again before anything else that all members do"
     )]
     Unfinished,
-    /// A mutex is let go by a member that does not hold it.
+    /// A member unlocks a mutex that it does not hold.
     #[error("mutex {index} of rank {rank} is not held by this member")]
     NotHeld {
-        /// The member whose mutex it is.
+        /// The owner of the mutex.
         rank: usize,
-        /// Its number.
+        /// The index of the mutex.
         index: usize,
     },
-    /// There is no such mutex.
+    /// The index is not that of a mutex.
     #[error("there is no mutex {index} of rank {rank}, which has {count} in this set")]
     Mutex {
-        /// The member that was to have it.
+        /// The given owner.
         rank: usize,
-        /// Its number.
+        /// The given index.
         index: usize,
-        /// How many it has.
+        /// The number of mutexes of that owner in the set.
         count: usize,
     },
 }
@@ -173,7 +179,8 @@ impl From<SpaceError> for RmaError {
     }
 }
 
-/// What others of a host asked for beside one of them.
+/// The bytes that one member asked for, and those that all members of its host asked for: displays
+/// the sum if it is greater.
 struct Together(u64, u64);
 
 impl fmt::Display for Together {

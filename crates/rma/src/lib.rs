@@ -1,11 +1,16 @@
-//! One-sided memory on a team: any member reads, writes and adds to memory of any other, which does nothing for it.
+//! One-sided memory on a team: any member reads, writes and adds to the memory of any other member,
+//! which takes no part in the operation.
 //!
-//! * [`Rma::new`], [`Rma::allocate`]: memory of which every member has a part, with all others.
-//! * `put`, `get`, `accumulate`, `fetch_add`, `swap`, `compare_swap`: operations on one member's part ([`ops`]).
-//! * [`Rma::put_from`], [`Rma::get_into`], ...: the same with addresses, for bindings to other languages.
-//! * [`Rma::fence`], [`Rma::fence_all`]: what this member has written is there.
-//! * [`Rma::sync`]: what all have written is there, and all are here: in one exchange between hosts.
-//! * [`Rma::group`]: the same for some of the members.
+//! * [`Rma::new`], [`Rma::allocate`]: global memory, of which every member owns a part
+//!   (collective).
+//! * `put`, `get`, `accumulate`, `fetch_add`, `swap`, `compare_swap`: operations on one member's
+//!   part ([`ops`]).
+//! * [`Rma::put_from`], [`Rma::get_into`], ...: the same operations with addresses, for bindings to
+//!   other languages.
+//! * [`Rma::fence`], [`Rma::fence_all`]: wait until the writes of this member are complete.
+//! * [`Rma::sync`]: waits until the writes of all members are complete and all members have
+//!   arrived, with one exchange of messages between hosts.
+//! * [`Rma::group`]: the same for a subset of the members.
 //! * [`Rma::mutexes`]: sets of mutexes ([`lock`]).
 //!
 //! ```
@@ -31,18 +36,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is done when
-//! | after                        | who sees what this member has put                                            |
+//! # Completion
+//! | after                        | the data that this member has put are visible to                             |
 //! |------------------------------|------------------------------------------------------------------------------|
-//! | `put`                        | nobody need; its buffer is free                                              |
-//! | `put`, `fence(rank)`         | everybody who looks there                                                    |
-//! | `put`, `fence_all()`         | everybody, wherever it was put                                               |
-//! | `put`, `sync()`              | everybody who has come out of that sync, too                                 |
-//! | `put`, unlock of a mutex     | whoever locks it next                                                        |
+//! | `put`                        | no other member necessarily; the source buffer may be reused                 |
+//! | `put`, `fence(rank)`         | every member that reads the part of `rank`                                   |
+//! | `put`, `fence_all()`         | every member, in all parts                                                   |
+//! | `put`, `sync()`              | every member that has returned from that sync, in all parts                  |
+//! | `put`, unlock of a mutex     | the next holder of the mutex                                                 |
 //!
 //! # Source
-//! ARMCI (Nieplocha and Carpenter 1999) and Saify's thesis on its collective operations (2002), with which each file
-//! compares itself.
+//! ARMCI (Nieplocha and Carpenter 1999) and Saify's thesis on its collective operations (2002). The
+//! head of each file compares its design with them.
 
 mod allocate;
 mod copy;

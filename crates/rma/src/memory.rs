@@ -1,8 +1,8 @@
-//! Where global memory stands: the part of each host in the memory that its members share.
+//! Placement of global memory: the parts of a host in the memory that its members share.
 //!
 //! # Contract
-//! Members allocate and free together, in the same order, so every member of a host finds the same places by the same
-//! arithmetic, and nobody asks anybody. What is freed is used again.
+//! Members allocate and free together, in the same order. So every member of a host computes the
+//! same placement by the same arithmetic, without communication. Freed memory is reused.
 //!
 //! ```text
 //!  host 0: | ... | rank 0's part | rank 1's part | ... |         an allocation: a table of parts by rank;
@@ -10,7 +10,8 @@
 //! ```
 //!
 //! # Costs
-//! An operation looks its target up in the table of its allocation: how many others there are does not matter.
+//! An operation looks its target up in the table of its allocation, in a time that does not depend
+//! on the number of allocations.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,27 +29,27 @@ use crate::copy;
 use crate::element::Element;
 use crate::error::RmaError;
 
-/// What arenas are made of: a pair of cache lines of words that are only touched as `copy` does.
+/// The unit of arenas: a pair of cache lines, whose words are accessed only as `copy` does.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct Line([AtomicU64; 16]);
 
-// SAFETY: words, of which all bytes zero are the default.
+// SAFETY: a line consists of words, and all bytes zero are its default value.
 unsafe impl Shared for Line {}
 
 const LINE: usize = size_of::<Line>();
-/// An arena grows by so many lines at least.
+/// The minimum number of lines by which an arena grows.
 const CHUNK: usize = 8192;
 
-/// The memory of a host, as one member keeps account of it.
+/// The allocator state of a host's memory. Each member of the host keeps an identical copy.
 #[derive(Debug, Default)]
 pub(crate) struct HostMemory {
     chunks: Vec<Array<Line>>,
-    /// What is free: where it begins (chunk, line), and how many lines it has.
+    /// The free ranges: from their beginning (chunk, line) to their number of lines.
     free: BTreeMap<(usize, usize), usize>,
 }
 
-/// Lines of an arena.
+/// A range of lines of an arena.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
     chunk: usize,
@@ -57,7 +58,8 @@ pub(crate) struct Lines {
 }
 
 impl HostMemory {
-    /// So many bytes, in lines of their own. All members of a host call it alike.
+    /// Allocates lines for `bytes` bytes. All members of a host make the same calls in the same
+    /// order.
     pub(crate) fn take(&mut self, space: &mut Space, bytes: usize) -> Result<Lines, SpaceError> {
         let lines = bytes.div_ceil(LINE).max(1);
         let fits =
@@ -66,7 +68,7 @@ impl HostMemory {
             Some(found) => found,
             None => {
                 let len = lines.max(CHUNK);
-                // Where there is no room for more, perhaps there is for as much as is needed.
+                // If a whole chunk does not fit, the lines that are needed may fit.
                 let chunk = space.reserve(len).or_else(|_| space.reserve(lines))?;
                 let len = chunk.len();
                 self.chunks.push(chunk);
@@ -81,7 +83,7 @@ impl HostMemory {
         Ok(Lines { chunk: at.0, lines: at.1..at.1 + lines, memory })
     }
 
-    /// Takes lines back.
+    /// Frees lines, and merges them with free neighbours.
     pub(crate) fn give(&mut self, lines: Lines) {
         let Lines { chunk, lines: Range { mut start, mut end }, .. } = lines;
         if let Some((&(other, before), &len)) = self.free.range(..(chunk, start)).next_back()
@@ -98,23 +100,24 @@ impl HostMemory {
     }
 }
 
-/// Smaller parts are kept when they are freed: to give memory back and take it anew costs more than
-/// it saves.
+/// Smaller parts stay committed when they are freed: returning memory to the system and committing
+/// it again costs more than it saves.
 const WORTH_IT: usize = 1 << 20;
 
 impl Lines {
-    /// Takes the memory of a part from the system. The part begins `at` bytes into the lines.
+    /// Commits the memory of a part that begins `at` bytes into the lines.
     pub(crate) fn commit(&self, at: usize, bytes: usize) -> Result<(), SpaceError> {
         self.memory.commit(self.part(at, bytes))
     }
 
-    /// Gives the memory of a part back to the system, if that is worth it.
+    /// Returns the memory of a part to the system if it is large enough.
     ///
     /// # Safety
-    /// No member uses the part any more, and no other allocation has it yet.
+    /// No member may use the part any more, and no other allocation may have it yet.
     pub(crate) unsafe fn give_back(&self, at: usize, bytes: usize) {
         if bytes >= WORTH_IT {
-            // SAFETY: as the caller vouches.
+            // SAFETY: no member and no other allocation uses the part: the caller guarantees it
+            // (see `# Safety`).
             unsafe { self.memory.give_back(self.part(at, bytes)) };
         }
     }
@@ -125,38 +128,39 @@ impl Lines {
     }
 
     fn address(&self) -> *mut u8 {
-        // The words are atomics, so what is behind a shared reference to them may be changed.
+        // The words are atomics, so they may be changed through a shared reference.
         self.memory[self.lines.clone()].as_ptr().cast_mut().cast()
     }
 }
 
-/// An allocation: what each member has of it.
+/// An allocation: the parts of all members.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Whose it is; 0 when it has been given back.
+    /// The number of the `Rma` that allocated it; 0 when it has been freed.
     of: AtomicU64,
     pub(crate) id: u32,
-    /// By rank.
+    /// The parts by rank.
     pub(crate) parts: Box<[MemberPart]>,
-    /// What the parts of this host stand in.
+    /// The lines that hold the parts of this host.
     pub(crate) lines: Lines,
 }
 
 /// One member's part of an allocation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemberPart {
-    /// Null if it is on another host.
+    /// The address of the part; null if the part is on another host.
     pub(crate) address: *mut u8,
     pub(crate) bytes: usize,
 }
 
-// SAFETY: a part is a place in memory that the table keeps; it is only touched as `copy` does, by any thread.
+// SAFETY: `address` points to memory that the table keeps alive, and that is accessed only as
+// `copy` does, which permits any thread.
 unsafe impl Send for MemberPart {}
-// SAFETY: as above.
+// SAFETY: see `Send`.
 unsafe impl Sync for MemberPart {}
 
 impl Table {
-    /// The parts of all, of which those of `here` stand one after the other in `lines`.
+    /// Creates the table. The parts of the ranks in `here` lie one after the other in `lines`.
     pub(crate) fn new(of: u64, id: u32, bytes: &[usize], here: &[usize], lines: Lines) -> Table {
         let mut parts = bytes
             .iter()
@@ -170,37 +174,40 @@ impl Table {
         Table { of: AtomicU64::new(of), id, parts, lines }
     }
 
-    /// Makes a part zero, if it is on this host.
+    /// Sets all bytes of a part to zero, if the part is on this host.
     pub(crate) fn clear(&self, rank: usize) {
         let MemberPart { address, bytes } = self.parts[rank];
         if !address.is_null() {
-            // SAFETY: the part's own bytes.
+            // SAFETY: `address` points to `bytes` bytes of shared memory, which `lines` keeps
+            // alive.
             unsafe { copy::clear(address, bytes) };
         }
     }
 
-    /// Whose it is, or 0.
+    /// Returns the number of the `Rma` that owns the memory; 0 if it has been freed.
     #[inline]
     pub(crate) fn of(&self) -> u64 {
-        // Relaxed: the member that asks has set it, if anybody has.
+        // Relaxed: a store that matters was made by the member that calls this.
         self.of.load(Ordering::Relaxed)
     }
 
-    /// Nobody's, from now on.
+    /// Marks the memory as freed.
     pub(crate) fn set_free(&self) {
         self.of.store(0, Ordering::Relaxed);
     }
 }
 
-/// What a part takes: whole lines, so that no two share one.
+/// Returns the number of bytes that a part occupies: whole lines, so that no two parts share one.
 pub(crate) fn room(bytes: usize) -> usize {
     bytes.next_multiple_of(LINE)
 }
 
-/// Global memory: elements of one type, so many at each member. See [`Rma::allocate`](crate::Rma::allocate).
+/// Global memory: a number of elements of one type at each member. See
+/// [`Rma::allocate`](crate::Rma::allocate).
 ///
-/// A handle of one member, to be passed to the operations of its [`Rma`](crate::Rma). It is freed by
-/// [`Rma::free`](crate::Rma::free), by all members; dropped, it stays allocated until the team ends.
+/// It is a handle of one member, for the operations of that member's [`Rma`](crate::Rma). All
+/// members free it together with [`Rma::free`](crate::Rma::free). If it is dropped, the memory
+/// stays allocated until the team ends.
 pub struct Global<T> {
     pub(crate) table: Arc<Table>,
     of: PhantomData<fn(T) -> T>,
@@ -211,28 +218,30 @@ impl<T: Element> Global<T> {
         Global { table, of: PhantomData }
     }
 
-    /// How many elements a member has.
+    /// Returns the number of elements of a member's part.
     ///
     /// # Panics
-    /// If there is no such member.
+    /// If `rank` is not the rank of a member.
     #[must_use]
     pub fn len(&self, rank: usize) -> usize {
         self.table.parts[rank].bytes / size_of::<T>().max(1)
     }
 
-    /// Whether a member has none.
+    /// Returns whether a member's part has no elements.
     ///
     /// # Panics
-    /// If there is no such member.
+    /// If `rank` is not the rank of a member.
     #[must_use]
     pub fn is_empty(&self, rank: usize) -> bool {
         self.len(rank) == 0
     }
 
-    /// The same memory as elements of another type. Both handles are the same memory; it is freed once.
+    /// Returns a handle to the same memory as elements of another type. The memory is freed once,
+    /// through either handle.
     ///
     /// # Errors
-    /// [`RmaError::View`] if a member's part is no whole number of them.
+    /// [`RmaError::View`] if the size of a member's part is not a multiple of the size of the
+    /// element.
     pub fn view<U: Element>(&self) -> Result<Global<U>, RmaError> {
         let size = size_of::<U>();
         match self.table.parts.iter().find(|part| size == 0 || !part.bytes.is_multiple_of(size)) {
@@ -241,13 +250,14 @@ impl<T: Element> Global<T> {
         }
     }
 
-    /// The part of a member of this host, as memory: null for members of other hosts.
+    /// Returns the address of the part of a member of this host; null for members of other hosts.
     ///
-    /// The memory is there until the allocation is freed. Others read and write it at any time, in ways that ordinary
-    /// loads and stores may race with, unless syncs or locks keep them away.
+    /// The memory is valid until the allocation is freed. Other members read and write it at any
+    /// time, so ordinary loads and stores are data races unless syncs or locks exclude the other
+    /// members.
     ///
     /// # Panics
-    /// If there is no such member.
+    /// If `rank` is not the rank of a member.
     #[must_use]
     pub fn as_ptr(&self, rank: usize) -> *mut T {
         self.table.parts[rank].address.cast()

@@ -1,4 +1,4 @@
-//! One member's way to global memory.
+//! A member's access to global memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -16,49 +16,51 @@ use crate::far::Far;
 use crate::memory::{Global, HostMemory, Lines, MemberPart, Table, room};
 use crate::sync_exchange;
 
-/// A member's part in the global memory of a team: allocations, operations, and what completes them.
+/// A member's access to the global memory of a team: allocations, operations, and their completion.
 ///
-/// Made by all members together, with [`Rma::new`]. Operations are in the [module's](crate) table.
+/// All members create it together, with [`Rma::new`]. The table in the [crate](crate) documentation
+/// lists the operations and when they complete.
 #[derive(Debug)]
 pub struct Rma {
-    /// Which of all in this process.
+    /// The number of this `Rma` in its process: memory that another one has allocated is refused.
     number: u64,
-    /// That of the process whose member's it is.
+    /// The generation of the process that created it: differs in a child that `fork` has made.
     born: Generation,
     pub(crate) rank: usize,
     pub(crate) size: usize,
     threads: usize,
     hosts: Hosts,
-    /// The members on this host.
+    /// The ranks of the members on this host.
     pub(crate) here: Vec<usize>,
     pub(crate) arena: HostMemory,
     allocations: u32,
-    /// An allocation whose deadline has passed.
+    /// An allocation whose deadline has passed, and which has to be resumed.
     pub(crate) begun: Option<Box<Begun>>,
     pub(crate) sync: Syncs,
-    /// Something has been written to this host's memory since the last fence.
+    /// Whether this member has written to this host's memory since its last fence.
     pub(crate) stored: bool,
 }
 
-/// What a member says that it calls, in the upper byte of a word; the rest says with what.
+/// The collective function that a member announces, in the upper byte of a word. The lower bits
+/// hold its argument.
 pub(crate) mod call {
     pub(crate) const ALLOCATE: u64 = 1 << 56;
     pub(crate) const FREE: u64 = 2 << 56;
     pub(crate) const MUTEXES: u64 = 3 << 56;
     pub(crate) const FREE_MUTEXES: u64 = 4 << 56;
-    /// Of a set of mutexes that is to be freed: the member holds one.
+    /// Set when a set of mutexes is to be freed and the announcing member holds one of them.
     pub(crate) const HELD: u64 = 1 << 55;
 }
 
-/// Allocations of at least this many bytes ask the host what memory it has left.
+/// Allocations of at least this number of bytes check how much memory the host has left.
 const LOOK: usize = 1 << 20;
 
-/// As a word that members gather: 0, or one more than the bytes that are left, if that is why
-/// something could not be had.
+/// Encodes the result of a request for memory as a word for a gather: 0 for success, otherwise 1
+/// plus the number of bytes left, or 1 if memory is not the reason of the failure.
 pub(crate) fn left_after(error: Option<&SpaceError>) -> u64 {
     match error {
         None => 0,
-        // Of what is reserved more may be left than the host has.
+        // The reservation may have more room than the host has memory.
         Some(SpaceError::Full { left, .. } | SpaceError::Memory { left, .. }) => {
             syncline_memory::room::left().unwrap_or(u64::MAX).min(*left as u64) + 1
         }
@@ -66,10 +68,10 @@ pub(crate) fn left_after(error: Option<&SpaceError>) -> u64 {
     }
 }
 
-/// What the next one in this process is called.
+/// The number of the next `Rma` of this process.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
-/// How members wait for one another.
+/// How members wait for one another at a sync.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "on one host there is no pointer to follow")]
 pub(crate) enum Syncs {
@@ -78,10 +80,10 @@ pub(crate) enum Syncs {
 }
 
 impl Rma {
-    /// Global memory for all members of a team.
+    /// Creates the access of this member to the global memory of its team.
     ///
     /// # Collective
-    /// All members make it, as by [`Member::make`].
+    /// All members call it, as with [`Member::make`].
     ///
     /// # Errors
     /// [`RmaError::Space`] if the team's memory has no room.
@@ -90,7 +92,8 @@ impl Rma {
         Rma::with_radix(me, radix)
     }
 
-    /// As [`new`](Self::new), of any radix: see [`unstable::with_radix`](crate::unstable::with_radix).
+    /// Like [`new`](Self::new), with a given radix: see
+    /// [`unstable::with_radix`](crate::unstable::with_radix).
     pub(crate) fn with_radix(me: &mut Member, radix: usize) -> Result<Rma, RmaError> {
         let hosts = me.hosts().clone();
         let here = me.ranks_on(me.host());
@@ -114,7 +117,7 @@ impl Rma {
         };
         let (rank, size, threads) = (me.rank(), me.size(), me.threads());
         let (arena, allocations) = (HostMemory::default(), 0);
-        // Relaxed: a number that nobody else has.
+        // Relaxed: only the uniqueness of the number matters.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let (begun, born) = (None, Generation::current());
         Ok(Rma {
@@ -133,33 +136,36 @@ impl Rma {
         })
     }
 
-    /// This member's rank.
+    /// Returns this member's rank.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many members there are.
+    /// Returns the number of members.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The table of a new allocation, of these bytes by rank, of which those of this host stand in
-    /// `lines`.
+    /// Creates the table of a new allocation. `bytes` holds the size of each part by rank; the
+    /// parts of this host lie in `lines`.
     pub(crate) fn table(&mut self, bytes: &[usize], lines: Lines) -> Arc<Table> {
         self.allocations += 1;
         Arc::new(Table::new(self.number, self.allocations, bytes, &self.here, lines))
     }
 
-    /// Gives an allocation back. What has been done to it before is done; gets that are under way are waited for first, or may
-    /// be [refused](RmaError::Refused).
+    /// Frees an allocation.
+    ///
+    /// Operations that were called before are completed first. A get that is in flight when this is
+    /// called either completes or fails with [`RmaError::Refused`].
     ///
     /// # Collective
     /// As [`allocate`](Self::allocate).
     ///
     /// # Errors
-    /// As [`allocate`](Self::allocate); [`RmaError::Shape`] if it has been freed already, by another view of it.
+    /// As [`allocate`](Self::allocate); [`RmaError::Shape`] if the memory has been freed already,
+    /// through another view of it.
     ///
     /// # Panics
     /// As [`allocate`](Self::allocate).
@@ -171,7 +177,7 @@ impl Rma {
         self.free_alone(memory)
     }
 
-    /// Gives an allocation back, when all members are known to do so.
+    /// Frees an allocation once it is known that all members do so.
     pub(crate) fn free_alone<T: Element>(&mut self, memory: Global<T>) -> Result<(), RmaError> {
         self.part(&memory, self.rank, 0, 0)?;
         self.sync()?;
@@ -182,18 +188,19 @@ impl Rma {
         let (lines, parts) = (&memory.table.lines, &memory.table.parts);
         let before = self.here.iter().take_while(|&&rank| rank != self.rank);
         let at = before.map(|&rank| room(parts[rank].bytes)).sum();
-        // SAFETY: all members have called this, and what they did to the memory is done; to have it
-        // again, they allocate together, which this member does later.
+        // SAFETY: no member uses the part: all members have called this function, and the sync has
+        // completed their operations on the memory. No other allocation has it yet: the next
+        // allocation is collective, and this member takes part in it only after this call.
         unsafe { lines.give_back(at, parts[self.rank].bytes) };
         self.arena.give(memory.table.lines.clone());
         Ok(())
     }
 
-    /// What this member says of the room on its host: see [`left_after`].
+    /// Returns this member's report about the room on its host, encoded as by [`left_after`].
     pub(crate) fn verdict(&self, lines: &Result<Lines, SpaceError>, needed: usize) -> u64 {
         let first = self.here.first() == Some(&self.rank);
-        // What is small is not worth a look; what is not may get a process killed if the host has
-        // not got it.
+        // Small allocations skip the check. A large allocation that exceeds the memory of the host
+        // could get a process killed when it touches the pages.
         let left = if first && lines.is_ok() && needed >= LOOK {
             syncline_memory::room::left()
         } else {
@@ -205,8 +212,8 @@ impl Rma {
         }
     }
 
-    /// The member that asked for the most, if a member has said that its host has no room: the same
-    /// for all members.
+    /// Returns an error if a member has reported that its host has no room. The error names the
+    /// member of that host that asked for the most, and is the same for all members.
     pub(crate) fn no_room(&self, asked: &[usize], said: &[u64]) -> Option<RmaError> {
         let host = self.host_of(said.iter().position(|&said| said != 0)?);
         let of = |&rank: &usize| self.host_of(rank) == host;
@@ -215,17 +222,19 @@ impl Rma {
         let together = (0..self.size)
             .filter(of)
             .fold(0_u64, |sum, rank| sum.saturating_add(asked[rank] as u64));
-        // The first of those that asked for the most.
+        // `max_by_key` returns the last maximum: in reverse order this is the lowest rank.
         let rank = (0..self.size).filter(of).rev().max_by_key(|&rank| asked[rank])?;
         Some(RmaError::Room { rank, asked: asked[rank] as u64, together, host, left })
     }
 
-    /// All members call the same function: `what` says which.
+    /// Checks that all members call the same function. `what` encodes the function and its
+    /// argument.
     pub(crate) fn all_call(&self, me: &mut Member, what: u64) -> Result<(), RmaError> {
         self.all_call_marked(me, what, 0).map(|_| ())
     }
 
-    /// The same, and what each has said; in the bits of `mark` they may differ.
+    /// Like [`all_call`](Self::all_call), and returns the words of all members, which may differ in
+    /// the bits of `mark`.
     pub(crate) fn all_call_marked(
         &self,
         me: &mut Member,
@@ -235,7 +244,7 @@ impl Rma {
         self.all_call_deadline(me, what, mark, None)
     }
 
-    /// The same, until a time.
+    /// Like [`all_call_marked`](Self::all_call_marked), with a deadline.
     pub(crate) fn all_call_deadline(
         &self,
         me: &mut Member,
@@ -254,29 +263,29 @@ impl Rma {
         }
     }
 
-    /// No allocation has timed out that is to be gone on with.
+    /// Returns an error if an allocation has timed out and has not been resumed.
     #[inline]
     fn nothing_begun(&self) -> Result<(), RmaError> {
         if self.begun.is_some() { Err(RmaError::Unfinished) } else { Ok(()) }
     }
 
-    /// The host of a member.
+    /// Returns the host of a member.
     pub(crate) fn host_of(&self, rank: usize) -> usize {
         self.hosts.of(self.process_of(rank))
     }
 
-    /// The number of the server that does what is asked of a member.
+    /// Returns the number of the server that handles requests for a member's memory.
     pub(crate) fn server_of(&self, rank: usize) -> usize {
         self.hosts.server_of(self.process_of(rank))
     }
 
-    /// The process of a member.
+    /// Returns the process of a member.
     pub(crate) fn process_of(&self, rank: usize) -> usize {
         rank / self.threads
     }
 
-    /// Whether this process is the one whose member's it is, and not a child that `fork` has made
-    /// of it: that is no member.
+    /// Returns an error in a child that `fork` has made of the member's process: the child is no
+    /// member.
     ///
     /// # Errors
     /// [`Fault::Forked`].
@@ -291,7 +300,7 @@ impl Rma {
         Fault::Forked { rank: self.rank }
     }
 
-    /// Waits until everything that this member has written to other hosts is done.
+    /// Waits until everything that this member has written to other hosts is complete.
     pub(crate) fn complete_far(&mut self) -> Result<(), RmaError> {
         match &mut self.sync {
             Syncs::Hosts(far) if !far.touched.is_empty() => far.fence_all(),
@@ -299,7 +308,8 @@ impl Rma {
         }
     }
 
-    /// The part of a member, and the bytes of these elements in it.
+    /// Returns a member's part, and the offset in bytes of element `from`, after checking that the
+    /// part has `len` elements from there on.
     #[inline]
     pub(crate) fn part<T>(
         &self,
@@ -308,7 +318,8 @@ impl Rma {
         from: usize,
         len: usize,
     ) -> Result<(MemberPart, usize), RmaError> {
-        // What is right needs no error in the way: a result of that size goes by memory.
+        // The successful path returns an `Option`: a `Result` with an error of this size would be
+        // returned through memory.
         match self.whole_part(memory, rank, from, len) {
             Some(found) => Ok(found),
             None => Err(self.no_part(memory, rank, from, len)),
@@ -323,7 +334,8 @@ impl Rma {
         from: usize,
         len: usize,
     ) -> Option<(MemberPart, usize)> {
-        // One comparison for both: whose memory it is, and that this is not a child made by fork.
+        // One comparison checks both conditions: the memory belongs to this `Rma`, and the process
+        // is not a child that `fork` has made.
         let of = |_: &&MemberPart| (memory.table.of() ^ self.number) | self.born.passed() == 0;
         let &part = memory.table.parts.get(rank).filter(of)?;
         let size = size_of::<T>().max(1);
@@ -350,7 +362,7 @@ impl Rma {
         RmaError::Shape { why: why.to_owned() }
     }
 
-    /// How operations on other hosts' memory are done.
+    /// Returns the state for operations on the memory of other hosts.
     pub(crate) fn far(&mut self) -> &mut Far {
         match &mut self.sync {
             Syncs::Hosts(far) => far,
@@ -358,17 +370,19 @@ impl Rma {
         }
     }
 
-    /// Waits until everything that this member has written to the memory of `rank` is there for all to see.
+    /// Waits until everything that this member has written to the memory of `rank` is visible to
+    /// all members.
     ///
     /// # One-sided
-    /// The member itself calls it, and nobody else has to do anything.
+    /// Only this member calls it; no other member takes part.
     ///
     /// # Memory ordering
-    /// Puts and accumulates before it are seen, by whatever member, before what this member writes after it.
+    /// Every member sees the puts and accumulates that precede the fence before it sees any write
+    /// that follows the fence.
     ///
     /// # Errors
-    /// [`RmaError::Rank`]; [`RmaError::Fault`] if somebody is dead; [`RmaError::Refused`] if the other host could not do
-    /// something.
+    /// [`RmaError::Rank`]; [`RmaError::Fault`] if a member is dead; [`RmaError::Refused`] if the
+    /// other host has refused an operation.
     #[inline]
     pub fn fence(&mut self, rank: usize) -> Result<(), RmaError> {
         self.check_not_forked()?;
@@ -376,7 +390,8 @@ impl Rma {
             return Err(RmaError::Rank { rank, size: self.size });
         }
         if self.stored {
-            // SeqCst: stores are seen before any load that follows, as those are who look at a flag after it.
+            // SeqCst: the stores become visible before any load that follows, as programs that
+            // check a flag after a fence require.
             fence(Ordering::SeqCst);
             self.stored = false;
         }
@@ -387,9 +402,11 @@ impl Rma {
         }
     }
 
-    /// Waits until everything that this member has written, to whatever member, is there for all to see.
+    /// Waits until everything that this member has written, to any member, is visible to all
+    /// members.
     ///
-    /// It asks all hosts at once that have not acknowledged everything. With nothing under way it is a look.
+    /// It sends its questions to all hosts with unacknowledged writes at once. With nothing in
+    /// flight it costs one check.
     ///
     /// # One-sided
     /// As [`fence`](Self::fence).
@@ -414,7 +431,7 @@ impl Rma {
         }
     }
 
-    /// As [`fence_all`](Self::fence_all), as ARMCI does it: see
+    /// Like [`fence_all`](Self::fence_all), with the schedule of ARMCI: see
     /// [`unstable::fence_all_asking`](crate::unstable::fence_all_asking).
     pub(crate) fn fence_all_asking(&mut self, window: Window) -> Result<(), RmaError> {
         self.check_not_forked()?;
@@ -428,32 +445,37 @@ impl Rma {
         }
     }
 
-    /// Waits until all members have come here, and everything that any of them has written before is done.
+    /// Waits until all members have called it, and everything that any of them has written before
+    /// its call is complete.
     ///
-    /// Whoever comes out sees all of that, wherever it looks: a fence of all and a barrier, in one exchange between hosts.
+    /// A member that returns sees all of these writes in all parts. The call combines a fence by
+    /// all members and a barrier in one exchange of messages between hosts.
     ///
     /// # Collective
-    /// All members call it, each as often as the others.
+    /// All members call it, each the same number of times.
     ///
     /// # Memory ordering
-    /// What any member did before its call happened before what any does after.
+    /// Everything that a member did before its call happens before everything that any member does
+    /// after its own call returns.
     ///
     /// # Errors
-    /// [`RmaError::Fault`]: a member without which it never ends; [`RmaError::Refused`]: as
-    /// [`fence`](Self::fence); [`RmaError::Unfinished`] if an allocation has timed out.
+    /// [`RmaError::Fault`] if the sync cannot complete because of a member; [`RmaError::Refused`]
+    /// as for [`fence`](Self::fence); [`RmaError::Unfinished`] if an allocation has timed out.
     #[inline]
     pub fn sync(&mut self) -> Result<(), RmaError> {
         self.sync_deadline(None)
     }
 
-    /// As [`sync`](Self::sync), and waits until a time. When the deadline passes, this member has
-    /// arrived and stays so: the same call, `sync` or [`sync_wait`](Self::sync_wait) goes on, and
-    /// what is written meanwhile belongs to the next sync.
+    /// Like [`sync`](Self::sync), with a deadline.
     ///
-    /// A member whose sync has timed out calls one of them again, or stays in its function, until
-    /// the others have passed. If it returns before, or drops this, they may be told that it has
-    /// left ([`Fault::Left`]) where all are on one host: a sync is a barrier there, which may have
-    /// several rounds. Between hosts its arrival is all that they need.
+    /// When the deadline passes, this member has arrived at the sync and stays arrived. The next
+    /// call of this function, [`sync`](Self::sync) or [`sync_wait`](Self::sync_wait) resumes the
+    /// same sync; writes in between belong to the following sync.
+    ///
+    /// A member whose sync has timed out must call one of these again, or stay in its function,
+    /// until the other members have passed. If it returns earlier, or drops this value, the others
+    /// may get [`Fault::Left`] if all members are on one host: there a sync is a barrier, which may
+    /// have several rounds. Between hosts the others need no more than its arrival.
     ///
     /// # Collective
     /// As [`sync`](Self::sync). Each member has a deadline of its own, or none.
@@ -479,11 +501,13 @@ impl Rma {
         }
     }
 
-    /// Arrives at a sync, and does not wait: what is written from now on is not of it, but of the next.
+    /// Arrives at a sync without waiting. Writes that follow belong to the next sync.
     ///
     /// # Collective
-    /// As [`sync`](Self::sync). It is followed by [`sync_wait`](Self::sync_wait), or by [`sync_done`](Self::sync_done)
-    /// until that says so, before the next one; until then it does nothing, and `sync` waits for the one that was started.
+    /// As [`sync`](Self::sync). Before its next sync, each member calls
+    /// [`sync_wait`](Self::sync_wait), or calls [`sync_done`](Self::sync_done) until it returns
+    /// `true`. Until then, another `sync_start` does nothing, and `sync` waits for the sync that
+    /// was started.
     ///
     /// # Errors
     /// As [`sync`](Self::sync).
@@ -500,7 +524,7 @@ impl Rma {
         }
     }
 
-    /// Whether the sync at which this member has arrived is complete. Does not block.
+    /// Returns whether the sync at which this member has arrived is complete. Does not block.
     ///
     /// # Errors
     /// As [`sync`](Self::sync).
@@ -516,15 +540,17 @@ impl Rma {
         }
     }
 
-    /// Waits until the sync at which this member has arrived is complete, or until a time.
+    /// Waits until the sync at which this member has arrived is complete, or until the deadline.
     ///
     /// # Errors
-    /// [`Fault::TimedOut`]: it may be called again; as [`sync`](Self::sync).
+    /// [`Fault::TimedOut`] if the deadline passes first: the function may be called again; as
+    /// [`sync`](Self::sync).
     pub fn sync_wait(&mut self, deadline: Option<Instant>) -> Result<(), RmaError> {
         use syncline_sync::BarrierMember as _;
         self.check_not_forked()?;
         match &mut self.sync {
-            // It has arrived, or a wait would arrive first.
+            // A completed sync must not be waited for again: `wait_deadline` would arrive at the
+            // next one.
             Syncs::Host(barrier) => match barrier.done() {
                 Ok(true) => Ok(()),
                 _ => Ok(barrier.wait_deadline(deadline)?),
@@ -533,11 +559,14 @@ impl Rma {
         }
     }
 
-    /// As [`sync`](Self::sync), also for those who look past it: when it returns, everything that was written before is in
-    /// the memory of all hosts, and not only before the eyes of members. For memory that others read: devices, programs
-    /// outside of the team.
+    /// Like [`sync`](Self::sync), and also waits until the writes of all members are in the memory
+    /// of all hosts.
     ///
-    /// It takes a second exchange, unless all had everything acknowledged when they called.
+    /// A `sync` orders the writes of all members only for the members themselves. This function is
+    /// for memory that is read from outside the team, by devices or other programs.
+    ///
+    /// It takes a second exchange, unless all writes of all members were acknowledged when the
+    /// members called it.
     ///
     /// # Collective
     /// As [`sync`](Self::sync).
@@ -553,11 +582,13 @@ impl Rma {
     }
 }
 
-/// How [`fence_all_asking`](crate::unstable::fence_all_asking) asks.
+/// The schedule of [`fence_all_asking`](crate::unstable::fence_all_asking).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// How many hosts are asked before the first has to answer.
+    /// The number of hosts that are asked at once. The next ones are asked when all of these have
+    /// answered.
     pub k: usize,
-    /// In an order of each member's own, so that not all ask the same host first.
+    /// Whether each member asks the hosts in a random order of its own, so that not all members ask
+    /// the same host first.
     pub random: bool,
 }

@@ -1,4 +1,5 @@
-//! What benchmarks and conformance tests compare the product with. No promise holds for any of it.
+//! Variants for benchmarks and conformance tests to compare the product with. No stability is
+//! promised.
 
 use syncline_fabric::Member;
 
@@ -6,15 +7,15 @@ pub use crate::lock::LockKind;
 pub use crate::rma::Window;
 use crate::{Mutexes, Rma, RmaError};
 
-/// The schedule of a sync between hosts.
+/// The message schedule of a sync between hosts.
 pub mod sync_exchange {
     pub use crate::sync_exchange::*;
 }
 
-/// As [`Rma::new`]; syncs between hosts go in rounds of that radix, at least 2.
+/// Like [`Rma::new`], with syncs between hosts in rounds of the given radix, at least 2.
 ///
 /// # Collective
-/// As [`Rma::new`]; all members name the same radix.
+/// As [`Rma::new`]; all members give the same radix.
 ///
 /// # Errors
 /// As [`Rma::new`].
@@ -22,10 +23,10 @@ pub fn with_radix(me: &mut Member, radix: usize) -> Result<Rma, RmaError> {
     Rma::with_radix(me, radix)
 }
 
-/// As [`Rma::mutexes`], of any kind.
+/// Like [`Rma::mutexes`], for any kind of mutex.
 ///
 /// # Collective
-/// As [`Rma::mutexes`]; all members name the same kind.
+/// As [`Rma::mutexes`]; all members give the same kind.
 ///
 /// # Errors
 /// As [`Rma::mutexes`].
@@ -38,10 +39,11 @@ pub fn mutexes(
     rma.mutexes_of(me, kind, count)
 }
 
-/// As [`Rma::fence_all`], as ARMCI does it: asks `window` of the hosts that were written to, waits
-/// for their answers, asks the next.
+/// Like [`Rma::fence_all`], with the schedule of ARMCI: asks `window` of the hosts that were
+/// written to, waits for their answers, then asks the next ones.
 ///
-/// A window of 1 is one host after the other; more than there are is all at once.
+/// A window of 1 asks one host after the other; a window greater than the number of hosts asks all
+/// of them at once.
 ///
 /// # Errors
 /// As [`Rma::fence`].

@@ -1,12 +1,19 @@
-//! A process's part in global memory that other hosts have: what it asks of them, and what they ask of its host.
+//! The protocol between processes for memory of other hosts: the client half sends this process's
+//! requests, the server half performs the requests of other processes on the memory of this host.
 //!
 //! # Contract
-//! *Requests* go to the server of the member that has the memory, and are done there in the order of each asking process.
-//! They are acknowledged in batches, by the number of those that have been done: with every answer, and so to who asks; with
-//! every message of a sync, from server to server; when half of the *window* is; and after [`LATE`] by itself. A process has
-//! no more requests under way to a server than the window allows, so that never holds more than that of it, whatever
-//! happens. A fence asks, unless all is acknowledged, or will be by an answer that is under way; its question goes with what
-//! was sent before.
+//! *Requests* go to the server of the member that owns the memory. The server performs the requests
+//! of each process in the order in which that process sent them. It acknowledges them in batches:
+//! an acknowledgement is the number of requests of that process that are done. It goes
+//! * with every answer to the process that asked,
+//! * with every message of a sync from server to server,
+//! * by itself as soon as half of the *window* is done but unacknowledged,
+//! * by itself after [`LATE`] at the latest.
+//!
+//! A process never has more requests in flight to a server than the window allows, so a server
+//! never holds more than one window of requests per process. A fence asks for an acknowledgement,
+//! unless everything is acknowledged or an answer in flight will acknowledge it. Its question
+//! travels with the requests that precede it.
 //!
 //! ```text
 //!   process A                               server of host B
@@ -15,25 +22,38 @@
 //!   asked: 3
 //! ```
 //!
-//! *The gate.* A request carries the number of syncs that its sender's host has completed; a server whose host has not
-//! completed as many holds it back, and all that follow it from the same process. What the gate waits for is under way
-//! already. So nobody sees memory as it is between two syncs in which they are not.
+//! *The gate.* A request carries an epoch: the number of syncs that are complete as far as its
+//! sender's host has heard. A server whose host has completed fewer syncs holds the request back,
+//! and all later ones from the same process. The messages that open the gate are already in flight.
+//! So no member sees memory in a state between two syncs that the member itself has not reached.
 //!
-//! *Word of mouth.* Who has begun a sync and not left it may hear from one who has: by an answer, or as the next holder of a
-//! mutex. Such messages say how many syncs their sender's host has completed, and requests carry the greatest number that
-//! their host has heard of; who has heard of a sync waits until its own host has completed it. So what one looks at is as
-//! new as what one knows.
+//! *Epochs that are heard of.* A member that has begun a sync and not left it may receive a message
+//! from a member that has left it: an answer, or a mutex that is handed over. Such messages carry
+//! the epoch of their sender's host too, and a member that gets one waits until its own host has
+//! completed that sync. So the memory that a member reads is as recent as the messages that it has
+//! received.
 //!
-//! *The counts.* A request that touches memory is counted twice, where it is sent and where it is done, by the parity of the
-//! number of syncs that its sender has begun. Two sums suffice: what was sent before the sync before the last has been done
-//! everywhere, and what is sent after the next has begun is behind the gate. They only grow.
+//! *The counts.* A request that touches memory is counted twice: where it is sent and where it is
+//! done. There is one pair of counters for each parity of the number of syncs that the sender has
+//! begun. Two parities suffice: requests sent before the sync before the last one are done
+//! everywhere, and requests sent after the next sync has begun are behind the gate. The counters
+//! only grow.
 //!
-//! *Several servers on a host* (its first processes; mostly there is one) do their members' requests each. The counts are of
-//! the host, and the first server exchanges them; the others open their gates when they see that it has completed a sync.
+//! *Several servers on a host*, its first processes, each handle the requests for the memory of
+//! their members; most hosts have one server. The counts belong to the host, and its first server
+//! exchanges them. The other servers open their gates when they see that the first one has
+//! completed a sync.
 //!
 //! # Costs
-//! A put between hosts is one message, or a share of one; its acknowledgement is a share of one, which mostly has to be sent
-//! anyhow. A get or a read-modify-write is two. A put and a fence are two, the question being with the put.
+//! A put between hosts is one message or part of one. Its acknowledgement is part of a message that
+//! mostly has to be sent anyway. A get or a read-modify-write takes two messages. A put and a fence
+//! take two messages, as the question travels with the put.
+//!
+//! # Source
+//! The client and the server of ARMCI, and the counters of Saify's thesis (2002), which has one
+//! array of counts and a barrier of two exchanges. Changed: one exchange (see `sync_exchange`); the
+//! gate; windows in place of buffers that may run out; acknowledgements that travel with other
+//! messages.
 //!
 //! # Source
 //! The client and server of ARMCI, and the counters of Saify's thesis (2002), there one array of counts and a barrier of two
@@ -64,23 +84,26 @@ use crate::message::{self, Head, RequestKind};
 use crate::shape::Piece;
 use crate::sync_exchange::{Exchange, Told};
 
-/// So many requests, and so many bytes of them and their answers, may be under way from a process to a server.
+/// The number of requests that may be in flight from a process to a server, and the number of bytes
+/// of these requests and their answers.
 pub(crate) const WINDOW: u64 = 1024;
 pub(crate) const WINDOW_BYTES: u64 = 2 << 20;
-/// The data of a message: more is sent as several.
+/// The maximum number of bytes of data in a message. More data are sent as several messages.
 pub(crate) const MOST: usize = 32 << 10;
 
-/// What is done is told of after so long, if there was no occasion before.
+/// The time after which requests that are done are acknowledged by a message of their own.
 pub(crate) const LATE: Duration = Duration::from_millis(4);
 
-/// What the members of a host share.
+/// The counters that the members of a host share.
 #[derive(Clone, Debug)]
 pub(crate) struct HostWords {
-    /// Arrivals of members at syncs, and syncs that this host has completed.
+    /// See [`arrived`](Self::arrived), [`completed`](Self::completed), [`known`](Self::known) and
+    /// [`heard`](Self::heard).
     signals: Array<PaddedSignal>,
-    /// By parity: requests that were done here.
+    /// By parity: the number of requests that were done on this host.
     done: Array<SharedU64>,
-    /// By parity and host: requests that were sent there. The last: requests under way.
+    /// By parity and host: the number of requests that were sent to that host. The last word: the
+    /// number of requests in flight.
     sent: Array<SharedU64>,
     hosts: usize,
 }
@@ -103,12 +126,12 @@ impl HostWords {
         &self.signals[1]
     }
 
-    /// The last sync that everybody began knowing that everything of theirs was done.
+    /// The last sync that all hosts began with all of their requests acknowledged.
     pub(crate) fn known(&self) -> &PaddedSignal {
         &self.signals[2]
     }
 
-    /// The last sync that any host is known to have completed.
+    /// The last sync that some host is known to have completed.
     pub(crate) fn heard(&self) -> &PaddedSignal {
         &self.signals[3]
     }
@@ -122,43 +145,45 @@ impl HostWords {
     }
 }
 
-/// What a process asks for, and who waits for the answer.
+/// A request, or several, whose answers a member of this process waits for.
 #[derive(Debug, Default)]
 struct Asked {
-    /// Answers that are still to come.
+    /// The number of answers that are still to come.
     left: usize,
-    /// Where their data go, in the order in which they come.
+    /// The destinations of the data of each answer, in the order in which the answers come.
     into: VecDeque<Vec<Destination>>,
     value: u128,
     refused: Option<RmaError>,
 }
 
-/// A piece of private memory that an answer goes to.
+/// A piece of private memory that receives data of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Destination {
     pub(crate) at: *mut u8,
     pub(crate) len: usize,
 }
 
-// SAFETY: a place is written by one thread at a time, under the engine's lock, as long as whoever asked waits for it or
-// owns it: see `Engine::ask`.
+// SAFETY: one thread at a time writes to `at`, under the engine's lock. The memory stays valid, and
+// no other thread accesses it, as long as the engine has the ticket: the caller of `Engine::ask`
+// guarantees it.
 unsafe impl Send for Destination {}
 
-/// What is held of one process.
+/// The server's state for the requests of one process.
 #[derive(Debug, Default)]
 struct Queue {
     held: VecDeque<Vec<u8>>,
     done: u64,
     told: u64,
-    /// Of those that were done and not told of: their bytes, and since when there are any.
+    /// The number of bytes of the requests that are done and not acknowledged, and the time of the
+    /// first one.
     bytes: u64,
     since: Option<Instant>,
-    /// It is in the list of those that are owed.
+    /// Whether the process is in `State::owed`.
     owed: bool,
 }
 
 impl Queue {
-    /// How many have been done, which is told now.
+    /// Returns the number of requests that are done, and marks them as acknowledged.
     fn tell(&mut self) -> u64 {
         (self.told, self.bytes, self.since) = (self.done, 0, None);
         self.done
@@ -167,18 +192,19 @@ impl Queue {
 
 #[derive(Debug)]
 struct State {
-    /// By server: bytes of each request that is not acknowledged.
+    /// By server: the number of bytes of each unacknowledged request.
     sizes: Vec<VecDeque<u32>>,
     asked: HashMap<u64, Asked>,
     tickets: u64,
-    /// By process; and how many messages are held of all.
+    /// The queues by process; and the number of messages that are held in all of them.
     queues: Vec<Queue>,
     held: usize,
-    /// Processes that are to be told of what has been done, and maybe some that know.
+    /// The processes that are owed an acknowledgement. Some of them may have got it meanwhile.
     owed: Vec<usize>,
     tables: HashMap<u32, Arc<Table>>,
     exchange: Exchange,
-    /// The sync of which the exchange is over, and what this host has to wait for still.
+    /// The sync whose exchange is over, and the number of requests that this host has to have done
+    /// before the sync is complete.
     awaited: Option<(u64, u64)>,
     locks: Locks,
     refused: Option<RmaError>,
@@ -188,14 +214,15 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Engine {
     process: usize,
-    /// That of the process.
+    /// The generation of the process: differs in a child that `fork` has made.
     born: Generation,
     hosts: Hosts,
     here: usize,
-    /// Members on this host.
+    /// The number of members on this host.
     members: u64,
     pub(crate) words: HostWords,
-    /// By server: requests sent, those that will be acknowledged by an answer, and those that are; bytes under way.
+    /// By server: the number of requests that were sent, that an answer in flight will acknowledge,
+    /// and that are acknowledged; and the number of bytes in flight.
     sent: Box<[AtomicU64]>,
     asked: Box<[AtomicU64]>,
     acked: Box<[AtomicU64]>,
@@ -203,7 +230,7 @@ pub(crate) struct Engine {
     state: Mutex<State>,
 }
 
-/// What a request says.
+/// The content of a request, without its data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) kind: RequestKind,
@@ -213,7 +240,7 @@ pub(crate) struct Request<'a> {
     pub(crate) rank: usize,
     pub(crate) ticket: u64,
     pub(crate) pieces: &'a [Piece],
-    /// Bytes of the answer.
+    /// The number of bytes of the answer.
     pub(crate) answer: usize,
 }
 
@@ -261,34 +288,35 @@ impl Engine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many members are on this host.
+    /// Returns the number of members on this host.
     pub(crate) fn members(&self) -> u64 {
         self.members
     }
 
-    /// The last sync that is known to be complete somewhere.
+    /// Returns the last sync that is known to be complete on some host.
     pub(crate) fn epoch(&self) -> u64 {
         self.words.completed().get().max(self.words.heard().get())
     }
 
-    /// Whether this host has completed all syncs that it has heard of. It will have, soon: everybody has begun them.
+    /// Returns whether this host has completed all syncs that it has heard of. If not, it will
+    /// soon: all members have begun them.
     pub(crate) fn is_level(&self) -> bool {
         self.words.completed().get() >= self.words.heard().get()
     }
 
-    /// Somebody has said that a sync is complete there.
+    /// Notes that a sync is complete on another host.
     pub(crate) fn hear(&self, epoch: u64) {
         if epoch > self.words.heard().get() {
             self.words.heard().raise_to(epoch);
         }
     }
 
-    /// Whether this process exchanges counts for its host.
+    /// Returns whether this process exchanges the counts of its host.
     fn leads(&self) -> bool {
         self.hosts.server(self.here) == self.process
     }
 
-    /// The allocation is known from now on.
+    /// Makes an allocation available to requests.
     pub(crate) fn register(&self, table: &Arc<Table>) {
         self.state().tables.insert(table.id, Arc::clone(table));
     }
@@ -297,39 +325,42 @@ impl Engine {
         self.state().tables.remove(&id);
     }
 
-    /// What another host has refused since the last time this was asked.
+    /// Takes the error of a request without an answer that another host has refused.
     pub(crate) fn refused(&self) -> Option<RmaError> {
         self.state().refused.take()
     }
 
-    /// How many requests this process has sent to a server.
+    /// Returns the number of requests that this process has sent to a server.
     pub(crate) fn sent(&self, server: usize) -> u64 {
-        // Relaxed: a member asks for what it has sent itself.
+        // Relaxed: a member only needs to see its own requests.
         self.sent[server].load(Ordering::Relaxed)
     }
 
-    /// Whether so many requests to a server are acknowledged.
+    /// Returns whether `requests` requests to a server are acknowledged.
     pub(crate) fn acked(&self, server: usize, requests: u64) -> bool {
-        // Acquire: pairs with the Release where the acknowledgement came in, and so with what the server did before.
+        // Acquire: pairs with the Release in `acknowledged`, where the acknowledgement is received,
+        // and so with the operations of the server before it.
         self.acked.get(server).is_none_or(|acked| acked.load(Ordering::Acquire) >= requests)
     }
 
-    /// Whether so many requests to a server will be acknowledged soon, without being asked for.
+    /// Returns whether an answer in flight will acknowledge `requests` requests to a server.
     pub(crate) fn is_asked(&self, server: usize, requests: u64) -> bool {
-        // Relaxed: whoever asks once too often is answered.
+        // Relaxed: a stale value costs one superfluous question.
         self.asked[server].load(Ordering::Relaxed) >= requests
     }
 
-    /// Whether the window has room for so many bytes more.
+    /// Returns whether the window has room for `cost` more bytes.
     pub(crate) fn room(&self, server: usize, cost: u64) -> bool {
-        // Acquire: pairs with the Release in `acknowledged`, so that no fewer are seen to be sent; other threads go on.
+        // Acquire: pairs with the Release in `acknowledged`, so that the value of `sent` that is
+        // read next is at least `acked`, also when other threads send and receive meanwhile.
         let acked = self.acked[server].load(Ordering::Acquire);
         let under_way = self.sent[server].load(Ordering::Relaxed) - acked;
         let bytes = self.bytes[server].load(Ordering::Relaxed);
         under_way == 0 || (under_way < WINDOW && bytes + cost <= WINDOW_BYTES)
     }
 
-    /// Sends a request, when the window has room for it. `data` writes what is behind the pieces.
+    /// Sends a request as soon as the window has room for it. `data` writes the data that follow
+    /// the pieces.
     pub(crate) fn request(
         &self,
         endpoint: &Endpoint,
@@ -343,7 +374,7 @@ impl Engine {
             + 8 * Piece::WORDS * request.pieces.len()
             + size.max(request.answer)) as u64;
         let send = |out: &mut Out<'_>| {
-            // Another thread may have been faster.
+            // Another thread may have used the room.
             let room = self.room(server, cost);
             if room {
                 self.send(out, &request, server, cost, &data);
@@ -352,7 +383,8 @@ impl Engine {
         };
         loop {
             endpoint.wait(None, || self.room(server, cost))?;
-            // What is only written is waited for by nobody before somebody asks; and who asks waits.
+            // No thread waits for a write before a fence or a sync, which drives the endpoint: a
+            // write may leave with later messages.
             let written =
                 matches!(request.kind, RequestKind::Put | RequestKind::Add | RequestKind::Fence);
             let sent =
@@ -374,7 +406,8 @@ impl Engine {
         let Request { kind, detail, parity, allocation, rank, ticket, pieces, .. } = *request;
         let (pieces_sent, rank, to) =
             (pieces.len() as u32, rank as u32, self.hosts.servers()[server]);
-        // Under the lock of the endpoint: so that numbers do not fall from one message to the next.
+        // The epoch is read under the endpoint's lock, so that the epochs of successive messages do
+        // not decrease.
         let epoch = self.epoch();
         let head =
             Head { kind, detail, parity, pieces: pieces_sent, epoch, allocation, rank, ticket };
@@ -384,7 +417,8 @@ impl Engine {
         data(&mut message);
         let mut state = self.state();
         state.sizes[server].push_back(cost as u32);
-        // Relaxed: who begins the sync has synchronised with this member's arrival, which comes after this.
+        // Relaxed: the sum is read after the arrival of this member at the sync has been acquired,
+        // and the arrival comes after this addition.
         if kind.counts() {
             self.words.sent(parity, self.hosts.of(to)).fetch_add(1, Ordering::Relaxed);
         }
@@ -397,14 +431,15 @@ impl Engine {
         if to != self.process {
             return out.send(to, message);
         }
-        // Of its own host, a process that serves asks itself.
+        // A process that serves performs its requests to its own host at once.
         if let Some((head, rest)) = out.body(&message).and_then(Head::read) {
             self.perform(&mut state, to, head, rest, out);
         }
     }
 
-    /// Prepares for answers whose data go into these places, one list for each. The places are there, and nobody else's,
-    /// until all has come or [`give_up`](Self::give_up) has been called.
+    /// Registers a request, and returns its ticket. `into` has one list of destinations for each
+    /// answer. The destinations must stay valid, and no other thread may access them, until all
+    /// answers have come or [`give_up`](Self::give_up) has been called.
     pub(crate) fn ask(&self, into: VecDeque<Vec<Destination>>) -> u64 {
         let mut state = self.state();
         state.tickets += 1;
@@ -413,7 +448,8 @@ impl Engine {
         ticket
     }
 
-    /// Whether all answers have come. Then they are forgotten, and the value of the last is returned; or why there is none.
+    /// Returns `None` until all answers have come or a request is refused; then removes the ticket,
+    /// and returns the value of the last answer, or the error.
     pub(crate) fn answered(&self, ticket: u64) -> Option<Result<u128, RmaError>> {
         let mut state = self.state();
         if state.asked.get(&ticket).is_some_and(|asked| asked.left > 0 && asked.refused.is_none()) {
@@ -423,26 +459,26 @@ impl Engine {
         Some(asked.refused.map_or(Ok(asked.value), Err))
     }
 
-    /// What comes still is not written any more.
+    /// Removes a ticket: answers that are still to come are not written to their destinations.
     pub(crate) fn give_up(&self, ticket: u64) {
-        // In a child made by fork nothing comes, and the lock may be with a thread that is not
-        // there.
+        // In a child that `fork` has made no answer comes, and a thread that does not exist there
+        // may hold the lock.
         if self.born.is_current() {
             self.state().asked.remove(&ticket);
         }
     }
 
-    /// A member of this host has arrived at a sync: if all have, it begins between hosts.
+    /// Notes that a member of this host has arrived at a sync. When all have, the exchange begins.
     pub(crate) fn arrived(&self, out: &mut Out<'_>) {
         if self.leads() {
             self.go_on(&mut self.state(), out);
         }
     }
 
-    /// Goes on with the syncs as far as possible.
+    /// Advances the syncs as far as possible.
     fn go_on(&self, state: &mut State, out: &mut Out<'_>) {
         if !self.leads() {
-            // Who does may have completed one.
+            // The first server of the host may have completed a sync.
             return self.let_all_through(state, out);
         }
         let completed = self.words.completed();
@@ -468,7 +504,8 @@ impl Engine {
                 out.send(to, message);
             };
             if state.awaited.is_none() && state.exchange.is_idle() {
-                // Acquire, in `get`: what members of this host did before they arrived has happened.
+                // Acquire, in `get`: pairs with the arrivals of this host's members, so that
+                // everything they did before is seen.
                 if self.words.arrived().get() < epoch * self.members {
                     return;
                 }
@@ -486,13 +523,15 @@ impl Engine {
                 }
                 state.awaited = Some((epoch, count));
             }
-            // Acquire: pairs with the additions of all servers, and so with what they have done to memory.
+            // Acquire: pairs with the additions of all servers of this host, and so with their
+            // operations on memory before them.
             let done = self.words.done[usize::from(parity)].load(Ordering::Acquire);
             if state.awaited.is_none_or(|(_, count)| done < count) {
                 return;
             }
             state.awaited = None;
-            // A release: what the server has done is seen by those who see the sync complete.
+            // Release, in `raise_to`: a member that sees the sync complete also sees the servers'
+            // operations on memory.
             completed.raise_to(epoch);
             self.let_all_through(state, out);
         }
@@ -504,7 +543,7 @@ impl Engine {
         }
     }
 
-    /// Does what is held of a process, as far as the gate allows.
+    /// Performs the requests that are held for a process, as far as the gate allows.
     fn let_through(&self, state: &mut State, from: usize, out: &mut Out<'_>) {
         while let Some(message) = state.queues[from].held.front() {
             let Some((head, _)) = Head::read(message) else { break };
@@ -533,7 +572,7 @@ impl Service for Engine {
             RequestKind::Ack => self.acknowledged(state, from, head.epoch),
             RequestKind::Refused => {
                 let why = REFUSALS.get(usize::from(head.detail)).copied().unwrap_or(REFUSALS[0]);
-                // Of a request that has no answer, whoever asks next is told.
+                // A request without an answer: the next fence, sync or wait returns the error.
                 let refused = match state.asked.get_mut(&head.ticket) {
                     Some(asked) => &mut asked.refused,
                     None => &mut state.refused,

@@ -1,8 +1,10 @@
-//! What a member does about memory of other hosts: requests and answers, fences, its part in syncs.
+//! A member's operations on memory of other hosts: requests and answers, fences, and its part in
+//! syncs.
 //!
 //! # Contract
-//! A member marks, by server, up to which request a fence has to wait: the last that it has sent there and that changes memory.
-//! What the process as a whole has sent and got acknowledged is in the `engine`.
+//! For each server, a member keeps a mark: the number of the last request that it has sent there
+//! and that changes memory. A fence waits until that request is acknowledged. The `engine` counts
+//! the requests that the process as a whole has sent and that are acknowledged.
 //!
 //! ```text
 //!   request(server) ──> engine.sent[server] = n ──> mark[server] = n
@@ -22,21 +24,21 @@ use crate::handle::HandleState;
 use crate::message::{HEAD, RequestKind, push};
 use crate::rma::Window;
 
-/// What a member of a team on several hosts has.
+/// The state of a member of a team on several hosts.
 #[derive(Debug)]
 pub(crate) struct Far {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) service: u32,
     pub(crate) engine: Arc<Engine>,
-    /// Its flags are not used: it tells who has left.
+    /// Reports members that have left, and calls that do not match. Its flags are not used.
     pub(crate) board: TeamBoard,
-    /// How many syncs this member has begun.
+    /// The number of syncs that this member has begun.
     pub(crate) begun: u64,
-    /// By server: how many requests are to be acknowledged at the next fence.
+    /// By server: the number of requests that have to be acknowledged at the next fence; 0 if none.
     pub(crate) marks: Vec<u64>,
     /// The servers whose mark is not 0.
     pub(crate) touched: Vec<usize>,
-    /// Hosts and their marks when the last sync began: what that completes.
+    /// The servers and their marks when the last sync began: the requests that this sync completes.
     covered: Vec<(usize, u64)>,
 }
 
@@ -52,7 +54,8 @@ impl Far {
         Far { endpoint, service, engine, board, begun: 0, marks, touched, covered }
     }
 
-    /// Sends a request about a part of global memory, after which a fence has to wait for it if it changes memory.
+    /// Sends a request about a part of global memory. If it changes memory, the next fence waits
+    /// for it.
     pub(crate) fn request(
         &mut self,
         server: usize,
@@ -82,7 +85,7 @@ impl Far {
         self.answer_unless(ticket, || Ok(()))
     }
 
-    /// The same, unless there will be none, as `lost` says.
+    /// Like [`answer`](Self::answer), and stops with the error of `lost` when that returns one.
     pub(crate) fn answer_unless(
         &self,
         ticket: u64,
@@ -104,7 +107,7 @@ impl Far {
         value.unwrap_or(Ok(0))
     }
 
-    /// Looks whether an operation is done, and what its value is.
+    /// Returns the value of an operation if it is done. Does not wait for it.
     pub(crate) fn look(&self, state: HandleState) -> Result<Option<u128>, RmaError> {
         if let HandleState::Sent(server, mark) = state
             && !self.engine.acked(server, mark)
@@ -123,7 +126,7 @@ impl Far {
         });
         match (looked, value) {
             (_, Some(value)) => {
-                // Soon: see `Engine::is_level`.
+                // This wait is short: see `Engine::is_level`.
                 self.endpoint.wait(None, || self.engine.is_level())?;
                 self.refusals()?;
                 value.map(Some)
@@ -133,17 +136,18 @@ impl Far {
         }
     }
 
-    /// What was refused since somebody asked last.
+    /// Returns the error of a request without an answer that was refused since the last call.
     pub(crate) fn refusals(&self) -> Result<(), RmaError> {
         self.engine.refused().map_or(Ok(()), Err)
     }
 
-    /// Asks a server to acknowledge so many requests, unless it has, or will.
+    /// Asks a server to acknowledge `mark` requests, unless it has done so or an answer in flight
+    /// will.
     fn prompt(&self, server: usize, mark: u64) -> Result<(), Fault> {
         if self.engine.acked(server, mark) || self.engine.is_asked(server, mark) {
             return Ok(());
         }
-        // Its answer is nobody's; that it acknowledges is what matters.
+        // The answer has no ticket: only the acknowledgement that it carries matters.
         self.engine.request(
             &self.endpoint,
             self.service,
@@ -154,7 +158,7 @@ impl Far {
         )
     }
 
-    /// Waits until so many requests to a server are acknowledged.
+    /// Waits until `mark` requests to a server are acknowledged.
     pub(crate) fn acknowledged(&self, server: usize, mark: u64) -> Result<(), RmaError> {
         self.prompt(server, mark)?;
         Ok(self.endpoint.wait(None, || self.engine.acked(server, mark))?)
@@ -186,7 +190,7 @@ impl Far {
     pub(crate) fn ask_all(&mut self, window: Window, rank: u64) -> Result<(), RmaError> {
         let mut servers = std::mem::take(&mut self.touched);
         if window.random {
-            // Each member begins somewhere else, and goes on in an order of its own.
+            // Each member asks the servers in a pseudo-random order of its own.
             let mut state = (rank + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.begun;
             for last in (1..servers.len()).rev() {
                 state = state
@@ -198,7 +202,7 @@ impl Far {
         let asked = servers.chunks(window.k.max(1)).try_for_each(|group| self.ask_each(group));
         match asked {
             Ok(()) => servers.into_iter().for_each(|server| self.marks[server] = 0),
-            // Nobody knows what has been done: the next fence waits for all of them.
+            // It is unknown which requests are done: the next fence waits for all of them.
             Err(_) => self.touched = servers,
         }
         asked
@@ -209,7 +213,7 @@ impl Far {
         let asked = servers.iter().map(ask).collect::<Vec<_>>();
         let mut failed = None;
         for ticket in asked {
-            // All are taken back, whatever becomes of one.
+            // All tickets are taken back, also after an error.
             if let Err(error) = ticket.and_then(|ticket| self.answer(ticket)) {
                 failed.get_or_insert(error);
             }
@@ -217,7 +221,7 @@ impl Far {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Asks a server something that has an answer without data.
+    /// Sends a request about a mutex or a fence whose answer has no data. Returns its ticket.
     pub(crate) fn ask_about(
         &mut self,
         kind: RequestKind,
@@ -238,7 +242,7 @@ impl Far {
         Ok(ticket)
     }
 
-    /// Tells a server something.
+    /// Sends a request that has no answer.
     pub(crate) fn tell_about(
         &mut self,
         kind: RequestKind,
@@ -267,7 +271,7 @@ impl Far {
         self.covered.extend(self.touched.iter().map(|&server| (server, self.marks[server])));
         let words = &self.engine.words;
         let members = self.engine.members();
-        // A release: what this member did is seen by who begins the exchange.
+        // Release, in `increment`: the process that begins the exchange sees what this member did.
         if words.arrived().increment() == self.begun * members {
             self.endpoint.enter(self.service, |out| self.engine.arrived(out));
         }
@@ -290,7 +294,7 @@ impl Far {
         }
         self.board.complete();
         for (server, mark) in self.covered.drain(..) {
-            // Unless something was sent there since the sync began.
+            // If the mark differs, something was sent there after the sync began.
             if self.marks[server] == mark {
                 self.marks[server] = 0;
             }
@@ -303,8 +307,8 @@ impl Far {
 impl Drop for Far {
     fn drop(&mut self) {
         use syncline_sync::board::SignalBoard as _;
-        // A sync at which the member has arrived needs no more of it: the engine does the rest. So
-        // the member leaves when that sync is over, as far as the others are concerned.
+        // A sync at which the member has arrived needs nothing more of it: the engine completes the
+        // sync. So the member counts as having left after that sync.
         if self.board.episodes() < self.begun {
             self.board.complete();
         }
@@ -333,7 +337,8 @@ mod tests {
     use syncline_fabric::Member;
     use syncline_fabric::Team;
 
-    /// Whoever arrives twice is there once: else the others would go on without somebody.
+    /// A member that arrives twice counts once: otherwise the others would pass without another
+    /// member.
     fn arrives_twice(me: &mut Member) -> Result<(), RmaError> {
         let mut rma = Rma::new(me)?;
         let memory = rma.allocate::<u64>(me, 1)?;

@@ -1,4 +1,4 @@
-//! What is sent between hosts, in words.
+//! The messages between hosts, in words.
 //!
 //! ```text
 //!  request   | kind, number, parity, pieces | left | allocation, rank | ticket | pieces ... | data ...
@@ -6,29 +6,34 @@
 //!  ack       | kind                         | applied |
 //!  sync      | kind, all known              | epoch | stride, step     | applied | counts ...
 //! ```
-//! `left`: how many syncs are complete, as far as the sender's host has heard. `parity`: of how many syncs the sender has begun. `applied`: how many
-//! of the receiver's requests have been done. `completed`: how many syncs the sender's host has completed. Words are little-endian.
+//!
+//! * `left`: the number of syncs that are complete as far as the sender's host has heard.
+//! * `parity`: the parity of the number of syncs that the sender has begun.
+//! * `applied`: the number of the receiver's requests that have been done.
+//! * `completed`: as `left`.
+//!
+//! Words are little-endian.
 
 use crate::shape::Piece;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RequestKind {
-    // Requests, which are acknowledged; those from here on change memory.
+    // Requests, which are acknowledged. These change memory.
     Put,
     Add,
     Rmw,
-    // Those from here on do not.
+    // These requests do not change memory.
     Get,
     Fence,
     Lock,
     Unlock,
-    // Answers.
+    // Answers, acknowledgements and refusals.
     Reply,
     Ack,
     Refused,
-    // Between servers.
+    // Messages of syncs, between servers.
     Sync,
 }
 
@@ -47,17 +52,19 @@ impl RequestKind {
         RequestKind::Sync,
     ];
 
-    /// Whether a fence has to wait for it.
+    /// Returns whether a fence has to wait for it.
     pub(crate) fn changes(self) -> bool {
         matches!(self, RequestKind::Put | RequestKind::Add | RequestKind::Rmw)
     }
 
-    /// Whether it is answered when it is done. The answer acknowledges it, and all before it.
+    /// Returns whether it is answered when it is done. The answer acknowledges it and all earlier
+    /// requests.
     pub(crate) fn is_answered(self) -> bool {
         matches!(self, RequestKind::Rmw | RequestKind::Get | RequestKind::Fence)
     }
 
-    /// Whether a sync has to wait for it: a get that is under way when a sync begins must not see what comes after.
+    /// Returns whether a sync has to wait for it. A sync waits for a get, too: a get that is in
+    /// flight when a sync begins must not see later writes.
     pub(crate) fn counts(self) -> bool {
         self.changes() || self == RequestKind::Get
     }
@@ -67,7 +74,8 @@ impl RequestKind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) kind: RequestKind,
-    /// Of numbers, which; of a read-modify-write, which; of a sync, whether all is acknowledged.
+    /// The element type of an accumulate; the operation of a read-modify-write; the reason of a
+    /// refusal; of a sync, whether all requests are acknowledged.
     pub(crate) detail: u8,
     pub(crate) parity: u8,
     pub(crate) pieces: u32,
@@ -77,9 +85,9 @@ pub(crate) struct Head {
     pub(crate) ticket: u64,
 }
 
-/// Words of a head.
+/// The number of words of a head.
 pub(crate) const WORDS: usize = 4;
-/// Bytes of a head.
+/// The number of bytes of a head.
 pub(crate) const HEAD: usize = 8 * WORDS;
 
 impl Head {
@@ -97,7 +105,7 @@ impl Head {
         [what, epoch, place, ticket].into_iter().for_each(|word| push(message, word));
     }
 
-    /// The head of a message, and what is behind it; `None` if it is no message.
+    /// Returns the head of a message and the bytes after it; `None` if the head is invalid.
     pub(crate) fn read(body: &[u8]) -> Option<(Head, &[u8])> {
         let (head, rest) = body.split_first_chunk::<HEAD>()?;
         let mut words = words(head);
@@ -115,7 +123,7 @@ pub(crate) fn push(message: &mut Vec<u8>, word: u64) {
     message.extend_from_slice(&word.to_le_bytes());
 }
 
-/// The words of a part of a message.
+/// Returns the words of a part of a message.
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
 }
@@ -124,7 +132,7 @@ pub(crate) fn push_piece(message: &mut Vec<u8>, piece: Piece) {
     piece.words().into_iter().for_each(|word| push(message, word));
 }
 
-/// The pieces behind a head, and what is behind them; `None` if they are not all there.
+/// Returns the pieces that follow a head and the bytes after them; `None` if they are incomplete.
 pub(crate) fn pieces(
     head: Head,
     body: &[u8],

@@ -1,44 +1,54 @@
-//! Who tells whom how many operations are under way, and in which round: the messages of a sync between hosts.
+//! The message schedule of a sync: which host sends which operation counts to which host in each
+//! round.
 //!
 //! # Contract
-//! Every host `i` has a count for every other host `t`: how many operations it has sent there. After the last round each
-//! host has the sum of all counts for it, in which each is there exactly once; and it has heard, directly or through
-//! others, from every host. So it knows that all have arrived, and for how many operations to wait.
+//! Every host `i` has a count for every other host `t`: the number of operations that it has sent
+//! to `t`. After the last round each host has the sum of all counts for it, in which each count
+//! appears exactly once. It has also received messages, directly or through others, from every
+//! host. So it learns that all hosts have arrived, and the number of operations to wait for.
 //!
-//! # Figure: radix 3, nine hosts; what host 0 sends of its counts, named by how far they have to go
+//! # Figure
+//! Radix 3, nine hosts: the counts that host 0 sends, named by the distance that they have to
+//! travel.
 //! ```text
 //!  round 0, stride 1:  to 1: those for 1, 4, 7 ahead    to 2: those for 2, 5, 8 ahead
 //!  round 1, stride 3:  to 3: those for 3 ahead, with what came in round 0 for as far      to 6: those for 6 ahead
 //! ```
-//! A count that has to go `k` hosts ahead goes by the digits of `k` to the base of the radix, the lowest first, and is
-//! summed with others that have as far to go still. That works for any number of hosts: no `k` is the same as another.
+//!
+//! A count that has to travel `k` hosts ahead moves by the digits of `k` in the base of the radix,
+//! the lowest digit first. It is summed with other counts that have the same distance left. That
+//! works for any number of hosts, as each distance `k` has its own digits.
 //!
 //! # Costs
-//! ceil(log_r N) rounds; a host sends at most r - 1 messages in a round; all its messages together carry at most N words
-//! for radix N, and N (1 + 1/r + ...) at most for others. With the radix N it is one round: all tell all.
+//! ceil(log_r N) rounds for N hosts and radix r. A host sends at most r - 1 messages in a round.
+//! All its messages of an exchange together carry at most N words if r = N, and at most N (1 + 1/r
+//! + ...) words otherwise. With r = N there is one round, in which each host sends to all others.
 //!
 //! # Source
-//! The barrier of Saify's thesis (ARMCI, 2002) has two pairwise exchanges of whole arrays of counts, for powers of two.
-//! Changed: a reduce-scatter, as each needs only the sum for itself; any number of hosts; any radix, as dissemination
-//! barriers have it; one exchange (see `sync`). The order of digits is that of Bruck's algorithm for all-to-all, backwards.
+//! The barrier of Saify's thesis (ARMCI, 2002) has two pairwise exchanges of whole arrays of
+//! counts, for powers of two. Changed: a reduce-scatter, as each host needs only the sum for
+//! itself; any number of hosts; any radix, as in dissemination barriers; one exchange (see
+//! [`Rma::sync`](crate::Rma::sync)). The order of digits is that of Bruck's algorithm for
+//! all-to-all, reversed.
 
 use std::collections::HashMap;
 
 use crate::message;
 
-/// The rounds of an exchange of so many hosts with that radix: their strides.
+/// Returns the stride of each round of an exchange.
 pub fn strides(hosts: usize, radix: usize) -> impl Iterator<Item = usize> {
     let radix = radix.max(2);
     std::iter::successors(Some(1_usize), move |stride| stride.checked_mul(radix))
         .take_while(move |&stride| stride < hosts)
 }
 
-/// How far ahead those stand to whom a host sends in the round of that stride.
+/// Returns the distances of the hosts to which a host sends in the round of the given stride.
 pub fn steps(hosts: usize, radix: usize, stride: usize) -> impl Iterator<Item = usize> {
     (1..radix.max(2)).map(move |digit| digit * stride).take_while(move |&step| step < hosts)
 }
 
-/// Of the counts by how far they have to go, those that go `step` ahead in the round of that stride.
+/// Returns the distances of the counts that move `step` hosts ahead in the round of the given
+/// stride.
 pub fn entries(
     hosts: usize,
     radix: usize,
@@ -49,7 +59,7 @@ pub fn entries(
     (step..hosts).step_by(next)
 }
 
-/// Of each round: messages of a host, and counts in all of them.
+/// Returns, for each round, the number of messages of a host and the number of counts in them.
 fn rounds(hosts: usize, radix: usize) -> impl Iterator<Item = (usize, usize)> {
     strides(hosts, radix).map(move |stride| {
         let next = stride.saturating_mul(radix.max(2));
@@ -60,7 +70,7 @@ fn rounds(hosts: usize, radix: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// What an exchange costs a host: rounds, messages, words in all of them.
+/// Returns the costs of an exchange for a host: rounds, messages, and words in all messages.
 #[must_use]
 pub fn cost(hosts: usize, radix: usize) -> (usize, usize, usize) {
     let add = |cost: (usize, usize, usize), round: (usize, usize)| {
@@ -69,22 +79,23 @@ pub fn cost(hosts: usize, radix: usize) -> (usize, usize, usize) {
     rounds(hosts, radix).fold((0, 0, 0), add)
 }
 
-/// The words of a message before its counts.
+/// The number of words of a message before its counts: its head, and one word of the frame.
 pub const HEAD: usize = message::WORDS + 1;
 
-/// What messages between hosts cost, in units of the time that one is under way.
+/// The costs of messages between hosts, in units of the latency of one message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
-    /// The time that a message takes a processor, at each end.
+    /// The time for which a message occupies a processor, at each end.
     pub overhead: f64,
-    /// The time that 8 bytes of it take the wire.
+    /// The time for which 8 bytes of a message occupy the network.
     pub gap: f64,
 }
 
-/// The time of an exchange that all hosts begin at once, in the network's unit.
+/// Returns the time of an exchange that all hosts begin at once, in the network's unit.
 ///
-/// In a round, what the one next behind has sent first comes while a host sends. So the last message is there when the round's
-/// have all been sent, and one way later; or the processor, which sends and takes them all, has not been idle.
+/// In a round, the messages of the hosts behind arrive while a host sends its own. So the last
+/// message arrives one latency after all messages of the round have been sent; or later, if the
+/// processor, which sends and receives all of them, is busy until then.
 ///
 /// ```
 /// use syncline_rma::unstable::sync_exchange::{Network, time};
@@ -104,24 +115,26 @@ pub fn time(hosts: usize, radix: usize, network: Network) -> f64 {
     rounds(hosts, radix).map(round).sum()
 }
 
-/// Radices of which one is the best, or as good: more messages than that in a round take longer than another round.
+/// Returns radices among which one is optimal or as good as that: in a round of more messages than
+/// the limit, another round takes less time.
 fn radices(hosts: usize) -> impl Iterator<Item = usize> + Clone {
     (2..=hosts.clamp(2, 128)).chain((hosts > 128).then_some(hosts))
 }
 
-/// The radix with the least [`time`] for so many hosts on a network that is known.
+/// Returns the radix with the least [`time`] for a number of hosts on a known network.
 ///
-/// To be given to [`with_radix`](crate::unstable::with_radix). By simulation (`docs/growth.md`), for overheads from 0.01 to 0.1
-/// and up to 4096 hosts, it takes at most 0.3 % more than the best; if puts are under way, of which it knows nothing, at most
-/// a fifth more, and for most nothing.
+/// It is an argument for [`with_radix`](crate::unstable::with_radix). By simulation
+/// (`docs/growth.md`), for overheads from 0.01 to 0.1 and up to 4096 hosts, an exchange with this
+/// radix takes at most 0.3 % longer than with the best one. If puts are in flight, which the model
+/// does not include, it takes at most a fifth longer, and for most numbers of hosts no longer.
 #[must_use]
 pub fn best_radix_for(hosts: usize, network: Network) -> usize {
     let time = |&radix: &usize| time(hosts, radix, network);
     radices(hosts).min_by(|a, b| time(a).total_cmp(&time(b))).unwrap_or(2)
 }
 
-/// The networks for which [`best_radix`] is a compromise: of 0.01 to 0.1, where 8 bytes are nothing, or a gigabyte takes a second
-/// and a message two microseconds.
+/// The networks for which [`best_radix`] is a compromise: overheads from 0.01 to 0.1, each with a
+/// gap of 0 and with the gap of 1 GB/s at a latency of 2 µs.
 const NETWORKS: [Network; 8] = [
     Network { overhead: 0.01, gap: 0.0 },
     Network { overhead: 0.01, gap: 0.004 },
@@ -133,14 +146,17 @@ const NETWORKS: [Network; 8] = [
     Network { overhead: 0.1, gap: 0.004 },
 ];
 
-/// The radix for so many hosts on a network that is not known: the one whose [`time`] is at most by the least factor longer
-/// than the best on any of several networks.
+/// Returns the radix for a number of hosts on an unknown network.
 ///
-/// By simulation (`docs/growth.md`), for overheads from 0.01 to 0.1: up to 12 hosts all tell all, which is the best, or with puts
-/// under way takes 7 % longer. From 16 to 64 hosts there is none that is good for all: one round is 1.3 to 1.8 times as fast as
-/// two if the overhead is 0.01, and up to 3.5 times as slow if it is 0.1. There the choice loses up to two thirds, at 27 hosts, and
-/// with puts under way up to 83 %, at 25. From 100 on it loses up to 36 %, and mostly nothing. Who knows the network takes
-/// [`best_radix_for`].
+/// It minimises, over several networks, the maximum ratio of its [`time`] to the best time on that
+/// network.
+///
+/// By simulation (`docs/growth.md`), for overheads from 0.01 to 0.1: up to 12 hosts, each host
+/// sends to all others in one round, which is optimal, or takes 7 % longer if puts are in flight.
+/// From 16 to 64 hosts no radix is good for all networks: one round is 1.3 to 1.8 times as fast as
+/// two if the overhead is 0.01, and up to 3.5 times as slow if it is 0.1. There the choice loses up
+/// to two thirds, at 27 hosts, and with puts in flight up to 83 %, at 25. From 100 hosts on it
+/// loses up to 36 %, and mostly nothing. For a known network, use [`best_radix_for`].
 #[must_use]
 pub fn best_radix(hosts: usize) -> usize {
     let best = NETWORKS.map(|network| time(hosts, best_radix_for(hosts, network), network));
@@ -152,24 +168,25 @@ pub fn best_radix(hosts: usize) -> usize {
     radices(hosts).min_by(|a, b| loss(a).total_cmp(&loss(b))).unwrap_or(2)
 }
 
-/// One host's part in exchange after exchange, message by message; it sends by what it is given.
+/// The state of one host in successive exchanges. It is driven by the messages that it is given,
+/// and sends through a closure.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     hosts: usize,
     here: usize,
     radix: usize,
-    /// The stride of the round in which it is; `None`: in none.
+    /// The stride of the current round; `None` between exchanges.
     round: Option<usize>,
     epoch: u64,
-    /// By how far they have to go still.
+    /// The counts, by the distance that they still have to travel.
     counts: Vec<u64>,
-    /// All who have been heard know that everything of theirs is done.
+    /// Whether all hosts heard from so far began the sync with all of their requests acknowledged.
     known: bool,
-    /// What has come for rounds that this host is not in yet: epoch, stride, step.
+    /// The messages for rounds that this host has not reached yet, by epoch, stride and step.
     early: HashMap<(u64, usize, usize), (Vec<u64>, bool)>,
 }
 
-/// A message of an exchange, and the host that it is for.
+/// A message of an exchange, and its destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) to: usize,
@@ -186,7 +203,8 @@ impl Exchange {
         Exchange { hosts, here, radix, round: None, epoch: 0, counts, known: true, early }
     }
 
-    /// Begins the exchange of an epoch: `count(ahead)` operations have been sent to the host so far ahead.
+    /// Begins the exchange of an epoch. `count(ahead)` is the number of operations that were sent
+    /// to the host at that distance.
     pub(crate) fn start(
         &mut self,
         epoch: u64,
@@ -211,12 +229,12 @@ impl Exchange {
         }
     }
 
-    /// Whether it is in no round.
+    /// Returns whether no exchange is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.round.is_none()
     }
 
-    /// A message has come. The same one does not come twice.
+    /// Receives a message. Each message is received once.
     pub(crate) fn receive(
         &mut self,
         epoch: u64,
@@ -228,8 +246,9 @@ impl Exchange {
         self.early.insert((epoch, stride, step), (counts, known));
     }
 
-    /// Goes on as far as what has come allows. At the end of the last round: how many operations are for this host, and
-    /// whether everybody knew that all of theirs were done.
+    /// Advances as far as the received messages allow. At the end of the last round, returns the
+    /// number of operations for this host, and whether all hosts began with all of their requests
+    /// acknowledged.
     pub(crate) fn advance(&mut self, send: &mut impl FnMut(Told)) -> Option<(u64, bool)> {
         while let Some(stride) = self.round {
             if stride >= self.hosts {
@@ -286,7 +305,7 @@ mod tests {
                     );
                 }
                 if all[host].round.is_none() && epochs[host] < 6 {
-                    // Nobody is two epochs ahead.
+                    // No host is two epochs ahead.
                     let epoch = epochs[host] + 1;
                     let counts = |ahead| count(epoch, host, (host + ahead) % hosts);
                     all[host].start(epoch, counts, epoch % 2 == 0 || host > 0, &mut |told| {
@@ -310,10 +329,11 @@ mod tests {
         }
     }
 
-    /// A count, as whose it is and for whom.
+    /// A count, as its origin and its destination.
     type Count = (usize, usize);
 
-    /// An exchange, message by message: which counts each host has in the end, and of which hosts it has heard.
+    /// Performs an exchange message by message. Returns the counts that each host has in the end,
+    /// and the hosts that it has heard from.
     fn exchanged(hosts: usize, radix: usize) -> (Vec<Vec<Count>>, Vec<Vec<bool>>) {
         let own = |host: usize| {
             (0..hosts).map(|ahead| vec![(host, (host + ahead) % hosts)]).collect::<Vec<_>>()
@@ -368,7 +388,7 @@ mod tests {
             assert!(messages < hosts);
         }
         assert_eq!((best_radix(0), best_radix(1), best_radix(2), best_radix(8)), (2, 2, 2, 8));
-        // More words on the wire, and more work for the processor, ask for other radices.
+        // Higher costs per word and per message lead to other radices.
         let best = |hosts, overhead, gap| best_radix_for(hosts, Network { overhead, gap });
         assert_eq!((best(64, 0.0, 0.0), best(64, 0.01, 0.0), best(64, 0.1, 0.0)), (64, 64, 8));
         assert_eq!(

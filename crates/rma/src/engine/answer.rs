@@ -1,8 +1,11 @@
-//! What is said back of requests: answers, and how many have been done; and what becomes of that where it comes.
+//! Answers and acknowledgements, on the side of the server that sends them and of the process that
+//! receives them.
 //!
 //! # Contract
-//! `done` counts the requests of a process that have been done here, `told` those that it has been told of. Whatever is said
-//! to it anyhow tells it: an answer, a message of a sync. What nothing has told of for [`LATE`] is told by itself.
+//! For each process, `done` counts its requests that were done here, and `told` those that were
+//! acknowledged to it. Every message to the process acknowledges all that are done: an answer, or a
+//! message of a sync. If there is no such message for [`LATE`], an acknowledgement is sent by
+//! itself.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -13,7 +16,8 @@ use super::{Destination, Engine, LATE, State};
 use crate::message::{Head, RequestKind};
 
 impl Engine {
-    /// Answers the request that is being done: the answer acknowledges it, and all before it.
+    /// Answers the request that is being performed. The answer acknowledges it and all earlier
+    /// ones.
     pub(super) fn answer(
         &self,
         state: &mut State,
@@ -27,7 +31,7 @@ impl Engine {
         self.say(state, to, (ticket, told), out, data);
     }
 
-    /// Answers a request that was done before.
+    /// Answers a request that was performed earlier.
     pub(super) fn reply(
         &self,
         state: &mut State,
@@ -40,7 +44,7 @@ impl Engine {
         self.say(state, to, (ticket, done), out, data);
     }
 
-    /// An answer, which says how many have been done, too.
+    /// Sends an answer, which acknowledges the first `epoch` requests of the process.
     fn say(
         &self,
         state: &mut State,
@@ -70,7 +74,7 @@ impl Engine {
         out.send(to, message);
     }
 
-    /// An answer has come.
+    /// Receives an answer.
     pub(super) fn replied(&self, state: &mut State, head: Head, data: &[u8]) {
         let Some(asked) = state.asked.get_mut(&head.ticket) else { return };
         asked.left = asked.left.saturating_sub(1);
@@ -82,7 +86,10 @@ impl Engine {
         for Destination { at, len } in asked.into.pop_front().unwrap_or_default() {
             let (data, others) = rest.split_at(len.min(rest.len()));
             rest = others;
-            // SAFETY: `ask` was given places of these lengths, which are there while it is known.
+            // SAFETY: `at` points to `len` bytes that may be written, at least as many as are
+            // copied: the caller of `ask` guarantees it until the ticket is removed, and the ticket
+            // is in the table. The engine's lock excludes other writers. `data` is the body of a
+            // message, which does not overlap private memory of the caller.
             unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), at, data.len()) };
         }
     }
@@ -97,7 +104,7 @@ impl Engine {
         out.send(to, message);
     }
 
-    /// Tells those whose requests were done long ago.
+    /// Sends the acknowledgements that have been due for [`LATE`].
     pub(super) fn acknowledge_late(&self, state: &mut State, out: &mut Out<'_>) {
         let now = Instant::now();
         let mut owed = std::mem::take(&mut state.owed);
@@ -113,7 +120,7 @@ impl Engine {
         state.owed = owed;
     }
 
-    /// A process says that it has done so many requests of this one.
+    /// Receives an acknowledgement: `process` has done `done` requests of this process.
     pub(super) fn acknowledged(&self, state: &mut State, process: usize, done: u64) {
         let Some(server) = self.hosts.serves(process) else { return };
         let acked = self.acked[server].load(Ordering::Relaxed);
@@ -121,7 +128,7 @@ impl Engine {
         let bytes: u64 = state.sizes[server].drain(..more as usize).map(u64::from).sum();
         self.bytes[server].fetch_sub(bytes, Ordering::Relaxed);
         self.words.under_way().fetch_sub(more, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `acked`.
+        // Release: pairs with the Acquire in `acked` and in `room`.
         self.acked[server].fetch_add(more, Ordering::Release);
     }
 }

@@ -1,8 +1,9 @@
-//! What a server does with the requests of others: the memory of its host is touched here.
+//! The server: performs the requests of other processes on the memory of its host.
 //!
 //! # Contract
-//! A request is checked as if anybody could have sent it: allocation, member, every piece. One that makes no sense is refused,
-//! and told to who asked; it counts as done, so nobody waits for it.
+//! A request is validated as untrusted input: its allocation, its member, and every piece. An
+//! invalid request is refused, and the refusal is sent to the process that asked. It counts as
+//! done, so no fence or sync waits for it.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -17,7 +18,7 @@ use crate::rmw::Rmw;
 use crate::shape::Piece;
 use crate::{copy, element};
 
-/// Why requests are refused, by the number that is sent.
+/// The reasons of refusals, by the number that is sent.
 pub(crate) const REFUSALS: [&str; 4] = [
     "it makes no sense",
     "its allocation is freed, or was never made there",
@@ -26,7 +27,7 @@ pub(crate) const REFUSALS: [&str; 4] = [
 ];
 
 impl Engine {
-    /// Does a request.
+    /// Performs a request.
     pub(super) fn perform(
         &self,
         state: &mut State,
@@ -57,7 +58,7 @@ impl Engine {
             out.send(from, message);
         }
         if head.kind.counts() {
-            // Release: pairs with the Acquire of who completes the sync.
+            // Release: pairs with the Acquire in `go_on`, where the sync is completed.
             self.words.done[usize::from(head.parity)].fetch_add(1, Ordering::Release);
         }
         let queue = &mut state.queues[from];
@@ -76,7 +77,7 @@ impl Engine {
         }
     }
 
-    /// A member of another host, or of another process, asks for a mutex or lets it go.
+    /// Performs a request to lock or unlock a mutex.
     fn queue(
         &self,
         state: &mut State,
@@ -100,7 +101,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Does a request that is about memory.
+    /// Performs a request that accesses memory.
     fn touch(
         &self,
         state: &mut State,
@@ -137,10 +138,13 @@ impl Engine {
                     data = others;
                     let to = address.wrapping_add(at);
                     match (head.kind, number) {
-                        // SAFETY: the run is inside the part, as its end is; parts are shared memory.
+                        // SAFETY: `to` points to as many bytes as `run` has: the run ends at or
+                        // before `ends`, which is inside the part. Parts are shared memory,
+                        // accessed only as `copy` does.
                         (RequestKind::Put, _) => unsafe { copy::write(to, run) },
                         (_, Some(kind)) if at % kind.size() == 0 => {
-                            // SAFETY: as above; parts are aligned for all numbers, and so is the run.
+                            // SAFETY: as above. `to` is aligned for the type: the part is aligned
+                            // for all numbers, and `at` is a multiple of the size.
                             unsafe { kind.add(to, run) }
                         }
                         _ => return Err(REFUSALS[0]),
@@ -155,7 +159,9 @@ impl Engine {
                 if len != rmw.size() || at % len != 0 {
                     return Err(REFUSALS[0]);
                 }
-                // SAFETY: a word of that size inside the part, aligned, as parts are.
+                // SAFETY: a word of this size is inside the part, as the run is. It is aligned: the
+                // part is aligned for all words, and `at` is a multiple of the size. Parts are
+                // shared memory.
                 let before = unsafe { rmw.apply(address.add(at)) };
                 self.answer(state, from, head.ticket, out, |message| {
                     message.extend_from_slice(&before.to_le_bytes());
@@ -167,7 +173,9 @@ impl Engine {
                     for (at, len) in runs {
                         let start = message.len();
                         message.resize(start + len, 0);
-                        // SAFETY: the run is inside the part, as its end is; the message has as many bytes.
+                        // SAFETY: the run is inside the part, as it ends at or before `ends`; parts
+                        // are shared memory. The message has `len` bytes from `start` on, and no
+                        // other thread accesses it.
                         unsafe { copy::read(address.add(at), message[start..].as_mut_ptr(), len) };
                     }
                 });

@@ -16,8 +16,8 @@
 //! travels with the requests that precede it.
 //!
 //! ```text
-//!   process A                               server of host B
-//!   sent: 5 ── put put get put add ──>  [held, in order] ──gate──> done: 4 ──> memory of host B
+//!   process A                             server of host B
+//!   sent: 5 ── put put get put add ──>    [held, in order] ──gate──> done: 4 ──> memory of host B
 //!   acked: 3 <── answer to the get: 3 ──  told: 3
 //!   asked: 3
 //! ```
@@ -54,11 +54,6 @@
 //! array of counts and a barrier of two exchanges. Changed: one exchange (see `sync_exchange`); the
 //! gate; windows in place of buffers that may run out; acknowledgements that travel with other
 //! messages.
-//!
-//! # Source
-//! The client and server of ARMCI, and the counters of Saify's thesis (2002), there one array of counts and a barrier of two
-//! exchanges. Changed: see `exchange`; the gate; windows instead of buffers that may run out; acknowledgements with whatever
-//! is said anyhow.
 
 mod answer;
 mod serve;
@@ -383,8 +378,8 @@ impl Engine {
         };
         loop {
             endpoint.wait(None, || self.room(server, cost))?;
-            // No thread waits for a write before a fence or a sync, which drives the endpoint: a
-            // write may leave with later messages.
+            // These may leave with later messages: a thread that waits for them does so in
+            // `Endpoint::wait`, which drives the endpoint.
             let written =
                 matches!(request.kind, RequestKind::Put | RequestKind::Add | RequestKind::Fence);
             let sent =

@@ -98,8 +98,8 @@ pub enum RmaError {
     /// must be the same.
     ///
     /// Functions in which all members exchange their arguments detect this: allocations, mutexes,
-    /// groups. A sync exchanges no arguments: its members wait for those that have called something
-    /// else, until the wait ends with a [`Fault`].
+    /// groups. A sync exchanges no arguments. If a member waits in a sync and another one in
+    /// another call, so that neither can return, the error is [`Fault::Mismatch`].
     #[error("rank {rank} did not call the same as rank {other}: all members {what}")]
     Mismatch {
         /// A member.

@@ -7,8 +7,8 @@
 //! the requests that the process as a whole has sent and that are acknowledged.
 //!
 //! ```text
-//!   request(server) ──> engine.sent[server] = n ──> mark[server] = n
-//!                                           fence(server): wait until acked[server] >= mark[server]
+//!   request(server) ──> engine.sent[server] = n ──> marks[server] = n
+//!   fence(server): wait until engine.acked[server] >= marks[server]
 //! ```
 
 use std::collections::VecDeque;
@@ -261,7 +261,7 @@ impl Far {
     pub(crate) fn start(&mut self) {
         use syncline_sync::board::SignalBoard as _;
         if self.board.episodes() < self.begun {
-            return; // as barriers do it: it has arrived already
+            return; // it has arrived already, as in barriers
         }
         self.begun += 1;
         if let Some(caller) = self.board.caller() {

@@ -37,13 +37,13 @@
 //! ```
 //!
 //! # Completion
-//! | after                        | the data that this member has put are visible to                             |
-//! |------------------------------|------------------------------------------------------------------------------|
-//! | `put`                        | no other member necessarily; the source buffer may be reused                 |
-//! | `put`, `fence(rank)`         | every member that reads the part of `rank`                                   |
-//! | `put`, `fence_all()`         | every member, in all parts                                                   |
-//! | `put`, `sync()`              | every member that has returned from that sync, in all parts                  |
-//! | `put`, unlock of a mutex     | the next holder of the mutex                                                 |
+//! | after                    | the data that this member has put are visible to             |
+//! |--------------------------|--------------------------------------------------------------|
+//! | `put`                    | no other member necessarily; the source buffer may be reused |
+//! | `put`, `fence(rank)`     | every member that reads the part of `rank`                   |
+//! | `put`, `fence_all()`     | every member, in all parts                                   |
+//! | `put`, `sync()`          | every member that has returned from that sync, in all parts  |
+//! | `put`, unlock of a mutex | the next holder of the mutex                                 |
 //!
 //! # Source
 //! ARMCI (Nieplocha and Carpenter 1999) and Saify's thesis on its collective operations (2002). The

@@ -1,29 +1,31 @@
-//! Mutexes on a team: sets of them, so many at each member, for all members.
+//! Mutexes on a team: sets of mutexes, of which each member owns any number, for all members.
 //!
 //! # Contract
-//! A mutex is held by one member at a time. What a holder has written, wherever, is there for the next one: an unlock
-//! completes it first. Waiting members get it in the order in which they asked (`Mcs`, `Server`).
-//! Products have `Mcs`; benchmarks compare it with the others (`unstable`).
+//! One member at a time holds a mutex. The next holder sees everything that the previous one has
+//! written, in all parts: an unlock completes these writes first. Waiting members get the mutex in
+//! the order in which they asked (`Mcs`, `Server`). Products use `Mcs`; benchmarks compare it with
+//! the other kinds (`unstable`).
 //!
-//! | kind         | lock, free            | hand-over between hosts          | unlock, nobody waits  | waits on              |
-//! |--------------|-----------------------|----------------------------------|-----------------------|-----------------------|
-//! | `Mcs`        | a swap at the owner   | 1 message, holder to next        | a compare-swap there  | a word of its own     |
-//! | `Server`     | request, grant        | 2: to the server, to the next    | 1 message             | an answer             |
-//! | `Ticket`     | fetch-add, get        | 1, and gets of all who wait      | 1 message             | a word of the owner   |
-//! | `Hybrid`     | as Ticket on the owner's host, as Server on others                                        ||||
+//! | kind     | lock, free     | hand-over between hosts | unlock, no waiter | waits on      |
+//! |----------|----------------|-------------------------|-------------------|---------------|
+//! | `Mcs`    | swap at owner  | 1 message to the next   | compare-swap      | own word      |
+//! | `Server` | request, grant | 2: to server, to next   | 1 message         | answer        |
+//! | `Ticket` | 2 fetch-adds   | a fetch-add, polls      | a fetch-add       | word at owner |
 //!
-//! On one host all these are operations on memory. *Owner*: the member whose mutex it is.
+//! `Hybrid` is `Ticket` for members of the owner's host, and `Server` for members of other hosts. The
+//! *owner* is the member that the mutex belongs to. A swap, a compare-swap or a fetch-add at the owner
+//! takes two messages from another host. On one host all of these are operations on memory.
 //!
 //! # A holder that is gone
-//! A member that drops its handle to a set, or whose function returns, while it holds a mutex of
-//! the set leaves the mutex *poisoned*: what the mutex guards may be half changed. The members that
-//! wait for it and those that ask later get [`RmaError::Poisoned`], with the rank of that member;
-//! there is no recovery. A member that dies with a mutex is named by
+//! If a member drops its handle to a set, or its function returns, while it holds a mutex of the
+//! set, the mutex becomes *poisoned*: the data that the mutex guards may be half changed. Members
+//! that wait for the mutex and members that ask later get [`RmaError::Poisoned`], with the rank of
+//! that member. There is no recovery. A member that dies with a mutex is reported by
 //! [`Fault::Dead`](syncline_sync::Fault::Dead). See `poison`.
 //!
 //! # Source
-//! Saify's thesis (2002), chapter 5: the software queue is `Mcs`, the others are what it is compared with. Changed:
-//! see `mcs`.
+//! Saify's thesis (2002), chapter 5: its software queue is `Mcs`, and it compares the queue with
+//! the other kinds. Changed: see `mcs`.
 
 mod mcs;
 mod poison;
@@ -40,20 +42,22 @@ use crate::error::RmaError;
 use crate::memory::Global;
 use crate::rma::{Rma, call};
 
-/// How the mutexes of a set work: `Mcs` in products; the others are there to compare it with.
+/// The algorithm of the mutexes of a set: `Mcs` in products; the others are for comparison.
 ///
-/// A wait for a mutex of tickets that its deadline ends leaves nothing. `Server` has deadlines on
-/// one host only, and refuses others by [`RmaError::Shape`].
+/// A wait for a ticket mutex that ends at its deadline leaves no trace. `Server` supports deadlines
+/// on one host only, and otherwise returns [`RmaError::Shape`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LockKind {
-    /// A queue of the members that wait, each of which tells the next.
+    /// A queue of the waiting members, in which each holder passes the mutex to the next one.
     #[default]
     Mcs,
     /// A queue that the server of the owner's host keeps.
     Server,
-    /// A number for each who asks, and the number of who may go on, which all look at.
+    /// A ticket for each member that asks, and a word with the ticket that is served, which all
+    /// poll.
     Ticket,
-    /// Tickets for members of the owner's host, whom the server represents for others: what ARMCI had.
+    /// Tickets for members of the owner's host. The server takes tickets for the members of other
+    /// hosts: the locks of ARMCI.
     Hybrid,
 }
 
@@ -61,10 +65,11 @@ pub enum LockKind {
 #[derive(Debug)]
 pub struct Mutexes {
     kind: LockKind,
-    /// Two words each: of a queue its end; of tickets the next one, and the one that is served.
+    /// The words of each mutex: in a queue, the name of its last node; for tickets, the next ticket
+    /// and, at `SERVED`, the ticket that is served.
     words: Global<u64>,
     held: Vec<Held>,
-    /// The mutexes of `held`, in the same places, for the case that this member leaves.
+    /// The mutexes of `held`, at the same indices, to be poisoned if this member leaves.
     holds: Own,
     nodes: Option<mcs::Nodes>,
 }
@@ -73,15 +78,16 @@ pub struct Mutexes {
 #[derive(Clone, Copy, Debug)]
 struct Held {
     mutex: Named,
-    /// What its kind needs to let it go.
+    /// The state that its kind needs for the unlock.
     token: u64,
 }
 
-/// Words of a mutex: a pair of lines, so that no two share one.
+/// The number of words of a mutex: a pair of cache lines, so that no two mutexes share one.
 const WORDS: usize = 16;
 
 impl Rma {
-    /// Makes so many mutexes at this member; other members make as many as they like.
+    /// Creates a set of mutexes, `count` of which this member owns. Each member chooses its own
+    /// count.
     ///
     /// # Collective
     /// As [`allocate`](Self::allocate).
@@ -120,7 +126,7 @@ impl Rma {
         self.mutexes_of(me, LockKind::Mcs, count)
     }
 
-    /// As [`mutexes`](Self::mutexes), of any kind.
+    /// Like [`mutexes`](Self::mutexes), for any kind.
     pub(crate) fn mutexes_of(
         &mut self,
         me: &mut Member,
@@ -132,7 +138,7 @@ impl Rma {
         self.all_call(me, call::MUTEXES | kind as u64)?;
         let holds = Own(Holds::new(me)?);
         let nodes = if kind == LockKind::Mcs { Some(mcs::Nodes::new(self, me)?) } else { None };
-        // More than can be named take more than there is: all members are told so.
+        // More mutexes than have names need more memory than there is: all members get that error.
         let words = if count > Named::INDICES { usize::MAX } else { count * WORDS };
         let words = self.allocate(me, words)?;
         Ok(Mutexes { kind, words, held: Vec::new(), holds, nodes })
@@ -140,40 +146,42 @@ impl Rma {
 }
 
 impl Mutexes {
-    /// How many mutexes a member has.
+    /// Returns the number of mutexes of a member in this set.
     ///
     /// # Panics
-    /// If there is no such member.
+    /// If `rank` is not the rank of a member.
     #[must_use]
     pub fn count(&self, rank: usize) -> usize {
         self.words.len(rank) / WORDS
     }
 
-    /// Waits for a mutex of the member `rank`, and takes it.
+    /// Locks a mutex of the member `rank`, and waits until it is free.
     ///
     /// # One-sided
-    /// The member itself calls it. It may hold several mutexes at once, and must not ask for one that it holds.
+    /// Only this member calls it. It may hold several mutexes at once, and must not ask for one
+    /// that it holds.
     ///
     /// # Memory ordering
-    /// What those who held it before did, up to their unlocks, is seen.
+    /// Everything that earlier holders did before their unlocks is seen.
     ///
     /// # Errors
-    /// [`RmaError::Rank`], [`RmaError::Mutex`]; [`RmaError::Held`] if this member holds it;
-    /// [`RmaError::Poisoned`] if a member has left while it held it; [`RmaError::Fault`] if a
-    /// member is dead: the queue may be broken then; [`RmaError::Shape`] if this member holds 64
-    /// mutexes of the set.
+    /// [`RmaError::Rank`], [`RmaError::Mutex`]; [`RmaError::Held`] if this member holds the mutex;
+    /// [`RmaError::Poisoned`] if a member has left while it held the mutex; [`RmaError::Fault`] if
+    /// a member is dead, as the queue may be broken; [`RmaError::Shape`] if this member holds, or
+    /// has places in the queues of, 64 mutexes of the set.
     #[inline]
     pub fn lock(&mut self, rma: &mut Rma, rank: usize, index: usize) -> Result<(), RmaError> {
         self.lock_deadline(rma, rank, index, None)
     }
 
-    /// Waits for a mutex until a time, and takes it.
+    /// Like [`lock`](Self::lock), with a deadline.
     ///
-    /// A deadline bounds the wait for the holder. Between hosts the question itself is one exchange
-    /// of messages, which is waited for. A wait whose deadline has passed leaves its place in the
-    /// queue, which the next call for this mutex finds again. If the mutex comes to the place
-    /// meanwhile, it goes on to the next member that waits, and the next call asks anew; without
-    /// such a member it stays there until a member asks.
+    /// The deadline bounds the wait for the holder. Between hosts the request itself takes one
+    /// exchange of messages, which has no deadline. When the deadline passes, this member keeps its
+    /// place in the queue, and its next call for this mutex resumes there. If the mutex reaches the
+    /// place meanwhile, it passes on to the next waiting member, and the next call of this member
+    /// enqueues it again. Without a waiting member, the mutex stays at the place until a member
+    /// asks for it.
     ///
     /// # One-sided
     /// As [`lock`](Self::lock).
@@ -182,7 +190,7 @@ impl Mutexes {
     /// As [`lock`](Self::lock).
     ///
     /// # Errors
-    /// [`Fault::TimedOut`](syncline_sync::Fault::TimedOut) in [`RmaError::Fault`] when the deadline
+    /// [`Fault::TimedOut`](syncline_sync::Fault::TimedOut) in [`RmaError::Fault`] if the deadline
     /// passes first; as [`lock`](Self::lock).
     ///
     /// # Examples
@@ -238,20 +246,20 @@ impl Mutexes {
         Ok(())
     }
 
-    /// Lets a mutex go, when everything that this member has written is done.
+    /// Unlocks a mutex after everything that this member has written is complete.
     ///
     /// # One-sided
-    /// By the member that holds it.
+    /// The member that holds the mutex calls it.
     ///
     /// # Memory ordering
-    /// What this member did before is seen by who holds the mutex next.
+    /// The next holder sees everything that this member did before.
     ///
     /// # Errors
     /// [`RmaError::NotHeld`]; as [`lock`](Self::lock).
     pub fn unlock(&mut self, rma: &mut Rma, rank: usize, index: usize) -> Result<(), RmaError> {
         rma.check_not_forked()?;
         rma.complete_far()?;
-        // A mutex that this member holds is one that there is.
+        // A mutex that this member holds needs no check of its bounds.
         let Some(token) = self.let_go(Named::new(rma.rank, rank, index)) else {
             return Err(self.not_held(rma, rank, index));
         };
@@ -266,7 +274,8 @@ impl Mutexes {
         }
     }
 
-    /// One of the set that this member holds, as the error of who must not.
+    /// Returns the error [`RmaError::Held`] for a mutex of the set that this member holds, if there
+    /// is one.
     #[must_use]
     pub fn held(&self) -> Option<RmaError> {
         self.held.first().map(|held| {
@@ -275,15 +284,15 @@ impl Mutexes {
         })
     }
 
-    /// Gives the set back, if no member holds one of its mutexes. To use it afterwards is an error.
+    /// Frees the set if no member holds one of its mutexes. Later uses of the set return errors.
     ///
     /// # Collective
     /// As [`Rma::free`].
     ///
     /// # Errors
     /// As [`Rma::free`]; [`RmaError::Held`] if this member holds a mutex of the set, and
-    /// [`RmaError::HeldBy`] if another member does. Then all members get an error, and the set is
-    /// as it was.
+    /// [`RmaError::HeldBy`] if another member does. In both cases all members get an error, and the
+    /// set remains usable.
     pub fn free(&mut self, rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
         rma.check_not_forked()?;
         let _freeing = me.naming(Call::FreeMutexes);
@@ -297,7 +306,7 @@ impl Mutexes {
         }
     }
 
-    /// The first word of a mutex, among those of its owner.
+    /// Returns the index of the first word of a mutex in its owner's part.
     #[inline]
     fn place(&self, rma: &Rma, rank: usize, index: usize) -> Option<usize> {
         let part = self.words.table.parts.get(rank)?;
@@ -306,7 +315,7 @@ impl Mutexes {
         there.then_some(index * WORDS)
     }
 
-    /// Why a mutex has no place.
+    /// Returns the reason why [`place`](Self::place) found none.
     #[cold]
     #[inline(never)]
     fn no_place(&self, rma: &Rma, rank: usize, index: usize) -> RmaError {
@@ -331,7 +340,7 @@ impl Mutexes {
         !self.held.is_empty() && self.held.iter().any(|held| held.mutex == mutex)
     }
 
-    /// Takes a mutex out of those that are held. Most often it is the last one.
+    /// Removes a mutex from those that are held. Most often it is the last one.
     #[inline]
     fn let_go(&mut self, mutex: Named) -> Option<u64> {
         match self.held.pop_if(|last| last.mutex == mutex) {

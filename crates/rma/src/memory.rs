@@ -5,8 +5,8 @@
 //! same placement by the same arithmetic, without communication. Freed memory is reused.
 //!
 //! ```text
-//!  host 0: | ... | rank 0's part | rank 1's part | ... |         an allocation: a table of parts by rank;
-//!  host 1: | ... | rank 2's part | rank 3's part | ... |         those of this host have an address
+//!  host 0: | ... | rank 0's part | rank 1's part | ... |     allocation: table of parts by rank;
+//!  host 1: | ... | rank 2's part | rank 3's part | ... |     parts of this host have an address
 //! ```
 //!
 //! # Costs

@@ -1,16 +1,18 @@
 //! The messages between hosts, in words.
 //!
 //! ```text
-//!  request   | kind, number, parity, pieces | left | allocation, rank | ticket | pieces ... | data ...
-//!  reply     | kind                         | applied | completed     | ticket | data ...
-//!  ack       | kind                         | applied |
-//!  sync      | kind, all known              | epoch | stride, step     | applied | counts ...
+//!  request | kind, detail, parity, pieces | left    | allocation, rank | ticket  | pieces, data
+//!  reply   | kind                         | applied | completed        | ticket  | data
+//!  ack     | kind                         | applied |                  |         |
+//!  refused | kind, detail                 |         |                  | ticket  |
+//!  sync    | kind, detail                 | epoch   | stride, step     | applied | counts
 //! ```
 //!
 //! * `left`: the number of syncs that are complete as far as the sender's host has heard.
 //! * `parity`: the parity of the number of syncs that the sender has begun.
 //! * `applied`: the number of the receiver's requests that have been done.
 //! * `completed`: as `left`.
+//! * `detail`: see [`Head::detail`].
 //!
 //! Words are little-endian.
 

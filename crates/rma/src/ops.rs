@@ -1,21 +1,23 @@
-//! Put, get, accumulate, and the read-modify-writes of one word.
+//! Put, get, accumulate, and their strided and list forms.
 //!
-//! | operation                  | moves                                          | returns when                               |
-//! |----------------------------|------------------------------------------------|--------------------------------------------|
-//! | `put`, `put_strided`, `put_list` | from a buffer into a member's part         | the buffer may be used again               |
-//! | `accumulate`, ...          | adds a factor times a buffer                   | the same                                   |
-//! | `get`, `get_strided`, `get_list` | from a member's part into a buffer          | the data are there                         |
-//! | `fetch_add`, `swap`, `compare_swap` | a word, or a pair                      | it is done                                 |
-//! | `start_get`, ...           | the same                                       | at once: a [`Handle`](crate::handle::Handle) is waited for |
+//! | operation                           | moves                         | returns when       |
+//! |-------------------------------------|-------------------------------|--------------------|
+//! | `put`, `put_strided`, `put_list`    | a buffer into a member's part | buffer is reusable |
+//! | `accumulate`, ...                   | factor times a buffer, added  | buffer is reusable |
+//! | `get`, `get_strided`, `get_list`    | a member's part into a buffer | the data are there |
+//! | `fetch_add`, `swap`, `compare_swap` | a word, or a pair             | it is done         |
+//! | `start_get`, ...                    | the same                      | at once            |
+//!
+//! The operations that return at once return a [`Handle`](crate::handle::Handle) to wait for.
 //!
 //! # Memory within a host
-//! is read and written in place, by the member itself: a put is a store. Order there is that of the memory of the machine:
-//! what is put first is seen first only after a fence in between.
+//! The member itself reads and writes the memory in place: a put is a store. The order is that of
+//! the machine's memory model: two puts are seen in order only if there is a fence between them.
 //!
 //! # Memory of other hosts
-//! is reached by messages to the server of its member. Operations of one member on another are done there in the order in
-//! which they were called. Data go in pieces of up to 32 KiB, one behind the other; of regular shapes, rows are described by three
-//! words together.
+//! The member sends messages to the server of the target. The operations of one member on another
+//! are performed in the order in which they were called. Data travel in messages of up to 32 KiB,
+//! one after the other. Three words describe all rows of a regular shape.
 
 use crate::copy;
 use crate::element::{Element, Number};
@@ -27,12 +29,12 @@ use crate::rma::Rma;
 use crate::runs::{Run, batches, places};
 use crate::shape::Strided;
 
-/// The bytes of elements.
+/// Returns the bytes of elements.
 fn bytes<T: Element>(values: &[T]) -> &[u8] {
     bytemuck::cast_slice(values)
 }
 
-/// The runs of a shape, in bytes, in a part and in a buffer; what continues is one run.
+/// Returns the runs of a shape, in bytes, in a part and in a buffer. Adjacent runs are merged.
 pub(crate) fn shaped(
     there: Strided<'_>,
     offset: usize,
@@ -56,14 +58,17 @@ pub(crate) fn shaped(
 impl Rma {
     /// Writes elements into the part of a member.
     ///
-    /// It returns at *local* completion: the values may be changed, but are seen by others after a fence, or a sync, only.
+    /// It returns at *local* completion: the caller may reuse the buffer, but other members see the
+    /// values only after a fence or a sync.
     ///
     /// # One-sided
-    /// The member itself calls it, and nobody else has to do anything. To another host it leaves at once, or with what this
-    /// member does next: a millisecond or two later if that takes long.
+    /// Only this member calls it; no other member takes part. A message to another host leaves at
+    /// once, or together with the next message of this member. If there is none soon, it leaves
+    /// after a millisecond or two.
     ///
     /// # Errors
-    /// [`RmaError::Rank`], [`RmaError::Bounds`]: nothing is written. [`RmaError::Fault`] if somebody is dead.
+    /// [`RmaError::Rank`], [`RmaError::Bounds`]: nothing is written. [`RmaError::Fault`] if a member
+    /// is dead.
     ///
     /// # Examples
     /// ```
@@ -95,25 +100,28 @@ impl Rma {
         let (part, at) = self.part(memory, rank, offset, values.len())?;
         if !part.address.is_null() {
             self.stored = true;
-            // SAFETY: the elements are inside the part, which is shared memory.
+            // SAFETY: the part has as many bytes from `at` on as `values`, as `part` has checked.
+            // Parts are shared memory.
             unsafe { copy::write(part.address.add(at), bytes(values)) };
             return Ok(());
         }
         let run = Run { there: at, here: 0, len: size_of_val(values) };
-        // SAFETY: the run is inside the part, and all of the values.
+        // SAFETY: the run is inside the part, and covers exactly `values`, which stays borrowed
+        // until this returns.
         unsafe { self.write_far(&memory.table, rank, &[run], bytes(values).as_ptr()) }
     }
 
-    /// Reads elements of the part of a member.
+    /// Reads elements from the part of a member.
     ///
     /// # One-sided
     /// As [`put`](Self::put).
     ///
     /// # Memory ordering
-    /// What was put before a sync, or before a fence of which the reader knows, is read.
+    /// It reads everything that was put before a sync, or before a fence that happens before this
+    /// call.
     ///
     /// # Errors
-    /// As [`put`](Self::put); what is in `values` then may be anything.
+    /// As [`put`](Self::put); the content of `values` is then unspecified.
     #[inline]
     pub fn get<T: Element>(
         &mut self,
@@ -125,17 +133,20 @@ impl Rma {
         let (part, at) = self.part(memory, rank, offset, values.len())?;
         let (to, len) = (values.as_mut_ptr().cast::<u8>(), size_of_val(values));
         if !part.address.is_null() {
-            // SAFETY: the elements are inside the part, which is shared memory; `values` is the caller's own.
+            // SAFETY: the part has `len` bytes from `at` on, as `part` has checked. Parts are
+            // shared memory. `values` is borrowed exclusively, and has `len` bytes.
             unsafe { copy::read(part.address.add(at), to, len) };
             return Ok(());
         }
-        // SAFETY: `values` is borrowed until this returns, which is when nothing is on its way into it any more.
+        // SAFETY: the run is inside the part, and covers exactly `values`. `values` is borrowed
+        // exclusively until this returns, and nothing is written to it afterwards.
         unsafe { self.read_far(&memory.table, rank, &[Run { there: at, here: 0, len }], to) }
     }
 
-    /// Adds `factor` times the values to elements of the part of a member: each element in one step.
+    /// Adds `factor` times the values to elements of the part of a member, each element atomically.
     ///
-    /// Accumulates of several members to the same elements all count, in whatever order.
+    /// Concurrent accumulates of several members to the same elements all take effect, in an
+    /// unspecified order.
     ///
     /// # One-sided
     /// As [`put`](Self::put).
@@ -152,19 +163,22 @@ impl Rma {
     ) -> Result<(), RmaError> {
         let (part, at) = self.part(memory, rank, offset, values.len())?;
         let run = Run { there: at, here: 0, len: size_of_val(values) };
-        // SAFETY: the run is inside the part, aligned as the type is, and all of the values.
+        // SAFETY: the run is inside the part, covers exactly `values`, and has whole elements at a
+        // multiple of their size.
         unsafe { self.add(&memory.table, rank, part, &[run], factor, bytes(values).as_ptr()) }
     }
 
-    /// Writes elements of a buffer, from `first` on and with those strides, to elements of the part of a member from
-    /// `offset` on, in the shape of `there`.
+    /// Writes elements of a buffer into the part of a member.
+    ///
+    /// The elements are read from `first` on with the given strides, and written from `offset` on
+    /// in the shape `there`.
     ///
     /// # One-sided
     /// As [`put`](Self::put).
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`RmaError::Shape`] if runs overlap where they are written, or the strides are too few or many;
-    /// [`RmaError::Buffer`].
+    /// As [`put`](Self::put); [`RmaError::Shape`] if runs overlap where they are written, or if the
+    /// number of strides is wrong; [`RmaError::Buffer`] if the buffer is too short.
     ///
     /// # Examples
     /// ```
@@ -206,11 +220,12 @@ impl Rma {
         let here = Strided { counts: there.counts, strides };
         let (runs, part) =
             self.strided(memory, rank, (offset, there, true), (first, here, false), values.len())?;
-        // SAFETY: the runs are inside both.
+        // SAFETY: the runs are inside the part and inside `values`, as `strided` has checked.
         unsafe { self.write(&memory.table, rank, part, &runs, bytes(values).as_ptr()) }
     }
 
-    /// Reads elements of the part of a member, in the shape of `there` from `offset` on, into a buffer.
+    /// Reads elements from the part of a member, in the shape `there` from `offset` on, into a
+    /// buffer.
     ///
     /// # One-sided
     /// As [`put`](Self::put).
@@ -231,11 +246,13 @@ impl Rma {
         let here = Strided { counts: there.counts, strides };
         let (runs, part) =
             self.strided(memory, rank, (offset, there, false), (first, here, true), values.len())?;
-        // SAFETY: as in `get`; the runs are inside both.
+        // SAFETY: the runs are inside the part and inside `values`, as `strided` has checked.
+        // `values` is borrowed exclusively until this returns.
         unsafe { self.read(&memory.table, rank, part, &runs, values.as_mut_ptr().cast()) }
     }
 
-    /// Adds `factor` times elements of a buffer to elements of the part of a member, in the shape of `there`.
+    /// Adds `factor` times elements of a buffer to elements of the part of a member, in the shape
+    /// `there`.
     ///
     /// # One-sided
     /// As [`put`](Self::put).
@@ -257,17 +274,19 @@ impl Rma {
         let here = Strided { counts: there.counts, strides };
         let (runs, part) =
             self.strided(memory, rank, (offset, there, true), (first, here, false), values.len())?;
-        // SAFETY: the runs are whole elements inside both.
+        // SAFETY: the runs are inside the part and inside `values`, as `strided` has checked, and
+        // consist of whole elements.
         unsafe { self.add(&memory.table, rank, part, &runs, factor, bytes(values).as_ptr()) }
     }
 
-    /// Writes lists of elements: of each `(offset, first, len)`, `len` from `first` on of the buffer, to `offset`.
+    /// Writes a list of runs: for each `(offset, first, len)`, writes `len` elements of the buffer
+    /// from `first` on to `offset` in the part of a member.
     ///
     /// # One-sided
     /// As [`put`](Self::put).
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`RmaError::Buffer`].
+    /// As [`put`](Self::put); [`RmaError::Buffer`] if a run is not inside the buffer.
     pub fn put_list<T: Element>(
         &mut self,
         memory: &Global<T>,
@@ -276,11 +295,11 @@ impl Rma {
         values: &[T],
     ) -> Result<(), RmaError> {
         let (runs, part) = self.list(memory, rank, list, values.len())?;
-        // SAFETY: the runs are inside both.
+        // SAFETY: the runs are inside the part and inside `values`, as `list` has checked.
         unsafe { self.write(&memory.table, rank, part, &runs, bytes(values).as_ptr()) }
     }
 
-    /// Reads lists of elements: see [`put_list`](Self::put_list).
+    /// Reads a list of runs: see [`put_list`](Self::put_list).
     ///
     /// # Errors
     /// As [`put_list`](Self::put_list).
@@ -292,11 +311,12 @@ impl Rma {
         values: &mut [T],
     ) -> Result<(), RmaError> {
         let (runs, part) = self.list(memory, rank, list, values.len())?;
-        // SAFETY: as in `get`; the runs are inside both.
+        // SAFETY: the runs are inside the part and inside `values`, as `list` has checked. `values`
+        // is borrowed exclusively until this returns.
         unsafe { self.read(&memory.table, rank, part, &runs, values.as_mut_ptr().cast()) }
     }
 
-    /// Adds `factor` times lists of elements: see [`put_list`](Self::put_list).
+    /// Adds `factor` times a list of runs: see [`put_list`](Self::put_list).
     ///
     /// # Errors
     /// As [`put_list`](Self::put_list).
@@ -309,12 +329,13 @@ impl Rma {
         values: &[T],
     ) -> Result<(), RmaError> {
         let (runs, part) = self.list(memory, rank, list, values.len())?;
-        // SAFETY: the runs are whole elements inside both.
+        // SAFETY: the runs are inside the part and inside `values`, as `list` has checked, and
+        // consist of whole elements.
         unsafe { self.add(&memory.table, rank, part, &runs, factor, bytes(values).as_ptr()) }
     }
 
-    /// The runs of a shape, in bytes; and the part that they are in. Each place: its first element, shape, and whether it is
-    /// written.
+    /// Returns the runs of a shape, in bytes, and the part that they are in. The tuples give the
+    /// first element, the shape, and whether it is written, in the part and in the buffer.
     fn strided<T: Element>(
         &self,
         memory: &Global<T>,
@@ -332,7 +353,7 @@ impl Rma {
         Ok((shaped(there, offset, here, first, size_of::<T>()), part))
     }
 
-    /// The runs of a list, in bytes.
+    /// Returns the runs of a list, in bytes, and the part that they are in.
     fn list<T: Element>(
         &self,
         memory: &Global<T>,
@@ -353,8 +374,11 @@ impl Rma {
         Ok((list.iter().map(run).collect::<Result<_, _>>()?, part))
     }
 
+    /// Writes runs from the memory at `from` into a part, on this host or another one.
+    ///
     /// # Safety
-    /// The runs are inside the part, and inside the memory at `from`, which nobody writes until this returns.
+    /// The runs must be inside the part, and valid for reads in the memory at `from`. No other
+    /// thread may write to that memory until this returns.
     pub(crate) unsafe fn write(
         &mut self,
         table: &Table,
@@ -364,19 +388,23 @@ impl Rma {
         from: *const u8,
     ) -> Result<(), RmaError> {
         if part.address.is_null() {
-            // SAFETY: handed on.
+            // SAFETY: the conditions are the same: the caller guarantees them (see `# Safety`).
             return unsafe { self.write_far(table, rank, runs, from) };
         }
         self.stored = true;
         for run in runs {
-            // SAFETY: the caller vouches for the runs; parts are shared memory.
+            // SAFETY: the run is inside the part and inside the memory at `from`: the caller
+            // guarantees it (see `# Safety`). Parts are shared memory.
             unsafe { copy::write(part.address.add(run.there), run.bytes(from)) };
         }
         Ok(())
     }
 
+    /// Reads runs of a part into the memory at `to`.
+    ///
     /// # Safety
-    /// The runs are inside the part, and inside the memory at `to`, which is the caller's own until this returns.
+    /// The runs must be inside the part, and valid for writes in the memory at `to`. No other
+    /// thread may access that memory until this returns.
     pub(crate) unsafe fn read(
         &mut self,
         table: &Table,
@@ -386,16 +414,19 @@ impl Rma {
         to: *mut u8,
     ) -> Result<(), RmaError> {
         if part.address.is_null() {
-            // SAFETY: handed on.
+            // SAFETY: the conditions are the same: the caller guarantees them (see `# Safety`).
             return unsafe { self.read_far(table, rank, runs, to) };
         }
         for run in runs {
-            // SAFETY: the caller vouches for the runs; parts are shared memory.
+            // SAFETY: the run is inside the part and inside the memory at `to`: the caller
+            // guarantees it (see `# Safety`). Parts are shared memory.
             unsafe { copy::read(part.address.add(run.there), run.place(to), run.len) };
         }
         Ok(())
     }
 
+    /// Writes runs into a part on another host.
+    ///
     /// # Safety
     /// As [`write`](Self::write).
     #[cold]
@@ -412,17 +443,19 @@ impl Rma {
                 Request { allocation, rank, pieces: &pieces, ..Request::new(RequestKind::Put) };
             let size = runs.iter().map(|run| run.len).sum();
             self.far().request(server, request, size, |message| {
-                // SAFETY: the caller vouches for the runs, of which these are parts.
+                // SAFETY: the run is a part of one that is valid for reads at `from`: the caller
+                // guarantees it (see `# Safety`).
                 runs.iter().for_each(|run| message.extend_from_slice(unsafe { run.bytes(from) }));
             })?;
         }
         Ok(())
     }
 
-    /// Adds what is in the runs of the memory at `from`, here or elsewhere.
+    /// Adds the elements of the runs at `from` to a part, on this host or another one.
     ///
     /// # Safety
-    /// As [`write`](Self::write); the runs are whole elements, and there at multiples of their size.
+    /// As [`write`](Self::write). The runs must also consist of whole elements, at multiples of
+    /// their size in the part.
     pub(crate) unsafe fn add<T: Number>(
         &mut self,
         table: &Table,
@@ -433,7 +466,8 @@ impl Rma {
         from: *const u8,
     ) -> Result<(), RmaError> {
         let products = |run: &Run| {
-            // SAFETY: the caller vouches for the runs.
+            // SAFETY: the run is valid for reads at `from`: the caller guarantees it (see `#
+            // Safety`).
             let values = unsafe { run.bytes(from) }.chunks_exact(size_of::<T>());
             values.map(move |value| bytemuck::pod_read_unaligned::<T>(value).times(factor))
         };
@@ -442,7 +476,9 @@ impl Rma {
             for run in runs {
                 let at = part.address.wrapping_add(run.there).cast::<T>();
                 for (index, value) in products(run).enumerate() {
-                    // SAFETY: the run is inside the part, and elements are aligned in it.
+                    // SAFETY: the element is inside the part, as the run is. It is aligned: the
+                    // part is aligned for all elements, and `there` is a multiple of the size.
+                    // Parts are shared memory.
                     unsafe { value.add_to(at.add(index)) };
                 }
             }
@@ -468,10 +504,11 @@ impl Rma {
         Ok(())
     }
 
-    /// Asks for runs of another host's memory.
+    /// Requests runs of the memory of another host, and returns the ticket of the answers.
     ///
     /// # Safety
-    /// The runs are inside the memory at `to`, which is nobody else's until all has come or the ticket is given up.
+    /// The runs must be valid for writes in the memory at `to`. No other thread may access that
+    /// memory until all answers have come or the ticket is given up.
     pub(crate) unsafe fn ask_far(
         &mut self,
         table: &Table,
@@ -500,6 +537,8 @@ impl Rma {
         Ok(ticket)
     }
 
+    /// Reads runs of a part on another host.
+    ///
     /// # Safety
     /// As [`read`](Self::read).
     #[cold]
@@ -510,7 +549,8 @@ impl Rma {
         runs: &[Run],
         to: *mut u8,
     ) -> Result<(), RmaError> {
-        // SAFETY: handed on; `answer` returns when all has come or the ticket is given up.
+        // SAFETY: the runs are valid at `to` until this returns: the caller guarantees it (see `#
+        // Safety`). `answer` returns only when all answers have come or the ticket is given up.
         let ticket = unsafe { self.ask_far(table, rank, runs, to) }?;
         self.far().answer(ticket).map(|_| ())
     }

@@ -1,12 +1,14 @@
-//! One word read and changed in one step.
+//! Atomic read-modify-writes of one word.
 //!
 //! # Contract
-//! Each is one step with respect to all others of this module and to accumulates, whoever does them, on whatever host.
-//! Words are aligned. A pair is two words of 8 bytes, at a multiple of 16.
+//! Each operation is atomic with respect to all other operations of this module and to accumulates,
+//! of any member on any host. Words are aligned. A pair is two words of 8 bytes, at a multiple of
+//! 16.
 //!
 //! # Memory ordering
-//! Acquire and release: what the one before wrote before its step is seen after this one, on one host. Between hosts, what
-//! was put before by others is seen after a fence of theirs.
+//! Acquire and release: on one host, an operation sees everything that was written before the
+//! preceding operation on the same word. Between hosts, the puts of another member are seen after a
+//! fence of that member.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
@@ -14,7 +16,7 @@ use portable_atomic::AtomicU128;
 
 use crate::copy::Whole;
 
-/// What is done to a word.
+/// A read-modify-write and its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rmw {
     Add32(u32),
@@ -28,7 +30,7 @@ pub(crate) enum Rmw {
 }
 
 impl Rmw {
-    /// Bytes of the word.
+    /// Returns the number of bytes of the word.
     pub(crate) fn size(self) -> usize {
         match self {
             Rmw::Add32(_) | Rmw::Swap32(_) | Rmw::CompareSwap32(..) => 4,
@@ -37,14 +39,16 @@ impl Rmw {
         }
     }
 
-    /// Does it, and returns what was there. Pairs are those of `portable_atomic`, which is assembly where a processor
-    /// has an instruction for them.
+    /// Performs the operation, and returns the previous value. Operations on pairs are those of
+    /// `portable_atomic`, which uses the processor's instructions where it has any.
     ///
     /// # Safety
-    /// `at` is a word of that size, aligned to it, in memory that all access as [`copy`](crate::copy) does.
+    /// `at` must point to a word of this size, aligned to it, in memory that all threads access as
+    /// [`copy`](crate::copy) does.
     #[inline(always)]
     pub(crate) unsafe fn apply(self, at: *mut u8) -> u128 {
-        // SAFETY: the caller guarantees such a word. Acquire and release pair with those of the steps of others.
+        // SAFETY: `at` points to an aligned word of this size: the caller guarantees it (see `#
+        // Safety`). AcqRel: pairs with the operations of other members on the word.
         unsafe {
             match self {
                 Rmw::Add32(value) => value.fetch_add(at.cast()).into(),
@@ -62,7 +66,7 @@ impl Rmw {
         }
     }
 
-    /// As it is sent: which, and its operands.
+    /// Encodes the operation for a message: its number and its operands.
     pub(crate) fn words(self) -> (u8, [u64; 4]) {
         let (which, a, b): (u8, u128, u128) = match self {
             Rmw::Add32(value) => (0, value.into(), 0),
@@ -117,7 +121,7 @@ mod tests {
         ];
         for (rmw, before, after) in cases {
             let mut words = Words([5, 9]);
-            // SAFETY: aligned words that nobody else has.
+            // SAFETY: aligned words that no other thread accesses.
             assert_eq!(unsafe { rmw.apply(words.0.as_mut_ptr().cast()) }, before, "{rmw:?}");
             assert_eq!(words.0, after, "{rmw:?}");
             let (which, words) = rmw.words();

@@ -1,11 +1,11 @@
-//! The bytes that an operation moves, cut into what fits messages.
+//! The runs of bytes that an operation moves, split into messages.
 
 use std::collections::VecDeque;
 
 use crate::engine::{Destination, MOST};
 use crate::shape::Piece;
 
-/// A run of bytes there, in a member's part, and here, in a buffer.
+/// A run of bytes at `there` in a member's part and at `here` in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) there: usize,
@@ -14,7 +14,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Where it is in a buffer: at an address that was exposed, if the buffer is null.
+    /// Returns the address of the run in a buffer. If the buffer is null, `here` is an exposed
+    /// address.
     pub(crate) fn place(&self, buffer: *mut u8) -> *mut u8 {
         if buffer.is_null() {
             return std::ptr::with_exposed_provenance_mut(self.here);
@@ -22,17 +23,18 @@ impl Run {
         buffer.wrapping_add(self.here)
     }
 
-    /// Its bytes in a buffer.
+    /// Returns the bytes of the run in a buffer.
     ///
     /// # Safety
-    /// It is inside the buffer, which nobody writes for `'a`.
+    /// The run must be valid for reads in the buffer, and no thread may write to it for `'a`.
     pub(crate) unsafe fn bytes<'a>(&self, buffer: *const u8) -> &'a [u8] {
-        // SAFETY: as the caller vouches. A buffer that is null has no empty runs, so each has an address.
+        // SAFETY: the bytes are readable, and not written for `'a`: the caller guarantees it (see
+        // `# Safety`). If the buffer is null, the run is not empty, so its address is not null.
         unsafe { std::slice::from_raw_parts(self.place(buffer.cast_mut()), self.len) }
     }
 }
 
-/// Runs, cut into what fits a message; each message's, as pieces and as runs.
+/// Splits runs into messages. Returns the pieces and the runs of each message.
 pub(crate) fn batches(runs: &[Run]) -> Vec<(Vec<Piece>, Vec<Run>)> {
     let mut batches: Vec<(Vec<Piece>, Vec<Run>)> = Vec::new();
     let mut room = 0;
@@ -53,7 +55,7 @@ pub(crate) fn batches(runs: &[Run]) -> Vec<(Vec<Piece>, Vec<Run>)> {
                 None => pieces.push(Piece { offset, len: bytes, count: 1, stride: 0 }),
             }
             cut.push(Run { there, here, len: part });
-            // A piece takes room as well, so that lists of small runs do not make long messages.
+            // Pieces take room as well, so that lists of small runs do not make long messages.
             room -= part;
             if pieces.len() * 8 * Piece::WORDS >= MOST {
                 room = 0;
@@ -63,7 +65,7 @@ pub(crate) fn batches(runs: &[Run]) -> Vec<(Vec<Piece>, Vec<Run>)> {
     }
     batches
 }
-/// Places in a buffer for the answers to a request each.
+/// Returns the destinations in a buffer for the answers to the requests of `batches`.
 pub(crate) fn places(
     batches: &[(Vec<Piece>, Vec<Run>)],
     buffer: *mut u8,

@@ -11,8 +11,9 @@
 //! Radix 3, nine hosts: the counts that host 0 sends, named by the distance that they have to
 //! travel.
 //! ```text
-//!  round 0, stride 1:  to 1: those for 1, 4, 7 ahead    to 2: those for 2, 5, 8 ahead
-//!  round 1, stride 3:  to 3: those for 3 ahead, with what came in round 0 for as far      to 6: those for 6 ahead
+//!  round 0, stride 1   to host 1: distances 1, 4, 7    to host 2: distances 2, 5, 8
+//!  round 1, stride 3   to host 3: distance 3           to host 6: distance 6
+//!                      (each with the counts of round 0 that have the same distance left)
 //! ```
 //!
 //! A count that has to travel `k` hosts ahead moves by the digits of `k` in the base of the radix,

@@ -12,8 +12,8 @@ use crate::rma::Rma;
 use crate::rmw::Rmw;
 use crate::shape::Piece;
 
-/// Words that are read and changed in one step: `u32`, `i32`, `u64`, `i64`, and pairs of 8 bytes each, which stand at
-/// multiples of 16.
+/// Words for atomic read-modify-writes: `u32`, `i32`, `u64`, `i64`, and pairs of 8 bytes each,
+/// which are aligned to 16 bytes.
 pub trait Word: Element + sealed::Sealed {
     #[doc(hidden)]
     fn swap_with(self) -> sealed::Step;
@@ -23,22 +23,22 @@ pub trait Word: Element + sealed::Sealed {
     fn of(found: u128) -> Self;
 }
 
-/// Words to which something can be added.
+/// Words that support atomic addition.
 pub trait AddWord: Word {
     #[doc(hidden)]
     fn add_of(self) -> sealed::Step;
 }
 
-/// A pair of words: a rank and an address, say.
+/// A pair of words, for example a rank and an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(16))]
 pub struct Pair(pub u64, pub u64);
 
 pub(crate) mod sealed {
-    /// Nobody else has words: both ends of a message must know them.
+    /// The trait is sealed: both ends of a message must know each type of word.
     pub trait Sealed {}
 
-    /// A step that is done to a word.
+    /// A read-modify-write of a word.
     #[derive(Clone, Copy, Debug)]
     pub struct Step(pub(crate) crate::rmw::Rmw);
 }
@@ -105,14 +105,15 @@ impl Word for Pair {
 }
 
 impl Rma {
-    /// Adds to a word of a member's part, and returns what was there.
+    /// Adds to a word of a member's part, and returns the previous value.
     ///
     /// # One-sided
     /// As [`put`](Self::put).
     ///
     /// # Memory ordering
-    /// Acquire and release, with others of its kind to the same word. It is in the order of this member's other operations
-    /// on that host; those on other hosts may be done later, unless there is a fence in between.
+    /// Acquire and release, with other read-modify-writes of the same word. It is performed in the
+    /// order of this member's other operations on that host. Operations on other hosts may be
+    /// performed later, unless there is a fence between.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -127,7 +128,8 @@ impl Rma {
         self.step_now(memory, rank, index, value.add_of())
     }
 
-    /// Replaces a word of a member's part, and returns what was there. As [`fetch_add`](Self::fetch_add).
+    /// Replaces a word of a member's part, and returns the previous value. Like
+    /// [`fetch_add`](Self::fetch_add).
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -142,7 +144,8 @@ impl Rma {
         self.step_now(memory, rank, index, value.swap_with())
     }
 
-    /// Replaces a word of a member's part if it is `old`, and returns what was there. As [`fetch_add`](Self::fetch_add).
+    /// Replaces a word of a member's part if it equals `old`, and returns the previous value. Like
+    /// [`fetch_add`](Self::fetch_add).
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -158,8 +161,8 @@ impl Rma {
         self.step_now(memory, rank, index, old.compare_swap_with(new))
     }
 
-    /// A step, and its result: on the own host without a handle. Inlined, so that what is done is
-    /// known to the compiler.
+    /// Performs a read-modify-write, without a handle if the word is on the own host. Inlined, so
+    /// that the compiler specialises it for the operation.
     #[inline(always)]
     fn step_now<T: Word>(
         &mut self,
@@ -171,7 +174,7 @@ impl Rma {
         let (part, at) = self.part(memory, rank, index, 1)?;
         if !part.address.is_null() {
             self.stored = true;
-            // SAFETY: as in `step`.
+            // SAFETY: as in `step` and `step_at`.
             return Ok(T::of(unsafe { step.0.apply(part.address.add(at)) }));
         }
         let handle = self.step(memory, rank, index, step)?;
@@ -187,12 +190,16 @@ impl Rma {
         Step(rmw): Step,
     ) -> Result<Handle<T>, RmaError> {
         let (part, at) = self.part(memory, rank, index, 1)?;
-        // SAFETY: the word is inside the part, and aligned, as its type says.
+        // SAFETY: the word is inside the part, as `part` has checked, and `at` is a multiple of its
+        // size.
         unsafe { self.step_at(&memory.table, rank, part, at, Step(rmw)) }
     }
 
+    /// Starts a read-modify-write of the word at the offset `at` in bytes.
+    ///
     /// # Safety
-    /// `at` is the offset of a word of that type inside the part, and a multiple of its size.
+    /// A word of the type of `step` must be inside the part at `at`, and `at` must be a multiple of
+    /// its size.
     pub(crate) unsafe fn step_at<T: Word>(
         &mut self,
         table: &Table,
@@ -203,7 +210,9 @@ impl Rma {
     ) -> Result<Handle<T>, RmaError> {
         if !part.address.is_null() {
             self.stored = true;
-            // SAFETY: the caller vouches for the word; parts are shared memory, aligned for all words.
+            // SAFETY: the word is inside the part and aligned: the caller guarantees that `at` is a
+            // multiple of its size (see `# Safety`), and parts are aligned for all words. Parts are
+            // shared memory.
             return Ok(Handle::done(T::of(unsafe { rmw.apply(part.address.add(at)) })));
         }
         let (server, allocation) = (self.server_of(rank), table.id);

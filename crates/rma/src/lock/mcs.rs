@@ -1,51 +1,53 @@
-//! The software queue lock, over memory and messages.
+//! The software queue lock, on shared memory and messages.
 //!
 //! # Contract
-//! See [`lock`](super). Every member has *nodes*, one for each mutex that it holds or has a place
-//! in the queue of. The mutex's word, at its owner, is the last node of its queue. Each node has a
-//! link to the next, and a flag that is raised when the mutex comes to it.
+//! See [`lock`](super). Every member has *nodes*: one for each mutex that it holds, or in whose
+//! queue it has a place. The word of the mutex, at its owner, names the last node of the queue.
+//! Each node has a link to the next node, and a flag that is raised when the mutex reaches the
+//! node.
 //!
 //! # Figure
 //! ```text
-//!  owner: tail ───────────────────────┐            lock:   tail <- swap my node; if there was one: link it to mine,
-//!                                     ▼                    wait until my flag is raised
-//!  member 4's node ──link──> member 1's node       unlock: no link? tail <- free, if it is my node still
-//!  (holds)                   (waits on its flag)           else wait for the link; grant the next node
+//!  owner: tail ──────────────────────┐       lock:   tail <- swap(my node); if there was a last
+//!                                    ▼               node: link it to mine, wait for my flag
+//!  member 4's node ──link──> member 1's node unlock: no link: tail <- free, if it is still my node
+//!  (holds)                   (waits on flag)         else wait for the link, grant the next node
 //! ```
-//! Flags are numbers of waits, which only grow: a link says to which number the next one's is to be raised. So nothing is
-//! reset that somebody may still be looking at.
+//! Flags are monotone counters of waits: a link contains the value to which the next node's flag is
+//! to be raised. So nothing is reset that another thread may still read.
 //!
-//! # A place that is left
-//! A wait whose deadline passes keeps its place and marks it *absent*. The mutex goes past an
-//! absent place, or stays at it if there is none behind it, until the member comes back or another
-//! member links itself. All that is decided by one word, the link, which is only changed by
-//! read-modify-writes:
+//! # An abandoned place
+//! When the deadline of a wait passes, the member keeps its place in the queue and marks it
+//! *absent*. The mutex passes over an absent place. If no node follows, it stays there until the
+//! member comes back or another member links its node. A single word decides all of this: the link,
+//! which only read-modify-writes change:
 //!
-//! | step                     | the link word       | if before it was           | then                                      |
-//! |--------------------------|---------------------|----------------------------|-------------------------------------------|
-//! | link the next            | or (next)           | granted and absent         | the mutex goes to the next                |
-//! | grant                    | or `GRANTED`        | absent, with a next        | the mutex goes to the next                |
-//! |                          |                     | absent, without            | it stays here                             |
-//! |                          |                     | present                    | the flag is raised                        |
-//! | leave (deadline)         | or `ABSENT`         | granted                    | it does not leave: it holds the mutex     |
-//! | come back                | without `ABSENT`    | granted, without a next    | it holds the mutex                        |
-//! |                          | (unchanged)         | granted, with a next       | the place is lost: it asks anew           |
+//! | step             | the link word    | if it was               | result                       |
+//! |------------------|------------------|-------------------------|------------------------------|
+//! | link the next    | or (next)        | granted and absent      | the mutex goes to the next   |
+//! | grant            | or `GRANTED`     | absent, with a next     | the mutex goes to the next   |
+//! |                  |                  | absent, without a next  | the mutex stays here         |
+//! |                  |                  | present                 | the flag is raised           |
+//! | leave (deadline) | or `ABSENT`      | granted                 | it stays: it holds the mutex |
+//! | come back        | without `ABSENT` | granted, without a next | it holds the mutex           |
+//! |                  | (unchanged)      | granted, with a next    | place lost: it asks again    |
 //!
 //! # Costs
-//! Free: a swap and a compare-swap at the owner: on its host one read-modify-write each, from
-//! others two messages each. Contended: a swap; one message to link; one message, or two line
-//! transfers, to hand over. Members wait on words of their own host. A mutex that stays at an
-//! absent place costs the next member a message more, there and back.
+//! Uncontended: a swap and a compare-swap at the owner, each one read-modify-write on the owner's
+//! host and two messages from another host. Contended: a swap; one message to link; one message, or
+//! two transfers of cache lines, to hand over. Members wait on words of their own host. A mutex
+//! that stays at an absent place costs the next member one more message in each direction.
 //!
 //! # Source
 //! Mellor-Crummey and Scott (1991); for one-sided memory Saify's thesis (2002), section 5.2, whose
-//! text on the release has one mistake: after a compare-swap that fails, the next one's `locked` is
-//! to become false. Places that are left: Scott and Scherer, "Scalable queue-based spin locks with
-//! timeout" (2001), whose nodes are unlinked by their owners. Changed: nodes are named by numbers
-//! in one word; links and flags go to the process that needs them, which drives while it waits, and
-//! not through the server; flags are monotone; an absent node stays in the queue. Its member does
-//! not wait, but others need the messages that come for it: before a member leaves its place, its
-//! process gets a thread that receives ([`Endpoint::keep_serving`]), if it has none.
+//! text on the release has one mistake: after a compare-swap that fails, `locked` of the next node
+//! has to become false. Abandoned places: Scott and Scherer, "Scalable queue-based spin locks with
+//! timeout" (2001), whose nodes are unlinked by their owners. Changed: numbers in one word name the
+//! nodes; links and flags go to the process that needs them, which receives them while it waits,
+//! and not through the server; flags are monotone; an absent node stays in the queue. Its member
+//! does not wait, but other members need the messages that arrive for the node. So before a member
+//! abandons its place, its process starts a thread that receives ([`Endpoint::keep_serving`]), if
+//! it has none.
 //!
 //! [`Endpoint::keep_serving`]: syncline_fabric::endpoint::Endpoint::keep_serving
 
@@ -71,7 +73,7 @@ use crate::rma::{Rma, Syncs};
 
 const NODES: usize = MOST;
 
-/// A place in a queue, alone on its lines.
+/// A place in a queue, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct Node {
@@ -80,24 +82,25 @@ struct Node {
     flag: Signal,
 }
 
-// SAFETY: two words, for which 0 is a node that was neither linked nor raised.
+// SAFETY: a node consists of two words; all bytes zero are a node that is neither linked nor
+// raised.
 unsafe impl Shared for Node {}
 
-/// The mutex has come to this node.
+/// The mutex has reached this node.
 const GRANTED: u64 = 1 << 62;
-/// The member does not wait.
+/// The member does not wait at this node.
 const ABSENT: u64 = 1 << 63;
 const BOTH: u64 = GRANTED | ABSENT;
 
 /// The nodes of the members of a host.
 #[derive(Clone, Debug)]
 struct Shelf {
-    /// The rank of the first node's member, and so on: those of this host.
+    /// The ranks of the members of this host, in the order of their nodes.
     here: Arc<[usize]>,
     nodes: Array<Node>,
-    /// Who is told of syncs that others have completed.
+    /// The engine, which is notified of syncs that other hosts have completed.
     engine: Option<Arc<Engine>>,
-    /// By rank: its process.
+    /// The number of members of a process, to compute a rank's process.
     threads: usize,
 }
 
@@ -107,19 +110,20 @@ pub(crate) struct Nodes {
     shelf: Shelf,
     fault_list: FaultList,
     service: u32,
-    /// Where its nodes begin on the shelf.
+    /// The index of its first node on the shelf.
     first: usize,
     free: Vec<usize>,
-    /// How often each has been waited with.
+    /// The number of waits with each node.
     waits: [u64; NODES],
-    /// Places that were left: owner, index, node.
+    /// The abandoned places: owner, index, node.
     left: Vec<(usize, usize, usize)>,
 }
 
 const LINK: u64 = 1;
 const RAISE: u64 = 2;
 
-/// A node as a word: 1 + rank, number, and to how much its flag is to be raised, if it waits.
+/// Encodes a node as a word: 1 + rank, number, and the value to which its flag is raised if it
+/// waits.
 fn name(rank: usize, node: usize, waits: u64) -> u64 {
     (rank as u64 + 1) << 48 | (node as u64) << 40 | waits & ((1 << 40) - 1)
 }
@@ -138,24 +142,23 @@ impl Shelf {
         Ok(Shelf { here: here.into(), nodes: space.array(NODES * here.len())?, threads, engine })
     }
 
-    /// A node of a member of this host.
+    /// Returns a node of a member of this host.
     fn node(&self, rank: usize, node: usize) -> Option<&Node> {
         let member = self.here.iter().position(|&other| other == rank)?;
         self.nodes.get(member * NODES + node).filter(|_| node < NODES)
     }
 
-    /// Links a node of this host to the next; returns the next if the mutex goes to that.
+    /// Links a node of this host to the next one. Returns the next one if the mutex goes to it.
     fn link(&self, rank: usize, node: usize, next: u64) -> Option<u64> {
         let node = self.node(rank, node)?;
-        // AcqRel: what the next did before it asked is seen by the member that hands over, and what
-        // the holder did before it left the mutex at this node is seen by the next. Pairs with the
-        // other changes of the word.
+        // AcqRel: the member that hands over sees everything the next member did before it asked,
+        // and the next member sees everything the holder did before it left the mutex at this node.
+        // Pairs with the other changes of the word.
         let before = node.link.fetch_or(next & !BOTH, Ordering::AcqRel);
         (before & BOTH == BOTH).then_some(next)
     }
 
-    /// The mutex goes to a node, and past those that are absent. Returns the first that is on
-    /// another host.
+    /// Passes the mutex to a node, skipping absent ones. Returns the first node on another host.
     fn grant(&self, mut to: u64) -> Option<u64> {
         loop {
             let (rank, number, waits) = named(to);
@@ -181,7 +184,7 @@ impl Shelf {
     }
 }
 
-/// Whether a word is the name of a node.
+/// Returns whether a word is the name of a node.
 fn is_name(word: u64) -> bool {
     word & !BOTH == word && word >> 48 != 0
 }
@@ -196,7 +199,8 @@ impl Service for Shelf {
         if !is_name(node) || what == LINK && !is_name(word) {
             return;
         }
-        // Before the flag: who is let in asks for what is as new as what it is told.
+        // Before the flag: the member that the flag lets in must not read older memory than the
+        // sender.
         if let (Some(engine), Some(epoch)) = (&self.engine, words.next()) {
             engine.hear(epoch);
         }
@@ -243,8 +247,8 @@ impl Nodes {
         &self.shelf.nodes[self.first + node]
     }
 
-    /// Takes the mutex, or a place in its queue that is kept if the deadline passes. Returns the
-    /// name of the node.
+    /// Takes the mutex, and returns the name of the node. If the deadline passes, the member keeps
+    /// its place in the queue.
     pub(crate) fn lock(
         &mut self,
         rma: &mut Rma,
@@ -267,8 +271,8 @@ impl Nodes {
                 "a member holds, or has places in the queues of, at most {NODES} mutexes of a set"
             ),
         })?;
-        // Relaxed: others change it after they have swapped, which comes after this and is a
-        // release.
+        // Relaxed: other members change the word only after their own swap at the owner, which
+        // acquires the swap that this member makes after this store.
         self.node(node).link.store(0, Ordering::Relaxed);
         let waits = self.waits[node] + 1;
         let mine = name(rma.rank, node, waits);
@@ -282,10 +286,10 @@ impl Nodes {
         Ok(mine)
     }
 
-    /// The place that this member has left in the queue of a mutex, if it has it still, and whether
-    /// the mutex stays there.
+    /// Returns to the place that this member has abandoned in the queue of a mutex, if it still has
+    /// it. Also returns whether the mutex is there.
     fn come_back(&mut self, wanted: &Wanted<'_>) -> Option<(usize, bool)> {
-        // Those that the mutex has gone past can be used again.
+        // Nodes that the mutex has passed over become free.
         let (shelf, first) = (&self.shelf, self.first);
         let passed = |node: usize| {
             let link = shelf.nodes[first + node].link.load(Ordering::Acquire);
@@ -307,7 +311,7 @@ impl Nodes {
         let back = |link: u64| (link & GRANTED == 0 || link & !BOTH == 0).then_some(link & !ABSENT);
         match self.node(node).link.fetch_update(Ordering::AcqRel, Ordering::Acquire, back) {
             Ok(link) => Some((node, link & GRANTED != 0)),
-            // The mutex has gone past it just now.
+            // The mutex has just passed over it.
             Err(_) => {
                 self.free.push(node);
                 None
@@ -330,7 +334,7 @@ impl Nodes {
         if next == 0
             && let Syncs::Hosts(far) = &rma.sync
         {
-            // It may have come, and nobody have looked.
+            // The link may have arrived and not been received yet.
             let _ = far.endpoint.wait(Some(Instant::now()), || link() != 0);
             next = link();
         }
@@ -346,7 +350,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Somebody has swapped and is about to link.
+    /// Waits for the link of a member that has swapped the tail and is about to link its node.
     fn linked(&self, rma: &Rma, node: usize) -> Result<u64, Fault> {
         let link = || self.node(node).link.load(Ordering::Acquire) & !BOTH;
         match &rma.sync {
@@ -371,7 +375,7 @@ impl Nodes {
         Ok(link())
     }
 
-    /// Waits until the mutex has come to a node. If it does not, the place is left.
+    /// Waits until the mutex reaches a node. If the wait fails, the place is marked absent.
     fn wait(
         &mut self,
         rma: &Rma,
@@ -410,12 +414,12 @@ impl Nodes {
                 self.left.push((wanted.rank, wanted.index, node));
                 Err(error)
             }
-            // It has come at the last moment.
+            // The mutex has arrived at the last moment.
             Err(_) => self.level(rma),
         }
     }
 
-    /// Waits until this host has completed the syncs that it has heard of. It will, soon.
+    /// Waits until this host has completed the syncs that it has heard of, which is a short wait.
     fn level(&self, rma: &Rma) -> Result<(), RmaError> {
         match &rma.sync {
             Syncs::Hosts(far) => Ok(far.endpoint.wait(None, || far.engine.is_level())?),
@@ -423,7 +427,7 @@ impl Nodes {
         }
     }
 
-    /// Links a node, wherever it is, to one of this member's.
+    /// Links a node, on any host, to one of this member's.
     fn link(&self, rma: &mut Rma, node: u64, mine: u64) {
         let (rank, number, _) = named(node);
         if rma.host_of(rank) == rma.host_of(rma.rank) {

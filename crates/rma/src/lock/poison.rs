@@ -1,21 +1,22 @@
-//! Mutexes that are never free again: their holders have dropped the set, or have ended.
+//! Poisoned mutexes: their holders have dropped the set, or have ended.
 //!
 //! # Contract
-//! A member notes what it holds of a set. If its handle to the set is dropped, or its function
-//! ends, it enters each mutex that it still holds into a list on its own host, and tells every
-//! other host, which enters it there. A mutex in the list is *poisoned*: it is never free again,
-//! and those who wait or ask for it get [`RmaError::Poisoned`], with the holder's rank. Nothing in
-//! the queue changes, so it does not matter how the queue of a kind works.
+//! A member notes the mutexes of a set that it holds. If its handle to the set is dropped, or its
+//! function ends, it enters each mutex that it still holds into a list on its own host, and sends
+//! it to every other host, which enters it there. A mutex in the list is *poisoned*: it never
+//! becomes free again, and members that wait or ask for it get [`RmaError::Poisoned`], with the
+//! holder's rank. The queue of the mutex does not change, so poisoning works for every kind of
+//! mutex.
 //!
 //! ```text
-//!  rank 0: lock(2, 5) ── notes 2, 5 ── its function returns ──> list of its host <── looked at by those who wait
-//!                                             └── message to the server of each other host ──> list there
+//!  rank 0: lock(2, 5) ── notes 2, 5 ── its function returns ──> list of its host <── waiters look
+//!                                      └── message to the server of each other host ──> list there
 //! ```
 //!
 //! # Costs
-//! Two stores to a line of the member's own for a lock and an unlock, and a look at the first word
-//! of the list. A list has room for 16 mutexes a member; if it is full, every mutex of the set is
-//! poisoned.
+//! A lock and an unlock each store to a line of the member's own, and a lock checks the first word
+//! of the list. A list has room for 16 mutexes per member. When it is full, every mutex of the set
+//! is poisoned.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,19 +29,19 @@ use syncline_sync::{Space, SpaceError, agreement::Thing, membership::FaultList, 
 
 use crate::error::RmaError;
 
-/// How many mutexes of a set a member may hold, or wait for, at once.
+/// The number of mutexes of a set that a member may hold, or wait for, at once.
 pub(crate) const MOST: usize = 64;
 
-/// Room in the list, for each member.
+/// The capacity of the list, per member.
 const EACH: usize = 16;
 
-/// The poisoned mutexes of a set, in the memory of a host. A clone is the same list.
+/// The list of the poisoned mutexes of a set, in the memory of a host. A clone is the same list.
 #[derive(Clone, Debug)]
 pub(crate) struct Poison {
     entries: Array<SharedU64>,
 }
 
-/// A mutex of a set, with the member that holds it or asks for it, as a word that is not 0.
+/// A mutex of a set, with the member that holds it or asks for it, encoded as a word that is not 0.
 ///
 /// ```text
 ///   bit 63 .. 48      47 .. 34          33 .. 0
@@ -54,7 +55,7 @@ const OWNER: u32 = 34;
 const INDEX: u64 = (1 << OWNER) - 1;
 
 impl Named {
-    /// How many mutexes of a set a member may have: they would take 2 TiB.
+    /// The maximum number of mutexes of a set that a member may own: they would take 2 TiB.
     pub(crate) const INDICES: usize = INDEX as usize - 1;
 
     #[inline]
@@ -66,7 +67,7 @@ impl Named {
         Named(self.0 | INDEX)
     }
 
-    /// The rank of the owner, and the index.
+    /// Returns the rank of the owner, and the index.
     pub(crate) fn place(self) -> (usize, usize) {
         ((self.0 >> OWNER) as usize & 0x3fff, (self.0 & INDEX) as usize)
     }
@@ -75,7 +76,7 @@ impl Named {
         (self.0 >> HOLDER) as usize - 1
     }
 
-    /// Whether an entry of the list is of that mutex, whatever member it names.
+    /// Returns whether an entry of the list is for the given mutex, whichever member it names.
     fn is_of(self, mutex: Named) -> bool {
         (self.0 ^ mutex.0) & ((1 << HOLDER) - 1) == 0 || self.0 & INDEX == INDEX
     }
@@ -89,7 +90,7 @@ impl Poison {
     fn enter(&self, entry: Named) {
         let (last, others) = self.entries.split_last().expect("a list has room");
         for word in others {
-            // Release: pairs with the Acquire in `holder`.
+            // Release: pairs with the Acquire in `holder` and `look`.
             match word.compare_exchange(0, entry.0, Ordering::Release, Ordering::Relaxed) {
                 Err(other) if other != entry.0 => (),
                 _ => return,
@@ -99,10 +100,11 @@ impl Poison {
         last.store(entry.every().0, Ordering::Release);
     }
 
-    /// The member that has left with a mutex.
+    /// Returns the member that has left with a mutex.
     #[inline]
     pub(crate) fn holder(&self, mutex: Named) -> Option<usize> {
-        // Acquire: pairs with the Release in `enter`: what the holder did before it left is seen.
+        // Acquire: pairs with the Release in `enter`, so that the writes of the holder before it
+        // left are seen.
         if self.entries[0].load(Ordering::Acquire) == 0 { None } else { self.look(mutex) }
     }
 
@@ -122,20 +124,20 @@ impl Service for Poison {
     }
 }
 
-/// What a member holds of a set, and how others are told if it leaves with it.
+/// The mutexes of a set that a member holds, and the means to report them if it leaves.
 #[derive(Debug)]
 pub(crate) struct Holds {
     words: [AtomicU64; MOST],
     poison: Poison,
     fault_list: FaultList,
-    /// The way to other hosts, and the service there.
+    /// The endpoint to other hosts, and the number of the service there.
     far: Option<(Arc<Endpoint>, u32)>,
-    /// The process that has made it: in a copy that `fork` has made, nothing is told.
+    /// The process that has created it: in a child that `fork` has made, nothing is reported.
     process: u32,
 }
 
 impl Holds {
-    /// All members make one for a set, together.
+    /// Creates one for a set. All members call it together.
     pub(crate) fn new(me: &mut Member) -> Result<Arc<Holds>, SpaceError> {
         let size = me.size();
         let poison = Poison::within(&mut me.space().making(Thing::Mutexes), size)?;
@@ -148,11 +150,11 @@ impl Holds {
         Ok(holds)
     }
 
-    /// Notes a mutex that this member holds, in one of the first `MOST` places.
+    /// Notes a mutex that this member holds, at an index below `MOST`.
     #[inline]
     pub(crate) fn note(&self, place: usize, mutex: Named) {
-        // Relaxed, here and in `clear`: read by this member, at its end; a thread that ends it then
-        // has synchronised.
+        // Relaxed, here and in `clear`: this member reads it at its end; a thread that ends the
+        // member has synchronised with it before.
         self.words[place].store(mutex.0, Ordering::Relaxed);
     }
 
@@ -161,7 +163,7 @@ impl Holds {
         self.words[place].store(0, Ordering::Relaxed);
     }
 
-    /// The error of a mutex whose holder has left.
+    /// Returns the error for a mutex whose holder has left.
     #[inline]
     pub(crate) fn check(&self, mutex: Named) -> Result<(), RmaError> {
         match self.poison.holder(mutex) {
@@ -170,13 +172,13 @@ impl Holds {
         }
     }
 
-    /// Tells of everything that is held.
+    /// Poisons every mutex that is held, on all hosts.
     fn leave(&self) {
         if self.process != std::process::id() {
             return;
         }
-        // Relaxed: see `note`. A swap, as the end of the member and the drop of the set may come at
-        // once.
+        // Relaxed: see `note`. A swap, as the end of the member and the drop of the set may run at
+        // the same time.
         let held =
             self.words.iter().map(|word| word.swap(0, Ordering::Relaxed)).filter(|&word| word != 0);
         let held = held.collect::<Vec<_>>();
@@ -209,7 +211,8 @@ impl AtEnd for Holds {
     }
 }
 
-/// A wait for a mutex on one host: it ends if the holder has left with it, or if a member is dead.
+/// A mutex that a member waits for. The wait ends if the holder has left with it or a member is
+/// dead.
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) holds: &'a Holds,
@@ -219,7 +222,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Why the mutex will never be free again, if that is so.
+    /// Returns the reason why the mutex will never be free again, if there is one.
     pub(crate) fn lost(&self) -> Result<(), RmaError> {
         self.holds.check(self.mutex)?;
         self.holds.fault_list.fault(0).map_or(Ok(()), |fault| Err(fault.into()))
@@ -232,7 +235,7 @@ impl Liveness for Wanted<'_> {
     }
 }
 
-/// A member's own handle, whose drop tells of what is held.
+/// A member's own handle, whose drop poisons the mutexes that are held.
 #[derive(Debug)]
 pub(crate) struct Own(pub(crate) Arc<Holds>);
 

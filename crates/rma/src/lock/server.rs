@@ -1,15 +1,16 @@
 //! A queue that the server of the owner's host keeps.
 //!
 //! # Contract
-//! See [`lock`](super). Who asks sends a request, whose answer is the mutex; who lets go sends another, and the server
-//! answers the next one in its queue. As *hybrid*, the server takes a ticket (see `ticket`) for each request, so that members
-//! of the owner's host, which take theirs in memory, and those of others wait in one order.
+//! See [`lock`](super). A member asks with a request, whose answer is the grant of the mutex. It
+//! unlocks with another request, upon which the server answers the next member in the queue. In the
+//! *hybrid* kind, the server takes a ticket (see `ticket`) for each request. So members of the
+//! owner's host, which take their tickets in memory, and members of other hosts wait in one order.
 //!
 //! # Costs
-//! Two messages to get it, one to let go; two from one who lets go to the next.
+//! Two messages to lock, one to unlock; two to hand over.
 //!
 //! # Source
-//! ARMCI, as in Saify's thesis, sections 5.1.1 and 5.1.3. Here to compare with.
+//! ARMCI, as in Saify's thesis, sections 5.1.1 and 5.1.3. For comparison.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,17 +25,17 @@ use crate::memory::{Global, Table};
 use crate::message::RequestKind;
 use crate::rma::{Rma, Syncs};
 
-/// A process that asks, and its ticket for the answer.
+/// A process that asks, and the ticket of its request.
 type Asking = (usize, u64);
 /// Allocation, owner, first word.
 type Mutex = (u32, u32, u64);
 
-/// The mutexes that a server keeps the queues of.
+/// The mutexes whose queues a server keeps.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
-    /// Who holds each, and who waits for it.
+    /// By mutex: the holder, followed by the waiters.
     queues: HashMap<Mutex, VecDeque<Asking>>,
-    /// Of hybrids, who waits for which number.
+    /// The waiters for hybrid mutexes, and the tickets that they wait for.
     waiting: Vec<(Tickets, u64, Asking)>,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Tickets {
 }
 
 impl Tickets {
-    /// The words of the mutex at `at` of a member of this host.
+    /// Returns the words of the mutex at `at` in the part of a member of this host.
     pub(crate) fn of(table: &Arc<Table>, rank: usize, at: u64) -> Result<Tickets, &'static str> {
         let part =
             table.parts.get(rank).filter(|part| !part.address.is_null()).ok_or(REFUSALS[2])?;
@@ -61,19 +62,20 @@ impl Tickets {
 
     fn word(&self, number: usize) -> &AtomicU64 {
         let address = self.table.parts[self.rank].address;
-        // SAFETY: `of` has seen that the words are inside the part, which is shared memory that the table keeps; parts
-        // are aligned.
+        // SAFETY: the word is inside the part, as `of` has checked; it is aligned, as the part and
+        // `at` are. The table keeps the part alive for as long as `self`. Parts are shared memory,
+        // whose words are changed only by read-modify-writes.
         unsafe { AtomicU64::from_ptr(address.add(8 * (self.at + number)).cast()) }
     }
 
     fn served(&self) -> u64 {
-        // Acquire: pairs with the release of who lets go.
+        // Acquire: pairs with the Release of the unlock.
         self.word(SERVED).load(Ordering::Acquire)
     }
 }
 
 impl Locks {
-    /// Somebody asks for a mutex; who has it now, if that is new.
+    /// Enqueues a request for a mutex. Returns a request that now holds its mutex, if there is one.
     pub(crate) fn ask(
         &mut self,
         mutex: Mutex,
@@ -90,10 +92,10 @@ impl Locks {
         (queue.len() == 1).then_some(asking)
     }
 
-    /// Somebody lets a mutex go; who has it now.
+    /// Unlocks a mutex. Returns the request that now holds it, if there is one.
     pub(crate) fn let_go(&mut self, mutex: Mutex, tickets: Option<Tickets>) -> Option<Asking> {
         if let Some(tickets) = tickets {
-            // Release: pairs with the Acquire in `served`, here and in `ticket`.
+            // Release: pairs with the Acquire in `served`, and with the poll in `ticket`.
             tickets.word(SERVED).fetch_add(1, Ordering::Release);
             return self.served();
         }
@@ -102,7 +104,7 @@ impl Locks {
         queue.front().copied()
     }
 
-    /// Somebody whose number is served, by whomever.
+    /// Removes and returns a waiter whose ticket is served.
     pub(crate) fn served(&mut self) -> Option<Asking> {
         let at =
             self.waiting.iter().position(|(tickets, number, _)| tickets.served() == *number)?;
@@ -120,12 +122,12 @@ pub(crate) fn lock(
 ) -> Result<u64, RmaError> {
     let rank = wanted.rank;
     let Syncs::Hosts(_) = &rma.sync else {
-        // There is no server: the memory is everybody's.
+        // On one host there is no server: all members access the memory.
         return super::ticket::lock(rma, words, at, wanted, deadline);
     };
     if deadline.is_some() {
         if hybrid {
-            // The server's tickets are words in memory, too.
+            // The tickets of a hybrid mutex are words in memory, too.
             return super::ticket::lock(rma, words, at, wanted, deadline);
         }
         let why = "a mutex whose queue a server keeps has no deadlines between hosts".to_owned();

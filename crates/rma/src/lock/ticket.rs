@@ -1,17 +1,18 @@
-//! Tickets: a number for each who asks, and the number of who may go on.
+//! Ticket locks: a ticket for each member that asks, and a word with the ticket that is served.
 //!
 //! # Contract
-//! See [`lock`](super). The word of the mutex is the next ticket; the word after it is the ticket that is served. Who has
-//! asked looks at that one until it is its own: on the owner's host at the word, from other hosts by gets, one after the
-//! other.
+//! See [`lock`](super). The first word of the mutex is the next ticket. The word at `SERVED`, on
+//! the next cache line, is the ticket that is served. A member that has taken a ticket polls that
+//! word until it is its own ticket, with fetch-adds of 0: on the owner's host on the word itself,
+//! from other hosts by messages, one poll after the other.
 //!
 //! # Costs
-//! A fetch-add and a look to ask; a put to let go. All who wait look at one word: on a host each release sends its line to
-//! all of them; from other hosts each look is two messages.
+//! Two fetch-adds to lock if the mutex is free, one to unlock. All waiters poll one word: on a host
+//! its cache line moves with each poll; from other hosts each poll takes two messages.
 //!
 //! # Source
-//! Mellor-Crummey and Scott (1991); ARMCI for locks of the own host, as in Saify's thesis, section 5.1.2. Here to compare
-//! with.
+//! Mellor-Crummey and Scott (1991); ARMCI for locks of the own host, as in Saify's thesis, section
+//! 5.1.2. For comparison.
 
 use std::time::Instant;
 
@@ -22,7 +23,7 @@ use crate::error::RmaError;
 use crate::memory::Global;
 use crate::rma::Rma;
 
-/// The word that is served, after the mutex's own.
+/// The offset of the word that is served, from the mutex's first word.
 pub(crate) const SERVED: usize = 8;
 
 pub(crate) fn lock(
@@ -39,10 +40,11 @@ pub(crate) fn lock(
     };
     let mut looks = 0_u32;
     loop {
-        // Acquire: a read-modify-write that changes nothing, on the own host; elsewhere an answer, which is received.
+        // Acquire: on the owner's host the fetch-add acquires the Release of the unlock; elsewhere
+        // its answer is a received message.
         let served = rma.fetch_add(words, rank, at + SERVED, 0)?;
-        // With a deadline there is no ticket that others would wait for: it is taken when it is
-        // served at once.
+        // With a deadline, no ticket is taken in advance, as others would wait for it: the member
+        // takes one only if it is served at once.
         if ticket.is_none() && rma.compare_swap(words, rank, at, served, served + 1)? == served {
             ticket = Some(served);
         }

@@ -1,11 +1,9 @@
-//! Allocating together: in steps, so that a call whose deadline has passed is gone on with by the
-//! next one.
+//! Collective allocation, in steps, so that the next call resumes one whose deadline has passed.
 //!
 //! ```text
-//!  Call ──> Sizes ──> Room ──> Taken ──> Sync ──> allocated      each arrow: all members have come
-//!   do all    who     has every  has each   all bytes
-//!   call it?  wants   host room? its part?    zero?
-//!             what?
+//!  Call ──> Sizes ──> Room ──> Taken ──> Sync ──> allocated      each arrow: all members arrived
+//!   do all   which    has every  has each   all bytes
+//!   call it? sizes?   host room? its part?    zero?
 //! ```
 
 use std::sync::Arc;
@@ -22,7 +20,7 @@ use crate::rma::{Rma, Syncs, call, left_after};
 /// An allocation that this member has begun.
 #[derive(Debug)]
 pub(crate) struct Begun {
-    /// Bytes of an element, and all.
+    /// The number of bytes of an element, and of this member's part.
     asked: (usize, usize),
     step: Step,
 }
@@ -31,27 +29,31 @@ pub(crate) struct Begun {
 enum Step {
     Call,
     Sizes,
-    /// What each member asks for, what this member says of the room on its host, and what it has
-    /// found there.
+    /// The sizes of all parts, this member's report about the room on its host, and the lines that
+    /// it has found there.
     Room(Vec<usize>, u64, Result<Lines, SpaceError>),
-    /// What each member asks for, where, and what this member says of the memory of its own part.
+    /// The sizes of all parts, the lines, and this member's report about the memory of its own
+    /// part.
     Taken(Vec<usize>, Lines, u64),
     Sync(Arc<Table>),
 }
 
 impl Rma {
-    /// Allocates `len` elements at this member, all bytes zero; each of the others has a length of
-    /// its own.
+    /// Allocates `len` elements at this member, with all bytes zero. Each member chooses its own
+    /// length.
+    ///
+    /// It waits for all members.
     ///
     /// # Collective
-    /// All members allocate and free the same in the same order. It waits for all.
+    /// All members make the same allocations and frees in the same order.
     ///
     /// # Errors
-    /// [`RmaError::Room`] if a host has no room: the same for all members; [`RmaError::Mismatch`]
-    /// if the others free, or allocate other elements.
+    /// [`RmaError::Room`] if a host has no room, the same error for all members;
+    /// [`RmaError::Mismatch`] if other members call another function, or allocate elements of
+    /// another size.
     ///
     /// # Panics
-    /// If `me` is another member than this one.
+    /// If `me` is not the member that this `Rma` belongs to.
     pub fn allocate<T: Element>(
         &mut self,
         me: &mut Member,
@@ -60,17 +62,17 @@ impl Rma {
         self.allocate_deadline(me, len, None)
     }
 
-    /// As [`allocate`](Self::allocate), and waits until a time.
+    /// Like [`allocate`](Self::allocate), with a deadline.
     ///
-    /// When the deadline passes, the allocation is begun and not done. The same call, with as many
-    /// elements of as large a type, goes on where it was. Until it is done, other collective calls
-    /// are [`RmaError::Unfinished`].
+    /// When the deadline passes, the allocation has begun and is not complete. A call with the same
+    /// number of elements of the same size resumes it. Until it is complete, other collective calls
+    /// return [`RmaError::Unfinished`].
     ///
     /// # Collective
     /// As [`allocate`](Self::allocate). Each member has a deadline of its own, or none.
     ///
     /// # Errors
-    /// [`Fault::TimedOut`] when the deadline passes first; as [`allocate`](Self::allocate).
+    /// [`Fault::TimedOut`] if the deadline passes first; as [`allocate`](Self::allocate).
     ///
     /// # Panics
     /// As [`allocate`](Self::allocate).
@@ -96,7 +98,7 @@ impl Rma {
         Ok(Global::new(done?))
     }
 
-    /// From step to step.
+    /// Performs the remaining steps.
     fn go_on(
         &mut self,
         me: &mut Member,
@@ -124,14 +126,15 @@ impl Rma {
                     Step::Room(all, verdict, lines)
                 }
                 Step::Room(all, verdict, lines) => {
-                    // A host that has no room tells all: no member has the allocation then.
+                    // If a host has no room, all members learn it here, and none gets the
+                    // allocation.
                     let rooms = me.gather_deadline(*verdict, deadline)?;
                     if let Some(error) = self.no_room(all, &rooms) {
                         lines.iter().for_each(|lines| self.arena.give(lines.clone()));
                         return Err(error);
                     }
                     let lines = lines.clone()?;
-                    // Each member takes its own part, so that it is in memory near to it.
+                    // Each member commits its own part, so that the memory is near to it.
                     let before = self.here.iter().take_while(|&&rank| rank != self.rank);
                     let at = before.map(|&rank| room(all[rank])).sum();
                     let taken = left_after(lines.commit(at, bytes).as_ref().err());

@@ -1,28 +1,30 @@
-//! Bytes and words that several members may read and write at the same time.
+//! Copies and words that several members may read and write at the same time.
 //!
 //! # Contract
-//! A program may put into memory while another member reads it: what is read then is a mixture of old and new, but not
-//! undefined behaviour. Accesses of different sizes may overlap, which no atomic of Rust allows. So shared memory is
-//! touched by instructions only: every access is inline assembly. Aligned words of 4 and 8 bytes are read, written and
-//! changed whole.
+//! A program may put into memory while another member reads it. The reader then gets a mixture of
+//! old and new bytes, which must not be undefined behaviour. Accesses of different sizes may
+//! overlap, which no atomic type of Rust allows. So only machine instructions access shared memory:
+//! every access is inline assembly. Aligned words of 4 and 8 bytes are read, written and changed
+//! whole.
 //!
-//! | file        | for                     | an access is                                                   |
-//! |-------------|-------------------------|----------------------------------------------------------------|
-//! | `x86_64`    | x86-64                  | `mov`, `lock`ed instructions, `movups`, `rep movsb`             |
-//! | `aarch64`   | AArch64                 | `ldr` and `str`, `ldaxr` and `stlxr`, `ldp` and `stp`           |
-//! | `portable`  | other processors, Miri  | volatile, and atomic where a word is changed; see there for why |
+//! | file       | for                    | an access is                                          |
+//! |------------|------------------------|-------------------------------------------------------|
+//! | `x86_64`   | x86-64                 | `mov`, `lock`ed instructions, `movups`, `rep movsb`   |
+//! | `aarch64`  | AArch64                | `ldr` and `str`, `ldaxr` and `stlxr`, `ldp` and `stp` |
+//! | `portable` | other processors, Miri | volatile, or atomic if it changes a word; see there   |
 //!
-//! | bytes            | are copied by                                                          |
-//! |------------------|------------------------------------------------------------------------|
-//! | fewer than 64    | words and bytes                                                        |
-//! | fewer than 4096  | blocks of 64 bytes, aligned to 16 in shared memory; ends as above      |
-//! | more             | a string instruction on x86-64, else as above                          |
+//! | bytes           | are copied by                                                     |
+//! |-----------------|-------------------------------------------------------------------|
+//! | fewer than 64   | words and bytes                                                   |
+//! | fewer than 4096 | blocks of 64 bytes, aligned to 16 in shared memory; ends as above |
+//! | more            | a string instruction on x86-64, otherwise as above                |
 //!
-//! Assembly does to memory what the processor does, where copies that race mix bytes. The compiler knows only that
-//! memory changes.
+//! The effect of assembly on memory is that of the processor, on which racing copies mix bytes. The
+//! compiler assumes only that memory changes.
 //!
 //! # Memory ordering
-//! Copies, loads and stores: none. Changes of a word: acquire and release. Fences, syncs and locks order the rest.
+//! Copies, loads and stores: none. Changes of a word: acquire and release. Fences, syncs and locks
+//! order everything else.
 
 #[cfg_attr(all(target_arch = "x86_64", not(miri)), path = "copy/x86_64.rs")]
 #[cfg_attr(all(target_arch = "aarch64", not(miri)), path = "copy/aarch64.rs")]
@@ -32,15 +34,16 @@
 )]
 mod arch;
 
-/// What is copied as blocks, which is faster than by words from here on.
+/// The length from which on copying by blocks is faster than by words.
 const BLOCK: usize = 64;
 
 /// A word that is read, written and changed whole.
 ///
 /// # Safety
-/// Of all functions: `at` points to an aligned word of this type in memory that all access as this module does.
+/// For all functions, `at` must point to an aligned word of this type in memory that all threads
+/// access as this module does.
 pub(crate) trait Whole: Copy + PartialEq {
-    /// The word.
+    /// Reads the word.
     ///
     /// # Safety
     /// See [`Whole`].
@@ -52,31 +55,31 @@ pub(crate) trait Whole: Copy + PartialEq {
     /// See [`Whole`].
     unsafe fn store(self, at: *mut Self);
 
-    /// Adds to the word, and returns what was there.
+    /// Adds to the word, and returns the previous value.
     ///
     /// # Safety
     /// See [`Whole`].
     unsafe fn fetch_add(self, at: *mut Self) -> Self;
 
-    /// Replaces the word, and returns what was there.
+    /// Replaces the word, and returns the previous value.
     ///
     /// # Safety
     /// See [`Whole`].
     unsafe fn swap(self, at: *mut Self) -> Self;
 
-    /// Replaces the word by `new` if it is `self`, and returns what was there.
+    /// Replaces the word by `new` if it equals `self`, and returns the previous value.
     ///
     /// # Safety
     /// See [`Whole`].
     unsafe fn compare_swap(self, new: Self, at: *mut Self) -> Self;
 
-    /// Replaces the word by what `update` makes of it, as one step.
+    /// Replaces the word by the result of `update` on it, atomically.
     ///
     /// # Safety
     /// See [`Whole`].
     #[inline]
     unsafe fn update(at: *mut Self, update: impl Fn(Self) -> Self) {
-        // SAFETY: the caller guarantees that `at` is such a word.
+        // SAFETY: `at` points to such a word: the caller guarantees it (see [`Whole`]).
         unsafe {
             let mut old = Self::load(at);
             loop {
@@ -93,24 +96,27 @@ pub(crate) trait Whole: Copy + PartialEq {
 /// Copies private bytes into shared memory.
 ///
 /// # Safety
-/// `to` points to `from.len()` bytes of memory that all access as this module does.
+/// `to` must point to `from.len()` bytes of memory that all threads access as this module does.
 #[inline]
 pub(crate) unsafe fn write(to: *mut u8, from: &[u8]) {
     if let (Ok(word), 0) = (<[u8; 8]>::try_from(from), to.addr() % 8) {
-        // SAFETY: the caller guarantees eight shared bytes, which are aligned.
+        // SAFETY: `to` points to eight shared bytes: the caller guarantees it (see `# Safety`). It
+        // is aligned, as checked.
         unsafe { u64::from_ne_bytes(word).store(to.cast()) };
         return;
     }
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if from.len() >= arch::LONG {
-        // SAFETY: the caller guarantees as many shared bytes; `from` is private, so they do not overlap.
+        // SAFETY: `to` points to as many shared bytes: the caller guarantees it (see `# Safety`).
+        // `from` is private, so the two do not overlap.
         unsafe { arch::move_bytes(to, from.as_ptr(), from.len()) };
         return;
     }
     if from.len() >= BLOCK {
         let (head, rest) = from.split_at(to.align_offset(16).min(from.len()));
-        // SAFETY: the caller guarantees as many shared bytes, which are written in three parts: up to the first that
-        // is aligned to 16, whole blocks, and what is left. `from` is private, so they do not overlap.
+        // SAFETY: `to` points to as many shared bytes: the caller guarantees it (see `# Safety`).
+        // They are written in three parts: up to the first address that is aligned to 16, whole
+        // blocks, and the rest. `from` is private, so the two do not overlap.
         unsafe {
             write_words(to, head);
             let to = to.add(head.len());
@@ -118,18 +124,21 @@ pub(crate) unsafe fn write(to: *mut u8, from: &[u8]) {
             write_words(to.add(blocks), &rest[blocks..]);
         }
     } else {
-        // SAFETY: the caller guarantees as many shared bytes.
+        // SAFETY: `to` points to as many shared bytes: the caller guarantees it (see `# Safety`).
         unsafe { write_words(to, from) };
     }
 }
 
+/// Copies private bytes into shared memory by words and bytes.
+///
 /// # Safety
 /// As [`write`].
 unsafe fn write_words(to: *mut u8, from: &[u8]) {
     let (head, words) = from.split_at(to.align_offset(8).min(from.len()));
     let (words, tail) = words.as_chunks::<8>();
-    // SAFETY: the parts are within the bytes that the caller guarantees: those before the first aligned word, the
-    // words, and what is left.
+    // SAFETY: the parts are within the shared bytes at `to`, as many as `from` has: the caller
+    // guarantees it (see `# Safety`). They are the bytes before the first aligned word, the words,
+    // and the rest.
     unsafe {
         write_few(to, head);
         let mut at = to.wrapping_add(head.len());
@@ -141,18 +150,18 @@ unsafe fn write_words(to: *mut u8, from: &[u8]) {
     }
 }
 
-/// Fewer bytes than a word.
+/// Copies fewer bytes than a word.
 ///
 /// # Safety
 /// As [`write`].
 unsafe fn write_few(mut to: *mut u8, mut from: &[u8]) {
     while let Some((&byte, rest)) = from.split_first() {
         if let (Some((word, rest)), 0) = (from.split_first_chunk::<4>(), to.addr() % 4) {
-            // SAFETY: four bytes are left at `to`, which is aligned.
+            // SAFETY: at least four shared bytes are left at `to`, which is aligned, as checked.
             unsafe { u32::from_ne_bytes(*word).store(to.cast()) };
             (to, from) = (to.wrapping_add(4), rest);
         } else {
-            // SAFETY: a byte is left at `to`.
+            // SAFETY: at least one shared byte is left at `to`.
             unsafe { arch::store_byte(to, byte) };
             (to, from) = (to.wrapping_add(1), rest);
         }
@@ -162,43 +171,47 @@ unsafe fn write_few(mut to: *mut u8, mut from: &[u8]) {
 /// Copies shared memory into private bytes.
 ///
 /// # Safety
-/// `from` points to `len` bytes of memory that all access as this module does; `to`, to as many that no other thread
-/// accesses.
+/// `from` must point to `len` bytes of memory that all threads access as this module does. `to`
+/// must point to `len` bytes that no other thread accesses.
 #[inline]
 pub(crate) unsafe fn read(from: *const u8, to: *mut u8, len: usize) {
     if len == 8 && from.addr().is_multiple_of(8) {
-        // SAFETY: the caller guarantees eight shared bytes, which are aligned, and eight private ones.
+        // SAFETY: `from` points to eight shared bytes, and `to` to eight private ones: the caller
+        // guarantees it (see `# Safety`). `from` is aligned, as checked.
         unsafe { to.cast::<u64>().write_unaligned(u64::load(from.cast())) };
         return;
     }
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if len >= arch::LONG {
-        // SAFETY: the caller guarantees as many bytes at both; one is private, so they do not overlap.
+        // SAFETY: both point to `len` bytes: the caller guarantees it (see `# Safety`). Those at
+        // `to` are private, so the two do not overlap.
         unsafe { arch::move_bytes(to, from, len) };
         return;
     }
     if len >= BLOCK {
         let head = from.align_offset(16).min(len);
-        // SAFETY: the caller guarantees as many bytes at both, which are read in three parts, as in `write`. One is
-        // private, so they do not overlap.
+        // SAFETY: both point to `len` bytes: the caller guarantees it (see `# Safety`). They are
+        // read in three parts, as in `write`. Those at `to` are private, so the two do not overlap.
         unsafe {
             read_words(from, to, head);
             let done = head + arch::move_blocks(to.add(head), from.add(head), len - head);
             read_words(from.add(done), to.add(done), len - done);
         }
     } else {
-        // SAFETY: the caller guarantees as many bytes at both.
+        // SAFETY: both point to `len` bytes: the caller guarantees it (see `# Safety`).
         unsafe { read_words(from, to, len) };
     }
 }
 
+/// Copies shared memory into private bytes by words and bytes.
+///
 /// # Safety
 /// As [`read`].
 unsafe fn read_words(from: *const u8, to: *mut u8, len: usize) {
     let head = from.align_offset(8).min(len);
     let (words, tail) = ((len - head) / 8, (len - head) % 8);
-    // SAFETY: the parts are within the bytes that the caller guarantees: those before the first aligned word, the
-    // words, and what is left.
+    // SAFETY: the parts are within the `len` bytes at both addresses: the caller guarantees it (see
+    // `# Safety`). They are the bytes before the first aligned word, the words, and the rest.
     unsafe {
         read_few(from, to, head);
         let (mut from, mut to) = (from.wrapping_add(head), to.wrapping_add(head));
@@ -210,13 +223,14 @@ unsafe fn read_words(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Fewer bytes than a word.
+/// Copies fewer bytes than a word.
 ///
 /// # Safety
 /// As [`read`].
 unsafe fn read_few(mut from: *const u8, mut to: *mut u8, mut len: usize) {
     while len > 0 {
-        // SAFETY: as many bytes as are read and written are left at both; words of shared memory are aligned.
+        // SAFETY: at least as many bytes as are copied are left at both addresses. A word in shared
+        // memory is aligned, as checked.
         let done = unsafe {
             if len >= 4 && from.addr().is_multiple_of(4) {
                 to.cast::<u32>().write_unaligned(u32::load(from.cast()));
@@ -230,14 +244,15 @@ unsafe fn read_few(mut from: *const u8, mut to: *mut u8, mut len: usize) {
     }
 }
 
-/// Makes shared memory zero.
+/// Sets bytes of shared memory to zero.
 ///
 /// # Safety
-/// As [`write`], for `len` bytes.
+/// `to` must point to `len` bytes of memory that all threads access as this module does.
 pub(crate) unsafe fn clear(to: *mut u8, len: usize) {
     const ZEROS: [u8; 4096] = [0; 4096];
     for at in (0..len).step_by(ZEROS.len()) {
-        // SAFETY: within the bytes that the caller guarantees.
+        // SAFETY: the bytes are within the `len` bytes at `to`: the caller guarantees it (see `#
+        // Safety`).
         unsafe { write(to.add(at), &ZEROS[..ZEROS.len().min(len - at)]) };
     }
 }
@@ -255,7 +270,7 @@ mod tests {
                 let private = (0..len + 8).map(|n| n as u8 | 128).collect::<Vec<_>>();
                 let at = shared.as_mut_ptr();
                 let mut back = vec![0; len];
-                // SAFETY: inside the vectors, which nobody else has.
+                // SAFETY: the bytes are inside the vectors, which no other thread accesses.
                 unsafe {
                     write(at.add(there), &private[here..here + len]);
                     read(at.add(there), back.as_mut_ptr(), len);

@@ -1,4 +1,4 @@
-//! What global memory is made of.
+//! The element types of global memory.
 
 pub use num_complex::Complex;
 
@@ -6,39 +6,40 @@ use bytemuck::Pod;
 
 use crate::copy::Whole;
 
-/// A plain value: any bytes are one, and it has no padding.
+/// A plain value: every bit pattern is valid, and the type has no padding.
 pub trait Element: Pod + Send + Sync {}
 
 impl<T: Pod + Send + Sync> Element for T {}
 
-/// A number that can be added to another in place: `i32`, `i64`, `f32`, `f64`, and complex numbers of the last two.
+/// A number for accumulates: `i32`, `i64`, `f32`, `f64`, and complex numbers of the last two.
 ///
-/// Integers wrap around. Sums of floating-point numbers depend on the order, which is not determined.
+/// Integers wrap around. Sums of floating-point numbers depend on the order of the additions, which
+/// is unspecified.
 pub trait Number: Element + std::ops::Mul<Output = Self> + sealed::Sealed {
-    /// Which one: what is sent between hosts.
+    /// The number of the type in messages.
     #[doc(hidden)]
     const KIND: ElementKind;
 
-    /// 1.
+    /// The number 1.
     #[doc(hidden)]
     const ONE: Self;
 
-    /// The product; of integers, what of it has room.
+    /// Returns the product; of integers, the wrapped product.
     #[doc(hidden)]
     #[must_use]
     fn times(self, factor: Self) -> Self {
         self * factor
     }
 
-    /// Adds to a number that others may change at the same time.
+    /// Adds to a number that other members may change at the same time.
     ///
     /// # Safety
-    /// `at` points to an aligned number in memory that all access as `copy` does.
+    /// `at` must point to an aligned number in memory that all threads access as `copy` does.
     #[doc(hidden)]
     unsafe fn add_to(self, at: *mut Self);
 }
 
-/// The types of numbers, as they are sent.
+/// The types of numbers, as they appear in messages.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -67,12 +68,14 @@ impl ElementKind {
         ElementKind::C64,
     ];
 
-    /// Adds the numbers of `bytes` to those from `at` on.
+    /// Adds the numbers in `bytes` to those from `at` on.
     ///
     /// # Safety
-    /// From `at` on there are as many bytes of shared memory, and `at` is aligned for the type.
+    /// `at` must point to at least `bytes.len()` bytes of shared memory, and must be aligned for
+    /// the type.
     pub(crate) unsafe fn add(self, at: *mut u8, bytes: &[u8]) {
-        // SAFETY: handed on.
+        // SAFETY: the conditions are the same: the caller guarantees them (see `# Safety`). A part
+        // of a complex number has no greater alignment than the number.
         unsafe {
             match self {
                 ElementKind::I32 => add_all::<i32>(at, bytes),
@@ -83,7 +86,7 @@ impl ElementKind {
         }
     }
 
-    /// Bytes of one, and what its address must be a multiple of.
+    /// Returns the number of bytes of a number, of which its offset must be a multiple.
     pub(crate) fn size(self) -> usize {
         match self {
             ElementKind::I32 | ElementKind::F32 => 4,
@@ -93,12 +96,15 @@ impl ElementKind {
     }
 }
 
+/// Adds the numbers in `bytes`, as numbers of one type, to those from `at` on.
+///
 /// # Safety
 /// As [`ElementKind::add`].
 unsafe fn add_all<T: Number>(at: *mut u8, bytes: &[u8]) {
     for (index, value) in bytes.chunks_exact(size_of::<T>()).enumerate() {
         let value: T = bytemuck::pod_read_unaligned(value);
-        // SAFETY: inside the bytes that the caller vouches for, and aligned as the first one is.
+        // SAFETY: the number is inside the `bytes.len()` bytes at `at`, which are shared memory:
+        // the caller guarantees it (see `# Safety`). It is aligned, as `at` is.
         unsafe { value.add_to(at.cast::<T>().add(index)) };
     }
 }
@@ -114,7 +120,8 @@ macro_rules! number {
             #[inline]
             unsafe fn add_to(self, at: *mut Self) {
                 let sum = |word| (<$number>::from_bits(word) + self).to_bits();
-                // SAFETY: the caller guarantees an aligned number, which is a word.
+                // SAFETY: `at` points to an aligned number in shared memory, which is a word of
+                // this size: the caller guarantees it (see `# Safety`).
                 unsafe { <$word>::update(at.cast(), sum) }
             }
         }
@@ -136,7 +143,8 @@ impl Number for i64 {
 
     #[inline]
     unsafe fn add_to(self, at: *mut Self) {
-        // SAFETY: the caller guarantees an aligned number, which is a word.
+        // SAFETY: `at` points to an aligned number in shared memory, which is a word of this size:
+        // the caller guarantees it (see `# Safety`).
         unsafe { (self as u64).fetch_add(at.cast()) };
     }
 }
@@ -154,7 +162,8 @@ impl Number for i32 {
 
     #[inline]
     unsafe fn add_to(self, at: *mut Self) {
-        // SAFETY: the caller guarantees an aligned number, which is a word.
+        // SAFETY: `at` points to an aligned number in shared memory, which is a word of this size:
+        // the caller guarantees it (see `# Safety`).
         unsafe { (self as u32).fetch_add(at.cast()) };
     }
 }
@@ -170,7 +179,9 @@ macro_rules! complex {
             #[inline]
             unsafe fn add_to(self, at: *mut Self) {
                 let parts = at.cast::<$part>();
-                // SAFETY: the caller guarantees an aligned number, which is its two parts; each is added by itself.
+                // SAFETY: `at` points to an aligned number in shared memory, which consists of two
+                // aligned parts: the caller guarantees it (see `# Safety`). Each part is added by
+                // itself.
                 unsafe {
                     self.re.add_to(parts);
                     self.im.add_to(parts.add(1));
@@ -183,6 +194,6 @@ macro_rules! complex {
 complex!(f32, C32; f64, C64);
 
 mod sealed {
-    /// No other type is a number: both ends of a message must know them.
+    /// The trait is sealed: both ends of a message must know each type of number.
     pub trait Sealed {}
 }

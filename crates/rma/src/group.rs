@@ -1,15 +1,18 @@
-//! Some members of a team, which complete and meet by themselves.
+//! A subset of the members of a team, which synchronise among themselves.
 //!
 //! # Contract
-//! See [`Group::sync`]. The gate belongs to the team as a whole: it knows of syncs of all members. So a sync of a group is the
-//! older way, a fence of each of its members and a barrier: two rounds.
+//! See [`Group::sync`]. The gate (see `engine`) counts syncs of all members of the team, so it does
+//! not serve groups. A sync of a group is a fence by each of its members, followed by a barrier:
+//! two phases.
 //!
 //! ```text
 //!   member 1: puts ──> fence: acknowledged ──┐
-//!   member 4: puts ──> fence: acknowledged ──┴─ dissemination among 1, 4, 7 ──> all of it is there, for everybody
+//!   member 4: puts ──> fence: acknowledged ──┴─ dissemination among 1, 4, 7 ──> visible to all
 //! ```
+//!
 //! # Costs
-//! A fence of all hosts that were written to: a look, or what is left of a round trip. Then ceil(log2 P) rounds.
+//! A fence of all hosts that were written to: one check, or the remainder of a round trip. Then
+//! ceil(log2 P) rounds for P members.
 
 use syncline_fabric::{Member, board::TeamBoard};
 use syncline_sync::{BarrierMember, SpaceError, barrier::DisseminationMember, calls::Call};
@@ -17,7 +20,7 @@ use syncline_sync::{BarrierMember, SpaceError, barrier::DisseminationMember, cal
 use crate::error::RmaError;
 use crate::rma::Rma;
 
-/// A member's part in a group: see [`Rma::group`].
+/// A member's handle to a group: see [`Rma::group`].
 #[derive(Debug)]
 pub struct Group {
     ranks: Vec<usize>,
@@ -25,13 +28,15 @@ pub struct Group {
 }
 
 impl Rma {
-    /// A group of the members of these ranks.
+    /// Creates a group of the members with the given ranks.
     ///
     /// # Collective
-    /// All members of the team make it, with the same list, those too that are not in it.
+    /// All members of the team call it with the same list, including those that are not in the
+    /// list.
     ///
     /// # Errors
-    /// [`RmaError::Space`] if a rank is none, or is there twice; [`RmaError::Shape`] of an empty list.
+    /// [`RmaError::Space`] if a rank is invalid or appears twice; [`RmaError::Shape`] if the list
+    /// is empty.
     ///
     /// # Examples
     /// ```
@@ -66,29 +71,29 @@ impl Rma {
 }
 
 impl Group {
-    /// The ranks of its members.
+    /// Returns the ranks of the members of the group.
     #[must_use]
     pub fn ranks(&self) -> &[usize] {
         &self.ranks
     }
 
-    /// Whether a member is in it.
+    /// Returns whether the member with this rank is in the group.
     #[must_use]
     pub fn includes(&self, rank: usize) -> bool {
         self.ranks.contains(&rank)
     }
 
-    /// Waits until all members of the group have come here, and everything that any of them has written before is done, for
-    /// all to see.
+    /// Waits until all members of the group have called it, and everything that any of them has
+    /// written before is visible to all members.
     ///
     /// # Collective
-    /// All members of the group call it, each as often as the others.
+    /// All members of the group call it, each the same number of times.
     ///
     /// # Memory ordering
     /// As [`Rma::sync`], among the members of the group.
     ///
     /// # Errors
-    /// As [`Rma::sync`]; [`RmaError::Space`] for one that is not in the group.
+    /// As [`Rma::sync`]; [`RmaError::Space`] if this member is not in the group.
     pub fn sync(&mut self, rma: &mut Rma) -> Result<(), RmaError> {
         let (rank, members) = (rma.rank(), self.ranks.len());
         let barrier = self.barrier.as_mut().ok_or(SpaceError::Rank { rank, members })?;
@@ -112,7 +117,7 @@ mod tests {
         let mine = rank % 2;
         assert!(groups[mine].includes(rank) && groups[1 - mine].sync(&mut rma).is_err());
         for round in 1..=100 * (1 + mine as u64) {
-            // At everybody, whoever is in the group.
+            // Members of the other group are targets, too.
             (0..size).try_for_each(|target| rma.put(&memory, target, rank, &[round]))?;
             groups[mine].sync(&mut rma)?;
             for &from in groups[mine].ranks() {

@@ -1,4 +1,4 @@
-//! Operations that are under way, and waits for them.
+//! Operations in flight, and waits for them.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,9 +11,10 @@ use crate::rma::{Rma, Syncs};
 use crate::runs::Run;
 use crate::word::AddWord;
 
-/// An operation that is under way. [`Rma::wait`] waits for it, [`Rma::test`] looks.
+/// An operation in flight. [`Rma::wait`] waits for it, [`Rma::test`] checks it without blocking.
 ///
-/// Dropped, nobody waits: of a get the data are lost; all else is done nevertheless, and a fence or sync still waits for it.
+/// If it is dropped, a get is abandoned and its data are lost. Any other operation is performed
+/// nevertheless, and fences and syncs still wait for it.
 #[derive(Debug)]
 #[must_use = "an operation is waited for, or not known to be done"]
 pub struct Handle<R> {
@@ -26,9 +27,9 @@ pub struct Handle<R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandleState {
     Done,
-    /// An answer is to come.
+    /// An answer is outstanding for this ticket.
     Asked(u64),
-    /// So many requests to the host are to be acknowledged.
+    /// This number of requests to this server have to be acknowledged.
     Sent(usize, u64),
 }
 
@@ -40,7 +41,7 @@ impl<R> Handle<R> {
 
 impl<R> Drop for Handle<R> {
     fn drop(&mut self) {
-        // Before the buffer goes that the answer was for.
+        // Before the buffer is dropped that the answer would be written to.
         if let (HandleState::Asked(ticket), Some(engine)) = (self.state, &self.engine) {
             engine.give_up(ticket);
         }
@@ -48,7 +49,7 @@ impl<R> Drop for Handle<R> {
 }
 
 impl Rma {
-    /// Starts to write elements: the handle is done when they are there for all to see.
+    /// Starts to write elements. The handle is complete when they are visible to all members.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -63,7 +64,7 @@ impl Rma {
         Ok(self.sent(rank))
     }
 
-    /// Starts to add to elements: as [`start_put`](Self::start_put).
+    /// Starts to add to elements. Like [`start_put`](Self::start_put).
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -79,7 +80,7 @@ impl Rma {
         Ok(self.sent(rank))
     }
 
-    /// Starts to read elements into a buffer, whose length says how many; the handle gives it back.
+    /// Starts to read elements into a buffer, as many as its length. The handle returns the buffer.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -114,16 +115,19 @@ impl Rma {
         let run = Run { there: at, here: 0, len: size_of_val(&*buffer) };
         let to = buffer.as_mut_ptr().cast();
         let engine = Some(Arc::clone(&self.far().engine));
-        // The handle has the buffer from now on, and gives the request up before the buffer goes.
+        // The handle owns the buffer from here on, and gives the request up before it drops the
+        // buffer.
         let mut handle =
             Handle { state: HandleState::Done, result: Some(buffer), engine, finish: |_, _| () };
-        // SAFETY: the buffer stays where it is while the handle has it; a handle that is leaked keeps it for ever.
+        // SAFETY: the run is inside the part, and covers exactly the buffer. The handle owns the
+        // buffer, which is not moved or accessed until all answers have come or the ticket is given
+        // up. A handle that is leaked never frees the buffer.
         let ticket = unsafe { self.ask_far(&memory.table, rank, &[run], to) }?;
         handle.state = HandleState::Asked(ticket);
         Ok(handle)
     }
 
-    /// Starts to add to a word: as [`fetch_add`](Self::fetch_add).
+    /// Starts to add to a word. Like [`fetch_add`](Self::fetch_add).
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -140,10 +144,11 @@ impl Rma {
     /// Waits for an operation, and returns its result.
     ///
     /// # Errors
-    /// [`RmaError::Fault`] if somebody is dead; [`RmaError::Refused`].
+    /// [`RmaError::Fault`] if a member is dead; [`RmaError::Refused`] if the other host has refused
+    /// an operation.
     ///
     /// # Panics
-    /// If the operation was started by another [`Rma::new`], whose answers this one does not know.
+    /// If another [`Rma`] has started the operation: its answers do not come to this one.
     pub fn wait<R>(&mut self, mut handle: Handle<R>) -> Result<R, RmaError> {
         self.check_not_forked()?;
         self.check_own(&handle);
@@ -162,7 +167,7 @@ impl Rma {
         Ok(handle.result.take().expect("a handle is waited for once"))
     }
 
-    /// Whether an operation is done. Does not block.
+    /// Returns whether an operation is done. Does not block.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -185,10 +190,11 @@ impl Rma {
         Ok(true)
     }
 
-    /// Starts many operations, whose buffers are borrowed, and waits for all of them at the end: the implicit handle.
+    /// Starts any number of operations with borrowed buffers, and waits for all of them at the end
+    /// (the implicit handle of ARMCI).
     ///
     /// # Errors
-    /// What `work` says, or what a wait for the operations that it has started says.
+    /// The error of `work`, or of the wait for an operation that it has started.
     ///
     /// # Examples
     /// ```
@@ -225,7 +231,8 @@ impl Rma {
         Ok(result)
     }
 
-    /// Else a buffer would be given back that an answer is to be written to still.
+    /// Panics if another [`Rma`] has started the operation. Otherwise its buffer would be returned
+    /// while an answer may still be written to it.
     fn check_own<R>(&self, handle: &Handle<R>) {
         if let (HandleState::Asked(_), Some(engine)) = (handle.state, &handle.engine) {
             let own = matches!(&self.sync, Syncs::Hosts(far) if Arc::ptr_eq(&far.engine, engine));
@@ -233,7 +240,7 @@ impl Rma {
         }
     }
 
-    /// A handle for what has been sent to the host of `rank`.
+    /// Returns a handle for everything that this member has sent to the server of `rank`.
     fn sent(&mut self, rank: usize) -> Handle<()> {
         let server = self.server_of(rank);
         match &self.sync {
@@ -251,12 +258,12 @@ impl Rma {
 pub struct Batch<'rma, 'env> {
     rma: &'rma mut Rma,
     tickets: Vec<u64>,
-    /// The buffers outlive the batch.
+    /// The lifetime of the buffers, which outlive the batch.
     env: PhantomData<&'env mut &'env ()>,
 }
 
 impl<'env> Batch<'_, 'env> {
-    /// As [`Rma::get`]; the values are there when the batch ends.
+    /// Like [`Rma::get`]. The values are there when the batch ends.
     ///
     /// # Errors
     /// As [`Rma::get`].
@@ -272,15 +279,16 @@ impl<'env> Batch<'_, 'env> {
             return self.rma.get(memory, rank, offset, values);
         }
         let run = Run { there: at, here: 0, len: size_of_val(values) };
-        // SAFETY: `values` is borrowed for 'env, which outlives `Rma::batch`; before that returns, all has come or the
-        // ticket is given up, by the drop of this batch at the latest.
+        // SAFETY: the run is inside the part, and covers exactly `values`. `values` is borrowed
+        // exclusively for 'env, which outlives `Rma::batch`. Before that returns, all answers have
+        // come or the ticket is given up, at the latest when this batch is dropped.
         let ticket =
             unsafe { self.rma.ask_far(&memory.table, rank, &[run], values.as_mut_ptr().cast()) }?;
         self.tickets.push(ticket);
         Ok(())
     }
 
-    /// As [`Rma::put`]: it is local to this member what it takes, and not waited for.
+    /// Like [`Rma::put`]. It completes locally, and the batch does not wait for it.
     ///
     /// # Errors
     /// As [`Rma::put`].
@@ -294,7 +302,7 @@ impl<'env> Batch<'_, 'env> {
         self.rma.put(memory, rank, offset, values)
     }
 
-    /// As [`Rma::accumulate`].
+    /// Like [`Rma::accumulate`].
     ///
     /// # Errors
     /// As [`Rma::accumulate`].

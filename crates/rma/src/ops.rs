@@ -67,8 +67,8 @@ impl Rma {
     /// after a millisecond or two.
     ///
     /// # Errors
-    /// [`RmaError::Rank`], [`RmaError::Bounds`]: nothing is written. [`RmaError::Fault`] if a member
-    /// is dead.
+    /// [`RmaError::Rank`], [`RmaError::Bounds`]: nothing is written. [`RmaError::Fault`] if a
+    /// member is dead.
     ///
     /// # Examples
     /// ```

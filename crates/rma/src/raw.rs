@@ -1,16 +1,17 @@
-//! Operations between global memory as bytes and memory that the caller has the addresses of.
+//! Operations between global memory as bytes and memory that the caller gives by address.
 //!
-//! For bindings to other languages, whose buffers no type knows; Rust programs have [`ops`](crate::ops) and
-//! [`Handle`](crate::handle::Handle).
+//! They are for bindings to other languages, whose buffers have no Rust type. Rust programs use
+//! [`ops`](crate::ops) and [`Handle`](crate::handle::Handle).
 //!
 //! # Contract
-//! Offsets, lengths and strides are bytes. What an operation does, when it returns and what it costs is as for the one with
-//! elements. What is under way is a [`Pending`]: a plain value, which may be copied and forgotten; the memory that a get
-//! goes to is the caller's promise.
+//! Offsets, lengths and strides are in bytes. The effect, the completion and the costs of an
+//! operation are those of the operation with elements. A [`Pending`] stands for an operation in
+//! flight. It is a plain value, which may be copied and dropped: the caller guarantees that the
+//! destination of a get stays valid.
 //!
 //! ```text
-//!   start_get_into ──> Pending ──> wait_for, is_done ──> the bytes are there, the memory is the caller's
-//!                          └─────> give_up ───────────> they are not written any more
+//!   start_get_into ──> Pending ──> wait_for, is_done ──> bytes arrived, memory free to use
+//!                          └─────> give_up ───────────> memory not written any more
 //! ```
 
 use crate::element::Number;
@@ -23,39 +24,42 @@ use crate::runs::Run;
 use crate::shape::Strided;
 use crate::word::{AddWord, Word, sealed::Step};
 
-/// Which bytes move: in a member's part, and in the caller's memory, which begins at the address that goes with it.
+/// The bytes that an operation moves: in a member's part, and in the caller's memory, which begins
+/// at the address that the operation is called with.
 #[derive(Clone, Copy, Debug)]
 pub enum Bytes<'a> {
-    /// As many from an offset on.
+    /// A contiguous run.
     Run {
-        /// Where they begin in the part.
+        /// The offset in the part.
         offset: usize,
-        /// How many.
+        /// The number of bytes.
         len: usize,
     },
-    /// A shape, all of whose numbers are bytes; it may be another in the caller's memory, with the same counts.
+    /// A strided shape, with all numbers in bytes. The strides in the caller's memory may differ.
     Strided {
-        /// Where it begins in the part.
+        /// The offset in the part.
         offset: usize,
-        /// The shape there.
+        /// The shape in the part.
         there: Strided<'a>,
-        /// The distances in the caller's memory.
+        /// The strides in the caller's memory, with the same counts.
         strides: &'a [usize],
     },
-    /// Runs, each with an address of its own: the one that goes with it all is not used.
+    /// A list of runs: offset in the part, address in the caller's memory, number of bytes. The
+    /// address that the operation is called with is not used.
     List(&'a [(usize, *mut u8, usize)]),
 }
 
-/// An operation that is under way. It stays valid when it is waited for: then it is done.
+/// An operation in flight. It stays valid after a wait: then it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an operation is waited for, or not known to be done"]
 pub struct Pending(HandleState);
 
 impl Pending {
-    /// One that is done.
+    /// An operation that is done.
     pub const DONE: Pending = Pending(HandleState::Done);
 
-    /// As three words, for those who keep it somewhere else. Zeros: [`DONE`](Self::DONE).
+    /// Returns it as three words, to be stored by code in other languages. Zeros mean
+    /// [`DONE`](Self::DONE).
     #[must_use]
     pub fn to_words(self) -> [u64; 3] {
         match self.0 {
@@ -65,7 +69,8 @@ impl Pending {
         }
     }
 
-    /// What [`to_words`](Self::to_words) made; `None` if it cannot have.
+    /// Returns the operation that [`to_words`](Self::to_words) has encoded; `None` if the words are
+    /// not such an encoding.
     #[must_use]
     pub fn from_words(words: [u64; 3]) -> Option<Pending> {
         match words {
@@ -80,11 +85,13 @@ impl Pending {
 }
 
 impl Rma {
-    /// Writes bytes of the caller's memory into the part of a member: [`put`](Self::put), `put_strided`, `put_list`.
+    /// Writes bytes of the caller's memory into the part of a member, like [`put`](Self::put),
+    /// `put_strided` and `put_list`.
     ///
     /// # Safety
-    /// From `from` on the bytes can be read, and nobody writes them until this returns. They are not where they are written
-    /// to.
+    /// The bytes must be valid for reads at `from`, or at the addresses of a list, and no other
+    /// thread may write to them until this returns. They must not overlap the bytes that are
+    /// written.
     ///
     /// # Errors
     /// As `put`, `put_strided`.
@@ -96,14 +103,18 @@ impl Rma {
         from: *const u8,
     ) -> Result<(), RmaError> {
         let (part, runs, from) = self.runs(memory, rank, bytes, from.cast_mut(), (true, false))?;
-        // SAFETY: the runs are inside the part, and the caller's memory is as it vouches.
+        // SAFETY: the runs are inside the part, as `runs` has checked. They are valid for reads in
+        // the caller's memory, and no other thread writes to it: the caller guarantees it (see `#
+        // Safety`).
         unsafe { self.write(&memory.table, rank, part, runs.as_slice(), from) }
     }
 
-    /// Reads bytes of the part of a member into the caller's memory: [`get`](Self::get), `get_strided`, `get_list`.
+    /// Reads bytes of the part of a member into the caller's memory, like [`get`](Self::get),
+    /// `get_strided` and `get_list`.
     ///
     /// # Safety
-    /// From `to` on the bytes can be written, and nobody else reads or writes them until this returns.
+    /// The bytes must be valid for writes at `to`, or at the addresses of a list, and no other
+    /// thread may access them until this returns.
     ///
     /// # Errors
     /// As `get`, `get_strided`.
@@ -115,18 +126,21 @@ impl Rma {
         to: *mut u8,
     ) -> Result<(), RmaError> {
         let (part, runs, to) = self.runs(memory, rank, bytes, to, (false, true))?;
-        // SAFETY: as in `put_from`.
+        // SAFETY: the runs are inside the part, as `runs` has checked. They are valid for writes in
+        // the caller's memory, and no other thread accesses it: the caller guarantees it (see `#
+        // Safety`).
         unsafe { self.read(&memory.table, rank, part, runs.as_slice(), to) }
     }
 
     /// Starts to read bytes of the part of a member into the caller's memory.
     ///
     /// # Safety
-    /// As [`get_into`](Self::get_into), but until it [is done](Self::wait_for) or [given up](Self::give_up), which this same rma
-    /// is asked for.
+    /// As [`get_into`](Self::get_into), not only until this returns, but until
+    /// [`wait_for`](Self::wait_for) or [`is_done`](Self::is_done) of this same `Rma` has reported
+    /// that the operation is done, or [`give_up`](Self::give_up) has been called on it.
     ///
     /// # Errors
-    /// As `get`, `get_strided`; then nothing is under way.
+    /// As `get`, `get_strided`; then nothing is in flight.
     pub unsafe fn start_get_into(
         &mut self,
         memory: &Global<u8>,
@@ -136,23 +150,26 @@ impl Rma {
     ) -> Result<Pending, RmaError> {
         let (part, runs, to) = self.runs(memory, rank, bytes, to, (false, true))?;
         if part.address.is_null() {
-            // SAFETY: as in `put_from`, and until all has come or the ticket is given up.
+            // SAFETY: as in `get_into`; the caller's guarantee lasts until all answers have come or
+            // the ticket is given up.
             let ticket = unsafe { self.ask_far(&memory.table, rank, runs.as_slice(), to) }?;
             return Ok(Pending(HandleState::Asked(ticket)));
         }
-        // SAFETY: as in `put_from`.
+        // SAFETY: as in `get_into`.
         unsafe { self.read(&memory.table, rank, part, runs.as_slice(), to) }?;
         Ok(Pending::DONE)
     }
 
-    /// Adds `factor` times numbers of the caller's memory, which need not be aligned, to numbers of the part of a member:
-    /// [`accumulate`](Self::accumulate), `accumulate_strided`, `accumulate_list`.
+    /// Adds `factor` times numbers of the caller's memory, which need not be aligned, to numbers of
+    /// the part of a member, like [`accumulate`](Self::accumulate), `accumulate_strided` and
+    /// `accumulate_list`.
     ///
     /// # Safety
     /// As [`put_from`](Self::put_from).
     ///
     /// # Errors
-    /// As `accumulate`, `accumulate_strided`; [`RmaError::Align`] if the bytes are no whole numbers in the part.
+    /// As `accumulate`, `accumulate_strided`; [`RmaError::Align`] if the bytes in the part are not
+    /// whole, aligned numbers.
     pub unsafe fn accumulate_from<T: Number>(
         &mut self,
         memory: &Global<u8>,
@@ -168,12 +185,12 @@ impl Rma {
                 return Err(RmaError::Align { offset, len, size });
             }
         }
-        // SAFETY: as in `put_from`; the runs are whole elements.
+        // SAFETY: as in `put_from`; the runs are whole elements at multiples of their size.
         unsafe { self.add(&memory.table, rank, part, runs.as_slice(), factor, from) }
     }
 
-    /// What this member has written to the host of `rank` so far, as one operation: it is done when all of it is there for
-    /// all to see.
+    /// Returns everything that this member has written to the host of `rank` so far, as one
+    /// operation. It is done when all of that is visible to all members.
     ///
     /// # Errors
     /// [`RmaError::Rank`].
@@ -208,7 +225,7 @@ impl Rma {
         }
     }
 
-    /// Whether an operation is done. Does not block.
+    /// Returns whether an operation is done. Does not block.
     ///
     /// # Errors
     /// As [`wait_for`](Self::wait_for).
@@ -222,17 +239,18 @@ impl Rma {
         Ok(looked?.is_some())
     }
 
-    /// What a get has not brought yet is not written any more.
+    /// Abandons a get: data that have not arrived yet are not written to its destination.
     pub fn give_up(&self, pending: Pending) {
         if let (HandleState::Asked(ticket), Syncs::Hosts(far)) = (pending.0, &self.sync) {
             far.engine.give_up(ticket);
         }
     }
 
-    /// Adds to the word that is so many bytes into the part of a member: [`fetch_add`](Self::fetch_add).
+    /// Adds to the word at `offset` bytes in the part of a member, like
+    /// [`fetch_add`](Self::fetch_add).
     ///
     /// # Errors
-    /// As `fetch_add`; [`RmaError::Align`].
+    /// As `fetch_add`; [`RmaError::Align`] if `offset` is not a multiple of the size of the word.
     pub fn fetch_add_at<T: AddWord>(
         &mut self,
         memory: &Global<u8>,
@@ -243,7 +261,7 @@ impl Rma {
         self.word_at(memory, rank, offset, value.add_of())
     }
 
-    /// Replaces the word that is so many bytes into the part of a member: [`swap`](Self::swap).
+    /// Replaces the word at `offset` bytes in the part of a member, like [`swap`](Self::swap).
     ///
     /// # Errors
     /// As [`fetch_add_at`](Self::fetch_add_at).
@@ -257,7 +275,8 @@ impl Rma {
         self.word_at(memory, rank, offset, value.swap_with())
     }
 
-    /// Replaces the word that is so many bytes into the part of a member if it is `old`: [`compare_swap`](Self::compare_swap).
+    /// Replaces the word at `offset` bytes in the part of a member if it equals `old`, like
+    /// [`compare_swap`](Self::compare_swap).
     ///
     /// # Errors
     /// As [`fetch_add_at`](Self::fetch_add_at).
@@ -284,13 +303,13 @@ impl Rma {
         if at % size != 0 {
             return Err(RmaError::Align { offset, len: size, size });
         }
-        // SAFETY: the word is inside the part, at a multiple of its size.
+        // SAFETY: the word is inside the part, as `part` has checked, at a multiple of its size.
         let handle = unsafe { self.step_at(&memory.table, rank, part, at, step) }?;
         self.wait(handle)
     }
 
-    /// The runs of what moves, none of them empty, inside the part that they are in; and the buffer that their other ends
-    /// are counted from. `written`: there, here.
+    /// Returns the part, the runs inside it, none of them empty, and the buffer that the other ends
+    /// of the runs are relative to. `written` tells whether the part and the buffer are written.
     fn runs(
         &self,
         memory: &Global<u8>,
@@ -315,7 +334,7 @@ impl Rma {
                 let (part, _) = self.part(memory, rank, 0, 0)?;
                 let run = |&(offset, at, len): &(usize, *mut u8, usize)| {
                     let (_, there) = self.part(memory, rank, offset, len)?;
-                    // Each is an object of its own, so none is counted from another.
+                    // Each address belongs to an object of its own, so none is relative to another.
                     Ok(Run { there, here: at.expose_provenance(), len })
                 };
                 let filled = list.iter().filter(|(_, _, len)| *len > 0);
@@ -326,7 +345,7 @@ impl Rma {
     }
 }
 
-/// Runs, without an allocation for one.
+/// A list of runs that needs no heap allocation for a single run.
 enum Runs {
     One([Run; 1], usize),
     Many(Vec<Run>),
@@ -369,7 +388,7 @@ mod tests {
         ];
         let column = Strided { counts: &[1, 4], strides: &[16] };
         let shape = Bytes::Strided { offset: 15, there: column, strides: &[2] };
-        // SAFETY: arrays of these lengths, that nobody else has.
+        // SAFETY: arrays of these lengths, which no other thread accesses.
         unsafe {
             rma.put_from(&memory, right, Bytes::List(&list), std::ptr::null())?;
             rma.put_from(&memory, right, shape, second.as_ptr())?;

@@ -1,29 +1,33 @@
-//! Which elements an operation moves: one run of them, runs at regular distances in any number of levels, or a list of runs.
+//! The elements that an operation moves: one run of elements, runs at regular distances in any
+//! number of levels, or a list of runs.
 //!
 //! ```text
 //!  contiguous   ■■■■■■                      strided, counts [3, 2, 2], strides [5, 20]
 //!  list         ■■  ■■■      ■              ■■■··■■■············■■■··■■■
 //!                                           └ 3 elements, 2 times 5 apart, that 2 times 20 apart
 //! ```
-//! All become the same: runs `(there, here, length)`, in order. Between hosts they travel as [`Piece`]s, each of which is a
-//! number of equal runs at equal distances; so a matrix section takes three words for all its rows.
+//! All of these become runs `(there, here, length)`, in order. Between hosts they travel as
+//! [`Piece`]s, each of which is a number of equal runs at equal distances. So a section of a matrix
+//! takes three words for all its rows.
 
 use crate::error::RmaError;
 
-/// A number of runs of elements at regular distances, and a number of such groups at regular distances, and so on.
+/// A shape of nested levels: runs of elements at regular distances, groups of such runs at regular
+/// distances, and so on.
 ///
-/// `counts[0]` elements stand side by side; `counts[1]` of such runs are `strides[0]` elements apart, from beginning to
-/// beginning; `counts[2]` of such groups are `strides[1]` apart.
+/// `counts[0]` elements are contiguous. `counts[1]` of these runs begin `strides[0]` elements
+/// apart. `counts[2]` of these groups begin `strides[1]` elements apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strided<'a> {
-    /// How many, level by level: at least one level.
+    /// The number of items at each level; at least one level.
     pub counts: &'a [usize],
-    /// The distances, one fewer.
+    /// The distances at each level above the first, in elements.
     pub strides: &'a [usize],
 }
 
 impl Strided<'_> {
-    /// From the first element to behind the last one. `written`: no element may be there twice.
+    /// Returns the distance from the first element to the element after the last one. If `written`,
+    /// it is an error if an element occurs twice.
     pub(crate) fn extent(&self, written: bool) -> Result<usize, RmaError> {
         let wrong = |why: String| Err(RmaError::Shape { why });
         let [first, counts @ ..] = self.counts else {
@@ -44,7 +48,8 @@ impl Strided<'_> {
         let mut extent = *first;
         let mut levels =
             self.strides.iter().copied().zip(counts.iter().copied()).collect::<Vec<_>>();
-        // In the order of their distances, each level must be beside what is below it.
+        // In the order of their strides, each level must not overlap the extent of the levels
+        // below.
         levels.sort_unstable();
         for (stride, count) in levels.into_iter().filter(|&(_, count)| count > 1) {
             if written && stride < extent {
@@ -65,7 +70,8 @@ impl Strided<'_> {
         Ok(extent)
     }
 
-    /// Every run of this shape beside that of `other`, which has the same counts.
+    /// Calls `each` with every run of this shape and the matching run of a shape with the same
+    /// counts and the strides `other`.
     pub(crate) fn runs(&self, other: &[usize], mut each: impl FnMut(usize, usize, usize)) {
         let [first, counts @ ..] = self.counts else { return };
         if self.counts.contains(&0) {
@@ -93,7 +99,7 @@ impl Strided<'_> {
     }
 }
 
-/// A number of equal runs of bytes at equal distances, as it is sent.
+/// A number of equal runs of bytes at equal distances, as it appears in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) offset: u64,
@@ -103,7 +109,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Words on the way.
+    /// The number of words of a piece in a message.
     pub(crate) const WORDS: usize = 3;
 
     pub(crate) fn words(self) -> [u64; Piece::WORDS] {
@@ -115,7 +121,7 @@ impl Piece {
         Piece { offset, len: sizes as u32, count: (sizes >> 32) as u32, stride }
     }
 
-    /// The same runs and one more, if it continues them.
+    /// Returns the piece extended by one run, if the run continues it.
     pub(crate) fn and(self, offset: u64, len: u32) -> Option<Piece> {
         let Piece { offset: first, len: each, count, stride } = self;
         if count == 1 && first + u64::from(each) == offset {
@@ -127,18 +133,19 @@ impl Piece {
         fits.then_some(Piece { count: count + 1, stride: next, ..self })
     }
 
-    /// Bytes of all runs.
+    /// Returns the number of bytes of all runs.
     pub(crate) fn bytes(self) -> u64 {
         u64::from(self.len) * u64::from(self.count)
     }
 
-    /// The byte after the last one.
+    /// Returns the offset of the byte after the last one; `None` if there is no run, or on
+    /// overflow.
     pub(crate) fn end(self) -> Option<u64> {
         let last = u64::from(self.count.checked_sub(1)?).checked_mul(self.stride)?;
         self.offset.checked_add(last)?.checked_add(u64::from(self.len))
     }
 
-    /// Where each run begins.
+    /// Returns the offset of each run.
     pub(crate) fn offsets(self) -> impl Iterator<Item = u64> {
         (0..u64::from(self.count)).map(move |n| self.offset + n * self.stride)
     }

@@ -1,7 +1,7 @@
-//! Accesses to shared memory on AArch64, where those to aligned words and bytes are whole.
+//! Accesses to shared memory on AArch64, where aligned accesses to words and bytes are whole.
 //!
-//! A change of a word is a loop of exclusive accesses, which every processor has; `stlxr` fails where another has
-//! written in between.
+//! A change of a word is a loop of exclusive accesses, which every processor has: `stlxr` fails if
+//! another processor has written in between.
 
 use std::arch::asm;
 
@@ -9,12 +9,13 @@ use super::{BLOCK, Whole};
 
 macro_rules! whole {
     ($($word:ty, $view:literal);*) => {$(
-        // The registers that `$view` names are as long as the word: so all instructions touch that many bytes at `at`.
+        // The registers that `$view` names are as long as the word, so all instructions access that
+        // number of bytes at `at`.
         impl Whole for $word {
             #[inline]
             unsafe fn load(at: *const Self) -> Self {
                 let word: Self;
-                // SAFETY: reads the word that the caller guarantees.
+                // SAFETY: reads the word at `at`: the caller guarantees it (see `Whole`).
                 unsafe {
                     asm!(
                         concat!("ldr {word:", $view, "}, [{at}]"),
@@ -28,7 +29,7 @@ macro_rules! whole {
 
             #[inline]
             unsafe fn store(self, at: *mut Self) {
-                // SAFETY: writes the word that the caller guarantees.
+                // SAFETY: writes the word at `at`: the caller guarantees it (see `Whole`).
                 unsafe {
                     asm!(
                         concat!("str {word:", $view, "}, [{at}]"),
@@ -42,7 +43,8 @@ macro_rules! whole {
             #[inline]
             unsafe fn fetch_add(self, at: *mut Self) -> Self {
                 let found: Self;
-                // SAFETY: reads and writes the word that the caller guarantees.
+                // SAFETY: reads and writes the word at `at`: the caller guarantees it (see
+                // `Whole`).
                 unsafe {
                     asm!(
                         "2:",
@@ -64,7 +66,8 @@ macro_rules! whole {
             #[inline]
             unsafe fn swap(self, at: *mut Self) -> Self {
                 let found: Self;
-                // SAFETY: reads and writes the word that the caller guarantees.
+                // SAFETY: reads and writes the word at `at`: the caller guarantees it (see
+                // `Whole`).
                 unsafe {
                     asm!(
                         "2:",
@@ -84,7 +87,8 @@ macro_rules! whole {
             #[inline]
             unsafe fn compare_swap(self, new: Self, at: *mut Self) -> Self {
                 let found: Self;
-                // SAFETY: reads and perhaps writes the word that the caller guarantees.
+                // SAFETY: reads and perhaps writes the word at `at`: the caller guarantees it (see
+                // `Whole`).
                 unsafe {
                     asm!(
                         "2:",
@@ -110,12 +114,14 @@ macro_rules! whole {
 
 whole!(u32, "w"; u64, "x");
 
+/// Reads a byte of shared memory.
+///
 /// # Safety
-/// `at` points to a byte of memory that all access as `copy` does.
+/// `at` must point to a byte of memory that all threads access as `copy` does.
 #[inline]
 pub(super) unsafe fn load_byte(at: *const u8) -> u8 {
     let byte: u32;
-    // SAFETY: reads the byte that the caller guarantees.
+    // SAFETY: reads the byte at `at`: the caller guarantees it (see `# Safety`).
     unsafe {
         asm!(
             "ldrb {byte:w}, [{at}]",
@@ -127,11 +133,13 @@ pub(super) unsafe fn load_byte(at: *const u8) -> u8 {
     byte as u8
 }
 
+/// Writes a byte of shared memory.
+///
 /// # Safety
 /// As [`load_byte`].
 #[inline]
 pub(super) unsafe fn store_byte(at: *mut u8, byte: u8) {
-    // SAFETY: writes the byte that the caller guarantees.
+    // SAFETY: writes the byte at `at`: the caller guarantees it (see `# Safety`).
     unsafe {
         asm!(
             "strb {byte:w}, [{at}]",
@@ -142,18 +150,19 @@ pub(super) unsafe fn store_byte(at: *mut u8, byte: u8) {
     }
 }
 
-/// Copies as many whole blocks as there are, and returns their bytes. Shared memory is aligned to 16 bytes here, so its
-/// words are read and written whole.
+/// Copies as many whole blocks as fit, and returns their number of bytes. The address in shared
+/// memory is aligned to 16 bytes, so its words are read and written whole.
 ///
 /// # Safety
-/// `len` bytes from `from` on can be read, and from `to` on be written; they do not overlap.
+/// `from` must be valid for reads and `to` for writes of `len` bytes, and the two must not overlap.
 #[inline]
 pub(super) unsafe fn move_blocks(to: *mut u8, from: *const u8, len: usize) -> usize {
     let bytes = len / BLOCK * BLOCK;
     if bytes == 0 {
         return 0;
     }
-    // SAFETY: reads and writes the bytes that the caller guarantees, 64 at a time until none is left.
+    // SAFETY: reads and writes `bytes` bytes, at most `len`, 64 at a time: the caller guarantees
+    // that they are valid and do not overlap (see `# Safety`).
     unsafe {
         asm!(
             "2:",

@@ -1,20 +1,21 @@
-//! Accesses to shared memory on x86-64, where those to aligned words and bytes are whole.
+//! Accesses to shared memory on x86-64, where aligned accesses to words and bytes are whole.
 
 use std::arch::asm;
 
 use super::{BLOCK, Whole};
 
-/// From this length on a string instruction is as fast as registers.
+/// The length from which on a string instruction is as fast as registers.
 pub(super) const LONG: usize = 4096;
 
 macro_rules! whole {
     ($($word:ty, $size:literal, $view:literal);*) => {$(
-        // The operand that `$view` names is as long as `$size`: so all instructions touch that many bytes from `at` on.
+        // The operand that `$view` names is as long as `$size`, so all instructions access that
+        // number of bytes from `at` on.
         impl Whole for $word {
             #[inline]
             unsafe fn load(at: *const Self) -> Self {
                 let word: Self;
-                // SAFETY: reads the word that the caller guarantees.
+                // SAFETY: reads the word at `at`: the caller guarantees it (see `Whole`).
                 unsafe {
                     asm!(
                         concat!("mov {word", $view, "}, ", $size, " ptr [{at}]"),
@@ -28,7 +29,7 @@ macro_rules! whole {
 
             #[inline]
             unsafe fn store(self, at: *mut Self) {
-                // SAFETY: writes the word that the caller guarantees.
+                // SAFETY: writes the word at `at`: the caller guarantees it (see `Whole`).
                 unsafe {
                     asm!(
                         concat!("mov ", $size, " ptr [{at}], {word", $view, "}"),
@@ -42,7 +43,8 @@ macro_rules! whole {
             #[inline]
             unsafe fn fetch_add(self, at: *mut Self) -> Self {
                 let mut word = self;
-                // SAFETY: reads and writes the word that the caller guarantees.
+                // SAFETY: reads and writes the word at `at`: the caller guarantees it (see
+                // `Whole`).
                 unsafe {
                     asm!(
                         concat!("lock xadd ", $size, " ptr [{at}], {word", $view, "}"),
@@ -57,7 +59,8 @@ macro_rules! whole {
             #[inline]
             unsafe fn swap(self, at: *mut Self) -> Self {
                 let mut word = self;
-                // SAFETY: reads and writes the word that the caller guarantees.
+                // SAFETY: reads and writes the word at `at`: the caller guarantees it (see
+                // `Whole`).
                 unsafe {
                     asm!(
                         concat!("xchg ", $size, " ptr [{at}], {word", $view, "}"),
@@ -72,7 +75,8 @@ macro_rules! whole {
             #[inline]
             unsafe fn compare_swap(self, new: Self, at: *mut Self) -> Self {
                 let mut word = self;
-                // SAFETY: reads and perhaps writes the word that the caller guarantees.
+                // SAFETY: reads and perhaps writes the word at `at`: the caller guarantees it (see
+                // `Whole`).
                 unsafe {
                     asm!(
                         concat!("lock cmpxchg ", $size, " ptr [{at}], {new", $view, "}"),
@@ -90,12 +94,14 @@ macro_rules! whole {
 
 whole!(u32, "dword", ":e"; u64, "qword", ":r");
 
+/// Reads a byte of shared memory.
+///
 /// # Safety
-/// `at` points to a byte of memory that all access as `copy` does.
+/// `at` must point to a byte of memory that all threads access as `copy` does.
 #[inline]
 pub(super) unsafe fn load_byte(at: *const u8) -> u8 {
     let byte: u8;
-    // SAFETY: reads the byte that the caller guarantees.
+    // SAFETY: reads the byte at `at`: the caller guarantees it (see `# Safety`).
     unsafe {
         asm!(
             "mov {byte}, byte ptr [{at}]",
@@ -107,11 +113,13 @@ pub(super) unsafe fn load_byte(at: *const u8) -> u8 {
     byte
 }
 
+/// Writes a byte of shared memory.
+///
 /// # Safety
 /// As [`load_byte`].
 #[inline]
 pub(super) unsafe fn store_byte(at: *mut u8, byte: u8) {
-    // SAFETY: writes the byte that the caller guarantees.
+    // SAFETY: writes the byte at `at`: the caller guarantees it (see `# Safety`).
     unsafe {
         asm!(
             "mov byte ptr [{at}], {byte}",
@@ -122,8 +130,8 @@ pub(super) unsafe fn store_byte(at: *mut u8, byte: u8) {
     }
 }
 
-/// Copies as many whole blocks as there are, and returns their bytes. Shared memory is aligned to 16 bytes here, so no
-/// access by a register to it crosses a line.
+/// Copies as many whole blocks as fit, and returns their number of bytes. The address in shared
+/// memory is aligned to 16 bytes, so no access to it crosses a cache line.
 ///
 /// # Safety
 /// As [`move_bytes`].
@@ -133,7 +141,8 @@ pub(super) unsafe fn move_blocks(to: *mut u8, from: *const u8, len: usize) -> us
     if bytes == 0 {
         return 0;
     }
-    // SAFETY: reads and writes the bytes that the caller guarantees, 64 at a time until none is left.
+    // SAFETY: reads and writes `bytes` bytes, at most `len`, 64 at a time: the caller guarantees
+    // that they are valid and do not overlap (see `# Safety`).
     unsafe {
         asm!(
             "2:",
@@ -162,11 +171,14 @@ pub(super) unsafe fn move_blocks(to: *mut u8, from: *const u8, len: usize) -> us
     bytes
 }
 
+/// Copies bytes with a string instruction.
+///
 /// # Safety
-/// `len` bytes from `from` on can be read, and from `to` on be written; they do not overlap.
+/// `from` must be valid for reads and `to` for writes of `len` bytes, and the two must not overlap.
 #[inline]
 pub(super) unsafe fn move_bytes(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: reads and writes the bytes that the caller guarantees; the ABI demands a clear direction flag.
+    // SAFETY: reads and writes `len` bytes: the caller guarantees that they are valid and do not
+    // overlap (see `# Safety`). The direction flag is clear, as the ABI requires.
     unsafe {
         asm!(
             "rep movsb",

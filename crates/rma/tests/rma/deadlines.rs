@@ -1,4 +1,4 @@
-//! Waits with a deadline: what they leave behind is whole, and can be gone on with.
+//! Waits with a deadline leave a consistent state, and can be resumed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -11,14 +11,14 @@ use syncline_sync::Fault;
 
 const TIMED_OUT: RmaError = RmaError::Fault(Fault::TimedOut);
 
-/// Runs something that must end.
+/// Runs `work` on a thread, and fails if it takes too long.
 fn ends<T: Send + 'static>(what: String, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || tell.send(work()));
     told.recv_timeout(Duration::from_secs(120)).unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
-/// On threads, and on hosts of one process, of two, and of two threads.
+/// Runs `work` on threads, and on hosts of one process, of two processes, and of two threads.
 fn everywhere(
     what: &str,
     work: impl Fn(&mut Member) -> Result<(), RmaError> + Send + Sync + Copy + 'static,
@@ -46,14 +46,14 @@ fn soon(micros: u64) -> Option<Instant> {
     Some(Instant::now() + Duration::from_micros(micros))
 }
 
-/// Numbers that look random.
+/// Returns the next pseudo-random number.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
 }
 
-/// Members that give up and come back, for this mutex or the other, exclude one another, and lose
-/// none of their turns.
+/// Members whose waits time out, and that try again for this mutex or another one, still exclude
+/// one another, and lose none of their turns.
 fn contended(me: &mut Member, kind: LockKind) -> Result<(), RmaError> {
     let mut rma = Rma::new(me)?;
     let numbers = rma.allocate::<u64>(me, 2)?;
@@ -85,7 +85,7 @@ fn contended(me: &mut Member, kind: LockKind) -> Result<(), RmaError> {
             }
         }
     }
-    // All is free in the end, whatever was left.
+    // All mutexes are free in the end, whatever places were abandoned.
     for index in 0..2 {
         set.lock(&mut rma, last, index)?;
         set.unlock(&mut rma, last, index)?;
@@ -106,13 +106,14 @@ fn locks_with_deadlines_exclude_one_another() {
     everywhere("Hybrid", |me| contended(me, LockKind::Hybrid));
 }
 
-/// The mutex goes past a member that has given up and does something else; and that one finds its
-/// way back.
+/// The mutex passes over a member that has timed out and does something else. That member can lock
+/// it again later.
 #[test]
 fn nobody_waits_for_a_member_that_has_given_up() {
-    // The holder lets go while another waits behind the absent member; or before another asks.
+    // The holder unlocks while another member waits behind the absent one, or before another one
+    // asks.
     for waits_behind in [true, false] {
-        // Of two processes of a host one serves: the process of the absent member does not.
+        // Of two processes of a host one is the server: the absent member's process is not.
         for (hosts, processes) in [(0, 1), (3, 1), (2, 2)] {
             ends(format!("{waits_behind}, {hosts} hosts of {processes}"), move || {
                 let step = AtomicUsize::new(0);
@@ -142,11 +143,12 @@ fn nobody_waits_for_a_member_that_has_given_up() {
                                 Err(TIMED_OUT)
                             );
                             step.store(2, Ordering::Release);
-                            // It does not wait, and in this process no other member does.
+                            // This member does not wait, and there is no other member in its
+                            // process that does.
                             reach(4);
                             set.lock_deadline(&mut rma, 0, 0, None)?;
                             set.unlock(&mut rma, 0, 0)?;
-                            // Once more from an empty queue.
+                            // Once more, from an empty queue.
                             set.lock(&mut rma, 0, 0)?;
                             set.unlock(&mut rma, 0, 0)?;
                         }
@@ -173,7 +175,7 @@ fn nobody_waits_for_a_member_that_has_given_up() {
     }
 }
 
-/// The mutex stays at the place of a member that gave up, if no other member wants it.
+/// The mutex stays at the place of a member that has timed out, if no other member wants it.
 #[test]
 fn a_place_that_was_left_is_found_again() {
     everywhere("left", |me| {
@@ -202,7 +204,7 @@ fn a_place_that_was_left_is_found_again() {
     });
 }
 
-/// One member is late, and the others ask again and again.
+/// One member is late, and the others time out and call again until they succeed.
 #[test]
 fn collective_calls_are_gone_on_with() {
     fn again<T>(
@@ -240,7 +242,7 @@ fn collective_calls_are_gone_on_with() {
     });
 }
 
-/// Between an allocation that has timed out and its end nothing else is done together.
+/// After an allocation has timed out, other collective calls are refused until it is complete.
 #[test]
 fn an_allocation_that_has_timed_out_comes_first() {
     everywhere("allocation", |me| {
@@ -265,7 +267,7 @@ fn an_allocation_that_has_timed_out_comes_first() {
     });
 }
 
-/// Rank 0 writes, times out at a sync, and then returns. The others come when it has timed out.
+/// Rank 0 writes, times out at a sync, and returns. The others call the sync after that.
 fn returns_after_a_sync(me: &mut Member, gone: &AtomicUsize) -> Result<u64, RmaError> {
     let mut rma = Rma::new(me)?;
     let memory = rma.allocate::<u64>(me, 1)?;
@@ -300,7 +302,7 @@ fn a_member_that_has_timed_out_at_a_sync_between_hosts_may_return() {
     }
 }
 
-/// On one host the sync is a barrier: the others pass, or are told of the member.
+/// On one host the sync is a barrier: the others pass, or get the error that rank 0 has left.
 #[test]
 fn a_member_that_has_timed_out_at_a_sync_of_threads_is_missed_at_most() {
     let gone = Arc::new(AtomicUsize::new(0));

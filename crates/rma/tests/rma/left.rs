@@ -1,5 +1,5 @@
-//! A member that leaves while it holds a mutex: the members that wait for it, and those that ask
-//! later, are told which member held it.
+//! A member leaves while it holds a mutex: the members that wait for the mutex, and those that ask
+//! later, get an error that names the holder.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -9,16 +9,16 @@ use syncline_fabric::{Member, Team, TeamError};
 use syncline_rma::unstable::{LockKind, mutexes};
 use syncline_rma::{Rma, RmaError};
 
-/// How a holder leaves.
+/// The way in which a holder leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// Its function returns, and everything in it is dropped.
     Returns,
     /// It drops the set, and stays in the team.
     Drops,
-    /// It forgets the set, and returns.
+    /// It leaks the set with `forget`, and returns.
     Forgets,
-    /// It hands the set to the caller of the team.
+    /// It returns the set to the caller of the team.
     Keeps,
     Panics,
 }
@@ -28,7 +28,7 @@ const KINDS: [LockKind; 4] = [LockKind::Mcs, LockKind::Server, LockKind::Ticket,
 
 type Kept = Option<(syncline_rma::Mutexes, Rma)>;
 
-/// Rank 0 leaves with mutex 1 of the last rank; rank 1 waits for it already, the others ask later.
+/// Rank 0 leaves with mutex 1 of the last rank. Rank 1 waits for it already; the others ask later.
 fn leave(me: &mut Member, kind: LockKind, way: Way, asked: &AtomicUsize) -> Result<Kept, RmaError> {
     let mut rma = Rma::new(me)?;
     let mut set = mutexes(&mut rma, me, kind, 2)?;
@@ -43,7 +43,7 @@ fn leave(me: &mut Member, kind: LockKind, way: Way, asked: &AtomicUsize) -> Resu
         while asked.load(Ordering::Relaxed) == 0 {
             std::thread::yield_now();
         }
-        // Long enough that rank 1 waits, mostly; if it does not, it asks later.
+        // Long enough that rank 1 usually waits; if it does not, it asks later.
         std::thread::sleep(Duration::from_millis(20));
         match way {
             Way::Returns => (),
@@ -72,7 +72,7 @@ fn leave(me: &mut Member, kind: LockKind, way: Way, asked: &AtomicUsize) -> Resu
                     "{text}"
                 );
             }
-            // A panic is told as the death of the member, too.
+            // A panic may also be reported as the death of the member.
             other => assert!(way == Way::Panics && text.contains("rank 0 "), "{other:?}"),
         }
     }
@@ -82,7 +82,7 @@ fn leave(me: &mut Member, kind: LockKind, way: Way, asked: &AtomicUsize) -> Resu
     Ok(None)
 }
 
-/// Runs something that must end.
+/// Runs `work` on a thread, and fails if it takes too long.
 fn ends<T: Send + 'static>(what: String, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || tell.send(work()));
@@ -124,12 +124,12 @@ fn a_holder_that_leaves_is_named_between_hosts() {
     }
 }
 
-/// Rank 0 locks mutexes and lets some of them go, in orders of all kinds; those that it still holds
-/// are poisoned, no others.
+/// Rank 0 locks mutexes and unlocks some of them, in various orders. The mutexes that it still
+/// holds at the end are poisoned, and no others.
 #[test]
 fn what_is_held_at_the_end_is_poisoned_and_nothing_else() {
     const COUNT: usize = 6;
-    // What is locked in order, which are let go, in that order.
+    // All mutexes are locked in order; these are unlocked, in this order, or locked again.
     let orders: [&[usize]; 6] =
         [&[], &[5, 4], &[0, 5], &[2, 0, 4], &[0, 1, 2, 3, 4], &[3, 3, 5, 1, 0]];
     let told = |me: &mut Member, kind: LockKind, released: &[usize]| -> Result<(), RmaError> {
@@ -194,8 +194,8 @@ fn what_is_held_at_the_end_is_poisoned_and_nothing_else() {
     }
 }
 
-/// A set is freed by all members, or by none while one holds a mutex of it: then all are told which
-/// member that is, and may go on.
+/// A set is freed by all members, or by none while a member holds a mutex of it. Then all members
+/// get an error, the others with the rank of the holder, and may go on.
 #[test]
 fn a_set_that_is_held_is_not_freed_and_all_are_told() {
     fn held(me: &mut Member) -> Result<(), RmaError> {

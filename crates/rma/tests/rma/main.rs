@@ -1,4 +1,5 @@
-//! One-sided memory as its users see it: misuse, deadlines, members that leave, calls that do not match.
+//! Tests of one-sided memory through its public interface: misuse, deadlines, members that leave,
+//! calls that do not match.
 
 mod deadlines;
 mod left;

@@ -1,6 +1,6 @@
-//! Collective calls that do not match: an error that names two of them, at every member, and no
-//! member hangs. And random programs that match, in any legal order of their halves, with members
-//! that are slow: never an error.
+//! Collective calls that do not match end in an error that names two of them, at every member, and
+//! no member hangs. Random programs that match, in any legal order of their halves and with slow
+//! members, never end in an error.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -16,14 +16,14 @@ use syncline_sync::{
 
 use crate::programs::{accused, legal};
 
-/// Runs something that must end.
+/// Runs `work` on a thread, and fails if it takes too long.
 fn ends<T: Send + 'static>(what: String, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || tell.send(work()));
     told.recv_timeout(Duration::from_secs(120)).unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
-/// A team on threads, on hosts of one process, of two, and of two threads.
+/// The teams: threads, and hosts of one process, of two threads, and of two processes.
 const TEAMS: [(usize, usize, usize); 6] =
     [(0, 1, 2), (0, 1, 3), (2, 1, 1), (3, 1, 1), (2, 1, 2), (2, 2, 1)];
 
@@ -37,7 +37,7 @@ fn team<R: Send>(
     }
 }
 
-/// What rank 0 calls, and what the others do.
+/// The call of rank 0 or of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
     Allocate,
@@ -115,20 +115,20 @@ fn calls_that_do_not_match_are_named() {
             apart(shape, one, others);
         }
     }
-    // Where an arrival is one by itself.
+    // Shapes in which an arrival is a call by itself.
     apart((0, 1, 2), Does::HalfAndWait, Does::Sync);
     apart((2, 1, 1), Does::Sync, Does::HalfAndWait);
 }
 
-/// Each waits for the next, in barriers of their own making.
+/// Each member waits for the next one, in separate barriers: a cycle of three is detected.
 #[test]
 fn longer_circles_are_found() {
     fn circle(me: &mut Member) -> Result<(), Fault> {
         let make = |me: &mut Member| me.make(Counter::within).unwrap();
         let mut barriers = [make(me), make(me), make(me)];
         let rank = me.rank();
-        // It does not come to the barrier that the one after it waits at, but to the one before
-        // that.
+        // This member arrives at the barrier that the member before it waits at, and not at the one
+        // that the member after it waits at.
         barriers[(rank + 1) % 3].arrive()?;
         barriers[rank].wait()
     }
@@ -139,8 +139,8 @@ fn longer_circles_are_found() {
     );
 }
 
-/// Members make different things; one makes nothing, and waits: all are told of which members, and
-/// where.
+/// Members make different things; one makes nothing, and waits. All get an error that names the
+/// members and the things.
 #[test]
 fn members_that_make_different_things_are_told() {
     fn differ(me: &mut Member) -> Result<(), String> {
@@ -166,7 +166,7 @@ fn members_that_make_different_things_are_told() {
     }
 }
 
-/// The same words for another thing are a difference.
+/// The same words of memory for another kind of object are a difference.
 #[test]
 fn one_sided_memory_is_no_barrier() {
     fn differ(me: &mut Member) -> Result<(), String> {
@@ -193,7 +193,7 @@ fn one_sided_memory_is_no_barrier() {
     }
 }
 
-/// A barrier of several rounds at which a member stops waiting.
+/// The barriers of several rounds at which a member stops waiting.
 #[derive(Clone, Copy, Debug)]
 enum Rounds {
     Team,
@@ -223,8 +223,7 @@ impl Rounds {
 
 type Made = (DisseminationMember<TeamBoard>, TournamentMember<TeamBoard>, TeamBarrier);
 
-/// A member stops waiting at a barrier, where the others still need raises of it, and waits
-/// elsewhere.
+/// A member times out at a barrier in which the others still need its signals, and waits elsewhere.
 fn stops_waiting(me: &mut Member, at: Rounds, stops: usize) -> Result<(), RmaError> {
     let mut rma = Rma::new(me)?;
     let mut made = (me.dissemination(2)?, me.tournament()?, me.combined(2)?);
@@ -242,14 +241,14 @@ fn stops_waiting(me: &mut Member, at: Rounds, stops: usize) -> Result<(), RmaErr
 
 #[test]
 fn a_member_that_has_stopped_waiting_is_missed_in_later_rounds() {
-    // Four hosts; two of two members; threads; and three and two.
+    // Four hosts; two hosts of two members; four threads; three hosts of two members.
     for shape in [(4, 1, 1), (2, 1, 2), (0, 1, 4), (3, 1, 2)] {
         for at in Rounds::ALL {
             let what = format!("{shape:?}, {at:?}");
             let results =
                 ends(what.clone(), move || team(shape, move |me| stops_waiting(me, at, 0)));
             let results = results.unwrap();
-            // One word is complete without its members: all have come, and all is well.
+            // A barrier on a single word completes without its members: all have arrived.
             let well = results.iter().filter(|result| result.is_ok()).count();
             assert!(well == 0 || well == results.len() && shape.0 == 0, "{what}: {results:?}");
             for result in results.into_iter().filter_map(Result::err) {
@@ -269,8 +268,8 @@ fn a_member_that_has_stopped_waiting_is_missed_in_later_rounds() {
     }
 }
 
-/// Members that wait for one that is slow, or for one that waits with a deadline, are not told
-/// anything.
+/// Members that wait for a slow member, or for one that waits elsewhere with a deadline, get no
+/// error.
 #[test]
 fn slow_members_and_deadlines_are_no_mismatch() {
     for shape in TEAMS {
@@ -281,7 +280,7 @@ fn slow_members_and_deadlines_are_no_mismatch() {
                     std::thread::sleep(Duration::from_millis(900));
                 }
                 rma.sync()?;
-                // Rank 0 asks for another thing first, for a time.
+                // Rank 0 waits for something else first, with a deadline.
                 if me.rank() == 0 {
                     let late = Some(Instant::now() + Duration::from_millis(700));
                     assert_eq!(me.wait_deadline(late), Err(Fault::TimedOut));
@@ -309,8 +308,8 @@ fn legal_programs_are_not_accused() {
     }
 }
 
-/// The same programs, in which one member leaves out a wait or does another: every member is told,
-/// and ends.
+/// The same programs, in which one member leaves out a wait or waits elsewhere: every member gets
+/// an error, and ends.
 #[test]
 fn illegal_programs_end_in_errors() {
     for seed in 0..10 {

@@ -1,4 +1,4 @@
-//! What is wrong is said, on one host and on several, and nothing happens for it.
+//! Misuse is reported as an error and has no effect, on one host and on several.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use syncline_fabric::{Member, Team};
@@ -9,7 +9,7 @@ fn said<T: std::fmt::Debug>(result: Result<T, RmaError>) -> String {
     result.unwrap_err().to_string()
 }
 
-/// Every misuse that a member can see for itself. Nobody waits for anybody in these.
+/// Every misuse that a member can detect by itself, without waiting for another member.
 fn alone(rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
     let other = (me.rank() + 1) % me.size();
     let words = rma.allocate::<u64>(me, 10)?;
@@ -35,7 +35,7 @@ fn alone(rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
         said(bytes.view::<u64>()).contains("12 bytes is no whole number of elements of 8 bytes")
     );
 
-    // Rows of two, one element apart: the second of each is written twice.
+    // Rows of two elements, one element apart: the second element of each row is written twice.
     let overlapping = Strided { counts: &[2, 2], strides: &[1] };
     let twice = rma.put_strided(&words, other, 0, overlapping, &[1; 4], 0, &[2]);
     assert!(matches!(twice, Err(RmaError::Shape { .. })), "{twice:?}");
@@ -44,7 +44,7 @@ fn alone(rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
     let foreign = "the memory was allocated by another member, or by another rma";
     assert!(said(again.put(&words, other, 0, &[1])).contains(foreign));
 
-    // What is freed is freed for all views of it.
+    // Freed memory is freed for all views of it.
     let view = words.view::<[u64; 2]>()?;
     rma.free(me, words)?;
     assert!(said(rma.put(&view, other, 0, &[[1, 2]])).contains("has been freed"));
@@ -54,7 +54,7 @@ fn alone(rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
     rma.sync()
 }
 
-/// Members that do not do the same: all are told, and can go on.
+/// Members make different calls: all get an error, and can go on.
 fn apart(rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
     let words = match me.rank() {
         0 => rma.allocate::<u64>(me, 4).map(drop),
@@ -92,8 +92,8 @@ fn misuse_is_told_between_hosts() {
     }
 }
 
-/// All members are told alike which of them asked for what, and which host has no room; none has
-/// the memory, and all go on.
+/// All members get the same error about the member that asked for the most and the host that has no
+/// room. None gets the memory, and all go on.
 #[test]
 fn all_are_told_who_asked_for_more_than_there_is() {
     let ask = |me: &mut Member| {
@@ -117,7 +117,7 @@ fn all_are_told_who_asked_for_more_than_there_is() {
                 "{said}"
             );
         }
-        // What was freed is zero again, and all the room is there.
+        // Memory that was freed is zero when it is allocated again, and no room is lost.
         let after = rma.allocate::<u8>(me, 3 << 20)?;
         let mut bytes = vec![1; 3 << 20];
         rma.get(&after, rank, 0, &mut bytes)?;
@@ -132,7 +132,8 @@ fn all_are_told_who_asked_for_more_than_there_is() {
     }
 }
 
-/// More is reserved than the host has; memory that it has not is refused, and no process is killed.
+/// The reservation is larger than the host's memory: an allocation that the host cannot back is
+/// refused, and no process is killed.
 #[test]
 fn memory_that_the_host_has_not_is_refused() {
     let Some(most) = syncline_memory::room::most() else { return };
@@ -148,10 +149,11 @@ fn memory_that_the_host_has_not_is_refused() {
     ended.into_iter().collect::<Result<(), RmaError>>().unwrap();
 }
 
-/// Set for a process that is [`under_a_limit`].
+/// The environment variable that marks the process of [`under_a_limit`].
 const LIMITED: &str = "SYNCLINE_TEST_LIMITED";
 
-/// Not a test by itself: members ask for memory that the host has, and this process may not have.
+/// Not a test by itself: members allocate memory that the host has, but that a limit denies to this
+/// process.
 #[test]
 fn under_a_limit() {
     if std::env::var_os(LIMITED).is_none() {
@@ -172,7 +174,7 @@ fn under_a_limit() {
         let wrote = asked.as_ref().map(|part| rma.put(part, me.rank(), 0, &[7; 4096]));
         assert!(!matches!(wrote, Ok(Err(_))), "what was allocated is there");
         me.wait()?;
-        // A failure is to be told, which takes memory.
+        // Reporting a failure takes memory, so the limit is lifted first.
         if me.rank() == 0 {
             setrlimit(Resource::Data, before).unwrap();
         }
@@ -187,8 +189,8 @@ fn under_a_limit() {
     ended.into_iter().collect::<Result<(), RmaError>>().unwrap();
 }
 
-/// What `allocate` does not get is refused to all, though the host has it: to touch it would kill
-/// the process.
+/// Memory that cannot be committed is refused to all members, though the host has it: touching it
+/// would kill the process.
 #[test]
 fn memory_that_cannot_be_taken_is_refused() {
     let ended = again("misuse::under_a_limit").env(LIMITED, "1").output().unwrap();

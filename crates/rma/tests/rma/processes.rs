@@ -1,5 +1,5 @@
-//! Processes of a team: a holder that leaves, and calls that do not match, are named there, too;
-//! and so are those of random programs.
+//! The tests on teams of processes: a holder that leaves, calls that do not match, and random
+//! programs.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use syncline_testkit::again;
 
 use crate::programs::{accused, legal};
 
-/// What a team of processes plays: a role, the number of processes, that of the threads of each,
-/// and a seed.
+/// The environment variable of a team of processes: a role, the number of processes, the number of
+/// threads of each, and a seed.
 const ROLE: &str = "SYNCLINE_TEST_ROLE";
 
-/// How long a role may take: far more than any of them does.
+/// The time limit of a role, far longer than any of them takes.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn left(me: &mut Member) -> Result<(), RmaError> {
@@ -39,14 +39,14 @@ fn mixed(me: &mut Member) -> Result<(), RmaError> {
     let mut rma = Rma::new(me)?;
     rma.sync()?;
     let told = if me.rank() == 2 { rma.allocate::<u64>(me, 1).map(drop) } else { rma.sync() };
-    // Either of the two that sync may be the first that is known to be blocked.
+    // Either of the two members in the sync may be the first that is known to be blocked.
     let mismatch =
         |rank| Fault::Mismatch { rank, call: Call::Sync, other: 2, other_call: Call::Allocate };
     assert!([0, 1].into_iter().any(|rank| told == Err(mismatch(rank).into())), "{told:?}");
     Ok(())
 }
 
-/// A mutex with deadlines, and halves of syncs across other waits.
+/// A mutex with deadlines, and syncs whose halves are separated by other waits.
 fn halves(me: &mut Member) -> Result<(), RmaError> {
     let mut rma = Rma::new(me)?;
     let sum = rma.allocate::<u64>(me, 1)?;
@@ -104,7 +104,7 @@ fn role() {
         .for_each(|result| result.unwrap_or_else(|got| panic!("{text}: {got}")));
 }
 
-/// Has a team of processes play a role; fails if a member of it does, or if it hangs.
+/// Runs a role on a team of processes. Fails if the role fails or exceeds the limit.
 fn play(role: &str, (processes, threads): (usize, usize), seed: u64) {
     let text = format!("{role} {processes} {threads} {seed}");
     let mut command = again("processes::role");
@@ -131,7 +131,7 @@ fn play(role: &str, (processes, threads): (usize, usize), seed: u64) {
     assert!(status.success(), "{text}: {status}");
 }
 
-/// Processes, and threads in each.
+/// The teams: processes, and threads in each.
 const TEAMS: [(usize, usize); 4] = [(2, 1), (3, 1), (2, 2), (5, 1)];
 
 #[test]

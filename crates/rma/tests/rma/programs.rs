@@ -1,5 +1,5 @@
-//! Random programs of collective calls, for teams of every kind: legal ones, which complete, and
-//! illegal ones, which end in an error at every member.
+//! Random programs of collective calls, for teams of every kind: legal programs, which complete,
+//! and illegal ones, which end in an error at every member.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use syncline_sync::{
 };
 use syncline_testkit::Random;
 
-/// Everything that members can wait at.
+/// The objects at which members wait.
 struct Objects {
     rma: Rma,
     second: Rma,
@@ -31,7 +31,7 @@ impl Objects {
         Ok(Objects { rma: Rma::new(me)?, second: Rma::new(me)?, counter, auto })
     }
 
-    /// Arrives where that is a call by itself.
+    /// Arrives at an object, if an arrival is a separate call there.
     fn arrive(&mut self, me: &mut Member, object: usize) -> Result<(), RmaError> {
         match object {
             0 => self.rma.sync_start(),
@@ -58,8 +58,8 @@ impl Objects {
     }
 }
 
-/// A common order of waits; before each, arrivals at objects that are waited at later; and members
-/// that are slow now and then, some of them for longer than it takes to be noted.
+/// A common order of waits. Before a wait, a member may arrive at an object that is waited at
+/// later. Members are slow now and then, some of them long enough to be reported.
 pub(crate) fn legal(me: &mut Member, seed: u64) -> Result<(), RmaError> {
     let mut objects = Objects::new(me)?;
     let mut common = Random::new(seed);
@@ -76,7 +76,7 @@ pub(crate) fn legal(me: &mut Member, seed: u64) -> Result<(), RmaError> {
         }
         objects.wait(me, object)?;
     }
-    // Halves that are left are ended by all.
+    // All members complete the halves that are left.
     (0..OBJECTS).try_for_each(|object| objects.wait(me, object))
 }
 
@@ -100,14 +100,14 @@ fn illegal(me: &mut Member, seed: u64) -> Result<(), RmaError> {
         }
         objects.wait(me, object)?;
     }
-    // All that are right come here, and one that left out a wait has one too few.
+    // The other members come here, and one that has left out a wait has one too few.
     (0..OBJECTS).try_for_each(|object| objects.wait(me, object))?;
     objects.rma.sync()
 }
 
-/// Plays an illegal program; the error is what this member got in place of the mismatch.
+/// Runs an illegal program. `Err` describes an outcome other than the expected errors.
 ///
-/// A member is told of the mismatch, or of another member that was told of it and has left.
+/// A member gets the mismatch, or the error that another member, which got it, has left.
 pub(crate) fn accused(me: &mut Member, seed: u64) -> Result<(), String> {
     match illegal(me, seed) {
         Err(RmaError::Fault(Fault::Mismatch { .. } | Fault::Left { .. })) => Ok(()),

@@ -126,7 +126,7 @@ impl Rma {
                     Step::Room(all, verdict, lines)
                 }
                 Step::Room(all, verdict, lines) => {
-                    // If a host has no room, all members learn it here, and none gets the
+                    // If a host has no room, all members get the report here, and none gets the
                     // allocation.
                     let rooms = me.gather_deadline(*verdict, deadline)?;
                     if let Some(error) = self.no_room(all, &rooms) {

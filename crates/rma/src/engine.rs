@@ -22,14 +22,15 @@
 //!   asked: 3
 //! ```
 //!
-//! *The gate.* A request carries an epoch: the number of syncs that are complete as far as its
-//! sender's host has heard. A server whose host has completed fewer syncs holds the request back,
-//! and all later ones from the same process. The messages that open the gate are already in flight.
-//! So no member sees memory in a state between two syncs that the member itself has not reached.
+//! *The gate.* A request carries an epoch: the last sync that is complete on the sender's host, or
+//! on another host whose epoch has reached it. A server whose host has completed fewer syncs holds
+//! the request back, and all later ones from the same process. The messages that open the gate are
+//! already in flight. So no member sees memory in a state between two syncs that the member itself
+//! has not reached.
 //!
-//! *Epochs that are heard of.* A member that has begun a sync and not left it may receive a message
-//! from a member that has left it: an answer, or a mutex that is handed over. Such messages carry
-//! the epoch of their sender's host too, and a member that gets one waits until its own host has
+//! *Epochs of other hosts.* A member that has begun a sync and not left it may receive a message
+//! from a member that has left it: an answer, or a mutex that is handed over. Such messages also
+//! carry the epoch of their sender's host. A member that gets one waits until its own host has
 //! completed that sync. So the memory that a member reads is as recent as the messages that it has
 //! received.
 //!
@@ -293,8 +294,8 @@ impl Engine {
         self.words.completed().get().max(self.words.heard().get())
     }
 
-    /// Returns whether this host has completed all syncs that it has heard of. If not, it will
-    /// soon: all members have begun them.
+    /// Returns whether this host has completed all syncs that are known to be complete on some
+    /// host. If not, it will soon: all members have begun them.
     pub(crate) fn is_level(&self) -> bool {
         self.words.completed().get() >= self.words.heard().get()
     }

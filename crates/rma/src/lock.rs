@@ -13,8 +13,9 @@
 //! | `Ticket` | 2 fetch-adds   | a fetch-add, polls      | a fetch-add       | word at owner |
 //!
 //! `Hybrid` is `Ticket` for members of the owner's host, and `Server` for members of other hosts.
-//! The *owner* is the member that the mutex belongs to. A swap, a compare-swap or a fetch-add at the
-//! owner takes two messages from another host. On one host all of these are operations on memory.
+//! The *owner* is the member that the mutex belongs to. A swap, a compare-swap or a fetch-add at
+//! the owner takes two messages from another host. On one host all of these are operations on
+//! memory.
 //!
 //! # A holder that is gone
 //! If a member drops its handle to a set, or its function returns, while it holds a mutex of the

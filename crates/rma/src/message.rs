@@ -8,7 +8,7 @@
 //!  sync    | kind, detail                 | epoch   | stride, step     | applied | counts
 //! ```
 //!
-//! * `left`: the number of syncs that are complete as far as the sender's host has heard.
+//! * `left`: the number of syncs that are known to be complete at the sender's host.
 //! * `parity`: the parity of the number of syncs that the sender has begun.
 //! * `applied`: the number of the receiver's requests that have been done.
 //! * `completed`: as `left`.

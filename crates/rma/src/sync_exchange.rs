@@ -1,11 +1,11 @@
 //! The message schedule of a sync: which host sends which operation counts to which host in each
 //! round.
 //!
-//! # Contract
 //! Every host `i` has a count for every other host `t`: the number of operations that it has sent
 //! to `t`. After the last round each host has the sum of all counts for it, in which each count
-//! appears exactly once. It has also received messages, directly or through others, from every
-//! host. So it learns that all hosts have arrived, and the number of operations to wait for.
+//! appears exactly once. Messages from every host have then reached it, directly or through others.
+//! So the host has the two facts that a sync needs: all hosts have arrived, and the number of
+//! operations to wait for.
 //!
 //! # Figure
 //! Radix 3, nine hosts: the counts that host 0 sends, named by the distance that they have to
@@ -22,8 +22,8 @@
 //!
 //! # Costs
 //! ceil(log_r N) rounds for N hosts and radix r. A host sends at most r - 1 messages in a round.
-//! All its messages of an exchange together carry at most N words if r = N, and at most N (1 + 1/r
-//! + ...) words otherwise. With r = N there is one round, in which each host sends to all others.
+//! All its messages of an exchange together carry at most N words if r = N, and otherwise at most
+//! N (1 + 1/r + ...) words. With r = N there is one round, in which each host sends to all others.
 //!
 //! # Source
 //! The barrier of Saify's thesis (ARMCI, 2002) has two pairwise exchanges of whole arrays of
@@ -181,7 +181,8 @@ pub(crate) struct Exchange {
     epoch: u64,
     /// The counts, by the distance that they still have to travel.
     counts: Vec<u64>,
-    /// Whether all hosts heard from so far began the sync with all of their requests acknowledged.
+    /// Whether all hosts whose counts have come so far began the sync with all of their requests
+    /// acknowledged.
     known: bool,
     /// The messages for rounds that this host has not reached yet, by epoch, stride and step.
     early: HashMap<(u64, usize, usize), (Vec<u64>, bool)>,
@@ -334,7 +335,7 @@ mod tests {
     type Count = (usize, usize);
 
     /// Performs an exchange message by message. Returns the counts that each host has in the end,
-    /// and the hosts that it has heard from.
+    /// and the hosts whose messages have reached it.
     fn exchanged(hosts: usize, radix: usize) -> (Vec<Vec<Count>>, Vec<Vec<bool>>) {
         let own = |host: usize| {
             (0..hosts).map(|ahead| vec![(host, (host + ahead) % hosts)]).collect::<Vec<_>>()

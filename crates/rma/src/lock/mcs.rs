@@ -419,7 +419,8 @@ impl Nodes {
         }
     }
 
-    /// Waits until this host has completed the syncs that it has heard of, which is a short wait.
+    /// Waits until this host has completed the syncs that are known to be complete elsewhere, which
+    /// is a short wait.
     fn level(&self, rma: &Rma) -> Result<(), RmaError> {
         match &rma.sync {
             Syncs::Hosts(far) => Ok(far.endpoint.wait(None, || far.engine.is_level())?),

@@ -70,13 +70,13 @@ pub enum RmaError {
     },
     /// An argument is invalid: a shape, a group without members, memory that has been freed or
     /// belongs to another [`Rma`](crate::Rma), or too many mutexes.
-    #[error("this shape cannot be: {why}")]
+    #[error("invalid argument: {why}")]
     Shape {
         /// The reason.
         why: String,
     },
     /// The size of a part is not a multiple of the size of the element.
-    #[error("a part of {len} bytes is no whole number of elements of {size} bytes")]
+    #[error("a part of {len} bytes is not a whole number of elements of {size} bytes")]
     View {
         /// The number of bytes of the part.
         len: usize,
@@ -85,7 +85,7 @@ pub enum RmaError {
     },
     /// A range of bytes does not consist of aligned elements: see
     /// [`Rma::accumulate_from`](crate::Rma::accumulate_from).
-    #[error("{len} bytes at {offset} are no whole elements of {size} bytes at a multiple of that")]
+    #[error("{len} bytes at offset {offset} are not whole, aligned elements of {size} bytes")]
     Align {
         /// The first byte of the range.
         offset: usize,
@@ -100,7 +100,7 @@ pub enum RmaError {
     /// Functions in which all members exchange their arguments detect this: allocations, mutexes,
     /// groups. A sync exchanges no arguments. If a member waits in a sync and another one in
     /// another call, so that neither can return, the error is [`Fault::Mismatch`].
-    #[error("rank {rank} did not call the same as rank {other}: all members {what}")]
+    #[error("rank {rank} did not call the same function as rank {other}: all members {what}")]
     Mismatch {
         /// A member.
         rank: usize,
@@ -118,7 +118,7 @@ pub enum RmaError {
         why: &'static str,
     },
     /// A member locks a mutex that it holds, or frees a set while it holds a mutex of the set.
-    #[error("mutex {index} of rank {rank} is held by this very member: unlock it first")]
+    #[error("mutex {index} of rank {rank} is held by this member already: unlock it first")]
     Held {
         /// The owner of the mutex.
         rank: usize,
@@ -139,7 +139,9 @@ pub enum RmaError {
         by: usize,
     },
     /// A set of mutexes is to be freed while another member holds one of them.
-    #[error("rank {by} holds a mutex of the set: it is not freed before that is let go")]
+    #[error(
+        "the set of mutexes is not freed: rank {by} holds one of them, and must unlock it first"
+    )]
     HeldBy {
         /// The holder.
         by: usize,
@@ -147,7 +149,7 @@ pub enum RmaError {
     /// An allocation has timed out, and a collective function other than the same allocation is
     /// called.
     #[error(
-        "an allocation has timed out: the same allocation is called again before anything else that all members do"
+        "an allocation has timed out: call the same allocation again before any other collective function"
     )]
     Unfinished,
     /// A member unlocks a mutex that it does not hold.

@@ -61,7 +61,7 @@ impl Rma {
     /// ```
     pub fn group(&mut self, me: &mut Member, ranks: &[usize]) -> Result<Group, RmaError> {
         if ranks.is_empty() {
-            return Err(RmaError::Shape { why: "a group has no member".to_owned() });
+            return Err(RmaError::Shape { why: "a group has no members".to_owned() });
         }
         let slots = DisseminationMember::<TeamBoard>::slots(ranks.len(), 2);
         let board = me.calling(Call::GroupSync).board_of(ranks, slots)?;
@@ -146,7 +146,7 @@ mod tests {
                 twice.contains("rank 0 is taken") && none.contains("there is no rank 2: "),
                 "{twice}, {none}"
             );
-            assert!(empty.contains("no member"), "{empty}");
+            assert!(empty.contains("no members"), "{empty}");
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::word::AddWord;
 /// If it is dropped, a get is abandoned and its data are lost. Any other operation is performed
 /// nevertheless, and fences and syncs still wait for it.
 #[derive(Debug)]
-#[must_use = "an operation is waited for, or not known to be done"]
+#[must_use = "an operation is known to be done only after a wait"]
 pub struct Handle<R> {
     pub(crate) state: HandleState,
     pub(crate) result: Option<R>,

@@ -51,7 +51,7 @@ pub enum Bytes<'a> {
 
 /// An operation in flight. It stays valid after a wait: then it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "an operation is waited for, or not known to be done"]
+#[must_use = "an operation is known to be done only after a wait"]
 pub struct Pending(HandleState);
 
 impl Pending {

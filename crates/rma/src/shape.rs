@@ -31,7 +31,7 @@ impl Strided<'_> {
     pub(crate) fn extent(&self, written: bool) -> Result<usize, RmaError> {
         let wrong = |why: String| Err(RmaError::Shape { why });
         let [first, counts @ ..] = self.counts else {
-            return wrong("it has no level".to_owned());
+            return wrong("the shape has no levels".to_owned());
         };
         if counts.len() != self.strides.len() {
             let why = format!(
@@ -54,7 +54,7 @@ impl Strided<'_> {
         for (stride, count) in levels.into_iter().filter(|&(_, count)| count > 1) {
             if written && stride < extent {
                 return wrong(format!(
-                    "runs overlap: a stride of {stride} elements, over {extent}"
+                    "runs overlap: a stride of {stride} elements is less than their extent of {extent}"
                 ));
             }
             let more = stride.checked_mul(count - 1).and_then(|more| more.checked_add(extent));
@@ -62,7 +62,7 @@ impl Strided<'_> {
                 Some(more) => extent = more,
                 None => {
                     return wrong(format!(
-                        "{count} times a stride of {stride} elements is beyond all memory"
+                        "{count} times a stride of {stride} elements is beyond the address space"
                     ));
                 }
             }
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(why(&[3, 2], &[2], false), Ok(5));
         assert!(why(&[3, 2], &[2], true).unwrap_err().contains("overlap"));
         assert!(why(&[3, 4, 2], &[3, 11], true).unwrap_err().contains("overlap"));
-        assert!(why(&[], &[], true).unwrap_err().contains("no level"));
+        assert!(why(&[], &[], true).unwrap_err().contains("no levels"));
         assert!(why(&[1, 2], &[], true).unwrap_err().contains("2 counts need 1 strides, not 0"));
         assert!(why(&[1, usize::MAX], &[8], true).unwrap_err().contains("beyond"));
     }

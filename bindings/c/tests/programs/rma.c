@@ -214,9 +214,9 @@ static int faults(syncline_member *me, void *argument) {
     FAILS(syncline_rma_put(rma, elsewhere, 0, 0, bytes, 8), MISUSE, "the memory belongs to another rma");
     FAILS(syncline_rma_deallocate(rma, elsewhere), MISUSE, "the memory belongs to another rma");
     FAILS(syncline_rma_put_strided(rma, memory, 0, 0, overlapping, bytes, apart, counts, 1), INVALID_ARGUMENT,
-          "this shape cannot be: runs overlap: a stride of 2 elements, over 4");
+          "invalid argument: runs overlap: a stride of 2 elements is less than their extent of 4");
     FAILS(syncline_rma_get_strided(rma, memory, 0, 0, apart, bytes, overlapping, counts, 1), INVALID_ARGUMENT,
-          "this shape cannot be: runs overlap: a stride of 2 elements, over 4");
+          "invalid argument: runs overlap: a stride of 2 elements is less than their extent of 4");
     FAILS(syncline_rma_put_strided(rma, memory, 0, 0, NULL, bytes, apart, counts, 1), INVALID_ARGUMENT, "there is NULL");
     FAILS(syncline_rma_put_strided(rma, memory, 0, 0, apart, bytes, apart, NULL, 1), INVALID_ARGUMENT, "counts is NULL");
     FAILS(syncline_rma_put_list(rma, memory, 0, NULL, 1), INVALID_ARGUMENT, "list is NULL");
@@ -226,9 +226,9 @@ static int faults(syncline_member *me, void *argument) {
     FAILS(syncline_rma_accumulate(rma, memory, 0, 0, SYNCLINE_RMA_NUMBER_F64, NULL, bytes, 8), INVALID_ARGUMENT,
           "factor is NULL");
     FAILS(syncline_rma_accumulate(rma, memory, 0, 4, SYNCLINE_RMA_NUMBER_F64, &one, bytes, 8), INVALID_ARGUMENT,
-          "8 bytes at 4 are no whole elements of 8 bytes at a multiple of that");
+          "8 bytes at offset 4 are not whole, aligned elements of 8 bytes");
     FAILS(syncline_rma_fetch_add_i64(rma, memory, 0, 4, 1, &word), INVALID_ARGUMENT,
-          "8 bytes at 4 are no whole elements of 8 bytes at a multiple of that");
+          "8 bytes at offset 4 are not whole, aligned elements of 8 bytes");
     FAILS(syncline_rma_fetch_add_i64(rma, memory, 0, 0, 1, NULL), INVALID_ARGUMENT, "before is NULL");
     FAILS(syncline_rma_wait(rma, &forged), MISUSE, "the handle is of another rma, or was never made zero");
     FAILS(syncline_rma_start_put(rma, memory, other, 0, bytes, 8, &forged), MISUSE,

@@ -20,10 +20,10 @@ use crate::{copy, element};
 
 /// The reasons of refusals, by the number that is sent.
 pub(crate) const REFUSALS: [&str; 4] = [
-    "it makes no sense",
-    "its allocation is freed, or was never made there",
-    "that member is not on this host",
-    "it is not inside the allocation",
+    "the request is malformed",
+    "the allocation has been freed, or does not exist there",
+    "the member is not on that host",
+    "the bytes are not inside the allocation",
 ];
 
 impl Engine {
@@ -47,7 +47,7 @@ impl Engine {
             RequestKind::Lock | RequestKind::Unlock => {
                 self.queue(state, from, head, rest, out).err()
             }
-            _ => Some("it is none that this version knows"),
+            _ => Some("this version has no such request"),
         };
         if let Some(why) = refused {
             let code = REFUSALS.iter().position(|&known| known == why).unwrap_or_default();

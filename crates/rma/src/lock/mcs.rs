@@ -268,7 +268,7 @@ impl Nodes {
         }
         let node = self.free.pop().ok_or_else(|| RmaError::Shape {
             why: format!(
-                "a member holds, or has places in the queues of, at most {NODES} mutexes of a set"
+                "a member holds, or has places in the queues of, at most {NODES} mutexes of a set at once"
             ),
         })?;
         // Relaxed: other members change the word only after their own swap at the owner, which

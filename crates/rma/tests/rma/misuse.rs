@@ -32,7 +32,7 @@ fn alone(rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
     assert!(matches!(rma.fetch_add(&words, other, 10, 1), Err(RmaError::Bounds { .. })));
     let bytes = rma.allocate::<u8>(me, 12)?;
     assert!(
-        said(bytes.view::<u64>()).contains("12 bytes is no whole number of elements of 8 bytes")
+        said(bytes.view::<u64>()).contains("12 bytes is not a whole number of elements of 8 bytes")
     );
 
     // Rows of two elements, one element apart: the second element of each row is written twice.

@@ -251,8 +251,8 @@ unsafe fn read_few(mut from: *const u8, mut to: *mut u8, mut len: usize) {
 pub(crate) unsafe fn clear(to: *mut u8, len: usize) {
     const ZEROS: [u8; 4096] = [0; 4096];
     for at in (0..len).step_by(ZEROS.len()) {
-        // SAFETY: the bytes are within the `len` bytes at `to`: the caller guarantees it (see `#
-        // Safety`).
+        // SAFETY: the bytes are within the `len` bytes at `to`: the caller guarantees it (see
+        // `# Safety`).
         unsafe { write(to.add(at), &ZEROS[..ZEROS.len().min(len - at)]) };
     }
 }

@@ -466,8 +466,8 @@ impl Rma {
         from: *const u8,
     ) -> Result<(), RmaError> {
         let products = |run: &Run| {
-            // SAFETY: the run is valid for reads at `from`: the caller guarantees it (see `#
-            // Safety`).
+            // SAFETY: the run is valid for reads at `from`: the caller guarantees it (see
+            // `# Safety`).
             let values = unsafe { run.bytes(from) }.chunks_exact(size_of::<T>());
             values.map(move |value| bytemuck::pod_read_unaligned::<T>(value).times(factor))
         };
@@ -549,8 +549,8 @@ impl Rma {
         runs: &[Run],
         to: *mut u8,
     ) -> Result<(), RmaError> {
-        // SAFETY: the runs are valid at `to` until this returns: the caller guarantees it (see `#
-        // Safety`). `answer` returns only when all answers have come or the ticket is given up.
+        // SAFETY: the runs are valid at `to` until this returns: the caller guarantees it (see
+        // `# Safety`). `answer` returns only when all answers have come or the ticket is given up.
         let ticket = unsafe { self.ask_far(table, rank, runs, to) }?;
         self.far().answer(ticket).map(|_| ())
     }

@@ -104,8 +104,8 @@ impl Rma {
     ) -> Result<(), RmaError> {
         let (part, runs, from) = self.runs(memory, rank, bytes, from.cast_mut(), (true, false))?;
         // SAFETY: the runs are inside the part, as `runs` has checked. They are valid for reads in
-        // the caller's memory, and no other thread writes to it: the caller guarantees it (see `#
-        // Safety`).
+        // the caller's memory, and no other thread writes to it: the caller guarantees it (see
+        // `# Safety`).
         unsafe { self.write(&memory.table, rank, part, runs.as_slice(), from) }
     }
 
@@ -127,8 +127,8 @@ impl Rma {
     ) -> Result<(), RmaError> {
         let (part, runs, to) = self.runs(memory, rank, bytes, to, (false, true))?;
         // SAFETY: the runs are inside the part, as `runs` has checked. They are valid for writes in
-        // the caller's memory, and no other thread accesses it: the caller guarantees it (see `#
-        // Safety`).
+        // the caller's memory, and no other thread accesses it: the caller guarantees it (see
+        // `# Safety`).
         unsafe { self.read(&memory.table, rank, part, runs.as_slice(), to) }
     }
 

@@ -1,4 +1,25 @@
-//! A member's access to global memory.
+//! A member's access to global memory: creation, frees, fences and syncs.
+//!
+//! # Contract
+//! A team on one host and a team on several hosts have the same calls. On one host all memory is
+//! shared, so a write is complete when its stores are visible. Between hosts it is complete when
+//! the owner's server has performed it.
+//!
+//! | call          | on one host                 | between hosts                             |
+//! |---------------|-----------------------------|-------------------------------------------|
+//! | `fence`       | a SeqCst fence after stores | waits until one server has acknowledged   |
+//! | `fence_all`   | the same                    | waits until all servers have acknowledged |
+//! | `sync`        | a barrier ([`Auto`])        | one exchange of counts (`sync_exchange`)  |
+//! | `sync_global` | the same                    | one or two exchanges                      |
+//!
+//! # Costs
+//! A fence without earlier writes is a check. A fence between hosts is the rest of a round trip to
+//! the servers that this member has written to, which it asks at once. A sync has the costs of its
+//! barrier or of its exchange.
+//!
+//! # Source
+//! The fences of ARMCI (Nieplocha and Carpenter 1999), and the combined fence and barrier of Saify's
+//! thesis (2002), chapter 4. Changed: a sync is one exchange where the thesis has two.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};

@@ -47,8 +47,8 @@ impl Rmw {
     /// [`copy`](crate::copy) does.
     #[inline(always)]
     pub(crate) unsafe fn apply(self, at: *mut u8) -> u128 {
-        // SAFETY: `at` points to an aligned word of this size: the caller guarantees it (see `#
-        // Safety`). AcqRel: pairs with the operations of other members on the word.
+        // SAFETY: `at` points to an aligned word of this size: the caller guarantees it (see
+        // `# Safety`). AcqRel: pairs with the operations of other members on the word.
         unsafe {
             match self {
                 Rmw::Add32(value) => value.fetch_add(at.cast()).into(),

@@ -18,8 +18,8 @@
 //! barrier or of its exchange.
 //!
 //! # Source
-//! The fences of ARMCI (Nieplocha and Carpenter 1999), and the combined fence and barrier of Saify's
-//! thesis (2002), chapter 4. Changed: a sync is one exchange where the thesis has two.
+//! The fences of ARMCI (Nieplocha and Carpenter 1999), and the combined fence and barrier of
+//! Saify's thesis (2002), chapter 4. Changed: a sync is one exchange where the thesis has two.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};

@@ -132,7 +132,7 @@ pub(crate) unsafe fn write(to: *mut u8, from: &[u8]) {
 /// Copies private bytes into shared memory by words and bytes.
 ///
 /// # Safety
-/// As [`write`].
+/// As [`write()`].
 unsafe fn write_words(to: *mut u8, from: &[u8]) {
     let (head, words) = from.split_at(to.align_offset(8).min(from.len()));
     let (words, tail) = words.as_chunks::<8>();
@@ -153,7 +153,7 @@ unsafe fn write_words(to: *mut u8, from: &[u8]) {
 /// Copies fewer bytes than a word.
 ///
 /// # Safety
-/// As [`write`].
+/// As [`write()`].
 unsafe fn write_few(mut to: *mut u8, mut from: &[u8]) {
     while let Some((&byte, rest)) = from.split_first() {
         if let (Some((word, rest)), 0) = (from.split_first_chunk::<4>(), to.addr() % 4) {

@@ -39,7 +39,7 @@ use crate::sync_exchange;
 
 /// A member's access to the global memory of a team: allocations, operations, and their completion.
 ///
-/// All members create it together, with [`Rma::new`]. The table in the [crate](crate) documentation
+/// All members create it together, with [`Rma::new`]. The table in the [crate] documentation
 /// lists the operations and when they complete.
 #[derive(Debug)]
 pub struct Rma {

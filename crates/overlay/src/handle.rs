@@ -1,7 +1,7 @@
-//! Handles and guards: ordered locks used by hand.
+//! Handles and guards: ordered locks for direct use, without an overlay.
 //!
-//! A task that goes round posts its first request, then loops: acquire, work, [`next`](Guard::next).
-//! The last round ends by dropping the guard.
+//! An iterative task posts its first request and then loops: acquire, work, [`next`](Guard::next).
+//! The last iteration ends by dropping the guard.
 
 pub use crate::handle::future::Granted;
 
@@ -21,7 +21,7 @@ use crate::wakers::Wakes;
 pub(crate) mod future;
 
 mod mode {
-    /// What the requests of a handle want.
+    /// The access mode of a handle's requests, as a type.
     pub trait Mode {
         const KIND: crate::raw::AccessMode;
     }
@@ -29,10 +29,10 @@ mod mode {
 use mode::Mode;
 use sealed::Queueing;
 
-/// The requests of a handle are inclusive: to read, together with neighbouring readers.
+/// The mode of handles whose requests are inclusive: read access, shared with adjacent readers.
 #[derive(Debug)]
 pub enum Inclusive {}
-/// The requests of a handle are exclusive: to write, alone.
+/// The mode of handles whose requests are exclusive: write access, alone.
 #[derive(Debug)]
 pub enum Exclusive {}
 
@@ -43,18 +43,19 @@ impl Mode for Exclusive {
     const KIND: AccessMode = AccessMode::Exclusive;
 }
 
-/// What a task holds to ask for a location: it posts, acquires, and goes on to the next request.
+/// A task's claim on a location: it posts a request, acquires the grant, and goes on to the next
+/// request.
 ///
-/// Posting is separate from acquiring: a post takes a place in the queue and never blocks. A handle
-/// has one request at a time (R3). Access belongs to the handle, not to a thread: a handle with a
-/// posted request may be sent to another thread. Dropping it abandons its request; later requests
-/// skip it, and the drop does not wait.
+/// Posting is separate from acquiring: a post takes a position in the queue and never blocks. A
+/// handle has at most one pending request (R3). Access belongs to the handle, not to a thread: a
+/// handle with a posted request may be sent to another thread. Dropping the handle abandons its
+/// request without waiting; the queue then skips it.
 ///
 /// # Memory ordering
-/// What happened under grants ahead in the queue happened before what is done under this one.
+/// Everything done under grants ahead in the queue happens before everything done under this grant.
 ///
 /// # Examples
-/// Two tasks in turn, for ever if they like:
+/// Two tasks that alternate, for any number of iterations:
 /// ```
 /// use syncline_overlay::Location;
 ///
@@ -75,7 +76,7 @@ impl Mode for Exclusive {
 ///     }
 /// });
 /// ```
-/// One handle gives one guard at a time:
+/// A handle has one guard at a time:
 /// ```compile_fail,E0499
 /// # use syncline_overlay::Location;
 /// let location = Location::new("x", 1);
@@ -84,7 +85,7 @@ impl Mode for Exclusive {
 /// let two = handle.acquire().unwrap();
 /// drop((one, two));
 /// ```
-/// and nothing is reached after `next`:
+/// and the data cannot be accessed after `next`:
 /// ```compile_fail,E0382
 /// # use syncline_overlay::Location;
 /// let location = Location::new("x", 1);
@@ -96,11 +97,11 @@ impl Mode for Exclusive {
 pub struct Handle<T, M: Mode> {
     location: Location<T>,
     node: u32,
-    /// The name of the task, for the error that others get if it panics.
+    /// The name of the task, for the error that other handles return if it panics.
     owner: Option<Box<str>>,
-    /// A request is posted, or granted and not yet released.
+    /// Whether a request is posted, or granted and not yet released.
     pending: bool,
-    /// The grants of the node up to and including the one of the pending request.
+    /// The number of grants of the node, up to and including that of the pending request.
     grants: u64,
     mode: PhantomData<fn(M)>,
 }
@@ -110,32 +111,36 @@ pub type Reader<T> = Handle<T, Inclusive>;
 /// A handle for exclusive requests.
 pub type Writer<T> = Handle<T, Exclusive>;
 
-/// Access to the data of a location, until it is dropped or goes on to the [next](Guard::next) request.
+/// Access to the data of a location, until the guard is dropped or goes on to the
+/// [next](Guard::next) request.
 ///
-/// An exclusive guard dropped by a panic poisons the location.
+/// Dropping an exclusive guard during a panic poisons the location.
 #[must_use = "the location is released as soon as the guard is dropped"]
 pub struct Guard<'h, T, M: Mode> {
     handle: &'h mut Handle<T, M>,
-    /// It was taken by a destructor that a panic runs: letting it go is no fault.
+    /// Whether the thread was already unwinding when the guard was created: then dropping it does
+    /// not poison.
     unwinding: bool,
 }
 
 impl<T, M: Mode> Handle<T, M> {
     pub(crate) fn new(location: Location<T>) -> Self {
         let node = location.core.nodes.take(BY_HAND);
-        // A node that had another owner has a count of its own.
+        // A recycled node keeps its grant count, so this handle starts from that count.
         let grants = location.core.nodes.node(node).grants().get();
         Handle { location, node, owner: None, pending: false, grants, mode: PhantomData }
     }
 
-    /// Names the task that uses the handle; without it the name of the thread stands in errors.
+    /// Sets the name of the task that uses the handle. Without it, errors show the name of the
+    /// thread.
     #[must_use]
     pub fn named(mut self, task: &str) -> Self {
         self.owner = Some(task.into());
         self
     }
 
-    /// Takes the next place in the queue, and returns at once. Does nothing while a request is pending.
+    /// Posts a request at the end of the queue and returns at once. Does nothing while a request is
+    /// pending.
     pub fn post(&mut self) {
         if !self.pending {
             let core = Arc::clone(&self.location.core);
@@ -143,15 +148,16 @@ impl<T, M: Mode> Handle<T, M> {
         }
     }
 
-    /// Waits until the posted request is granted; posts it first if that was not done.
+    /// Blocks until the pending request is granted. Posts a request first if none is pending.
     ///
     /// # Errors
-    /// [`AcquireError::Poisoned`] if a writer panicked; the request is given back.
+    /// [`AcquireError::Poisoned`] if a writer panicked; the request is then released.
     pub fn acquire(&mut self) -> Result<Guard<'_, T, M>, AcquireError> {
         self.wait(None)
     }
 
-    /// Like [`acquire`](Handle::acquire), but gives up at `deadline`. The request stays in the queue.
+    /// Like [`acquire`](Handle::acquire), but times out at `deadline`. The request then stays in
+    /// the queue.
     ///
     /// # Errors
     /// [`AcquireError::TimedOut`] at the deadline; [`AcquireError::Poisoned`] if a writer panicked.
@@ -159,10 +165,11 @@ impl<T, M: Mode> Handle<T, M> {
         self.wait(Some(deadline))
     }
 
-    /// The guard if the request is granted already, `None` if it still waits. Posts it if needed.
+    /// Returns the guard if the request is granted, or `None` while it waits. Posts a request first
+    /// if none is pending.
     ///
     /// # Errors
-    /// [`AcquireError::Poisoned`] if a writer panicked; the request is given back.
+    /// [`AcquireError::Poisoned`] if a writer panicked; the request is then released.
     pub fn try_acquire(&mut self) -> Result<Option<Guard<'_, T, M>>, AcquireError> {
         self.post();
         if self.core().nodes.node(self.node).grants().get() < self.grants {
@@ -171,16 +178,18 @@ impl<T, M: Mode> Handle<T, M> {
         self.guard().map(Some)
     }
 
-    /// Posts the request, unless one is pending, and returns a future of its grant.
+    /// Posts a request, unless one is pending, and returns a future of its grant.
     ///
-    /// The place in the queue is taken at the call, not at the first poll: the order of the calls counts,
-    /// whatever the executor does. See [`Granted`] for what happens when the future is dropped.
+    /// The request takes its position in the queue at the call, not at the first poll: the order of
+    /// the calls decides, whatever the executor does. See [`Granted`] for the effect of dropping
+    /// the future.
     ///
     /// # Errors
-    /// The future ends with [`AcquireError::Poisoned`] if a writer panicked; the request is given back.
+    /// The future resolves to [`AcquireError::Poisoned`] if a writer panicked; the request is then
+    /// released.
     ///
     /// # Examples
-    /// Two tasks in turn, under tokio; any other executor does as well:
+    /// Two alternating tasks under tokio; any other executor works as well:
     /// ```
     /// use syncline_overlay::{Location, error::AcquireError};
     ///
@@ -231,7 +240,7 @@ impl<T, M: Mode> Handle<T, M> {
         Ok(Guard { handle: self, unwinding: std::thread::panicking() })
     }
 
-    /// Takes back the pending request, if there is one.
+    /// Withdraws the pending request, if there is one. Does not wait.
     pub fn abandon(&mut self) {
         if std::mem::take(&mut self.pending) {
             let core = &*self.location.core;
@@ -240,7 +249,7 @@ impl<T, M: Mode> Handle<T, M> {
             section.abandon(&core.nodes, self.node, &mut |n| core.tell(n, &mut wakes));
             core.parted(&section, M::KIND);
             drop(section);
-            // The grant may or may not have come first.
+            // The request may have been granted just before it was abandoned.
             self.grants = core.nodes.node(self.node).grants().get();
             core.forget_waker(self.node);
         }
@@ -269,8 +278,8 @@ impl<T, M: Mode> fmt::Debug for Handle<T, M> {
 }
 
 impl<T, M: Mode> Guard<'_, T, M> {
-    /// Posts the next request of the handle, and then releases this one (R2): who goes round keeps
-    /// its place in the order.
+    /// Posts the next request of the handle and then releases this one, in one step (R2): an
+    /// iterative task thus keeps its position in the order.
     pub fn next(self) {
         let handle = &mut *std::mem::ManuallyDrop::new(self).handle;
         handle.grants += 1;
@@ -285,8 +294,9 @@ impl<T, M: Mode> Deref for Guard<'_, T, M> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists only while its handle holds a grant, and `deref_mut` borrows the
-        // guard exclusively.
+        // SAFETY: the handle holds a grant for as long as the guard exists, and `&self` borrows the
+        // guard. No `&mut` from `deref_mut` coexists, as that borrows the guard exclusively. The
+        // handle's `location` keeps the allocation alive.
         unsafe { self.handle.location.value.read() }
     }
 }
@@ -294,8 +304,9 @@ impl<T, M: Mode> Deref for Guard<'_, T, M> {
 impl<T> DerefMut for Guard<'_, T, Exclusive> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard exists only while its handle holds an exclusive grant, and is borrowed
-        // exclusively here.
+        // SAFETY: the handle holds an exclusive grant for as long as the guard exists. `&mut self`
+        // borrows the guard exclusively, so no other reference under this grant coexists. The
+        // handle's `location` keeps the allocation alive.
         unsafe { self.handle.location.value.write() }
     }
 }
@@ -326,14 +337,14 @@ impl<T: fmt::Debug, M: Mode> fmt::Debug for Guard<'_, T, M> {
 mod sealed {
     use std::sync::Arc;
 
-    /// What `post_all` needs of a handle.
+    /// The operations that `post_all` needs of a handle.
     pub trait Queueing {
         fn shared_core(&self) -> Arc<crate::location::Core>;
         fn post_in(&mut self, section: &mut crate::raw::Section<'_>);
     }
 }
 
-/// A handle, whatever its type and kind, as [`post_all`] takes it.
+/// A handle of any data type and mode, as an argument of [`post_all`].
 pub trait Post: sealed::Queueing {}
 
 impl<T, M: Mode> Post for Handle<T, M> {}
@@ -347,7 +358,8 @@ impl<T, M: Mode> sealed::Queueing for Handle<T, M> {
         if !std::mem::replace(&mut self.pending, true) {
             self.grants += 1;
             let core = &*self.location.core;
-            // A post grants nobody but the poster, and its waker comes after the post: none is taken.
+            // A post grants at most the posted request itself, whose waker is registered only after
+            // the post: no waker is taken.
             section.post(&core.nodes, self.node, M::KIND, &mut |n| {
                 core.tell(n, &mut Wakes::default())
             });
@@ -356,14 +368,14 @@ impl<T, M: Mode> sealed::Queueing for Handle<T, M> {
     }
 }
 
-/// Posts the first requests of one task over several locations as if at once (R4).
+/// Posts the first requests of one task over several locations in a single step (R4).
 ///
-/// Two tasks that both need `a` and `b` could otherwise stand first in one queue and second in the
-/// other, each, and wait for ever. Handles with a pending request are left alone.
+/// Without it, two tasks that both need `a` and `b` could each be first in one queue and second in
+/// the other, and wait for each other without end. Handles with a pending request are skipped.
 ///
-/// The tasks of a running overlay keep out of the way of a post over several of their locations. Tasks
-/// by hand do not: those go on at one location after the other, so all of them must have posted before
-/// the first goes on.
+/// The tasks of a running overlay cannot interleave with a post over several of their locations.
+/// Tasks that use handles can: they go on at one location after the other, so all of them must have
+/// posted before the first goes on.
 ///
 /// ```
 /// use syncline_overlay::{Location, handle::post_all};
@@ -375,7 +387,7 @@ impl<T, M: Mode> sealed::Queueing for Handle<T, M> {
 /// ```
 pub fn post_all(handles: &mut [&mut dyn Post]) {
     let mut handles: Vec<_> = handles.iter_mut().map(|h| (h.shared_core(), h)).collect();
-    // Every caller locks in the order of addresses, so no two wait for each other.
+    // Every caller locks in the order of addresses, so callers cannot deadlock.
     handles.sort_by_key(|(core, _)| Arc::as_ptr(core));
     let cores: Vec<_> = handles.iter().map(|(core, _)| Arc::clone(core)).collect();
     let mut sections: Vec<(*const Core, Section<'_>)> = Vec::with_capacity(cores.len());

@@ -1,4 +1,4 @@
-//! Locations: something, perhaps with data, that has a queue of readers and writers.
+//! Locations: named resources, with or without data, each with a queue of readers and writers.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -10,20 +10,21 @@ use crate::handle::{Exclusive, Handle, Inclusive};
 use crate::raw::{AccessMode, Node, Nodes, RawLocation, Section};
 use crate::wakers::{WakerSlot, Wakes};
 
-/// The waiter of a handle that is used by hand: its grants are counted on its own node.
+/// The waiter number of a handle: its grants are counted on its own node.
 pub(crate) const BY_HAND: u32 = u32::MAX;
 
-/// Whoever runs the tasks of an overlay, told when a task is granted something.
+/// The receiver of the grants of an overlay's tasks: the engine of its run.
 pub(crate) trait Route: Send + Sync {
-    /// Task `task` was granted one of its requests.
+    /// Reports that task `task` was granted one of its requests. Called inside the section.
     fn granted(&self, task: u32);
-    /// A handle has posted at a location of the overlay. Called inside its section.
+    /// Reports that a handle has posted a request at a location of the overlay. Called inside the
+    /// section.
     fn joined(&self, location: &Core, kind: AccessMode);
-    /// A handle has given its request back. Called inside the section.
+    /// Reports that a handle has given its request back. Called inside the section.
     fn parted(&self, location: &Core, kind: AccessMode);
 }
 
-/// The part of a location that knows nothing of the type of its data.
+/// The part of a location that does not depend on the type of its data.
 #[repr(C, align(64))]
 pub struct Core {
     pub(crate) raw: RawLocation,
@@ -31,18 +32,19 @@ pub struct Core {
     pub(crate) name: String,
     /// The name of the task that poisoned the location.
     poisoner: Mutex<String>,
-    /// Set while an overlay runs over this location; `routed` says whether it is.
+    /// The engine of the overlay that runs over this location, if one does. `routed` mirrors
+    /// whether it is set, so that handles can test it without the lock.
     route: Mutex<Option<Arc<dyn Route>>>,
     routed: AtomicBool,
-    /// Requests of handles that are used by hand, queued or granted; and those of them that are exclusive. Changed inside
-    /// the section.
+    /// The number of requests of handles, queued or granted, and the number of exclusive ones among
+    /// them. Changed inside the section only.
     by_hand: AtomicU32,
     writers_by_hand: AtomicU32,
 }
 
 impl Core {
-    /// Tells the waiter of node `n` of a grant, when it is not known whether an overlay runs here. If it
-    /// waits with a waker, that one is left in `wakes`, to be woken after the section.
+    /// Reports a grant to the waiter of node `n`, when the caller does not know whether an overlay
+    /// runs here. A waker of the waiter is moved to `wakes`, which wakes it after the section.
     pub(crate) fn tell(&self, n: u32, wakes: &mut Wakes) {
         let node = self.nodes.node(n);
         if node.waiter() == BY_HAND {
@@ -52,13 +54,15 @@ impl Core {
         }
     }
 
-    /// Requests of handles that are used by hand, all or those that are exclusive. Exact inside the section only.
+    /// Returns the number of requests of handles: all, or the exclusive ones. Exact inside the
+    /// section only.
     pub(crate) fn by_hand(&self, writers_only: bool) -> u32 {
         let count = if writers_only { &self.writers_by_hand } else { &self.by_hand };
         count.load(Ordering::Relaxed)
     }
 
-    /// A handle that is used by hand has posted a request, in this section.
+    /// Counts a request that a handle has posted in this section, and reports it to the running
+    /// overlay.
     #[inline]
     pub(crate) fn joined(&self, _section: &Section<'_>, kind: AccessMode) {
         self.by_hand.store(self.by_hand(false) + 1, Ordering::Relaxed);
@@ -68,7 +72,8 @@ impl Core {
         self.with_route(|route| route.joined(self, kind));
     }
 
-    /// A handle that is used by hand has given its request back, in this section.
+    /// Uncounts a request that a handle has given back in this section, and reports it to the
+    /// running overlay.
     #[inline]
     pub(crate) fn parted(&self, _section: &Section<'_>, kind: AccessMode) {
         self.by_hand.store(self.by_hand(false) - 1, Ordering::Relaxed);
@@ -80,7 +85,8 @@ impl Core {
 
     #[inline]
     fn with_route(&self, f: impl FnOnce(&dyn Route)) {
-        // Relaxed: an overlay enters the section after it has said so. A handle that came before is seen there.
+        // Relaxed: an overlay sets `routed` before it enters the section. A handle that comes after
+        // that section sees the flag; the overlay sees a handle that came before it in `by_hand`.
         if self.routed.load(Ordering::Relaxed)
             && let Some(route) = &*self.route.lock().unwrap_or_else(PoisonError::into_inner)
         {
@@ -88,7 +94,8 @@ impl Core {
         }
     }
 
-    /// Joins the overlay that `route` runs. False if the location is in a running overlay already.
+    /// Registers the engine `route` of an overlay. Returns false if another overlay already runs
+    /// over the location.
     pub(crate) fn join(&self, route: &Arc<dyn Route>) -> bool {
         let mut slot = self.route.lock().unwrap_or_else(PoisonError::into_inner);
         let free = slot.is_none();
@@ -99,6 +106,7 @@ impl Core {
         free
     }
 
+    /// Unregisters the engine.
     pub(crate) fn part(&self) {
         self.routed.store(false, Ordering::Relaxed);
         *self.route.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -114,7 +122,7 @@ impl Core {
         self.raw.poison(0);
     }
 
-    /// The name of the task that poisoned the location, if one did.
+    /// Returns the name of the task that poisoned the location, if one did.
     pub(crate) fn poisoned(&self) -> Option<String> {
         self.raw.poisoned()?;
         Some(self.poisoner.lock().unwrap_or_else(PoisonError::into_inner).clone())
@@ -130,8 +138,8 @@ impl fmt::Debug for Core {
     }
 }
 
-/// Items that never move, found by index. The first few lie in place; further blocks, each twice the one
-/// before, are made when they are needed.
+/// Items with stable addresses, found by index. The first few lie in place; further blocks, each
+/// twice as long as the one before, are allocated on demand.
 #[derive(Debug)]
 struct Blocks<S> {
     near: [S; NEAR],
@@ -145,7 +153,7 @@ impl<S> Blocks<S> {
         Blocks { near: std::array::from_fn(|_| item()), far: [const { OnceLock::new() }; 28] }
     }
 
-    /// Index of block and place in it: block `b` of the far ones has `NEAR << b` items.
+    /// Returns the block of an index and the offset in it: far block `b` has `NEAR << b` items.
     fn place(index: u32) -> (usize, usize) {
         let i = index as usize / NEAR;
         let block = i.ilog2() as usize;
@@ -170,12 +178,12 @@ impl<S> Blocks<S> {
     }
 }
 
-/// The nodes of a location, handed out and taken back. The first few lie beside the queue.
+/// The nodes of a location: allocates and recycles them. The first few lie beside the queue.
 #[derive(Debug)]
 pub(crate) struct NodePool {
     nodes: Blocks<Node>,
     free: Mutex<Free>,
-    /// Beside each node a place for a waker: made when the first future waits here.
+    /// A slot for a waker beside each node. Allocated when the first future waits at the location.
     wakers: OnceLock<Box<Blocks<WakerSlot>>>,
 }
 
@@ -194,7 +202,7 @@ impl NodePool {
         }
     }
 
-    /// An idle node that tells `waiter` of its grants.
+    /// Takes an idle node and makes `waiter` the waiter that its grants are reported to.
     pub(crate) fn take(&self, waiter: u32) -> u32 {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let index = free.returned.pop().unwrap_or_else(|| {
@@ -205,19 +213,19 @@ impl NodePool {
         index
     }
 
-    /// Takes back an idle node.
+    /// Returns an idle node to the pool.
     pub(crate) fn put_back(&self, index: u32) {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).returned.push(index);
     }
 
-    /// The place for a waker beside node `n`. May allocate, so not in a section.
+    /// Returns the waker slot beside node `n`. May allocate, so it must not be called in a section.
     pub(crate) fn make_waker_slot(&self, n: u32) -> &WakerSlot {
         self.wakers
             .get_or_init(|| Box::new(Blocks::new(WakerSlot::default)))
             .get_or_make(n, WakerSlot::default)
     }
 
-    /// The place for a waker beside node `n`, if there was one before.
+    /// Returns the waker slot beside node `n`, if it has been allocated.
     pub(crate) fn waker_slot(&self, n: u32) -> Option<&WakerSlot> {
         self.wakers.get()?.get(n)
     }
@@ -228,47 +236,53 @@ impl Nodes for NodePool {
     fn node(&self, index: u32) -> &Node {
         match self.nodes.get(index) {
             Some(node) => node,
-            // Indices come from `take`, which has made the node.
+            // `take` returned the index, and has allocated the node.
             None => unreachable!("node {index} was never handed out"),
         }
     }
 }
 
-/// The data of a location, reached only through grants.
+/// The data of a location, accessible only under a grant.
 pub(crate) struct Value<T>(UnsafeCell<T>);
 
-// SAFETY: the queue of the location lets either one writer or some readers at the data: shared access
-// from several threads needs `T: Sync`, exclusive access from changing threads `T: Send`.
+// SAFETY: the queue of the location admits either one writer or readers only. Shared access from
+// several threads needs `T: Sync`; exclusive access from changing threads needs `T: Send`.
 unsafe impl<T: Send + Sync> Sync for Value<T> {}
 
 impl<T> Value<T> {
-    /// The data, to read.
+    /// Returns the data for reading.
     ///
     /// # Safety
-    /// The caller holds an inclusive or exclusive grant for as long as `'g`, and no `&mut` from
-    /// [`Value::write`] under the same grant.
+    /// The caller must hold an inclusive or exclusive grant for `'g`. No `&mut` from
+    /// [`Value::write`] under the same grant may exist during `'g`. The allocation must outlive
+    /// `'g`.
     #[inline]
     pub(crate) unsafe fn read<'g>(&self) -> &'g T {
-        // SAFETY: the grant keeps writers away for `'g`; the allocation outlives the handle of the grant.
+        // SAFETY: no `&mut` to the data exists during `'g`: the grant excludes other writers, and
+        // the caller guarantees it for its own grant. The caller keeps the allocation alive (see
+        // `# Safety`).
         unsafe { &*self.0.get() }
     }
 
-    /// The data, to write.
+    /// Returns the data for writing.
     ///
     /// # Safety
-    /// The caller holds an exclusive grant for as long as `'g`, and takes no other reference under it.
+    /// The caller must hold an exclusive grant for `'g`. No other reference under this grant may
+    /// exist during `'g`. The allocation must outlive `'g`.
     #[inline]
     pub(crate) unsafe fn write<'g>(&self) -> &'g mut T {
-        // SAFETY: the grant keeps everybody else away for `'g`; the allocation outlives its handle.
+        // SAFETY: no other reference to the data exists during `'g`: the grant excludes all other
+        // requests, and the caller guarantees it for its own grant. The caller keeps the allocation
+        // alive (see `# Safety`).
         unsafe { &mut *self.0.get() }
     }
 }
 
-/// Something, perhaps with data, that has a strict queue of readers and writers.
+/// A named resource with a strict queue of readers and writers, usually with data of type `T`.
 ///
-/// The data is owned by the location and reached only through grants: of a [handle](Handle), when it
-/// is used by hand, or of a task in an [`Overlay`](crate::Overlay). `Location<()>` orders tasks over
-/// something that lives elsewhere. Cloning makes another reference to the same location.
+/// The location owns the data, which is accessible only under a grant: of a [handle](Handle), or of
+/// a task in an [`Overlay`](crate::Overlay). A `Location<()>` orders tasks that share something
+/// which lives elsewhere. Cloning creates another reference to the same location.
 ///
 /// ```
 /// use syncline_overlay::Location;
@@ -278,7 +292,8 @@ impl<T> Value<T> {
 /// first.post(); // the order of the posts ...
 /// second.post();
 /// std::thread::scope(|s| {
-///     s.spawn(move || assert_eq!(*second.acquire().unwrap(), 7)); // ... decides, not that of the threads
+///     // ... decides the order of the grants, not the start of the threads
+///     s.spawn(move || assert_eq!(*second.acquire().unwrap(), 7));
 ///     s.spawn(move || *first.acquire().unwrap() = 7);
 /// });
 /// ```
@@ -301,7 +316,7 @@ impl<T> Value<T> {
 /// let location = Location::new("x", 1);
 /// *location.reader().acquire().unwrap() = 2;
 /// ```
-/// nor travel to other threads if its type may not:
+/// and cannot be sent to other threads if its type forbids it:
 /// ```compile_fail,E0277
 /// # use syncline_overlay::Location;
 /// let location = Location::new("x", std::cell::Cell::new(1));
@@ -313,7 +328,7 @@ pub struct Location<T> {
 }
 
 impl<T> Location<T> {
-    /// A location that owns `value`. The name appears in errors and drawings.
+    /// Creates a location that owns `value`. The name appears in errors and drawings.
     pub fn new(name: impl Into<String>, value: T) -> Self {
         Location {
             core: Arc::new(Core {
@@ -330,46 +345,46 @@ impl<T> Location<T> {
         }
     }
 
-    /// The name given at its making.
+    /// Returns the name of the location.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.core.name
     }
 
-    /// A handle for inclusive requests, to be used by hand.
+    /// Creates a handle for inclusive requests.
     #[must_use]
     pub fn reader(&self) -> Handle<T, Inclusive> {
         Handle::new(self.clone())
     }
 
-    /// A handle for exclusive requests, to be used by hand.
+    /// Creates a handle for exclusive requests.
     #[must_use]
     pub fn writer(&self) -> Handle<T, Exclusive> {
         Handle::new(self.clone())
     }
 
-    /// Says that a task of an overlay reads this location.
+    /// Declares that a task of an overlay reads this location.
     #[must_use]
     pub fn read(&self) -> Read<T> {
         Read(self.clone())
     }
 
-    /// Says that a task of an overlay writes this location.
+    /// Declares that a task of an overlay writes this location.
     #[must_use]
     pub fn write(&self) -> Write<T> {
         Write(self.clone())
     }
 
-    /// The data back, if this is the last reference: no handle, task or clone is left.
+    /// Returns the data, if this is the last reference: no handle, task or clone is left.
     ///
     /// # Errors
-    /// The location itself, if it is still in use.
+    /// Returns the location itself if it is still in use.
     pub fn into_inner(self) -> Result<T, Self> {
         let Location { core, value } = self;
         Arc::try_unwrap(value).map(|v| v.0.into_inner()).map_err(|value| Location { core, value })
     }
 
-    /// Declares the data sound again after a panic had poisoned it.
+    /// Removes the poison of a panic: the caller declares the data sound.
     pub fn clear_poison(&self) {
         self.core.raw.clear_poison();
     }

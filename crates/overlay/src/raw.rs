@@ -1,38 +1,48 @@
-//! The queue of one location: strict FIFO of exclusive and inclusive requests.
+//! The queue of one location: strict FIFO order of exclusive and inclusive requests.
 //!
 //! # Contract
-//! A request is granted when everything ahead of it has been released, except that neighbouring
-//! inclusive requests share the grant. Nobody overtakes, readers do not join a granted group past a
-//! waiting writer (R1). [`Section::next`] queues the holder's next request and then releases the
-//! current one in a single step (R2). An abandoned request leaves the queue as if it had never been
-//! made (R5). No call blocks: who waits is told by the callback when its turn has come.
+//! A request is granted when every request ahead of it has been released, except that adjacent
+//! inclusive requests are granted together. No request overtakes another: a reader does not join a
+//! group of readers that holds the location while a writer waits ahead of it (R1).
+//! [`Section::next`] queues the holder's next request and then releases the current one, in a
+//! single step (R2). An abandoned request leaves the queue as if it had never been posted (R5). (R1
+//! to R5 are the ordering rules; the documentation of the crate lists them.) No call blocks: a
+//! callback reports each grant.
 //!
 //! # State
 //! Requests that hold the location are counted, not linked, so a holder's node is free to queue its
 //! next request: a handle needs one node for its whole life.
 //!
 //! ```text
-//! holders   0: free       X: one writer     1..: that many readers
-//! head ──> node ──> node ──> node <── tail      waiting, in order of their posts
+//! holders   0: free       X: one writer     1..: that number of readers
+//! head ──> node ──> node ──> node <── tail      waiting, in the order of their posts
 //!
 //! node      Idle ──post──> Waiting ──grant──> Held ──release──> Idle
 //!             \______________post (free, or joins)___^  \__next__> Waiting or Held again
 //! ```
 //!
-//! | invariant                | why                                                              |
+//! | invariant                | reason                                                           |
 //! |--------------------------|------------------------------------------------------------------|
-//! | free implies none waits  | a release grants the front; a post to a free location is granted |
+//! | free: no request waits   | a release grants the front; a post to a free location is granted |
 //! | readers hold, one waits  | then the front is a writer: readers before it were granted       |
 //! | all fields under `lock`  | they are atomics only so that sharing them needs no `unsafe`     |
 //!
+//! # Memory ordering
+//! All accesses to the fields are relaxed: the lock orders them, as entering a section synchronizes
+//! with the end of the section before it. The hand-over of the location's data is ordered by the
+//! same lock up to the granter, and from there by the callback: it must publish the grant with
+//! release semantics, and the waiter must read it with acquire semantics. [`Node::grants`] does
+//! both.
+//!
 //! # Costs
-//! Post, release and next: one section (a compare-and-swap and a store) and up to three nodes; constant
-//! time per grant. Abandon: linear in the number of waiting requests. Nothing allocates.
+//! Post, release and next take one section each (a compare-and-swap and a store), touch up to three
+//! nodes, and take constant time per grant. Abandon is linear in the number of waiting requests. No
+//! operation allocates.
 //!
 //! # Source
-//! Clauss and Gustedt, "Iterative computations with ordered read-write locks", JPDC 2010, for the
-//! model. Changed: one node per handle instead of two handles in turn, since holders are not linked;
-//! `next` posts and releases in one section.
+//! The model is that of Clauss and Gustedt, "Iterative computations with ordered read-write locks",
+//! JPDC 2010. Two things differ: a handle has one node instead of two alternating handles, since
+//! holders are not linked; and `next` posts and releases in one section.
 
 use syncline_signal::primitive::{AtomicU32, Ordering::Relaxed};
 use syncline_signal::{
@@ -40,60 +50,61 @@ use syncline_signal::{
     spinlock::{SpinGuard, SpinLock},
 };
 
-/// No node.
+/// The absent node index.
 const NONE: u32 = u32::MAX;
-/// In `holders`: one writer.
+/// The value of `RawLocation::holders` while one writer holds the location.
 const EXCLUSIVE: u32 = u32::MAX;
 
-/// What a request wants.
+/// The access that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccessMode {
-    /// To read, together with neighbouring readers.
+    /// Read access, shared with adjacent readers.
     Inclusive,
-    /// To write, alone.
+    /// Write access, alone.
     Exclusive,
 }
 
 const IDLE: u32 = 0;
 const WAITING: u32 = 1;
 const HELD: u32 = 2;
-/// Set in `Node::state` for exclusive requests.
+/// The flag in `Node::state` that marks an exclusive request.
 const WRITER: u32 = 4;
 
-/// The queue of one location. `#[repr(C)]`, linked by index, no pointers: it may stand in shared memory.
+/// The queue of one location. It is `#[repr(C)]` and links nodes by index, without pointers, so it
+/// may lie in shared memory.
 #[repr(C)]
 #[derive(Debug)]
 pub struct RawLocation {
-    /// Guards all fields but `poison`, and all nodes of the location but their `grants`.
+    /// Guards all fields except `poison`, and all fields of the location's nodes except `grants`.
     lock: SpinLock,
-    /// First waiting node, or `NONE`.
+    /// The first waiting node, or `NONE`.
     head: AtomicU32,
-    /// Last waiting node; meaningless when `head` is `NONE`.
+    /// The last waiting node; meaningless while `head` is `NONE`.
     tail: AtomicU32,
-    /// 0, a number of readers, or `EXCLUSIVE`.
+    /// 0, the number of readers that hold the location, or `EXCLUSIVE`.
     holders: AtomicU32,
-    /// 0, or 1 + who poisoned the location.
+    /// 0, or 1 + the number of the task or thread that poisoned the location.
     poison: AtomicU32,
 }
 
-/// The request of one handle. `#[repr(C)]`, no pointers.
+/// The request of one handle. It is `#[repr(C)]` and has no pointers.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Node {
     /// The next waiting node, or `NONE`.
     next: AtomicU32,
-    /// `IDLE`, `WAITING` or `HELD`, and `WRITER`.
+    /// `IDLE`, `WAITING` or `HELD`, with the flag `WRITER`.
     state: AtomicU32,
-    /// Who is told of a grant: a number that means something to the callback only.
+    /// The waiter that a grant is reported to: a number that only the callback interprets.
     waiter: AtomicU32,
-    /// 1 if a waker stands beside the node: whoever tells of its grant wakes it. Else 0.
+    /// 1 while a waker is registered beside the node, else 0. The granter takes and wakes it.
     waker: AtomicU32,
-    /// The grants so far, for waiters that sleep on the node itself.
+    /// The number of grants so far, for waiters that sleep on the node itself.
     grants: Signal,
 }
 
 impl Node {
-    /// An idle node of `waiter`.
+    /// Creates an idle node that belongs to `waiter`.
     #[must_use]
     pub fn new(waiter: u32) -> Self {
         Node {
@@ -105,31 +116,33 @@ impl Node {
         }
     }
 
-    /// Who is told of a grant.
+    /// Returns the waiter that a grant is reported to.
     #[inline]
     #[must_use]
     pub fn waiter(&self) -> u32 {
         self.waiter.load(Relaxed)
     }
 
-    /// Changes who is told of a grant. Only while the node is idle.
+    /// Changes the waiter that a grant is reported to. Call this only while the node is idle.
     pub fn set_waiter(&self, waiter: u32) {
         self.waiter.store(waiter, Relaxed);
     }
 
-    /// The grants so far, as far as the callbacks count them here.
+    /// Returns the number of grants so far. Callbacks that wake their waiters in another way need
+    /// not count here.
     #[inline]
     #[must_use]
     pub fn grants(&self) -> &Signal {
         &self.grants
     }
 
-    /// Whether it holds the location. Exact inside the section only.
+    /// Returns whether the node holds the location. Exact inside the section only.
     pub(crate) fn is_held(&self) -> bool {
         self.is(HELD)
     }
 
-    /// Whether a waker stands beside the node. Exact in a section, and for the owner of an idle node.
+    /// Returns whether a waker is registered beside the node. Exact inside a section, and for the
+    /// owner of an idle node.
     #[inline]
     pub(crate) fn has_waker(&self) -> bool {
         self.waker.load(Relaxed) != 0
@@ -139,7 +152,7 @@ impl Node {
         self.waker.store(u32::from(yes), Relaxed);
     }
 
-    /// Whether it has no request. Exact inside the section only.
+    /// Returns whether the node has no request. Exact inside the section only.
     pub(crate) fn is_idle(&self) -> bool {
         self.is(IDLE)
     }
@@ -157,9 +170,9 @@ impl Node {
     }
 }
 
-/// Where the nodes of a location are found by their index.
+/// A collection that resolves node indices to the nodes of a location.
 pub trait Nodes {
-    /// The node with this index.
+    /// Returns the node with this index.
     fn node(&self, index: u32) -> &Node;
 }
 
@@ -177,11 +190,12 @@ impl<const N: usize> Nodes for [Node; N] {
     }
 }
 
-/// The queue of a location, locked: what the caller does in here is one step to everybody else.
+/// The locked queue of a location: everything that the caller does inside appears as a single step
+/// to other threads.
 ///
-/// Every method takes the location's nodes and a callback that is told the index of each node that is
-/// granted. The callback runs inside the section: it must neither lock a location nor wait, nor call
-/// code that might, such as a waker.
+/// Every method takes the location's nodes and a callback that receives the index of each node that
+/// is granted. The callback runs inside the section: it must not lock a location, must not wait,
+/// and must not call code that might, such as a waker.
 #[derive(Debug)]
 pub struct Section<'a> {
     raw: &'a RawLocation,
@@ -189,7 +203,7 @@ pub struct Section<'a> {
 }
 
 impl RawLocation {
-    /// A free location.
+    /// Creates a free location.
     #[must_use]
     pub fn new() -> Self {
         RawLocation {
@@ -201,21 +215,22 @@ impl RawLocation {
         }
     }
 
-    /// Locks the queue for a few instructions.
+    /// Locks the queue. A section lasts a few instructions; other threads spin meanwhile.
     #[inline]
     #[must_use]
     pub fn section(&self) -> Section<'_> {
         Section { raw: self, _lock: self.lock.lock() }
     }
 
-    /// Locks the queue until the section that [`entered`](RawLocation::entered) returns is dropped. For
-    /// whoever must be in several sections at once; all do it in the order of addresses.
+    /// Locks the queue until the section that [`entered`](RawLocation::entered) returns is dropped.
+    /// It serves callers that must be in several sections at once; all such callers lock in the
+    /// order of addresses, so they cannot deadlock.
     #[inline]
     pub(crate) fn enter(&self) {
         std::mem::forget(self.lock.lock());
     }
 
-    /// The section that was entered.
+    /// Returns the section that [`enter`](RawLocation::enter) locked.
     #[inline]
     pub(crate) fn entered(&self) -> Section<'_> {
         Section { raw: self, _lock: self.lock.locked() }
@@ -229,15 +244,16 @@ impl RawLocation {
         }
     }
 
-    /// Takes the mark off.
+    /// Removes the mark that [`poison`](RawLocation::poison) set.
     pub fn clear_poison(&self) {
         let _section = self.section();
         self.poison.store(0, Relaxed);
     }
 
-    /// Who left the location in an unknown state, if anybody did.
+    /// Returns the number passed to [`poison`](RawLocation::poison), if the location is poisoned.
     ///
-    /// Exact for whoever holds a grant: the mark is set before the release that led to the grant.
+    /// Exact for a caller that holds a grant: the mark is set before the release that led to the
+    /// grant.
     #[inline]
     #[must_use]
     pub fn poisoned(&self) -> Option<u32> {
@@ -252,7 +268,7 @@ impl Default for RawLocation {
 }
 
 impl Section<'_> {
-    /// Queues a request for the idle node `n`.
+    /// Queues a request for the idle node `n`, or grants it at once if nothing excludes it.
     #[inline]
     pub fn post<N: Nodes + ?Sized>(
         &mut self,
@@ -277,7 +293,8 @@ impl Section<'_> {
         }
     }
 
-    /// Releases what node `n` holds.
+    /// Releases the location that node `n` holds, and grants the requests at the front if it
+    /// becomes free.
     #[inline]
     pub fn release<N: Nodes + ?Sized>(&mut self, nodes: &N, n: u32, granted: &mut impl FnMut(u32)) {
         let node = nodes.node(n);
@@ -286,14 +303,15 @@ impl Section<'_> {
         self.one_holder_less(nodes, node.is_writer(), granted);
     }
 
-    /// Queues the next request of node `n`, of the same kind, and then releases what it holds.
+    /// Queues the next request of node `n`, of the same kind, and then releases the location that
+    /// it holds.
     #[inline]
     pub fn next<N: Nodes + ?Sized>(&mut self, nodes: &N, n: u32, granted: &mut impl FnMut(u32)) {
         let node = nodes.node(n);
         debug_assert!(node.is(HELD), "only a holder goes on to its next request");
         let writer = node.is_writer();
         if !writer && self.raw.head.load(Relaxed) == NONE {
-            // The next request joins the group that this one leaves.
+            // The next request joins the group of readers that this one leaves.
             granted(n);
             return;
         }
@@ -301,7 +319,8 @@ impl Section<'_> {
         self.one_holder_less(nodes, writer, granted);
     }
 
-    /// Takes back the request of node `n`: leaves the queue if it waits, releases if it holds.
+    /// Withdraws the request of node `n`: removes it from the queue if it waits, releases it if it
+    /// holds.
     pub fn abandon<N: Nodes + ?Sized>(&mut self, nodes: &N, n: u32, granted: &mut impl FnMut(u32)) {
         let node = nodes.node(n);
         if node.is(HELD) {
@@ -309,7 +328,7 @@ impl Section<'_> {
         } else if node.is(WAITING) {
             self.unlink(nodes, n);
             node.set(IDLE);
-            // Readers behind an abandoned writer join the readers that hold.
+            // Readers behind an abandoned writer join the readers that hold the location.
             let holders = self.raw.holders.load(Relaxed);
             if holders != EXCLUSIVE && !plant::is("queue: abandoned writer blocks") {
                 self.grant_readers(nodes, holders, granted);
@@ -317,7 +336,7 @@ impl Section<'_> {
         }
     }
 
-    /// How many hold the location, and how.
+    /// Returns the number of requests that hold the location, and their kind.
     pub(crate) fn holders(&self) -> (u32, AccessMode) {
         match self.raw.holders.load(Relaxed) {
             EXCLUSIVE => (1, AccessMode::Exclusive),
@@ -325,7 +344,7 @@ impl Section<'_> {
         }
     }
 
-    /// Shows those that wait, first one first.
+    /// Calls `show` for each waiting request, from the front of the queue.
     pub(crate) fn waiting<'n, N: Nodes + ?Sized>(
         &self,
         nodes: &'n N,
@@ -342,8 +361,9 @@ impl Section<'_> {
         }
     }
 
-    /// The node `n`, which holds the location, makes room for others: `requests` (of idle nodes) come first, and then
-    /// those that waited behind it. If it reads, they come beside or behind other readers.
+    /// Replaces node `n`, which holds the location, by `requests` of idle nodes. They enter the
+    /// queue ahead of the requests that waited behind `n`, in the order of the iterator. If `n`
+    /// reads, they enter behind the other readers that hold the location, or beside them.
     pub(crate) fn replace<N: Nodes + ?Sized>(
         &mut self,
         nodes: &N,
@@ -412,7 +432,7 @@ impl Section<'_> {
         }
     }
 
-    /// Grants the first request of a free location, and the readers behind it if it is one.
+    /// Grants the first request of a free location; if it is a reader, all adjacent readers too.
     #[inline]
     fn grant_front<N: Nodes + ?Sized>(&mut self, nodes: &N, granted: &mut impl FnMut(u32)) {
         let head = self.raw.head.load(Relaxed);
@@ -430,7 +450,8 @@ impl Section<'_> {
         }
     }
 
-    /// Grants all readers at the front, beside `holders` readers that hold already.
+    /// Grants all readers at the front, beside the `holders` readers that already hold the
+    /// location.
     fn grant_readers<N: Nodes + ?Sized>(
         &mut self,
         nodes: &N,

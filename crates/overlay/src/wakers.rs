@@ -1,34 +1,36 @@
-//! The wakers of requests that are awaited by futures.
+//! The wakers of requests that futures await.
 //!
 //! # Contract
-//! A future that is told "not yet" is woken once its request is granted: no wake-up is lost. A waker is
-//! foreign code: it may use this location and any other, so it is cloned, woken and dropped outside of
-//! all sections. Whoever does not use futures pays for one branch where a handle is granted, and one
-//! where a section has been left.
+//! A future that returns `Pending` is woken once its request is granted: no wake-up is lost. A
+//! waker is foreign code that may use this location and any other, so it is cloned, woken and
+//! dropped outside all sections. A program without futures pays one branch where a handle is
+//! granted, and one after a section.
 //!
 //! # State: a flag in the node, and a slot beside it
 //! ```text
-//! no waker ──not granted: register──> waker ──grant──> taken by the granter ──section left──> woken
+//! no waker ──not granted: register──> waker ──grant──> taken by the granter ──section left──>
+//! woken
 //!     ^                               │  │^
-//!     └─────────── abandon ───────────┘  └┘ register: the new one in place of the old
+//!     └─────────── abandon ───────────┘  └┘ register: the new waker replaces the old one
 //! ```
 //!
-//! | who     | step, each one section                                                    |
-//! |---------|---------------------------------------------------------------------------|
-//! | future  | looks for the grant again; there: ready; not there: puts its waker        |
-//! | granter | counts the grant; takes the waker if there is one; wakes when it is out   |
+//! | party   | step, each in one section                                                   |
+//! |---------|-----------------------------------------------------------------------------|
+//! | future  | checks for the grant again: ready if granted, else registers its waker      |
+//! | granter | counts the grant, takes the waker if there is one, wakes it after leaving   |
 //!
-//! A wake-up is lost only if the granter found no waker and the future no grant. Both look in a section,
-//! so one of them comes second and sees the other. The same holds for a request that is given up in the
-//! moment of its grant: it leaves the queue before the grant, or releases after it.
+//! A wake-up is lost only if the granter finds no waker and the future finds no grant. Both look
+//! inside a section, so one of them comes second and sees the step of the first. The same argument
+//! holds for a request that is abandoned at the moment of its grant: it either leaves the queue
+//! before the grant, or is released after it.
 //!
-//! The slots are not in the nodes, which have no pointers and may stand in shared memory.
+//! The slots are not part of the nodes, which have no pointers and may lie in shared memory.
 //!
 //! # Costs
-//! A poll that finds the grant: one load. One that does not: one section, a clone of the waker when it is
-//! not the one of the last poll. A grant: one move of the waker. A location allocates its slots when the
-//! first future waits there; after that nothing allocates, except when one release lets in more than
-//! eight futures.
+//! A poll that finds the grant takes one load. A poll that does not takes a section; it clones the
+//! waker and takes a second section if the waker differs from that of the last poll. A grant moves
+//! the waker once. A location allocates its slots when the first future waits there; after that
+//! nothing allocates, except when one release grants more than eight futures.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,8 +41,8 @@ use syncline_signal::plant;
 use crate::location::Core;
 use crate::raw::{Node, Nodes};
 
-/// A place for the waker of one node. Locked only by those who are in a section of the location, or own
-/// the idle node: nobody ever waits for it.
+/// The slot for the waker of one node. Only threads in a section of the location, or the owner of
+/// the idle node, lock it, so the mutex is never contended.
 #[derive(Debug, Default)]
 pub(crate) struct WakerSlot(Mutex<Option<Waker>>);
 
@@ -51,7 +53,8 @@ impl WakerSlot {
 }
 
 impl Core {
-    /// Counts a grant of the handle with node `n`, and takes its waker if it waits with one. In a section.
+    /// Counts a grant of the handle with node `n`, and moves its waker, if any, to `wakes`. Must be
+    /// called in a section.
     #[inline]
     pub(crate) fn tell_handle(&self, n: u32, wakes: &mut Wakes) {
         let node = self.nodes.node(n);
@@ -69,7 +72,8 @@ impl Core {
         }
     }
 
-    /// Whether node `n` has had its grant number `grants`. If not, `waker` is woken when it has.
+    /// Returns whether node `n` has reached grant number `grants`. If not, registers `waker` for
+    /// that grant.
     pub(crate) fn granted_or_wakes(&self, n: u32, grants: u64, waker: &Waker) -> bool {
         let node = self.nodes.node(n);
         if node.grants().get() >= grants {
@@ -92,7 +96,7 @@ impl Core {
             node.set_has_waker(true);
         }
         drop(section);
-        drop(waker); // the one that was not needed, or not any more
+        drop(waker); // the replaced waker, or the unused clone; outside the section
         granted
     }
 
@@ -107,16 +111,17 @@ impl Core {
     }
 }
 
-/// Wakers that were taken in a section. They are woken, in the order of their grants, when this is
-/// dropped: so it must be made before the section is entered.
+/// Wakers that were taken in a section. Dropping the value wakes them in the order of their grants,
+/// so it must be created before the section is entered.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes(Option<Taken>);
 
-/// Only made when there is a waker: an empty `Wakes` is one store, and one branch when it is dropped.
+/// The collected wakers. Created on the first push: an empty `Wakes` costs one store, and one
+/// branch when it is dropped.
 #[derive(Debug, Default)]
 struct Taken {
     few: [Option<Waker>; 8],
-    /// Of the few: how many were put there, and how many of those have been woken.
+    /// The number of entries of `few` that were filled, and the number of those that were woken.
     put: usize,
     woken: usize,
     more: VecDeque<Waker>,
@@ -152,7 +157,7 @@ impl Taken {
         self.few[self.woken - 1].take()
     }
 
-    /// If a waker panics, the others are woken while the panic unwinds.
+    /// Wakes all collected wakers. If one panics, the rest are woken while the panic unwinds.
     #[cold]
     fn wake_all(&mut self) {
         struct Rest<'a>(&'a mut Taken);

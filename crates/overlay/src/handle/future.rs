@@ -8,34 +8,37 @@ use std::task::{Context, Poll};
 use super::{Guard, Handle, Mode};
 use crate::error::AcquireError;
 
-/// The future of a grant, from [`Handle::granted`]: it becomes the guard.
+/// The future of a grant, returned by [`Handle::granted`]. It resolves to the guard.
 ///
-/// It knows no executor: whoever polls it is woken by its waker, from the thread that releases, when
-/// that one has left the location. Until then it costs nothing. Wakers must not panic.
+/// It works with any executor: the thread that releases the location calls the waker of the last
+/// poll, after it has left the location. A waiting future costs nothing until then. Wakers must not
+/// panic.
 ///
 /// # Order
-/// The request stands in the queue since `granted` was called, or since it was posted before. Tasks that
-/// await and threads that block stand in one queue. A request that is granted holds the location, polled
-/// or not: do not lay its future aside while you wait for somebody behind it.
+/// The request is in the queue since the call of `granted`, or since it was posted before. Tasks
+/// that await and threads that block share one queue. A granted request holds the location whether
+/// or not the future is polled: do not set the future aside while waiting for a request behind it.
 ///
 /// # Cancellation
 /// Dropping the future before it is ready abandons the request, as [`Handle::abandon`] does: later
-/// requests skip it, the drop does not wait, and a grant that comes in that moment goes to the next in the
-/// queue. To give up for a while and keep the place, keep the future and poll it again; it is `Unpin`, so
-/// `&mut future` is a future too. A time limit is made of the executor's timer.
+/// requests skip it, the drop does not wait, and a grant at that moment passes to the next request
+/// in the queue. To stop waiting but keep the position, keep the future and poll it again later; it
+/// is `Unpin`, so `&mut future` is a future too. For a time limit, use the executor's timer.
 ///
-/// A task that is dropped while it holds the guard releases; its handle, when dropped, abandons what
-/// [`Guard::next`] has posted. Neither poisons: only a panic does.
+/// A task that is dropped while it holds the guard releases the location; its handle, when dropped,
+/// abandons the request that [`Guard::next`] has posted. Neither poisons the location: only a panic
+/// does.
 ///
 /// # Threads
-/// The guard may be held across an `.await`, and may change threads there, if `T` is `Send` and `Sync`.
-/// What happened under grants ahead in the queue happened before what is done under this one.
+/// The guard may be held across an `.await`, and may move to another thread there, if `T` is `Send`
+/// and `Sync`. Everything done under grants ahead in the queue happens before everything done under
+/// this grant.
 ///
 /// # Panics
-/// `poll` panics when it is called again after the future was ready.
+/// `poll` panics if it is called again after the future was ready.
 ///
 /// # Examples
-/// The first of two locations, and the other request is given up:
+/// Takes the first of two locations that is granted, and abandons the other request:
 /// ```
 /// use std::future::poll_fn;
 /// use std::pin::Pin;
@@ -62,7 +65,7 @@ use crate::error::AcquireError;
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-/// Data that may not be shared between threads stay on one:
+/// Data that may not be shared between threads stays on one thread:
 /// ```compile_fail,E0277
 /// # use syncline_overlay::Location;
 /// let mut handle = Location::new("x", std::cell::Cell::new(1)).writer();
@@ -70,12 +73,12 @@ use crate::error::AcquireError;
 /// ```
 #[must_use = "a future that is dropped abandons its request"]
 pub struct Granted<'h, T, M: Mode> {
-    /// Taken when ready.
+    /// The handle, taken when the future is ready.
     handle: Option<&'h mut Handle<T, M>>,
 }
 
 impl<'h, T, M: Mode> Granted<'h, T, M> {
-    /// Of a handle with a pending request.
+    /// Creates the future of a handle with a pending request.
     pub(super) fn new(handle: &'h mut Handle<T, M>) -> Self {
         Granted { handle: Some(handle) }
     }

@@ -1,33 +1,35 @@
-//! Is an overlay live? Once and for ever.
+//! The liveness check: whether an overlay can ever deadlock.
 //!
 //! # Contract
-//! [`cycle`] finds a circle of tasks that wait for each other in the given queues, or says that there
-//! is none. With none, no run ever deadlocks.
+//! [`cycle`] returns a cycle of tasks that wait for each other in the given queues, or `None`. If
+//! there is none, no run that starts with these queues ever deadlocks.
 //!
-//! # Why the first look suffices
-//! The waits-for graph has an edge from a task to each task with an earlier request, on some location,
-//! that excludes it. A task that can run has no edges out: a sink. Running it, with its next requests
-//! posted before the present ones are released (R2), turns all its edges round. Turning round all
-//! edges of a sink of an acyclic graph leaves it acyclic (it becomes a source), and an acyclic graph
-//! has a sink. If on the other hand there is a circle, none of its tasks can ever run.
+//! # Why checking the first requests suffices
+//! The waits-for graph has an edge from a task to each task with an earlier request, at the same
+//! location, that excludes its own. A task that can run has no outgoing edges: it is a sink.
+//! Running it, with its next requests posted before the current ones are released (R2), reverses
+//! all its edges. Reversing all edges of a sink keeps an acyclic graph acyclic (the task becomes a
+//! source), and every acyclic graph has a sink, so some task can always run. Conversely, none of
+//! the tasks of a cycle can ever run.
 //!
 //! # Costs
-//! Depth-first over adjacent groups in each queue. Of two adjacent groups one is a single writer, so the
-//! edges, and the time, are linear in the number of requests.
+//! Depth-first search over adjacent groups in each queue. Of two adjacent groups at least one is a
+//! single writer, so the number of edges, and the time, are linear in the number of requests.
 //!
 //! # Source
 //! Barbosa and Gafni, "Concurrency in heavily loaded neighborhood-constrained systems", TOPLAS 1989
-//! (scheduling by edge reversal); for ordered locks: Clauss and Gustedt, JPDC 2010.
+//! (scheduling by edge reversal). For ordered locks: Clauss and Gustedt, JPDC 2010.
 
 use crate::raw::AccessMode;
 
-/// One step of a circle: a task, the location where it waits, and the task that it waits for.
+/// One edge of a cycle: a task, the location where it waits, and the task that it waits for.
 pub(crate) type Step = (u32, u32, u32);
 
-/// A circle in the waits-for graph of these queues (per location: tasks and kinds, first one first).
+/// Returns a cycle of the waits-for graph of these queues (per location: tasks and kinds, front
+/// first).
 pub(crate) fn cycle(queues: &[Vec<(u32, AccessMode)>], tasks: usize) -> Option<Vec<Step>> {
     let edges = edges(queues, tasks);
-    // 0: not seen, 1: on the path, 2: done.
+    // Colours: 0 not visited, 1 on the current path, 2 finished.
     let mut colour = vec![0_u8; tasks];
     let mut path: Vec<(u32, usize)> = Vec::new();
     for start in 0..tasks as u32 {
@@ -63,7 +65,8 @@ pub(crate) fn cycle(queues: &[Vec<(u32, AccessMode)>], tasks: usize) -> Option<V
     None
 }
 
-/// For each task: where it waits, and for whom. Only for the group just ahead: that one waits for the rest.
+/// Returns for each task the locations where it waits, and the tasks of the group just ahead of it
+/// there. Edges to groups farther ahead are left out, as they follow transitively.
 pub(crate) fn edges(queues: &[Vec<(u32, AccessMode)>], tasks: usize) -> Vec<Vec<(u32, u32)>> {
     let mut edges = vec![Vec::new(); tasks];
     for (location, queue) in queues.iter().enumerate() {

@@ -1,38 +1,42 @@
-//! What all forms of a run share: the state of the tasks, how a run ends, and the change between forms.
+//! The state shared by all forms of a run: the tasks, the end of the run, and the switch between
+//! forms.
 //!
 //! # Two forms
-//! | form     | who decides what may run                  | used                                         |
-//! |----------|-------------------------------------------|----------------------------------------------|
-//! | queues   | the queues of the locations (`queues`)    | with a thread per task, when asked for, and  |
-//! |          |                                           | while a handle from outside has a request    |
-//! | compiled | numbers of rounds (`claimed`,             | otherwise                                    |
-//! |          | `partitioned`)                            |                                              |
+//! | form     | a task may run according to             | used                                    |
+//! |----------|-----------------------------------------|-----------------------------------------|
+//! | queues   | the queues of the locations (`queues`)  | with a thread per task, on request, and |
+//! |          |                                         | while a handle has a request            |
+//! | compiled | numbers of rounds (`claimed`,           | otherwise                               |
+//! |          | `partitioned`)                          |                                         |
 //!
-//! In both the order is the same: the queues can be made from the rounds that each task has done, at any moment in
-//! which no body runs. A location's requests then stand in the order of their rounds, and within a round in the order
-//! of the program.
+//! Both forms impose the same order. The queues follow from the numbers of rounds that the tasks
+//! have done, at any moment at which no body runs: the requests of a location stand in the order of
+//! their rounds, and within a round in the order of the program.
 //!
-//! # From one to the other
+//! # Switching between the forms
 //! ```text
 //!             a handle posts behind the overlay's hold: halt
 //!           ┌──────────────────────────────────────────────────┐
-//!  compiled: every location is held by one request      queues: every task has its requests queued,
-//!  of the overlay, so nobody from outside gets in       those of handles are behind them
+//!  compiled: one request of the overlay holds each      queues: every task has its requests
+//! queued,
+//!  location, so no request from outside is granted      those of handles are behind them
 //!           └──────────────────────────────────────────────────┘
-//!             for a while no handle has had a request: halt
+//!             for some time no handle has had a request: halt
 //! ```
-//! On `halt` the workers end the steps that they are in and return. The change is made inside the sections of all
-//! locations at once: to others it is one step, and a handle that posts stands either before it, and is seen,
-//! or behind it, and halts anew.
+//! After `halt` the workers finish their current steps and return. The switch takes place inside
+//! the sections of all locations at once, so it is a single step to other threads. A handle that
+//! posts either comes before it, and is seen, or comes behind it, and halts the run again.
 //!
-//! Where tasks only read, that request is inclusive: handles that read stand beside it, as they would over the queues, and
-//! change nothing.
+//! At a location that no task writes, the overlay's hold is inclusive: handles that read stand
+//! beside it, as they would in the queues, and cause no switch.
 //!
-//! A while: so many steps that what they cost more over queues is about what a change costs. So a handle that comes
-//! again and again does not make the run change all the time.
+//! The run switches back only after a number of steps whose extra cost over the queues is about the
+//! cost of a switch. A handle that posts again and again thus does not make the run switch all the
+//! time.
 //!
 //! # Costs
-//! A change: all bodies under way end; a section of each location; the workers start again (tens of microseconds each).
+//! A switch waits for all bodies under way, takes a section of each location, and restarts the
+//! workers (tens of microseconds each).
 
 use std::any::Any;
 use std::sync::atomic::AtomicU32;
@@ -57,48 +61,52 @@ use crate::stop::Test;
 use crate::wakers::Wakes;
 use crate::watch::Stuck;
 
-/// Forms of a run: none yet, compiled, over queues.
+/// The forms of a run, as values of `Engine::form`: none yet, compiled, over queues.
 const FRESH: u32 = 0;
 const COMPILED: u32 = 1;
 const QUEUES: u32 = 2;
 
-/// What is shared by all who run, and by handles from outside.
+/// The state shared by all threads that run tasks, and by handles from outside.
 pub(crate) struct Engine {
-    /// Per task: the rounds that it has done, see `claimed`; over queues none is claimed but those that have stopped.
+    /// The rounds that each task has done, as in `claimed`. Over queues only tasks that have
+    /// stopped are marked as claimed.
     pub(crate) states: Box<[AtomicU64]>,
     pub(crate) slots: Box<[Slot]>,
-    /// All requests, task by task: the location, and the node of the task there.
+    /// All requests, task by task: the location, and the task's node there.
     pub(crate) requests: Box<[(Arc<Core>, u32)]>,
-    /// The locations, by address.
+    /// The locations, sorted by address.
     places: Box<[Place]>,
-    /// Over queues: where tasks that are ready go.
+    /// The destination of ready tasks in a run over queues.
     pub(crate) ready: Ready,
     /// The parked workers of a compiled run.
     pub(crate) parked: ParkedWorkers,
-    /// The home of each task: the number of a worker.
+    /// The home of each task, as the number of a worker.
     pub(crate) home: Box<[u32]>,
-    /// Per thread that runs tasks: the one that it runs.
+    /// The task that each thread of the run currently runs.
     pub(crate) seats: Box<[Seat]>,
-    /// Tasks that have not stopped.
+    /// The number of tasks that have not stopped.
     left: AtomicU32,
-    /// Number of iterations after which tasks stop.
+    /// The number of iterations after which tasks stop.
     pub(crate) stop_at: AtomicU64,
     pub(crate) test: Option<Test>,
-    /// Everybody returns: the run is over, or goes on in another form or by another program.
+    /// Tells all workers to return: the run is over, or goes on in another form or with another
+    /// program.
     pub(crate) halt: AtomicBool,
-    /// The form of the moment. Changed inside the sections of all locations.
+    /// The current form. Changed inside the sections of all locations.
     form: AtomicU32,
-    /// The run may be compiled at all.
+    /// Whether the run may be compiled at all.
     may_compile: bool,
-    /// Requests of handles from outside that the run [minds](Engine::minds). Exact inside the sections of all locations,
-    /// once a phase has begun.
+    /// The number of requests of handles from outside that prevent a compiled run (see
+    /// [`minds`](Engine::minds)). Exact inside the sections of all locations, once a phase has
+    /// begun.
     outside: AtomicU32,
     failure: Mutex<Option<Failure>>,
-    /// Tasks whose bodies panicked; what they write is poisoned, whoever failed first.
+    /// The tasks whose bodies panicked. The locations that they write are poisoned, whichever task
+    /// failed first.
     pub(crate) panicked: Mutex<Vec<u32>>,
 }
 
-/// How a run failed; the names are put in when it is reported.
+/// The cause of a failed run. Names are filled in when it is reported.
 pub(crate) enum Failure {
     Body { task: u32, source: TaskError },
     Panic { task: u32, payload: Box<dyn Any + Send> },
@@ -107,8 +115,8 @@ pub(crate) enum Failure {
     Poisoned { location: String, task: String },
 }
 
-/// The task that a thread runs, for snapshots and for the report of a panic. On a line of its own, as it is written in
-/// every step; Relaxed, as it says nothing of other memory.
+/// The task that a thread runs, for snapshots and for the report of a panic. It has a cache line of
+/// its own, as each step writes it. Relaxed suffices, as it publishes no other memory.
 #[repr(align(64))]
 pub(crate) struct Seat(AtomicU32);
 
@@ -135,42 +143,43 @@ struct Place {
     core: Arc<Core>,
     /// Its number in the plan.
     location: usize,
-    /// The node that holds it for a compiled run.
+    /// The node that holds the location during a compiled run.
     hold: u32,
-    /// The requests of the tasks in the order of the first ones.
+    /// The requests of the tasks, in the order of the first ones.
     requests: Box<[Queued]>,
-    /// None of them is exclusive.
+    /// Whether all of them are inclusive.
     only_read: bool,
 }
 
-/// A request of a task at a location.
+/// The request of a task at a location.
 struct Queued {
     task: u32,
     node: u32,
     kind: AccessMode,
 }
 
-/// What a task misses over queues.
+/// The grants that a task still lacks in a run over queues.
 #[repr(align(64))]
 pub(crate) struct Slot {
     pub(crate) missing: AtomicU32,
-    /// It has left.
+    /// Whether the task has left.
     left: AtomicBool,
-    /// Its requests are `first .. first + count`.
+    /// The index of its first request: its requests are `first .. first + count`.
     pub(crate) first: u32,
     pub(crate) count: u32,
 }
 
 pub(crate) enum Ready {
     Pool(ReadyQueues),
-    /// Per task: how often it was ready.
+    /// For each task, the number of times that it was ready.
     Threads(Box<[PaddedSignal]>),
 }
 
 impl Route for Engine {
     #[inline]
     fn granted(&self, task: u32) {
-        // Release: what the granter did under its grant comes before. Acquire, for the last: sees all.
+        // Release: the granter's work under its grant happens before the subtraction. Acquire: the
+        // last granter synchronizes with all others before it makes the task ready.
         if self.slots[task as usize].missing.fetch_sub(1, Ordering::AcqRel) == 1 {
             trace::record(trace::EventKind::Grant, task, 0);
             match &self.ready {
@@ -199,7 +208,8 @@ impl Route for Engine {
 }
 
 impl Engine {
-    /// For the tasks with these first requests. `places` are the locations, `workers` those of a compiled run.
+    /// Creates the engine for tasks with these first requests. `cores` are the locations, `workers`
+    /// is the number of workers of a compiled run.
     pub(crate) fn new(
         cores: &[Arc<Core>],
         queues: &Queues,
@@ -257,14 +267,14 @@ impl Engine {
         }
     }
 
-    /// The requests of a task.
+    /// Returns the requests of a task.
     #[inline]
     pub(crate) fn requests_of(&self, task: u32) -> &[(Arc<Core>, u32)] {
         let slot = &self.slots[task as usize];
         &self.requests[slot.first as usize..][..slot.count as usize]
     }
 
-    /// Runs one iteration of a task, and gives its state after it. `None` if it failed.
+    /// Runs one iteration of a task, and returns its state afterwards, or `None` if it failed.
     #[inline]
     pub(crate) fn iterate(&self, task: u32, iteration: u64, body: &mut Body<'_>) -> Option<u64> {
         let mut step = Step { iteration, norm: 0.0, leave: false };
@@ -283,7 +293,8 @@ impl Engine {
         if let Some(test) = &self.test
             && let Some(stop) = test.report(iteration, step.norm)
         {
-            // Relaxed: whoever must obey comes after a release of this task (see `stop`).
+            // Relaxed: every task that the new value concerns starts after a release of this task
+            // (see `stop`).
             self.stop_at.fetch_min(stop, Ordering::Relaxed);
         }
         let next = (iteration + 1) << 1;
@@ -304,9 +315,9 @@ impl Engine {
         Some(LEFT | next | CLAIMED)
     }
 
-    /// A task has stopped.
+    /// Counts a task that has stopped, and halts the run after the last one.
     pub(crate) fn one_less(&self) {
-        // AcqRel: the last task to stop comes after all the others.
+        // AcqRel: the last task to stop synchronizes with all others.
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.halt();
         }
@@ -317,26 +328,26 @@ impl Engine {
         self.halt();
     }
 
-    /// What the run failed of, if it did. To be asked once.
+    /// Takes the cause of failure, if the run has failed.
     pub(crate) fn take_failure(&self) -> Option<Failure> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Makes everybody return.
+    /// Makes all threads of the run return.
     pub(crate) fn halt(&self) {
         self.parked.halt(&self.halt);
         match &self.ready {
             Ready::Pool(queues) => queues.close(),
             Ready::Threads(starts) => {
                 for start in starts {
-                    // Beyond all turns, and far from where a late grant would make it wrap.
+                    // Beyond all turns, and far below the limit that late grants could exceed.
                     start.raise_to(Signal::MAX / 2);
                 }
             }
         }
     }
 
-    /// Whether all have stopped, or somebody failed. Asked when nobody runs.
+    /// Returns whether all tasks have stopped, or the run has failed. Called while no body runs.
     pub(crate) fn is_over(&self) -> bool {
         self.left.load(Ordering::Acquire) == 0 // pairs with the Release in `one_less`
             || self.has_failed()
@@ -346,8 +357,9 @@ impl Engine {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Whether a request of a handle from outside is one that a compiled run cannot go on with: readers where all tasks
-    /// read stand beside the run's own, or behind another handle that it minds.
+    /// Returns whether a handle's request prevents a compiled run. A reader at a location that no
+    /// task writes does not: it stands beside the run's own hold, or behind another handle that
+    /// counts.
     fn minds(&self, location: &Core, kind: AccessMode) -> bool {
         let place = self
             .places
@@ -355,26 +367,26 @@ impl Engine {
         kind == AccessMode::Exclusive || place.is_ok_and(|p| !self.places[p].only_read)
     }
 
-    /// Whether a run over queues could be compiled: no handle from outside has a request that it minds, as far as is
-    /// known.
+    /// Returns whether a run over queues could be compiled: no handle from outside has a request
+    /// that counts. The answer may be outdated.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         self.may_compile && self.outside.load(Ordering::Relaxed) == 0
     }
 
-    /// The iterations of all tasks. Asked when nobody runs.
+    /// Returns the total number of iterations of all tasks. Called while no body runs.
     pub(crate) fn steps(&self) -> u64 {
         self.states.iter().map(|s| rounds(s.load(Ordering::Relaxed))).sum()
     }
 
-    /// Whether a task goes on. Asked when nobody runs.
+    /// Returns whether a task has not stopped. Called while no body runs.
     pub(crate) fn goes_on(&self, task: u32) -> bool {
         self.states[task as usize].load(Ordering::Relaxed) & CLAIMED == 0
     }
 
-    /// Begins a phase in the form that suits the moment. Nobody runs.
+    /// Begins a phase in the form that fits the present requests. Called while no body runs.
     pub(crate) fn begin(&self) -> Phase {
-        // Woken after the sections.
+        // Wakes the taken wakers after the sections.
         let mut wakes = Wakes::default();
         let mut sections: Vec<_> =
             self.places.iter().map(|place| place.core.raw.section()).collect();
@@ -400,7 +412,7 @@ impl Engine {
         phase
     }
 
-    /// Changes what stands in the queue of a location.
+    /// Converts the queue of a location from one form to the other.
     fn change(
         &self,
         place: &Place,
@@ -411,7 +423,8 @@ impl Engine {
     ) {
         let nodes = &place.core.nodes;
         if now == COMPILED {
-            // Nobody from outside waits: whoever is granted is a task, and is told in another way.
+            // No handle waits here, so the grants concern tasks only. They need no report: the
+            // tasks will wait for rounds.
             place.requests.iter().for_each(|r| section.abandon(nodes, r.node, &mut |_| {}));
             let kind = if place.only_read { AccessMode::Inclusive } else { AccessMode::Exclusive };
             section.post(nodes, place.hold, kind, &mut |_| {});
@@ -430,7 +443,8 @@ impl Engine {
         }
     }
 
-    /// Counts what each task misses, and readies those that miss nothing. All sections are entered.
+    /// Counts the grants that each task lacks, and readies the tasks that lack none. The sections
+    /// of all locations are locked.
     fn make_ready(&self) {
         if let Ready::Pool(ready) = &self.ready {
             ready.clear();
@@ -442,22 +456,23 @@ impl Engine {
             let held =
                 self.requests_of(t).iter().filter(|(core, node)| core.nodes.node(*node).is_held());
             let missing = slot.count - held.count() as u32;
-            // One for itself, taken off at once: whoever misses nothing is ready.
+            // The additional 1 is taken off at once by `granted`, which readies a task that lacks
+            // nothing.
             slot.missing.store(missing + 1, Ordering::Relaxed);
             self.granted(t);
         }
     }
 
-    /// Who stands where now. Over queues all is seen at one moment; of a compiled run each task at its own, and the
-    /// queues are those that follow from the rounds of all.
+    /// Returns the present queues. Over queues, all are seen at one moment. In a compiled run each
+    /// task is seen at its own moment, and the queues are derived from the rounds of all tasks.
     pub(crate) fn look(&self, plan: &Plan) -> Snapshot {
         let sections: Vec<_> = self.places.iter().map(|place| place.core.raw.section()).collect();
         let over_queues = self.form.load(Ordering::Relaxed) == QUEUES;
         let states: Vec<u64> = self.states.iter().map(|s| s.load(Ordering::Acquire)).collect();
         let running: Vec<u32> = self.seats.iter().filter_map(Seat::task).collect();
         let stop_at = self.stop_at.load(Ordering::Relaxed);
-        // Over queues it has stopped when it has said so and given everything back. Compiled, a task that is claimed may
-        // run as well: its rounds tell.
+        // Over queues, a task has stopped when its state says so and it has released everything. In
+        // a compiled run, the claim mark may also mean that it runs: its rounds decide.
         let gave_back =
             |t: u32| self.requests_of(t).iter().all(|(core, n)| core.nodes.node(*n).is_idle());
         let stopped = |t: u32, state: u64| {
@@ -494,12 +509,13 @@ impl Engine {
         Snapshot { tasks: plan.tasks.iter().enumerate().map(task).collect(), locations }
     }
 
-    /// The rounds of each task, as far as they are seen.
+    /// Returns the rounds of each task. The values may be outdated.
     pub(crate) fn rounds(&self) -> Vec<u64> {
         self.states.iter().map(|s| rounds(s.load(Ordering::Relaxed))).collect()
     }
 
-    /// Takes all requests of the run out of the queues. After a good end there are none but holds.
+    /// Removes all requests of the run from the queues. After a successful run only the holds are
+    /// left.
     pub(crate) fn give_back(&self) {
         let mut wakes = Wakes::default();
         for place in &self.places {
@@ -514,7 +530,7 @@ impl Engine {
     }
 }
 
-/// What stands in the queue of a location: those that hold it, and those that wait.
+/// Returns the queue of a location: the holders, then the waiting requests.
 fn queue_of(place: &Place, section: &Section<'_>) -> Vec<RequestView> {
     let nodes = &place.core.nodes;
     let view = |who, kind, granted| RequestView { who, kind, granted };
@@ -533,25 +549,25 @@ fn queue_of(place: &Place, section: &Section<'_>) -> Vec<RequestView> {
     queue
 }
 
-/// Tells a handle of its grant; tasks are not told.
+/// Reports a grant if its waiter is a handle. Grants of tasks are not reported.
 fn tell_outside(core: &Core, n: u32, wakes: &mut Wakes) {
     if core.nodes.node(n).waiter() == BY_HAND {
         core.tell_handle(n, wakes);
     }
 }
 
-/// How many requests each task has; they are sorted by task.
+/// Returns the number of requests of each task. `requests` is sorted by task.
 fn counts(requests: &[(u32, Arc<Core>, u32)], tasks: usize) -> Vec<u32> {
     let mut counts = vec![0; tasks];
     requests.iter().for_each(|r| counts[r.0 as usize] += 1);
     counts
 }
 
-/// The form of a run for the time being.
+/// The form of a run in its current phase.
 pub(crate) enum Phase {
     Compiled,
     Queues {
-        /// A location where a handle from outside has a request, if that is why.
+        /// A location where a handle from outside has a request, if that is the reason.
         outside: Option<String>,
     },
 }

@@ -1,19 +1,37 @@
-//! Ordered read-write locks, and the overlays made of them.
+//! Ordered read-write locks, and the overlays built from them.
 //!
-//! Every piece of data is a *location* with a strict queue of exclusive and inclusive requests. A task
-//! asks early (posts), is granted in order, and asks for its next turn before it gives the present one
-//! back. So iterative tasks go round for ever: without a global barrier, without deadlock, each as far
-//! ahead of its neighbours as their data allow, and with results that do not depend on the schedule.
+//! Each piece of data is a *location* with a strict queue of exclusive and inclusive requests. A
+//! task posts its request early, is granted in order, and posts its next request before it releases
+//! the current one. Iterative tasks thus run without a global barrier and without deadlock, each as
+//! far ahead of its neighbours as their data allow, and with results that do not depend on the
+//! schedule.
 //!
-//! * [`Location`]: data with a queue. [`Handle`](handle::Handle), [`Guard`](handle::Guard), [`post_all`](handle::post_all): its use by hand.
-//! * [`Granted`](handle::Granted): a request that is awaited, in any executor.
-//! * [`Overlay`]: tasks declared with what they [`Read`](access::Read) and [`Write`](access::Write); [`Checked`]: one that cannot deadlock.
-//! * [`Initial`]: who goes first. [`Runner`]: a pool, static parts, or a thread per task. [`Stop`]: when to end.
-//! * [`Plan`]: who wants what, without data; [`Snapshot`]: who stands where, before the start or during a run,
-//!   and its drawing as text, DOT or SVG ([`Format`](snapshot::Format)).
-//! * [`Watch`]: who waits for whom during a run, and a report when nothing moves.
-//! * [`Canonical`](canonical::Canonical): a plan in which each task writes one location, and each location has one writer.
+//! * [`Location`]: data with a queue. [`Handle`](handle::Handle), [`Guard`](handle::Guard) and
+//!   [`post_all`](handle::post_all) use it directly.
+//! * [`Granted`](handle::Granted): the future of a grant, for any executor.
+//! * [`Overlay`]: tasks, declared with what they [`Read`](access::Read) and
+//!   [`Write`](access::Write). [`Checked`]: an overlay that cannot deadlock.
+//! * [`Initial`]: the order of the first requests. [`Runner`]: a pool, a static partition, or a
+//!   thread per task. [`Stop`]: when to end.
+//! * [`Plan`]: tasks and their requests, without data. [`Snapshot`]: the queues at one moment,
+//!   before the start or during a run, which can be drawn as text, DOT or SVG
+//!   ([`Format`](snapshot::Format)).
+//! * [`Watch`]: shows which task waits for which during a run, and reports when nothing moves.
+//! * [`Canonical`](canonical::Canonical): a plan in which each task writes one location, and each
+//!   location has one writer.
 //! * [`raw`]: the queue itself, without data, threads or pointers.
+//!
+//! # The ordering rules
+//! The documentation refers to these rules by number. With a live start (see [`Overlay::check`]),
+//! R1 to R3 suffice to exclude deadlock in every later iteration.
+//!
+//! | rule | statement                                                                            |
+//! |------|--------------------------------------------------------------------------------------|
+//! | R1   | Requests are granted in FIFO order; adjacent inclusive requests share the grant.     |
+//! | R2   | A task posts its next request before it releases the current one, in a single step.  |
+//! | R3   | A handle has one request at a time; a task asks for each location at most once.      |
+//! | R4   | The first requests of a task over several locations are posted in a single step.     |
+//! | R5   | A task may leave, or abandon a request: the queue then skips it.                     |
 //!
 //! # Example
 //! Two cells smooth each other for 100 iterations, in the order of the sequential program:

@@ -1,4 +1,4 @@
-//! Overlays: tasks, and what they read and write; the only type that runs is a checked one.
+//! Overlays: tasks and the locations that they read and write. Only a checked overlay runs.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,11 +15,11 @@ use crate::snapshot::Snapshot;
 use crate::stop::Stop;
 use crate::watch::{Live, Unchecked, Watch};
 
-/// A task of an overlay: its number in the order of declaration.
+/// A task of an overlay, identified by its number in the order of declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Task(pub(crate) u32);
 
-/// What the body of a task is told about its present iteration, and can say about it.
+/// The interface between the body of a task and its runner, for one iteration.
 #[derive(Debug)]
 pub struct Step {
     pub(crate) iteration: u64,
@@ -28,31 +28,32 @@ pub struct Step {
 }
 
 impl Step {
-    /// The iteration of this task, from 0.
+    /// Returns the current iteration of this task, from 0.
     #[must_use]
     pub fn iteration(&self) -> u64 {
         self.iteration
     }
 
-    /// Reports the size of this task's update, for [`Stop::converged`]: the residual of an iteration
-    /// is the greatest report of all tasks, in absolute value. Without a report it is 0.
+    /// Reports the size of this task's update, for [`Stop::converged`]: the residual of an
+    /// iteration is the maximum over all tasks of the absolute values reported. A task that does
+    /// not report counts as 0.
     pub fn report(&mut self, norm: f64) {
         self.norm = norm;
     }
 
-    /// Makes this the last iteration of this task: its next requests are not posted, and nobody waits
-    /// for it from now on (R5). Not for runs that end by a convergence test.
+    /// Makes this the last iteration of this task: its next requests are not posted, and no task
+    /// waits for it any longer (R5). A run with a convergence test fails if a task leaves.
     pub fn leave(&mut self) {
         self.leave = true;
     }
 }
 
-/// What the body of a task may return: nothing, or a result whose error stops the run.
+/// The return value of a task's body: `()`, or a `Result` whose error stops the run.
 pub trait Outcome {
-    /// As a result.
+    /// Converts the value to a result.
     ///
     /// # Errors
-    /// The error of the body, if it is one.
+    /// Returns the error of the body, if it failed.
     fn outcome(self) -> Result<(), TaskError>;
 }
 
@@ -72,10 +73,10 @@ impl<E: Into<TaskError>> Outcome for Result<(), E> {
 
 pub(crate) type Body<'env> = Box<dyn FnMut(&mut Step) -> Result<(), TaskError> + Send + 'env>;
 
-/// Tasks that go round, each with the locations that it reads and writes.
+/// Iterative tasks, each with the locations that it reads and writes.
 ///
-/// Bodies may borrow from the surroundings (`'env`). They reach locations through the guards that they
-/// are given, and through nothing else: a data race does not compile.
+/// Bodies may borrow from their environment (`'env`). They reach locations through the guards that
+/// they receive, and through nothing else: a data race does not compile.
 /// ```compile_fail,E0521
 /// # use syncline_overlay::{Location, Overlay};
 /// let cell = Location::new("cell", 1);
@@ -104,13 +105,14 @@ pub struct Overlay<'env> {
 }
 
 impl<'env> Overlay<'env> {
-    /// An overlay without tasks.
+    /// Creates an overlay without tasks.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Declares a task: its name, what it reads and writes, and what it does in each iteration.
+    /// Declares a task: its name, the locations that it reads and writes, and its body, which runs
+    /// once per iteration.
     pub fn task<A, F, R>(&mut self, name: impl Into<String>, access: A, mut body: F) -> Task
     where
         A: Access,
@@ -123,17 +125,18 @@ impl<'env> Overlay<'env> {
         let mut access = access;
         let task = self.plan.task(name, requests);
         self.bodies.push(Box::new(move |step| {
-            // SAFETY: runners call a body only while all requests that its access lists are granted,
-            // and `check` refuses tasks that ask for one location twice.
+            // SAFETY: all requests that the access lists are granted while the guards live: runners
+            // call a body only then. No two requests name one location: `check` refuses such tasks.
             let guards = unsafe { access.open() };
             body(guards, step).outcome()
         }));
         task
     }
 
-    /// Sets the order of the first requests at one location by hand, in place of the order that
-    /// [`check`](Overlay::check) is given. It must name each task that uses the location once; of several
-    /// orders for one location the last one counts. This is how a deadlock can be made; `check` finds it.
+    /// Sets the order of the first requests at one location explicitly, in place of the order
+    /// passed to [`check`](Overlay::check). It must name each task that uses the location exactly
+    /// once; a later call for the same location replaces the order. Explicit orders can deadlock;
+    /// `check` detects that.
     pub fn order<T>(&mut self, location: &Location<T>, tasks: impl IntoIterator<Item = Task>) {
         let place = self.place(&location.core);
         self.plan.order(place, tasks);
@@ -146,12 +149,13 @@ impl<'env> Overlay<'env> {
         })
     }
 
-    /// Checks that the overlay can never deadlock when its first requests are queued in the order of `initial`,
-    /// as long as bodies wait for nothing else and handles from outside are released.
+    /// Checks that the overlay can never deadlock when its first requests are queued in the order
+    /// of `initial`, provided that bodies wait for nothing else and handles from outside are
+    /// released.
     ///
     /// # Errors
-    /// [`CheckError::Cycle`] names the tasks that would wait for each other; other errors say what is
-    /// wrong with the description.
+    /// [`CheckError::Cycle`] names the tasks that would wait for each other. The other errors
+    /// describe a faulty declaration.
     ///
     /// # Examples
     /// ```
@@ -176,10 +180,11 @@ impl<'env> Overlay<'env> {
         Ok(Checked { live: Live::new(plan), bodies, cores, queues, program: Some(program) })
     }
 
-    /// Leaves the check out, for those who want to see a deadlock. The result runs over its queues only, and is watched.
+    /// Skips the deadlock check, to demonstrate a deadlock. The result runs over its queues only,
+    /// under a watch.
     ///
     /// # Errors
-    /// What is wrong with the description; never [`CheckError::Cycle`].
+    /// The errors describe a faulty declaration; never [`CheckError::Cycle`].
     ///
     /// # Examples
     /// ```
@@ -193,8 +198,12 @@ impl<'env> Overlay<'env> {
     /// overlay.order(&x, [a, b]);
     /// overlay.order(&y, [b, a]);
     /// let mut overlay = overlay.unchecked(Initial::Program)?;
-    /// let error = overlay.run(Runner::pool(2), Stop::after(1), Duration::from_millis(20)).unwrap_err();
-    /// assert!(error.to_string().ends_with("a deadlock: 'a' waits at 'y' for 'b', 'b' waits at 'x' for 'a'"));
+    /// let error = overlay
+    ///     .run(Runner::pool(2), Stop::after(1), Duration::from_millis(20))
+    ///     .unwrap_err();
+    /// assert!(error
+    ///     .to_string()
+    ///     .ends_with("a deadlock: 'a' waits at 'y' for 'b', 'b' waits at 'x' for 'a'"));
     /// # Ok::<(), syncline_overlay::error::CheckError>(())
     /// ```
     pub fn unchecked(self, initial: Initial) -> Result<Unchecked<'env>, CheckError> {
@@ -203,7 +212,7 @@ impl<'env> Overlay<'env> {
         Ok(Unchecked(Checked { live: Live::new(plan), bodies, cores, queues, program: None }))
     }
 
-    /// The tasks and what they ask for, without data and bodies.
+    /// Returns the tasks and their requests, without data and bodies.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -219,50 +228,53 @@ impl fmt::Debug for Overlay<'_> {
     }
 }
 
-/// An overlay that cannot deadlock. Made by [`Overlay::check`]; the only type that has [`run`](Checked::run).
+/// An overlay that cannot deadlock, returned by [`Overlay::check`]. Only this type has
+/// [`run`](Checked::run).
 pub struct Checked<'env> {
-    /// The plan, and what a watch sees.
+    /// The plan, and the state shared with watches.
     pub(crate) live: Arc<Live>,
     pub(crate) bodies: Vec<Body<'env>>,
     pub(crate) cores: Vec<Arc<Core>>,
-    /// Per location: the first requests in order.
+    /// The queue of first requests of each location.
     pub(crate) queues: Queues,
-    /// The compiled form of the whole, if it was checked.
+    /// The compiled form of the whole overlay, if it was checked.
     pub(crate) program: Option<Program>,
 }
 
 impl Checked<'_> {
-    /// Runs the tasks, each again and again, until `stop` says so.
+    /// Runs all tasks iteratively until `stop` ends the run.
     ///
-    /// The first requests are queued anew, so an overlay can be run again after it has ended. Returns
-    /// when every task has stopped and has given back what it held, also after an error.
+    /// Each run queues the first requests from the start, so a finished overlay can run again. The
+    /// call returns when every task has stopped and has released everything that it held, also
+    /// after an error.
     ///
     /// # Errors
-    /// [`RunError::Failed`] and [`RunError::Panicked`] name the task; see the other variants for what
-    /// can be wrong before the start.
+    /// [`RunError::Failed`] and [`RunError::Panicked`] name the task. The other variants describe
+    /// what can be wrong before the start, and ends from outside.
     pub fn run(&mut self, runner: Runner, stop: Stop) -> Result<RunReport, RunError> {
         run::run(self, runner, stop)
     }
 
-    /// The tasks and what they ask for, without data and bodies.
+    /// Returns the tasks and their requests, without data and bodies.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.live.plan
     }
 
-    /// The first requests, as every run queues them.
+    /// Returns the queues of the first requests, as each run begins with them.
     #[must_use]
     pub fn start(&self) -> Snapshot {
         Snapshot::of_start(self.plan(), &self.queues)
     }
 
-    /// Looks at runs of this overlay from other threads: who waits for whom, and whether anything moves.
+    /// Creates a watch, which observes runs of this overlay from other threads: which task waits
+    /// for which, and whether anything moves.
     #[must_use]
     pub fn watch(&self) -> Watch {
         Watch::new(&self.live)
     }
 
-    /// The names of the tasks that can start at once.
+    /// Returns the names of the tasks that can start immediately.
     #[must_use]
     pub fn active(&self) -> Vec<&str> {
         self.start().active().into_iter().map(|t| self.plan().task_name(t)).collect()

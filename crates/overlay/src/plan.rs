@@ -1,8 +1,8 @@
-//! Plans: tasks and what they ask for, by name, without data or bodies.
+//! Plans: named tasks and their requests, without data or bodies.
 //!
-//! A plan is all that the theory speaks of: who wants what, where, and who comes first. It can be
-//! [checked](Plan::check), drawn, and brought into canonical form without being run. An
-//! [`Overlay`](crate::Overlay) is a plan with data and bodies.
+//! A plan holds all that the theory needs: the requests of each task, and the order of the first
+//! ones. It can be [checked](Plan::check), drawn, and brought into canonical form without being
+//! run. An [`Overlay`](crate::Overlay) is a plan with data and bodies.
 
 pub use crate::overlay::Task;
 
@@ -15,14 +15,14 @@ use crate::initial::Initial;
 use crate::raw::AccessMode;
 use crate::snapshot::Snapshot;
 
-/// A location of a [`Plan`]: its number in the order of declaration.
+/// A location of a [`Plan`], identified by its number in the order of declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LocationId(pub(crate) u32);
 
-/// Per location: tasks and what they want of it, first one first.
+/// The queue of each location: tasks and the access that they ask for, front first.
 pub(crate) type Queues = Vec<Vec<(u32, AccessMode)>>;
 
-/// Tasks and what they ask for, by name, without data or bodies.
+/// Named tasks and their requests, without data or bodies.
 ///
 /// ```
 /// use syncline_overlay::AccessMode::{Exclusive, Inclusive};
@@ -40,13 +40,13 @@ pub(crate) type Queues = Vec<Vec<(u32, AccessMode)>>;
 pub struct Plan {
     pub(crate) tasks: Vec<String>,
     pub(crate) locations: Vec<String>,
-    /// Per task: location and kind, in the order in which they were given.
+    /// The requests of each task, location and kind, in the order of declaration.
     pub(crate) requests: Vec<Vec<(u32, AccessMode)>>,
     pub(crate) orders: BTreeMap<u32, Vec<Task>>,
 }
 
 impl Plan {
-    /// A plan without tasks.
+    /// Creates a plan without tasks.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -58,10 +58,10 @@ impl Plan {
         LocationId(self.locations.len() as u32 - 1)
     }
 
-    /// Declares a task, and what it asks for in each iteration.
+    /// Declares a task, and the requests that it makes in each iteration.
     ///
     /// # Panics
-    /// If a location is of another plan, and this one has no location of that number.
+    /// Panics if a location belongs to another plan and this plan has no location of that number.
     pub fn task(
         &mut self,
         name: impl Into<String>,
@@ -77,40 +77,40 @@ impl Plan {
         Task(self.tasks.len() as u32 - 1)
     }
 
-    /// Sets the order of the first requests at one location by hand, in place of the order that
-    /// [`check`](Plan::check) is given. It must name each task that uses the location once. Of several for one
-    /// location the last one counts.
+    /// Sets the order of the first requests at one location explicitly, in place of the order
+    /// passed to [`check`](Plan::check). It must name each task that uses the location exactly
+    /// once. A later call for the same location replaces the order.
     ///
     /// # Panics
-    /// If the location is of another plan, and this one has none of that number.
+    /// Panics if the location belongs to another plan and this plan has no location of that number.
     pub fn order(&mut self, location: LocationId, tasks: impl IntoIterator<Item = Task>) {
         assert!((location.0 as usize) < self.locations.len(), "a location of this plan");
         self.orders.insert(location.0, tasks.into_iter().collect());
     }
 
-    /// The tasks, in the order of declaration.
+    /// Returns the tasks, in the order of declaration.
     pub fn tasks(&self) -> impl ExactSizeIterator<Item = Task> + use<> {
         (0..self.tasks.len() as u32).map(Task)
     }
 
-    /// The locations, in the order of declaration.
+    /// Returns the locations, in the order of declaration.
     pub fn locations(&self) -> impl ExactSizeIterator<Item = LocationId> + use<> {
         (0..self.locations.len() as u32).map(LocationId)
     }
 
-    /// The name of a task.
+    /// Returns the name of a task.
     #[must_use]
     pub fn task_name(&self, task: Task) -> &str {
         &self.tasks[task.0 as usize]
     }
 
-    /// The name of a location.
+    /// Returns the name of a location.
     #[must_use]
     pub fn location_name(&self, place: LocationId) -> &str {
         &self.locations[place.0 as usize]
     }
 
-    /// What a task asks for, in the order in which it was declared.
+    /// Returns the requests of a task, in the order of declaration.
     pub fn requests(
         &self,
         task: Task,
@@ -118,24 +118,25 @@ impl Plan {
         self.requests[task.0 as usize].iter().map(|&(l, kind)| (LocationId(l), kind))
     }
 
-    /// Checks that tasks which go round by this plan can never deadlock, and shows their first requests.
+    /// Checks that iterative tasks with these requests can never deadlock, and returns the first
+    /// requests.
     ///
     /// # Errors
-    /// [`CheckError::Cycle`] names the tasks that would wait for each other; other errors say what is
-    /// wrong with the description.
+    /// [`CheckError::Cycle`] names the tasks that would wait for each other. The other errors
+    /// describe a faulty declaration.
     pub fn check(&self, initial: &Initial) -> Result<Snapshot, CheckError> {
         Ok(Snapshot::of_start(self, &self.live(initial)?))
     }
 
-    /// The first requests, whether or not they deadlock: to look at, or to draw.
+    /// Returns the first requests whether or not they deadlock, for inspection or drawing.
     ///
     /// # Errors
-    /// What is wrong with the description; never [`CheckError::Cycle`].
+    /// The errors describe a faulty declaration; never [`CheckError::Cycle`].
     pub fn start(&self, initial: &Initial) -> Result<Snapshot, CheckError> {
         Ok(Snapshot::of_start(self, &self.queues(initial)?))
     }
 
-    /// The queues of the first requests, which cannot deadlock.
+    /// Returns the queues of the first requests, after checking that they cannot deadlock.
     pub(crate) fn live(&self, initial: &Initial) -> Result<Queues, CheckError> {
         let queues = self.queues(initial)?;
         match self.cycle(&queues) {
@@ -154,7 +155,7 @@ impl Plan {
         Some(deadlock::cycle(queues, self.tasks.len())?.into_iter().map(wait).collect())
     }
 
-    /// The queues of the first requests.
+    /// Returns the queues of the first requests, unchecked for deadlock.
     pub(crate) fn queues(&self, initial: &Initial) -> Result<Queues, CheckError> {
         self.check_twice()?;
         if let Initial::Priority(p) = initial
@@ -174,7 +175,7 @@ impl Plan {
         Ok(queues)
     }
 
-    /// The name of a task, which may be of another plan.
+    /// Returns the name of a task, which may belong to another plan.
     pub(crate) fn name_of(&self, Task(t): Task) -> String {
         self.tasks.get(t as usize).cloned().unwrap_or_else(|| format!("task {t}"))
     }

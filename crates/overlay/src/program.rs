@@ -1,64 +1,71 @@
-//! The compiled form of an overlay: who waits for how many rounds of whom.
+//! The compiled form of an overlay: for each task, the number of rounds that it waits for at each
+//! other task.
 //!
-//! # Why counters do
-//! A task that goes round has exactly one request queued or granted at each of its locations (R2, R3). So the queue of a
-//! location turns round: behind a request always come those of the others, once each, and then the
-//! next of the same task. Whether a request is granted is then a matter of numbers:
+//! # Why counters suffice
+//! An iterative task has exactly one request queued or granted at each of its locations (R2, R3).
+//! So the queue of a location rotates: behind each request come the requests of the other tasks,
+//! once each, and then the next request of the same task. Whether a request is granted therefore
+//! depends on numbers of rounds only:
 //!
-//! > A task may begin its round r when every task that conflicts with it has released r rounds, and one more if it
-//! > stands before it in the first queue.
+//! > A task may begin its round r when every task that conflicts with it has released r rounds, and
+//! > one more if that task stands before it in the first queue.
 //!
 //! ```text
-//! queue of x, first one first    a writes   b, c read   d writes   (a again)
+//! queue of x, front first        a writes   b, c read   d writes   (a again)
 //!
 //! b may begin round r            when a has released r + 1 rounds and d has released r
 //! d may begin round r            when b and c have released r + 1
 //! a may begin round r            when d has released r
 //! ```
 //!
-//! Only the neighbours in the circle are listed: that d has released r rounds says that b and c have, since it
-//! began behind them. So the list of all tasks is as long as the queues, even where many write. But where somebody's
-//! turn [goes by way of](Program::relays) another, that one cannot simply leave: it is waited for until its
-//! worker finds nothing else at home, and then the program is made anew without it and whoever else has left.
+//! Only neighbours in the cyclic order are listed: if d has released r rounds, then b and c have
+//! released r too, since d began behind them. So the lists of all tasks together are as long as the
+//! queues, even where many tasks write. The price: where the turn of one task [is relayed
+//! by](Program::relays) another, the second cannot simply leave. Its followers wait for it until
+//! its worker finds nothing else to run at home; then the program is compiled again without it and
+//! all other tasks that have left.
 //!
 //! # When it applies
-//! When every task asks for the same in every round, as the tasks of an [`Overlay`](crate::Overlay) do, and nobody else
-//! asks for anything. A handle that is used by hand at one of the locations makes the run go on over the queues,
-//! until it is gone (see `engine`).
+//! It applies when every task makes the same requests in every round, as the tasks of an
+//! [`Overlay`](crate::Overlay) do, and no handle has a request. While a handle has a request at one
+//! of the locations, the run goes over the queues (see `engine`).
 //!
 //! # Costs
-//! Made in time linear in the requests, but for the sorting.
+//! Compilation takes time linear in the requests, apart from sorting.
 //!
 //! # Source
-//! Counters for ordered locks are this project's; that a circle of tokens needs no queue is the idea of scheduling by
-//! edge reversal (Barbosa and Gafni, TOPLAS 1989). Held against the queues on random overlays
-//! (`tests/overlay/compiled.rs`).
+//! Counters for ordered locks are a construction of this project. That a rotation of tokens needs
+//! no queue is the idea of scheduling by edge reversal (Barbosa and Gafni, TOPLAS 1989). Tested
+//! against the queues on random overlays (`tests/overlay/compiled.rs`).
 
 use crate::plan::Queues;
 use crate::raw::AccessMode;
 
-/// A round of another task that a task waits for.
+/// A dependency of a task on the rounds of another task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Wait {
     pub(crate) task: u32,
-    /// In half rounds, as states count them: 2 if that task stands before, 0 if behind.
+    /// The lag in half rounds, the unit of the task states: 2 if the other task stands before, 0 if
+    /// behind.
     pub(crate) lag: u32,
 }
 
 /// The compiled form of an overlay.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// The tasks that stay, by level: each behind all that it waits for in the first round.
+    /// The tasks that have not left, by level: each behind all tasks that it waits for in the first
+    /// round.
     pub(crate) order: Box<[u32]>,
     /// The level of each task: the length of the longest chain of first requests before it.
     pub(crate) level: Box<[u32]>,
     waits: Lists<Wait>,
     followers: Lists<u32>,
-    /// Somebody's turn goes by way of another task with which it conflicts no less.
+    /// Whether a turn is relayed: a task waits for another only by way of a third one, although it
+    /// conflicts with both.
     pub(crate) relays: bool,
 }
 
-/// A list for each task, one after the other in one piece.
+/// One list per task, stored consecutively in one array.
 #[derive(Clone, Debug)]
 struct Lists<T> {
     first: Box<[u32]>,
@@ -86,7 +93,7 @@ impl<T: Copy + Ord> Lists<T> {
 }
 
 impl Program {
-    /// Compiles first requests that cannot deadlock. Tasks of which `stays` is false are left out.
+    /// Compiles first requests that cannot deadlock, without the tasks for which `stays` is false.
     pub(crate) fn new(queues: &Queues, tasks: usize, stays: impl Fn(u32) -> bool) -> Self {
         let (order, level) = order(queues, tasks);
         let mut rank = vec![0_u32; tasks];
@@ -124,21 +131,21 @@ impl Program {
         }
     }
 
-    /// Whom a task waits for.
+    /// Returns the rounds of other tasks that a task waits for.
     #[inline]
     pub(crate) fn waits(&self, task: u32) -> &[Wait] {
         self.waits.of(task)
     }
 
-    /// Who waits for a task.
+    /// Returns the tasks that wait for a task.
     #[inline]
     pub(crate) fn followers(&self, task: u32) -> &[u32] {
         self.followers.of(task)
     }
 }
 
-/// The groups of a queue that goes round: single writers, and readers side by side. Readers at its end are side by
-/// side with those at its beginning.
+/// Returns the groups of a rotating queue: single writers, and adjacent readers. Readers at the end
+/// of the queue form one group with those at the front.
 fn circle(queue: &[(u32, AccessMode)]) -> Vec<Vec<u32>> {
     let reads = |q: &(u32, AccessMode)| q.1 == AccessMode::Inclusive;
     let chunks = queue.chunk_by(|a, b| reads(a) && reads(b));
@@ -153,8 +160,9 @@ fn circle(queue: &[(u32, AccessMode)]) -> Vec<Vec<u32>> {
     groups
 }
 
-/// The tasks by the length of the longest chain of first requests before them, and by number: the order of the wave,
-/// in which each comes behind all that it waits for. With them, their levels.
+/// Sorts the tasks by level and then by number: the order of the wave, in which each task comes
+/// behind all tasks that it waits for. The level is the length of the longest chain of first
+/// requests before the task. Returns the order, and the level of each task.
 fn order(queues: &Queues, tasks: usize) -> (Vec<u32>, Vec<u32>) {
     let mut edges = Vec::new();
     for queue in queues {
@@ -231,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_the_wave() {
-        // Three in a row, declared from the far end, and one that asks for nothing.
+        // Three tasks in a row, declared from the far end, and a task without requests.
         let queues = vec![vec![(2, X), (1, X)], vec![(1, X), (0, X)]];
         assert_eq!(*Program::new(&queues, 4, |_| true).order, [2, 3, 1, 0]);
         let without = Program::new(&queues, 4, |t| t != 1);
@@ -239,7 +247,7 @@ mod tests {
         assert_eq!(*without.order, [2, 3, 0], "nobody looks at who has left");
     }
 
-    /// Whether a task is granted all its requests in these queues.
+    /// Returns whether a task is granted all its requests in these queues.
     fn granted(queues: &[VecDeque<(u32, AccessMode)>], task: u32) -> bool {
         queues.iter().all(|queue| {
             let Some(place) = queue.iter().position(|q| q.0 == task) else { return true };
@@ -247,9 +255,9 @@ mod tests {
         })
     }
 
-    /// On random overlays, from state to state of a random run: the program lets run exactly those that the queues
-    /// grant. Tasks leave at random; where others depend on them by way of it, it is made anew some time later, and
-    /// until then lets run no others than those.
+    /// On random overlays, after each step of a random run, the program admits exactly the tasks
+    /// that the queues grant. Tasks leave at random. Where turns are relayed, the program is
+    /// compiled again some steps later, and until then admits a subset of the granted tasks.
     #[test]
     #[cfg_attr(miri, ignore = "thousands of programs; the code is safe and in one thread")]
     fn a_program_lets_run_whom_the_queues_grant() {

@@ -1,22 +1,24 @@
-//! Running over the queues themselves: the reference for the compiled forms, and the form for handles from outside.
+//! Running over the queues themselves: the reference for the compiled forms, and the form for
+//! handles from outside.
 //!
 //! # One step of a task
-//! Its last missing request is granted; the task is ready; somebody runs its body; then, location by
-//! location, its next request is queued and the present one released (R2). A task counts what it still
-//! misses in one word: its requests, and one more for itself, so that it does not start anew while its
-//! requests are still being turned over.
+//! The last request that the task lacks is granted; the task is ready; a thread runs its body;
+//! then, at each location, its next request is queued and the current one released (R2). One word
+//! counts what the task still lacks: its requests, and one more for the task itself, so that it
+//! does not start again while its requests are still being advanced.
 //!
 //! ```text
-//! missing   n+1 ──grant──> n ──grant──> ... ──own──> 0: ready ──body──> n+1, turn over
+//! missing   n+1 ──grant──> n ──grant──> ... ──own──> 0: ready ──body──> n+1, advance all requests
 //! ```
 //!
-//! Among the tasks of an overlay it would do to turn over location by location: the task waits for
-//! nothing meanwhile, so every edge of the waits-for graph that it turns round starts at a sink. But a
-//! newcomer that posts over two locations could get between. So all sections are entered first.
+//! Among the tasks of an overlay it would suffice to advance location by location: the task waits
+//! for nothing meanwhile, so every edge of the waits-for graph that it reverses starts at a sink.
+//! But a handle's task that posts over two locations could interleave. So all sections are locked
+//! first.
 //!
 //! # Costs
-//! Per step and request: one section of the location, and one atomic subtraction for whoever is granted.
-//! Per step: a push and a pop of a ready queue, or the wake-up of a thread. Nothing allocates.
+//! Per step and request: one section of the location, and one atomic subtraction for each grant.
+//! Per step: a push to and a pop from a ready queue, or the wake-up of a thread. Nothing allocates.
 
 use std::sync::Arc;
 
@@ -39,12 +41,13 @@ impl Engine {
         }
     }
 
-    /// Runs one iteration of a ready task. False when the task has stopped, or the run is over.
+    /// Runs one iteration of a ready task. Returns false when the task has stopped, or the run is
+    /// over.
     pub(crate) fn step_in_queues(&self, seat: &Seat, task: u32, body: &mut Body<'_>) -> bool {
         let slot = &self.slots[task as usize];
         let iteration = rounds(self.states[task as usize].load(Ordering::Relaxed));
         let requests = self.requests_of(task);
-        // A handle from outside may have panicked.
+        // A handle from outside may have panicked and poisoned a location.
         if let Some((core, task)) =
             requests.iter().find_map(|(core, _)| Some((core, core.poisoned()?)))
         {
@@ -72,8 +75,9 @@ impl Engine {
         goes_on
     }
 
-    /// All sections are entered, in the order of addresses, before the first is left: whoever posts over
-    /// several locations in the same way stands before the task at all of them, or behind it at all.
+    /// Advances all requests of a task. All sections are locked, in the order of addresses, before
+    /// the first is left: a post over several locations that locks in the same way stands either
+    /// before the task at all of them, or behind it at all of them.
     #[inline]
     fn turn_over(&self, requests: &[(Arc<Core>, u32)]) {
         let mut wakes = Wakes::default();
@@ -89,7 +93,7 @@ impl Engine {
     pub(crate) fn own_thread(&self, task: u32, start: &Signal, body: &mut Body<'_>) {
         let seat = &self.seats[task as usize];
         for turn in 1.. {
-            // Without death word or deadline the wait cannot fail.
+            // Without a death word and a deadline the wait cannot fail.
             let _ = start.wait_until(turn, &Policy::default(), None);
             // A failed run raises the signal beyond all turns. Acquire: pairs with `halt`.
             if self.halt.load(Ordering::Acquire) || !self.step_in_queues(seat, task, body) {

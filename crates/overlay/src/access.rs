@@ -1,4 +1,5 @@
-//! What a task of an overlay reads and writes, as a type: the guards that its body gets follow from it.
+//! The locations that a task of an overlay reads and writes, as a type that determines the guards
+//! of its body.
 
 pub use crate::overlay::Outcome;
 
@@ -8,12 +9,12 @@ use std::sync::Arc;
 use crate::location::{Core, Location};
 use crate::raw::AccessMode;
 
-/// A task reads this location; its body gets a `&T`. Made by [`Location::read`].
+/// Read access of a task to a location; the body gets a `&T`. Returned by [`Location::read`].
 pub struct Read<T>(pub(crate) Location<T>);
-/// A task writes this location; its body gets a `&mut T`. Made by [`Location::write`].
+/// Write access of a task to a location; the body gets a `&mut T`. Returned by [`Location::write`].
 pub struct Write<T>(pub(crate) Location<T>);
 
-/// One request of a task: a location and what is wanted of it.
+/// One request of a task: a location and the access to it.
 pub struct Request {
     pub(crate) core: Arc<Core>,
     pub(crate) kind: AccessMode,
@@ -28,37 +29,38 @@ impl fmt::Debug for Request {
     }
 }
 
-/// A set of requests and the guards that they give: [`Read`], [`Write`], and options, arrays, vectors
-/// and tuples (up to six) of them.
+/// A set of requests, and the guards that they give. Implemented for [`Read`] and [`Write`], and
+/// for options, arrays, vectors and tuples (up to six elements) of them.
 ///
 /// | access             | the body gets                      |
 /// |--------------------|------------------------------------|
 /// | `Read<T>`          | `&T`                               |
 /// | `Write<T>`         | `&mut T`                           |
-/// | `Option<A>`        | `Option` of what `A` gives         |
-/// | `[A; N]`           | an array of what `A` gives         |
+/// | `Option<A>`        | an `Option` of the guard of `A`    |
+/// | `[A; N]`           | an array of the guards of `A`      |
 /// | `Vec<Read<T>>`     | [`Reads<T>`], an indexable view    |
-/// | `Vec<Write<T>>`    | [`Writes<T>`], a mutable one       |
-/// | `(A, B, ..)`, `()` | a tuple of what each gives         |
+/// | `Vec<Write<T>>`    | [`Writes<T>`], a mutable view      |
+/// | `(A, B, ..)`, `()` | a tuple of the guards of each      |
 ///
 /// # Safety
-/// `requests` lists every location that `open` reaches, with `AccessMode::Exclusive` for each that it gives
-/// exclusive access to.
+/// `requests` must list every location that `open` gives access to, with `AccessMode::Exclusive`
+/// for each location that it gives exclusive access to.
 pub unsafe trait Access: Send + 'static {
-    /// What the body of the task gets.
+    /// The guards that the body of the task gets.
     type Guard<'g>;
 
-    /// Lists the requests.
+    /// Appends the requests to `list`.
     fn requests(&self, list: &mut Vec<Request>);
 
-    /// Makes the guards.
+    /// Creates the guards.
     ///
     /// # Safety
-    /// All requests are granted for as long as the guards live, and no two of them name one location.
+    /// All requests must be granted for as long as the guards live. No two of them may name the
+    /// same location.
     unsafe fn open(&mut self) -> Self::Guard<'_>;
 }
 
-// SAFETY: lists its one location, and gives shared access to it.
+// SAFETY: `requests` lists the only location, and `open` gives shared access to it.
 unsafe impl<T: Send + Sync + 'static> Access for Read<T> {
     type Guard<'g> = &'g T;
 
@@ -68,12 +70,13 @@ unsafe impl<T: Send + Sync + 'static> Access for Read<T> {
 
     #[inline]
     unsafe fn open(&mut self) -> &T {
-        // SAFETY: the caller vouches for the inclusive grant.
+        // SAFETY: the inclusive grant lasts as long as the reference: the caller guarantees it. No
+        // `&mut` under the same grant exists: `Read` gives none. `self` keeps the allocation alive.
         unsafe { self.0.value.read() }
     }
 }
 
-// SAFETY: lists its one location as exclusive.
+// SAFETY: `requests` lists the only location, as exclusive.
 unsafe impl<T: Send + Sync + 'static> Access for Write<T> {
     type Guard<'g> = &'g mut T;
 
@@ -83,12 +86,14 @@ unsafe impl<T: Send + Sync + 'static> Access for Write<T> {
 
     #[inline]
     unsafe fn open(&mut self) -> &mut T {
-        // SAFETY: the caller vouches for the exclusive grant, and that nothing else in the task reaches it.
+        // SAFETY: the exclusive grant lasts as long as the reference, and no other request of the
+        // task names this location: the caller guarantees both. `&mut self` excludes a second
+        // reference through this `Write`, and `self` keeps the allocation alive.
         unsafe { self.0.value.write() }
     }
 }
 
-// SAFETY: lists what its content lists.
+// SAFETY: `requests` lists the requests of the content, if there is one.
 unsafe impl<A: Access> Access for Option<A> {
     type Guard<'g> = Option<A::Guard<'g>>;
 
@@ -100,12 +105,12 @@ unsafe impl<A: Access> Access for Option<A> {
 
     #[inline]
     unsafe fn open(&mut self) -> Self::Guard<'_> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees the conditions of `open` for the requests of the content.
         self.as_mut().map(|a| unsafe { a.open() })
     }
 }
 
-// SAFETY: lists what its elements list.
+// SAFETY: `requests` lists the requests of all elements.
 unsafe impl<A: Access, const N: usize> Access for [A; N] {
     type Guard<'g> = [A::Guard<'g>; N];
 
@@ -115,12 +120,12 @@ unsafe impl<A: Access, const N: usize> Access for [A; N] {
 
     #[inline]
     unsafe fn open(&mut self) -> Self::Guard<'_> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees the conditions of `open` for the requests of all elements.
         self.each_mut().map(|a| unsafe { a.open() })
     }
 }
 
-/// The data of some locations that a task reads, by number.
+/// The data of several locations that a task reads, by index.
 ///
 /// ```
 /// use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
@@ -128,30 +133,35 @@ unsafe impl<A: Access, const N: usize> Access for [A; N] {
 /// let parts: Vec<_> = (1..=4).map(|i| Location::new(format!("part {i}"), i)).collect();
 /// let sum = Location::new("sum", 0);
 /// let mut overlay = Overlay::new();
-/// overlay.task("sum", (sum.write(), parts.iter().map(|p| p.read()).collect::<Vec<_>>()), |(sum, parts), _| {
-///     *sum = parts.iter().sum();
-/// });
+/// overlay.task(
+///     "sum",
+///     (sum.write(), parts.iter().map(|p| p.read()).collect::<Vec<_>>()),
+///     |(sum, parts), _| {
+///         *sum = parts.iter().sum();
+///     }
+/// );
 /// overlay.check(Initial::Program).unwrap().run(Runner::Threads, Stop::after(1)).unwrap();
 /// assert_eq!(*sum.reader().acquire().unwrap(), 10);
 /// ```
 pub struct Reads<'g, T>(&'g [Read<T>]);
 
 impl<'g, T> Reads<'g, T> {
-    /// How many they are.
+    /// Returns the number of locations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no locations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them, in the order of their declaration.
+    /// Returns the data of all locations, in the order of their declaration.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'g T> + use<'g, T> {
-        // SAFETY: this view is only made under the grants of all its locations, which last for `'g`.
+        // SAFETY: the view is created only under the grants of all its locations, which last for
+        // `'g`; it gives no `&mut`. The borrow of the `Read`s for `'g` keeps the allocations alive.
         self.0.iter().map(|read| unsafe { read.0.value.read() })
     }
 }
@@ -171,7 +181,7 @@ impl<T> fmt::Debug for Reads<'_, T> {
     }
 }
 
-// SAFETY: lists every location of the view, which gives shared access only.
+// SAFETY: `requests` lists every location of the view, and the view gives shared access only.
 unsafe impl<T: Send + Sync + 'static> Access for Vec<Read<T>> {
     type Guard<'g> = Reads<'g, T>;
 
@@ -185,7 +195,7 @@ unsafe impl<T: Send + Sync + 'static> Access for Vec<Read<T>> {
     }
 }
 
-/// The data of some locations that a task writes, by number.
+/// The data of several locations that a task writes, by index.
 ///
 /// ```
 /// use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
@@ -202,7 +212,7 @@ unsafe impl<T: Send + Sync + 'static> Access for Vec<Read<T>> {
 /// let counts: Vec<i32> = bins.iter().map(|bin| *bin.reader().acquire().unwrap()).collect();
 /// assert_eq!(counts, [0, 10, 0, 20]);
 /// ```
-/// One of them at a time, or all by [`iter_mut`](Writes::iter_mut):
+/// They are accessible one at a time, or all together by [`iter_mut`](Writes::iter_mut):
 /// ```compile_fail,E0499
 /// # use syncline_overlay::access::Writes;
 /// fn twice(mut bins: Writes<'_, i32>) {
@@ -213,33 +223,35 @@ unsafe impl<T: Send + Sync + 'static> Access for Vec<Read<T>> {
 pub struct Writes<'g, T>(&'g mut [Write<T>]);
 
 impl<T> Writes<'_, T> {
-    /// How many they are.
+    /// Returns the number of locations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no locations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them, in the order of their declaration.
+    /// Returns the data of all locations, in the order of their declaration.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
-        // SAFETY: this view is only made under the exclusive grants of all its locations, and reaches them
-        // alone; it is borrowed for as long as the references live, so there is no `&mut` meanwhile.
+        // SAFETY: the view is created only under the exclusive grants of all its locations, and is
+        // the only access to them. It is borrowed for as long as the references live, so no `&mut`
+        // coexists with them.
         self.0.iter().map(|write| unsafe { write.0.value.read() })
     }
 
-    /// All of them, to write, in the order of their declaration.
+    /// Returns the data of all locations for writing, in the order of their declaration.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut T> {
-        // SAFETY: as in `iter`, but borrowed exclusively. A location comes once, as a task that asks for
-        // one twice is not run: so no two of the references are to one value.
+        // SAFETY: the grants are as in `iter`, and the view is borrowed exclusively. Each location
+        // occurs once, as `check` refuses a task that asks for a location twice: so no two of the
+        // references are to one value.
         self.0.iter_mut().map(|write| unsafe { write.0.value.write() })
     }
 
-    /// One of them, to write; `None` if there is none of this number.
+    /// Returns the data of location `i` for writing, or `None` if there is no such location.
     #[must_use]
     pub fn get_mut(&mut self, i: usize) -> Option<&mut T> {
         // SAFETY: as in `iter_mut`.
@@ -269,7 +281,7 @@ impl<T> fmt::Debug for Writes<'_, T> {
     }
 }
 
-// SAFETY: lists every location of the view, as exclusive.
+// SAFETY: `requests` lists every location of the view, as exclusive.
 unsafe impl<T: Send + Sync + 'static> Access for Vec<Write<T>> {
     type Guard<'g> = Writes<'g, T>;
 
@@ -285,7 +297,7 @@ unsafe impl<T: Send + Sync + 'static> Access for Vec<Write<T>> {
 
 macro_rules! tuple {
     ($($a:ident)*) => {
-        // SAFETY: lists what its elements list.
+        // SAFETY: `requests` lists the requests of all elements.
         unsafe impl<$($a: Access),*> Access for ($($a,)*) {
             type Guard<'g> = ($($a::Guard<'g>,)*);
 
@@ -299,7 +311,8 @@ macro_rules! tuple {
             #[allow(non_snake_case, clippy::unused_unit, reason = "one name for a type and its value")]
             unsafe fn open(&mut self) -> Self::Guard<'_> {
                 let ($($a,)*) = self;
-                // SAFETY: as the caller vouches.
+                // SAFETY: the caller guarantees the conditions of `open` for the requests of all
+                // elements.
                 ($(unsafe { $a.open() },)*)
             }
         }

@@ -1,37 +1,39 @@
-//! Who conflicts with whom: tasks that share a location which one of the two writes.
+//! The conflict graph: tasks conflict if they share a location that at least one of them writes.
 //!
 //! # Why not a list of pairs
-//! Where `n` tasks write one location there are `n²` pairs. Nothing here lists them: a location that was reached is a
-//! step from one of its users to all of those that conflict with it, and has to be taken twice at most, once from a
-//! reader and once from a writer.
+//! Where `n` tasks write one location there are `n²` pairs. This module never lists them. A search
+//! treats a location as one step from a user to all users that conflict with it, and expands it at
+//! most twice: once from a reader and once from a writer.
 //!
 //! # Costs
-//! A search: linear in the requests. Colours: the requests, times a word for each 64 colours.
+//! A search is linear in the requests. A colouring takes time for each request, times a word for
+//! each 64 colours.
 //!
 //! # Source
-//! Breadth-first search over a hypergraph; greedy colouring. Held against the lists of pairs on random overlays.
+//! Breadth-first search over a hypergraph; greedy colouring. Tested against lists of pairs on
+//! random overlays.
 
 use std::collections::VecDeque;
 
 use crate::raw::AccessMode;
 
-/// What each task asks for: location and kind.
+/// The requests of each task: location and kind.
 pub(crate) type Requests = [Vec<(u32, AccessMode)>];
 
-/// The tasks of an overlay, and who conflicts.
+/// The tasks of an overlay, with the users of each location.
 pub(crate) struct Conflicts<'r> {
     requests: &'r Requests,
-    /// Per location: who asks for it.
+    /// Per location: the tasks that ask for it, and how.
     users: Vec<Vec<(u32, AccessMode)>>,
 }
 
-/// What of a location a search has been led to.
+/// The users of a location that a search has reached.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reached {
     Nothing,
-    /// From a reader: those that write.
+    /// The search came from a reader: it has reached the writers.
     Writers,
-    /// From a writer: all.
+    /// The search came from a writer: it has reached all users.
     All,
 }
 
@@ -44,7 +46,8 @@ impl<'r> Conflicts<'r> {
         Conflicts { requests, users }
     }
 
-    /// The distance of the task farthest from this one, and a task to which there is no path, if there is one.
+    /// Returns the greatest distance of a task from `from`, and a task without a path to it, if
+    /// there is one.
     fn farthest(&self, from: u32) -> (u64, Option<u32>) {
         let mut distance = vec![u32::MAX; self.requests.len()];
         let mut reached = vec![Reached::Nothing; self.users.len()];
@@ -73,10 +76,11 @@ impl<'r> Conflicts<'r> {
         (u64::from(distance[last as usize]), lost.map(|t| t as u32))
     }
 
-    /// The greatest distance of two tasks, or an upper bound of at most twice as much if there are many; the error is a
-    /// pair of tasks without a path.
+    /// Returns the diameter of the conflict graph: the greatest distance between two tasks. For
+    /// more than 1024 tasks this is an upper bound, at most twice as large. The error is a pair of
+    /// tasks without a path.
     pub(crate) fn diameter(&self) -> Result<u64, (u32, u32)> {
-        /// Up to here all distances are looked at: at most this many searches.
+        /// The greatest number of tasks for which all distances are computed, with one search each.
         const EXACT: usize = 1024;
         let tasks = self.requests.len();
         if tasks == 0 {
@@ -88,16 +92,17 @@ impl<'r> Conflicts<'r> {
         if tasks <= EXACT {
             Ok((0..tasks as u32).map(|t| self.farthest(t).0).max().unwrap_or(0))
         } else {
-            // Any path can be led through the middle.
+            // For any middle task m, each path can be led through m: the diameter is at most twice
+            // the greatest distance from m.
             let stride = tasks / 64;
             Ok(2 * (0..64).map(|k| self.farthest((k * stride) as u32).0).min().unwrap_or(0))
         }
     }
 }
 
-/// Each task gets the least colour that no conflicting task declared before it has.
+/// Colours the tasks: each gets the least colour that no conflicting task declared before it has.
 pub(crate) fn colours(requests: &Requests, locations: usize) -> Vec<u32> {
-    // Per location: the colours of those that read it, and of those that write it.
+    // Per location: the colours of its readers, and those of its writers.
     let mut taken = vec![[Bits::default(), Bits::default()]; locations];
     let colour = |task: &Vec<(u32, AccessMode)>| {
         let mut all = Bits::default();
@@ -144,7 +149,7 @@ mod tests {
     use super::*;
     use syncline_testkit::Random;
 
-    /// For each task, those that it conflicts with.
+    /// Returns for each task the tasks that it conflicts with.
     fn pairs(requests: &Requests) -> Vec<Vec<u32>> {
         let conflict = |a: &[(u32, AccessMode)], b: &[(u32, AccessMode)]| {
             a.iter().any(|x| {
@@ -161,7 +166,7 @@ mod tests {
         (0..requests.len()).map(of).collect()
     }
 
-    /// Distances by as many rounds as there are tasks.
+    /// Returns the distances from `from`, computed in as many rounds as there are tasks.
     fn distances(pairs: &[Vec<u32>], from: usize) -> Vec<Option<u64>> {
         let mut distance = vec![None; pairs.len()];
         distance[from] = Some(0);
@@ -214,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Tasks in a row, each of which shares a location with the next one.
+    /// Returns tasks in a row, each of which shares a location with the next.
     fn row(tasks: u32) -> Vec<Vec<(u32, AccessMode)>> {
         (0..tasks)
             .map(|t| vec![(t, AccessMode::Exclusive), (t + 1, AccessMode::Exclusive)])
@@ -234,7 +239,7 @@ mod tests {
         assert!((2999..=2 * 2999).contains(&long));
     }
 
-    /// One location that all write: as many pairs as there are bytes in a terabyte.
+    /// One location that all tasks write: there are 2^40 pairs, the number of bytes in a tebibyte.
     #[test]
     #[cfg_attr(miri, ignore = "too large; the code is safe and in one thread")]
     fn a_million_writers_of_one_location() {

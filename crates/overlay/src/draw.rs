@@ -7,16 +7,17 @@
 //!       -----------------       the head of each queue is at the bottom
 //!         a     b     c         locations
 //! ```
-//! The same picture in three formats; every request is drawn once in each.
+//! The three formats show the same picture; each draws every request once.
 //!
 //! # Costs
-//! Time and length are linear in tasks, locations and requests; the text may take some 30 times more
-//! where one queue is much longer than the others.
+//! Time and length are linear in the tasks, locations and requests. The text may be some 30 times
+//! longer where one queue is much longer than the others.
 //!
 //! # Source
-//! Figure 1 of the experiments' paper on ordered read-write locks, where squares are exclusive and circles inclusive
-//! requests, the task that is active is light and one that is delayed dark. Added: the outline says which
-//! requests are granted; handles from outside; what a running task has done; a deadlock in red.
+//! Figure 1 of the experiments' paper on ordered read-write locks. There, squares are exclusive and
+//! circles inclusive requests; active tasks are light and delayed ones dark. Added here: the
+//! outline shows which requests are granted; handles from outside; the progress of running tasks; a
+//! deadlock in red.
 
 mod dot;
 mod svg;
@@ -30,20 +31,22 @@ use crate::snapshot::{RequestOwner, RequestView, Snapshot, TaskState, TaskView};
 /// The format of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// For terminals: a grid of Unicode squares and circles, at most about a hundred characters wide. What does not
-    /// fit across goes below. Long names become letters and numbers, with a key.
+    /// For terminals: a grid of Unicode squares and circles, at most about a hundred characters
+    /// wide. Locations that do not fit across continue in a further grid below. Long names are
+    /// replaced by letters and numbers, with a key.
     Text,
     /// For graphviz (`dot -Tsvg`): a cluster for each location.
     Dot,
-    /// For browsers and papers: as the figure, without scripts.
+    /// For browsers and papers: the figure as SVG, without scripts.
     Svg,
 }
 
 impl Snapshot {
-    /// Draws the queues: locations across, FIFO rank up; squares for exclusive and circles for inclusive
-    /// requests; active tasks light, delayed ones dark; a circle of tasks that wait for each other in red.
+    /// Draws the queues: locations across, FIFO rank upwards; squares for exclusive and circles for
+    /// inclusive requests; active tasks light, delayed ones dark; tasks that wait for each other in
+    /// a cycle in red.
     ///
-    /// The same snapshot gives the same text, to the byte.
+    /// The same snapshot always gives the same text, byte for byte.
     /// ```
     /// use syncline_overlay::AccessMode::{Exclusive, Inclusive};
     /// use syncline_overlay::{Initial, Plan, draw::Format};
@@ -68,27 +71,27 @@ impl Snapshot {
     }
 }
 
-/// A request by location and place in its queue.
+/// A request, by location and position in its queue.
 type Spot = (usize, usize);
 
-/// A step of a circle: the request that waits, and the one ahead of it, at the same location.
+/// A step of a cycle: the waiting request, and the one that it waits for at the same location.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     waiting: Spot,
     ahead: Spot,
 }
 
-/// What all formats draw.
+/// The content that all formats draw.
 struct Picture<'s> {
     snapshot: &'s Snapshot,
     states: Vec<TaskState>,
     /// The requests of each task.
     spots: Vec<Vec<Spot>>,
-    /// The circle of tasks that wait for each other; empty without one.
+    /// The cycle of tasks that wait for each other; empty without a deadlock.
     circle: Vec<Wait>,
-    /// The tasks of the circle.
+    /// The tasks of the cycle.
     stuck: HashSet<usize>,
-    /// The snapshot is of a run: its tasks have done something.
+    /// Whether the snapshot is of a run in which tasks have begun.
     has_run: bool,
 }
 
@@ -117,7 +120,7 @@ impl<'s> Picture<'s> {
         Picture { snapshot, states: snapshot.states(), spots, circle, stuck, has_run }
     }
 
-    /// Where a task is at home: its first exclusive request, or else its first one.
+    /// Returns the home of a task: its first exclusive request, or else its first request.
     fn home(&self, task: usize) -> Option<Spot> {
         let spots = &self.spots[task];
         let exclusive =
@@ -129,25 +132,26 @@ impl<'s> Picture<'s> {
         &self.snapshot.locations[location].queue[place]
     }
 
-    /// From the home of each task to its other requests.
+    /// Returns the links from the home of each task to its other requests.
     fn links(&self) -> impl Iterator<Item = (Spot, Spot)> + '_ {
         (0..self.spots.len()).filter_map(|t| Some((t, self.home(t)?))).flat_map(|(t, home)| {
             self.spots[t].iter().filter(move |&&spot| spot != home).map(move |&spot| (home, spot))
         })
     }
 
-    /// Each task of the circle from where another waits for it to where it waits itself.
+    /// Returns a link for each task of the cycle: from the request that another task waits for to
+    /// the request with which it waits itself.
     fn stuck_links(&self) -> impl Iterator<Item = (Spot, Spot)> + '_ {
         let next = self.circle.iter().cycle().skip(1);
         self.circle.iter().zip(next).map(|(step, next)| (step.ahead, next.waiting))
     }
 
-    /// Whether any request is that of a handle from outside.
+    /// Returns whether any request belongs to a handle from outside.
     fn has_handles(&self) -> bool {
         self.snapshot.locations.iter().flat_map(|l| &l.queue).any(|r| task_of(r).is_none())
     }
 
-    /// How many there are of everything.
+    /// Returns the numbers of tasks, locations and requests, and of the tasks in each state.
     fn caption(&self) -> String {
         let requests = self.snapshot.locations.iter().map(|l| l.queue.len()).sum();
         let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
@@ -161,7 +165,7 @@ impl<'s> Picture<'s> {
         }
     }
 
-    /// The tasks of each state that occurs.
+    /// Returns the tasks of each state that occurs.
     fn by_state(&self) -> Vec<(TaskState, Vec<usize>)> {
         let of = |state| (0..self.states.len()).filter(|&t| self.states[t] == state).collect();
         [TaskState::Active, TaskState::PartlyDelayed, TaskState::Delayed, TaskState::Stopped]
@@ -171,7 +175,7 @@ impl<'s> Picture<'s> {
             .collect()
     }
 
-    /// The circle in words, step by step.
+    /// Describes the cycle in words, step by step.
     fn deadlock(&self) -> Vec<String> {
         self.snapshot
             .cycle()
@@ -181,7 +185,7 @@ impl<'s> Picture<'s> {
             .collect()
     }
 
-    /// A request in words.
+    /// Describes a request in words.
     fn describe(&self, (location, place): Spot) -> String {
         let request = self.request((location, place));
         let kind = if request.kind == AccessMode::Exclusive { "exclusive" } else { "inclusive" };
@@ -198,7 +202,7 @@ impl<'s> Picture<'s> {
         format!("{who}: {kind} on {at}, rank {}, {granted}", place + 1)
     }
 
-    /// How far a task of a run is.
+    /// Describes the progress of a task of a run.
     fn progress(&self, task: usize) -> String {
         let task = &self.snapshot.tasks[task];
         let running = if task.running { ", running" } else { "" };
@@ -214,12 +218,13 @@ fn task_of(request: &RequestView) -> Option<usize> {
     }
 }
 
-/// A name on one line, without characters that a terminal or a reader of XML would refuse or obey.
+/// Returns a name on one line, without characters that a terminal would interpret or that XML
+/// forbids.
 fn printable(name: &str) -> String {
     name.replace(|c: char| c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}'), "\u{FFFD}")
 }
 
-/// A printable name of at most `most` characters.
+/// Returns a printable name of at most `most` characters.
 fn shortened(name: &str, most: usize) -> String {
     let name = printable(name);
     if name.chars().count() <= most {
@@ -231,13 +236,13 @@ fn shortened(name: &str, most: usize) -> String {
 /// Short texts that stand for names in a drawing.
 struct Labels {
     short: Vec<String>,
-    /// They are not the names themselves, so a key must say whose they are.
+    /// Whether the texts differ from the names, so that the drawing needs a key.
     keyed: bool,
 }
 
 impl Labels {
-    /// The names, if all are different, of at most `most` characters, and plain; otherwise what `other` makes of
-    /// their numbers.
+    /// Uses the names themselves if all are different, plain, and at most `most` characters long;
+    /// otherwise uses `other` of their numbers.
     fn new<'n>(
         names: impl Iterator<Item = &'n String> + Clone,
         most: usize,
@@ -255,7 +260,7 @@ impl Labels {
     }
 }
 
-/// A, B, ... Z, AA, AB, ...
+/// Returns a spreadsheet-style label: A, B, ... Z, AA, AB, ...
 fn letters(mut number: usize) -> String {
     let mut letters = Vec::new();
     loop {
@@ -269,7 +274,8 @@ fn letters(mut number: usize) -> String {
     letters.iter().rev().map(|&letter| letter as char).collect()
 }
 
-/// Joins texts by `between` into lines of at most `width` characters, as far as the texts allow.
+/// Joins texts by `between` into lines of at most `width` characters, unless a single text is
+/// longer.
 fn lines(texts: impl IntoIterator<Item = String>, between: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut used = 0;

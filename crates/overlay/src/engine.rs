@@ -17,9 +17,8 @@
 //! ```text
 //!             a handle posts behind the overlay's hold: halt
 //!           ┌──────────────────────────────────────────────────┐
-//!  compiled: one request of the overlay holds each      queues: every task has its requests
-//! queued,
-//!  location, so no request from outside is granted      those of handles are behind them
+//!  compiled: one request of the overlay holds each      queues: all tasks have their requests
+//!  location, so no request from outside is granted      queued, those of handles behind them
 //!           └──────────────────────────────────────────────────┘
 //!             for some time no handle has had a request: halt
 //! ```

@@ -1,4 +1,4 @@
-//! What can go wrong, each named by task and location.
+//! Errors, each with the names of the task and the location.
 
 use std::error::Error;
 use std::fmt;
@@ -6,11 +6,11 @@ use std::fmt;
 use crate::overlay::Task;
 use crate::watch::Stuck;
 
-/// Why a handle could not be acquired.
+/// The reason why a handle could not be acquired.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The deadline passed. The request keeps its place in the queue.
+    /// The deadline passed. The request keeps its position in the queue.
     #[error("location '{location}' was not granted before the deadline")]
     TimedOut {
         /// The location.
@@ -29,11 +29,11 @@ pub enum AcquireError {
 /// One step of a cycle: `task` waits at `location` for `ahead`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Who waits.
+    /// The task that waits.
     pub task: String,
-    /// Where.
+    /// The location where it waits.
     pub location: String,
-    /// Who has an earlier request there that excludes it.
+    /// The task with an earlier request there that excludes it.
     pub ahead: String,
 }
 
@@ -47,17 +47,17 @@ pub(crate) fn join(waits: &[Wait]) -> String {
     waits.iter().map(Wait::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Why an overlay may not run.
+/// The reason why an overlay may not run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckError {
-    /// Tasks wait for each other in a circle: the overlay would stop and never go on.
+    /// Tasks wait for each other in a cycle: the overlay would deadlock.
     #[error("the overlay deadlocks: {}", join(.cycle))]
     Cycle {
-        /// The circle, each step's `ahead` being the next one's `task`.
+        /// The cycle. The `ahead` of each step is the `task` of the next.
         cycle: Vec<Wait>,
     },
-    /// A task asks for one location twice (R3).
+    /// A task asks for the same location twice (R3).
     #[error("task '{task}' asks for location '{location}' twice")]
     Twice {
         /// The task.
@@ -65,24 +65,24 @@ pub enum CheckError {
         /// The location.
         location: String,
     },
-    /// An order given for a location does not name each of its tasks exactly once.
+    /// An explicit order for a location does not name each of its tasks exactly once.
     #[error(
         "the order given for location '{location}' must name each task that uses it exactly once: '{task}' {fault}"
     )]
     Order {
         /// The location.
         location: String,
-        /// The task that is not.
+        /// The task that is not named exactly once.
         task: String,
-        /// How it is not.
+        /// The fault of the order with respect to the task.
         fault: OrderFault,
     },
-    /// A list of priorities has not one entry for each task.
+    /// A list of priorities does not have one entry for each task.
     #[error("{given} priorities were given for {tasks} tasks")]
     Priorities {
-        /// Entries in the list.
+        /// The number of entries in the list.
         given: usize,
-        /// Tasks in the overlay.
+        /// The number of tasks in the overlay.
         tasks: usize,
     },
     /// A part of a location is given to a task that does not read the location, or writes it.
@@ -95,10 +95,10 @@ pub enum CheckError {
     },
 }
 
-/// What the body of a task may return when it fails.
+/// The error that the body of a task may return.
 pub type TaskError = Box<dyn Error + Send + Sync>;
 
-/// Why a run ended early. All tasks have stopped and given back what they held.
+/// The reason why a run ended early. All tasks have stopped and released everything that they held.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -109,53 +109,53 @@ pub enum RunError {
         task: String,
         /// Its iteration, from 0.
         iteration: u64,
-        /// What it returned.
+        /// The error that it returned.
         source: TaskError,
     },
-    /// The body of a task panicked; what it writes is poisoned.
+    /// The body of a task panicked. The locations that it writes are poisoned.
     #[error("task '{task}' panicked in iteration {iteration}{}: {message}", at(.locations))]
     Panicked {
         /// The task.
         task: String,
         /// Its iteration, from 0.
         iteration: u64,
-        /// The locations that it writes, poisoned now.
+        /// The locations that it writes, which are poisoned.
         locations: Vec<String>,
         /// The message of the panic.
         message: String,
     },
-    /// A location had been poisoned before the run.
+    /// A location was poisoned before the run, or by a handle from outside during the run.
     #[error("location '{location}' was poisoned when '{task}' panicked")]
     Poisoned {
         /// The location.
         location: String,
-        /// The task that panicked.
+        /// The task or thread that panicked.
         task: String,
     },
-    /// A location belongs to another overlay that runs at this moment.
+    /// A location belongs to another overlay that is running.
     #[error("location '{location}' is in use by another overlay that is running")]
     InUse {
         /// The location.
         location: String,
     },
-    /// A convergence test was asked of tasks that never wait for each other, not even by way of others:
-    /// one could be any number of iterations ahead.
+    /// A convergence test was requested for tasks that never wait for each other, not even
+    /// indirectly: one could be any number of iterations ahead.
     #[error("a convergence test needs tasks that depend on each other; '{a}' and '{b}' never do")]
     Unconnected {
         /// A task.
         a: String,
-        /// A task out of its reach.
+        /// A task that is not connected to it.
         b: String,
     },
-    /// Nothing moved any more, and the run was ended from outside ([`Watch::end`](crate::Watch::end)).
+    /// Nothing moved, and a watch ended the run ([`Watch::end`](crate::Watch::end)).
     #[error("{0}")]
     Stuck(Box<Stuck>),
-    /// The system gave no thread.
+    /// The system could not create a thread.
     #[error("could not start a thread for {what}: {source}")]
     Thread {
-        /// What the thread was for.
+        /// The purpose of the thread.
         what: String,
-        /// The error of the system.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
@@ -168,19 +168,19 @@ fn at(locations: &[String]) -> String {
     }
 }
 
-/// A task left an overlay whose end is decided by a convergence test.
+/// A task left a run whose end is decided by a convergence test.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("a task of a run with a convergence test may not leave it")]
 pub(crate) struct LeftTest(pub(crate) Task);
 
-/// How an order fails to name a task exactly once.
+/// The way in which an explicit order fails to name a task exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderFault {
-    /// It uses the location, and is not named.
+    /// The task uses the location and is not named.
     Missing,
-    /// It is named twice.
+    /// The task is named twice.
     Twice,
-    /// It is named, and does not use the location.
+    /// The task is named and does not use the location.
     Foreign,
 }
 

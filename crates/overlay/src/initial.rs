@@ -1,33 +1,34 @@
-//! Who goes first: the order in which the first requests enter the queues.
+//! The order in which the first requests enter the queues.
 //!
-//! All requests of a task go in as if at once, task by task in the order of a total rank. Then no two
-//! tasks can wait for each other in a circle, and none ever will (see `check`).
+//! All requests of a task enter in a single step (R4), task by task in the order of a total rank.
+//! Then no tasks wait for each other in a cycle, and none ever will (see `deadlock`).
 
 use crate::conflicts::{Requests, colours};
 use crate::raw::AccessMode;
 
-/// The order in which the first requests of the tasks enter the queues. It decides the results: tasks
-/// that conflict go in this order in every iteration, for ever.
+/// The order in which the first requests of the tasks enter the queues. It decides the results:
+/// tasks that conflict run in this order in every iteration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Initial {
-    /// The order of declaration: the results of the sequential program that runs the tasks one after
-    /// the other, round by round.
+    /// The order of declaration. The results are those of the sequential program that runs the
+    /// tasks one after the other, round by round.
     Program,
-    /// By depth: a task comes behind all earlier-declared tasks that it conflicts with, and no later
-    /// than that. On a grid this is the diagonal `i + j`. The results of `Program`, and the ready
-    /// tasks form a wave from the first moment.
+    /// By depth: a task comes right behind all earlier-declared tasks that it conflicts with. On a
+    /// grid the depth is the diagonal `i + j`. The results are those of `Program`, and the ready
+    /// tasks form a wave from the start.
     Wave,
-    /// By a proper colouring: no two conflicting tasks have one colour, so all tasks of the first
-    /// colour start at once. Red-black on a grid. **Other results** than the sequential program's.
+    /// By a proper colouring: conflicting tasks have different colours, so all tasks of the first
+    /// colour start at once. On a grid the order is red-black. The results **differ** from those of
+    /// the sequential program.
     MaxParallel,
-    /// By the given numbers, one for each task in the order of declaration; smaller first, equal ones
-    /// in the order of declaration.
+    /// By the given numbers, one for each task in the order of declaration. Smaller numbers come
+    /// first; tasks with equal numbers stay in the order of declaration.
     Priority(Vec<i64>),
 }
 
 impl Initial {
-    /// The tasks in the order of their rank. `Priority` must have one number for each.
+    /// Returns the tasks in the order of their rank. `Priority` must have one number for each task.
     pub(crate) fn order(&self, requests: &Requests, locations: usize) -> Vec<u32> {
         let mut order: Vec<u32> = (0..requests.len() as u32).collect();
         match self {
@@ -46,9 +47,9 @@ impl Initial {
     }
 }
 
-/// For each task, the length of the longest chain of conflicting tasks declared before it.
+/// Returns for each task the length of the longest chain of conflicting tasks declared before it.
 fn depths(requests: &Requests, locations: usize) -> Vec<u32> {
-    // Per location: the first depth free for a reader, and for a writer.
+    // Per location: the least depth for a reader, and for a writer.
     let mut free = vec![(0_u32, 0_u32); locations];
     requests
         .iter()
@@ -77,7 +78,7 @@ fn depths(requests: &Requests, locations: usize) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// The five-point grid: task (i, j) writes its own location and reads its neighbours'.
+    /// Returns a five-point grid: task (i, j) writes its own location and reads its neighbours'.
     fn grid(rows: u32, cols: u32) -> Vec<Vec<(u32, AccessMode)>> {
         let mut tasks = Vec::new();
         for i in 0..rows {

@@ -1,4 +1,4 @@
-//! Running a checked overlay: who runs the tasks, phase by phase, and what is reported.
+//! Running a checked overlay: the phases, the threads that run the tasks, and the report.
 
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,68 +19,73 @@ use crate::raw::AccessMode;
 use crate::ready::ReadyQueues;
 use crate::stop::{Stop, Test};
 
-/// In which order a worker of a pool takes ready tasks.
+/// The order in which a worker of a pool takes ready tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadyOrder {
-    /// One after the other, in the order of the wave: tasks advance evenly.
+    /// In the order of the wave: tasks advance evenly.
     #[default]
     Fifo,
-    /// First those that waited for what the worker ran last: their data are the likeliest to be near.
+    /// First the tasks that waited for the task that the worker ran last: their data are most
+    /// likely in its cache.
     DepthFirst,
 }
 
-/// Who runs the tasks.
+/// The threads that run the tasks.
 ///
-/// All give the same results, and each task is as far ahead of others as with any other. What a step costs
-/// differs:
+/// All runners give the same results and let each task run equally far ahead of others. The cost of
+/// a step differs:
 ///
-/// | runner    | waits by                               | a step of an empty task with five requests |
-/// |-----------|----------------------------------------|---------------------------------------------|
-/// | `Pool`    | compiled counters, tasks are claimed   | some 10 ns                                  |
-/// | `Static`  | compiled counters, tasks stay          | some 6 ns, nothing is balanced              |
-/// | `Queues`  | the queues of the locations            | some 100 ns                                 |
-/// | `Threads` | the queues, and wake-ups by the system | microseconds                                |
+/// | runner    | waits by                               | an empty task with five requests, per step |
+/// |-----------|----------------------------------------|--------------------------------------------|
+/// | `Pool`    | compiled counters, tasks are claimed   | some 10 ns                                 |
+/// | `Static`  | compiled counters, fixed tasks         | some 6 ns, without load balancing          |
+/// | `Queues`  | the queues of the locations            | some 100 ns                                |
+/// | `Threads` | the queues, and wake-ups by the system | microseconds                               |
 ///
-/// A compiled run goes over to the queues for a handle from outside when all bodies under way have ended. So that handle
-/// may wait for the longest of them; and a body must not wait for a handle at a location of its own overlay, nor for
-/// somebody who does: with `Queues` and `Threads` it may, as long as nobody who holds the location waits for it.
+/// A compiled run switches to the queues for a handle from outside once all bodies under way have
+/// ended. The handle may thus wait for the longest of them. A body must therefore not wait for a
+/// handle at a location of its own overlay, nor for a thread that waits for such a handle. With
+/// `Queues` and `Threads` it may, as long as no holder of the location waits for the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Runner {
     /// A fixed number of workers. Each is home to a contiguous part of the tasks, in the order of
-    /// their declaration, and claims from others when it has nothing to do. The overlay is compiled; while a handle
-    /// from outside has a request at one of its locations it goes on over the queues (but for readers where all read).
+    /// declaration, and claims tasks of others when it has nothing to do. The overlay is compiled.
+    /// While a handle from outside has a request at one of its locations, the run goes over the
+    /// queues (except for readers at locations that no task writes).
     Pool {
-        /// How many; 0 counts as 1.
+        /// The number of workers; 0 counts as 1.
         workers: usize,
-        /// Which ready task first.
+        /// The order in which a worker takes ready tasks.
         order: ReadyOrder,
     },
-    /// Like `Pool`, but each worker runs the tasks of its home and no others: for many tasks of equal, small
-    /// work, on no more workers than there are processors.
+    /// Like `Pool`, but each worker runs the tasks of its home only. It suits many tasks of equal,
+    /// small work, on no more workers than there are processors.
     Static {
-        /// How many; 0 counts as 1.
+        /// The number of workers; 0 counts as 1.
         workers: usize,
     },
-    /// Like `Pool`, but over the queues of the locations all the time: the reference for the compiled forms.
+    /// Like `Pool`, but always over the queues of the locations: the reference for the compiled
+    /// forms.
     Queues {
-        /// How many; 0 counts as 1.
+        /// The number of workers; 0 counts as 1.
         workers: usize,
-        /// Which ready task first.
+        /// The order in which a worker takes ready tasks.
         order: ReadyOrder,
     },
-    /// A thread for each task, as in the paper, over the queues. Ready threads run as the system pleases.
+    /// A thread for each task, as in the paper, over the queues. The system schedules the ready
+    /// threads.
     Threads,
 }
 
 impl Runner {
-    /// A pool of `workers` that take tasks in the order of the wave.
+    /// Creates a pool of `workers` workers that take tasks in the order of the wave.
     #[must_use]
     pub fn pool(workers: usize) -> Self {
         Runner::Pool { workers, order: ReadyOrder::Fifo }
     }
 
-    /// How many threads run the bodies of `tasks` tasks.
+    /// Returns the number of threads that run the bodies of `tasks` tasks.
     fn workers(self, tasks: usize) -> usize {
         match self {
             Runner::Pool { workers, .. }
@@ -90,7 +95,7 @@ impl Runner {
         }
     }
 
-    /// The same, but over the queues.
+    /// Returns the runner with the same workers that goes over the queues.
     pub(crate) fn over_queues(self) -> Self {
         match self {
             Runner::Pool { workers, order } => Runner::Queues { workers, order },
@@ -107,31 +112,33 @@ impl Runner {
     }
 }
 
-/// What a run did.
+/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RunReport {
-    /// The most iterations that any task did; all did as many unless some left.
+    /// The greatest number of iterations that any task did. All tasks did that number, unless some
+    /// left.
     pub iterations: u64,
-    /// Iterations of all tasks together.
+    /// The total number of iterations of all tasks.
     pub steps: u64,
-    /// With a convergence test: the residual of each iteration.
+    /// With a convergence test, the residual of each iteration.
     pub residuals: Vec<f64>,
-    /// With a convergence test: the first iteration, from 0, whose residual was small enough.
+    /// With a convergence test, the first iteration, from 0, whose residual was small enough.
     pub converged: Option<u64>,
-    /// Why the run was not compiled, or not all the time.
+    /// The reason why the run was not compiled, or not all the time.
     pub interpreted: Option<Interpreted>,
-    /// Iterations of all tasks together that were not compiled.
+    /// The total number of iterations of all tasks that were not compiled.
     pub interpreted_steps: u64,
 }
 
-/// Why a run went over the queues of the locations.
+/// The reason why a run went over the queues of the locations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Interpreted {
-    /// The runner does so: `Queues`, `Threads`.
+    /// The runner always goes over the queues: `Queues`, `Threads`.
     ByRunner,
-    /// A handle from outside had a request at this location. When nobody has had one for a while, the run is compiled.
+    /// A handle from outside had a request at this location. The run is compiled again when no
+    /// handle has had one for some time.
     HandleAt(String),
 }
 
@@ -146,24 +153,27 @@ impl std::fmt::Display for Interpreted {
     }
 }
 
-/// The bodies of all tasks, each reached by whoever runs its task.
+/// The bodies of all tasks, shared by the threads that run them.
 struct Bodies<'a, 'env>(Box<[UnsafeCell<&'a mut Body<'env>>]>);
 
-// SAFETY: bodies are `Send`, and `get` asks its callers for exclusive access to the one they name.
+// SAFETY: bodies are `Send`, and `get` requires exclusive access to the body that its caller names.
 unsafe impl Sync for Bodies<'_, '_> {}
 
 impl<'env> Bodies<'_, 'env> {
+    /// Returns the body of a task.
+    ///
     /// # Safety
-    /// Nobody else uses the body of this task meanwhile.
+    /// No other thread may use the body of this task while the reference lives.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "exclusive by the scheduling of tasks")]
     unsafe fn get(&self, task: u32) -> &mut Body<'env> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the pointer comes from an `UnsafeCell` that `self` keeps alive. No other
+        // reference to the body exists: the caller guarantees it (see `# Safety`).
         unsafe { &mut *self.0[task as usize].get() }
     }
 }
 
-/// See [`Checked::run`].
+/// Runs the overlay; see [`Checked::run`].
 pub(crate) fn run(
     overlay: &mut Checked<'_>,
     runner: Runner,
@@ -201,10 +211,11 @@ pub(crate) fn run(
             overlay.cores[*l as usize].poison(&overlay.live.plan.tasks[t as usize]);
         }
     }
-    // Before it parts: whoever joins next must find nothing of this run in the queues.
+    // Before unregistering: the next overlay over these locations must find no request of this run
+    // in the queues.
     engine.give_back();
     overlay.cores.iter().for_each(|core| core.part());
-    // Last of all: to drop the payload of a panic may panic.
+    // At the end, as dropping the payload of a panic may panic.
     match failure {
         Some(failure) => Err(describe(failure, &engine, overlay)),
         None => Ok(RunReport { interpreted, interpreted_steps, ..report(&engine) }),
@@ -231,8 +242,8 @@ fn new_engine(overlay: &Checked<'_>, runner: Runner, stop: (u64, Option<Test>)) 
     Engine::new(&overlay.cores, &overlay.queues, ready, home, workers, may_compile, stop)
 }
 
-/// Runs phase by phase, until all have stopped or somebody failed. Why not all was compiled, if it was not, and how
-/// many steps were not.
+/// Runs phase by phase, until all tasks have stopped or the run has failed. Returns the reason why
+/// parts of the run were not compiled, if any, and the number of steps that were not.
 fn phases(
     engine: &Engine,
     overlay: &mut Checked<'_>,
@@ -242,7 +253,7 @@ fn phases(
     let (mut interpreted, mut steps) = (None, 0);
     while !engine.is_over() {
         let phase = engine.begin();
-        // Whoever failed after the last look has halted a run that `begin` let go on.
+        // A failure after `is_over` has halted a run whose halt `begin` has cleared.
         if engine.has_failed() {
             break;
         }
@@ -276,7 +287,7 @@ fn phases(
     (interpreted, steps)
 }
 
-/// A location that somebody poisoned, and that a task which goes on asks for.
+/// Returns a poisoned location that is requested by a task which goes on.
 fn poisoned(engine: &Engine, overlay: &Checked<'_>) -> Option<Failure> {
     let poisoners: Vec<Option<String>> = overlay.cores.iter().map(|core| core.poisoned()).collect();
     if poisoners.iter().all(Option::is_none) {
@@ -293,7 +304,7 @@ fn poisoned(engine: &Engine, overlay: &Checked<'_>) -> Option<Failure> {
 fn compiled(engine: &Engine, program: &Program, runner: Runner, bodies: &mut [Body<'_>]) {
     let workers = engine.seats.len();
     let (states, home, parked) = (&engine.states, &engine.home, &engine.parked);
-    // A worker alone runs in the order of the program, in which there is nothing to wait for.
+    // A single worker runs in the order of the program, in which no task has to wait.
     if matches!(runner, Runner::Static { .. }) || workers == 1 && !runner.is_deep() {
         let tasks = Partitioned::new(program, states, home, workers, parked);
         crew(engine, workers, bodies, |me, bodies| {
@@ -307,7 +318,8 @@ fn compiled(engine: &Engine, program: &Program, runner: Runner, bodies: &mut [Bo
     }
 }
 
-/// How worker `me` runs one round of a task of a compiled run: the new state of the task, or `None` if it failed.
+/// Returns how worker `me` runs one round of a task of a compiled run. The result is the task's new
+/// state, or `None` if it failed.
 fn step(
     engine: &Engine,
     me: usize,
@@ -316,7 +328,8 @@ fn step(
     let seat = &engine.seats[me];
     move |task, round| {
         seat.take(task);
-        // SAFETY: a task has one worker at a time: that of its home, or the one that has claimed it.
+        // SAFETY: no other thread uses the body: a task has one worker at a time, that of its home
+        // or the one that has claimed it.
         let body = unsafe { bodies.get(task) };
         let state = engine.iterate(task, round, body)?;
         seat.leave();
@@ -327,8 +340,9 @@ fn step(
     }
 }
 
-/// So many steps of a worker over queues, with nobody outside, before the run is compiled again. A change costs some
-/// 50 ns for each request, and a step over queues some 100 ns more than a compiled one.
+/// Returns the number of steps of a worker over queues, without a handle from outside, after which
+/// the run is compiled again. A switch costs some 50 ns for each request, and a step over queues
+/// some 100 ns more than a compiled one.
 fn a_while(engine: &Engine) -> usize {
     (engine.requests.len() / (2 * engine.seats.len())).max(1000)
 }
@@ -338,7 +352,8 @@ fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
         let seat = &engine.seats[me];
         let (mut alone, a_while) = (0, a_while(engine));
         while let Some(task) = queues.next(me, &engine.halt) {
-            // SAFETY: a task is ready for one worker at a time, the one that popped it.
+            // SAFETY: no other thread uses the body: a task is ready for one worker at a time, the
+            // one that popped it.
             let body = unsafe { bodies.get(task) };
             engine.step_in_queues(seat, task, body);
             alone = if engine.is_alone() { alone + 1 } else { 0 };
@@ -349,7 +364,7 @@ fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
     });
 }
 
-/// Calls `work` for each worker, in a thread each, the caller's among them.
+/// Calls `work` for each worker, each in its own thread; worker 0 runs in the caller's.
 fn crew<'env>(
     engine: &Engine,
     workers: usize,
@@ -376,7 +391,7 @@ fn threads(engine: &Engine, starts: &[PaddedSignal], overlay: &mut Checked<'_>) 
     std::thread::scope(|scope| {
         for (t, (body, start)) in overlay.bodies.iter_mut().zip(starts).enumerate() {
             let name = &overlay.live.plan.tasks[t];
-            // A name with a zero byte would make the builder panic.
+            // The builder panics on a name with a zero byte.
             let builder = std::thread::Builder::new().name(name.replace('\0', ""));
             let thread = move || {
                 guarded(engine, &engine.seats[t], || engine.own_thread(t as u32, start, body));
@@ -389,13 +404,15 @@ fn threads(engine: &Engine, starts: &[PaddedSignal], overlay: &mut Checked<'_>) 
     });
 }
 
-/// Calls `f`, which runs tasks in this seat, and makes a panic of a body the failure of the run.
+/// Calls `f`, which runs tasks in this seat, and turns a panic of a body into the failure of the
+/// run.
 fn guarded(engine: &Engine, seat: &Seat, f: impl FnOnce()) {
-    // A body that panicked is not called again, and what it writes is poisoned.
+    // Unwind safe: a body that panicked is not called again, and the locations that it writes are
+    // poisoned.
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
         let Some(task) = seat.task() else {
             engine.halt();
-            std::panic::resume_unwind(payload); // not in a body
+            std::panic::resume_unwind(payload); // not from a body
         };
         seat.leave();
         engine.panicked.lock().unwrap_or_else(PoisonError::into_inner).push(task);

@@ -1,8 +1,9 @@
-//! Snapshots: who stands where in the queues, at one moment.
+//! Snapshots: the queues of an overlay at one moment.
 //!
-//! Before the start ([`Plan::check`](crate::Plan::check), [`Checked::start`](crate::Checked::start)), or of a run
-//! that is under way. From a snapshot follow the states of the paper: a task is *active* when all its
-//! requests are granted, *partly delayed* when some are, *delayed* when none is; and whom it waits for.
+//! A snapshot shows an overlay before the start ([`Plan::check`](crate::Plan::check),
+//! [`Checked::start`](crate::Checked::start)), or a run that is under way. The states of the paper
+//! follow from it: a task is *active* when all its requests are granted, *partly delayed* when some
+//! are, and *delayed* when none is. So do the tasks that each task waits for.
 
 pub use crate::draw::Format;
 
@@ -21,7 +22,7 @@ use crate::raw::AccessMode;
 pub struct Snapshot {
     /// The tasks, in the order of declaration.
     pub tasks: Vec<TaskView>,
-    /// The locations, in the order of declaration (of an overlay: of their first use).
+    /// The locations, in the order of declaration (for an overlay, of first use).
     pub locations: Vec<LocationView>,
 }
 
@@ -29,15 +30,15 @@ pub struct Snapshot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskView {
-    /// Its name.
+    /// The name of the task.
     pub name: String,
-    /// The iterations that it has done.
+    /// The number of iterations that it has done.
     pub iteration: u64,
-    /// Its body runs.
+    /// Whether its body runs.
     pub running: bool,
-    /// It has ended or left, and has no requests any more.
+    /// Whether it has ended or left, and has no more requests.
     pub stopped: bool,
-    /// For how long it has been in this iteration, where that is known.
+    /// The time that it has spent in this iteration, where known.
     pub since: Option<Duration>,
 }
 
@@ -45,9 +46,9 @@ pub struct TaskView {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LocationView {
-    /// Its name.
+    /// The name of the location.
     pub name: String,
-    /// Its requests, first one first; those that hold it come first.
+    /// Its requests, front first: the holders, then the waiting ones.
     pub queue: Vec<RequestView>,
 }
 
@@ -55,35 +56,35 @@ pub struct LocationView {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestView {
-    /// Whose it is.
+    /// The owner of the request.
     pub who: RequestOwner,
-    /// What it wants.
+    /// The access that it asks for.
     pub kind: AccessMode,
-    /// It holds the location.
+    /// Whether it holds the location.
     pub granted: bool,
 }
 
-/// Whose request it is.
+/// The owner of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestOwner {
     /// A task of the overlay.
     Task(Task),
-    /// A handle that is used by hand, from outside.
+    /// A handle from outside the overlay.
     Handle,
 }
 
-/// The state of a task, after the paper.
+/// The state of a task, as defined in the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TaskState {
-    /// All its requests are granted: it runs, or may.
+    /// All its requests are granted: it runs, or may run.
     Active,
     /// Some of its requests are granted.
     PartlyDelayed,
     /// None of its requests is granted.
     Delayed,
-    /// It has no requests any more: it has ended or left.
+    /// It has no more requests: it has ended or left.
     Stopped,
 }
 
@@ -99,7 +100,7 @@ impl fmt::Display for TaskState {
 }
 
 impl Snapshot {
-    /// The first requests of a plan.
+    /// Creates the snapshot of the first requests of a plan.
     pub(crate) fn of_start(plan: &Plan, queues: &Queues) -> Self {
         let task = |name: &String| TaskView {
             name: name.clone(),
@@ -120,16 +121,16 @@ impl Snapshot {
         }
     }
 
-    /// The state of a task.
+    /// Returns the state of a task.
     ///
     /// # Panics
-    /// If there is no such task.
+    /// Panics if the task does not exist.
     #[must_use]
     pub fn state(&self, task: Task) -> TaskState {
         self.states()[task.0 as usize]
     }
 
-    /// The states of all tasks. One that asks for nothing is active until it stops.
+    /// Returns the states of all tasks. A task without requests is active until it stops.
     #[must_use]
     pub fn states(&self) -> Vec<TaskState> {
         let mut counts = vec![(0, 0); self.tasks.len()];
@@ -149,14 +150,15 @@ impl Snapshot {
         self.tasks.iter().zip(counts).map(state).collect()
     }
 
-    /// The tasks that are active.
+    /// Returns the tasks that are active.
     #[must_use]
     pub fn active(&self) -> Vec<Task> {
         let active = |(t, state)| (state == TaskState::Active).then_some(Task(t));
         (0..).zip(self.states()).filter_map(active).collect()
     }
 
-    /// Whom each task waits for, and where: the group just ahead of it in each queue where it is not granted.
+    /// Returns which task waits for which, and where. The tasks waited for are the group just ahead
+    /// in each queue where the waiting task is not granted.
     #[must_use]
     pub fn waits(&self) -> Vec<Wait> {
         self.edges().into_iter().map(|edge| self.by_name(edge)).collect()
@@ -177,7 +179,7 @@ impl Snapshot {
         }
     }
 
-    /// A circle of tasks that wait for each other, if there is one: they will wait for ever.
+    /// Returns a cycle of tasks that wait for each other, if there is one: a deadlock.
     #[must_use]
     pub fn cycle(&self) -> Option<Vec<Wait>> {
         let wait = |(task, location, ahead): deadlock::Step| Wait {
@@ -188,8 +190,9 @@ impl Snapshot {
         Some(self.circle()?.into_iter().map(wait).collect())
     }
 
-    /// The number of tasks in the longest chain of which each waits for the next: of a wave, its fronts.
-    /// 1 when no task waits for another; `None` when tasks wait in a circle.
+    /// Returns the number of tasks in the longest chain in which each waits for the next: for a
+    /// wave, its number of fronts. Returns 1 if no task waits for another, and `None` if tasks wait
+    /// in a cycle.
     #[must_use]
     pub fn depth(&self) -> Option<usize> {
         let mut behind = vec![Vec::new(); self.tasks.len()];
@@ -216,7 +219,8 @@ impl Snapshot {
         (seen == ahead.len()).then_some(depth)
     }
 
-    /// Who waits, at which location, and for whom, as in [`waits`](Self::waits).
+    /// Returns each waiting request's owner, its location, and an owner that it waits for, as in
+    /// [`waits`](Self::waits).
     pub(crate) fn edges(&self) -> Vec<(RequestOwner, usize, RequestOwner)> {
         let mut edges = Vec::new();
         for (l, location) in self.locations.iter().enumerate() {
@@ -231,7 +235,7 @@ impl Snapshot {
         edges
     }
 
-    /// The circle of [`cycle`](Self::cycle), by number.
+    /// Returns the cycle of [`cycle`](Self::cycle) by numbers.
     pub(crate) fn circle(&self) -> Option<Vec<deadlock::Step>> {
         let tasks_of = |queue: &[RequestView]| {
             let task = |r: &RequestView| match r.who {
@@ -245,10 +249,11 @@ impl Snapshot {
     }
 }
 
-/// Tasks of one kind are listed up to here.
+/// The maximum number of tasks of one kind that are listed.
 const MANY: usize = 40;
 
-/// Who runs, who waits for whom, and who may run; then the circle, if there is one. A line each.
+/// Lists the running tasks, the waiting ones with the tasks that they wait for, and the ones that
+/// may run, one per line; then the deadlock, if there is one.
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let states = self.states();
@@ -299,7 +304,8 @@ fn same_group(a: &RequestView, b: &RequestView) -> bool {
     a.kind == AccessMode::Inclusive && b.kind == AccessMode::Inclusive
 }
 
-/// A queue of which the first request is granted, and with a reader the readers right behind it.
+/// Returns a queue whose first request is granted; if it is a reader, also the readers right behind
+/// it.
 pub(crate) fn granted_in_order(
     queue: impl Iterator<Item = (RequestOwner, AccessMode)>,
 ) -> Vec<RequestView> {
@@ -319,7 +325,7 @@ mod tests {
     const X: AccessMode = AccessMode::Exclusive;
     const I: AccessMode = AccessMode::Inclusive;
 
-    /// The five tasks of the paper's figure, in its spirit: some active, one partly delayed, some delayed.
+    /// Five tasks similar to the paper's figure: some active, one partly delayed, some delayed.
     #[test]
     fn states_are_those_of_the_paper() {
         let mut plan = Plan::new();

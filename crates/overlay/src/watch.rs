@@ -1,12 +1,13 @@
-//! Watching a run: who stands where, and whether anything moves.
+//! Watching a run: the queues at any moment, and a report when nothing moves.
 //!
-//! A checked overlay cannot deadlock, but a body may wait for something that never comes, and an overlay that was
-//! not checked may stop for ever. A [`Watch`] tells who waits for whom, and since when; and ends the run if it must.
+//! A checked overlay cannot deadlock, but a body may wait for an event that never comes, and an
+//! unchecked overlay may deadlock. A [`Watch`] shows which task waits for which, and since when,
+//! and can end the run.
 //!
-//! # How it is seen that nothing moves
-//! The watch looks at the rounds of all tasks now and then. Nothing is added to the tasks' own work but two stores to
-//! a line of the worker's own. *Since when* is therefore as exact as the looks are frequent: eight in the time
-//! that is waited for.
+//! # How a standstill is detected
+//! The watch samples the rounds of all tasks periodically. This adds nothing to the work of the
+//! tasks but two stores per step to a cache line of the worker's own. *Since when* is therefore as
+//! exact as the sampling period: an eighth of the time that is waited for.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -19,7 +20,7 @@ use crate::error::Wait;
 use crate::plan::Plan;
 use crate::snapshot::Snapshot;
 
-/// What a watch and its overlay share.
+/// The state shared by watches and their overlay.
 pub(crate) struct Live {
     pub(crate) plan: Plan,
     now: Mutex<Now>,
@@ -28,11 +29,11 @@ pub(crate) struct Live {
 
 #[derive(Default)]
 struct Now {
-    /// While the overlay runs.
+    /// The engine, while the overlay runs.
     engine: Option<Arc<Engine>>,
-    /// Runs so far.
+    /// The number of runs so far.
     runs: u64,
-    /// The overlay is gone.
+    /// Whether the overlay has been dropped.
     over: bool,
 }
 
@@ -64,7 +65,8 @@ impl Live {
     }
 }
 
-/// Looks at an overlay while it runs, from any thread. Made by [`Checked::watch`](crate::Checked::watch).
+/// An observer of an overlay while it runs, usable from any thread. Returned by
+/// [`Checked::watch`](crate::Checked::watch).
 ///
 /// ```
 /// use std::time::Duration;
@@ -74,7 +76,7 @@ impl Live {
 /// let (send, receive) = std::sync::mpsc::channel::<()>();
 /// let mut overlay = Overlay::new();
 /// overlay.task("first", cell.write(), move |n, _| {
-///     receive.recv_timeout(Duration::from_secs(60)).ok(); // waits for somebody
+///     receive.recv_timeout(Duration::from_secs(60)).ok(); // waits for a message
 ///     *n += 1;
 /// });
 /// overlay.task("second", cell.write(), |n, _| *n += 1);
@@ -93,7 +95,7 @@ impl Live {
 /// ```
 pub struct Watch {
     live: Arc<Live>,
-    /// Runs whose end this watch has told.
+    /// The number of runs whose end this watch has reported.
     told: AtomicU64,
 }
 
@@ -112,21 +114,23 @@ impl Watch {
         Watch { live: Arc::clone(live), told }
     }
 
-    /// Who stands where now; `None` if the overlay does not run.
+    /// Returns the present queues, or `None` if the overlay does not run.
     ///
-    /// While an overlay runs over its queues, all is seen at one moment. While it runs compiled, each task is seen at its
-    /// own; of what does not move that is the same.
+    /// While an overlay runs over its queues, all queues are seen at one moment. While it runs
+    /// compiled, each task is seen at its own moment; for tasks that do not move the result is the
+    /// same.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
         let engine = self.live.now().engine.clone()?;
         Some(engine.look(&self.live.plan))
     }
 
-    /// Waits until nothing has moved for `patience`, and tells who waits for whom. `None` when the run has ended (once for
-    /// each run), when the overlay is gone, or if no run is under way and none begins for as long.
+    /// Blocks until nothing has moved for `patience`, and returns a report of which task waits for
+    /// which. Returns `None` when the run ends (once for each run), when the overlay has been
+    /// dropped, or if no run is under way and none begins within `patience`.
     ///
-    /// Nothing moves if no task ends an iteration: because one takes longer, or waits for something else; or because
-    /// tasks wait for each other in a circle ([`Stuck::deadlock`]).
+    /// Nothing moves if no task ends an iteration: because one takes longer, or waits for something
+    /// else, or because tasks wait for each other in a cycle ([`Stuck::deadlock`]).
     #[must_use]
     pub fn stuck(&self, patience: Duration) -> Option<Stuck> {
         let told = |runs: u64| self.told.swap(runs, Ordering::Relaxed) == runs;
@@ -164,10 +168,11 @@ impl Watch {
         }
     }
 
-    /// Ends the run that the report is of, unless it has ended: it fails with [`RunError::Stuck`](crate::error::RunError::Stuck),
-    /// which holds the report. Bodies that run are waited for. Whether it was still under way.
+    /// Ends the run that `report` describes, unless it has already ended: it fails with
+    /// [`RunError::Stuck`](crate::error::RunError::Stuck), which holds the report, after all
+    /// running bodies have returned. Returns whether the run was still under way.
     pub fn end(&self, report: Stuck) -> bool {
-        // Held until it has failed, so that no other run begins meanwhile.
+        // Locked until the run has failed, so that no other run begins meanwhile.
         let now = self.live.now();
         let Some(engine) = now.engine.as_ref().filter(|_| now.runs == report.run) else {
             return false;
@@ -185,29 +190,30 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// A run in which nothing moves: who waits for whom, and since when.
+/// A report on a run in which nothing moves: which task waits for which, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     snapshot: Snapshot,
     still: Duration,
-    /// Which of the overlay's.
+    /// The number of the run among those of the overlay.
     run: u64,
 }
 
 impl Stuck {
-    /// Who stands where. Each task says for how long it has been in its iteration.
+    /// Returns the queues. Each task shows for how long it has been in its iteration.
     #[must_use]
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// For how long nothing has moved.
+    /// Returns for how long nothing has moved.
     #[must_use]
     pub fn still(&self) -> Duration {
         self.still
     }
 
-    /// The circle of tasks that wait for each other, if that is why: then nothing of it will ever move.
+    /// Returns the cycle of tasks that wait for each other, if that is the cause: these tasks will
+    /// never move again.
     #[must_use]
     pub fn deadlock(&self) -> Option<Vec<Wait>> {
         self.snapshot.cycle()
@@ -224,16 +230,18 @@ impl fmt::Display for Stuck {
     }
 }
 
-/// An overlay that was not checked, and may deadlock. Made by [`Overlay::unchecked`](crate::Overlay::unchecked).
+/// An overlay that was not checked and may deadlock. Returned by
+/// [`Overlay::unchecked`](crate::Overlay::unchecked).
 pub struct Unchecked<'env>(pub(crate) crate::Checked<'env>);
 
 impl Unchecked<'_> {
-    /// Runs the tasks over their queues like [`Checked::run`](crate::Checked::run), with a thread that watches: if nothing
-    /// moves for `patience`, the run fails with the report. So nobody waits for ever, as long as bodies end. A run in
-    /// which bodies take longer than `patience` may fail, too.
+    /// Runs the tasks over their queues like [`Checked::run`](crate::Checked::run), with a thread
+    /// that watches: if nothing moves for `patience`, the run fails with a report. So the call
+    /// returns as long as bodies end. A run whose bodies take longer than `patience` may fail, too.
     ///
     /// # Errors
-    /// [`RunError::Stuck`](crate::error::RunError::Stuck) tells who waits for whom; others as for a checked overlay.
+    /// [`RunError::Stuck`](crate::error::RunError::Stuck) shows which task waits for which. Other
+    /// errors are those of a checked overlay.
     pub fn run(
         &mut self,
         runner: crate::Runner,
@@ -249,7 +257,7 @@ impl Unchecked<'_> {
                     }
                 }
             });
-            // A panic waits until the watcher has ended, as the scope does.
+            // A panic is held back until the watcher has ended, since the scope waits for it.
             let done = catch_unwind(AssertUnwindSafe(|| self.0.run(runner.over_queues(), stop)));
             watch.live.close();
             done
@@ -258,7 +266,7 @@ impl Unchecked<'_> {
         done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// The first requests, as every run queues them.
+    /// Returns the queues of the first requests, as each run begins with them.
     #[must_use]
     pub fn start(&self) -> Snapshot {
         self.0.start()

@@ -1,7 +1,7 @@
 //! Drawings for graphviz.
 //!
-//! A cluster for each location, in it a node for each request. Invisible edges keep queues upright and
-//! locations in their order; edges between clusters join the requests of one task.
+//! Each location is a cluster, with a node for each request. Invisible edges keep queues upright
+//! and locations in their order; edges between clusters join the requests of one task.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::{Picture, Spot, shortened, task_of};
 use crate::raw::AccessMode;
 use crate::snapshot::TaskState;
 
-/// Characters of a name; the tooltip has all.
+/// The greatest length of a name in characters; the tooltip shows the full name.
 const LONGEST: usize = 20;
 const RED: &str = "#c00000";
 
@@ -98,7 +98,7 @@ impl fmt::Display for Dot<'_> {
         writeln!(f, "  label={};", quoted(&caption))?;
         let locations = &self.0.snapshot.locations;
         (0..locations.len()).try_for_each(|l| self.cluster(f, l))?;
-        // The heads side by side, in order.
+        // The fronts of the queues side by side, in order.
         let head = |l: usize| {
             if locations[l].queue.is_empty() { format!("empty_{l}") } else { id((l, 0)) }
         };
@@ -134,7 +134,7 @@ fn id((location, place): Spot) -> String {
     format!("r{location}_{place}")
 }
 
-/// A text in quotation marks, as graphviz reads it: lines may break, and entities are not to be resolved.
+/// Returns a text in quotation marks for graphviz: line breaks are kept, entities are not resolved.
 fn quoted(text: &str) -> String {
     let text =
         text.replace('&', "&amp;").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");

@@ -1,7 +1,8 @@
 //! Drawings for browsers and papers.
 //!
-//! Links lie under the marks: from the home of each task (its square) an arrow to each of its other
-//! requests, bent upwards so that it passes between the rows. The lines of a deadlock lie above the others.
+//! Links lie under the marks: an arrow from the home of each task (its square) to each of its other
+//! requests, bent upwards so that it passes between the rows. The lines of a deadlock lie above the
+//! marks.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -11,18 +12,18 @@ use super::{Labels, Picture, Spot, letters, lines, printable, shortened, task_of
 use crate::raw::AccessMode;
 use crate::snapshot::TaskState;
 
-/// Lengths in pixels. Half a mark, and the distances between columns and between rows.
+/// Lengths in pixels: half a mark, and the distances between columns and between rows.
 const HALF: f64 = 17.0;
 const COLUMN: f64 = 64.0;
 const ROW: f64 = 60.0;
 const LEFT: f64 = 58.0;
 const TOP: f64 = 46.0;
-/// A line of text, and a character of one, about.
+/// The approximate height of a line of text, and width of a character.
 const LINE: f64 = 17.0;
 const CHARACTER: f64 = 6.2;
-/// The narrowest drawing: its legend must have room.
+/// The least width of a drawing: its legend must fit.
 const NARROWEST: f64 = 600.0;
-/// The longest name of a task that stands in its marks, and of a location, in characters.
+/// The greatest length in characters of a task name in its marks, and of a location name.
 const LONGEST: usize = 7;
 const LONGEST_LOCATION: usize = 24;
 
@@ -49,12 +50,12 @@ text{font-family:Helvetica,Arial,sans-serif;font-size:12px;fill:#000}
 pub(super) struct Svg<'p> {
     picture: &'p Picture<'p>,
     labels: Labels,
-    /// The longest queue, at least 1.
+    /// The length of the longest queue, at least 1.
     rows: usize,
     width: f64,
-    /// The names of the locations are too long to stand side by side.
+    /// Whether the names of the locations are slanted, as they are too long to stand side by side.
     slanted: bool,
-    /// The room that they take, from top to bottom.
+    /// The height that the names take.
     names: f64,
 }
 
@@ -75,7 +76,7 @@ impl<'p> Svg<'p> {
         Svg { picture, labels, rows, width, slanted, names }
     }
 
-    /// The line on which the queues stand.
+    /// Returns the y coordinate of the line on which the queues stand.
     fn base(&self) -> f64 {
         TOP + ROW * self.rows as f64
     }
@@ -127,8 +128,8 @@ impl<'p> Svg<'p> {
         )
     }
 
-    /// An arrow from one mark to another: out and in by the sides that face each other, and across where there
-    /// are no marks, between the rows.
+    /// Draws an arrow between two marks: it leaves and enters by the sides that face each other,
+    /// and crosses between the rows, where there are no marks.
     fn arrow(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -147,9 +148,9 @@ impl<'p> Svg<'p> {
                 "M{edge:.1} {y1:.1}C{bulge:.1} {y1:.1} {bulge:.1} {y2:.1} {end:.1} {y2:.1}\"/>"
             );
         }
-        // Lines to the left and to the right cross at an angle.
+        // Arrows to the left and to the right cross at an angle.
         let across = if x2 < x1 { 0.35 * ROW } else { 0.55 * ROW };
-        // Down is positive. In one row: over the marks between.
+        // y grows downwards. An arrow within one row passes over the marks between.
         let (out, into, reach) = match y2.total_cmp(&y1) {
             Ordering::Greater => (1.0, -1.0, across),
             Ordering::Less => (-1.0, 1.0, across),
@@ -160,7 +161,8 @@ impl<'p> Svg<'p> {
         writeln!(f, "M{x1:.1} {start:.1}C{x1:.1} {c1:.1} {x2:.1} {c2:.1} {x2:.1} {end:.1}\"/>")
     }
 
-    /// A request waits for one ahead of it: down the right side of the column.
+    /// Draws the arrow from a waiting request to one ahead of it, down the right side of the
+    /// column.
     fn wait(&self, f: &mut fmt::Formatter<'_>, waiting: Spot, ahead: Spot) -> fmt::Result {
         let ((x, y1), (_, y2)) = (self.at(waiting), self.at(ahead));
         let (edge, bulge) = (x + HALF + 2.0, x + HALF + 20.0);
@@ -192,7 +194,7 @@ impl<'p> Svg<'p> {
         writeln!(f, "</g>")
     }
 
-    /// The name of a task in its mark, and at its home how far it is.
+    /// Draws the name of a task in its mark, and at its home its progress.
     fn label(&self, f: &mut fmt::Formatter<'_>, t: usize, home: bool) -> fmt::Result {
         let (label, task) = (&self.labels.short[t], &self.picture.snapshot.tasks[t]);
         let light = if fill(Some(self.picture.states[t])) == "delayed" { "light" } else { "" };
@@ -211,7 +213,7 @@ impl<'p> Svg<'p> {
                 write!(f, "<text class=\"small {light}\" y=\"14\">{since:.1?}</text>")?;
             }
             if task.running {
-                // A sign of its own outside: the corner of the mark.
+                // The sign stands outside, at the corner of the mark.
                 write!(
                     f,
                     "<text class=\"small\" x=\"{:.1}\" y=\"{:.1}\">▶</text>",
@@ -223,7 +225,7 @@ impl<'p> Svg<'p> {
         Ok(())
     }
 
-    /// What the marks mean.
+    /// Draws the legend: the meaning of the marks.
     fn legend(&self, f: &mut fmt::Formatter<'_>, y: f64) -> fmt::Result {
         use AccessMode::{Exclusive, Inclusive};
         let all = [
@@ -252,7 +254,7 @@ const LEGEND_ROW: f64 = 26.0;
 const LEGEND_COLUMN: f64 = 130.0;
 const LEGEND_COLUMNS: usize = 4;
 
-/// Lines of text of one colour.
+/// Lines of text in one colour.
 struct Words {
     class: &'static str,
     lines: Vec<String>,
@@ -318,7 +320,7 @@ impl fmt::Display for Svg<'_> {
 }
 
 impl Svg<'_> {
-    /// What stands below the legend.
+    /// Returns the sentences below the legend.
     fn sentences(&self, across: usize) -> Vec<Words> {
         let tasks = &self.picture.snapshot.tasks;
         let name = |t: usize| shortened(&tasks[t].name, 60);
@@ -350,7 +352,7 @@ impl Svg<'_> {
     }
 }
 
-/// The class that gives a mark its colour.
+/// Returns the class that colours a mark.
 fn fill(state: Option<TaskState>) -> &'static str {
     match state {
         Some(TaskState::Active) => "active",
@@ -360,7 +362,7 @@ fn fill(state: Option<TaskState>) -> &'static str {
     }
 }
 
-/// A square or a circle, half as wide as said; of a handle a diamond with one in it.
+/// Draws a square or a circle of half-width `half`; for a handle, a diamond with the mark in it.
 fn mark(
     f: &mut fmt::Formatter<'_>,
     kind: AccessMode,

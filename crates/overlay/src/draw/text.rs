@@ -6,9 +6,9 @@ use super::{Labels, Picture, letters, lines, printable, task_of};
 use crate::raw::AccessMode;
 use crate::snapshot::{RequestView, TaskState};
 
-/// Characters across, about.
+/// The approximate width of the drawing in characters.
 const WIDTH: usize = 100;
-/// The longest name that stands in the grid itself.
+/// The greatest length of a name that is shown in the grid itself.
 const LONGEST: usize = 12;
 
 pub(super) struct Text<'p> {
@@ -33,7 +33,7 @@ impl<'p> Text<'p> {
         }
     }
 
-    /// A mark, whose it is, and the state of that task.
+    /// Returns the cell of a request: a mark, its owner, and the state of that task.
     fn cell(&self, request: &RequestView) -> String {
         let Some(t) = task_of(request) else {
             let mark = if request.granted { '◆' } else { '◇' };
@@ -57,7 +57,7 @@ impl<'p> Text<'p> {
         format!("{mark}{}{state}", self.tasks.short[t])
     }
 
-    /// The grid, in bands of locations one below the other.
+    /// Draws the grid, in bands of locations one below the other.
     fn grid(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = &self.picture.snapshot.locations;
         let rank = all.iter().map(|l| l.queue.len()).max().unwrap_or(0).to_string().len();
@@ -112,7 +112,7 @@ impl<'p> Text<'p> {
         Ok(())
     }
 
-    /// Whose the labels are, and how far each task is.
+    /// Lists the names behind the labels, and the progress of each task.
     fn keys(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let snapshot = self.picture.snapshot;
         let has_run = self.picture.has_run;

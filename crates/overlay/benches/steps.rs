@@ -1,5 +1,6 @@
-//! The cost of order: empty tasks on a 32 x 32 grid, each with one exclusive request for its own cell
-//! and four inclusive ones for its neighbours'. Wall time per step, alternating, medians.
+//! The cost of order: empty tasks on a 32 x 32 grid, each with one exclusive request for its own
+//! cell and four inclusive ones for its neighbours' cells. Prints the wall time per step, as
+//! medians of alternating runs.
 //!
 //! `cargo bench -p syncline-overlay --bench steps [-- ROUNDS]`
 
@@ -28,7 +29,7 @@ fn grid() -> Checked<'static> {
 }
 
 fn main() {
-    // Cargo passes options of its own ("--bench").
+    // Cargo passes options such as `--bench`.
     let rounds = std::env::args().skip(1).find_map(|a| a.parse().ok()).unwrap_or(9);
     let pool = |workers, order| Runner::Pool { workers, order };
     let queues = |workers| Runner::Queues { workers, order: ReadyOrder::Fifo };

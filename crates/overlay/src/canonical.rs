@@ -1,82 +1,91 @@
-//! The canonical form of a plan: each task writes exactly one location, each location has exactly one writer.
+//! The canonical form of a plan: each task writes exactly one location, and each location has
+//! exactly one writer.
 //!
 //! # Contract
-//! [`Plan::canonical`] rewrites any live plan with a few more tasks and locations. The result is canonical
-//! ([`Plan::is_canonical`]) and live, and each original task sees the same values in each iteration as in
-//! the original under the same [`Initial`]. It says what each new task does ([`Role`]) and what each new
-//! location holds ([`Content`]), so that whoever has data and bodies can run it. It is a form for proofs,
-//! for placement, and for frontiers in locations of their own; overlays run without it.
+//! [`Plan::canonical`] rewrites any live plan with a few more tasks and locations. The result is
+//! canonical ([`Plan::is_canonical`]) and live, and each original task sees the same values in each
+//! iteration as in the original under the same [`Initial`]. The result states what each new task
+//! does ([`Role`]) and what each new location holds ([`Content`]), so that a program with data and
+//! bodies can run it. The form serves for proofs, for placement, and for frontiers in locations of
+//! their own; overlays run without it.
 //!
 //! # Procedure
-//! First all tasks get one total order that agrees with every queue of the live start. Everything else
-//! follows from the places in it; `t < u` means that `t` comes first. Queues are shown first one first.
+//! First all tasks get one total order that agrees with every queue of the live start. Everything
+//! else follows from the ranks in this order; `t < u` means that `t` comes first. Queues are shown
+//! front first.
 //!
-//! **1. Several writes.** A task that writes `k > 1` locations gets a private location `a` for its results,
-//! and for each of the `k` an export. Who writes also reads: the main task still needs the old values.
+//! **1. Several writes.** A task that writes `k > 1` locations gets a private location `a` for its
+//! results, and an export task for each of the `k`. A writer also reads: the main task still needs
+//! the old values.
 //! ```text
 //! l1: t(X)            a:  t(X) e1(I) e2(I)
 //! l2: t(X)     ──>    l1: t(I) e1(X)
 //!                     l2: t(I) e2(X)            t < e1 < e2 < all tasks behind t
 //! ```
-//! The exports stand right behind their main task. A task between them would still see the old values.
+//! The exports stand right behind their main task. A task between them would still see the old
+//! values.
 //!
-//! **2. Several writers.** A location with writers `u1 < .. < um`, `m > 1`, becomes `m` versions, one each.
-//! A reader takes the version of the last writer before it; one before `u1` takes `lm`, of the iteration
-//! before. Writers read in the same way: `uj` takes `l(j-1)`, and `u1` takes `lm`.
+//! **2. Several writers.** A location with writers `u1 < .. < um`, `m > 1`, becomes `m` versions,
+//! one for each writer. A reader reads the version of the last writer before it. A reader before
+//! `u1` reads `lm`, of the previous iteration. Writers read in the same way: `uj` reads `l(j-1)`,
+//! and `u1` reads `lm`.
 //! ```text
 //! l: r(I) u1(X) s(I) u2(X) v(I)     ──>     l1:           u1(X) s(I) u2(I)
 //!                                           l2: r(I) u1(I)           u2(X) v(I)
 //! ```
-//! So `lm` is the *home* of `l`: it starts with the initial value and ends with the last one. The other
-//! versions are written before they are read. A writer alone (`m = 1`) goes on in place.
+//! So `lm` is the *home* of `l`: it starts with the initial value and ends with the last one. The
+//! other versions are written before they are read. A single writer (`m = 1`) works in place.
 //!
-//! **3. None.** A task that writes nothing gets a private location with nothing in it. A location that
-//! nobody writes gets a keeper, a task that does nothing, behind all others.
+//! **3. No write.** A task that writes nothing gets a private, empty location. A location without a
+//! writer gets a keeper, a task that does nothing, behind all other tasks.
 //! ```text
 //! l: t(I)      ──>    l: t(I) keep(X)      d: t(X)
 //! ```
 //!
-//! **4. Parts.** Readers that need only a [`Part`] of a location read a copy of it, exported right behind
-//! the writer (and behind its export, if it has one). Then they never hold the whole location.
+//! **4. Parts.** Readers that need only a [`Part`] of a location read a copy of it, exported right
+//! behind the writer (and behind its export, if it has one). They then never hold the whole
+//! location.
 //! ```text
 //! l: t(X) r(I) s(I)     ──>     l: t(X) f(I) g(I)     p: f(X) r(I)     q: g(X) s(I)
 //! ```
-//! A part is copied once for each version that it is read of. It starts with a part of the initial value
-//! where a reader takes it of the home.
+//! A part is copied once for each version of which it is read. It starts with the part of the
+//! initial value if a reader reads it from the home.
 //!
 //! # Order of the rules
-//! 1 before 2: then the reads of a main task are reads like others, and find their version by its place. The
-//! other way round, a main task would also lock the stale content of the version that its export overwrites.
-//! 2 before 4: a part is of a version. 3 at last: which tasks and locations it is for never changes.
+//! Rule 1 comes before 2: the reads of a main task are then ordinary reads, and find their version
+//! by rank. In the opposite order, a main task would also lock the stale content of the version
+//! that its export overwrites. Rule 2 comes before 4, as a part belongs to a version. Rule 3 comes
+//! last: no other rule changes the tasks and locations that it applies to.
 //!
-//! # Why it is right
-//! Live: the requests enter task by task in one total order. Equal results: tasks that conflict run in this
-//! order for ever, so it is enough to look at the sequential program. There, by induction, version `j`
-//! holds the value of `l` from behind the exports of `uj` until behind those of `uj` one iteration later,
-//! and the readers that take it stand in between.
+//! # Correctness
+//! Liveness: the requests enter task by task in one total order. Equal results: tasks that conflict
+//! run in this order in every iteration, so it suffices to consider the sequential program. There,
+//! by induction, version `j` holds the value of `l` from behind the exports of `uj` until behind
+//! those of `uj` one iteration later, and the readers of this version stand in between.
 //!
 //! # Costs
-//! | rule | for each                     | tasks | locations | requests | copies in an iteration        |
-//! |------|------------------------------|-------|-----------|----------|-------------------------------|
-//! | 1    | task with `k > 1` writes     | `k`   | 1         | `2k + 1` | `k` values                    |
-//! | 2    | location with `m > 1` writers| 0     | `m - 1`   | `s`      | `s` values                    |
-//! | 3    | task, or location, with none | 0, 1  | 1, 0      | 1        | none                          |
-//! | 4    | part and version of it       | 1     | 1         | 2        | the part                      |
-//! | 4, 3 | part of what nobody writes   | 1     | 1         | 1        | none                          |
+//! | rule | for each                     | tasks | locations | requests | copies per iteration |
+//! |------|------------------------------|-------|-----------|----------|----------------------|
+//! | 1    | task with `k > 1` writes     | `k`   | 1         | `2k + 1` | `k` values           |
+//! | 2    | location with `m > 1` writers| 0     | `m - 1`   | `s`      | `s` values           |
+//! | 3    | task, or location, with none | 0, 1  | 1, 0      | 1        | none                 |
+//! | 4    | part and version of it       | 1     | 1         | 2        | the part             |
+//! | 4, 3 | part of an unwritten location| 1     | 1         | 1        | none                 |
 //!
-//! where `s` of the `m` writers write nothing else. Further, a reader of several parts of one location
-//! has a request for each. Time and space are linear in the result, but for logarithms.
+//! where `s` of the `m` writers write nothing else. In addition, a reader of several parts of one
+//! location has a request for each. Time and space are linear in the result, up to logarithms.
 //!
-//! A chain of tasks that wait for each other gets longer by each sub-task in it. In return, a task waits for
-//! copies of what it wrote, and no more for its readers: neighbours can be as many iterations further apart
-//! as there are sub-tasks between them (two on a grid with frontiers, and not one). A keeper ties together
-//! readers that had nothing to do with each other: they too stay within two iterations. Constants that
-//! bodies can borrow are better left out of a plan.
+//! A chain of tasks that wait for each other gets longer by each sub-task in it. In return, a task
+//! waits only for the copies of what it wrote, and no longer for its readers: neighbours can be
+//! more iterations apart, by the number of sub-tasks between them (two on a grid with frontiers,
+//! instead of one). A keeper connects readers that were unrelated: they too stay within two
+//! iterations of each other. Constants that bodies can borrow are better left out of a plan.
 //!
 //! # Source
-//! The canonical form is that of Clauss and Gustedt, "Experimenting iterative computations with ordered
-//! read-write locks" (section 2.1), which leaves out how to get there. Here: the main task reads old
-//! values, versions wrap around, keepers, and parts of anything in place of the frontiers of blocks.
+//! The canonical form is that of Clauss and Gustedt, "Experimenting iterative computations with
+//! ordered read-write locks" (section 2.1), which does not describe how to derive it. This
+//! procedure adds: the main task reads old values, versions wrap around, keepers, and parts of any
+//! location instead of the frontiers of blocks.
 
 mod form;
 
@@ -93,7 +102,8 @@ use crate::raw::AccessMode::{self, Exclusive, Inclusive};
 pub use form::{Canonical, Content, Part, Role};
 
 impl Plan {
-    /// Whether each task writes exactly one location, and each location has exactly one writer.
+    /// Returns whether each task writes exactly one location, and each location has exactly one
+    /// writer.
     #[must_use]
     pub fn is_canonical(&self) -> bool {
         let mut writers = vec![0; self.locations.len()];
@@ -109,18 +119,19 @@ impl Plan {
         one_each && writers.iter().all(|&n| n == 1)
     }
 
-    /// The [canonical form](Canonical) of this plan: the same values in each iteration, with exactly one
-    /// write for each task and one writer for each location. Readers of `parts` get copies of those in
-    /// place of the whole. A plan that is canonical, and has no parts, only gets its tasks in the order
-    /// of `initial`.
+    /// Returns the [canonical form](Canonical) of this plan: the same values in each iteration,
+    /// with exactly one write for each task and one writer for each location. Readers of `parts`
+    /// get copies of the parts in place of the whole. In a plan that is already canonical, without
+    /// parts, only the order of the tasks changes: they are declared in the order of `initial`.
     ///
     /// # Errors
-    /// As [`check`](Plan::check); and [`CheckError::Part`] if a part is given to a task that does not read
-    /// its location, or writes it.
+    /// Those of [`check`](Plan::check), and [`CheckError::Part`] if a part is given to a task that
+    /// does not read its location, or writes it.
     ///
     /// # Examples
-    /// Blocks of a 2 x 2 grid, each updated between its neighbours' frontiers. The derived plan has a main
-    /// task for each block and a sub-task for each frontier. Only tasks of its own hold a whole block:
+    /// Blocks of a 2 x 2 grid, each updated between its neighbours' frontiers. The derived plan has
+    /// a main task for each block and a sub-task for each frontier. Only a block's own tasks hold
+    /// the whole block:
     /// ```
     /// use syncline_overlay::AccessMode::{Exclusive, Inclusive};
     /// use syncline_overlay::{Initial, Plan, canonical::Part};
@@ -136,7 +147,8 @@ impl Plan {
     ///     (se, sw, "SW.east", ne, "NE.south"),
     /// ] {
     ///     let name = format!("update {}", plan.location_name(block));
-    ///     let reader = plan.task(name, [(block, Exclusive), (beside, Inclusive), (across, Inclusive)]);
+    ///     let reader =
+    ///         plan.task(name, [(block, Exclusive), (beside, Inclusive), (across, Inclusive)]);
     ///     for (of, name) in [(beside, side), (across, edge)] {
     ///         parts.push(Part { of, name: name.to_owned(), readers: vec![reader] });
     ///     }
@@ -195,7 +207,8 @@ impl Plan {
     }
 }
 
-/// All tasks in an order that agrees with all queues; where those leave a choice, in that of declaration.
+/// Returns all tasks in an order that agrees with all queues. Where the queues leave a choice, the
+/// order is that of declaration.
 fn total_order(queues: &Queues, tasks: usize) -> Vec<u32> {
     let mut behind = vec![Vec::new(); tasks];
     let mut waits = vec![0; tasks];
@@ -218,42 +231,43 @@ fn total_order(queues: &Queues, tasks: usize) -> Vec<u32> {
     order
 }
 
-/// One location of the original.
+/// The versions of one location of the original.
 struct Versions {
-    /// Ranks of the writers, ascending.
+    /// The ranks of the writers, ascending.
     writers: Vec<usize>,
-    /// In their order: one for each writer, or one that nobody writes.
+    /// The versions, in the order of their writers; a single version if there is no writer.
     places: Vec<LocationId>,
-    /// For each version, the numbers of the parts that are read of it, and their copies.
+    /// For each version, the numbers of the parts that are read from it, and their copies.
     copies: Vec<Vec<(usize, LocationId)>>,
 }
 
 impl Versions {
-    /// The version that the writer of this rank makes: as many are before it.
+    /// Returns the version that the writer of this rank writes: the number of writers before it.
     fn written(&self, rank: usize) -> usize {
         self.writers.partition_point(|&w| w < rank)
     }
 
-    /// The version that a task of this rank finds: that of the last writer before it, cyclic.
+    /// Returns the version that a task of this rank reads: that of the last writer before it,
+    /// cyclically.
     fn found(&self, rank: usize) -> usize {
         (self.written(rank) + self.places.len() - 1) % self.places.len()
     }
 }
 
-/// The pass under way: first the locations are made, then the tasks in their order.
+/// The rewriting pass: it creates first the locations, then the tasks in their order.
 struct Pass<'a> {
     original: &'a Plan,
     parts: &'a [Part],
     order: &'a [u32],
-    /// By original location.
+    /// The versions of each original location.
     versions: Vec<Versions>,
-    /// By reader and original location: the copies that it reads in place of the whole.
+    /// By reader and original location: the copies of parts that it reads in place of the whole.
     pieces: HashMap<(Task, LocationId), Vec<LocationId>>,
     made: Canonical,
 }
 
 impl<'a> Pass<'a> {
-    /// Rule 2.
+    /// Starts the pass with the versions of rule 2.
     fn new(original: &'a Plan, parts: &'a [Part], order: &'a [u32]) -> Self {
         let mut writers = vec![Vec::new(); original.locations.len()];
         for (rank, &t) in order.iter().enumerate() {
@@ -279,7 +293,7 @@ impl<'a> Pass<'a> {
         pass
     }
 
-    /// Rule 4, the locations.
+    /// Creates the locations of rule 4.
     fn copies(mut self) -> Self {
         let mut rank = vec![0; self.order.len()];
         self.order.iter().enumerate().for_each(|(place, &t)| rank[t as usize] = place);
@@ -305,7 +319,7 @@ impl<'a> Pass<'a> {
         self
     }
 
-    /// Rules 1, 3 and 4, the tasks.
+    /// Creates the tasks of rules 1, 3 and 4.
     fn tasks(mut self) -> Canonical {
         for (rank, &t) in self.order.iter().enumerate() {
             let task = Task(t);
@@ -327,7 +341,7 @@ impl<'a> Pass<'a> {
         self.made
     }
 
-    /// The main task of `task`. Returns its private results, if it has such.
+    /// Creates the main task of `task`. Returns its private location, if it has one.
     fn main(&mut self, rank: usize, task: Task) -> Option<LocationId> {
         let name = self.original.task_name(task);
         let writes = self.original.requests(task).filter(|r| r.1 == Exclusive).count();
@@ -356,7 +370,8 @@ impl<'a> Pass<'a> {
         private
     }
 
-    /// What is exported of one location that `task` writes: the value from its results, and parts of it.
+    /// Creates the exports of one location that `task` writes: the value from its results, and its
+    /// parts.
     fn exports(
         &mut self,
         rank: usize,
@@ -387,12 +402,12 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Who writes this version.
+    /// Returns the writer of this version.
     fn writer(&self, versions: &Versions, version: usize) -> Option<Task> {
         versions.writers.get(version).map(|&rank| Task(self.order[rank]))
     }
 
-    /// The name of a version of a location, or of a part of it.
+    /// Returns the name of a version of a location, or of a part of it.
     fn name(&self, of: &str, versions: &Versions, after: Option<Task>) -> String {
         match after {
             Some(task) if versions.writers.len() > 1 => {

@@ -1,8 +1,9 @@
-//! Models of futures of grants: real locations and handles, polled by hand. Run with `make loom`.
+//! Loom models of futures of grants: real locations and handles, polled directly. Run with
+//! `make loom`.
 //!
-//! Handles are made before the threads are: the list of free nodes is behind a lock that loom does not
-//! know. Who gets stuck in a planted model is its first thread, since loom cannot unwind the others; what
-//! that thread has is not dropped then, since a stuck model cannot enter a section.
+//! Handles are created before the threads: a lock that loom does not model guards the list of free
+//! nodes. In a planted model the first thread blocks, since loom cannot unwind the others. Its
+//! values are not dropped then, since a blocked model cannot enter a section.
 
 use std::future::Future;
 use std::mem::ManuallyDrop;
@@ -20,7 +21,7 @@ use crate::{
     handle::{Guard, Writer, future::Granted},
 };
 
-/// A waker that counts, and may be waited for.
+/// A waker that counts, and can be waited for.
 struct Bell(Signal);
 
 impl Wake for Bell {
@@ -44,10 +45,10 @@ fn poll<'h>(future: &mut Future32<'h>, waker: &Waker) -> Option<Guard32<'h>> {
     }
 }
 
-/// The plainest executor: polls again only when it has been woken.
+/// A minimal executor: it polls again only after a wake-up.
 fn block_on(future: Future32<'_>) -> Guard32<'_> {
     let (bell, waker) = bell();
-    let mut future = ManuallyDrop::new(future); // it has nothing to drop when it is ready
+    let mut future = ManuallyDrop::new(future); // a ready future has nothing to drop
     for rings in 1.. {
         if let Some(guard) = poll(&mut future, &waker) {
             return guard;
@@ -57,7 +58,7 @@ fn block_on(future: Future32<'_>) -> Guard32<'_> {
     unreachable!()
 }
 
-/// A location, and handles that have posted in this order. The first one is granted.
+/// Returns a location, and handles that have posted in this order. The first one is granted.
 fn queue<const N: usize>() -> (Location<u32>, [Writer<u32>; N]) {
     let location = Location::new("x", 0);
     let mut handles = std::array::from_fn(|_| location.writer());
@@ -69,7 +70,7 @@ fn add_one(handle: &mut Writer<u32>) {
     *handle.try_acquire().unwrap().expect("granted") += 1;
 }
 
-/// The grant comes before, while and after the future is polled.
+/// The grant comes before, during and after the poll.
 fn grant_and_poll() {
     model(|| {
         let (_, [mut first, second]) = queue();
@@ -95,7 +96,7 @@ fn a_lost_wake_up_is_noticed() {
     plant::with("future: no second look", grant_and_poll);
 }
 
-/// A future is polled by one task and then by another, which alone waits for it.
+/// A future is polled with one waker and then with another, which alone must be woken.
 fn poll_with_two_wakers() {
     model(|| {
         let (_, [mut first, second]) = queue();
@@ -121,7 +122,7 @@ fn a_waker_that_is_not_replaced_is_noticed() {
     plant::with("future: first waker kept", poll_with_two_wakers);
 }
 
-/// A future is dropped in the moment of its grant: the one behind it is granted and woken.
+/// A future is dropped at the moment of its grant: the next request is granted and woken.
 #[test]
 fn a_future_dropped_in_the_moment_of_its_grant_hands_it_on() {
     model(|| {
@@ -139,7 +140,7 @@ fn a_future_dropped_in_the_moment_of_its_grant_hands_it_on() {
     });
 }
 
-/// Goes round twice: the waker of the first turn is not there in the second one.
+/// A future and a thread alternate twice: the waker of the first turn is gone in the second.
 #[test]
 fn a_future_and_a_thread_alternate() {
     model(|| {

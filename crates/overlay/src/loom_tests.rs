@@ -1,4 +1,4 @@
-//! Models of the queue of a location and of the ready queues. Run with `make loom`.
+//! Loom models of the queue of a location and of the ready queues. Run with `make loom`.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -10,19 +10,20 @@ use syncline_signal::{Policy, plant};
 use crate::raw::{AccessMode, Node, RawLocation};
 use crate::ready::ReadyQueues;
 
-/// All interleavings with at most two preemptions (see Musuvathi and Qadeer 2007).
+/// Explores all interleavings with at most two preemptions (see Musuvathi and Qadeer 2007).
 pub(crate) fn model(f: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.or(Some(2));
     model.check(f);
 }
 
-/// A location with its nodes, and a datum that writers change in two steps.
+/// A location with its nodes, and a value that writers change in two steps.
 struct Cell<const N: usize> {
     raw: RawLocation,
     nodes: [Node; N],
     halves: (AtomicU32, AtomicU32),
-    /// Readers so far that have seen the datum changed: a reader ahead of the writer must not.
+    /// The number of readers that have seen the changed value: a reader ahead of the writer must
+    /// not see it.
     changed_for: AtomicU32,
 }
 
@@ -75,7 +76,7 @@ impl<const N: usize> Cell<N> {
     }
 }
 
-/// A writer and a reader go round twice, in the order of their posts.
+/// A writer and a reader iterate twice, in the order of their posts.
 #[test]
 fn writer_and_reader_alternate() {
     model(|| {
@@ -103,7 +104,7 @@ fn writer_and_reader_alternate() {
     });
 }
 
-/// Three tasks: two readers around a waiting writer. The second reader must not overtake.
+/// Two readers around a waiting writer: the second reader must not overtake the writer.
 fn reader_behind_writer() {
     model(|| {
         let cell = Cell::<3>::new();
@@ -146,7 +147,8 @@ fn an_overtaking_reader_is_noticed() {
     plant::with("queue: reader overtakes", reader_behind_writer);
 }
 
-/// A writer waits between two readers and gives up: at any moment, the second reader is let in.
+/// A waiting writer between two readers abandons its request at any moment: the second reader is
+/// then granted.
 fn abandoned_writer() {
     model(|| {
         let cell = Cell::<3>::new();
@@ -157,8 +159,9 @@ fn abandoned_writer() {
             let cell = Arc::clone(&cell);
             thread::spawn(move || cell.abandon(1))
         };
-        // The first reader leaves only after the second: that one must be let in beside it. (Who gets
-        // stuck in a planted model is its first thread: loom cannot unwind the others.)
+        // The first reader releases only after the second has released, so the second must be
+        // granted beside it. In a planted model the first thread blocks, since loom cannot unwind
+        // the others.
         cell.wait(2, 1);
         cell.release(2);
         cell.release(0);
@@ -177,7 +180,7 @@ fn an_abandoned_request_that_blocks_is_noticed() {
     plant::with("queue: abandoned writer blocks", abandoned_writer);
 }
 
-/// A request is abandoned in the moment in which it may be granted.
+/// A request is abandoned at the moment of its grant.
 #[test]
 fn abandon_races_with_its_grant() {
     model(|| {
@@ -198,7 +201,7 @@ fn abandon_races_with_its_grant() {
     });
 }
 
-/// Somebody pushes while the worker may be lying down.
+/// A task is pushed while the worker may be about to sleep.
 fn push_and_sleep() {
     model(|| {
         let ready = Arc::new(ReadyQueues::new(1, Box::new([0]), false));
@@ -222,7 +225,7 @@ fn a_missed_push_is_noticed() {
     plant::with("pool: no second look", push_and_sleep);
 }
 
-/// The end of the run comes while the worker may be lying down.
+/// The run ends while the worker may be about to sleep.
 #[test]
 fn no_close_is_missed() {
     model(|| {
@@ -237,7 +240,7 @@ fn no_close_is_missed() {
     });
 }
 
-/// Two workers, two tasks of one home: one is claimed or both are not, none is lost.
+/// Two workers and two tasks of one home: no task is lost or run twice, whichever worker claims it.
 #[test]
 fn claimed_tasks_are_run_once() {
     model(|| {

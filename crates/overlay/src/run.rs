@@ -35,12 +35,12 @@ pub enum ReadyOrder {
 /// All runners give the same results and let each task run equally far ahead of others. The cost of
 /// a step differs:
 ///
-/// | runner    | waits by                               | an empty task with five requests, per step |
-/// |-----------|----------------------------------------|--------------------------------------------|
-/// | `Pool`    | compiled counters, tasks are claimed   | some 10 ns                                 |
-/// | `Static`  | compiled counters, fixed tasks         | some 6 ns, without load balancing          |
-/// | `Queues`  | the queues of the locations            | some 100 ns                                |
-/// | `Threads` | the queues, and wake-ups by the system | microseconds                               |
+/// | runner    | waits by                               | empty task, five requests, per step |
+/// |-----------|----------------------------------------|-------------------------------------|
+/// | `Pool`    | compiled counters, tasks are claimed   | some 10 ns                          |
+/// | `Static`  | compiled counters, fixed tasks         | some 6 ns, without load balancing   |
+/// | `Queues`  | the queues of the locations            | some 100 ns                         |
+/// | `Threads` | the queues, and wake-ups by the system | microseconds                        |
 ///
 /// A compiled run switches to the queues for a handle from outside once all bodies under way have
 /// ended. The handle may thus wait for the longest of them. A body must therefore not wait for a

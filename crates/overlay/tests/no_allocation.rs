@@ -1,6 +1,6 @@
-//! Steady state allocates nothing: an allocator that counts, and a task that looks at the count early
-//! and late in a run. Counted are the threads that run tasks, from their first body on; the threads of
-//! the test harness allocate when they like.
+//! Steady state allocates nothing. A counting allocator is read by a task early and late in a run.
+//! It counts the threads that run tasks, from their first body on; the threads of the test harness
+//! are free to allocate.
 
 #[path = "overlay/common/mod.rs"]
 mod common;
@@ -33,29 +33,33 @@ fn count() {
     }
 }
 
-// SAFETY: the system's allocator does the work; counting does not allocate, since the thread-local flag
-// needs neither initialisation nor a destructor.
+// SAFETY: the system's allocator fulfils the contract, and each call is passed on unchanged.
+// Counting does not allocate, since the thread-local flag needs neither initialisation nor a
+// destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees the conditions of `alloc`, which are those of `System`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees the conditions of `alloc_zeroed`, which are those of
+        // `System`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees the conditions of `realloc`: `at` comes from `System`, as
+        // every block here.
         unsafe { System.realloc(at, layout, size) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees the conditions of `dealloc`: `at` comes from `System`, as
+        // every block here.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -64,13 +68,14 @@ const SIDE: usize = 16;
 /// Two tasks of one colour, in the first and the last partition.
 const ENDS: [usize; 2] = [0, SIDE * SIDE - 1];
 
-/// Allocations between the 40th and the 500th iteration of the task in the middle: by its 40th
-/// every other task has begun, as none is more than 16 steps away.
+/// Returns the number of allocations between the 40th and the 500th iteration of the task in the
+/// middle. By its 40th iteration every other task has begun, as none is more than 16 steps away.
 fn between(runner: Runner, workers: usize, stop: Stop) -> u64 {
     let plan = Plan::grid(SIDE, SIDE);
     let cells = plan.cells(|_| 0_u64);
     let seen: [AtomicU64; 2] = Default::default();
-    // Both workers of a pool take part from the start: the ends of the grid wait for each other.
+    // Both workers of a pool take part from the start: the tasks at the ends of the grid wait for
+    // each other.
     let both = Barrier::new(2);
     let mut overlay = Overlay::new();
     for t in 0..plan.tasks.len() {
@@ -99,7 +104,7 @@ fn between(runner: Runner, workers: usize, stop: Stop) -> u64 {
     seen[1].load(Ordering::Relaxed) - seen[0].load(Ordering::Relaxed)
 }
 
-/// Allocations between the 10th and the 500th turn of two requests that are awaited.
+/// Returns the number of allocations between the 10th and the 500th turn of two awaited requests.
 fn between_turns_of_futures() -> u64 {
     let x = Location::new("x", 0);
     let (mut now, mut then) = (x.writer(), x.writer());
@@ -123,7 +128,7 @@ fn between_turns_of_futures() -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
-/// One test, so that no other allocates meanwhile.
+/// A single test, so that no other test allocates meanwhile.
 #[test]
 fn nothing_is_allocated_in_steady_state() {
     within(|| {

@@ -1,7 +1,8 @@
-//! The canonical form on random plans: canonical by definition, live, no larger than promised, and with
-//! equal results. Results are compared through a mixing interpretation: each location holds a number, and
-//! each body mixes all that it sees into what it writes. The derived plan knows nothing of that; it is
-//! run through its roles and contents, one task after the other and on the engine.
+//! The canonical form on random plans: it is canonical by definition, live, no larger than
+//! documented, and gives equal results. Results are compared through a mixing interpretation: each
+//! location holds a number, and each body mixes all values that it reads into the values that it
+//! writes. The derived plan does not depend on this interpretation; the tests run it through its
+//! roles and contents, one task after the other and on the engine.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ use syncline_overlay::{
 };
 
 const ROUNDS: u64 = 7;
-/// In a location that nobody should read before it is written.
+/// The value of a location that must be written before it is read.
 const RUBBISH: u64 = 0xbad0_bad0_bad0_bad0;
 
 /// A plan to bring into canonical form.
@@ -33,7 +34,7 @@ impl Case {
         let mut random = Random::new(seed);
         let locations = random.within(1..=8);
         let tasks = random.within(1..=12);
-        // Mostly readers, half and half, mostly writers.
+        // Mostly readers, half and half, or mostly writers.
         let writers = [1, 5, 9][random.within(0..=2)];
         let mut plan = Plan::new();
         let places: Vec<LocationId> =
@@ -53,7 +54,7 @@ impl Case {
             _ => Initial::Priority((0..tasks).map(|_| random.within(0..=6) as i64 - 3).collect()),
         };
         if random.within(0..=3) == 0 {
-            // An order by hand, as some total order has it; or, now and then, as none may have it.
+            // An explicit order, which some total orders agree with, or, rarely, none.
             let l = places[random.within(0..=locations - 1)];
             let users = plan.tasks().filter(|&t| plan.requests(t).any(|r| r.0 == l));
             let mut users: Vec<Task> = users.collect();
@@ -74,7 +75,7 @@ impl Case {
         self.plan.canonical(&self.initial, &self.parts)
     }
 
-    /// What a reader sees of the value of a location: parts of it, or the whole.
+    /// Returns the values that a reader sees of a location: parts of it, or the whole.
     fn seen(&self, task: Task, l: LocationId, value: u64) -> Vec<u64> {
         let mine = (0..).zip(&self.parts).filter(|(_, p)| p.of == l && p.readers.contains(&task));
         let parts: Vec<u64> = mine.map(|(p, _)| part_of(value, p)).collect();
@@ -86,7 +87,7 @@ impl Case {
     }
 }
 
-/// The first seeds from `start` whose plans are live.
+/// Returns the first seeds from `start` whose plans are live.
 fn live(start: u64, count: usize) -> impl Iterator<Item = (u64, Case)> {
     let cases = (start..).map(|seed| (seed, Case::random(seed)));
     cases.filter(|(_, case)| case.plan.check(&case.initial).is_ok()).take(count)
@@ -100,7 +101,7 @@ fn part_of(value: u64, part: usize) -> u64 {
     mix(value, 1000 + part as u64)
 }
 
-/// What each location holds, and a digest of all that each task has seen.
+/// The value of each location, and a digest of all values that each task has seen.
 #[derive(Clone, Debug, PartialEq)]
 struct Outcome {
     cells: Vec<u64>,
@@ -111,8 +112,8 @@ fn index(place: LocationId, plan: &Plan) -> usize {
     plan.locations().position(|p| p == place).unwrap()
 }
 
-/// An order of the tasks that agrees with the first requests: whoever has only readers and tasks that have
-/// run before it, or only tasks that have run, is next.
+/// Returns an order of the tasks that agrees with the first requests: the next task is one behind
+/// tasks that have run, or behind other readers if it reads.
 fn order_of(case: &Case) -> Vec<Task> {
     let start = case.plan.check(&case.initial).unwrap();
     let mut order: Vec<Task> = Vec::new();
@@ -128,7 +129,8 @@ fn order_of(case: &Case) -> Vec<Task> {
                 place.is_none_or(|p| p == 0 || ahead[..=p].iter().all(|r| r.kind == I))
             })
     };
-    // Last declared first, so that this is another order than that of the pass wherever there is a choice.
+    // The task declared last goes first, so that the order differs from that of the pass wherever
+    // there is a choice.
     while let Some(t) = case.plan.tasks().filter(|t| may_run(t, &order)).last() {
         order.push(t);
     }
@@ -136,7 +138,7 @@ fn order_of(case: &Case) -> Vec<Task> {
     order
 }
 
-/// The original plan as a plain loop; the outcome after each round.
+/// Runs the original plan as a plain loop. Returns the outcome after each round.
 fn reference(case: &Case, rounds: u64) -> Vec<Outcome> {
     let plan = &case.plan;
     let order = order_of(case);
@@ -161,13 +163,13 @@ fn reference(case: &Case, rounds: u64) -> Vec<Outcome> {
     outcomes
 }
 
-/// A task of the canonical plan, as one who has bodies would build it from role and contents.
+/// A task of the canonical plan, built from its role and contents as a user with bodies would.
 struct Interpreted<'a> {
     case: &'a Case,
     role: Role,
     writes: LocationId,
     reads: Vec<LocationId>,
-    /// What each of `reads` holds, and what it writes.
+    /// The contents of `reads`, and of the written location.
     read_contents: Vec<Content>,
     written_content: Content,
 }
@@ -188,7 +190,7 @@ impl<'a> Interpreted<'a> {
         }
     }
 
-    /// All that a main task sees of location `l` of the original.
+    /// Returns all values that a main task sees of location `l` of the original.
     fn seen(&self, l: LocationId, write: &[u64], read: &[&[u64]]) -> Vec<u64> {
         let of = |content| match content {
             Content::Version { of, .. } => Some(of),
@@ -205,7 +207,7 @@ impl<'a> Interpreted<'a> {
         }
     }
 
-    /// One step, with the contents of what it writes and what it reads.
+    /// Runs one step, given the values of the written and the read locations.
     fn step(&self, round: u64, digest: &mut u64, write: &mut [u64], read: &[&[u64]]) {
         match self.role {
             Role::Main { task } => {
@@ -239,7 +241,7 @@ impl<'a> Interpreted<'a> {
     }
 }
 
-/// What a location of the canonical plan starts with.
+/// Returns the initial value of a location of the canonical plan.
 fn start(case: &Case, canonical: &Canonical, place: LocationId) -> Vec<u64> {
     let home = |of: LocationId, after| {
         canonical.content(canonical.home(of)) == Content::Version { of, after }
@@ -258,7 +260,7 @@ fn start(case: &Case, canonical: &Canonical, place: LocationId) -> Vec<u64> {
     }
 }
 
-/// The digests of the main tasks, in the order of the original tasks.
+/// Returns the digests of the main tasks, in the order of the original tasks.
 fn digests_of(case: &Case, canonical: &Canonical, digests: &[u64]) -> Vec<u64> {
     let main = |task| {
         canonical.plan().tasks().position(|t| canonical.role(t) == Role::Main { task }).unwrap()
@@ -266,7 +268,7 @@ fn digests_of(case: &Case, canonical: &Canonical, digests: &[u64]) -> Vec<u64> {
     case.plan.tasks().map(|t| digests[main(t)]).collect()
 }
 
-/// The canonical plan as a plain loop over its tasks, in the order of declaration.
+/// Runs the canonical plan as a plain loop over its tasks, in the order of declaration.
 fn in_sequence(case: &Case, canonical: &Canonical, rounds: u64) -> Vec<Outcome> {
     let plan = canonical.plan();
     let tasks: Vec<_> = plan.tasks().map(|t| Interpreted::new(case, canonical, t)).collect();
@@ -293,7 +295,7 @@ fn in_sequence(case: &Case, canonical: &Canonical, rounds: u64) -> Vec<Outcome> 
     outcomes
 }
 
-/// The canonical plan on the engine.
+/// Runs the canonical plan on the engine.
 fn on_engine(
     case: &Case,
     canonical: &Canonical,
@@ -369,7 +371,7 @@ fn the_canonical_form_is_live_and_every_task_of_the_original_is_in_it_once() {
                 "seed {seed}"
             );
         }
-        // The sub-tasks of a task stand together, the main task first.
+        // The sub-tasks of a task stand together, behind the main task.
         let of: Vec<Option<Task>> = roles.iter().map(|role| role.task()).collect();
         let runs = of.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()).count();
         assert_eq!(runs, case.plan.tasks().len(), "seed {seed}");
@@ -415,7 +417,7 @@ fn the_engine_gives_the_numbers_of_the_original_from_the_canonical_form() {
     });
 }
 
-/// The table of costs in the documentation of the module.
+/// Checks the table of costs in the documentation of the module.
 #[test]
 fn the_canonical_form_is_as_large_as_promised() {
     for (seed, case) in live(40_000, 2000) {
@@ -498,7 +500,7 @@ fn a_part_is_refused_to_a_task_that_does_not_read_its_location() {
     assert_eq!(error(b, reader), refusal("reader"));
     assert_eq!(error(a, stranger), refusal("task 2"));
     assert_eq!(error(other.location("c"), reader), refusal("reader"));
-    // One that nobody reads, and one that is given to a task twice.
+    // A part without readers, and a part given to a task twice.
     let part = |readers| Part { of: a, name: "edge".to_owned(), readers };
     let unread = plan.canonical(&Initial::Program, &[part(vec![])]).unwrap();
     assert_eq!(unread, plan.canonical(&Initial::Program, &[]).unwrap());

@@ -1,6 +1,6 @@
-//! `Overlay::check` against a plain exhaustive oracle: small random overlays whose queues are ordered
-//! at random, location by location, so that about half of them are dead. The oracle knows queues and
-//! nothing of graphs: it visits every state that any schedule reaches.
+//! `Overlay::check` against an exhaustive oracle: small random overlays whose queues are ordered at
+//! random, location by location, so that about half of them deadlock. The oracle uses queues and no
+//! graphs: it visits every state that any schedule reaches.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,7 +11,7 @@ use syncline_overlay::{
     error::{CheckError, Wait},
 };
 
-/// Per location: the tasks that wait or hold, first one first.
+/// Per location: the tasks that hold it or wait, front first.
 type Queues = Vec<VecDeque<(usize, AccessMode)>>;
 
 fn granted(queue: &VecDeque<(usize, AccessMode)>, task: usize) -> bool {
@@ -23,7 +23,7 @@ fn runnable(queues: &Queues, task: usize) -> bool {
     queues.iter().all(|queue| granted(queue, task))
 }
 
-/// One step of a task that can run: it queues its next requests, and releases the present ones.
+/// Runs one step of a task that can run: queues its next requests, and releases the current ones.
 fn run(queues: &Queues, task: usize) -> Queues {
     let mut queues = queues.clone();
     for queue in &mut queues {
@@ -36,17 +36,17 @@ fn run(queues: &Queues, task: usize) -> Queues {
 }
 
 struct Verdict {
-    /// A state can be reached in which nobody can run.
+    /// Whether a state is reachable in which no task can run.
     stops: bool,
-    /// A state can be reached from which some task never runs again.
+    /// Whether a state is reachable from which some task never runs again.
     starves: bool,
 }
 
-/// Visits all states.
+/// Visits all reachable states.
 fn explore(start: &Queues, tasks: usize) -> Verdict {
     let mut numbers = HashMap::from([(start.clone(), 0)]);
     let mut states = vec![start.clone()];
-    let mut steps: Vec<Vec<(usize, usize)>> = Vec::new(); // from each state: task and next state
+    let mut steps: Vec<Vec<(usize, usize)>> = Vec::new(); // for each state: tasks and next states
     while steps.len() < states.len() {
         assert!(states.len() < 300_000, "too many states");
         let state = states[steps.len()].clone();
@@ -66,7 +66,7 @@ fn explore(start: &Queues, tasks: usize) -> Verdict {
         list.iter().for_each(|&(_, to)| before[to].push(from));
     }
     let starves = |t: usize| {
-        // Backwards from the states in which it can run.
+        // Searches backwards from the states in which the task can run.
         let mut hopeful: Vec<bool> =
             steps.iter().map(|list| list.iter().any(|s| s.0 == t)).collect();
         let mut stack: Vec<usize> = (0..states.len()).filter(|&s| hopeful[s]).collect();
@@ -82,7 +82,7 @@ fn explore(start: &Queues, tasks: usize) -> Verdict {
     Verdict { stops: steps.iter().any(Vec::is_empty), starves: (0..tasks).any(starves) }
 }
 
-/// The plan as an overlay whose first requests stand in the order of `queues`.
+/// Builds the overlay of a plan whose first requests stand in the order of `queues`.
 fn overlay(plan: &Plan, queues: &Queues) -> Overlay<'static> {
     let cells = plan.cells(|_| ());
     let mut overlay = Overlay::new();
@@ -107,7 +107,7 @@ fn queues(plan: &Plan, random: &mut Random) -> Queues {
     (0..plan.locations).map(queue).collect()
 }
 
-/// Each step of the circle waits for the next, at a place where the queue says so.
+/// Checks that each step of the cycle waits for the next, at a location whose queue shows it.
 fn verify_cycle(cycle: &[Wait], queues: &Queues) {
     assert!(cycle.len() >= 2, "{cycle:?}");
     let number = |name: &str| name[1..].parse::<usize>().unwrap();
@@ -154,7 +154,8 @@ fn check_finds_what_an_exhaustive_search_finds() {
                         verdict.starves,
                         "seed {seed}: live, but refused: {cycle:?} in {queues:?}"
                     );
-                    // Those who do not depend on the circle go on; if all do, all stop.
+                    // Tasks that do not depend on the cycle go on; if all tasks depend on it, all
+                    // stop.
                     assert!(verdict.stops || plan.diameter().is_none(), "seed {seed}: {queues:?}");
                     verify_cycle(&cycle, &queues);
                 }

@@ -1,5 +1,6 @@
-//! The compiled forms against the queues, on random overlays: the same bits, the same gaps, and they end. And from one
-//! to the other in the middle of a run, as handles from outside come and go.
+//! The compiled forms against the queues, on random overlays: the same bits, the same gaps, and
+//! every run ends. Also the switch between the forms during a run, as handles from outside come and
+//! go.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use syncline_overlay::{
 
 const ROUNDS: u64 = 8;
 
-/// The bits that a run leaves: of each location, and of each task.
+/// The bits that a run leaves: for each location, and for each task.
 type Bits = (Vec<u64>, Vec<u64>);
 
 fn compiled(seed: u64) -> [Runner; 4] {
@@ -29,7 +30,8 @@ fn compiled(seed: u64) -> [Runner; 4] {
 
 const QUEUES: Runner = Runner::Queues { workers: 2, order: ReadyOrder::Fifo };
 
-/// Runs a plan whose bodies mix what they see into what they write, and look at how far the others are.
+/// Runs a plan whose bodies mix the values that they read into those that they write, and check the
+/// distance of the other tasks' iterations.
 fn run(
     plan: &Plan,
     initial: &Initial,
@@ -88,7 +90,7 @@ fn compiled_and_interpreted_agree_on_3000_random_overlays() {
                 Initial::Priority(priorities),
             ];
             let initial = &initials[seed as usize % 4];
-            // In a third of them tasks leave before the end.
+            // In a third of the overlays, tasks leave before the end.
             let lasts = |_| if seed % 3 == 0 { 1 + random.within(0..=12) as u64 } else { u64::MAX };
             let leave: Vec<u64> = plan.tasks.iter().map(lasts).collect();
             let (expected, over_queues) = run(&plan, initial, QUEUES, &leave, seed);
@@ -107,18 +109,17 @@ fn compiled_and_interpreted_agree_on_3000_random_overlays() {
     });
 }
 
-/// Handles from outside come and go while the run is under way: what they see is a state between two steps, and the
+/// Handles from outside come and go during a run: they see states between two steps only, and the
 /// bits are those of a run without them.
 #[test]
 fn a_run_changes_its_form_as_handles_come_and_go() {
     within(|| {
-        // How many of the runs meet a handle, and in the middle, is up to the scheduler: longer
-        // ones do sooner or later.
+        // The scheduler decides how many of the runs meet a handle midway: long enough runs do.
         (0..).find(|&times| handles_come_and_go(60_000 << times)).unwrap();
     });
 }
 
-/// Whether one of some runs of `n` iterations was interpreted at times, and compiled at others.
+/// Returns whether some run of `n` iterations was both interpreted and compiled in parts.
 fn handles_come_and_go(n: u64) -> bool {
     let cells = |_| [(); 3].map(|()| Location::new("cell", [0_u64; 2]));
     let run = |cells: &[Location<[u64; 2]>; 3], runner| {
@@ -127,7 +128,7 @@ fn handles_come_and_go(n: u64) -> bool {
             let access = (cells[i].write(), cells[(i + 1) % 3].read());
             overlay.task(format!("t{i}"), access, move |(mine, next), step| {
                 let value = mix(mine[0] ^ next[0], step.iteration());
-                // Never seen halfway from outside.
+                // A handle must never see the state between these two stores.
                 mine[0] = value;
                 mine[1] = !value;
             });
@@ -150,7 +151,7 @@ fn handles_come_and_go(n: u64) -> bool {
                     post_all(&mut [&mut x, &mut y]);
                     visits += 1;
                     if visits % 5 == 0 {
-                        continue; // given up, granted or not
+                        continue; // abandons the requests, granted or not
                     }
                     let seen = x.acquire_until(deadline()).unwrap();
                     assert!(*seen == [0; 2] || seen[0] == !seen[1], "half of a step: {seen:?}");
@@ -177,7 +178,8 @@ fn handles_come_and_go(n: u64) -> bool {
     both > 0
 }
 
-/// A handle that is there before the start: the run begins over the queues, and is compiled when it is gone.
+/// A handle posts before the start: the run begins over the queues, and is compiled after the
+/// handle is gone.
 #[test]
 fn a_run_is_compiled_when_the_handle_that_was_there_first_is_gone() {
     within(|| {
@@ -191,7 +193,7 @@ fn a_run_is_compiled_when_the_handle_that_was_there_first_is_gone() {
             let watch = overlay.watch();
             std::thread::scope(|s| {
                 s.spawn(move || {
-                    // Until the run has begun, behind the handle.
+                    // Waits until the run has begun, behind the handle.
                     while watch
                         .snapshot()
                         .is_none_or(|snapshot| snapshot.locations[0].queue.len() < 2)
@@ -209,8 +211,9 @@ fn a_run_is_compiled_when_the_handle_that_was_there_first_is_gone() {
     });
 }
 
-/// A reader gets in at once where all tasks read, as over the queues, also if it only tries; and the run stays compiled.
-/// A writer makes it go over the queues, and has its turn when the readers before it have had theirs.
+/// At a location that no task writes, a reader is granted at once, as over the queues, also with
+/// `try_acquire`, and the run stays compiled. A writer makes the run go over the queues, and is
+/// granted after the readers before it.
 #[test]
 fn a_reader_gets_in_where_all_read() {
     within(|| {
@@ -218,7 +221,7 @@ fn a_reader_gets_in_where_all_read() {
             compiled(2).into_iter().flat_map(|runner| [(runner, false), (runner, true)])
         {
             let (table, cell) = (Location::new("table", 7_u64), Location::new("cell", 0_u64));
-            // Another one is there before, and stays for as long as nobody writes.
+            // Another reader is there before the run, and stays if no handle writes.
             let mut first = table.reader();
             let first = (!writes).then(|| first.acquire().unwrap());
             let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -253,7 +256,8 @@ fn a_reader_gets_in_where_all_read() {
                     while !begun.load(Ordering::Relaxed) {
                         std::thread::yield_now();
                     }
-                    // With a writer once: while it is there, and some time after, nobody gets in at once.
+                    // With a writer only one visit: during it, and some time after, no request is
+                    // granted at once.
                     (0..if writes { 1 } else { 20 }).for_each(|_| visit());
                     over.store(true, Ordering::Relaxed);
                 });
@@ -266,7 +270,7 @@ fn a_reader_gets_in_where_all_read() {
     });
 }
 
-/// Tasks that leave one after the other, each with others whose turns go by way of it.
+/// Tasks leave one after the other; each relays the turns of others.
 #[test]
 fn a_thousand_writers_leave_one_location() {
     within(|| {
@@ -282,8 +286,8 @@ fn a_thousand_writers_leave_one_location() {
     });
 }
 
-/// A task has left by whose way two others know of each other, and a fourth one goes on by itself for long: the two do
-/// not wait for that one.
+/// A task that relays the turns of two others has left, and a fourth task runs independently for
+/// long: the two do not wait for the fourth.
 #[test]
 fn whoever_waits_for_one_that_left_does_not_wait_for_others() {
     within(|| {
@@ -308,7 +312,7 @@ fn whoever_waits_for_one_that_left_does_not_wait_for_others() {
                 }
             });
             let mut overlay = overlay.check(Initial::Program).unwrap();
-            // It would not end in a lifetime if `busy` did not leave.
+            // The run would practically never end if `busy` did not leave.
             overlay.run(runner, Stop::after(u64::MAX >> 2)).unwrap();
             drop(overlay);
             assert_eq!(x.into_inner().unwrap(), 20, "{runner:?}");
@@ -316,7 +320,8 @@ fn whoever_waits_for_one_that_left_does_not_wait_for_others() {
     });
 }
 
-/// A handle that panics poisons what only a task asked for that has left: nobody minds, as over the queues.
+/// A handle that panics poisons a location that only a task which has left asked for: the run goes
+/// on, as over the queues.
 #[test]
 fn what_nobody_asks_for_any_more_may_be_poisoned() {
     within(|| {

@@ -1,4 +1,4 @@
-//! Drawings: every request once in each format, whatever the names, and the same text every time.
+//! Drawings: each format draws every request once, whatever the names, and is reproducible.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use syncline_overlay::{Initial, Plan, Snapshot, snapshot::Format, snapshot::Requ
 
 const FORMATS: [Format; 3] = [Format::Text, Format::Dot, Format::Svg];
 
-/// Names that somebody will use some day.
+/// Names with characters that need escaping, and other unusual names.
 const NAMES: [&str; 13] = [
     "a",
     "R&D",
@@ -26,7 +26,8 @@ const NAMES: [&str; 13] = [
     "a name of a good many more characters than fit",
 ];
 
-/// A random plan in a random state, perhaps stuck, with handles from outside; one in two has odd names.
+/// Returns a random plan in a random state, perhaps deadlocked, with handles from outside. Half of
+/// the plans have unusual names.
 fn snapshot(random: &mut Random) -> Snapshot {
     let shape = Shape::random(random, 1..=9, 1..=6, 4);
     let odd = random.within(0..=1) == 1;
@@ -75,14 +76,14 @@ fn requests(snapshot: &Snapshot) -> usize {
     snapshot.locations.iter().map(|l| l.queue.len()).sum()
 }
 
-/// The marks in the rows of the grid.
+/// Counts the marks in the rows of the grid.
 fn marks_of_text(text: &str) -> usize {
     let rows = text.lines().filter_map(|line| line.split_once(" │ "));
     let rows = rows.filter(|(rank, _)| rank.trim().parse::<usize>().is_ok());
     rows.map(|(_, row)| row.chars().filter(|c| "■□●○◆◇".contains(*c)).count()).sum()
 }
 
-/// The nodes of requests, each named by its location and rank.
+/// Counts the nodes of requests, each named by its location and rank.
 fn marks_of_dot(dot: &str) -> usize {
     let nodes = dot.lines().filter_map(|line| line.trim().split_once(" [shape="));
     let mut names: Vec<&str> = nodes.map(|(name, _)| name).collect();
@@ -93,7 +94,7 @@ fn marks_of_dot(dot: &str) -> usize {
     all
 }
 
-/// The groups of requests of a drawing that is sound XML, and has nothing that could run.
+/// Counts the groups of requests of a drawing that must be well-formed XML without scripts.
 fn marks_of_svg(svg: &str) -> usize {
     let document = roxmltree::Document::parse(svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
     assert!(document.descendants().all(|node| !node.has_tag_name("script")), "{svg}");
@@ -112,7 +113,7 @@ fn every_request_is_drawn_once_in_each_format() {
         assert_eq!(marks_of_text(&text), all, "seed {seed}: {text}");
         assert_eq!(marks_of_dot(&dot), all, "seed {seed}: {dot}");
         assert_eq!(marks_of_svg(&svg), all, "seed {seed}: {svg}");
-        // To the byte the same again, and nothing that a terminal would obey.
+        // The same bytes on each call, and no characters that control a terminal.
         for (format, drawing) in FORMATS.into_iter().zip([text, dot, svg]) {
             assert_eq!(snapshot.clone().draw(format), drawing, "seed {seed}");
             assert!(

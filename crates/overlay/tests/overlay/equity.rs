@@ -1,5 +1,6 @@
-//! Equity: at every moment the iteration counts of two tasks that conflict differ by at most one, and
-//! those of any two by at most their distance. Every body looks at the counts of all the others.
+//! Equity: at every moment the iteration counts of two tasks that conflict differ by at most one,
+//! and those of any two tasks by at most their distance. Every body reads the counts of all other
+//! tasks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -8,7 +9,7 @@ use syncline_overlay::{Initial, Overlay, Runner, Stop};
 
 const ITERATIONS: u64 = 60;
 
-/// Where a task stands.
+/// The progress of a task.
 #[derive(Default)]
 struct Place {
     completed: AtomicU64,
@@ -24,15 +25,15 @@ fn look(plan: &Plan, initial: Initial, runner: Runner, seed: u64) {
         let (places, distances, conflict) = (&places, &distances[t], move |u| plan.conflict(t, u));
         overlay.task(format!("t{t}"), plan.access(t, &cells), move |_, step| {
             let mine = &places[t];
-            // Acquire and Release: so that "inside" and the counts are seen together, also among tasks
-            // without a grant in common.
+            // Acquire and Release: "inside" and the counts must be consistent also among tasks
+            // without a common grant.
             assert!(!mine.inside.swap(true, Ordering::AcqRel), "{t} runs twice at once");
             assert_eq!(mine.completed.load(Ordering::Acquire), step.iteration());
             let check = |when: &str| {
                 for (u, other) in places.iter().enumerate() {
                     let theirs = other.completed.load(Ordering::Acquire);
                     let apart = theirs.abs_diff(step.iteration());
-                    // Without a way from one to the other there is no limit.
+                    // Without a path between the tasks there is no limit.
                     let most = distances[u].unwrap_or(u64::MAX);
                     assert!(apart <= most, "{when}: {t} at {}, {u} at {theirs}", step.iteration());
                     if conflict(u) {
@@ -68,7 +69,7 @@ fn on_a_grid() {
     });
 }
 
-/// A chain lets its ends drift apart the farthest.
+/// A chain lets its ends drift apart farthest.
 #[test]
 fn on_a_chain() {
     within(|| {

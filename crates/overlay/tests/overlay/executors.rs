@@ -1,5 +1,5 @@
-//! Futures of grants in executors: both kinds of tokio's, and the plainest one. Tasks, threads and a
-//! running overlay in one queue; tasks that race, are aborted, or panic.
+//! Futures of grants in executors: both kinds of tokio's, and a minimal one. Tasks, threads and a
+//! running overlay share one queue; tasks race, are aborted, or panic.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -24,7 +24,8 @@ fn runtimes() -> [Runtime; 2] {
     ]
 }
 
-/// Polls `future` at most `times` times, letting others run in between, and drops it if it is not ready.
+/// Polls `future` at most `times` times, yielding to others in between, and drops it if it is not
+/// ready.
 async fn polled<F: Future + Unpin>(mut future: F, times: usize) -> Option<F::Output> {
     for _ in 0..times {
         if let Poll::Ready(output) = poll_fn(|cx| Poll::Ready(poll(&mut future, cx.waker()))).await
@@ -36,7 +37,7 @@ async fn polled<F: Future + Unpin>(mut future: F, times: usize) -> Option<F::Out
     None
 }
 
-/// The one that is ready first; the other is dropped. Asks the left one first.
+/// Returns the output of the future that is ready first and drops the other. Polls `a` first.
 async fn race<A: Future + Unpin, B: Future + Unpin>(
     mut a: A,
     mut b: B,
@@ -48,7 +49,8 @@ async fn race<A: Future + Unpin, B: Future + Unpin>(
     .await
 }
 
-/// Requests are posted in a known order, half of them awaited by tasks, half acquired by threads.
+/// Requests are posted in a known order; half of them are awaited by tasks, half acquired by
+/// threads.
 #[test]
 fn tasks_that_await_and_threads_that_block_stand_in_one_queue() {
     const REQUESTS: usize = 200;
@@ -87,7 +89,7 @@ fn tasks_that_await_and_threads_that_block_stand_in_one_queue() {
     }
 }
 
-/// Four tasks and two threads in turn; the guards are held while others run.
+/// Four tasks and two threads alternate; guards are held while other tasks run.
 #[test]
 fn iterative_tasks_and_threads_go_round_in_order() {
     const ROUNDS: usize = 1000;
@@ -131,8 +133,8 @@ fn iterative_tasks_and_threads_go_round_in_order() {
     }
 }
 
-/// Requests are given up at random by tasks that are polled a few times, race, or are aborted, beside
-/// threads; nothing that was granted is lost.
+/// Tasks that are polled a few times, race, or are aborted abandon requests at random, beside
+/// threads. No granted request is lost.
 #[test]
 fn futures_dropped_at_any_moment_hold_up_nobody() {
     const ROUNDS: usize = 3000;
@@ -140,7 +142,7 @@ fn futures_dropped_at_any_moment_hold_up_nobody() {
         within(move || {
             let cells = [Location::new("x", 0_u64), Location::new("y", 0_u64)];
             let written = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-            // No await stands between the two additions, so both are done or none.
+            // No await separates the two additions, so both are done or none.
             let write =
                 |written: &[AtomicU64; 2], cell: usize, n: &mut Guard<'_, u64, Exclusive>| {
                     **n += 1;
@@ -169,7 +171,8 @@ fn futures_dropped_at_any_moment_hold_up_nobody() {
                                     Err(n) => write(&written, 1, &mut n.unwrap()),
                                 },
                                 3 => {
-                                    // Aborted while it waits, holds, or has posted again.
+                                    // The task is aborted while it waits, holds, or has posted
+                                    // again.
                                     let mut own = cells[random.within(0..=1)].writer();
                                     let task = tokio::spawn(async move {
                                         for _ in 0..3 {
@@ -191,7 +194,8 @@ fn futures_dropped_at_any_moment_hold_up_nobody() {
                                     tokio::task::yield_now().await;
                                 }
                             }
-                            // What `next` has posted must not be held while the other cell is awaited.
+                            // The request that `next` posted must not be held while the other cell
+                            // is awaited.
                             x.abandon();
                         }
                     })
@@ -212,7 +216,7 @@ fn futures_dropped_at_any_moment_hold_up_nobody() {
                     }
                 });
             });
-            // Aborted tasks may still be on their way out.
+            // Aborted tasks may not have finished yet.
             for (cell, written) in cells.iter().zip(&*written) {
                 let total = *cell.reader().acquire_until(soon()).unwrap();
                 assert_eq!(total, written.load(Ordering::Relaxed));
@@ -294,7 +298,8 @@ fn a_reader_that_panics_and_a_writer_that_is_aborted_poison_nothing() {
     }
 }
 
-/// A task from outside goes round among the tasks of a running overlay, which release to its waker.
+/// A task with a handle iterates among the tasks of a running overlay, whose releases call its
+/// waker.
 #[test]
 fn a_task_from_outside_takes_its_turns_in_a_running_overlay() {
     const TURNS: u64 = 400;
@@ -304,7 +309,7 @@ fn a_task_from_outside_takes_its_turns_in_a_running_overlay() {
             within(move || {
                 let (x, y) = (Location::new("x", 0), Location::new("y", 0_u64));
                 let mut outside = x.writer();
-                outside.post(); // the overlay begins behind it
+                outside.post(); // ahead of the overlay
                 let mut overlay = Overlay::new();
                 overlay.task("left", (x.write(), y.read()), |(x, _), _| *x += 1);
                 overlay.task("right", (y.write(), x.read()), |(y, _), _| *y += 1);

@@ -1,5 +1,5 @@
-//! Bodies that fail, panic or leave: the others end, or go on, and nobody waits for the lost. What a
-//! panic may have left half-written is poisoned, and said to be.
+//! Bodies that fail, panic or leave: the other tasks end, or go on, and no task waits for a task
+//! that is gone. Data that a panic may have left half-written is poisoned, and the error says so.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use syncline_overlay::{
     error::{AcquireError, RunError, TaskError},
 };
 
-/// Those that certainly run two tasks at once.
+/// Returns the runners that certainly run two tasks at once.
 fn two_at_once() -> [Runner; 2] {
     [Runner::Threads, Runner::pool(2)]
 }
@@ -26,7 +26,7 @@ fn is_free<T>(location: &Location<T>) -> bool {
     matches!(location.writer().try_acquire(), Ok(Some(_)))
 }
 
-/// A 4 x 4 grid whose tasks count in their cells, and what task 5 does in iteration 3.
+/// Builds a 4 x 4 grid whose tasks count in their cells; task 5 fails as given in iteration 3.
 fn grid<'env>(
     cells: &[Location<u64>],
     fault: impl Fn(&mut Step) -> Result<(), TaskError> + Send + Copy + 'env,
@@ -44,7 +44,8 @@ fn grid<'env>(
     overlay
 }
 
-/// What may be in the cells after task 5 ended in its iteration 3: nobody is far from it.
+/// Checks the cells after task 5 ended in its iteration 3: each count differs by at most the
+/// distance.
 fn assert_ended(cells: &[Location<u64>]) {
     let distances = &Plan::grid(4, 4).distances()[5];
     for (cell, distance) in cells.iter().zip(distances) {
@@ -66,7 +67,7 @@ fn an_error_ends_the_run_and_names_the_task() {
                 assert_eq!(error.to_string(), "task 't5' failed in iteration 3: disk full");
                 assert!(matches!(error, RunError::Failed { iteration: 3, .. }));
                 assert_ended(&cells);
-                // It can begin again, and fails again.
+                // The overlay can run again, and fails again.
                 let error = overlay.run(runner, Stop::after(1000)).unwrap_err();
                 assert_eq!(error.to_string(), "task 't5' failed in iteration 3: disk full");
                 assert_eq!(overlay.run(runner, Stop::after(3)).unwrap().steps, 48);
@@ -121,7 +122,7 @@ fn a_panic_names_all_locations_that_the_task_writes_and_none_that_it_reads() {
             );
             assert!(a.reader().acquire().is_err() && c.reader().acquire().is_err());
             assert_eq!(value(&b), 0);
-            // A task that writes nothing poisons nothing.
+            // A panic of a task that writes nothing poisons nothing.
             let mut overlay = Overlay::new();
             overlay.task("reader", b.read(), |_, _| -> Result<(), TaskError> { panic!("x") });
             let error =
@@ -132,7 +133,7 @@ fn a_panic_names_all_locations_that_the_task_writes_and_none_that_it_reads() {
     });
 }
 
-/// Both were in the middle of writing; that only one can be reported does not make the other's data sound.
+/// Two tasks panic while both write. Only one panic is reported, but the data of both are poisoned.
 #[test]
 fn two_panics_at_once_poison_what_both_write() {
     within(|| {
@@ -156,7 +157,7 @@ fn two_panics_at_once_poison_what_both_write() {
     });
 }
 
-/// The other way to hide a panic: an error that came first.
+/// A panic after an error: the error is reported, and the panic still poisons.
 #[test]
 fn a_panic_after_an_error_still_poisons() {
     within(|| {
@@ -170,7 +171,7 @@ fn a_panic_after_an_error_still_poisons() {
             });
             overlay.task("panics", b.write(), |_, _| -> Result<(), TaskError> {
                 both.wait();
-                std::thread::sleep(Duration::from_millis(50)); // most likely the error comes first
+                std::thread::sleep(Duration::from_millis(50)); // most likely after the error
                 panic!("second")
             });
             overlay.check(Initial::Program).unwrap().run(runner, Stop::after(2)).unwrap_err();
@@ -179,8 +180,8 @@ fn a_panic_after_an_error_still_poisons() {
     });
 }
 
-/// A task that fails at once, and one that never waits for it and would never end: without the
-/// error the run hangs.
+/// One task fails at once; the other never waits for it and would never end. Without the error the
+/// run hangs.
 fn fail_beside_a_busy_task(runner: Runner) {
     within(move || {
         let (a, b) = (Location::new("a", ()), Location::new("b", 0_u64));
@@ -208,7 +209,7 @@ fn an_error_ends_independent_threads() {
     }
 }
 
-/// The error raises the signals of all threads, and one that is in its body grants to them afterwards.
+/// The error raises the signals of all threads; a thread in its body grants to them afterwards.
 #[test]
 fn an_error_wakes_threads_that_are_granted_at_the_same_moment() {
     for _ in 0..20 {
@@ -237,7 +238,8 @@ fn an_error_wakes_threads_that_are_granted_at_the_same_moment() {
     }
 }
 
-/// A writer that is not of the overlay panics while the overlay runs: the next to be granted is told.
+/// A writer outside the overlay panics while the overlay runs: the next task to be granted gets the
+/// error.
 #[test]
 fn a_panic_outside_is_told_to_the_tasks_of_a_running_overlay() {
     within(|| {
@@ -248,7 +250,7 @@ fn a_panic_outside_is_told_to_the_tasks_of_a_running_overlay() {
             let (started, wait_for_start) = channel();
             let mut overlay = Overlay::new();
             overlay.task("pace", (), move |(), _| {
-                // Nobody listens any more when the thread has panicked.
+                // The receiver is gone after the thread has panicked.
                 let _ = started.send(());
             });
             overlay.task("user", x.write(), |x, _| *x += 1);
@@ -294,7 +296,7 @@ fn nobody_waits_for_a_task_that_has_left() {
     });
 }
 
-/// Any number may leave at any time; the rest do all their iterations, in the order they had.
+/// Tasks leave at any time; the rest do all their iterations, in their previous order.
 #[test]
 fn tasks_leave_random_overlays_one_after_the_other() {
     within(|| {
@@ -340,7 +342,7 @@ fn tasks_leave_random_overlays_one_after_the_other() {
     });
 }
 
-/// Errors at random moments, again and again: no thread is left behind, and no request.
+/// Errors at random moments, repeatedly: no thread is left running, and no request in a queue.
 #[test]
 fn failures_at_any_moment_leave_no_trace() {
     within(|| {

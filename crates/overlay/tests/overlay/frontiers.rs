@@ -1,5 +1,6 @@
-//! Livermore kernel 23 on blocks whose frontiers the canonical form puts in locations of their own: one row
-//! or column each. The bits are those of the plain double loop, and no task holds a neighbour's block.
+//! Livermore kernel 23 on blocks whose frontiers, one row or column each, have locations of their
+//! own in the canonical form. The bits are those of the plain double loop, and no task holds a
+//! neighbour's block.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use syncline_overlay::{
     plan::{LocationId, Task},
 };
 
-/// The neighbours of a block, in the order in which its task asks for them.
+/// The neighbours of a block, in the order in which its task requests them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     North,
@@ -29,12 +30,12 @@ impl Side {
     }
 }
 
-/// Blocks of a matrix.
+/// The partition of a matrix into blocks.
 #[derive(Clone, Copy, Debug)]
 struct Grid {
-    /// Blocks down and across.
+    /// The number of blocks down and across.
     blocks: (usize, usize),
-    /// Points of a block, down and across.
+    /// The number of points of a block, down and across.
     points: (usize, usize),
 }
 
@@ -51,7 +52,8 @@ impl Grid {
         self.blocks.0 * self.blocks.1
     }
 
-    /// The points of a block in the matrix. Points count from 1: there is a fixed line around the matrix.
+    /// Returns the points of a block in the matrix. Points count from 1: a boundary of fixed values
+    /// surrounds the matrix.
     fn range(self, block: usize) -> (Range<usize>, Range<usize>) {
         let (i, j) = (block / self.blocks.1 * self.points.0, block % self.blocks.1 * self.points.1);
         (i + 1..i + 1 + self.points.0, j + 1..j + 1 + self.points.1)
@@ -67,8 +69,8 @@ impl Grid {
         }
     }
 
-    /// The plan of the papers: each block is a location, its task reads the blocks around. And the parts that
-    /// it needs of those: the side that touches it.
+    /// Returns the plan of the papers, in which each block is a location and its task reads the
+    /// blocks around it, and the parts that it needs of those: the adjacent sides.
     fn plan(self) -> (Plan, Vec<(Part, Side)>) {
         let mut plan = Plan::new();
         let name = |b: usize| format!("{} {}", b / self.blocks.1, b % self.blocks.1);
@@ -95,7 +97,7 @@ impl Grid {
         (plan.canonical(initial, &parts).unwrap(), sides)
     }
 
-    /// One row or column of a block.
+    /// Returns one row or column of a block.
     fn frontier(self, block: &[f64], side: Side) -> Vec<f64> {
         let (rows, cols) = self.points;
         match side {
@@ -106,7 +108,7 @@ impl Grid {
         }
     }
 
-    /// The sweep of a block between frontiers. Where there is none, the fixed line is.
+    /// Sweeps a block between frontiers. The fixed boundary replaces absent ones.
     fn sweep(self, block: usize, values: &mut [f64], around: [Option<&[f64]>; 4]) {
         let (rows, cols) = self.points;
         let (above, left) = (self.range(block).0.start, self.range(block).1.start);
@@ -140,12 +142,12 @@ impl Grid {
     }
 }
 
-/// The initial value of a point, and the fixed value of one around the matrix.
+/// Returns the initial value of a point, or the fixed value of a boundary point.
 fn start(i: usize, j: usize) -> f64 {
     mix(i as u64, j as u64) as f64 / u64::MAX as f64
 }
 
-/// The kernel at one point. Its five coefficients come from the place.
+/// Applies the kernel at one point. Its five coefficients depend on the position.
 fn update(i: usize, j: usize, here: f64, [n, w, e, s]: [f64; 4]) -> f64 {
     let coefficient = |which: u64| 0.25 * start(i, j * 8 + which as usize) + 0.01;
     let [zb, zv, zu, zr, zz] = [0, 1, 2, 3, 4].map(coefficient);
@@ -153,7 +155,7 @@ fn update(i: usize, j: usize, here: f64, [n, w, e, s]: [f64; 4]) -> f64 {
     here + 0.175 * (qa - here)
 }
 
-/// The plain double loop over a part of the matrix.
+/// Runs the plain double loop over a part of the matrix.
 fn sweep_plain(matrix: &mut [Vec<f64>], (rows, cols): (Range<usize>, Range<usize>)) {
     for i in rows {
         for j in cols.clone() {
@@ -181,7 +183,7 @@ struct Data {
     grid: Grid,
     cells: Vec<Location<Vec<f64>>>,
     homes: Vec<usize>,
-    /// Iterations that each block has done.
+    /// The number of iterations that each block has done.
     done: Vec<AtomicU64>,
 }
 
@@ -259,11 +261,13 @@ impl Data {
         overlay.check(initial).unwrap()
     }
 
-    /// Neighbours are at most two iterations apart, and none is behind a task that runs.
+    /// Checks that neighbours are at most two iterations apart, and none is behind a task that
+    /// runs.
     fn look_around(&self, block: usize, step: &Step) {
         for side in SIDES {
             if let Some(other) = self.grid.neighbour(block, side) {
-                // Relaxed: the grants that let the task run have ordered the counts that matter.
+                // Relaxed: the grants under which the task runs have ordered the counts that
+                // matter.
                 let ahead = self.done[other].load(Ordering::Relaxed).wrapping_sub(step.iteration());
                 assert!(ahead <= 2, "{ahead} iterations ahead");
             }
@@ -328,7 +332,7 @@ fn frontiers_in_red_black_order_give_the_bits_of_the_blocks_in_that_order() {
         let (canonical, sides) = grid.canonical(&Initial::MaxParallel);
         for runner in runners() {
             let data = Data::new(grid, &canonical, &sides);
-            // The order is that of the tasks now.
+            // The tasks are declared in their order, so `Program` keeps it.
             let mut overlay = data.overlay(&canonical, &sides, Initial::Program);
             overlay.run(runner, Stop::after(9)).unwrap();
             assert_eq!(data.bits(), bits(&expected), "{runner:?}");

@@ -1,4 +1,5 @@
-//! Futures of grants, polled by hand: places, cancellation, wakers, and random steps against a plain queue.
+//! Futures of grants, polled directly: positions, cancellation, wakers, and random steps against a
+//! plain queue.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -117,7 +118,7 @@ fn a_poll_with_another_waker_replaces_the_first() {
     assert!(poll(&mut future, &new).is_ready());
 }
 
-/// One release lets in many readers, more than there is room for on the stack, all are woken.
+/// One release grants many readers, more than there is room for on the stack; all are woken.
 #[test]
 fn a_hundred_readers_are_woken_together_in_order() {
     struct Note(usize, Arc<Mutex<Vec<usize>>>);
@@ -140,8 +141,8 @@ fn a_hundred_readers_are_woken_together_in_order() {
     assert!(futures.iter_mut().all(|f| poll(f, Waker::noop()).is_ready()));
 }
 
-/// Wakers are woken outside of the queue: this one posts, releases and gives up there, also when it is
-/// only replaced or dropped.
+/// Wakers are woken outside the queue: this waker posts, releases and abandons when it is woken,
+/// replaced or dropped.
 #[test]
 fn a_waker_may_use_the_location_when_it_is_woken_and_when_it_is_dropped() {
     struct Meddler(Location<u32>);
@@ -215,7 +216,7 @@ fn a_future_is_not_polled_after_it_was_ready() {
     let _ = poll(&mut future, Waker::noop());
 }
 
-/// What a task that is polled by hand is told to do with its guard.
+/// The action of a directly polled task on its guard.
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
     Hold,
@@ -224,7 +225,7 @@ enum Order {
     End,
 }
 
-/// A task that is polled by hand: awaits, holds until it is told, and so on.
+/// A directly polled task: it awaits, holds until it is ordered to release, and repeats.
 struct Actor {
     body: Pin<Box<dyn Future<Output = ()>>>,
     order: Rc<Cell<Order>>,
@@ -265,7 +266,7 @@ impl Actor {
         Actor { body, order, holds, kind, waits: None }
     }
 
-    /// Polls with the waker of the last time, or with a new one. True when the task has ended.
+    /// Polls with the previous waker, or with a new one. Returns true when the task has ended.
     fn poll(&mut self, anew: bool) -> bool {
         let (_, waker) = match &mut self.waits {
             Some(waits) if !anew => waits,
@@ -275,14 +276,14 @@ impl Actor {
     }
 }
 
-/// The queue, as plain as can be: a request is granted if it is the first, or if all up to it read.
+/// Returns whether a plain queue grants a request: it is the first, or all up to it read.
 fn is_granted(queue: &[(usize, AccessMode)], actor: usize) -> bool {
     let at = queue.iter().position(|q| q.0 == actor).expect("in the queue");
     at == 0 || queue[..=at].iter().all(|q| q.1 == AccessMode::Inclusive)
 }
 
-/// Twelve tasks come, are polled with old and new wakers, go on, and are dropped, at random and in every
-/// state; after each step, ready and woken are those whom the plain queue names.
+/// Twelve tasks start, are polled with old and new wakers, advance, and are dropped, at random and
+/// in every state. After each step the ready and woken tasks are those that the plain queue names.
 #[test]
 fn random_steps_agree_with_a_plain_queue() {
     const STEPS: usize = 4000;
@@ -350,7 +351,7 @@ fn random_steps_agree_with_a_plain_queue() {
     });
 }
 
-/// A run that fails gives back what its tasks hold, also to those who await it.
+/// A run that fails releases what its tasks hold, also to futures that await it.
 #[test]
 fn a_run_that_fails_wakes_those_who_await() {
     for runner in [Runner::pool(2), Runner::Threads] {

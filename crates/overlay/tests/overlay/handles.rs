@@ -1,5 +1,5 @@
-//! Locks used by hand: strict order, requests that are given up while they wait or hold, deadlines,
-//! posts over several locations, and poison.
+//! Handles without an overlay: strict order, requests that are abandoned while they wait or hold,
+//! deadlines, posts over several locations, and poison.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,7 +95,7 @@ fn a_handle_dropped_when_granted_but_not_acquired_is_skipped() {
 fn a_handle_dropped_after_next_is_skipped_granted_or_not() {
     let x = Location::new("x", 0);
     let (mut w1, mut w2) = (x.writer(), x.writer());
-    w1.acquire_until(soon()).unwrap().next(); // alone: granted again
+    w1.acquire_until(soon()).unwrap().next(); // the only handle: granted again
     w2.post();
     w1.acquire_until(soon()).unwrap().next(); // behind w2
     assert!(w1.try_acquire().unwrap().is_none());
@@ -112,8 +112,8 @@ fn abandoning_gives_up_the_place() {
     w2.post();
     w3.post();
     w2.abandon();
-    w2.abandon(); // nothing to give up
-    w2.post(); // behind w3 now
+    w2.abandon(); // no request to abandon
+    w2.post(); // behind w3
     drop(w1);
     assert!(w2.try_acquire().unwrap().is_none());
     drop(w3.acquire_until(soon()).unwrap());
@@ -150,7 +150,7 @@ fn a_deadline_passes_and_the_place_is_kept() {
     assert!(w3.acquire_until(soon()).is_ok());
 }
 
-/// A guard that is leaked holds until its handle goes.
+/// A leaked guard holds the location until its handle is dropped.
 #[test]
 fn a_leaked_guard_holds_as_long_as_its_handle_lives() {
     let x = Location::new("x", 0);
@@ -175,7 +175,7 @@ fn data_come_back_from_the_last_reference() {
     assert_eq!(x.into_inner().unwrap(), [1, 2]);
 }
 
-/// Many more handles than a location has room for beside its queue.
+/// Many more handles than a location has nodes beside its queue.
 #[test]
 fn hundreds_of_handles_are_granted_in_order() {
     const HANDLES: usize = if cfg!(miri) { 40 } else { 500 };
@@ -267,7 +267,8 @@ fn posts_over_random_sets_of_locations_never_deadlock() {
     });
 }
 
-/// Requests are given up at random, in every state; the others are served as if they had never been.
+/// Requests are abandoned at random, in every state; the others are granted as if those had never
+/// been posted.
 #[test]
 fn requests_given_up_at_random_hold_up_nobody() {
     within(|| {
@@ -334,7 +335,7 @@ fn a_guard_dropped_by_a_panic_poisons() {
     assert!(panic.is_err());
     let poisoned = AcquireError::Poisoned { location: "x".into(), task: "painter".into() };
     assert_eq!(poisoned.to_string(), "location 'x' was poisoned when 'painter' panicked");
-    // Whoever waited, who comes, the one who did it; again and again.
+    // A handle that waited, a new one, and the one that poisoned; each twice.
     for _ in 0..2 {
         assert_eq!(waits.acquire_until(soon()).unwrap_err(), poisoned);
         assert_eq!(waits.try_acquire().unwrap_err(), poisoned);
@@ -373,7 +374,8 @@ fn a_reader_that_panics_poisons_nothing() {
     assert_eq!(*x.writer().acquire_until(soon()).unwrap(), 3);
 }
 
-/// A destructor that runs during a panic takes a guard, writes, and lets it go: nothing is half-written.
+/// A destructor that runs during a panic takes a guard, writes, and drops it: nothing is
+/// half-written.
 #[test]
 fn a_guard_taken_and_released_by_a_destructor_during_a_panic_does_not_poison() {
     struct Last<'a>(&'a Location<i32>);

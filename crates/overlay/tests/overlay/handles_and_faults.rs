@@ -1,5 +1,6 @@
-//! Random overlays on random runners, while handles from outside come and go, and tasks leave, fail or panic: every run
-//! ends, what goes well leaves the bits of a run without handles, what fails says so, and can be run again.
+//! Random overlays on random runners, while handles from outside come and go, and tasks leave, fail
+//! or panic. Every run ends. A successful run leaves the bits of a run without handles; a failed
+//! run returns its error, and can be run again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use syncline_overlay::{
     run::{ReadyOrder, RunReport},
 };
 
-/// What a task does at the end of an iteration.
+/// The fault of a task at the end of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Error,
@@ -24,9 +25,9 @@ enum Fault {
 struct Case {
     plan: Plan,
     rounds: u64,
-    /// Per task: the number of iterations after which it leaves.
+    /// For each task, the number of iterations after which it leaves.
     leave: Vec<u64>,
-    /// A task, one of its iterations, and what happens there.
+    /// A task, one of its iterations, and its fault there.
     fault: Option<(usize, u64, Fault)>,
     /// The residual of iteration i is 1 / (i + 1).
     tolerance: Option<f64>,
@@ -55,7 +56,7 @@ fn case(random: &mut Random) -> Case {
 
 type Bits = (Vec<u64>, Vec<u64>);
 
-/// A handle from outside, as it comes and goes. It changes nothing.
+/// A handle from outside that comes and goes, and changes nothing.
 fn visit(random: &mut Random, cells: &[Location<u64>], done: &AtomicBool) -> u64 {
     let mut visits = 0;
     while !done.load(Ordering::Relaxed) {
@@ -67,7 +68,7 @@ fn visit(random: &mut Random, cells: &[Location<u64>], done: &AtomicBool) -> u64
             2 => post_all(&mut [&mut x, &mut y]),
             3 => {
                 post_all(&mut [&mut y, &mut w]);
-                // In the order of the posts: both may be at one location.
+                // In the order of the posts: both may be at the same location.
                 drop(y.acquire());
                 drop(w.acquire());
             }
@@ -215,8 +216,8 @@ fn whatever_happens_every_run_ends_as_it_would_alone() {
     });
 }
 
-/// Two overlays, one after the other over one location, each in a thread of its own: what the first leaves in the
-/// queues never stands before the requests of the second.
+/// Two overlays run one after the other over one location, each in a thread of its own: no request
+/// that the first leaves stands ahead of the requests of the second.
 #[test]
 fn an_overlay_may_begin_where_another_has_just_ended() {
     let after = |runner| {

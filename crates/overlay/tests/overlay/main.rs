@@ -1,4 +1,5 @@
-//! Overlays as their users see them: random ones against plain models, faults, futures, runs.
+//! Tests of overlays through the public interface: random overlays against plain models, faults,
+//! futures, runs.
 
 mod canonical;
 mod check;

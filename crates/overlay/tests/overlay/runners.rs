@@ -1,4 +1,4 @@
-//! Runs from end to end: the paper's 64 threads on 8 x 8 blocks, pools of any size, overlays that run
+//! Complete runs: the paper's 64 threads on 8 x 8 blocks, pools of any size, overlays that run
 //! again, fixed numbers of iterations, and handles from outside on locations of a running overlay.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,11 +14,11 @@ use syncline_overlay::{
     run::RunReport,
 };
 
-/// Blocks on a side, and points on a side of a block.
+/// The number of blocks on a side, and of points on a side of a block.
 const BLOCKS: usize = 8;
 const POINTS: usize = 4;
 const SIDE: usize = BLOCKS * POINTS;
-/// The value around the grid.
+/// The boundary value around the grid.
 const EDGE: f64 = 1.0;
 
 type Block = [[f64; POINTS]; POINTS];
@@ -28,7 +28,7 @@ fn start(i: usize, j: usize) -> f64 {
     ((i * 31 + j * 17) % 101) as f64
 }
 
-/// One Gauss-Seidel sweep of a block between the blocks above, left, right and below.
+/// Runs one Gauss-Seidel sweep of a block between the blocks above, left, right and below.
 fn sweep(block: &mut Block, [up, left, right, down]: Around<'_>) {
     const LAST: usize = POINTS - 1;
     for i in 0..POINTS {
@@ -69,7 +69,7 @@ fn overlay(blocks: &[Location<Block>], initial: Initial) -> Checked<'static> {
     overlay.check(initial).unwrap()
 }
 
-/// All points, row by row, as bits.
+/// Returns all points, row by row, as bits.
 fn bits(blocks: &[Location<Block>]) -> Vec<u64> {
     let mut all = vec![0; SIDE * SIDE];
     for (t, block) in blocks.iter().enumerate() {
@@ -83,7 +83,7 @@ fn bits(blocks: &[Location<Block>]) -> Vec<u64> {
     all
 }
 
-/// The double loop over the whole grid; going through it block by block gives the same bits.
+/// Runs the double loop over the whole grid; going block by block gives the same bits.
 fn plain(iterations: usize) -> Vec<u64> {
     let mut grid: Vec<f64> = (0..SIDE * SIDE).map(|p| start(p / SIDE, p % SIDE)).collect();
     for _ in 0..iterations {
@@ -164,7 +164,8 @@ fn every_task_does_the_asked_number_of_iterations() {
     });
 }
 
-/// Three cells in a row; each adds its left neighbour, and the middle one counts as well.
+/// Builds three cells in a row; each task adds its left neighbour, and the middle one counts as
+/// well.
 fn row(cells: &[Location<u64>; 3]) -> Checked<'static> {
     let [a, b, c] = cells;
     let mut overlay = Overlay::new();
@@ -214,7 +215,7 @@ fn a_reader_from_outside_samples_and_changes_nothing() {
     });
 }
 
-/// A reader that goes round has a place in the order like any task.
+/// An iterative reader from outside has a position in the order like any task.
 #[test]
 fn a_reader_from_outside_that_goes_round_sees_every_version_once() {
     const N: u64 = 500;
@@ -222,18 +223,19 @@ fn a_reader_from_outside_that_goes_round_sees_every_version_once() {
         for runner in runners() {
             let cell = Location::new("cell", 0);
             let mut reader = cell.reader();
-            reader.post(); // ahead of all
+            reader.post(); // ahead of all tasks
             let (started, wait_for_start) = channel();
             let mut overlay = Overlay::new();
             overlay.task("pace", (), |(), _| {
-                // Nobody listens any more after the first.
+                // The receiver listens for the first iteration only.
                 let _ = started.send(());
             });
             overlay.task("writer", cell.write(), |n, _| *n += 1);
             let mut overlay = overlay.check(Initial::Program).unwrap();
             std::thread::scope(|s| {
                 s.spawn(move || {
-                    // Before that the reader would be alone in the queue, and be granted again at once.
+                    // Before the start, the reader would be alone in the queue, and be granted
+                    // again at once.
                     wait_for_start.recv().unwrap();
                     for version in 0..=N {
                         let now = reader.acquire_until(soon()).unwrap();
@@ -247,8 +249,8 @@ fn a_reader_from_outside_that_goes_round_sees_every_version_once() {
     });
 }
 
-/// A task from outside that posts all its requests as if at once must not stand before a task of the
-/// overlay at one location and behind it at another.
+/// A task from outside that posts all its requests in a single step must not stand ahead of a task
+/// of the overlay at one location and behind it at another.
 #[test]
 fn a_reader_from_outside_over_two_locations_does_not_deadlock() {
     within(|| {
@@ -310,7 +312,7 @@ fn a_location_of_a_running_overlay_is_refused_to_another() {
                         error.to_string(),
                         "location 'taken' is in use by another overlay that is running"
                     );
-                    // What was joined before the refusal is free again.
+                    // The locations that the refused run had joined are free again.
                     one.run(runner, Stop::after(1)).unwrap();
                 }
                 go_on.send(()).unwrap();

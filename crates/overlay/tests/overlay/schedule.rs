@@ -1,6 +1,7 @@
 //! Results do not depend on the schedule: random overlays with several writers to a location, whose
-//! bodies mix what they read into what they write, give the bits of a plain sequential loop that runs
-//! the tasks round by round in the order of their rank. Whoever runs them, and however they dawdle.
+//! bodies mix the values that they read into those that they write, give the bits of a sequential
+//! loop that runs the tasks round by round in the order of their rank, with any runner and any
+//! delays.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop, access::R
 
 const ROUNDS: u64 = 9;
 
-/// What each location holds at the end, and a digest of all that each task has seen.
+/// The final value of each location, and a digest of all values that each task has seen.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     cells: Vec<u64>,
@@ -22,12 +23,13 @@ fn seed_of(location: usize) -> u64 {
     mix(location as u64, 77)
 }
 
-/// What one step of a task makes of its digest and of all values that it sees.
+/// Returns the digest of a task after one step, from its previous digest and all values that it
+/// sees.
 fn digest(before: u64, iteration: u64, seen: impl Iterator<Item = u64>) -> u64 {
     seen.fold(mix(before, iteration), mix)
 }
 
-/// The plain loop.
+/// Runs the sequential loop.
 fn reference(plan: &Plan, order: &[usize], rounds: u64) -> Outcome {
     let mut cells: Vec<u64> = (0..plan.locations).map(seed_of).collect();
     let mut digests = vec![0; plan.tasks.len()];
@@ -45,7 +47,7 @@ fn reference(plan: &Plan, order: &[usize], rounds: u64) -> Outcome {
     Outcome { cells, digests }
 }
 
-/// The outcome on the engine; and which task ran when in the first round.
+/// Returns the outcome on the engine, and the order in which tasks ran in the first round.
 fn run(
     plan: &Plan,
     initial: Initial,
@@ -93,7 +95,7 @@ fn plan(seed: u64) -> Plan {
     let mut random = Random::new(seed);
     let mut plan = Plan::random(&mut random, 1..=12, 1..=8, 5);
     if seed.is_multiple_of(4) {
-        plan.tasks.push(Vec::new()); // one that asks for nothing
+        plan.tasks.push(Vec::new()); // a task without requests
     }
     plan
 }
@@ -125,7 +127,7 @@ fn priorities_give_the_bits_of_the_sequential_program_in_their_order() {
             let priorities: Vec<i64> =
                 plan.tasks.iter().map(|_| random.within(0..=6) as i64 - 3).collect();
             let mut order: Vec<usize> = (0..plan.tasks.len()).collect();
-            order.sort_by_key(|&t| priorities[t]); // equal ones stay in the order of declaration
+            order.sort_by_key(|&t| priorities[t]); // stable: equal ones keep their order
             let expected = reference(&plan, &order, ROUNDS);
             for (i, runner) in runners().into_iter().enumerate() {
                 let initial = Initial::Priority(priorities.clone());
@@ -136,8 +138,8 @@ fn priorities_give_the_bits_of_the_sequential_program_in_their_order() {
     });
 }
 
-/// The rank of a colouring is not told, but the first round shows as much of it as matters: tasks that
-/// conflict have run in its order, and others may be swapped.
+/// The rank of a colouring is not public, but the first round reveals the relevant part of it:
+/// tasks that conflict have run in its order, and others may be swapped.
 #[test]
 fn a_colouring_gives_the_bits_of_the_sequential_program_in_its_order() {
     within(|| {

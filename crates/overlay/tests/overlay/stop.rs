@@ -1,6 +1,6 @@
-//! Runs that end by a convergence test: all tasks stop after one common iteration, no more than the
-//! diameter of the overlay behind the first that was good enough, with the residuals and the numbers
-//! of a plain sequential loop, whoever runs them.
+//! Runs that end by a convergence test: all tasks stop after one common iteration, at most the
+//! diameter of the overlay behind the first one below the tolerance, with the residuals and the
+//! numbers of a sequential loop, with any runner.
 
 use crate::common::{I, Plan, Random, X, runners, within};
 use syncline_overlay::{
@@ -11,7 +11,8 @@ fn start(location: usize) -> f64 {
     ((location * 37) % 100) as f64
 }
 
-/// What a task writes to one of its locations: closer to the mean of all that it sees.
+/// Returns the value that a task writes to one of its locations: closer to the mean of all values
+/// that it sees.
 fn relax(old: f64, mean: f64) -> f64 {
     0.25 * old + 0.7 * mean
 }
@@ -21,7 +22,7 @@ fn mean(seen: impl Iterator<Item = f64>) -> f64 {
     sum / count
 }
 
-/// The plain loop: the residual of each round, and the cells after it.
+/// Runs the sequential loop. Returns the residual of each round, and the cells after it.
 fn reference(plan: &Plan, rounds: u64) -> Vec<(f64, Vec<f64>)> {
     let mut cells: Vec<f64> = (0..plan.locations).map(start).collect();
     let round = |_| {
@@ -40,7 +41,7 @@ fn reference(plan: &Plan, rounds: u64) -> Vec<(f64, Vec<f64>)> {
     (0..rounds).map(round).collect()
 }
 
-/// The same on the engine; `report` makes the report of a step of its greatest change.
+/// Runs the same on the engine; `report` computes the report of a step from its greatest change.
 fn run(
     plan: &Plan,
     initial: &Initial,
@@ -151,7 +152,7 @@ fn what_is_not_a_number_never_converges() {
             let report = report.unwrap();
             assert_eq!((report.iterations, report.steps, report.converged), (40, 360, None));
             assert!(report.residuals.len() == 40 && report.residuals.iter().all(|r| r.is_nan()));
-            // All converged, but for the first seven rounds.
+            // All tasks have converged, except in the first seven rounds.
             let at_first = |_, step: &mut Step| {
                 step.report(if step.iteration() < 7 { -f64::NAN } else { -0.5 });
             };
@@ -184,7 +185,7 @@ fn tasks_that_never_depend_on_each_other_are_named() {
             let mut overlay = Overlay::new();
             overlay.task("one", (cells[0].write(), cells[1].read()), |_, _| ());
             overlay.task("two", (cells[0].read(), cells[1].read()), |_, _| ());
-            // Only readers meet at b: nobody waits for anybody there.
+            // Only readers use b, so no task waits for another there.
             overlay.task("three", (cells[2].write(), cells[1].read()), |_, _| ());
             let mut overlay = overlay.check(Initial::Wave).unwrap();
             let error = overlay.run(runner, Stop::converged(0.5, 10)).unwrap_err();
@@ -192,7 +193,7 @@ fn tasks_that_never_depend_on_each_other_are_named() {
                 error.to_string(),
                 "a convergence test needs tasks that depend on each other; 'one' and 'three' never do"
             );
-            // It had not begun, and a fixed number of iterations is no problem.
+            // The run had not begun, and a fixed number of iterations is possible.
             assert_eq!(overlay.run(runner, Stop::after(10)).unwrap().steps, 30);
         }
     });

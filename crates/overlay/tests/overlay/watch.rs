@@ -1,4 +1,4 @@
-//! Runs that are looked at from outside: snapshots while everything moves, and reports when nothing does.
+//! Watched runs: snapshots while tasks move, and reports when nothing moves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -11,10 +11,11 @@ use syncline_overlay::{
     snapshot::{RequestOwner, TaskState},
 };
 
-/// After so long without a step a run counts as stuck. What the tests expect holds however slow the machine is.
+/// The time without a step after which a run counts as stuck. The expectations hold however slow
+/// the machine is.
 const PATIENCE: Duration = Duration::from_millis(60);
 
-/// Two tasks in crossed orders.
+/// Builds two tasks with crossed orders.
 fn crossed() -> Overlay<'static> {
     let (x, y) = (Location::new("x", ()), Location::new("y", ()));
     let mut overlay = Overlay::new();
@@ -50,7 +51,7 @@ fn a_deadlock_that_was_forced_past_the_check_is_reported_in_time() {
     });
 }
 
-/// The deadlock is among some tasks only, and shows after a while.
+/// Only some tasks deadlock, and the others end first.
 #[test]
 fn a_deadlock_of_a_part_is_reported_when_the_rest_has_ended() {
     within(|| {
@@ -65,7 +66,7 @@ fn a_deadlock_of_a_part_is_reported_when_the_rest_has_ended() {
             overlay.order(&cells[0], [a, b]);
             overlay.order(&cells[1], [b, a]);
             let mut overlay = overlay.unchecked(Initial::Program).unwrap();
-            // Seldom, on a busy machine, the others have not ended by then.
+            // Rarely, on a busy machine, the others have not ended by then.
             let stuck = loop {
                 let error = overlay.run(runner, Stop::after(1000), PATIENCE).unwrap_err();
                 let RunError::Stuck(stuck) = error else { panic!("{error}") };
@@ -80,7 +81,7 @@ fn a_deadlock_of_a_part_is_reported_when_the_rest_has_ended() {
     });
 }
 
-/// A panic out of the run itself: the watcher ends, too, and the next run is watched again.
+/// A panic in the run itself: the watcher ends too, and the next run is watched again.
 #[test]
 fn nobody_waits_for_a_watcher_when_a_run_panics() {
     struct Bomb;
@@ -120,7 +121,8 @@ fn an_unchecked_overlay_that_is_live_runs_to_its_end() {
     });
 }
 
-/// Not a deadlock: a body waits for something else. The report says who runs, and the run goes on.
+/// Not a deadlock: a body waits for an event. The report shows which task runs, and the run goes
+/// on.
 #[test]
 fn a_body_that_takes_long_is_reported_and_goes_on() {
     within(|| {
@@ -167,7 +169,7 @@ fn a_body_that_takes_long_is_reported_and_goes_on() {
     });
 }
 
-/// A handle from outside that is not released is seen in the queue.
+/// A handle from outside that is not released appears in the queue.
 #[test]
 fn a_handle_that_holds_up_a_run_is_seen() {
     within(|| {
@@ -203,7 +205,7 @@ fn a_handle_that_holds_up_a_run_is_seen() {
     });
 }
 
-/// Snapshots of random overlays under way: never a circle, and over queues always one that is active.
+/// Snapshots of running random overlays show no cycle, and over queues always an active task.
 #[test]
 fn snapshots_of_a_run_are_possible_states() {
     within(|| {

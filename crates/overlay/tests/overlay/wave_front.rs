@@ -1,6 +1,6 @@
-//! How many tasks can be active at once on the 8 x 8 grid of blocks. In step, all active tasks at a
-//! time, the wave has 1, 2, 4, 6, 9 ... 32; a colouring starts with 32 and stays there. Stepped twice:
-//! in a plain model, and on the crate's own queues.
+//! The number of tasks that can be active at once on the 8 x 8 grid of blocks. If all active tasks
+//! step together, the wave has 1, 2, 4, 6, 9 ... 32 active tasks; a colouring starts with 32 and
+//! stays there. Checked twice: in a plain model, and on the crate's own queues.
 
 use std::collections::VecDeque;
 
@@ -12,14 +12,15 @@ use syncline_overlay::{
 use syncline_overlay::{Checked, Initial, Overlay};
 
 const SIDE: usize = 8;
-/// Diagonal d of the grid first runs in step d, and then in every second step.
+/// The number of active tasks in each step. Diagonal d of the grid first runs in step d, and then
+/// in every second step.
 const WAVE: [usize; 16] = [1, 2, 4, 6, 9, 12, 16, 20, 23, 26, 28, 30, 31, 32, 32, 32];
 
-/// What steps all active tasks at once, again and again.
+/// A model that steps all active tasks together.
 trait Model {
-    /// A model whose first requests go in task by task, in this order.
+    /// Creates a model whose first requests enter task by task, in this order.
     fn new(plan: &Plan, order: &[usize]) -> Self;
-    /// Runs all tasks that can run, and names them.
+    /// Runs all tasks that can run, and returns them.
     fn step(&mut self) -> Vec<usize>;
 }
 
@@ -60,10 +61,10 @@ impl Model for Plain {
 
 /// The queues of the crate. A task has one node at each of its locations.
 struct Real {
-    /// Per task: location and node.
+    /// The location and node of each request, by task.
     tasks: Vec<Vec<(usize, u32)>>,
     locations: Vec<(RawLocation, Vec<Node>)>,
-    /// Requests that each task still waits for.
+    /// The number of requests that each task still waits for.
     missing: Vec<usize>,
 }
 
@@ -178,7 +179,7 @@ fn an_overlay_starts_as_the_model_does() {
     let start = overlay(Initial::MaxParallel);
     assert_eq!(start.active(), names(&red_black()));
     assert_eq!(start.active().len(), 32);
-    // Backwards: the wave starts in the other corner.
+    // In reverse order the wave starts in the opposite corner.
     let backwards: Vec<i64> = (0..64).rev().collect();
     assert_eq!(overlay(Initial::Priority(backwards)).active(), ["63"]);
 }

@@ -1,4 +1,5 @@
-//! What the tests share: a deadline for everything, random numbers from a seed, overlays as plain data.
+//! Shared parts of the tests: a deadline for every test, random numbers from a seed, overlays as
+//! plain data.
 #![allow(dead_code, reason = "each file of tests uses a part of this")]
 
 pub(crate) mod polling;
@@ -19,15 +20,15 @@ pub(crate) use syncline_testkit::Random;
 pub(crate) const I: AccessMode = AccessMode::Inclusive;
 pub(crate) const X: AccessMode = AccessMode::Exclusive;
 
-/// The time after which a test counts as hanging: far beyond what any test takes, on any machine.
+/// The time after which a test counts as hung: far beyond the duration of any test, on any machine.
 pub(crate) const HANG: Duration = Duration::from_secs(300);
 
-/// Runs `test` in a thread of its own, and fails if it has not ended after [`HANG`]. What hangs is
-/// left behind; it ends with the process.
+/// Runs `test` in a thread of its own, and fails if it has not ended after [`HANG`]. A hung thread
+/// is left behind, and ends with the process.
 pub(crate) fn within<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, done) = channel();
     let thread = std::thread::spawn(move || {
-        // Nobody listens any more if it comes too late.
+        // The receiver is gone if the test ends after the deadline.
         let _ = sender.send(test());
     });
     match done.recv_timeout(HANG) {
@@ -40,7 +41,7 @@ pub(crate) fn within<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'stati
     }
 }
 
-/// A good mixture of two numbers (the finaliser of SplitMix64).
+/// Mixes two numbers well (the finalizer of SplitMix64).
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     let mut z =
         a.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(b).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -49,7 +50,7 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// An overlay as plain data: for each task the locations that it asks for, and how.
+/// An overlay as plain data: for each task its locations, and the access to each.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) locations: usize,
@@ -60,7 +61,8 @@ pub(crate) struct Plan {
 pub(crate) type PlanAccess<T> = ([Option<Write<T>>; 6], Vec<Read<T>>);
 
 impl Plan {
-    /// Each task asks for one to `most` locations (at most six), half of them to write.
+    /// Creates a random plan in which each task requests one to `most` locations (at most six),
+    /// half of them to write.
     pub(crate) fn random(
         random: &mut Random,
         tasks: RangeInclusive<usize>,
@@ -79,7 +81,8 @@ impl Plan {
         Plan { locations, tasks }
     }
 
-    /// The five-point grid: a task for each block writes it, and reads those above, left, right and below.
+    /// Creates a five-point grid: each block has a task that writes it, and reads the blocks above,
+    /// left, right and below.
     pub(crate) fn grid(rows: usize, cols: usize) -> Self {
         let task = |t: usize| {
             let (i, j) = (t / cols, t % cols);
@@ -94,7 +97,7 @@ impl Plan {
         Plan { locations: rows * cols, tasks: (0..rows * cols).map(task).collect() }
     }
 
-    /// Whether two tasks share a location that one of them writes.
+    /// Returns whether two tasks share a location that one of them writes.
     pub(crate) fn conflict(&self, t: usize, u: usize) -> bool {
         let both = |a: &(usize, AccessMode)| {
             self.tasks[u].iter().any(|b| a.0 == b.0 && (a.1 == X || b.1 == X))
@@ -102,7 +105,7 @@ impl Plan {
         t != u && self.tasks[t].iter().any(both)
     }
 
-    /// Steps from task to task by way of conflicts; `None` where there is no way.
+    /// Returns the distances between tasks in the conflict graph; `None` where there is no path.
     pub(crate) fn distances(&self) -> Vec<Vec<Option<u64>>> {
         let from = |start: usize| {
             let mut distance = vec![None; self.tasks.len()];
@@ -121,17 +124,17 @@ impl Plan {
         (0..self.tasks.len()).map(from).collect()
     }
 
-    /// The greatest distance, if all tasks are connected.
+    /// Returns the greatest distance, if all tasks are connected.
     pub(crate) fn diameter(&self) -> Option<u64> {
         self.distances().into_iter().flatten().try_fold(0, |max, d| Some(max.max(d?)))
     }
 
-    /// A location for each of the plan, named "l0", "l1" and so on.
+    /// Creates a location for each of the plan, named "l0", "l1" and so on.
     pub(crate) fn cells<T>(&self, value: impl Fn(usize) -> T) -> Vec<Location<T>> {
         (0..self.locations).map(|l| Location::new(format!("l{l}"), value(l))).collect()
     }
 
-    /// What task `t` asks for, in the order of the plan.
+    /// Returns the access of task `t`, in the order of the plan.
     pub(crate) fn access<T>(&self, t: usize, cells: &[Location<T>]) -> PlanAccess<T> {
         let mut written = self.tasks[t].iter().filter(|r| r.1 == X).map(|r| cells[r.0].write());
         let writes = std::array::from_fn(|_| written.next());
@@ -140,7 +143,7 @@ impl Plan {
     }
 }
 
-/// All kinds of runners.
+/// Returns runners of all kinds.
 pub(crate) fn runners() -> Vec<Runner> {
     let pool = |order| move |workers| Runner::Pool { workers, order };
     let queues = |order| move |workers| Runner::Queues { workers, order };

@@ -1,4 +1,4 @@
-//! What polls futures in the tests: the plainest executor, or the test itself.
+//! Ways to poll futures in the tests: a minimal executor, or the test itself.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -11,7 +11,7 @@ pub(crate) fn soon() -> Instant {
     Instant::now() + Duration::from_secs(30)
 }
 
-/// The plainest executor: one future, one thread, which sleeps until it is woken.
+/// A minimal executor: one future on one thread, which sleeps until it is woken.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -70,7 +70,7 @@ impl Plan {
         let requests: Vec<_> = requests.into_iter().map(|(place, kind)| (place.0, kind)).collect();
         assert!(
             requests.iter().all(|r| (r.0 as usize) < self.locations.len()),
-            "a location of this plan"
+            "the location belongs to another plan"
         );
         self.tasks.push(name.into());
         self.requests.push(requests);
@@ -84,7 +84,7 @@ impl Plan {
     /// # Panics
     /// Panics if the location belongs to another plan and this plan has no location of that number.
     pub fn order(&mut self, location: LocationId, tasks: impl IntoIterator<Item = Task>) {
-        assert!((location.0 as usize) < self.locations.len(), "a location of this plan");
+        assert!((location.0 as usize) < self.locations.len(), "the location belongs to another plan");
         self.orders.insert(location.0, tasks.into_iter().collect());
     }
 

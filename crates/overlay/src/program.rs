@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(program.waits(3), [wait(1, 2), wait(2, 2)]);
         assert_eq!(program.waits(0), [wait(3, 0)]);
         assert_eq!(program.followers(0), [1, 2]);
-        assert!(program.relays, "b learns from a that d has released");
+        assert!(program.relays, "the releases of d reach b by way of a");
         assert_eq!(*program.order, [0, 1, 2, 3]);
     }
 
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(*Program::new(&queues, 4, |_| true).order, [2, 3, 1, 0]);
         let without = Program::new(&queues, 4, |t| t != 1);
         assert!((0..4).all(|t| without.waits(t).is_empty()));
-        assert_eq!(*without.order, [2, 3, 0], "nobody looks at who has left");
+        assert_eq!(*without.order, [2, 3, 0], "no task waits for one that has left");
     }
 
     /// Returns whether a task is granted all its requests in these queues.
@@ -329,7 +329,7 @@ mod tests {
                 }
             }
         }
-        println!("{states} states, {left} tasks left, {remade} programs made anew");
+        println!("{states} states, {left} tasks left, {remade} programs compiled again");
         assert!(states > 100_000 && remade > 500);
     }
 }

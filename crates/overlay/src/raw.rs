@@ -371,7 +371,7 @@ impl Section<'_> {
         requests: impl Iterator<Item = (u32, AccessMode)>,
         granted: &mut impl FnMut(u32),
     ) {
-        debug_assert!(nodes.node(n).is(HELD), "only a holder makes room");
+        debug_assert!(nodes.node(n).is(HELD), "only a holder is replaced");
         let left = if nodes.node(n).is_writer() { 0 } else { self.raw.holders.load(Relaxed) - 1 };
         nodes.node(n).set(IDLE);
         let mut at = self.raw.head.load(Relaxed);

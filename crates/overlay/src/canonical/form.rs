@@ -136,7 +136,7 @@ pub enum Content {
 ///         Role::Main { task } if task == add =>
 ///             |(new, old): (&mut u64, &u64), _: &mut _| *new = *old + 1,
 ///         Role::Main { .. } => |(new, old): (&mut u64, &u64), _: &mut _| *new = *old * 2,
-///         other => unreachable!("no task writes two locations, and nobody only reads: {other:?}"),
+///         other => unreachable!("each task writes one location: {other:?}"),
 ///     });
 /// }
 /// overlay.check(Initial::Program)?.run(Runner::pool(2), Stop::after(3))?;

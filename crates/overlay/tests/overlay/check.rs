@@ -182,7 +182,7 @@ fn every_total_rank_is_live() {
                 overlay.task(format!("t{t}"), plan.access(t, &cells), |_, _| ());
             }
             let checked = overlay.check(initial.clone()).unwrap();
-            assert!(!checked.active().is_empty(), "seed {seed}: nobody starts with {initial:?}");
+            assert!(!checked.active().is_empty(), "seed {seed}: no task starts with {initial:?}");
         }
     }
 }

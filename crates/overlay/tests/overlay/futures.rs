@@ -47,7 +47,7 @@ fn the_place_is_taken_at_the_call() {
     let mut two = w2.granted();
     w3.post();
     let (bell, waker) = bell();
-    assert!(poll(&mut two, &waker).is_pending(), "nobody has polled the first, but it holds");
+    assert!(poll(&mut two, &waker).is_pending(), "the first holds, polled or not");
     assert!(w3.try_acquire().unwrap().is_none());
     *block_on(one).unwrap() = 1;
     assert_eq!(bell.rings(), 1);

@@ -191,7 +191,7 @@ impl<'s> Picture<'s> {
         let kind = if request.kind == AccessMode::Exclusive { "exclusive" } else { "inclusive" };
         let granted = if request.granted { "granted" } else { "waiting" };
         let at = printable(&self.snapshot.locations[location].name);
-        let who = match task_of(request) {
+        let owner = match task_of(request) {
             None => "a handle".to_owned(),
             Some(t) => {
                 let task =
@@ -199,7 +199,7 @@ impl<'s> Picture<'s> {
                 if self.has_run { format!("{task}, {}", self.progress(t)) } else { task }
             }
         };
-        format!("{who}: {kind} on {at}, rank {}, {granted}", place + 1)
+        format!("{owner}: {kind} on {at}, rank {}, {granted}", place + 1)
     }
 
     /// Describes the progress of a task of a run.

@@ -315,9 +315,9 @@ impl<T, M: Mode> Drop for Guard<'_, T, M> {
     fn drop(&mut self) {
         if !self.unwinding && std::thread::panicking() && M::KIND == AccessMode::Exclusive {
             let thread = std::thread::current();
-            let who =
+            let task =
                 self.handle.owner.as_deref().or(thread.name()).unwrap_or("a thread without name");
-            self.handle.core().poison(who);
+            self.handle.core().poison(task);
         }
         self.handle.pending = false;
         let core = self.handle.core();

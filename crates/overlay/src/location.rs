@@ -112,11 +112,11 @@ impl Core {
         *self.route.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    pub(crate) fn poison(&self, who: &str) {
+    pub(crate) fn poison(&self, task: &str) {
         {
             let mut poisoner = self.poisoner.lock().unwrap_or_else(PoisonError::into_inner);
             if self.raw.poisoned().is_none() {
-                who.clone_into(&mut poisoner);
+                task.clone_into(&mut poisoner);
             }
         }
         self.raw.poison(0);

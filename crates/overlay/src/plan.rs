@@ -84,7 +84,10 @@ impl Plan {
     /// # Panics
     /// Panics if the location belongs to another plan and this plan has no location of that number.
     pub fn order(&mut self, location: LocationId, tasks: impl IntoIterator<Item = Task>) {
-        assert!((location.0 as usize) < self.locations.len(), "the location belongs to another plan");
+        assert!(
+            (location.0 as usize) < self.locations.len(),
+            "the location belongs to another plan"
+        );
         self.orders.insert(location.0, tasks.into_iter().collect());
     }
 

@@ -236,11 +236,12 @@ impl RawLocation {
         Section { raw: self, _lock: self.lock.locked() }
     }
 
-    /// Marks the location as left in an unknown state by `who`. The first mark stays.
-    pub fn poison(&self, who: u32) {
+    /// Marks the location as left in an unknown state by `task`, a number that only the callers
+    /// interpret. The first mark stays.
+    pub fn poison(&self, task: u32) {
         let _section = self.section();
         if self.poison.load(Relaxed) == 0 {
-            self.poison.store(who.saturating_add(1), Relaxed);
+            self.poison.store(task.saturating_add(1), Relaxed);
         }
     }
 

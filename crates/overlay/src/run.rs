@@ -307,12 +307,12 @@ fn compiled(engine: &Engine, program: &Program, runner: Runner, bodies: &mut [Bo
     // A single worker runs in the order of the program, in which no task has to wait.
     if matches!(runner, Runner::Static { .. }) || workers == 1 && !runner.is_deep() {
         let tasks = Partitioned::new(program, states, home, workers, parked);
-        crew(engine, workers, bodies, |me, bodies| {
+        run_workers(engine, workers, bodies, |me, bodies| {
             tasks.work(me, &engine.halt, step(engine, me, bodies));
         });
     } else {
         let tasks = Claimed::new(program, states, home, workers, runner.is_deep(), parked);
-        crew(engine, workers, bodies, |me, bodies| {
+        run_workers(engine, workers, bodies, |me, bodies| {
             tasks.work(me, &engine.halt, step(engine, me, bodies));
         });
     }
@@ -348,7 +348,7 @@ fn a_while(engine: &Engine) -> usize {
 }
 
 fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
-    crew(engine, queues.workers(), bodies, |me, bodies| {
+    run_workers(engine, queues.workers(), bodies, |me, bodies| {
         let seat = &engine.seats[me];
         let (mut alone, a_while) = (0, a_while(engine));
         while let Some(task) = queues.next(me, &engine.halt) {
@@ -365,7 +365,7 @@ fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
 }
 
 /// Calls `work` for each worker, each in its own thread; worker 0 runs in the caller's.
-fn crew<'env>(
+fn run_workers<'env>(
     engine: &Engine,
     workers: usize,
     bodies: &mut [Body<'env>],

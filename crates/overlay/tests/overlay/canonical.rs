@@ -301,7 +301,7 @@ fn on_engine(
     canonical: &Canonical,
     initial: Initial,
     runner: Runner,
-    dawdle: u64,
+    delays: u64,
 ) -> Outcome {
     let plan = canonical.plan();
     let cells: Vec<Location<Vec<u64>>> = plan
@@ -318,7 +318,7 @@ fn on_engine(
             format!("{n}"),
             access,
             move |(write, reads): (&mut Vec<u64>, Reads<'_, _>), step| {
-                if mix(mix(dawdle, n as u64), step.iteration()).is_multiple_of(4) {
+                if mix(mix(delays, n as u64), step.iteration()).is_multiple_of(4) {
                     std::thread::yield_now();
                 }
                 let read: Vec<&[u64]> = reads.iter().map(|cell: &Vec<u64>| &cell[..]).collect();

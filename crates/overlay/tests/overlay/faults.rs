@@ -350,7 +350,7 @@ fn failures_at_any_moment_leave_no_trace() {
         for seed in 0..150 {
             let mut random = Random::new(seed);
             let plan = Plan::random(&mut random, 2..=10, 1..=6, 4);
-            let (who, when) =
+            let (faulty, when) =
                 (random.within(0..=plan.tasks.len() - 1), random.within(0..=5) as u64);
             let cells = plan.cells(|_| 0_u64);
             let mut overlay = Overlay::new();
@@ -358,13 +358,13 @@ fn failures_at_any_moment_leave_no_trace() {
                 let ran = &ran;
                 overlay.task(format!("t{t}"), plan.access(t, &cells), move |_, step| {
                     ran.fetch_add(1, Ordering::Relaxed);
-                    if t == who && step.iteration() == when { Err("no") } else { Ok(()) }
+                    if t == faulty && step.iteration() == when { Err("no") } else { Ok(()) }
                 });
             }
             let mut overlay = overlay.check(Initial::MaxParallel).unwrap();
             for runner in runners() {
                 let error = overlay.run(runner, Stop::after(50)).unwrap_err();
-                let expected = format!("task 't{who}' failed in iteration {when}: no");
+                let expected = format!("task 't{faulty}' failed in iteration {when}: no");
                 assert_eq!(error.to_string(), expected, "seed {seed}, {runner:?}");
                 assert!(cells.iter().all(is_free), "seed {seed}, {runner:?}");
             }

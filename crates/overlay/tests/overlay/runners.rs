@@ -337,8 +337,8 @@ fn tasks_that_ask_for_nothing_go_round_on_their_own() {
                     assert_eq!(count.fetch_add(1, Ordering::Relaxed), step.iteration());
                 });
             }
-            let nobody: (Option<Write<i32>>, Vec<Read<i32>>) = (None, Vec::new());
-            overlay.task("nothing", nobody, |(write, reads), _| {
+            let nothing: (Option<Write<i32>>, Vec<Read<i32>>) = (None, Vec::new());
+            overlay.task("nothing", nothing, |(write, reads), _| {
                 assert!(write.is_none() && reads.is_empty());
             });
             overlay.task("something", cell.write(), |n, _| *n += 1);

@@ -53,7 +53,7 @@ fn run(
     initial: Initial,
     runner: Runner,
     rounds: u64,
-    dawdle: u64,
+    delays: u64,
 ) -> (Outcome, Vec<usize>) {
     let cells = plan.cells(seed_of);
     let mut digests = vec![0_u64; plan.tasks.len()];
@@ -66,7 +66,7 @@ fn run(
             if step.iteration() == 0 {
                 first_round.lock().unwrap().push(t);
             }
-            match mix(mix(dawdle, t as u64), step.iteration()) % 64 {
+            match mix(mix(delays, t as u64), step.iteration()) % 64 {
                 0 => std::thread::sleep(Duration::from_micros(100)),
                 1..=15 => std::thread::yield_now(),
                 spins @ 16..=31 => (0..spins * 20).for_each(|_| std::hint::spin_loop()),
@@ -148,8 +148,8 @@ fn a_colouring_gives_the_bits_of_the_sequential_program_in_its_order() {
             let (_, order) = run(&plan, Initial::MaxParallel, Runner::pool(1), 1, seed);
             let expected = reference(&plan, &order, ROUNDS);
             for (i, runner) in runners().into_iter().enumerate() {
-                let dawdle = mix(seed, i as u64);
-                let (found, _) = run(&plan, Initial::MaxParallel, runner, ROUNDS, dawdle);
+                let delays = mix(seed, i as u64);
+                let (found, _) = run(&plan, Initial::MaxParallel, runner, ROUNDS, delays);
                 assert_eq!(found, expected, "seed {seed}, {runner:?}");
             }
         }

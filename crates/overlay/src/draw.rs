@@ -74,7 +74,7 @@ impl Snapshot {
 /// A request, by location and position in its queue.
 type Spot = (usize, usize);
 
-/// A step of a cycle: the waiting request, and the one that it waits for at the same location.
+/// A step of a cycle: the waiting request, and the request ahead of it at the same location.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     waiting: Spot,

@@ -9,7 +9,7 @@
 //! * [`Location`]: data with a queue. [`Handle`](handle::Handle), [`Guard`](handle::Guard) and
 //!   [`post_all`](handle::post_all) use it directly.
 //! * [`Granted`](handle::Granted): the future of a grant, for any executor.
-//! * [`Overlay`]: tasks, declared with what they [`Read`](access::Read) and
+//! * [`Overlay`]: tasks, declared with the locations that they [`Read`](access::Read) and
 //!   [`Write`](access::Write). [`Checked`]: an overlay that cannot deadlock.
 //! * [`Initial`]: the order of the first requests. [`Runner`]: a pool, a static partition, or a
 //!   thread per task. [`Stop`]: when to end.

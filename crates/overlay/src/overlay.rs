@@ -250,7 +250,7 @@ impl Checked<'_> {
     ///
     /// # Errors
     /// [`RunError::Failed`] and [`RunError::Panicked`] name the task. The other variants describe
-    /// what can be wrong before the start, and ends from outside.
+    /// faults found before the start, and ends from outside.
     pub fn run(&mut self, runner: Runner, stop: Stop) -> Result<RunReport, RunError> {
         run::run(self, runner, stop)
     }

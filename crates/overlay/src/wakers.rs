@@ -8,8 +8,7 @@
 //!
 //! # State: a flag in the node, and a slot beside it
 //! ```text
-//! no waker ──not granted: register──> waker ──grant──> taken by the granter ──section left──>
-//! woken
+//! no waker ──not granted: register──> waker ──grant──> taken by granter ──section ends──> woken
 //!     ^                               │  │^
 //!     └─────────── abandon ───────────┘  └┘ register: the new waker replaces the old one
 //! ```
@@ -79,6 +78,8 @@ impl Core {
         if node.grants().get() >= grants {
             return true;
         }
+        // Only polls set the flag, so this one sees the flag of the last poll. A granter may have
+        // cleared it meanwhile: the slot decides, inside the section.
         if node.has_waker() {
             let _section = self.raw.section();
             let slot = self.nodes.waker_slot(n).map(WakerSlot::lock);

@@ -33,7 +33,7 @@ struct Now {
     engine: Option<Arc<Engine>>,
     /// The number of runs so far.
     runs: u64,
-    /// Whether the overlay has been dropped.
+    /// Whether the overlay has been dropped, or an unchecked run has ended: watches then return.
     over: bool,
 }
 

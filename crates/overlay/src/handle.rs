@@ -43,7 +43,7 @@ impl Mode for Exclusive {
     const KIND: AccessMode = AccessMode::Exclusive;
 }
 
-/// A task's claim on a location: it posts a request, acquires the grant, and goes on to the next
+/// A task's access to a location: it posts a request, acquires the grant, and goes on to the next
 /// request.
 ///
 /// Posting is separate from acquiring: a post takes a position in the queue and never blocks. A

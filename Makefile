@@ -137,8 +137,8 @@ tsan:
 
 lint:
 	$(CARGO) fmt --all -- --check
-	@if command -v python3 >/dev/null; then tools/floors.py && tools/surface.py; \
-	else echo "skipped: no python3 for tools/floors.py and tools/surface.py"; fi
+	@if command -v python3 >/dev/null; then tools/floors.py && tools/surface.py && tools/prose.py; \
+	else echo "skipped: no python3 for tools/floors.py, surface.py and prose.py"; fi
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; \

@@ -1,9 +1,9 @@
 //! Kernels that are known by name or described by a text, behind one type, ready to run.
 //!
 //! # Contract
-//! A [`AnySweep`] hides the type of a kernel and its number of coefficients from the caller; each of
-//! its few methods is called once per run. All code that depends on the kernel type is compiled in
-//! this crate, so a change of the command does not compile it again.
+//! A [`AnySweep`] hides the type of a kernel and its number of coefficients from the caller; each
+//! of its few methods is called once per run. All code that depends on the kernel type is compiled
+//! in this crate, so a change of the command does not compile it again.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Messages between processes of a farm: plain numbers, and values that Rust programs have sent.
 //!
 //! # Contract
-//! A message carries its kind. Numbers are a `syncline_farm::wire::Numbers` of the corresponding type in
-//! Rust; a value is the serde encoding of a Rust program, in the format of postcard, and is passed
-//! on unchanged. A receiver gets a message in place, where the sender has written it (small
+//! A message carries its kind. Numbers are a `syncline_farm::wire::Numbers` of the corresponding
+//! type in Rust; a value is the serde encoding of a Rust program, in the format of postcard, and is
+//! passed on unchanged. A receiver gets a message in place, where the sender has written it (small
 //! messages are in the channel itself), or has it copied into its own memory. A message that does
 //! not fit there, or is not of the requested kind, is not lost: it is the next one received from
 //! its sender.

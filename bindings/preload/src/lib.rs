@@ -17,7 +17,7 @@
 //! ```text
 //! magic      marks a barrier of this library; the last word that init writes. Another value marks
 //!            a destroyed one; the last word that destroy writes
-//! counter    a `syncline_sync::barrier::RawCounter`, which documents the protocol, its costs and its source
+//! counter    a `syncline_sync::barrier::RawCounter`: protocol, costs and source are there
 //! ```
 //!
 //! # Panics

@@ -191,8 +191,9 @@ impl Suite {
 
     /// Verifies all algorithms in one team with this number of members.
     ///
-    /// In [`TeamKind::Processes`] and [`TeamKind::Both`] the processes run this program again with the
-    /// arguments `again`. With these it must call [`session`](Self::session) with the same suite in
+    /// In [`TeamKind::Processes`] and [`TeamKind::Both`] the processes run this program again with
+    /// the arguments `again`. With these it must call [`session`](Self::session) with the same
+    /// suite in
     /// [`Team::run`].
     ///
     /// # Errors

@@ -11,7 +11,8 @@
 //!                                           ├──> supervisor: epoll ──> starts it
 //!  a process ends: its pidfd is readable ───┘         │
 //!                                                     └──> its writers let go; record says Ended;
-//!                                                          its blocks given back; all processes notified
+//!                                                          its blocks given back; all processes
+//!                                                          notified
 //! ```
 //! A process that the manager starts itself is watched from then on without waking the thread,
 //! which leaves the processor to the new process.

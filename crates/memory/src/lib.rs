@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`Segment`] | one owned mapping: private heap pages, a shared memfd, or a window of a file |
-//! | [`most`](room::most), [`left`](room::left) | the memory that a program can have: at most, and at present |
+//! | [`room`] | the memory that a program can have: at most, and at present |
 //!
 //! A segment is raw bytes. Signals, boards, locations and arrays are typed views that the crates
 //! above this one make. Code that makes a reference into a segment must exclude data races on it.

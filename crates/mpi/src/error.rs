@@ -17,14 +17,14 @@ pub type Result<T, E = MpiError> = std::result::Result<T, E>;
 pub enum MpiError {
     /// There is no shim for the MPI that started this process.
     #[error(
-        "{who}, but there is no shim for it{}: run `syncline mpi build --mpicc mpicc` \
+        "{cause}, but there is no shim for it{}: run `syncline mpi build --mpicc mpicc` \
          with that MPI's mpicc (looked in {})",
         there_are(found),
         paths(looked)
     )]
     NoShim {
         /// The subject that needs a shim: "this process was started by Open MPI's mpirun".
-        who: String,
+        cause: String,
         /// The folders that were searched.
         looked: Vec<PathBuf>,
         /// The MPIs of the shims that were found.
@@ -37,20 +37,20 @@ pub enum MpiError {
     NoMpi,
     /// There are shims for more than one MPI, and the launcher does not say which one it needs.
     #[error(
-        "{who}, which does not name its MPI; set {} to one of the shims {}",
+        "{cause}, which does not name its MPI; set {} to one of the shims {}",
         crate::shim::VARIABLE,
         paths(found)
     )]
     Several {
         /// The subject that needs a shim.
-        who: String,
+        cause: String,
         /// The shims that were found.
         found: Vec<PathBuf>,
     },
     /// The shim is for another MPI than the one that started this process or that the program has
     /// loaded.
     #[error(
-        "the shim {} is for {family} {version}, but {who}: set {} to a shim for that, \
+        "the shim {} is for {family} {version}, but {cause}: set {} to a shim for that, \
          or build one by `syncline mpi build`",
         shim.display(), crate::shim::VARIABLE
     )]
@@ -62,7 +62,7 @@ pub enum MpiError {
         /// The version that the shim was compiled for.
         version: Version,
         /// The subject that needs another MPI.
-        who: String,
+        cause: String,
     },
     /// MPI sees this process only, though the launcher started more.
     #[error(

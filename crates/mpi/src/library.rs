@@ -170,7 +170,7 @@ impl Library {
             return Ok(());
         }
         let Shim { path, family, version, .. } = shim;
-        Err(MpiError::OtherMpi { shim: path, family, version, who: wanted.who })
+        Err(MpiError::OtherMpi { shim: path, family, version, cause: wanted.cause })
     }
 }
 

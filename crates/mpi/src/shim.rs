@@ -121,7 +121,7 @@ pub(crate) struct Wanted {
     pub(crate) family: Option<Family>,
     pub(crate) major: Option<u32>,
     /// The reason in words: "this process was started by ..."
-    pub(crate) who: String,
+    pub(crate) cause: String,
 }
 
 impl Wanted {
@@ -130,7 +130,7 @@ impl Wanted {
         Wanted {
             family: launched.family,
             major: launched.major,
-            who: format!("this process was started by {launched}"),
+            cause: format!("this process was started by {launched}"),
         }
     }
 
@@ -138,8 +138,8 @@ impl Wanted {
     pub(crate) fn by_program(text: &str) -> Wanted {
         let (family, version) = identify(text);
         let family = Some(family).filter(|family| *family != Family::Other);
-        let who = format!("this program has loaded {}", in_short(text));
-        Wanted { family, major: version.and_then(|version| version.major()), who }
+        let cause = format!("this program has loaded {}", in_short(text));
+        Wanted { family, major: version.and_then(|version| version.major()), cause }
     }
 
     /// Whether a shim fits. Major versions matter for Open MPI, whose launcher and library must
@@ -167,7 +167,7 @@ impl Wanted {
         let first = good.first().map(|shim| shim.family);
         if self.family.is_none() && good.iter().any(|shim| Some(shim.family) != first) {
             let found = good.into_iter().map(|shim| shim.path).collect();
-            return Err(MpiError::Several { who: self.who.clone(), found });
+            return Err(MpiError::Several { cause: self.cause.clone(), found });
         }
         let rank = |shim: &Shim| {
             (Some(shim.family) == self.family, shim.family != Family::Other, shim.version.numbers())
@@ -177,7 +177,7 @@ impl Wanted {
             .reduce(|best, next| if rank(&next) > rank(&best) { next } else { best })
             .ok_or_else(|| {
                 let looked = folders.to_vec();
-                bad.unwrap_or(MpiError::NoShim { who: self.who.clone(), looked, found })
+                bad.unwrap_or(MpiError::NoShim { cause: self.cause.clone(), looked, found })
             })
     }
 
@@ -191,7 +191,7 @@ impl Wanted {
             return Ok(shim);
         }
         let Shim { path, family, version, .. } = shim;
-        Err(MpiError::OtherMpi { shim: path, family, version, who: self.who.clone() })
+        Err(MpiError::OtherMpi { shim: path, family, version, cause: self.cause.clone() })
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn wanted(family: Option<Family>, major: Option<u32>) -> Wanted {
-        Wanted { family, major, who: "a test needs an MPI".to_owned() }
+        Wanted { family, major, cause: "a test needs an MPI".to_owned() }
     }
 
     #[test]

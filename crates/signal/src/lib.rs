@@ -6,8 +6,8 @@
 //! * [`Policy`]: how to wait: pause, then yield, then sleep.
 //!   [`SpinWait`](spin_wait::SpinWait): what all waits do before they sleep.
 //!   [`PollSchedule`](poll_schedule::PollSchedule): what threads do that can only poll.
-//! * [`EventCount`](event_count::EventCount): how one thread sleeps until a condition of any kind is
-//!   true.
+//! * [`EventCount`](event_count::EventCount): how one thread sleeps until a condition of any kind
+//!   is true.
 //! * [`Liveness`]: asked by every wait again: is a member that it needs gone?
 //! * [`asymmetric`]: a fence that is free where it is often, and dear where it is seldom.
 //! * [`SpinLock`](spinlock::SpinLock): a word for critical sections of a few instructions.

@@ -22,9 +22,9 @@
 //! cores). A sleep ends up to 50 us late unless the thread has set its timer slack.
 //!
 //! # Why it is no `SpinWait`
-//! [`SpinWait`](crate::spin_wait::SpinWait) is the phase before a sleep that a wake-up ends; it is short, and
-//! bounded by time. Here no wake-up comes: the schedule has no end, and it decides how late an
-//! event is noticed.
+//! [`SpinWait`](crate::spin_wait::SpinWait) is the phase before a sleep that a wake-up ends; it is
+//! short, and bounded by time. Here no wake-up comes: the schedule has no end, and it decides how
+//! late an event is noticed.
 
 use std::thread;
 use std::time::Duration;

@@ -8,7 +8,8 @@
 //! # Costs
 //! Uncontended: one compare-and-swap and one store on one cache line. Contended: 64 pauses, then
 //! yields, so that a holder that lost its core gets it back. These have no end, as no sleep
-//! follows: so it is no [`SpinWait`](crate::spin_wait::SpinWait), which would read the clock for each yield.
+//! follows: so it is no [`SpinWait`](crate::spin_wait::SpinWait), which would read the clock for
+//! each yield.
 
 use crate::plant;
 use crate::primitive::{AtomicU32, Ordering, hint, yield_now};

@@ -39,8 +39,8 @@ const LARGEST: u64 = i64::MAX as u64;
 /// A file for direct I/O (O_DIRECT), with a fallback to the page cache if the file system has no
 /// direct I/O or a request is not aligned.
 ///
-/// [`IoQueue`](crate::io_queue::IoQueue)s perform the transfers: any number of them may use one file
-/// concurrently. If the file system accepts O_DIRECT and then refuses a direct request, later
+/// [`IoQueue`](crate::io_queue::IoQueue)s perform the transfers: any number of them may use one
+/// file concurrently. If the file system accepts O_DIRECT and then refuses a direct request, later
 /// requests to the file go through the page cache.
 ///
 /// ```

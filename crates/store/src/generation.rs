@@ -133,7 +133,8 @@ pub enum Resumed {
 ///
 /// ```
 /// use std::os::unix::fs::FileExt;
-/// use syncline_store::{checksum::checksum, generation::{Generations, Identity, Progress, Resumed}};
+/// use syncline_store::checksum::checksum;
+/// use syncline_store::generation::{Generations, Identity, Progress, Resumed};
 /// # let folder = tempfile::tempdir()?;
 /// # let output = folder.path().join("out.npy");
 /// let identity = Identity::default();

@@ -33,8 +33,8 @@ pub enum Method {
 /// aligned range around them is read, so that data behind a header of any length need no copy. The
 /// bytes of `into` around them, up to [`DirectFile::room`], may change.
 ///
-/// The read is direct if `into` begins on a page boundary, as an [`IoBuffer`](crate::buffer::IoBuffer)
-/// does; otherwise it goes through the page cache.
+/// The read is direct if `into` begins on a page boundary, as an
+/// [`IoBuffer`](crate::buffer::IoBuffer) does; otherwise it goes through the page cache.
 #[derive(Debug)]
 pub struct ReadRequest<'a> {
     /// The file.
@@ -144,7 +144,8 @@ fn pieces<'a>(
 /// A queue that makes concurrent transfers. Each thread uses its own queue.
 ///
 /// ```
-/// use syncline_store::direct_io::{DirectFile, IoBuffer, IoQueue, Method, ReadRequest, WriteRequest};
+/// use syncline_store::direct_io::{DirectFile, IoBuffer, IoQueue, Method};
+/// use syncline_store::direct_io::{ReadRequest, WriteRequest};
 /// # use std::path::Path;
 ///
 /// # let (first, second) = (tempfile::tempfile()?, tempfile::tempfile()?);

@@ -1,33 +1,48 @@
 //! Matrices on disk and in memory: chunks, layouts and `.npy` files.
 //!
-//! | module        | holds                                                                    |
-//! |---------------|--------------------------------------------------------------------------|
-//! | `element`     | [`Element`], [`ElementType`]: float64 and float32                        |
-//! | `layout`      | [`Shape`], [`Block`], [`Layout`], [`Grid`], [`Side`](placement::Side), [`Rect`](placement::Rect)           |
-//! | `placement`   | [`Placement`](placement::Placement): the positions of blocks, frontiers and elements           |
-//! | `model`       | [`io_model`](model::io_model): the amount of data that a sweep reads and writes           |
-//! | `chunk`       | [`Chunk`](chunk::Chunk): bytes on file, heap or shared segment, mapped by part         |
-//! | `matrix`      | [`Matrix`]                                                               |
-//! | `whole`       | matrices lent as a whole, and the positions of their rows in the file    |
-//! | `tile`        | [`Tile`](blocks::Tile): a block for reading                                            |
-//! | `region`      | [`Region`](blocks::Region): a block for writing                                          |
-//! | `rows`        | rectangles of any layout, transferred in few accesses                    |
-//! | `npy`         | `.npy` headers                                                           |
-//! | `newfile`     | [`NewFile`]: an output that appears complete or not at all               |
-//! | `generation`  | [`Generations`](generation::Generations): a long computation that survives crashes                |
-//! | `checksum`    | [`checksum`]: 64 bits over the bytes of a panel                          |
-//! | `convert`     | [`convert`]: conversion between layouts in bounded memory                |
-//! | `dir`         | [`DataDir`]: the matrices of one computation                             |
-//! | `buffer`      | [`IoBuffer`](direct_io::IoBuffer): aligned memory in huge pages                               |
-//! | `direct`      | [`DirectFile`](direct_io::DirectFile): a file for direct I/O                                    |
-//! | `queue`       | [`IoQueue`](direct_io::IoQueue): [`ReadRequest`](direct_io::ReadRequest)s and [`WriteRequest`](direct_io::WriteRequest)s in flight together                 |
-//! | `transfer`    | one piece of a read or write, continued until it completes               |
-//! | `ring`        | pieces in an io_uring                                                    |
-//! | `stream`      | [`DirectWriter`](direct_io::DirectWriter): a file written sequentially                            |
-//! | [`probe`]     | the speed of a disk under the requests of a sweep                        |
+//! | module       | holds                                                                  |
+//! |--------------|------------------------------------------------------------------------|
+//! | `element`    | [`Element`], [`ElementType`]: float64 and float32                      |
+//! | `layout`     | [`Shape`], [`Block`], [`Layout`], [`Grid`], [`Side`], [`Rect`]         |
+//! | `placement`  | [`Placement`]: the positions of blocks, frontiers and elements         |
+//! | `model`      | [`io_model`]: the amount of data that a sweep reads and writes         |
+//! | `chunk`      | [`Chunk`]: bytes on file, heap or shared segment, mapped by part       |
+//! | `matrix`     | [`Matrix`]                                                             |
+//! | `whole`      | matrices lent as a whole, and the positions of their rows in the file  |
+//! | `tile`       | [`Tile`]: a block for reading                                          |
+//! | `region`     | [`Region`]: a block for writing                                        |
+//! | `rows`       | rectangles of any layout, transferred in few accesses                  |
+//! | `npy`        | `.npy` headers                                                         |
+//! | `newfile`    | [`NewFile`]: an output that appears complete or not at all             |
+//! | `generation` | [`Generations`]: a long computation that survives crashes              |
+//! | `checksum`   | [`checksum`]: 64 bits over the bytes of a panel                        |
+//! | `convert`    | [`convert`]: conversion between layouts in bounded memory              |
+//! | `dir`        | [`DataDir`]: the matrices of one computation                           |
+//! | `buffer`     | [`IoBuffer`]: aligned memory in huge pages                             |
+//! | `direct`     | [`DirectFile`]: a file for direct I/O                                  |
+//! | `io_queue`   | [`IoQueue`]: [`ReadRequest`]s and [`WriteRequest`]s in flight together |
+//! | `transfer`   | one piece of a read or write, continued until it completes             |
+//! | `io_uring`   | pieces in an io_uring                                                  |
+//! | `stream`     | [`DirectWriter`]: a file written sequentially                          |
+//! | [`probe`]    | the speed of a disk under the requests of a sweep                      |
 //!
 //! The crate depends on neither locks nor kernels. Matrices have at least one element; a dimension
 //! of zero is an error.
+//!
+//! [`Side`]: placement::Side
+//! [`Rect`]: placement::Rect
+//! [`Placement`]: placement::Placement
+//! [`io_model`]: model::io_model
+//! [`Chunk`]: chunk::Chunk
+//! [`Tile`]: blocks::Tile
+//! [`Region`]: blocks::Region
+//! [`Generations`]: generation::Generations
+//! [`IoBuffer`]: direct_io::IoBuffer
+//! [`DirectFile`]: direct_io::DirectFile
+//! [`IoQueue`]: direct_io::IoQueue
+//! [`ReadRequest`]: direct_io::ReadRequest
+//! [`WriteRequest`]: direct_io::WriteRequest
+//! [`DirectWriter`]: direct_io::DirectWriter
 
 mod buffer;
 mod bytes;

@@ -13,8 +13,8 @@
 //! | write   | a quarter of the file, overwritten and synced         | 8 MiB                      |
 //!
 //! Each pattern is measured in two ways: *direct*, by the [`IoQueue`] that streamed sweeps use,
-//! with up to 16 pieces in flight; and *mapped*, by the [`Tile`](crate::tile::Tile)s and regions that
-//! sweeps in blocks use. Before each sample the page cache is asked to drop the file
+//! with up to 16 pieces in flight; and *mapped*, by the [`Tile`](crate::tile::Tile)s and regions
+//! that sweeps in blocks use. Before each sample the page cache is asked to drop the file
 //! (`posix_fadvise`, DONTNEED), which takes no privilege. If files live in memory (tmpfs) or
 //! O_DIRECT is refused, the direct way is [not available](Scratch::lacks).
 //!
@@ -226,7 +226,8 @@ impl Disk {
 /// # let path = folder.path().join("file");
 /// std::fs::write(&path, vec![0; 1 << 20])?;
 /// let file = DirectFile::open(&path)?;
-/// let sample = probe::read(&file, StridedRun { start: 0, len: 1 << 20, pitch: 1 << 20, count: 1 })?;
+/// let run = StridedRun { start: 0, len: 1 << 20, pitch: 1 << 20, count: 1 };
+/// let sample = probe::read(&file, run)?;
 /// assert_eq!((sample.bytes, sample.pieces), (1 << 20, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -26,8 +26,8 @@ pub enum Contents {
 /// A block of a matrix for reading and writing; only one exists for each block.
 ///
 /// [`Matrix::into_regions`] consumes a matrix and makes its regions; [`Matrix::from_regions`]
-/// returns the matrix. All methods of [`MatrixBlock`] read the region through `&self`; writing takes `&mut
-/// self`. A lock in a layer above lends regions to threads.
+/// returns the matrix. All methods of [`MatrixBlock`] read the region through `&self`; writing
+/// takes `&mut self`. A lock in a layer above lends regions to threads.
 ///
 /// ```
 /// use syncline_store::{Block, Layout, Matrix, Shape, blocks::Contents};

@@ -25,7 +25,8 @@ use crate::{
     placement::{Placement, StridedRun},
 };
 
-/// A block of a matrix: the read access that [`Tile`] and [`Region`](crate::region::Region) have in common.
+/// A block of a matrix: the read access that [`Tile`] and [`Region`](crate::region::Region) have in
+/// common.
 ///
 /// A part cannot be cloned: a tile can, but a region must remain unique.
 pub struct MatrixBlock<T: Element = f64> {

@@ -89,7 +89,8 @@ impl<T: Element> Matrix<T> {
         Some(unsafe { std::slice::from_raw_parts(pointer, len) })
     }
 
-    /// Returns the [`checksum`](crate::checksum::checksum) of the bytes of [`as_slice`](Self::as_slice).
+    /// Returns the [`checksum`](crate::checksum::checksum) of the bytes of
+    /// [`as_slice`](Self::as_slice).
     pub fn values_checksum(&self) -> Option<u64> {
         self.as_slice().map(|values| crate::checksum::checksum(bytes::of(values)))
     }

@@ -20,8 +20,8 @@
 //! result.
 //!
 //! # Costs
-//! Bytes read per step, by the paper's model ([`syncline_store::model::io_model`]): the block and its
-//! coefficients, and of each neighbour the whole block (row-major, blocked) or one frontier
+//! Bytes read per step, by the paper's model ([`syncline_store::model::io_model`]): the block and
+//! its coefficients, and of each neighbour the whole block (row-major, blocked) or one frontier
 //! (framed). Bytes written: the block. When all matrices are held, only the first reading remains.
 //! Locks: up to five requests, or nine with the diagonal neighbours, in one allocation-free step.
 //!

@@ -90,8 +90,8 @@ pub enum Error {
     },
     /// The order max-parallel was asked for with a kernel whose stencil has diagonal neighbours.
     ///
-    /// [`Reference::run_top`](crate::reference::Reference::run_top) also returns this error for the order
-    /// max-parallel, whatever the stencil.
+    /// [`Reference::run_top`](crate::reference::Reference::run_top) also returns this error for the
+    /// order max-parallel, whatever the stencil.
     #[error(
         "the order max-parallel is for kernels whose stencil has only the four nearest neighbours"
     )]

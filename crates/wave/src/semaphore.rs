@@ -1,8 +1,8 @@
 //! A semaphore that bounds the blocks that are in memory, or being computed, at once.
 //!
 //! # Contract
-//! [`Semaphore::take`] returns when fewer than the allowed number of windows are taken, in the order
-//! of the calls. A holder never waits for a thread that is waiting for a window of the same
+//! [`Semaphore::take`] returns when fewer than the allowed number of windows are taken, in the
+//! order of the calls. A holder never waits for a thread that is waiting for a window of the same
 //! semaphore, so every thread gets one.
 //!
 //! # State: two counters that only grow

@@ -171,8 +171,9 @@ pub struct SweepReport {
 }
 
 impl SweepReport {
-    /// Returns the data with which a result of this sweep is [marked](syncline_store::generation::ResultMark), where
-    /// `tolerance` is that of [`until`](Sweep::until).
+    /// Returns the data with which a result of this sweep is
+    /// [marked](syncline_store::generation::ResultMark), where `tolerance` is that of
+    /// [`until`](Sweep::until).
     #[must_use]
     pub fn made(&self, tolerance: Option<f64>) -> Made {
         let Self { iterations, converged, .. } = *self;
@@ -489,9 +490,9 @@ impl<K> Sweep<K> {
     }
 
     /// Returns the identity of the computation with which a result in `target` would be
-    /// [marked](syncline_store::generation::ResultMark): two sweeps with the same identity are the same computation,
-    /// whatever their number of iterations and their tolerance. The checksums of inputs on file are
-    /// not included.
+    /// [marked](syncline_store::generation::ResultMark): two sweeps with the same identity are the
+    /// same computation, whatever their number of iterations and their tolerance. The checksums of
+    /// inputs on file are not included.
     ///
     /// # Errors
     /// Returns an error if an input cannot be examined, or is a different file by now.

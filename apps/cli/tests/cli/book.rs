@@ -1,7 +1,8 @@
 //! The shell code of the book runs as it stands there.
 //!
-//! Each page has a folder of its own, in which its `sh` blocks run one after the other, as one script
-//! of a shell that stops at the first failure. Blocks marked `console` show what is not run here.
+//! Each page has a folder of its own, in which its `sh` blocks run one after the other, as one
+//! script of a shell that stops at the first failure. Blocks marked `console` show what is not run
+//! here.
 
 use std::fs;
 use std::path::Path;

@@ -355,7 +355,7 @@ fn a_launcher_starts_the_processes_of_a_program() {
     let Some(tool) = Tool::find("gcc") else { return };
     let dir = tempfile::tempdir().unwrap();
     let executable = build(tool, &["-std=c11"], &SHARED, &TEAM);
-    for (processes, threads, who) in
+    for (processes, threads, member) in
         [(3, 1, "3 members in 3 processes\n"), (2, 2, "4 members in 2 processes\n")]
     {
         let said = dir.path().join(format!("said{threads}"));
@@ -368,7 +368,7 @@ fn a_launcher_starts_the_processes_of_a_program() {
         ]);
         launcher.processes(processes).threads(threads).run().unwrap();
         let said = std::fs::read_to_string(said).unwrap();
-        assert_eq!(said, format!("{who}{}", TEAM.output));
+        assert_eq!(said, format!("{member}{}", TEAM.output));
     }
     let executable = build(tool, &["-std=c11"], &STATIC, &QUEUE);
     let said = dir.path().join("queue");

@@ -42,15 +42,17 @@
 //!
 //! # Sleep
 //! A worker that offers a task adds the ticket, executes a fence, and reads the bits. A worker that
-//! is about to sleep announces it: it sets its bit, executes a fence, and scans the deques. At least
-//! one of the two sees the other. The offering worker clears one bit and notifies the event count of
-//! that worker's process. A worker chosen this way that has something better to do chooses another.
+//! is about to sleep announces it: it sets its bit, executes a fence, and scans the deques. At
+//! least one of the two sees the other. The offering worker clears one bit and notifies the event
+//! count of that worker's process. A worker chosen this way that has something better to do chooses
+//! another.
 //!
-//! The sleep itself is that of the process's [`EventCount`](syncline_signal::event_count::EventCount), which
-//! counts messages and ends as well. Its mark is not used: the bits are the marks of all workers. A
-//! worker that offers finds any sleeper with four loads of one line, where marks would be 256 lines,
-//! and a number of sleepers beside the marks could not be put right for a process that is killed
-//! while it is counted. A bit is cleared for it ([`reset`](ForkTable::reset)).
+//! The sleep itself is that of the process's
+//! [`EventCount`](syncline_signal::event_count::EventCount), which counts messages and ends as
+//! well. Its mark is not used: the bits are the marks of all workers. A worker that offers finds
+//! any sleeper with four loads of one line, where marks would be 256 lines, and a number of
+//! sleepers beside the marks could not be put right for a process that is killed while it is
+//! counted. A bit is cleared for it ([`reset`](ForkTable::reset)).
 //!
 //! # Costs
 //! A fork and join without a theft: two exchanges on a line that the worker owns, and the

@@ -7,11 +7,11 @@
 //!   0                  open(end) ──────^                                              len
 //! ```
 //! A reserved segment has the requested length. Without one it is as long as the memory that the
-//! program could have at most ([`most`](crate::room::most), queried once in a process), or shorter where
-//! that much address space is not available. The bytes below the [opened](Segment::open) end may be
-//! accessed. [`commit`](Segment::commit) takes memory for a range, or reports that there is none:
-//! touching uncommitted memory when none is left kills the process. In segments of other kinds all
-//! bytes are opened, and `commit` has no effect.
+//! program could have at most ([`most`](crate::room::most), queried once in a process), or shorter
+//! where that much address space is not available. The bytes below the [opened](Segment::open) end
+//! may be accessed. [`commit`](Segment::commit) takes memory for a range, or reports that there is
+//! none: touching uncommitted memory when none is left kills the process. In segments of other
+//! kinds all bytes are opened, and `commit` has no effect.
 //!
 //! # Costs
 //! Reserving is one mapping, whatever its length: the kernel builds page tables on use.

@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use super::disk;
 use crate::{Error, Result};
 
-/// The number of attempts to take the lock, because [`peek`](RunFolder::peek) of another process holds
-/// it for a moment.
+/// The number of attempts to take the lock, because [`peek`](RunFolder::peek) of another process
+/// holds it for a moment.
 const TRIES: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 5 });
 

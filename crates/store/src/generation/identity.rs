@@ -47,8 +47,8 @@ pub struct InputId {
     pub bytes: u64,
     /// The time of the last modification, in nanoseconds since 1970.
     pub modified_ns: i128,
-    /// The [`checksum`](crate::checksum::checksum) of its values, from front to back, once they have been
-    /// read.
+    /// The [`checksum`](crate::checksum::checksum) of its values, from front to back, once they
+    /// have been read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum: Option<u64>,
 }

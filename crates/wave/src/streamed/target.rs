@@ -15,8 +15,9 @@ use crate::{Result, lanes::Real};
 /// crash.
 ///
 /// Until the result is complete, the data needed to resume are in the folder `PATH.syncline` beside
-/// it; see [`Generations`](syncline_store::generation::Generations) for the guarantees. A sweep of one pass
-/// needs no such folder, and starts from the first iteration. If the name is taken already,
+/// it; see [`Generations`](syncline_store::generation::Generations) for the guarantees. A sweep of
+/// one pass needs no such folder, and starts from the first iteration. If the name is taken
+/// already,
 /// [`Leftovers`] determines what happens; a complete result carries a
 /// [`ResultMark`](syncline_store::generation::ResultMark), by which it is recognised.
 #[derive(Clone, Debug)]

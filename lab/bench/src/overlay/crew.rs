@@ -13,11 +13,12 @@
 //!                               when `warm` steps are done
 //! ```
 //!
-//! The loop of a worker calls [`PoolBuilder::pin`] at its beginning and [`PoolBuilder::start`] at the first timed
-//! step. Threads of a runner have no such points: there every body calls [`PoolBuilder::step`]. A thread
-//! is pinned in its first step, and workers count their steps, because tasks that do not wait for
-//! each other may be any number of iterations apart: the iteration of a single task does not tell
-//! how many steps remain. Counts are read with an error of at most [`STRIDE`] steps per worker.
+//! The loop of a worker calls [`PoolBuilder::pin`] at its beginning and [`PoolBuilder::start`] at
+//! the first timed step. Threads of a runner have no such points: there every body calls
+//! [`PoolBuilder::step`]. A thread is pinned in its first step, and workers count their steps,
+//! because tasks that do not wait for each other may be any number of iterations apart: the
+//! iteration of a single task does not tell how many steps remain. Counts are read with an error of
+//! at most [`STRIDE`] steps per worker.
 //!
 //! Cost of a step: an addition to a thread-local number and a branch; every 32nd time a call.
 

@@ -1,8 +1,8 @@
 //! Two exchanges by the product's schedule: of counts, and of the news that all puts are done.
 //!
 //! # Source
-//! Saify's thesis (2002), with the changes of `syncline_rma::unstable::sync_exchange` except the last:
-//! each member obtains only its own sum, for any number of members and any radix; but in two
+//! Saify's thesis (2002), with the changes of `syncline_rma::unstable::sync_exchange` except the
+//! last: each member obtains only its own sum, for any number of members and any radix; but in two
 //! exchanges.
 
 use crate::scheme::{Driven, Load, Scheme, Step};

@@ -8,7 +8,7 @@ use syncline_sync::{
     BarrierMember, Fault, Space, SpaceError,
     barrier::{AutoMember, Combined, CombinedMember, Counter, CounterMember, DisseminationMember},
     board::MemoryFlags,
-    calls::Caller,
+    call_matching::Caller,
 };
 
 use crate::board::{self, Outer, TeamBoard};

@@ -25,7 +25,7 @@ use syncline_sync::{
     Barrier, Fault, Space, SpaceError,
     barrier::DisseminationMember,
     board::{Awaited, MemoryBoard, SignalBoard},
-    calls::{Blocking, Caller},
+    call_matching::{Blocking, Caller},
     space::Array,
 };
 

@@ -62,7 +62,7 @@ use syncline_process::Generation;
 use syncline_signal::poll_schedule::PollSchedule;
 use syncline_signal::primitive::AtomicU64 as SharedU64;
 use syncline_sync::{
-    Fault, Space, SpaceError, calls::Blocking, membership::FaultList, space::Array,
+    Fault, Space, SpaceError, call_matching::Blocking, membership::FaultList, space::Array,
 };
 
 use crate::coalesce::{self, Coalescer};

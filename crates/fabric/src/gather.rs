@@ -22,7 +22,7 @@ use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Liveness, Policy, Signal, WaitError};
 use syncline_sync::{
     Fault, Space, SpaceError,
-    calls::{Blocking, Caller},
+    call_matching::{Blocking, Caller},
     membership::FaultList,
     space::Array,
 };

@@ -9,7 +9,7 @@ use syncline_mpi::Communicator;
 use syncline_process::Generation;
 use syncline_sync::{
     Auto, Barrier as _, BarrierMember, Fault, Space, SpaceError,
-    calls::{Call, Caller},
+    call_matching::{Call, Caller},
     membership::FaultList,
 };
 

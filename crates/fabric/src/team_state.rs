@@ -24,7 +24,9 @@
 use rustix::io::Errno;
 use rustix::process::Pid;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
-use syncline_sync::{Fault, Space, SpaceError, calls::Calls, membership::FaultList, space::Array};
+use syncline_sync::{
+    Fault, Space, SpaceError, call_matching::Calls, membership::FaultList, space::Array,
+};
 
 use crate::error::ProcessPhase;
 

@@ -12,7 +12,7 @@
 
 use std::time::{Duration, Instant};
 
-use syncline_sync::calls::Calls;
+use syncline_sync::call_matching::Calls;
 
 use crate::environment::Shape;
 use crate::hosts::Hosts;

@@ -73,11 +73,11 @@ mod family;
 mod ffi;
 mod inner;
 pub mod launched;
-mod library;
 #[doc(hidden)]
 pub mod message;
 mod mpi;
 pub mod shim;
+mod shim_loader;
 mod window;
 
 #[cfg(doctest)]
@@ -86,8 +86,8 @@ struct Readme;
 
 pub use communicator::Communicator;
 pub use error::MpiError;
-pub use library::Library;
 pub use mpi::Mpi;
+pub use shim_loader::Library;
 
 /// MPI's one-sided memory, with which benchmarks compare Syncline's. Its interface is not stable.
 #[doc(hidden)]

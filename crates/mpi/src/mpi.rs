@@ -11,7 +11,7 @@ use crate::error::{MpiError, Result};
 use crate::ffi;
 use crate::inner::{Inner, check};
 use crate::launched::Launched;
-use crate::library::Library;
+use crate::shim_loader::Library;
 
 /// The threads of a process that may call MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

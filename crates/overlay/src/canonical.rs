@@ -92,7 +92,7 @@ mod form;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use crate::deadlock;
+use crate::deadlock_check;
 use crate::error::CheckError;
 use crate::initial::Initial;
 use crate::overlay::Task;
@@ -212,7 +212,7 @@ impl Plan {
 fn total_order(queues: &Queues, tasks: usize) -> Vec<u32> {
     let mut behind = vec![Vec::new(); tasks];
     let mut waits = vec![0; tasks];
-    for (t, edges) in (0..).zip(deadlock::edges(queues, tasks)) {
+    for (t, edges) in (0..).zip(deadlock_check::edges(queues, tasks)) {
         waits[t as usize] = edges.len();
         edges.iter().for_each(|&(_, ahead)| behind[ahead as usize].push(t));
     }

@@ -4,7 +4,7 @@
 //! # Two forms
 //! | form     | a task may run according to             | used                                    |
 //! |----------|-----------------------------------------|-----------------------------------------|
-//! | queues   | the queues of the locations (`queues`)  | with a thread per task, on request, and |
+//! | queues   | the queues of the locations (`interpreted`)  | with a thread per task, on request, and |
 //! |          |                                         | while a handle has a request            |
 //! | compiled | numbers of rounds (`claimed`,           | otherwise                               |
 //! |          | `partitioned`)                          |                                         |
@@ -45,7 +45,7 @@ use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering};
 use syncline_signal::{PaddedSignal, Signal};
 use syncline_trace as trace;
 
-use crate::claimed::{CLAIMED, LEFT, rounds};
+use crate::compiled::claimed::{CLAIMED, LEFT, rounds};
 use crate::error::{LeftTest, TaskError};
 use crate::location::{BY_HAND, Core, Route};
 use crate::overlay::{Body, Step, Task};

@@ -1,7 +1,7 @@
 //! The order in which the first requests enter the queues.
 //!
 //! All requests of a task enter in a single step (R4), task by task in the order of a total rank.
-//! Then no tasks wait for each other in a cycle, and none ever will (see `deadlock`).
+//! Then no tasks wait for each other in a cycle, and none ever will (see `deadlock_check`).
 
 use crate::conflicts::{Requests, colours};
 use crate::raw::AccessMode;

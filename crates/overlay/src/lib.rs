@@ -49,22 +49,20 @@
 
 pub mod access;
 pub mod canonical;
-mod claimed;
+mod compiled;
 mod conflicts;
-mod deadlock;
+mod deadlock_check;
 #[doc(hidden)]
 pub mod draw;
 mod engine;
 pub mod error;
 pub mod handle;
 mod initial;
+mod interpreted;
 mod location;
 mod overlay;
 mod parked;
-mod partitioned;
 pub mod plan;
-mod program;
-mod queues;
 #[doc(hidden)]
 pub mod raw;
 mod ready;
@@ -76,8 +74,6 @@ pub mod watch;
 
 #[cfg(all(test, loom))]
 mod future_loom_tests;
-#[cfg(all(test, loom))]
-mod loom_compiled;
 #[cfg(all(test, loom))]
 mod loom_tests;
 

@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::access::Access;
+use crate::compiled::Program;
 use crate::error::{CheckError, RunError, TaskError};
 use crate::initial::Initial;
 use crate::location::{Core, Location};
 use crate::plan::{LocationId, Plan, Queues};
-use crate::program::Program;
 use crate::run::{self, RunReport, Runner};
 use crate::snapshot::Snapshot;
 use crate::stop::Stop;

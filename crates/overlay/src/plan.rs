@@ -8,7 +8,7 @@ pub use crate::overlay::Task;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::deadlock;
+use crate::deadlock_check;
 use crate::error::{CheckError, OrderFault, Wait};
 use crate::initial::Initial;
 
@@ -150,12 +150,12 @@ impl Plan {
 
     pub(crate) fn cycle(&self, queues: &Queues) -> Option<Vec<Wait>> {
         let name = |t: u32| self.tasks[t as usize].clone();
-        let wait = |(task, location, ahead): deadlock::Step| Wait {
+        let wait = |(task, location, ahead): deadlock_check::Step| Wait {
             task: name(task),
             location: self.locations[location as usize].clone(),
             ahead: name(ahead),
         };
-        Some(deadlock::cycle(queues, self.tasks.len())?.into_iter().map(wait).collect())
+        Some(deadlock_check::cycle(queues, self.tasks.len())?.into_iter().map(wait).collect())
     }
 
     /// Returns the queues of the first requests, unchecked for deadlock.

@@ -7,14 +7,14 @@ use std::sync::{Arc, PoisonError};
 use syncline_signal::PaddedSignal;
 use syncline_signal::primitive::Ordering;
 
-use crate::claimed::{CLAIMED, Claimed, rounds};
+use crate::compiled::Program;
+use crate::compiled::claimed::{CLAIMED, Claimed, rounds};
+use crate::compiled::partitioned::Partitioned;
 use crate::conflicts::Conflicts;
 use crate::engine::{Engine, Failure, Phase, Ready, Seat};
 use crate::error::RunError;
 use crate::location::Route;
 use crate::overlay::{Body, Checked};
-use crate::partitioned::Partitioned;
-use crate::program::Program;
 use crate::raw::AccessMode;
 use crate::ready::ReadyQueues;
 use crate::stop::{Stop, Test};

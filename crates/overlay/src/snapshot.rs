@@ -10,7 +10,7 @@ pub use crate::draw::Format;
 use std::fmt;
 use std::time::Duration;
 
-use crate::deadlock;
+use crate::deadlock_check;
 use crate::error::Wait;
 use crate::overlay::Task;
 use crate::plan::{Plan, Queues};
@@ -182,7 +182,7 @@ impl Snapshot {
     /// Returns a cycle of tasks that wait for each other, if there is one: a deadlock.
     #[must_use]
     pub fn cycle(&self) -> Option<Vec<Wait>> {
-        let wait = |(task, location, ahead): deadlock::Step| Wait {
+        let wait = |(task, location, ahead): deadlock_check::Step| Wait {
             task: self.tasks[task as usize].name.clone(),
             location: self.locations[location as usize].name.clone(),
             ahead: self.tasks[ahead as usize].name.clone(),
@@ -236,7 +236,7 @@ impl Snapshot {
     }
 
     /// Returns the cycle of [`cycle`](Self::cycle) by numbers.
-    pub(crate) fn circle(&self) -> Option<Vec<deadlock::Step>> {
+    pub(crate) fn circle(&self) -> Option<Vec<deadlock_check::Step>> {
         let tasks_of = |queue: &[RequestView]| {
             let task = |r: &RequestView| match r.who {
                 RequestOwner::Task(t) => Some((t.0, r.kind)),
@@ -245,7 +245,7 @@ impl Snapshot {
             queue.iter().filter_map(task).collect()
         };
         let queues: Queues = self.locations.iter().map(|l| tasks_of(&l.queue)).collect();
-        deadlock::cycle(&queues, self.tasks.len())
+        deadlock_check::cycle(&queues, self.tasks.len())
     }
 }
 

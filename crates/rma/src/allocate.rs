@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_fabric::Member;
-use syncline_sync::{Fault, SpaceError, agreement::Thing, calls::Call};
+use syncline_sync::{Fault, SpaceError, agreement::Thing, call_matching::Call};
 
 use crate::element::Element;
 use crate::error::RmaError;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_fabric::{board::TeamBoard, endpoint::Endpoint};
-use syncline_sync::{Fault, calls::Blocking};
+use syncline_sync::{Fault, call_matching::Blocking};
 
 use crate::engine::{Engine, Request};
 use crate::error::RmaError;

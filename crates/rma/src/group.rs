@@ -15,7 +15,7 @@
 //! ceil(log2 P) rounds for P members.
 
 use syncline_fabric::{Member, board::TeamBoard};
-use syncline_sync::{BarrierMember, SpaceError, barrier::DisseminationMember, calls::Call};
+use syncline_sync::{BarrierMember, SpaceError, barrier::DisseminationMember, call_matching::Call};
 
 use crate::error::RmaError;
 use crate::rma::Rma;

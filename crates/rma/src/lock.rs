@@ -36,7 +36,7 @@ mod ticket;
 use std::time::Instant;
 
 use syncline_fabric::Member;
-use syncline_sync::calls::Call;
+use syncline_sync::call_matching::Call;
 
 use self::poison::{Holds, MOST, Named, Own, Wanted};
 use crate::error::RmaError;

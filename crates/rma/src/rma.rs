@@ -27,7 +27,9 @@ use std::time::Instant;
 
 use syncline_fabric::{Hosts, Member};
 use syncline_process::Generation;
-use syncline_sync::{Auto, Fault, SpaceError, agreement::Thing, barrier::AutoMember, calls::Call};
+use syncline_sync::{
+    Auto, Fault, SpaceError, agreement::Thing, barrier::AutoMember, call_matching::Call,
+};
 
 use crate::allocate::Begun;
 use crate::element::Element;

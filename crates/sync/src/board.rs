@@ -25,7 +25,7 @@ use std::time::Instant;
 use syncline_signal::{PaddedSignal, Policy, Signal, plant};
 
 use crate::agreement::Thing;
-use crate::calls::{Needs, Peers};
+use crate::call_matching::{Needs, Peers};
 use crate::error::{Fault, SpaceError};
 use crate::membership::{FaultList, Membership, Seats};
 use crate::space::{Array, Space};
@@ -83,7 +83,7 @@ pub trait SignalBoard: Send {
 }
 
 /// A raise that a member waits for. The raises of a member in an episode are grouped in steps,
-/// counted from 1; there are at most [`LAST`](crate::calls::LAST). The steps of a dissemination
+/// counted from 1; there are at most [`LAST`](crate::call_matching::LAST). The steps of a dissemination
 /// barrier are its rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {

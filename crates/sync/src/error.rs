@@ -5,7 +5,7 @@ use std::fmt;
 use syncline_memory::room::Size;
 
 use crate::agreement::Difference;
-use crate::calls::Call;
+use crate::call_matching::Call;
 use crate::membership::LAUNCHER;
 
 /// The reason why a barrier, lock or array could not be made.

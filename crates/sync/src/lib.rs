@@ -9,7 +9,7 @@
 //!   are written over; [`MemoryBoard`](board::MemoryBoard) keeps them in memory.
 //! * [`Space`]: allocates on the heap, or in a segment that processes share.
 //! * [`FaultList`](membership::FaultList): the members that have died, left or been given up.
-//! * [`Calls`](calls::Calls): the collective call that each member of a team is blocked in.
+//! * [`Calls`](call_matching::Calls): the collective call that each member of a team is blocked in.
 //! * [`cost`]: the cost of a barrier, in transfers of cache lines.
 //!
 //! Every participant of a barrier has a *member* handle, so no call looks anything up. A member
@@ -36,7 +36,7 @@ pub mod barrier;
 #[doc(hidden)]
 pub mod board;
 #[doc(hidden)]
-pub mod calls;
+pub mod call_matching;
 #[doc(hidden)]
 pub mod cost;
 mod error;

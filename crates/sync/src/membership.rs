@@ -22,7 +22,7 @@ use syncline_process::Generation;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Liveness, Policy, WaitError, plant};
 
-use crate::calls::{Blocking, Caller, Needs};
+use crate::call_matching::{Blocking, Caller, Needs};
 use crate::error::{Fault, Silence, SpaceError};
 use crate::space::{Array, Shared, Space};
 
@@ -538,7 +538,7 @@ impl Drop for Membership {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::calls::{Call, Calls};
+    use crate::call_matching::{Call, Calls};
 
     /// A member that leaves because of a death is not reported as the cause of other failures.
     #[test]

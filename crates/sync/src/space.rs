@@ -32,7 +32,7 @@ use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{PaddedSignal, Signal};
 
 use crate::agreement::{Asked, Difference, Thing};
-use crate::calls::Calls;
+use crate::call_matching::Calls;
 use crate::error::SpaceError;
 
 /// Types that processes may share and whose `Default` value is all bytes zero.

@@ -31,6 +31,8 @@
 //! thread per block (which remains available), a bound on the blocks in memory, frontiers without
 //! sub-tasks, and the input is preserved.
 
+mod frontier_exchange;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use syncline_overlay::{Checked, Initial, Location, Overlay, Runner, Step, Stop};
@@ -38,7 +40,6 @@ use syncline_store::{
     Grid, Matrix, Shape,
     blocks::{Contents, Region, Tile, View},
     chunk::Touch,
-    placement::Side,
 };
 
 use crate::block::{self, Blockwise, Frontiers};
@@ -226,31 +227,7 @@ impl<E: Real, K: Blockwise<E>> Shared<'_, E, K> {
         }
         overlay
     }
-
-    /// Returns the neighbours on the four sides, then the diagonal neighbours that the kernel uses,
-    /// in the order of [`Frontiers::corners`].
-    fn around(&self, block: usize) -> [Option<usize>; 8] {
-        let side = |b: usize, side: Side| self.grid.neighbour(b, side);
-        let across = |vertical, horizontal| {
-            let falling = (vertical == Side::North) == (horizontal == Side::West);
-            let stencil = self.kernel.stencil();
-            let used = if falling { stencil.diagonal() } else { stencil.corners() };
-            side(block, vertical).and_then(|b| side(b, horizontal)).filter(|_| used)
-        };
-        let [a, b, c, d] = Side::ALL.map(|s| side(block, s));
-        let corners = CORNERS.map(|(vertical, horizontal)| across(vertical, horizontal));
-        let [e, f, g, h] = corners;
-        [a, b, c, d, e, f, g, h]
-    }
 }
-
-/// The corners, in the order of [`Frontiers::corners`].
-const CORNERS: [(Side, Side); 4] = [
-    (Side::North, Side::West),
-    (Side::North, Side::East),
-    (Side::South, Side::West),
-    (Side::South, Side::East),
-];
 
 /// The task of one block.
 struct Task<'s, E: Real, K: Blockwise<E>> {
@@ -280,36 +257,6 @@ impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
         own.rounds += 1;
         step.report(norm);
         self.shared.monitor.one_more();
-        Ok(())
-    }
-
-    fn read_frontiers(
-        &self,
-        around: [Option<&Block<E>>; 8],
-        buffers: &mut Buffers<E, K::Workspace>,
-    ) -> Result<()> {
-        let read = |n: usize, side: Side, line: &mut [E]| match (around[n], &self.neighbours[n]) {
-            (Some(block), Some(input)) if block.rounds == 0 => Ok(input.frontier(side, line)?),
-            (Some(block), _) => Ok(block.region.frontier(side, line)?),
-            (None, _) => Ok::<_, Error>(()),
-        };
-        for (n, side) in Side::ALL.into_iter().enumerate() {
-            let len = around[n].map_or(0, |_| self.input.rect().line(side));
-            read(n, side.facing(), buffers.frontiers.line_mut(side, len))?;
-        }
-        for (c, (vertical, horizontal)) in CORNERS.into_iter().enumerate() {
-            let Some(across) = &self.neighbours[4 + c] else {
-                buffers.frontiers.corners[c] = E::splat(f64::NAN);
-                continue;
-            };
-            // The line of the diagonal block that faces this block's row of blocks; its near end is
-            // the corner.
-            buffers.line.resize(across.rect().line(vertical), E::default());
-            read(4 + c, vertical.facing(), &mut buffers.line)?;
-            let near =
-                if horizontal == Side::West { buffers.line.last() } else { buffers.line.first() };
-            buffers.frontiers.corners[c] = near.copied().unwrap_or_default();
-        }
         Ok(())
     }
 

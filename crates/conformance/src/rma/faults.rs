@@ -5,7 +5,7 @@ use std::time::Duration;
 use syncline_fabric::Member;
 use syncline_rma::unstable::{LockKind, mutexes};
 use syncline_rma::{Rma, RmaError};
-use syncline_sync::{Fault, calls::Call};
+use syncline_sync::{Fault, call_matching::Call};
 
 use super::{Wrong, hash};
 use crate::deadline;

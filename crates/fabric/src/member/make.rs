@@ -8,7 +8,7 @@ use syncline_sync::{
         TournamentMember,
     },
     board::MemoryFlags,
-    calls::{Call, Caller, Naming},
+    call_matching::{Call, Caller, Naming},
     lock::{LockMember, RawLock},
     membership::FaultList,
 };

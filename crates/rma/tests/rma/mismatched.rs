@@ -11,7 +11,7 @@ use syncline_signal::Signal;
 use syncline_sync::{
     Auto, BarrierMember, Fault,
     barrier::{Counter, DisseminationMember, TournamentMember},
-    calls::Call,
+    call_matching::Call,
 };
 
 use crate::programs::{accused, legal};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::{Member, Team};
 use syncline_rma::{Rma, RmaError};
-use syncline_sync::{BarrierMember as _, Fault, calls::Call};
+use syncline_sync::{BarrierMember as _, Fault, call_matching::Call};
 use syncline_testkit::again;
 
 use crate::programs::{accused, legal};

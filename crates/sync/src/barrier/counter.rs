@@ -29,7 +29,7 @@ use syncline_signal::{PaddedSignal, Policy, plant};
 
 use super::{Barrier, BarrierMember, LedMember, Phased};
 use crate::agreement::Thing;
-use crate::calls::{ARRIVED, LAST, Needs, Peers};
+use crate::call_matching::{ARRIVED, LAST, Needs, Peers};
 use crate::error::{Fault, SpaceError};
 use crate::membership::{FaultList, Membership, Seats};
 use crate::space::{Element, Space};

@@ -41,7 +41,7 @@ use syncline_signal::{Policy, plant};
 use super::{Barrier, BarrierMember, LedMember, Phased};
 use crate::agreement::Thing;
 use crate::board::{Awaited, Flags, MemoryBoard, MemoryFlags, SignalBoard};
-use crate::calls::{ARRIVED, LAST};
+use crate::call_matching::{ARRIVED, LAST};
 use crate::error::{Fault, SpaceError};
 use crate::membership::{FaultList, possible};
 use crate::space::Space;

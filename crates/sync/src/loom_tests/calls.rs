@@ -7,7 +7,7 @@ use super::model;
 use crate::{
     Barrier, BarrierMember, Space,
     barrier::{Counter, CounterMember, Dissemination, Tournament},
-    calls::{ARRIVED, Blocking, Call, Caller, Calls, LAST, Needs, Peers},
+    call_matching::{ARRIVED, Blocking, Call, Caller, Calls, LAST, Needs, Peers},
     membership::FaultList,
 };
 

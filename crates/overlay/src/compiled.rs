@@ -38,6 +38,11 @@
 //! no queue is the idea of scheduling by edge reversal (Barbosa and Gafni, TOPLAS 1989). Tested
 //! against the queues on random overlays (`tests/overlay/compiled.rs`).
 
+pub(crate) mod claimed;
+#[cfg(all(test, loom))]
+mod loom_tests;
+pub(crate) mod partitioned;
+
 use crate::plan::Queues;
 use crate::raw::AccessMode;
 

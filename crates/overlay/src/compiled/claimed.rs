@@ -54,8 +54,8 @@ use std::time::Duration;
 use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering, fence};
 use syncline_signal::{Policy, plant, spin_wait::SpinWait};
 
+use crate::compiled::Program;
 use crate::parked::ParkedWorkers;
-use crate::program::Program;
 
 /// In a state: the task has left, and no task waits for it. Greater than all numbers of rounds.
 pub(crate) const LEFT: u64 = 1 << 63;

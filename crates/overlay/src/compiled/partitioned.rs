@@ -33,9 +33,9 @@ use std::time::Duration;
 use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering, fence};
 use syncline_signal::{Policy, plant, spin_wait::SpinWait};
 
-use crate::claimed::{CLAIMED, LEFT, lists, rounds};
+use crate::compiled::claimed::{CLAIMED, LEFT, lists, rounds};
+use crate::compiled::{Program, Wait};
 use crate::parked::ParkedWorkers;
-use crate::program::{Program, Wait};
 
 /// The pauses between looks at a task of another home before a worker parks.
 const LOOKS: Policy<'_> = Policy { pauses: 63, yield_for: Duration::ZERO, liveness: None };

@@ -8,10 +8,10 @@ use loom::thread;
 use syncline_signal::plant;
 use syncline_signal::primitive::{AtomicBool, AtomicU64, fence};
 
-use crate::claimed::{CLAIMED, Claimed};
+use crate::compiled::Program;
+use crate::compiled::claimed::{CLAIMED, Claimed};
+use crate::compiled::partitioned::Partitioned;
 use crate::parked::ParkedWorkers;
-use crate::partitioned::Partitioned;
-use crate::program::Program;
 use crate::raw::AccessMode::{Exclusive, Inclusive};
 
 /// All interleavings with at most two preemptions (see Musuvathi and Qadeer 2007).

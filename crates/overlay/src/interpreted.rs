@@ -25,7 +25,7 @@ use std::sync::Arc;
 use syncline_signal::primitive::Ordering;
 use syncline_signal::{Policy, Signal};
 
-use crate::claimed::{CLAIMED, rounds};
+use crate::compiled::claimed::{CLAIMED, rounds};
 use crate::engine::{Engine, Failure, Seat};
 use crate::location::{BY_HAND, Core, Route};
 use crate::overlay::Body;

@@ -73,7 +73,7 @@
 //! (1983), the AND model. Change: as progress only grows, notes need no probes to confirm them.
 
 mod call;
-mod deadlock;
+mod cycle;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -87,7 +87,7 @@ use crate::error::{Fault, SpaceError};
 use crate::membership::MAX_MEMBERS;
 use crate::space::{Array, Shared, Space};
 pub use call::Call;
-use deadlock::{Note, Set};
+use cycle::{Note, Set};
 
 /// The number of objects of a team that are tracked. Calls on others are not compared.
 const OBJECTS: usize = if cfg!(loom) { 2 } else { 62 }; // small, as a model explores every word
@@ -334,7 +334,7 @@ impl Calls {
             // Relaxed: ordered by the Acquire above.
             self.rows[rank].progress[note.object].load(Ordering::Relaxed) < note.needed
         };
-        let (one, other) = deadlock::find(&notes, |rank| self.group(rank), behind)?;
+        let (one, other) = cycle::find(&notes, |rank| self.group(rank), behind)?;
         let of = |note: &Note| (note.rank as u64) << 8 | note.call;
         let (first, second) = (of(one), of(other));
         Some(VERDICT | first.min(second) << 24 | first.max(second))

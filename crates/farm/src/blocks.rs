@@ -17,7 +17,8 @@
 //! until the farm ends.
 //!
 //! # Costs
-//! One compare-and-swap to take a block and one to give it back, on one line for each size.
+//! One compare-and-swap to take a block, and two to give it back: of its holder, then of the stack,
+//! which is one line for each size.
 //!
 //! # Source
 //! Treiber, "Systems programming: coping with parallelism" (IBM RJ 5118, 1986): the stack, with the

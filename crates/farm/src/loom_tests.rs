@@ -4,7 +4,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loom::sync::atomic::Ordering;
 use loom::thread;
 use syncline_signal::{Policy, Signal, event_count::EventCount, plant};
 

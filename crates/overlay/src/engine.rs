@@ -2,12 +2,12 @@
 //! forms.
 //!
 //! # Two forms
-//! | form     | a task may run according to             | used                                    |
-//! |----------|-----------------------------------------|-----------------------------------------|
-//! | queues   | the queues of the locations (`interpreted`)  | with a thread per task, on request, and |
-//! |          |                                         | while a handle has a request            |
-//! | compiled | numbers of rounds (`claimed`,           | otherwise                               |
-//! |          | `partitioned`)                          |                                         |
+//! | form     | a task may run according to            | used                                    |
+//! |----------|----------------------------------------|-----------------------------------------|
+//! | queues   | the queues of the locations            | with a thread per task, on request, and |
+//! |          | (`interpreted`)                        | while a handle has a request            |
+//! | compiled | numbers of rounds (`claimed`,          | otherwise                               |
+//! |          | `partitioned`)                         |                                         |
 //!
 //! Both forms impose the same order. The queues follow from the numbers of rounds that the tasks
 //! have done, at any moment at which no body runs: the requests of a location stand in the order of

@@ -83,8 +83,8 @@ pub trait SignalBoard: Send {
 }
 
 /// A raise that a member waits for. The raises of a member in an episode are grouped in steps,
-/// counted from 1; there are at most [`LAST`](crate::call_matching::LAST). The steps of a dissemination
-/// barrier are its rounds.
+/// counted from 1; there are at most [`LAST`](crate::call_matching::LAST). The steps of a
+/// dissemination barrier are its rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
     /// The member that raises the slot.

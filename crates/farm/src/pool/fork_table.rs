@@ -55,8 +55,9 @@
 //! counted. A bit is cleared for it ([`reset`](ForkTable::reset)).
 //!
 //! # Costs
-//! A fork and join without a theft: two exchanges on a line that the worker owns, and the
-//! equivalent of two fences. A theft: the lines of a deque, of the cell, and of the task.
+//! A fork and join without a theft: four compare-and-swaps (a free cell is popped and pushed back,
+//! on a line that all workers share; the task is claimed and its holder cleared, on a line that the
+//! worker owns) and one fence. A theft: the lines of a deque, of the cell, and of the task.
 //!
 //! # Source
 //! Michael, Vechev and Saraswat, "Idempotent work stealing" (PPoPP 2009): queues without exchanges,

@@ -29,7 +29,7 @@
 //! traffic.
 //!
 //! # Source
-//! Time skewing, see [`strip`](super). The cache tile that holds all iterations is from M. Wolf,
+//! Time skewing, see [`strip`](super). The cache tile that holds all iterations is from M. Wolfe,
 //! "More iteration space tiling", SC 1989.
 
 use std::ops::Range;

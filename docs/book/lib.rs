@@ -18,6 +18,8 @@ pages! {
     TeamPage "src/team.md",
     RmaPage "src/rma.md",
     Farm "src/farm.md",
+    FarmRun "src/farm-run.md",
+    FarmLines "src/farm-lines.md",
     Beyond "src/beyond.md",
     OrderedLocks "src/ordered-locks.md",
     DeadlockCheck "src/deadlock-check.md",

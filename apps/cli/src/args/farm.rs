@@ -59,7 +59,7 @@ sequence number, {%} job slot; {2} {2.} {2/} {2//} {2/.} for the second argument
 arguments, {} alone becomes one argument for each.
 
 Under mpirun or Slurm's srun, or in the processes of `syncline launch`, all processes form one farm: rank 0 reads the \
-input and prints, the others run the commands, one at a time each. docs/farm-run.md compares all this with GNU parallel.
+input and prints, the others run the commands, one at a time each. The book (docs/book/src/farm-run.md) compares all this with GNU parallel.
 
 Long-running workers (--protocol lines): the command is started once per worker, and each process reads and \
 writes lines of JSON:
@@ -75,7 +75,7 @@ or \"error\". A worker that ends, takes too long or writes anything else while i
 replaced. With --retries, the new tasks of a task are queued when it has a result, so that a failed attempt leaves none. A \
 second answer to a task is refused and the worker replaced; its current task goes to another worker. If as many workers as \
 -j asks for, and at least 3, end before any has answered a task, the farm ends with an error that quotes the last lines of \
-standard error of the last one. docs/farm-lines.md has examples.
+standard error of the last one. The book (docs/book/src/farm-lines.md) has examples.
 
 Signals: after SIGINT or SIGTERM no more tasks start; running tasks get SIGTERM, and SIGKILL 5 s later or at a second \
 signal. Ctrl-Z stops this command and its running tasks, and fg continues them; time limits are suspended meanwhile. A \

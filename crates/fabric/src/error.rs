@@ -77,7 +77,8 @@ pub enum TeamError {
         /// The error of the system.
         source: io::Error,
     },
-    /// A member panicked. The waits of the others ended, and they have ended.
+    /// A member panicked. The waits of the other members of this process ended with an error, and
+    /// all its members have ended.
     #[error("rank {rank} panicked: {message}")]
     Panicked {
         /// The rank of the member, the first of this process that panicked.
@@ -146,10 +147,10 @@ pub enum TeamError {
     /// Another process could not take part, and reports the reason itself.
     #[error("another process of the team could not take part; its own message gives the reason")]
     Others,
-    /// The MPI does not permit calls from several threads.
-    #[error("MPI grants {granted} only, so a process has one member, not {threads}")]
+    /// The MPI library does not permit calls from several threads.
+    #[error("MPI provides only {granted}, so a process has one member, not {threads}")]
     Threads {
-        /// The thread support that MPI grants.
+        /// The thread support that MPI provides.
         granted: String,
         /// The number of members requested.
         threads: usize,

@@ -6,17 +6,19 @@ use bytemuck::Pod;
 
 use crate::copy::Whole;
 
-/// A plain value: every bit pattern is valid, and the type has no padding.
+/// A plain value that threads may share: every bit pattern is valid, and the type has no padding.
 pub trait Element: Pod + Send + Sync {}
 
 impl<T: Pod + Send + Sync> Element for T {}
 
-/// A number for accumulates: `i32`, `i64`, `f32`, `f64`, and complex numbers of the last two.
+/// A type that `accumulate` can add: `i32`, `i64`, `f32`, `f64`, and complex numbers of the last
+/// two.
 ///
-/// Integers wrap around. Sums of floating-point numbers depend on the order of the additions, which
-/// is unspecified.
+/// Integers wrap around. The two parts of a complex number are added one after the other, so a
+/// concurrent reader may see one of them new and the other old. Sums of floating-point numbers
+/// depend on the order of the additions, which is unspecified.
 pub trait Number: Element + std::ops::Mul<Output = Self> + sealed::Sealed {
-    /// The number of the type in messages.
+    /// The tag of the type in messages.
     #[doc(hidden)]
     const KIND: ElementKind;
 
@@ -34,7 +36,8 @@ pub trait Number: Element + std::ops::Mul<Output = Self> + sealed::Sealed {
     /// Adds to a number that other members may change at the same time.
     ///
     /// # Safety
-    /// `at` must point to an aligned number in memory that all threads access as `copy` does.
+    /// `at` must be aligned, and valid for reads and writes of a number, in memory that all threads
+    /// access only by the operations of the modules `copy` and `rmw`.
     #[doc(hidden)]
     unsafe fn add_to(self, at: *mut Self);
 }
@@ -103,8 +106,9 @@ impl ElementKind {
 unsafe fn add_all<T: Number>(at: *mut u8, bytes: &[u8]) {
     for (index, value) in bytes.chunks_exact(size_of::<T>()).enumerate() {
         let value: T = bytemuck::pod_read_unaligned(value);
-        // SAFETY: the number is inside the `bytes.len()` bytes at `at`, which are shared memory:
-        // the caller guarantees it (see `# Safety`). It is aligned, as `at` is.
+        // SAFETY: the number is inside the `bytes.len()` bytes at `at`, which are valid for reads
+        // and writes, and which all threads access only by `copy` and `rmw`: the caller guarantees
+        // it (see `# Safety`). It is aligned, as `at` is.
         unsafe { value.add_to(at.cast::<T>().add(index)) };
     }
 }
@@ -120,8 +124,9 @@ macro_rules! number {
             #[inline]
             unsafe fn add_to(self, at: *mut Self) {
                 let sum = |word| (<$number>::from_bits(word) + self).to_bits();
-                // SAFETY: `at` points to an aligned number in shared memory, which is a word of
-                // this size: the caller guarantees it (see `# Safety`).
+                // SAFETY: `at` is aligned and valid for reads and writes of a word of this size,
+                // which all threads access only by `copy` and `rmw`: the caller guarantees it (see
+                // `# Safety`).
                 unsafe { <$word>::update(at.cast(), sum) }
             }
         }
@@ -143,8 +148,8 @@ impl Number for i64 {
 
     #[inline]
     unsafe fn add_to(self, at: *mut Self) {
-        // SAFETY: `at` points to an aligned number in shared memory, which is a word of this size:
-        // the caller guarantees it (see `# Safety`).
+        // SAFETY: `at` is aligned and valid for reads and writes of a word of this size, which all
+        // threads access only by `copy` and `rmw`: the caller guarantees it (see `# Safety`).
         unsafe { (self as u64).fetch_add(at.cast()) };
     }
 }
@@ -162,8 +167,8 @@ impl Number for i32 {
 
     #[inline]
     unsafe fn add_to(self, at: *mut Self) {
-        // SAFETY: `at` points to an aligned number in shared memory, which is a word of this size:
-        // the caller guarantees it (see `# Safety`).
+        // SAFETY: `at` is aligned and valid for reads and writes of a word of this size, which all
+        // threads access only by `copy` and `rmw`: the caller guarantees it (see `# Safety`).
         unsafe { (self as u32).fetch_add(at.cast()) };
     }
 }
@@ -179,9 +184,9 @@ macro_rules! complex {
             #[inline]
             unsafe fn add_to(self, at: *mut Self) {
                 let parts = at.cast::<$part>();
-                // SAFETY: `at` points to an aligned number in shared memory, which consists of two
-                // aligned parts: the caller guarantees it (see `# Safety`). Each part is added by
-                // itself.
+                // SAFETY: `at` is aligned and valid for reads and writes of a number, which
+                // consists of two aligned parts, in memory that all threads access only by `copy`
+                // and `rmw`: the caller guarantees it (see `# Safety`).
                 unsafe {
                     self.re.add_to(parts);
                     self.im.add_to(parts.add(1));

@@ -1,11 +1,11 @@
-//! Access to whole row-major matrices: as one slice in memory, or by the position of their rows on
-//! file.
+//! Access to whole row-major matrices: as one slice in memory, or as a file for readers that bypass
+//! the page cache.
 //!
-//! | matrix                       | `as_slice`     | `row_major_file`                             |
+//! | matrix                       | `as_slice`     | `row_major_file`; `direct`                   |
 //! |------------------------------|----------------|----------------------------------------------|
 //! | row-major, heap or shared    | the whole data | none                                         |
-//! | row-major, opened from file  | none           | its path and the offset of its first element |
-//! | row-major, over a new file   | none           | none: the file has no name yet               |
+//! | row-major, opened from file  | none           | its path, or a descriptor; and the offset    |
+//! | row-major, over a new file   | none           | none (no name yet); a descriptor             |
 //! | blocked, framed              | none           | none                                         |
 //!
 //! A file that is [held](Matrix::hold) is still a file: it is not lent as a slice, because a
@@ -38,7 +38,7 @@ impl<T: Element> Matrix<T> {
     /// # let path = folder.path().join("za");
     /// std::fs::write(&path, [0; 24])?;
     /// let matrix = Matrix::<f32>::open_raw(&path, Shape::new(2, 3), Layout::RowMajor)?;
-    /// let file = matrix.row_major_file().ok_or("it is on file")?;
+    /// let file = matrix.row_major_file().ok_or("the matrix is not on file")?;
     /// assert_eq!((file.path, file.start), (path, 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -57,8 +57,8 @@ impl<T: Element> Matrix<T> {
     /// its first element in bytes; `None` in memory and for other layouts. The file is open for
     /// writing if the matrix is.
     ///
-    /// Data written this way are visible through the matrix, but the two must not be used at the
-    /// same time.
+    /// Data written this way are visible through the matrix once the write has returned. If the two
+    /// are used at the same time, either may see old data.
     ///
     /// # Errors
     /// [`Error::File`](crate::Error::File).
@@ -82,10 +82,12 @@ impl<T: Element> Matrix<T> {
     /// ```
     pub fn as_slice(&self) -> Option<&[T]> {
         let (pointer, len) = self.whole()?;
-        // SAFETY: `whole` returns a pointer to aligned, initialised elements in memory that lives
-        // as long as the chunk, which `self` keeps alive. No code writes them while `self` is
-        // borrowed: there is no `&mut Matrix`, and regions, whose creation consumes the matrix,
-        // give out no `&Matrix`.
+        // SAFETY: `whole` returns a pointer that is not null and aligned, to `len` initialised
+        // elements in one mapping that lives as long as the chunk, which `self` keeps alive. A
+        // mapping is at most `isize::MAX` bytes long. No code of this process writes the elements
+        // while `self` is borrowed: there is no `&mut Matrix`, and regions, whose creation consumes
+        // the matrix, give out no `&Matrix`. Other processes that map shared memory must not write
+        // it meanwhile: see `Matrix`.
         Some(unsafe { std::slice::from_raw_parts(pointer, len) })
     }
 
@@ -97,30 +99,30 @@ impl<T: Element> Matrix<T> {
 
     /// Returns [`as_slice`](Self::as_slice) for writing.
     ///
-    /// While a tile of the matrix exists, there is no `&mut Matrix`:
+    /// A matrix that is shared cannot be written. Tiles are made of an `Arc<Matrix>`, so there is
+    /// no slice for writing beside a tile:
     /// ```compile_fail,E0596
     /// # use std::sync::Arc;
-    /// # use syncline_store::{Grid, Matrix};
-    /// # fn test(matrix: Arc<Matrix>, grid: Grid) {
-    /// let tile = matrix.tile(&grid, 0);
+    /// # use syncline_store::Matrix;
+    /// # fn test(matrix: Arc<Matrix>) {
     /// matrix.as_mut_slice();
     /// # }
     /// ```
     pub fn as_mut_slice(&mut self) -> Option<&mut [T]> {
         let (pointer, len) = self.whole()?;
-        // SAFETY: as in `as_slice`; the memory is writable, and the matrix, the only one of its
-        // chunk, is borrowed exclusively.
+        // SAFETY: as in `as_slice`. Memory that is not a file is mapped for reading and writing.
+        // The matrix is the only one of its chunk, and is borrowed exclusively.
         Some(unsafe { std::slice::from_raw_parts_mut(pointer, len) })
     }
 
-    /// Returns a pointer to the first element and the number of elements of a row-major matrix in
-    /// memory.
+    /// Returns a pointer to the first of the elements of a row-major matrix in memory, aligned and
+    /// initialised, and their number; `None` for other matrices.
     fn whole(&self) -> Option<(*mut T, usize)> {
         if self.chunk().is_file() || self.layout() != Layout::RowMajor {
             return None;
         }
         let len = self.shape().elements();
-        // Maps of memory keep their address as long as the chunk lives.
+        // The map of memory cannot fail, and keeps its address as long as the chunk lives.
         let mapped = self.chunk().map(self.bytes_of(0..len), Touch::Read).ok()?;
         Some((mapped.as_ptr().cast(), len))
     }

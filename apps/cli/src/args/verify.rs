@@ -11,33 +11,33 @@ pub(crate) enum Verify {
     /// In every round one member changes a variable, all members pass the barrier, and each reads
     /// the variable and records the time and its round. All must read the new value; all times of a
     /// round must precede all times of the next; no member may be a round ahead or behind. At
-    /// random, members arrive at once or after a delay, and block, poll, or arrive first and wait
-    /// later.
+    /// random, members arrive immediately or after a delay, and block, poll, or arrive first and
+    /// wait later.
     #[command(after_long_help = "\
 Examples:
   syncline verify barrier --quick
   syncline verify barrier --members 2 --rounds 10000000 --only counter --in threads
 
-Exit codes: 0 all hold; 1 one fails, and is named on standard error with the round and the members.")]
+Exit codes: 0 all hold; 1 a test fails, and is named on standard error with the round and the members; 2 wrong command line.")]
     Barrier(VerifyArgs),
     /// Verifies that a lock has one holder at a time, and serves requests in order
     ///
     /// Members request the lock in every way (blocking, with deadlines, and only if it is free) and
     /// change the data that it guards: no other member may be inside, and no change may be lost.
     /// Then, round after round, one member holds the lock while the others request it in a random
-    /// order, each when its predecessor sleeps in the queue. They must acquire it in that order.
+    /// order, each after the previous one has gone to sleep. They must acquire it in that order.
     #[command(after_long_help = "\
 Examples:
   syncline verify lock --quick
   syncline verify lock --members 1-9,16 --rounds 100000 --only mcs
 
-Exit codes: 0 all hold; 1 one fails, and is named on standard error with the round and the members.")]
+Exit codes: 0 all hold; 1 a test fails, and is named on standard error with the round and the members; 2 wrong command line.")]
     Lock(VerifyArgs),
     /// Verifies one-sided memory: put, get, accumulate, fence, sync, and barriers over messages
     ///
     /// Members do random operations of every kind on one another's memory, in every shape and type,
     /// and compare it with a memory that each of them simulates. After every way to complete
-    /// operations they look for stale values, at third members too.
+    /// operations they check that no member, also one that took no part, sees an old value.
     #[command(after_long_help = "\
 Examples:
   syncline verify rma --quick
@@ -46,20 +46,20 @@ Examples:
 
 `hosts` are groups of threads that exchange messages, as members on several machines do. Under an MPI launcher, \
 its processes are the members.
-Exit codes: 0 all hold; 1 a part fails, and is named on standard error with the round and the members.")]
+Exit codes: 0 all hold; 1 a test fails, and is named on standard error with the round and the members; 2 wrong command line.")]
     Rma(VerifyArgs),
     /// Verifies pools of the members of a team: every task ends once, with its result
     ///
     /// One member submits tasks of all sizes, some with priority, some expensive, and trees of
-    /// tasks that fork others. All other members work, on every host. Each result is compared with
-    /// the expected one.
+    /// tasks that fork others. All other members, on all hosts, run the tasks. Each result is
+    /// compared with the expected one.
     #[command(after_long_help = "\
 Examples:
   syncline verify farm --quick
   mpirun -n 4 syncline verify farm --quick
 
 Under an MPI launcher, its processes are the members.
-Exit codes: 0 all hold; 1 a part fails, and is named on standard error with the task.")]
+Exit codes: 0 all hold; 1 a test fails, and is named on standard error with the task; 2 wrong command line.")]
     Farm(VerifyArgs),
 }
 
@@ -75,14 +75,14 @@ pub(crate) struct VerifyArgs {
     /// The team sizes to test, as a list of numbers and ranges, each at most 4096 [default:
     /// 1-9,16,33]
     #[arg(long, value_name = "LIST", value_parser = parse_counts, default_value = "1-9,16,33", hide_default_value = true)]
-    pub(crate) members: Counts,
-    /// Where the members run [default: everywhere]
+    pub(crate) members: TeamSizes,
+    /// Where the members run [default: everywhere that the suite supports]
     #[arg(long = "in", value_name = "PLACES", value_enum, value_delimiter = ',')]
     pub(crate) places: Vec<Places>,
-    /// Test only the algorithms whose name contains NAME
+    /// Run only the tests whose name contains NAME
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Option<String>,
-    /// This process is a member of a team that verifies
+    /// Set by the command when it starts the processes of a team
     #[arg(long, hide = true)]
     pub(crate) session: bool,
 }
@@ -102,9 +102,9 @@ pub(crate) enum Places {
 
 /// Team sizes, in the order in which they were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Counts(pub(crate) Vec<usize>);
+pub(crate) struct TeamSizes(pub(crate) Vec<usize>);
 
-fn parse_counts(text: &str) -> Result<Counts, String> {
+fn parse_counts(text: &str) -> Result<TeamSizes, String> {
     let number = |text: &str| match text.trim().parse() {
         Ok(n) if (1..=MAX_MEMBERS).contains(&n) => Ok(n),
         _ => Err(format!("'{text}' is not a number of members from 1 to {MAX_MEMBERS}")),
@@ -112,15 +112,17 @@ fn parse_counts(text: &str) -> Result<Counts, String> {
     let mut counts = Vec::new();
     for part in text.split(',') {
         match part.split_once('-') {
-            Some((first, last)) => counts.extend(number(first)?..=number(last)?),
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                if first > last {
+                    return Err(format!("'{part}' is empty: the range begins after its end"));
+                }
+                counts.extend(first..=last);
+            }
             None => counts.push(number(part)?),
         }
     }
-    if counts.is_empty() {
-        Err(format!("'{text}' holds no number of members"))
-    } else {
-        Ok(Counts(counts))
-    }
+    Ok(TeamSizes(counts))
 }
 
 #[cfg(test)]
@@ -129,9 +131,11 @@ mod tests {
 
     #[test]
     fn numbers_of_members_are_lists_of_ranges() {
-        assert_eq!(parse_counts("1-3,16"), Ok(Counts(vec![1, 2, 3, 16])));
+        assert_eq!(parse_counts("1-3,16"), Ok(TeamSizes(vec![1, 2, 3, 16])));
         assert!(parse_counts("0").unwrap_err().contains("from 1 to 4096"));
-        assert!(parse_counts("3-1").is_err());
+        for text in ["3-1", "5,3-1"] {
+            assert!(parse_counts(text).unwrap_err().contains("'3-1' is empty"));
+        }
         assert!(parse_counts("two").is_err());
     }
 }

@@ -1,7 +1,8 @@
-//! The guard: a process that kills the remaining groups when the farm is killed.
+//! The guard: a process that kills the process groups of running tasks when the farm is killed.
 //!
-//! The implementation is [`syncline_process::guard`]. This module defines the command of the guard,
-//! and the variable that identifies the tasks of a farm.
+//! The implementation is [`syncline_process::guard`]. This module defines the command of the guard
+//! and the variable that identifies the tasks of a farm, starts and ends groups, and translates
+//! errors.
 
 use std::fs::File;
 use std::io;
@@ -18,17 +19,17 @@ use crate::error::{Error, Result};
 /// The environment variable that identifies the farm of a task.
 pub(super) const MARK: &str = "SYNCLINE_FARM_RUN";
 
-/// The farm's end of the guard. On drop, the groups that have not ended are killed.
+/// The farm's handle of the guard. On drop, the groups that have not ended are killed.
 #[derive(Debug)]
 pub(super) struct Guard {
     guard: guard::Guard,
-    /// An empty input for processes.
+    /// `/dev/null`, the standard input of tasks.
     nothing: File,
 }
 
 impl Guard {
-    /// Starts the guard. Also makes sure that this process is notified when its children end, even
-    /// if its parent ignores SIGCHLD.
+    /// Starts the guard. Also replaces an inherited SIG_IGN of SIGCHLD, under which the kernel
+    /// reaps children before the farm can wait for them.
     pub(super) fn start() -> Result<Self> {
         let failed = |source| Error::Io { what: "start the guard of the tasks".to_owned(), source };
         signal_hook::flag::register(SIGCHLD, std::sync::Arc::default()).map_err(failed)?;
@@ -42,7 +43,7 @@ impl Guard {
         Ok(Self { guard, nothing: File::open("/dev/null").map_err(failed)? })
     }
 
-    /// Starts a process group.
+    /// Starts a process as the leader of a group, and registers the group with the guard.
     pub(super) fn spawn(
         &mut self,
         spawn: &mut Spawn<'_>,
@@ -56,12 +57,12 @@ impl Guard {
         })
     }
 
-    /// Reaps a process, and ends its group.
+    /// Kills what is left of a group, removes it from the guard, and reaps its leader.
     pub(super) fn finish(&mut self, group: Guarded) -> io::Result<ExitStatus> {
         self.guard.finish(group)
     }
 
-    /// Returns a descriptor of an empty file.
+    /// Returns a descriptor of `/dev/null`.
     pub(super) fn nothing(&self) -> io::Result<OwnedFd> {
         self.nothing.as_fd().try_clone_to_owned()
     }
@@ -69,7 +70,8 @@ impl Guard {
 
 /// `syncline farm guard`: waits until the farm has ended, then kills the remaining groups.
 ///
-/// SIGINT and SIGTERM have no effect on it: they are caught, and this command does not check them.
+/// SIGHUP is caught here, and SIGINT and SIGTERM by `main`; the guard ignores all three, as it must
+/// outlive the farm.
 pub(crate) fn guard(args: &FarmGuardArgs) -> Result<()> {
     let failed = |what: &str| {
         let what = what.to_owned();

@@ -53,7 +53,7 @@ int main(int argc, char **argv)
            rank == 0 ? SYNCLINE_STATUS_OK : SYNCLINE_STATUS_BAD_COMMUNICATOR, rank == 0 ? NULL : "MPI_COMM_NULL");
         if (level < MPI_THREAD_SERIALIZED)
             is(syncline_team_run_mpi(MPI_Comm_c2f(MPI_COMM_WORLD), &two, nothing, NULL), SYNCLINE_STATUS_THREAD_LEVEL,
-               "MPI grants MPI_THREAD_");
+               "MPI provides only MPI_THREAD_");
         is(syncline_team_run_mpi(MPI_Comm_c2f(MPI_COMM_WORLD), NULL, nothing, NULL), SYNCLINE_STATUS_OK, NULL);
         if (pthread_create(&thread, NULL, elsewhere, &level) || pthread_join(thread, NULL))
             return 1;

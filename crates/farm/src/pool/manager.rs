@@ -12,8 +12,9 @@
 //!                            │  └─────────── done, but not reported: ready again
 //!                            └────────────── reported: has ended
 //! ```
-//! Three workers in a row that exit before they have begun a task are no accident, nor are a
-//! hundred that are killed: then all ready tasks end with an error that contains the exit cause.
+//! So a task whose result was not reported runs again: tasks must tolerate that. If three workers
+//! exit, or a hundred are killed, before they have begun a task, and no worker has begun one in
+//! between, all ready tasks end with an error that contains the last exit cause.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -36,9 +37,9 @@ use crate::vpid::Vpid;
 mod assign;
 mod family;
 
-/// The number of workers in a row that may exit before they have begun a task.
+/// The pool fails its tasks when this number of workers has exited before beginning a task.
 const EXITED_EARLY: u32 = 3;
-/// The number of workers in a row that may be killed before they have begun a task.
+/// The pool fails its tasks when this number of workers was killed before beginning a task.
 const KILLED_EARLY: u32 = 100;
 /// The time that a worker may need to begin its first task, in addition to the time limit of the
 /// task.
@@ -134,7 +135,10 @@ pub(crate) struct Manager<T, R> {
     forks: Id,
     /// The mean duration of a task in nanoseconds, according to recent reports.
     mean: Option<f64>,
-    pub(crate) ended_early: u32,
+    /// The workers that have exited, or were killed, before they began a task, since a worker last
+    /// began one.
+    pub(crate) exited_early: u32,
+    pub(crate) killed_early: u32,
     outcomes: VecDeque<Outcome<R>>,
     /// Counts the results that were returned.
     given: u64,
@@ -195,7 +199,8 @@ where
             answers: HashMap::new(),
             forks: 0,
             mean: None,
-            ended_early: 0,
+            exited_early: 0,
+            killed_early: 0,
             outcomes: VecDeque::new(),
             given: 0,
             progress: Progress::default(),
@@ -213,8 +218,8 @@ where
         id
     }
 
-    /// Hands out plain tasks before more tasks are drawn: none that comes later could be better, as
-    /// far as is known.
+    /// Hands out plain tasks before more tasks are drawn: a later task is better only if it has a
+    /// priority or a cost.
     pub(crate) fn hand_out_plain(&mut self) {
         if !self.ready.has_ranked() && self.check_not_forked().is_ok() {
             self.hand_out();
@@ -228,7 +233,8 @@ where
 
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Outcome<R>> {
-        // A caller that takes one result after the other keeps no worker waiting.
+        // Every 64th call hands out tasks although results are queued, so that workers do not wait
+        // for a caller that only takes results.
         self.given += 1;
         if self.given.is_multiple_of(64) && self.progress.ended < self.progress.submitted {
             self.step(Some(Instant::now()));
@@ -277,7 +283,7 @@ where
         self.transport.check_not_forked()
     }
 
-    /// Ends all tasks of a child made by `fork`, and touches nothing that other processes see.
+    /// Ends all tasks in a forked process, and touches nothing that other processes see.
     #[cold]
     fn end_all_here(&mut self) {
         for id in self.first..self.first + self.roots.len() as Id {
@@ -403,7 +409,7 @@ where
             let mean = nanos as f64 / count as f64;
             self.mean = Some(self.mean.map_or(mean, |before| (3.0 * before + mean) / 4.0));
         }
-        self.ended_early = 0;
+        (self.exited_early, self.killed_early) = (0, 0);
     }
 
     /// Ends a task with its result.
@@ -444,12 +450,11 @@ where
             return; // a regular end
         }
         self.progress.lost += 1;
-        // Read after the end of the worker was published, which follows all that it did.
+        // The end of the worker is published after its last write, so this count is final.
         let begun = self.transport.begun(vpid, worker.reported);
         let at = usize::try_from(begun.saturating_sub(worker.reported))
             .unwrap_or(usize::MAX)
             .min(worker.tasks.len());
-        self.ended_early = if begun == 0 { self.ended_early + 1 } else { 0 };
         let how = cause.to_string();
         self.settle(&worker, &how);
         // The task for which it was killed may have ended at the last moment: then no task is at
@@ -463,9 +468,17 @@ where
             }
         }
         let killed = matches!(cause, ExitCause::Ended(Ending::Killed(_)));
-        let most = if killed { KILLED_EARLY } else { EXITED_EARLY };
-        if self.ended_early >= most {
-            self.ended_early = 0;
+        if begun > 0 {
+            (self.exited_early, self.killed_early) = (0, 0);
+            return;
+        }
+        let (count, most) = match killed {
+            true => (&mut self.killed_early, KILLED_EARLY),
+            false => (&mut self.exited_early, EXITED_EARLY),
+        };
+        *count += 1;
+        if *count >= most {
+            (self.exited_early, self.killed_early) = (0, 0);
             self.fail_all(&format!(
                 "{most} workers in a row ended before they had begun a task; the last {how}"
             ));

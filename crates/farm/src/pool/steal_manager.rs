@@ -111,7 +111,7 @@ where
             .filter_map(|(offer, id)| Some((id, seat.result(offer).ok()?)));
         let ended = taken.collect::<Vec<_>>();
         for (id, result) in ended {
-            self.ended_early = 0;
+            (self.exited_early, self.killed_early) = (0, 0);
             self.end(id, result);
         }
     }

@@ -5,25 +5,27 @@
 //! A worker goes through the tasks of its home round by round, in the order of the program, and
 //! waits where a task waits for one of another home. Among its own there is nothing to wait for:
 //! the order of the program is one in which everything that a task waits for comes before it.
-//! Within a level, those that other homes wait for go first.
+//! Within a level, the tasks that have to do with other homes go first.
 //!
-//! Where turns [go by way of](Program::relays) others, a task that leaves is waited for like one
-//! that stands still, until its worker halts the run for another program, at the end of its round.
-//! In that round no task waits for more of it than it has done.
+//! A task that leaves the overlay may relay turns of others (see [`Program::relays`]). Then its
+//! followers still wait for it. At the end of the round its worker stops the run, and the overlay
+//! is compiled again without the task. In that round no task waits for more of it than it has done.
 //!
-//! # State: one word per task, as in `claimed`, never claimed
+//! # State: one word per task, as in `claimed`
+//! No task is claimed here: the bit `CLAIMED` means that the task has stopped.
+//!
 //! | order                       | because                                                     |
 //! |-----------------------------|-------------------------------------------------------------|
 //! | release store, acquire load | what a task did is seen by other homes that waited for it   |
 //! | fence, look at `parked`     | a worker that parks has seen the release, or is seen itself |
 //!
 //! # Costs
-//! A step: one load for each task of another home that it waits for, one store; a fence if a task
-//! of another home waits for it. Nothing is claimed, so nothing is balanced either: the slowest
-//! home decides. Nothing allocates.
+//! A step: a load of its own state and of `halt`, one load for each task of another home that it
+//! waits for, one store; a fence if a task of another home waits for it. Nothing is claimed, so
+//! nothing is balanced either: the slowest home decides. Nothing allocates.
 //!
-//! A worker that waits pauses between 64 looks, then it parks, and yields before it sleeps, already
-//! announced.
+//! A worker that waits looks 64 times, with pauses in between. Then it announces that it parks,
+//! yields, looks again, and sleeps.
 //!
 //! # Source
 //! This project's; the owner-computes rule, with waits in place of barriers.
@@ -45,7 +47,7 @@ const LOOKS: Policy<'_> = Policy { pauses: 63, yield_for: Duration::ZERO, livene
 pub(crate) struct Partitioned<'a> {
     states: &'a [AtomicU64],
     homes: Box<[Home]>,
-    /// As of the program.
+    /// See [`Program::relays`].
     relays: bool,
     parked: &'a ParkedWorkers,
 }
@@ -61,17 +63,18 @@ struct Home {
 #[derive(Debug)]
 struct Turn {
     task: u32,
-    /// Its number among those of the home that have to do with other homes; or `INNER`.
+    /// Its index in the borders of the home, or `INNER`: no task of another home waits for it, and
+    /// it waits for none.
     border: u32,
 }
 
 const INNER: u32 = u32::MAX;
 
-/// What a task has to do with other homes.
+/// The dependences of a task on tasks of other homes, in both directions.
 #[derive(Debug)]
 struct Border {
     waits: Box<[Wait]>,
-    /// The homes of which a task waits for it.
+    /// The homes with a task that waits for it.
     watchers: Box<[u32]>,
 }
 
@@ -93,16 +96,16 @@ impl Home {
             Turn { task, border: borders.len() as u32 - 1 }
         };
         let mut turns: Vec<Turn> = tasks.iter().map(turn).collect();
-        // Within a level there is no order. Tasks that other homes wait for go first, and have the
-        // rest of the level's time to reach them.
+        // Within a level there is no order. Tasks with dependences across homes go first: what they
+        // write has the rest of the level's time to reach the others.
         turns.sort_by_key(|turn| (program.level[turn.task as usize], turn.border == INNER));
         Home { turns: turns.into(), borders: borders.into() }
     }
 }
 
 impl<'a> Partitioned<'a> {
-    /// For tasks with these states and homes (each the number of a worker). `parked` has an event
-    /// count for each worker.
+    /// Creates the schedule of all homes from the states of the tasks and the home of each (the
+    /// number of a worker). `parked` has an event count for each worker.
     pub(crate) fn new(
         program: &Program,
         states: &'a [AtomicU64],
@@ -128,7 +131,7 @@ impl<'a> Partitioned<'a> {
         let state = |turn: &Turn| self.states[turn.task as usize].load(Ordering::Relaxed);
         let going = || turns.iter().map(state).filter(|state| state & CLAIMED == 0);
         let mut left = going().count();
-        // After a pause some may be rounds ahead of others.
+        // After a halt some tasks may be rounds ahead of others.
         let mut round = going().map(rounds).min().unwrap_or(0);
         let mut leaving = false;
         while left > 0 && !leaving {
@@ -137,8 +140,8 @@ impl<'a> Partitioned<'a> {
                     continue;
                 }
                 let border = borders.get(turn.border as usize);
-                // Acquire: pairs with the Release of the thread that halts; the worker then reads
-                // what that left.
+                // Acquire: pairs with the Release of the thread that halts, whose writes are then
+                // visible.
                 if halt.load(Ordering::Acquire)
                     || border
                         .is_some_and(|b| !b.waits.iter().all(|&w| self.wait(me, w, round, halt)))

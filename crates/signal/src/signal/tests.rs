@@ -58,8 +58,8 @@ fn what_it_cannot_hold_is_bounded_or_refused() {
     assert_eq!(Signal::new(1).add(Signal::MAX_ADD), Ok(Signal::MAX_ADD + 1));
 }
 
-/// As much, and as often, as would go round the word: 2^34 additions of 2^32 cannot be tried, but
-/// their effect is that the word comes back to the bottom of the band each time.
+/// Additions beyond the end do not wrap the word: each of them sets it back to the bottom of the
+/// guard band above the end, so any number of them stays inside the band.
 #[test]
 fn many_adders_do_not_go_round() {
     let s = Signal::new(Signal::MAX - 1000);

@@ -1,4 +1,7 @@
-//! Models of the notes of blocked members.
+//! Models of call matching: a member that arrives early at one barrier and waits at another is
+//! never reported as mismatched. Only members that can never go on are reported (`call_matching`,
+//! "Why no slow member is reported"); planted bugs show that the models notice a progress note that
+//! lags.
 
 use loom::thread;
 use syncline_signal::plant;
@@ -56,7 +59,7 @@ fn early_arrivals_are_legal() {
     });
 }
 
-/// The same, where the first barrier has rounds and its members note their progress themselves. The
+/// The same, where the first barrier has rounds, and the barrier itself records the arrivals. The
 /// member `early` arrives there, and waits at the second barrier before it returns to the first.
 /// `needs` is what the waits at the first barrier need, by rank.
 fn early_rounds_are_legal<B, M>(

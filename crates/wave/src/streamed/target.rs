@@ -17,8 +17,7 @@ use crate::{Result, lanes::Real};
 /// Until the result is complete, the data needed to resume are in the folder `PATH.syncline` beside
 /// it; see [`Generations`](syncline_store::generation::Generations) for the guarantees. A sweep of
 /// one pass needs no such folder, and starts from the first iteration. If the name is taken
-/// already,
-/// [`Leftovers`] determines what happens; a complete result carries a
+/// already, [`Leftovers`] determines what happens; a complete result carries a
 /// [`ResultMark`](syncline_store::generation::ResultMark), by which it is recognised.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -30,24 +29,25 @@ pub struct Target {
 
 /// The policy for a result's name that is taken, and for files of an interrupted run.
 ///
-/// Under any policy, a file that gets the name while the sweep runs is not replaced, except with
-/// [`Discard`](Leftovers::Discard).
+/// Unless the policy is [`Discard`](Leftovers::Discard), a file that gets the name while the sweep
+/// runs is not replaced: the commit is then an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leftovers {
-    /// Return an error.
+    /// Return an error if the name is taken, or if files of an interrupted run exist.
     #[default]
     Refuse,
     /// Resume if it was the same computation; start if there is nothing.
     ///
     /// Two computations are the same if they have the same description, type, shape and inputs. The
-    /// number of iterations and the tolerance are not part of it: they say how far to go. Files are
-    /// the same inputs if they have the same path, length and modification time, or the same length
-    /// and the same checksum of their values; matrices in memory are compared by that checksum.
+    /// number of iterations and the tolerance are not part of the computation: they only limit it.
+    /// Files are the same inputs if they have the same path, length and modification time, or the
+    /// same length and the same checksum of their values; matrices in memory are compared by that
+    /// checksum.
     ///
     /// The sweep continues from a result of fewer iterations, up to those requested. If the result
-    /// has as many, or a known residual that is at most the tolerance, nothing is left to do. Any
-    /// other file with the name is an error.
+    /// has exactly the requested number, or a known residual that is at most the tolerance, nothing
+    /// is left to do. Any other file with the name, also a result of more iterations, is an error.
     Resume,
     /// Delete the files of the earlier run, start, and replace the file that has the name.
     Discard,
@@ -85,9 +85,10 @@ impl Target {
     }
 }
 
-/// A complete result that does not have its name yet.
+/// A complete result before its commit.
 ///
-/// If it is dropped without [`commit`](Pending::commit), the files that existed before remain: for
+/// If it is dropped without [`commit`](Pending::commit), the files that existed when the sweep
+/// ended remain: for
 /// a sweep of one pass none, for others the folder from which a run can resume.
 #[derive(Debug)]
 #[must_use = "the result gets its name by `commit`"]
@@ -98,7 +99,7 @@ pub struct Pending {
     /// The computation of which it is the result.
     pub(crate) identity: Identity,
     pub(crate) made: Made,
-    /// The file that it may replace; `None` for any file.
+    /// The state of the name that the commit may replace; `None`: any file may be replaced.
     pub(crate) replaces: Option<FileState>,
 }
 
@@ -136,7 +137,7 @@ impl Pending {
         matches!(self.kind, Kind::Complete(_))
     }
 
-    /// Brings the result to disk and gives it its name, in place of the file that had it when the
+    /// Syncs the result to disk and gives it its name, in place of the file that had it when the
     /// sweep began; then removes the data that were kept to resume from.
     ///
     /// # Errors

@@ -211,13 +211,13 @@ pub enum LockError {
     #[error("the lock was not free before the deadline")]
     TimedOut,
     /// A member has died, and may have held the lock or broken its queue.
-    #[error("{} is dead, and the lock may never be free again", Subject(*rank))]
+    #[error("{} is dead, and the lock may never be free again: call recover", Subject(*rank))]
     Dead {
         /// The rank of the member, or [`LAUNCHER`].
         rank: usize,
     },
     /// A member has returned or given up its part, and may have held the lock or broken its queue.
-    #[error("{} has left, and the lock may never be free again", Subject(*rank))]
+    #[error("{} has left, and the lock may never be free again: call recover", Subject(*rank))]
     Left {
         /// The rank of the member.
         rank: usize,
@@ -288,6 +288,6 @@ mod tests {
         assert_eq!(Fault::Dead { rank: 4 }.to_string(), "rank 4 is dead");
         assert_eq!(Fault::Dead { rank: LAUNCHER }.to_string(), "the launcher is dead");
         let lock = LockError::Dead { rank: LAUNCHER }.to_string();
-        assert_eq!(lock, "the launcher is dead, and the lock may never be free again");
+        assert_eq!(lock, "the launcher is dead, and the lock may never be free again: call recover");
     }
 }

@@ -61,7 +61,7 @@ static void *dies_with_it(void *rank) {
 static void *is_told_and_recovers(void *argument) {
     size_t rank = (size_t)argument;
     bool poisoned;
-    FAILS(syncline_lock_acquire(lock, rank), GONE, "rank 0 is dead, and the lock may never be free again");
+    FAILS(syncline_lock_acquire(lock, rank), GONE, "rank 0 is dead, and the lock may never be free again: call recover");
     OK(syncline_lock_recover(lock, rank, &poisoned));
     OK(syncline_lock_release(lock, rank));
     return poisoned ? argument : NULL;
@@ -89,7 +89,7 @@ static void a_death(uint32_t kind) {
     /* Another member dies while it holds the lock. */
     bool half_changed;
     OK(syncline_lock_declare_dead(lock, 1));
-    FAILS(syncline_lock_acquire(lock, 2), GONE, "rank 1 is dead, and the lock may never be free again");
+    FAILS(syncline_lock_acquire(lock, 2), GONE, "rank 1 is dead, and the lock may never be free again: call recover");
     OK(syncline_lock_recover_for(lock, 2, 60000000000, &half_changed));
     EXPECT(half_changed);
     OK(syncline_lock_release(lock, 2));

@@ -178,7 +178,7 @@ static int killed(syncline_member *me, void *argument) {
     FAILS(syncline_barrier_wait(barrier, rank), GONE, "rank 1 is dead");
     FAILS(syncline_member_wait(me), GONE, "rank 1 is dead");
     if (rank == 0) {
-        FAILS(syncline_lock_acquire(lock, 0), GONE, "rank 1 is dead, and the lock may never be free again");
+        FAILS(syncline_lock_acquire(lock, 0), GONE, "rank 1 is dead, and the lock may never be free again: call recover");
         OK(syncline_lock_recover(lock, 0, &poisoned));
         EXPECT(poisoned);
         OK(syncline_lock_release(lock, 0));

@@ -288,6 +288,9 @@ mod tests {
         assert_eq!(Fault::Dead { rank: 4 }.to_string(), "rank 4 is dead");
         assert_eq!(Fault::Dead { rank: LAUNCHER }.to_string(), "the launcher is dead");
         let lock = LockError::Dead { rank: LAUNCHER }.to_string();
-        assert_eq!(lock, "the launcher is dead, and the lock may never be free again: call recover");
+        assert_eq!(
+            lock,
+            "the launcher is dead, and the lock may never be free again: call recover"
+        );
     }
 }

@@ -312,8 +312,7 @@ fn neighbour(offset: &Spanned<Vec<i64>>) -> Result<Node, Fault> {
     match NEIGHBOURS.iter().zip(1..).find(|((_, r, c), _)| [*r, *c] == [row, col]) {
         Some((_, slot)) => Ok(Node::Neighbour(slot)),
         None => {
-            let message =
-                format!("[{row}, {col}] is too far: neighbours must touch the point (thickness 1)");
+            let message = format!("[{row}, {col}] is too far: neighbours must touch the point");
             Err(Fault::new(offset.span(), message))
         }
     }

@@ -79,7 +79,8 @@ impl<T: Real> Job<'_, T> {
         };
         let bound = Bytes(self.bound.bytes());
         let least = needs(&streamed).unwrap_or(AtLeast::new(u64::MAX));
-        let instead = format!("in blocks, as streamed it takes {least} and {bound} are allowed");
+        let instead =
+            format!("in blocks: a streamed pass takes {least}, and --memory allows {bound}");
         match self.run_blocked(Some(instead), signals) {
             Err(blocked) if needs(&blocked).is_some_and(|blocks| blocks > least) => Err(streamed),
             // For example, a kernel whose order no blocks preserve.

@@ -311,7 +311,7 @@ fn auto_takes_blocks_where_a_streamed_pass_does_not_fit() {
     assert_eq!((&report["executor"], &report["verified"]), (&"blocked".into(), &true.into()));
     let instead = report["instead"].as_str().unwrap();
     assert!(
-        instead.starts_with("in blocks, as streamed it takes ") && instead.contains("12.0 MiB"),
+        instead.starts_with("in blocks: a streamed pass takes ") && instead.contains("12.0 MiB"),
         "{instead}"
     );
     assert_eq!(stderr, format!("note: {instead}\n"));

@@ -130,7 +130,7 @@ pub(crate) fn lock(
             // The tickets of a hybrid mutex are words in memory, too.
             return super::ticket::lock(rma, words, at, wanted, deadline);
         }
-        let why = "a mutex of the kind `Server` has no deadlines between hosts".to_owned();
+        let why = "a mutex that its server keeps has no deadlines between hosts".to_owned();
         return Err(RmaError::Shape { why });
     }
     let server = rma.server_of(rank);

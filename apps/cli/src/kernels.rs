@@ -67,8 +67,12 @@ fn check_parameters(kernel: Option<Known>, args: &RunArgs) -> Result<()> {
         Some((_, option, of)) => {
             let names: Vec<_> = of.iter().map(Known::name).collect();
             let plural = if of.len() == 1 { "" } else { "s" };
+            let hint = match kernel {
+                Some(_) => "",
+                None => "; a description has its parameters in [constants]",
+            };
             Err(Error::Usage(format!(
-                "{option} is for the kernel{plural} {} only",
+                "{option} is for the kernel{plural} {} only{hint}",
                 names.join(" and ")
             )))
         }

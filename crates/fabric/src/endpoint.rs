@@ -149,7 +149,7 @@ pub struct Endpoint {
 struct State {
     transport: Box<dyn Transport>,
     detector: FailureDetector,
-    spread: WaitReports,
+    reports: WaitReports,
     coalescer: Coalescer,
     /// Whether messages that members post are kept until a member sends or waits.
     keeps: bool,
@@ -204,12 +204,21 @@ impl Endpoint {
         let name = transport.describe();
         let detector =
             FailureDetector::new(process, hosts.clone(), control.clone(), shape, timeout);
-        let spread = WaitReports::new(process, &hosts, control, shape);
+        let reports = WaitReports::new(process, &hosts, control, shape);
         let coalescer = Coalescer::new(transport.processes());
         let (services, early) = (Vec::new(), HashMap::new());
         let (keeps, fresh, served) = (true, false, false);
-        let state =
-            State { transport, detector, spread, coalescer, keeps, fresh, served, services, early };
+        let state = State {
+            transport,
+            detector,
+            reports,
+            coalescer,
+            keeps,
+            fresh,
+            served,
+            services,
+            early,
+        };
         Ok(Arc::new(Endpoint {
             process,
             born: Generation::current(),
@@ -532,10 +541,10 @@ impl State {
         self.send_all();
         for _ in 0..BURST {
             match self.transport.receive() {
-                Ok(Some((from, parcel))) => {
+                Ok(Some((from, message))) => {
                     drove = Drove::Progress;
                     self.detector.heard(from);
-                    self.open(from, parcel);
+                    self.open(from, message);
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -550,13 +559,13 @@ impl State {
         self.idle();
         self.send_all();
         let now = Instant::now();
-        let State { transport, detector, spread, .. } = self;
+        let State { transport, detector, reports, .. } = self;
         if detector.is_quiet() {
             return drove;
         }
         detector.tell_verdict(&mut **transport);
         detector.beat(&mut **transport, now);
-        spread.go(now, |to, words| {
+        reports.go(now, |to, words| {
             // The note may be about a member that has ended because of the verdict.
             detector.tell_verdict(&mut **transport);
             detector.send(&mut **transport, to, words);
@@ -576,8 +585,8 @@ impl State {
         }
     }
 
-    fn open(&mut self, from: usize, parcel: Vec<u8>) {
-        let mut left = &*parcel;
+    fn open(&mut self, from: usize, message: Vec<u8>) {
+        let mut left = &*message;
         while !left.is_empty() {
             let Some((service, body, rest)) = coalesce::first(left) else {
                 self.detector.garbled(from, left);
@@ -586,14 +595,14 @@ impl State {
             left = rest;
             self.deliver(from, service, body);
         }
-        self.transport.recycle(parcel);
+        self.transport.recycle(message);
     }
 
     fn deliver(&mut self, from: usize, number: u32, body: &[u8]) {
         if number == OWN {
             let words = body.chunks_exact(8);
             let words = words.map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
-            if !self.spread.receive(&words.collect::<Vec<_>>()) {
+            if !self.reports.receive(&words.collect::<Vec<_>>()) {
                 self.detector.receive(from, body);
             }
             return;

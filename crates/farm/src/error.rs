@@ -183,7 +183,7 @@ pub enum FarmError {
 
     /// A pool of a team has a configuration that a team does not support.
     #[error("a team cannot run a pool that is {kind}: its members exist already, and stay")]
-    PoolBuilder {
+    UnsupportedPool {
         /// The unsupported kind.
         kind: &'static str,
     },

@@ -205,7 +205,7 @@ impl PoolBuilder {
     /// All members call it, with the same configuration.
     ///
     /// # Errors
-    /// [`FarmError::PoolBuilder`] for a pool that is [`cold`](Self::cold) or
+    /// [`FarmError::UnsupportedPool`] for a pool that is [`cold`](Self::cold) or
     /// [`stealing`](Self::stealing); [`FarmError::Range`] in a team of one; [`FarmError::Team`] and
     /// [`FarmError::Gone`] at a worker whose manager is dead.
     ///
@@ -236,8 +236,8 @@ impl PoolBuilder {
     {
         let (rank, members) = (member.rank(), member.size());
         match self.kind {
-            PoolKind::Cold => return Err(FarmError::PoolBuilder { kind: "cold" }),
-            PoolKind::Stealing => return Err(FarmError::PoolBuilder { kind: "stealing" }),
+            PoolKind::Cold => return Err(FarmError::UnsupportedPool { kind: "cold" }),
+            PoolKind::Stealing => return Err(FarmError::UnsupportedPool { kind: "stealing" }),
             PoolKind::Warm | PoolKind::Forks => (),
         }
         if members < 2 {

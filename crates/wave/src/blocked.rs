@@ -113,11 +113,13 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
     }
     let processors = settings.processors();
     let most = plan.windows.min(plan.grid.len() as u64);
-    let crew = most.min(if plan.held { processors } else { 2 * processors });
+    let workers = most.min(if plan.held { processors } else { 2 * processors });
     let (runner, workers) = match settings.runner {
-        Runner::Pool { order, .. } => (Runner::Pool { workers: crew as usize, order }, crew),
-        Runner::Queues { order, .. } => (Runner::Queues { workers: crew as usize, order }, crew),
-        Runner::Static { .. } => (Runner::Static { workers: crew as usize }, crew),
+        Runner::Pool { order, .. } => (Runner::Pool { workers: workers as usize, order }, workers),
+        Runner::Queues { order, .. } => {
+            (Runner::Queues { workers: workers as usize, order }, workers)
+        }
+        Runner::Static { .. } => (Runner::Static { workers: workers as usize }, workers),
         threads => (threads, most),
     };
     let shared = Shared {

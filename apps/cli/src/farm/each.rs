@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -54,15 +55,20 @@ impl Each {
     }
 }
 
-/// Returns the attempt of a task that could not be started.
-pub(super) fn unstarted(task: Task, slot: usize, error: &io::Error) -> Attempt {
+/// Returns the attempt of a task whose program could not be started.
+fn unstarted(task: Task, slot: usize, program: &OsStr, error: &io::Error) -> Attempt {
+    let mut why = format!("{error}: {}", program.display());
+    // A whole command line in one argument, as a shell would take it.
+    if error.kind() == io::ErrorKind::NotFound && program.as_encoded_bytes().contains(&b' ') {
+        why.push_str("; it is one word, as no shell is involved: use sh -c 'COMMAND'");
+    }
     Attempt {
         task,
         host: HERE.to_owned(),
         slot,
         began: SystemTime::now(),
         took: Duration::ZERO,
-        ended: Err(Failure::Unstarted(error.to_string())),
+        ended: Err(Failure::Unstarted(why)),
         output: Spool::default(),
         wrote: 0,
     }
@@ -76,7 +82,9 @@ impl Runners for Each {
         match Running::start(task.number, &command, ledger.args, &mut ledger.hub.guard) {
             Ok(running) => return self.running.push((task, slot, running)),
             Err(Unstarted::Process(error)) if ledger.is_for_all(&error, &command[0]) => (),
-            Err(Unstarted::Process(error)) => ledger.over(unstarted(task, slot, &error)),
+            Err(Unstarted::Process(error)) => {
+                ledger.over(unstarted(task, slot, &command[0], &error));
+            }
             Err(Unstarted::Farm(error)) => ledger.hub.stop(Why::Error(error)),
         }
         self.free.insert(slot);

@@ -389,8 +389,23 @@ fn rust_in(text: &str) -> Option<&str> {
         return None;
     }
     let types = [
-        "Bounds", "Checked", "Crew", "Err", "Global", "Mutexes", "None", "Ok", "Option", "Policy",
-        "Pool", "Result", "Some", "String", "Vec", "Vpid",
+        "Bounds",
+        "Checked",
+        "Err",
+        "FaultList",
+        "Global",
+        "Mutexes",
+        "None",
+        "Ok",
+        "Option",
+        "Policy",
+        "Pool",
+        "PoolBuilder",
+        "Result",
+        "Some",
+        "String",
+        "Vec",
+        "Vpid",
     ];
     let marks = ["::", "()", "panick", "unwrap"];
     marks

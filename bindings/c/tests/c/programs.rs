@@ -282,9 +282,9 @@ fn workers_in_c_of_a_manager_in_rust() {
 
     let works = Program { source: "tests/programs/pools.c", output: "" };
     let executable = build(tool, &["-std=c11"], &STATIC, &works);
-    let crew =
+    let builder =
         PoolBuilder::new(2).program(Worker::new(executable)).timeout(Duration::from_secs(60));
-    let mut pool = crew.start::<Vec<u8>, Result<Vec<u8>, String>>().unwrap();
+    let mut pool = builder.start::<Vec<u8>, Result<Vec<u8>, String>>().unwrap();
     assert_eq!(pool.run(b"reverse".to_vec()).unwrap(), Ok(b"esrever".to_vec()));
     assert_eq!(pool.run(b"fail".to_vec()).unwrap(), Err("no such luck".to_owned()));
     let error = pool.run(b"kill".to_vec()).unwrap_err().to_string();

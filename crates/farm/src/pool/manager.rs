@@ -479,9 +479,13 @@ where
         *count += 1;
         if *count >= most {
             (self.exited_early, self.killed_early) = (0, 0);
-            self.fail_all(&format!(
+            let mut why = format!(
                 "{most} workers in a row ended before they had begun a task; the last {how}"
-            ));
+            );
+            if !killed {
+                why.push_str("; does the program serve the pool before all else?");
+            }
+            self.fail_all(&why);
         }
     }
 

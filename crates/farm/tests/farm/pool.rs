@@ -380,7 +380,7 @@ fn many_small_tasks_on_a_board() {
 /// In a pool that does not fork, a worker runs the tasks that it forks by itself. A worker that
 /// cannot fork exits with an error in a pool that steals.
 #[test]
-fn crews_and_workers_that_do_not_fit() {
+fn pools_and_workers_that_do_not_fit() {
     let tree = Tree::of(&(0..40).map(|n: usize| n / 2).collect::<Vec<_>>());
     for builder in [PoolBuilder::new(2), PoolBuilder::new(2).cold(), PoolBuilder::new(2).batch(3)] {
         let mut pool = builder.program(program_of("pool::forks")).start::<Tree, u64>().unwrap();

@@ -206,6 +206,12 @@ fn a_program_that_is_not_there_is_one_error() {
     assert_eq!(came.code, Some(1));
     let (lines, summary) = came.summary();
     assert!(lines[0].contains("could not be started: No such file"), "{lines:?}");
+    assert!(lines[0].ends_with(": no-such-program-anywhere"), "{lines:?}");
+    // A command line in one argument is no program: the shell is named that would take it.
+    let came = run(farm(folder.path(), "", &["echo hi {}"]), "a\n");
+    let (words, _) = came.summary();
+    assert!(words[0].contains(": echo hi a; it is one word,"), "{words:?}");
+    assert!(words[0].ends_with("use sh -c 'COMMAND'"), "{words:?}");
     assert!(summary.starts_with("syncline: 2 tasks: 1 done, 1 failed"), "{summary}");
     // So is a task that cannot be an argument.
     let came = run(farm(folder.path(), "", &["echo"]), "a\0b\nc\n");

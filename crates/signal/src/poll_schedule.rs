@@ -11,6 +11,15 @@
 //! | `idle`  | a server, no thread waits      | 50     | 5 us        | twice as long  | 1 ms    |
 //! |         |                                |        |             | 1/64 ms longer | 2 ms    |
 //!
+//! A thread that waits again and again, such as for messages of a pipeline, mostly waits as long as
+//! the last time. It may [expect](PollSchedule::expecting) that: within a sixteenth of this time it
+//! yields, as a core that has gone idle needs some 100 us in a virtual machine to run again.
+//!
+//! ```text
+//! sleeps      5 us ... growing ... 100 us 100 us | yields, yields | 100 us ...
+//! waited   0                                   15/16  expected  17/16
+//! ```
+//!
 //! By an eighth, so that the waiting thread notices what has come after at most an eighth of the
 //! time that it has waited, or 100 us. A thread may change between the two methods: the next sleep
 //! goes on from the last one, within the limit of the method.
@@ -27,7 +36,7 @@
 //! late an event is noticed.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Yields before the first sleep.
 const YIELDS: u32 = 50;
@@ -60,19 +69,39 @@ const LONGEST_IDLE: Duration = Duration::from_millis(2);
 pub struct PollSchedule {
     yields: u32,
     sleep: Duration,
+    /// When it yields instead of sleeping.
+    expected: Option<[Instant; 2]>,
 }
 
 impl PollSchedule {
     /// The beginning of the schedule. A thread that has found something begins again here.
     #[must_use]
     pub fn new() -> Self {
-        PollSchedule { yields: YIELDS, sleep: FIRST }
+        PollSchedule { yields: YIELDS, sleep: FIRST, expected: None }
+    }
+
+    /// The beginning of the schedule of a thread that will probably wait for this time.
+    #[must_use]
+    pub fn expecting(time: Duration) -> Self {
+        let (now, part) = (Instant::now(), time / 16);
+        let at = |wait: Duration| now.checked_add(wait);
+        let expected = at(time.saturating_sub(part)).zip(at(time.saturating_add(part)));
+        PollSchedule { expected: expected.map(|(from, to)| [from, to]), ..PollSchedule::new() }
+    }
+
+    /// Begins again, as the thread has found something. It still expects what it expected.
+    pub fn begin_again(&mut self) {
+        *self = PollSchedule { expected: self.expected, ..PollSchedule::new() };
     }
 
     /// Passes time between two looks of a thread that waits for what it looks for: sleeps grow by
     /// an eighth, to 100 us.
     pub fn pause(&mut self) {
-        rest(self.next(LONGEST, |sleep| sleep * 9 / 8));
+        let sleep = self.next(LONGEST, |sleep| sleep * 9 / 8);
+        match (sleep, self.expected) {
+            (Some(sleep), Some(expected)) => rest(near(sleep, expected, Instant::now())),
+            _ => rest(sleep),
+        }
     }
 
     /// Passes time between two looks of a thread that serves others, none of which waits for it:
@@ -95,6 +124,15 @@ impl PollSchedule {
         let sleep = self.sleep.min(longest);
         self.sleep = longer(self.sleep).min(longest);
         Some(sleep)
+    }
+}
+
+/// Returns a sleep that ends when the expected time begins, and a yield in this time.
+fn near(sleep: Duration, [from, to]: [Instant; 2], now: Instant) -> Option<Duration> {
+    match now {
+        now if now < from => Some(sleep.min(from - now)),
+        now if now < to => None,
+        _ => Some(sleep),
     }
 }
 
@@ -130,8 +168,20 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_yields_around_the_expected_time() {
+        let (start, ms) = (Instant::now(), Duration::from_millis);
+        let expected = [start + ms(70), start + ms(90)];
+        let sleep = |after: u64| near(LONGEST, expected, start + Duration::from_micros(after));
+        assert_eq!(sleep(0), Some(LONGEST));
+        assert_eq!(sleep(69_970), Some(Duration::from_micros(30)), "up to the expected time");
+        assert_eq!([sleep(70_000), sleep(80_000), sleep(89_999)], [None; 3]);
+        assert_eq!(sleep(90_000), Some(LONGEST));
+        assert!(PollSchedule::expecting(Duration::MAX).expected.is_none());
+    }
+
+    #[test]
     fn an_idle_thread_that_waits_again_sleeps_no_longer_than_one_that_waits() {
-        let mut schedule = PollSchedule { yields: 0, sleep: DOUBLED };
+        let mut schedule = PollSchedule { yields: 0, sleep: DOUBLED, expected: None };
         schedule.idle();
         assert_eq!(schedule.sleep, DOUBLED + DOUBLED / 64);
         assert_eq!(waiting(&mut schedule), Some(LONGEST));

@@ -29,7 +29,7 @@ use std::time::Duration;
 use syncline_memory::Segment;
 use syncline_process::Generation;
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_signal::{PaddedSignal, Signal};
+use syncline_signal::{PaddedSignal, Signal, event_count::EventCount};
 
 use crate::agreement::{Asked, Difference, Thing};
 use crate::call_matching::Calls;
@@ -51,6 +51,9 @@ unsafe impl Shared for Signal {}
 unsafe impl Shared for PaddedSignal {}
 // SAFETY: a word, without pointers or drop, changed by atomic operations only; 0 is its default.
 unsafe impl Shared for AtomicU64 {}
+// SAFETY: words, without pointers or drop, changed by atomic operations only; all zero bytes are
+// its first state.
+unsafe impl Shared for EventCount {}
 
 /// The alignment of arrays: no two share a line, or a pair of lines that are fetched together.
 const ALIGN: usize = 128;
@@ -469,6 +472,16 @@ impl<T> Array<T> {
             // code relies on their contents.
             unsafe { segment.give_back(bytes) };
         }
+    }
+
+    /// Returns some of the values as an array, which keeps the memory of all of them.
+    ///
+    /// # Panics
+    /// As [`commit`](Self::commit).
+    #[must_use]
+    pub fn part(&self, values: Range<usize>) -> Array<T> {
+        let first = &raw const self[values.clone()];
+        Array { first: first.cast(), len: values.len(), ..self.clone() }
     }
 
     /// Returns the offsets of some values, in bytes: in the segment, or from the start of a heap

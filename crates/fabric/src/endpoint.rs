@@ -36,6 +36,19 @@
 //! ```
 //! A process without a server thread keeps no messages.
 //!
+//! # Long messages
+//! [`Out::send_long`] sends a message straight from a [`Place`] to the place that
+//! [`Service::receive_long`] of the receiver names. The header takes part in the order of messages,
+//! and the bytes do not: [`Service::landed`] reports them. See `long` for the figure and the costs.
+//!
+//! | until                                       | a service must                                |
+//! |---------------------------------------------|-----------------------------------------------|
+//! | [`Service::sent`]                           | not change the bytes of a place that it sends |
+//! | [`Service::landed`]                         | not use the place that it has named           |
+//! | the team's end, after [`Service::given_up`] | not reuse the place: it may still be accessed |
+//!
+//! The owner of a place keeps its memory valid, also after the endpoint has ended.
+//!
 //! # Processes that do not serve
 //! A host has a server thread in one of its processes. The others receive only while their members
 //! wait. That is enough where the member that a message is for needs it. Where other members need
@@ -50,7 +63,9 @@
 //! Servers of hosts send beats to one another when they send no other messages: see the failure
 //! detector.
 
-use std::any::Any;
+mod service;
+mod state;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -65,62 +80,18 @@ use syncline_sync::{
     Fault, Space, SpaceError, call_matching::Blocking, membership::FaultList, space::Array,
 };
 
-use crate::coalesce::{self, Coalescer};
+pub use self::service::{Out, Service};
+use self::state::{Attached, Early, State};
+use crate::coalesce::Coalescer;
 use crate::environment::Shape;
 use crate::failure_detector::{FailureDetector, OWN};
 use crate::hosts::Hosts;
+use crate::long::LongMessages;
+pub use crate::long::{Landing, Way};
 use crate::team_state::TeamState;
-use crate::transport::{Transport, TransportError};
+use crate::transport::Transport;
+pub use crate::transport::place::Place;
 use crate::wait_reports::WaitReports;
-
-/// A receiver of messages of one kind.
-pub trait Service: Send + Sync + 'static {
-    /// Handles a message from a process. `body` is the part that was written behind
-    /// [`Out::message`].
-    fn receive(&self, from: usize, body: &[u8], out: &mut Out<'_>);
-
-    /// Called when no more messages are there for the moment, or many have been received. Called
-    /// often.
-    fn idle(&self, _out: &mut Out<'_>) {}
-}
-
-/// Access to sending for one service, by the thread that holds the endpoint's lock.
-pub struct Out<'a> {
-    transport: &'a mut dyn Transport,
-    detector: &'a mut FailureDetector,
-    coalescer: &'a mut Coalescer,
-    service: u32,
-}
-
-impl Out<'_> {
-    /// Starts a message for the same service of another process. The caller appends its body.
-    #[must_use]
-    pub fn message(&mut self) -> Vec<u8> {
-        coalesce::begin(self.transport, self.service)
-    }
-
-    /// Sends a message that [`message`](Self::message) started, coalesced with others to the same
-    /// process. A message to a dead process is dropped.
-    pub fn send(&mut self, to: usize, message: Vec<u8>) {
-        debug_assert!(message.len() >= coalesce::HEADER);
-        self.coalescer.add(self.transport, self.detector, to, message);
-    }
-
-    /// Returns the part that was written behind [`message`](Self::message).
-    #[must_use]
-    pub fn body<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
-        message.get(coalesce::HEADER..)
-    }
-}
-
-impl fmt::Debug for Out<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Out")
-            .field("wire", &self.transport)
-            .field("service", &self.service)
-            .finish()
-    }
-}
 
 /// The endpoint of a process: see the [module](self).
 pub struct Endpoint {
@@ -146,30 +117,6 @@ pub struct Endpoint {
     transport: String,
 }
 
-struct State {
-    transport: Box<dyn Transport>,
-    detector: FailureDetector,
-    reports: WaitReports,
-    coalescer: Coalescer,
-    /// Whether messages that members post are kept until a member sends or waits.
-    keeps: bool,
-    /// Whether a member has posted or sent a message since a thread last drove.
-    fresh: bool,
-    /// Whether this process has a server thread.
-    served: bool,
-    services: Vec<Attached>,
-    /// The messages for services that are not attached yet.
-    early: HashMap<u32, Vec<(usize, Vec<u8>)>>,
-}
-
-/// An attached service, as a service to call and as a value to downcast.
-#[derive(Clone)]
-struct Attached {
-    number: u32,
-    service: Arc<dyn Service>,
-    any: Arc<dyn Any + Send + Sync>,
-}
-
 /// The kind of thread that drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Driver {
@@ -184,12 +131,11 @@ pub(crate) enum Drove {
     Other,
     /// No message was there.
     Idle,
+    /// The same, and long messages are in flight.
+    Moving,
     /// At least one message was there.
     Progress,
 }
-
-/// The maximum number of messages that are received in one poll.
-const BURST: usize = 64;
 
 impl Endpoint {
     pub(crate) fn new(
@@ -206,13 +152,14 @@ impl Endpoint {
             FailureDetector::new(process, hosts.clone(), control.clone(), shape, timeout);
         let reports = WaitReports::new(process, &hosts, control, shape);
         let coalescer = Coalescer::new(transport.processes());
-        let (services, early) = (Vec::new(), HashMap::new());
+        let (services, early, long) = (Vec::new(), HashMap::new(), LongMessages::default());
         let (keeps, fresh, served) = (true, false, false);
         let state = State {
             transport,
             detector,
             reports,
             coalescer,
+            long,
             keeps,
             fresh,
             served,
@@ -273,8 +220,15 @@ impl Endpoint {
             let service = Arc::new(make());
             let attached = Attached { number, service: service.clone(), any: service };
             state.services.push(attached.clone());
-            for (from, body) in state.early.remove(&number).unwrap_or_default() {
-                state.deliver(from, number, &body);
+            for Early { from, body, long } in state.early.remove(&number).unwrap_or_default() {
+                match long {
+                    None => state.deliver(from, number, &body),
+                    Some((len, early)) => {
+                        let landing =
+                            attached.service.receive_long(from, &body, len, &mut state.out(number));
+                        state.long.attach(from, early, number, landing);
+                    }
+                }
             }
             state.send_all();
             attached
@@ -332,6 +286,12 @@ impl Endpoint {
         self.drive_as(Driver::Member)
     }
 
+    /// Receives the messages that are there, unless another thread does: for a thread that
+    /// computes, between two pieces of its work.
+    pub fn look(&self) {
+        self.drive();
+    }
+
     fn drive_as(&self, driver: Driver) -> Drove {
         if !self.check_not_forked() {
             return Drove::Other;
@@ -358,12 +318,32 @@ impl Endpoint {
         self.wait_in(&Blocking::new(None, 0, deadline), deadline, until)
     }
 
+    /// Like [`wait`](Self::wait) without a deadline, for a wait that probably takes as long as the
+    /// one before: then the end of the wait is noticed sooner.
+    ///
+    /// # Errors
+    /// As for [`wait`](Self::wait).
+    pub fn wait_about(&self, time: Duration, until: impl FnMut() -> bool) -> Result<(), Fault> {
+        let schedule = || PollSchedule::expecting(time);
+        self.wait_by(schedule, &Blocking::new(None, 0, None), None, until)
+    }
+
     /// Like [`wait`](Self::wait), where all members wait for one another.
     ///
     /// # Errors
     /// As for [`wait`](Self::wait); [`Fault::Mismatch`] if the condition can never hold.
     pub fn wait_in(
         &self,
+        blocking: &Blocking<'_>,
+        deadline: Option<Instant>,
+        until: impl FnMut() -> bool,
+    ) -> Result<(), Fault> {
+        self.wait_by(PollSchedule::new, blocking, deadline, until)
+    }
+
+    fn wait_by(
+        &self,
+        schedule: impl FnOnce() -> PollSchedule,
         blocking: &Blocking<'_>,
         deadline: Option<Instant>,
         mut until: impl FnMut() -> bool,
@@ -376,14 +356,14 @@ impl Endpoint {
         }
         let mut look = Instant::now() + LOOK;
         let _waiting = Waiting::new(self);
-        let mut schedule = PollSchedule::new();
+        let mut schedule = schedule();
         loop {
             let drove = self.drive();
             if until() {
                 return Ok(());
             }
             if drove == Drove::Progress {
-                schedule = PollSchedule::new();
+                schedule.begin_again();
             }
             let now = Instant::now();
             // Read before the verdict: a member may have left for a reason that must then be
@@ -432,6 +412,13 @@ impl Endpoint {
         }
     }
 
+    /// Returns whether threads other than those of members may send and wait here: where MPI
+    /// permits no other thread, they may not.
+    #[must_use]
+    pub fn is_threaded(&self) -> bool {
+        self.threaded.load(Ordering::Relaxed)
+    }
+
     /// Sets whether threads other than those of members may use the transport. Called before they
     /// start.
     pub(crate) fn set_threaded(&self, threaded: bool) {
@@ -449,7 +436,8 @@ impl Endpoint {
             // Relaxed: no other memory depends on the flag; all shared state of both threads is
             // under the lock.
             while !endpoint.over.load(Ordering::Relaxed) {
-                if endpoint.drive_as(Driver::Server) == Drove::Progress {
+                let drove = endpoint.drive_as(Driver::Server);
+                if drove == Drove::Progress {
                     schedule = PollSchedule::new();
                 }
                 // Waiters of this process drive by themselves; waiters of other processes cannot
@@ -458,7 +446,7 @@ impl Endpoint {
                 let others = endpoint.attention[0].load(Ordering::Relaxed) > here;
                 if here > 0 && !others {
                     thread::sleep(SERVER);
-                } else if others {
+                } else if others || drove == Drove::Moving {
                     schedule.pause();
                 } else {
                     schedule.idle();
@@ -487,9 +475,9 @@ impl Endpoint {
             }
             let mut state = self.lock();
             if state.detector.all_over() {
-                let State { transport, detector, .. } = &mut *state;
+                let State { transport, detector, long, .. } = &mut *state;
                 detector.last(&mut **transport);
-                let said: bool = transport.unsent() == 0 && detector.all_quiet();
+                let said: bool = transport.unsent() == 0 && detector.all_quiet() && long.is_idle();
                 // Messages to dead processes do not leave, and a process may end by itself after
                 // its bye.
                 let since: Instant = *over.get_or_insert_with(Instant::now);
@@ -518,104 +506,6 @@ impl fmt::Debug for Endpoint {
             .field("hosts", hosts)
             .field("wire", transport)
             .finish()
-    }
-}
-
-impl State {
-    fn out(&mut self, service: u32) -> Out<'_> {
-        let State { transport, detector, coalescer, .. } = self;
-        Out { transport: &mut **transport, detector, coalescer, service }
-    }
-
-    fn send_all(&mut self) {
-        let State { transport, detector, coalescer, .. } = self;
-        coalescer.send_all(&mut **transport, detector);
-    }
-
-    fn drive(&mut self, driver: Driver) -> Drove {
-        let mut drove = Drove::Idle;
-        if std::mem::take(&mut self.fresh) {
-            self.keeps = driver == Driver::Member;
-        }
-        // First, since a waiter waits for an answer to these messages.
-        self.send_all();
-        for _ in 0..BURST {
-            match self.transport.receive() {
-                Ok(Some((from, message))) => {
-                    drove = Drove::Progress;
-                    self.detector.heard(from);
-                    self.open(from, message);
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    self.detector.failed(&error);
-                    if !matches!(error, TransportError::Gone { .. }) {
-                        break;
-                    }
-                }
-            }
-        }
-        // After a burst as well: a process that streams must not delay the answers to others.
-        self.idle();
-        self.send_all();
-        let now = Instant::now();
-        let State { transport, detector, reports, .. } = self;
-        if detector.is_quiet() {
-            return drove;
-        }
-        detector.tell_verdict(&mut **transport);
-        detector.beat(&mut **transport, now);
-        reports.go(now, |to, words| {
-            // The note may be about a member that has ended because of the verdict.
-            detector.tell_verdict(&mut **transport);
-            detector.send(&mut **transport, to, words);
-        });
-        drove
-    }
-
-    fn idle(&mut self) {
-        let State { transport, detector, coalescer, services, .. } = self;
-        for Attached { number, service, .. } in services {
-            service.idle(&mut Out {
-                transport: &mut **transport,
-                detector,
-                coalescer,
-                service: *number,
-            });
-        }
-    }
-
-    fn open(&mut self, from: usize, message: Vec<u8>) {
-        let mut left = &*message;
-        while !left.is_empty() {
-            let Some((service, body, rest)) = coalesce::first(left) else {
-                self.detector.garbled(from, left);
-                break;
-            };
-            left = rest;
-            self.deliver(from, service, body);
-        }
-        self.transport.recycle(message);
-    }
-
-    fn deliver(&mut self, from: usize, number: u32, body: &[u8]) {
-        if number == OWN {
-            let words = body.chunks_exact(8);
-            let words = words.map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
-            if !self.reports.receive(&words.collect::<Vec<_>>()) {
-                self.detector.receive(from, body);
-            }
-            return;
-        }
-        let State { transport, detector, coalescer, services, early, .. } = self;
-        match services.iter().find(|attached| attached.number == number) {
-            Some(attached) => {
-                let out =
-                    &mut Out { transport: &mut **transport, detector, coalescer, service: number };
-                attached.service.receive(from, body, out);
-            }
-            None => early.entry(number).or_default().push((from, body.to_vec())),
-        }
     }
 }
 

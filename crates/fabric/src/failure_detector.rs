@@ -218,6 +218,11 @@ impl FailureDetector {
         self.control.set_died(process);
     }
 
+    /// Whether a process has died, or is taken for dead.
+    pub(crate) fn has_died(&self, process: usize) -> bool {
+        self.control.has_died(process)
+    }
+
     /// Returns the state of a process of this host or another.
     fn standing(&self, process: usize) -> ProcessState {
         match self.control.has_died(process) {

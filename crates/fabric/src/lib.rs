@@ -92,6 +92,7 @@ mod failure_detector;
 mod gather;
 mod hosts;
 mod launcher;
+mod long;
 #[doc(hidden)]
 pub mod member;
 mod mpi;

@@ -1,5 +1,6 @@
 //! A member of a team.
 
+mod borrowed;
 mod make;
 
 use std::sync::{Arc, PoisonError};
@@ -19,6 +20,7 @@ use crate::endpoint::{Endpoint, Service};
 use crate::gather::Gathering;
 use crate::hosts::Hosts;
 use crate::node::Node;
+use borrowed::Borrowed;
 pub use make::Collective;
 
 /// A member of a team: the argument of the function of [`Team::run`](crate::Team::run).
@@ -46,6 +48,7 @@ pub struct Member {
     objects: usize,
     called: Call,
     endings: Endings,
+    borrowed: Borrowed,
 }
 
 /// The first objects whose calls are compared; those that members make follow.
@@ -97,6 +100,7 @@ impl Member {
             objects: GATHER,
             called: Call::Barrier,
             endings,
+            borrowed: Borrowed::default(),
         })
     }
 
@@ -307,6 +311,64 @@ impl Member {
         )?;
         (self.gathered.0, self.gathers) = (time + 1, false);
         Ok(words)
+    }
+
+    /// Gives some bytes, and returns the bytes of all members, by rank.
+    ///
+    /// It is meant for a few bytes on rare occasions, such as the text of an error: eight bytes
+    /// travel at a time, by [`gather`](Self::gather).
+    ///
+    /// # Collective
+    /// As for [`gather`](Self::gather). Each member gives any number of bytes.
+    ///
+    /// # Errors
+    /// As for [`gather`](Self::gather).
+    ///
+    /// # Examples
+    /// ```
+    /// let all = syncline_fabric::Team::threads(2).run(|me| {
+    ///     me.exchange(format!("this is rank {}", me.rank()).as_bytes())
+    /// })?;
+    /// let expected = vec![b"this is rank 0".to_vec(), b"this is rank 1".to_vec()];
+    /// assert_eq!(all, vec![Ok(expected.clone()), Ok(expected)]);
+    /// # Ok::<(), syncline_fabric::TeamError>(())
+    /// ```
+    pub fn exchange(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Fault> {
+        let lengths = self.gather(bytes.len() as u64)?;
+        let longest = lengths.iter().copied().max().unwrap_or(0);
+        let mut all = vec![Vec::new(); lengths.len()];
+        let mut words = bytes.chunks(8);
+        for _ in 0..longest.div_ceil(8) {
+            let mut word = [0; 8];
+            let own = words.next().unwrap_or_default();
+            word[..own.len()].copy_from_slice(own);
+            for (bytes, word) in all.iter_mut().zip(self.gather(u64::from_le_bytes(word))?) {
+                bytes.extend(word.to_le_bytes());
+            }
+        }
+        for (bytes, len) in all.iter_mut().zip(lengths) {
+            bytes.truncate(len as usize);
+        }
+        Ok(all)
+    }
+
+    /// Gives this member's error, if it has one, and returns the one of the lowest rank that has
+    /// one, with that rank.
+    ///
+    /// # Collective
+    /// As for [`gather`](Self::gather).
+    ///
+    /// # Errors
+    /// As for [`gather`](Self::gather).
+    pub fn first_error(
+        &mut self,
+        own: Option<&dyn std::fmt::Display>,
+    ) -> Result<Option<(usize, String)>, Fault> {
+        let failed = self.gather(own.is_some().into())?;
+        let Some(rank) = failed.iter().position(|&failed| failed != 0) else { return Ok(None) };
+        let text = own.map(ToString::to_string).unwrap_or_default();
+        let text = self.exchange(text.as_bytes())?.swap_remove(rank);
+        Ok(Some((rank, String::from_utf8_lossy(&text).into_owned())))
     }
 
     /// Checks that this process is the one that the member belongs to, and not a child that `fork`

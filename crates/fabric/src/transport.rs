@@ -12,6 +12,10 @@
 //!   their number by waiting for answers.
 //! * One thread at a time drives a transport, different threads in turn: an
 //!   [`Endpoint`](crate::endpoint::Endpoint) holds the lock.
+//! * Long messages go from and to their [places](place), as *pieces* on *channels*. Pieces and
+//!   messages are apart: neither waits for the other. The pieces that a process sends to another
+//!   one on a channel go into the places of the receives that the other has begun for that channel,
+//!   in the order in which each side has begun its own. `long` announces them by messages.
 //! * Buffers are reused: [`buffer`](Transport::buffer) returns a used one, and the receiver of a
 //!   message gives its buffer back with [`recycle`](Transport::recycle).
 //!
@@ -20,8 +24,11 @@
 
 pub mod in_memory;
 pub(crate) mod mpi;
+pub mod place;
 
 use std::fmt;
+
+use self::place::Piece;
 
 /// One process's end of the network that connects all processes.
 pub trait Transport: Send + fmt::Debug {
@@ -53,8 +60,36 @@ pub trait Transport: Send + fmt::Debug {
     /// [`TransportError::Gone`] if another process is found to be gone: once for each process.
     fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, TransportError>;
 
-    /// Returns the number of messages that have not left yet.
+    /// Returns the number of messages that have not left yet. Pieces do not count.
     fn unsent(&self) -> usize;
+
+    /// Begins to send a piece on a channel. Its bytes must not change until it is done.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    fn send_piece(&mut self, to: usize, channel: u16, piece: Piece) -> Result<(), TransportError>;
+
+    /// Begins to receive a piece, which must have as many bytes as the one that is sent.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    fn receive_piece(
+        &mut self,
+        from: usize,
+        channel: u16,
+        piece: Piece,
+    ) -> Result<(), TransportError>;
+
+    /// Returns the key of the next piece that is done: sent, so that its bytes may change, or
+    /// received.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive): the piece that has failed is given up.
+    fn piece_done(&mut self) -> Result<Option<u64>, TransportError>;
+
+    /// Gives up all pieces from and to a process that is gone: they are not reported as done. A
+    /// piece that the network may still access keeps its owner until the network has finished.
+    fn give_up(&mut self, process: usize);
 }
 
 /// The reason why a transport could not send or receive.

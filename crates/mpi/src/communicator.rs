@@ -2,6 +2,7 @@
 
 pub use crate::mpi::ThreadSupport;
 
+use std::any::Any;
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -11,7 +12,7 @@ use std::sync::atomic::Ordering;
 use crate::error::{MpiError, Result};
 use crate::ffi::Calls;
 use crate::inner::Inner;
-use crate::message::{Message, Receiving, Request, Sending, Transfer};
+use crate::message::{Kept, Message, Receiving, Request, Sending, Transfer};
 
 /// The maximum length of a message, in bytes.
 pub const MAX_MESSAGE: usize = i32::MAX as usize;
@@ -219,6 +220,53 @@ impl Communicator {
     ) -> Result<Transfer> {
         // SAFETY: the caller guarantees that the memory stays valid and unused (see `# Safety`).
         unsafe { self.begin_receive(from, tag, into, room) }.map(Transfer::new)
+    }
+
+    /// Begins to send bytes from memory that an owner keeps valid.
+    ///
+    /// # Errors
+    /// As [`Communicator::isend`].
+    ///
+    /// # Safety
+    /// `bytes` must be valid for reads of `count` bytes until `owner` and all of its clones are
+    /// dropped. Writes by other threads before the transfer is done must be such that the memory
+    /// may be read at the same time, as the processor reads it.
+    pub unsafe fn isend_kept(
+        &self,
+        to: usize,
+        tag: u16,
+        bytes: *const u8,
+        count: usize,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Result<Kept> {
+        // SAFETY: `Kept` keeps the owner, and so the bytes, until the request is done; the caller
+        // guarantees the rest (see `# Safety`).
+        let request = unsafe { self.begin_send(to, tag, bytes, count) }?;
+        Ok(Kept::new(request, owner, false))
+    }
+
+    /// Begins to receive the next message of a process with a tag into memory that an owner keeps
+    /// valid.
+    ///
+    /// # Errors
+    /// As [`Communicator::irecv`].
+    ///
+    /// # Safety
+    /// `into` must be valid for writes of `room` bytes until `owner` and all of its clones are
+    /// dropped. Accesses by other threads before the transfer is done must be such that the memory
+    /// may be written at the same time, as the processor writes it.
+    pub unsafe fn irecv_kept(
+        &self,
+        from: usize,
+        tag: u16,
+        into: *mut u8,
+        room: usize,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Result<Kept> {
+        // SAFETY: `Kept` keeps the owner, and so the memory, until the request is done; the caller
+        // guarantees the rest (see `# Safety`).
+        let request = unsafe { self.begin_receive(from, tag, into, room) }?;
+        Ok(Kept::new(request, owner, true))
     }
 
     /// Takes a message with this tag, from any process, out of the queue. Returns `None` if none

@@ -1,8 +1,9 @@
 //! The state that an `Mpi` and all objects made from it share, and the single entry to the shim.
 
+use std::any::Any;
 use std::ffi::c_int;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use syncline_process::Generation;
@@ -28,14 +29,24 @@ pub(crate) struct Inner {
 #[derive(Debug, Default)]
 struct State {
     finalized: bool,
-    /// Abandoned requests, with the buffers that they use.
+    /// Abandoned requests, with the memory that they use.
     orphans: Vec<Orphan>,
 }
 
 #[derive(Debug)]
 struct Orphan {
     request: c_int,
-    buffer: Option<Vec<u8>>,
+    memory: Option<InFlight>,
+}
+
+/// What keeps the memory of a transfer in flight valid. It is never read: it is freed when MPI has
+/// finished with the memory, or leaked.
+#[derive(Debug)]
+pub(crate) enum InFlight {
+    #[expect(dead_code, reason = "kept, not read")]
+    Buffer(Vec<u8>),
+    #[expect(dead_code, reason = "kept, not read")]
+    Owner(Arc<dyn Any + Send + Sync>),
 }
 
 impl Inner {
@@ -90,15 +101,15 @@ impl Inner {
         check(self.calls, what, code)
     }
 
-    /// Takes over an abandoned request and its buffer until a later call finds the request done.
-    pub(crate) fn adopt(&self, request: c_int, buffer: Option<Vec<u8>>) {
+    /// Takes over an abandoned request and its memory until a later call finds the request done.
+    pub(crate) fn adopt(&self, request: c_int, memory: Option<InFlight>) {
         if !self.born.is_current() {
-            return std::mem::forget(buffer);
+            return std::mem::forget(memory);
         }
         match self.state.lock() {
-            Ok(mut state) if !state.finalized => state.orphans.push(Orphan { request, buffer }),
-            // MPI may still access the buffer.
-            _ => std::mem::forget(buffer),
+            Ok(mut state) if !state.finalized => state.orphans.push(Orphan { request, memory }),
+            // MPI may still access the memory.
+            _ => std::mem::forget(memory),
         }
     }
 
@@ -116,8 +127,8 @@ impl Inner {
                 )
             };
             if code != OK {
-                // The error does not say whether MPI still accesses the buffer.
-                std::mem::forget(orphan.buffer.take());
+                // The error does not say whether MPI still accesses the memory.
+                std::mem::forget(orphan.memory.take());
             }
             code == OK && done == 0
         });
@@ -135,7 +146,7 @@ impl Inner {
         // SAFETY: MPI is initialised and not finalised, and this is its main thread.
         let code = unsafe { (self.calls.finalize)() };
         for orphan in state.orphans.drain(..) {
-            std::mem::forget(orphan.buffer);
+            std::mem::forget(orphan.memory);
         }
         // After MPI_Finalize, MPI has no text for an error code.
         if code == OK { Ok(()) } else { Err(no_words(what, code)) }

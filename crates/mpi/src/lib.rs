@@ -61,8 +61,9 @@
 //! A buffer in flight belongs to MPI. [`Sending`](message::Sending) and
 //! [`Receiving`](message::Receiving) own their buffers until the transfer is done. If one is
 //! dropped earlier, its buffer passes to the process's MPI, which frees it when a later call finds
-//! the transfer done. Transfers from and to raw memory are `unsafe`: the memory must stay valid
-//! until they are done.
+//! the transfer done. [`Kept`](message::Kept) does the same with the owner of memory that is not a
+//! buffer. Transfers from and to raw memory are `unsafe`: the memory must stay valid until they are
+//! done.
 
 pub mod build;
 #[doc(hidden)]

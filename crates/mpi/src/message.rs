@@ -4,8 +4,10 @@
 //!  isend ──> Sending ── test ... done ──> wait gives the buffer back
 //!  probe ──> Message ── receive(buffer) ─────────────────────> the bytes, in that buffer
 //!               └────── start(buffer) ──> Receiving ── wait ──┘
+//!  isend_kept, irecv_kept ──> Kept ── test ... done ──> the owner may free the memory
 //! ```
 
+use std::any::Any;
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -15,7 +17,7 @@ use syncline_signal::poll_schedule::PollSchedule;
 
 use crate::communicator::{MAX_MESSAGE, length};
 use crate::error::{MpiError, Result};
-use crate::inner::Inner;
+use crate::inner::{InFlight, Inner};
 
 /// A slot of the shim's table of requests.
 #[derive(Debug)]
@@ -78,6 +80,14 @@ impl Request {
         Ok(())
     }
 
+    fn cancel(&mut self) -> Result<()> {
+        let State::Pending = self.state else { return Ok(()) };
+        self.inner.call("cancel a message", |calls| {
+            // SAFETY: the slot holds a request, as no test has found it done.
+            unsafe { (calls.cancel)(self.slot) }
+        })
+    }
+
     fn received(&self) -> usize {
         match self.state {
             State::Done { received, .. } => received,
@@ -90,12 +100,12 @@ impl Request {
     }
 
     /// Gives up the request: no caller waits for it any more.
-    fn abandon(&mut self, buffer: Option<Vec<u8>>) {
+    fn abandon(&mut self, memory: Option<InFlight>) {
         match self.state {
-            State::Pending => self.inner.adopt(self.slot, buffer),
+            State::Pending => self.inner.adopt(self.slot, memory),
             State::Done { .. } => (),
-            // MPI does not say whether it still accesses the buffer.
-            State::Failed => std::mem::forget(buffer),
+            // MPI does not say whether it still accesses the memory.
+            State::Failed => std::mem::forget(memory),
         }
         self.state = State::Done { received: 0, cancelled: false };
     }
@@ -134,7 +144,7 @@ impl Sending {
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        self.request.abandon(Some(std::mem::take(&mut self.bytes)));
+        self.request.abandon(Some(InFlight::Buffer(std::mem::take(&mut self.bytes))));
     }
 }
 
@@ -176,7 +186,7 @@ impl Receiving {
 
 impl Drop for Receiving {
     fn drop(&mut self) {
-        self.request.abandon(Some(std::mem::take(&mut self.buffer)));
+        self.request.abandon(Some(InFlight::Buffer(std::mem::take(&mut self.buffer))));
     }
 }
 
@@ -214,14 +224,7 @@ impl Transfer {
     /// # Errors
     /// Those of any call.
     pub fn cancel(&mut self) -> Result<()> {
-        match self.request.state {
-            // SAFETY: the slot holds a request, as no test has found it done.
-            State::Pending => self
-                .request
-                .inner
-                .call("cancel a message", |calls| unsafe { (calls.cancel)(self.request.slot) }),
-            _ => Ok(()),
-        }
+        self.request.cancel()
     }
 
     /// Whether the transfer was cancelled.
@@ -234,6 +237,52 @@ impl Transfer {
 impl Drop for Transfer {
     fn drop(&mut self) {
         self.request.abandon(None);
+    }
+}
+
+/// A transfer from or to memory that an owner keeps valid.
+///
+/// If it is dropped before it is done, the owner passes to the process's MPI, which drops it when a
+/// later call finds the transfer done, and leaks it where MPI does not say so.
+#[derive(Debug)]
+pub struct Kept {
+    request: Request,
+    owner: Option<Arc<dyn Any + Send + Sync>>,
+    receives: bool,
+}
+
+impl Kept {
+    pub(crate) fn new(request: Request, owner: Arc<dyn Any + Send + Sync>, receives: bool) -> Kept {
+        Kept { request, owner: Some(owner), receives }
+    }
+
+    /// Whether the transfer is done: MPI does not access the memory any more.
+    ///
+    /// # Errors
+    /// Those of any call. If MPI fails, the owner is leaked when the transfer is dropped.
+    pub fn test(&mut self) -> Result<bool> {
+        self.request.test()
+    }
+
+    /// Returns the number of bytes received, once the transfer is done; 0 for a send.
+    #[must_use]
+    pub fn received(&self) -> usize {
+        self.request.received()
+    }
+
+    /// Gives the transfer up. A receive that no message has reached yet is cancelled; any other
+    /// transfer may still take place, and the owner keeps the memory valid until then.
+    pub fn give_up(mut self) {
+        if self.receives {
+            // If it cannot be cancelled, the owner is kept.
+            let _ = self.request.cancel();
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.request.abandon(self.owner.take().map(InFlight::Owner));
     }
 }
 

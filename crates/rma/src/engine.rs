@@ -22,6 +22,9 @@
 //!   asked: 3
 //! ```
 //!
+//! *Long data* go as messages of their own, straight to and from the memory of the host (`long`).
+//! The request counts as done when they are in place, or have been read.
+//!
 //! *The gate.* A request carries an epoch: the last sync that is complete on the sender's host, or
 //! on another host whose epoch has reached it. A server whose host has completed fewer syncs holds
 //! the request back, and all later ones from the same process. The messages that open the gate are
@@ -57,9 +60,14 @@
 //! messages.
 
 mod answer;
+mod long;
 mod serve;
+mod words;
 
-pub(crate) use serve::REFUSALS;
+pub(crate) use self::long::are_apart;
+use self::long::{Begun, Body, Held, Moving};
+pub(crate) use self::serve::REFUSALS;
+pub(crate) use self::words::HostWords;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,11 +75,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use syncline_fabric::Hosts;
-use syncline_fabric::endpoint::{Endpoint, Out, Service};
+use syncline_fabric::endpoint::{Endpoint, Landing, Out, Place, Service, Way};
 use syncline_process::Generation;
-use syncline_signal::PaddedSignal;
-use syncline_signal::primitive::AtomicU64 as SharedU64;
-use syncline_sync::{Fault, Space, SpaceError, space::Array};
+use syncline_sync::Fault;
 
 use crate::error::RmaError;
 use crate::lock::server::Locks;
@@ -84,62 +90,13 @@ use crate::sync_exchange::{Exchange, Told};
 /// of these requests and their answers.
 pub(crate) const WINDOW: u64 = 1024;
 pub(crate) const WINDOW_BYTES: u64 = 2 << 20;
-/// The maximum number of bytes of data in a message. More data are sent as several messages.
+/// The maximum number of bytes of data in a message. More data are sent as long messages.
 pub(crate) const MOST: usize = 32 << 10;
+/// The maximum number of bytes of a long message. More data are sent as several ones.
+pub(crate) const LONGEST: usize = 256 << 10;
 
 /// The time after which requests that are done are acknowledged by a message of their own.
 pub(crate) const LATE: Duration = Duration::from_millis(4);
-
-/// The counters that the members of a host share.
-#[derive(Clone, Debug)]
-pub(crate) struct HostWords {
-    /// See [`arrived`](Self::arrived), [`completed`](Self::completed), [`known`](Self::known) and
-    /// [`heard`](Self::heard).
-    signals: Array<PaddedSignal>,
-    /// By parity: the number of requests that were done on this host.
-    done: Array<SharedU64>,
-    /// By parity and host: the number of requests that were sent to that host. The last word: the
-    /// number of requests in flight.
-    sent: Array<SharedU64>,
-    hosts: usize,
-}
-
-impl HostWords {
-    pub(crate) fn within(space: &mut Space, hosts: usize) -> Result<HostWords, SpaceError> {
-        Ok(HostWords {
-            signals: space.array(4)?,
-            done: space.array(2)?,
-            sent: space.array(2 * hosts + 1)?,
-            hosts,
-        })
-    }
-
-    pub(crate) fn arrived(&self) -> &PaddedSignal {
-        &self.signals[0]
-    }
-
-    pub(crate) fn completed(&self) -> &PaddedSignal {
-        &self.signals[1]
-    }
-
-    /// The last sync that all hosts began with all of their requests acknowledged.
-    pub(crate) fn known(&self) -> &PaddedSignal {
-        &self.signals[2]
-    }
-
-    /// The last sync that some host is known to have completed.
-    pub(crate) fn heard(&self) -> &PaddedSignal {
-        &self.signals[3]
-    }
-
-    fn sent(&self, parity: u8, host: usize) -> &SharedU64 {
-        &self.sent[usize::from(parity) * self.hosts + host]
-    }
-
-    fn under_way(&self) -> &SharedU64 {
-        &self.sent[2 * self.hosts]
-    }
-}
 
 /// A request, or several, whose answers a member of this process waits for.
 #[derive(Debug, Default)]
@@ -167,7 +124,9 @@ unsafe impl Send for Destination {}
 /// The server's state for the requests of one process.
 #[derive(Debug, Default)]
 struct Queue {
-    held: VecDeque<Vec<u8>>,
+    /// The requests that are not begun, and the long ones that are begun and not done.
+    held: VecDeque<Held>,
+    begun: VecDeque<Begun>,
     done: u64,
     told: u64,
     /// The number of bytes of the requests that are done and not acknowledged, and the time of the
@@ -192,6 +151,9 @@ struct State {
     sizes: Vec<VecDeque<u32>>,
     asked: HashMap<u64, Asked>,
     tickets: u64,
+    /// The long messages in flight, by token.
+    moving: HashMap<u64, Moving>,
+    tokens: u64,
     /// The queues by process; and the number of messages that are held in all of them.
     queues: Vec<Queue>,
     held: usize,
@@ -223,7 +185,17 @@ pub(crate) struct Engine {
     asked: Box<[AtomicU64]>,
     acked: Box<[AtomicU64]>,
     bytes: Box<[AtomicU64]>,
+    /// Buffers for long messages.
+    spare: Mutex<Vec<Vec<u8>>>,
     state: Mutex<State>,
+}
+
+/// The data of a request.
+pub(crate) enum Data<'a> {
+    /// Written behind the pieces.
+    Within(&'a dyn Fn(&mut Vec<u8>)),
+    /// Sent as a long message.
+    Long(Vec<u8>),
 }
 
 /// The content of a request, without its data.
@@ -256,6 +228,8 @@ impl Engine {
             sizes: vec![VecDeque::new(); servers],
             asked: HashMap::new(),
             tickets: 0,
+            moving: HashMap::new(),
+            tokens: 0,
             queues: (0..processes).map(|_| Queue::default()).collect(),
             held: 0,
             owed: Vec::new(),
@@ -275,6 +249,7 @@ impl Engine {
             asked: counters(),
             acked: counters(),
             bytes: counters(),
+            spare: Mutex::default(),
             state: Mutex::new(state),
             hosts,
         }
@@ -355,8 +330,7 @@ impl Engine {
         under_way == 0 || (under_way < WINDOW && bytes + cost <= WINDOW_BYTES)
     }
 
-    /// Sends a request as soon as the window has room for it. `data` writes the data that follow
-    /// the pieces.
+    /// Sends a request as soon as the window has room for it.
     pub(crate) fn request(
         &self,
         endpoint: &Endpoint,
@@ -364,16 +338,17 @@ impl Engine {
         request: Request<'_>,
         server: usize,
         size: usize,
-        data: impl Fn(&mut Vec<u8>),
+        mut data: Data<'_>,
     ) -> Result<(), Fault> {
         let cost = (message::HEAD
             + 8 * Piece::WORDS * request.pieces.len()
             + size.max(request.answer)) as u64;
-        let send = |out: &mut Out<'_>| {
+        let is_long = matches!(data, Data::Long(_));
+        let mut send = |out: &mut Out<'_>| {
             // Another thread may have used the room.
             let room = self.room(server, cost);
             if room {
-                self.send(out, &request, server, cost, &data);
+                self.send(out, &request, server, cost, &mut data);
             }
             room
         };
@@ -383,8 +358,11 @@ impl Engine {
             // `Endpoint::wait`, which drives the endpoint.
             let written =
                 matches!(request.kind, RequestKind::Put | RequestKind::Add | RequestKind::Fence);
-            let sent =
-                if written { endpoint.post(service, send) } else { endpoint.enter(service, send) };
+            let sent = if written && !is_long {
+                endpoint.post(service, &mut send)
+            } else {
+                endpoint.enter(service, &mut send)
+            };
             if sent {
                 return Ok(());
             }
@@ -397,7 +375,7 @@ impl Engine {
         request: &Request<'_>,
         server: usize,
         cost: u64,
-        data: impl Fn(&mut Vec<u8>),
+        data: &mut Data<'_>,
     ) {
         let Request { kind, detail, parity, allocation, rank, ticket, pieces, .. } = *request;
         let (pieces_sent, rank, to) =
@@ -410,7 +388,9 @@ impl Engine {
         let mut message = out.message();
         head.write(&mut message);
         pieces.iter().for_each(|&piece| message::push_piece(&mut message, piece));
-        data(&mut message);
+        if let Data::Within(write) = data {
+            write(&mut message);
+        }
         let mut state = self.state();
         state.sizes[server].push_back(cost as u32);
         // Relaxed: the sum is read after the arrival of this member at the sync has been acquired,
@@ -424,13 +404,24 @@ impl Engine {
         if kind.is_answered() {
             self.asked[server].store(sent, Ordering::Relaxed);
         }
+        if let Data::Long(bytes) = data {
+            let token = state.token(Moving::Put);
+            return out.send_long(to, message, token, Place::owned(std::mem::take(bytes)));
+        }
         if to != self.process {
             return out.send(to, message);
         }
         // A process that serves performs its requests to its own host at once.
         if let Some((head, rest)) = out.body(&message).and_then(Head::read) {
-            self.perform(&mut state, to, head, rest, out);
+            self.perform(&mut state, to, head, rest, None, out);
         }
+    }
+
+    /// Returns a new number for the parts of a put.
+    pub(crate) fn ticket(&self) -> u64 {
+        let mut state = self.state();
+        state.tickets += 1;
+        state.tickets
     }
 
     /// Registers a request, and returns its ticket. `into` has one list of destinations for each
@@ -539,19 +530,28 @@ impl Engine {
         }
     }
 
-    /// Performs the requests that are held for a process, as far as the gate allows.
+    /// Performs the requests that are held for a process, as far as the gate and the long requests
+    /// before them allow.
     fn let_through(&self, state: &mut State, from: usize, out: &mut Out<'_>) {
-        while let Some(message) = state.queues[from].held.front() {
-            let Some((head, _)) = Head::read(message) else { break };
-            if head.epoch > self.words.completed().get() {
+        while let Some(Held { message, body }) = state.queues[from].held.front() {
+            let Some((head, rest)) = Head::read(message) else { break };
+            if matches!(body, Body::Coming(_)) || !self.has_turn(state, from, head, rest) {
                 break;
             }
-            let message = state.queues[from].held.pop_front().unwrap_or_default();
+            let Some(Held { message, body }) = state.queues[from].held.pop_front() else { break };
             state.held -= 1;
+            let data = if let Body::There(data) = body { Some(data) } else { None };
             if let Some((head, rest)) = Head::read(&message) {
-                self.perform(state, from, head, rest, out);
+                self.perform(state, from, head, rest, data.as_deref(), out);
             }
+            self.recycle(data);
         }
+    }
+
+    /// Whether a request may begin, if no other one of its process is held.
+    fn has_turn(&self, state: &State, from: usize, head: Head, rest: &[u8]) -> bool {
+        head.epoch <= self.words.completed().get()
+            && state.queues[from].may_begin(head, long::answers_long(head, rest))
     }
 }
 
@@ -583,16 +583,33 @@ impl Service for Engine {
                 self.go_on(state, out);
             }
             _ => {
-                let queue = &mut state.queues[from];
-                if queue.held.is_empty() && head.epoch <= self.words.completed().get() {
-                    self.perform(state, from, head, rest, out);
+                if state.queues[from].held.is_empty() && self.has_turn(state, from, head, rest) {
+                    self.perform(state, from, head, rest, None, out);
                 } else {
-                    queue.held.push_back(body.to_vec());
+                    let held = Held { message: body.to_vec(), body: Body::Within };
+                    state.queues[from].held.push_back(held);
                     state.held += 1;
                 }
                 self.go_on(state, out);
             }
         }
+    }
+
+    fn receive_long(&self, from: usize, header: &[u8], len: usize, _: &mut Out<'_>) -> Landing {
+        self.lands(&mut self.state(), from, header, len)
+    }
+
+    fn landed(&self, from: usize, token: u64, place: Place, out: &mut Out<'_>) {
+        self.has_landed(&mut self.state(), from, token, place, out);
+    }
+
+    fn sent(&self, to: usize, token: u64, place: Place, out: &mut Out<'_>) {
+        self.has_left(&mut self.state(), to, token, place, out);
+    }
+
+    fn given_up(&self, _: usize, token: u64, _: Way, _: &mut Out<'_>) {
+        // The requests of a dead process stay undone: no sync completes without it.
+        self.state().moving.remove(&token);
     }
 
     fn idle(&self, out: &mut Out<'_>) {

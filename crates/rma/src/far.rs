@@ -18,7 +18,7 @@ use std::time::Instant;
 use syncline_fabric::{board::TeamBoard, endpoint::Endpoint};
 use syncline_sync::{Fault, call_matching::Blocking};
 
-use crate::engine::{Engine, Request};
+use crate::engine::{Data, Engine, Request};
 use crate::error::RmaError;
 use crate::handle::HandleState;
 use crate::message::{HEAD, RequestKind, push};
@@ -61,7 +61,7 @@ impl Far {
         server: usize,
         request: Request<'_>,
         size: usize,
-        data: impl Fn(&mut Vec<u8>),
+        data: Data<'_>,
     ) -> Result<(), Fault> {
         let parity = (self.begun % 2) as u8;
         let changes = request.kind.changes();
@@ -154,7 +154,7 @@ impl Far {
             Request::new(RequestKind::Fence),
             server,
             0,
-            |_| (),
+            Data::Within(&|_| ()),
         )
     }
 
@@ -232,9 +232,8 @@ impl Far {
     ) -> Result<u64, RmaError> {
         let ticket = self.engine.ask(VecDeque::from([Vec::new()]));
         let request = Request { allocation, rank, ticket, ..Request::new(kind) };
-        let sent = self.request(server, request, 16, |message| {
-            words.into_iter().for_each(|word| push(message, word))
-        });
+        let write = |message: &mut Vec<u8>| words.into_iter().for_each(|word| push(message, word));
+        let sent = self.request(server, request, 16, Data::Within(&write));
         if let Err(fault) = sent {
             self.engine.give_up(ticket);
             return Err(fault.into());
@@ -252,9 +251,8 @@ impl Far {
         words: [u64; 2],
     ) -> Result<(), RmaError> {
         let request = Request { allocation, rank, ..Request::new(kind) };
-        self.request(server, request, 16, |message| {
-            words.into_iter().for_each(|word| push(message, word))
-        })?;
+        let write = |message: &mut Vec<u8>| words.into_iter().for_each(|word| push(message, word));
+        self.request(server, request, 16, Data::Within(&write))?;
         Ok(())
     }
 

@@ -16,12 +16,15 @@
 //!
 //! # Memory of other hosts
 //! The member sends messages to the server of the target. The operations of one member on another
-//! are performed in the order in which they were called. Data travel in messages of up to 32 KiB,
-//! one after the other. Three words describe all rows of a regular shape.
+//! are performed in the order in which they were called. Up to 32 KiB of data travel within a
+//! message. More data go as long messages of up to 256 KiB, several at a time, from and to buffers
+//! of the member, and straight to and from the memory of the target: see `engine/long`. So a put
+//! returns when its data are copied, and at most 2 MiB of a process are in flight to a server.
+//! Accumulates go in messages of 32 KiB. Three words describe all rows of a regular shape.
 
 use crate::copy;
 use crate::element::{Element, Number};
-use crate::engine::Request;
+use crate::engine::{Data, LONGEST, MOST, Request, are_apart};
 use crate::error::RmaError;
 use crate::memory::{Global, MemberPart, Table};
 use crate::message::RequestKind;
@@ -438,15 +441,30 @@ impl Rma {
         from: *const u8,
     ) -> Result<(), RmaError> {
         let (server, allocation) = (self.server_of(rank), table.id);
-        for (pieces, runs) in batches(runs) {
-            let request =
-                Request { allocation, rank, pieces: &pieces, ..Request::new(RequestKind::Put) };
+        let (batches, mut ticket) = (batches(runs, LONGEST), 0);
+        let together = batches.len() > 1 && are_apart(runs);
+        for (pieces, runs) in batches {
             let size = runs.iter().map(|run| run.len).sum();
-            self.far().request(server, request, size, |message| {
+            let write = |message: &mut Vec<u8>| {
                 // SAFETY: the run is a part of one that is valid for reads at `from`: the caller
                 // guarantees it (see `# Safety`).
                 runs.iter().for_each(|run| message.extend_from_slice(unsafe { run.bytes(from) }));
-            })?;
+            };
+            let far = self.far();
+            let data = if size > MOST {
+                // Only the parts of one put have the same number.
+                if ticket == 0 || !together {
+                    ticket = far.engine.ticket();
+                }
+                let mut data = far.engine.buffer(0);
+                write(&mut data);
+                Data::Long(data)
+            } else {
+                Data::Within(&write)
+            };
+            let put = Request::new(RequestKind::Put);
+            let request = Request { allocation, rank, ticket, pieces: &pieces, ..put };
+            far.request(server, request, size, data)?;
         }
         Ok(())
     }
@@ -485,7 +503,7 @@ impl Rma {
             return Ok(());
         }
         let (server, allocation) = (self.server_of(rank), table.id);
-        for (pieces, runs) in batches(runs) {
+        for (pieces, runs) in batches(runs, MOST) {
             let detail = T::KIND as u8;
             let request = Request {
                 detail,
@@ -495,11 +513,12 @@ impl Rma {
                 ..Request::new(RequestKind::Add)
             };
             let size = runs.iter().map(|run| run.len).sum();
-            self.far().request(server, request, size, |message| {
+            let write = |message: &mut Vec<u8>| {
                 for value in runs.iter().flat_map(products) {
                     message.extend_from_slice(bytemuck::bytes_of(&value));
                 }
-            })?;
+            };
+            self.far().request(server, request, size, Data::Within(&write))?;
         }
         Ok(())
     }
@@ -517,7 +536,7 @@ impl Rma {
         to: *mut u8,
     ) -> Result<u64, RmaError> {
         let (server, allocation) = (self.server_of(rank), table.id);
-        let batches = batches(runs);
+        let batches = batches(runs, LONGEST);
         let ticket = self.far().engine.ask(places(&batches, to));
         for (pieces, runs) in batches {
             let answer = runs.iter().map(|run| run.len).sum();
@@ -529,7 +548,7 @@ impl Rma {
                 answer,
                 ..Request::new(RequestKind::Get)
             };
-            if let Err(fault) = self.far().request(server, request, 0, |_| ()) {
+            if let Err(fault) = self.far().request(server, request, 0, Data::Within(&|_| ())) {
                 self.far().engine.give_up(ticket);
                 return Err(fault.into());
             }

@@ -34,15 +34,16 @@ impl Run {
     }
 }
 
-/// Splits runs into messages. Returns the pieces and the runs of each message.
-pub(crate) fn batches(runs: &[Run]) -> Vec<(Vec<Piece>, Vec<Run>)> {
+/// Splits runs into messages of at most `most` bytes. Returns the pieces and the runs of each
+/// message.
+pub(crate) fn batches(runs: &[Run], most: usize) -> Vec<(Vec<Piece>, Vec<Run>)> {
     let mut batches: Vec<(Vec<Piece>, Vec<Run>)> = Vec::new();
     let mut room = 0;
     for &Run { mut there, mut here, mut len } in runs {
         while len > 0 {
             if room == 0 {
                 batches.push(Default::default());
-                room = MOST;
+                room = most;
             }
             let part = len.min(room);
             let (pieces, cut) = batches.last_mut().expect("there is one with room");

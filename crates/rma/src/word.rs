@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::element::Element;
-use crate::engine::Request;
+use crate::engine::{Data, Request};
 use crate::error::RmaError;
 use crate::handle::{Handle, HandleState};
 use crate::memory::{Global, MemberPart, Table};
@@ -231,9 +231,10 @@ impl Rma {
             pieces: &[piece],
             ..Request::new(RequestKind::Rmw)
         };
-        far.request(server, request, 32, |message| {
+        let write = |message: &mut Vec<u8>| {
             operands.iter().for_each(|&word| message::push(message, word));
-        })?;
+        };
+        far.request(server, request, 32, Data::Within(&write))?;
         Ok(handle)
     }
 }

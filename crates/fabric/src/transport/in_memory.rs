@@ -9,16 +9,24 @@
 //!  send(to) ──> due = now + latency + random up to jitter, not before the last of this pair
 //!           ──> queue of `to`
 //!                               receive(): the earliest message, if its time has come
+//!
+//!  send_piece(to) ──> due as above, but after no other ──> channel of the pair, in order
+//!                               piece_done(): the first piece of a channel, if its time has come
+//!                               and its receive has begun: the receiver copies it
 //! ```
+//! A piece is copied from its place when it is received, so a sender that changes it before it is
+//! done is noticed.
+//!
 //! # Costs
 //! A lock and a push into a heap per message. Not optimised: members in one process share memory.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::place::Piece;
 use super::{Transport, TransportError};
 
 /// The properties of a network.
@@ -43,6 +51,7 @@ pub struct Network {
 struct Shared {
     conditions: Conditions,
     inboxes: Vec<Mutex<BinaryHeap<Reverse<Letter>>>>,
+    pieces: Vec<Mutex<Pieces>>,
     cut: Vec<AtomicBool>,
     reported: Vec<AtomicBool>,
     /// The numbers of messages and bytes that were sent.
@@ -58,6 +67,16 @@ struct Letter {
     message: Vec<u8>,
 }
 
+/// The pieces at a process.
+#[derive(Debug, Default)]
+struct Pieces {
+    /// By sender and channel: the pieces that are sent to the process and not received, and when
+    /// they are due.
+    coming: HashMap<(usize, u16), VecDeque<(Instant, Piece)>>,
+    /// By receiver: the keys of the pieces of the process that others have received.
+    sent: VecDeque<(usize, u64)>,
+}
+
 impl Network {
     /// Creates a network of `processes` processes.
     #[must_use]
@@ -65,6 +84,7 @@ impl Network {
         let shared = Shared {
             conditions,
             inboxes: (0..processes).map(|_| Mutex::default()).collect(),
+            pieces: (0..processes).map(|_| Mutex::default()).collect(),
             cut: (0..processes).map(|_| AtomicBool::new(false)).collect(),
             reported: (0..processes).map(|_| AtomicBool::new(false)).collect(),
             messages: AtomicU64::new(0),
@@ -85,6 +105,7 @@ impl Network {
             random: self.shared.conditions.seed
                 ^ (process as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
             spare: Vec::new(),
+            receives: Vec::new(),
             told: vec![false; processes],
         }
     }
@@ -127,6 +148,8 @@ pub struct Channel {
     number: u64,
     random: u64,
     spare: Vec<Vec<u8>>,
+    /// The receives of pieces that have begun: the sender, the channel and the place.
+    receives: Vec<(usize, u16, Piece)>,
     /// The processes whose failure was reported to this process.
     told: Vec<bool>,
 }
@@ -145,6 +168,53 @@ impl Channel {
 
     fn is_cut(&self, process: usize) -> bool {
         self.shared.cut[process].load(Ordering::Relaxed)
+    }
+
+    /// Returns the time at which something that is sent now arrives.
+    fn due(&mut self) -> Instant {
+        let Conditions { latency, jitter, .. } = self.shared.conditions;
+        let more = match jitter.as_nanos() as u64 {
+            0 => 0,
+            jitter => {
+                let most = if self.random().is_multiple_of(8) { 8 * jitter } else { jitter };
+                self.random() % (most + 1)
+            }
+        };
+        Instant::now() + latency + Duration::from_nanos(more)
+    }
+
+    fn pieces(&self, process: usize) -> MutexGuard<'_, Pieces> {
+        self.shared.pieces[process].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Receives the first piece whose receive has begun and whose time has come. Returns the key of
+    /// the receive.
+    fn receive_next(&mut self) -> Option<u64> {
+        let now = Instant::now();
+        let mut pieces =
+            self.shared.pieces[self.process].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = Vec::new();
+        for at in 0..self.receives.len() {
+            let (from, channel, ref into) = self.receives[at];
+            // Only the first receive of a channel matches its first piece.
+            if seen.contains(&(from, channel)) || self.is_cut(from) {
+                continue;
+            }
+            seen.push((from, channel));
+            let Some(coming) = pieces.coming.get_mut(&(from, channel)) else { continue };
+            if coming.front().is_none_or(|(due, _)| *due > now) {
+                continue;
+            }
+            let Some((_, piece)) = coming.pop_front() else { continue };
+            into.copy_from(&piece);
+            drop(pieces);
+            let key = piece.key;
+            // Before the sender is told, which takes its buffer back then.
+            drop(piece);
+            self.pieces(from).sent.push_back((self.process, key));
+            return Some(self.receives.remove(at).2.key);
+        }
+        None
     }
 }
 
@@ -178,15 +248,7 @@ impl Transport for Channel {
         if self.is_cut(self.process) || self.is_cut(to) {
             return Ok(());
         }
-        let Conditions { latency, jitter, .. } = self.shared.conditions;
-        let more = match jitter.as_nanos() as u64 {
-            0 => 0,
-            jitter => {
-                let most = if self.random().is_multiple_of(8) { 8 * jitter } else { jitter };
-                self.random() % (most + 1)
-            }
-        };
-        let due = Instant::now() + latency + Duration::from_nanos(more);
+        let due = self.due();
         let due = self.last[to].map_or(due, |last| due.max(last));
         self.last[to] = Some(due);
         self.number += 1;
@@ -225,6 +287,42 @@ impl Transport for Channel {
 
     fn unsent(&self) -> usize {
         0
+    }
+
+    fn send_piece(&mut self, to: usize, channel: u16, piece: Piece) -> Result<(), TransportError> {
+        self.shared.messages.fetch_add(1, Ordering::Relaxed);
+        self.shared.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        let due = self.due();
+        let from = self.process;
+        self.pieces(to).coming.entry((from, channel)).or_default().push_back((due, piece));
+        Ok(())
+    }
+
+    fn receive_piece(
+        &mut self,
+        from: usize,
+        channel: u16,
+        piece: Piece,
+    ) -> Result<(), TransportError> {
+        self.receives.push((from, channel, piece));
+        Ok(())
+    }
+
+    fn piece_done(&mut self) -> Result<Option<u64>, TransportError> {
+        if self.is_cut(self.process) {
+            return Ok(None);
+        }
+        if let Some((_, key)) = self.pieces(self.process).sent.pop_front() {
+            return Ok(Some(key));
+        }
+        Ok(self.receive_next())
+    }
+
+    fn give_up(&mut self, process: usize) {
+        self.receives.retain(|&(from, ..)| from != process);
+        self.pieces(self.process).sent.retain(|&(to, _)| to != process);
+        let own = self.process;
+        self.pieces(process).coming.retain(|&(from, _), _| from != own);
     }
 }
 

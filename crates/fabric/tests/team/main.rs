@@ -6,6 +6,7 @@
 mod common;
 mod deaths;
 mod hosts;
+mod long;
 mod roles;
 mod threads;
 mod together;

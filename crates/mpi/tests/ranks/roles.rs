@@ -1,6 +1,8 @@
 //! The code that the ranks run.
 
+use std::cell::UnsafeCell;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use syncline_mpi::{
@@ -8,7 +10,7 @@ use syncline_mpi::{
     communicator::ThreadSupport,
     error::ErrorClass,
     launched::launched,
-    message::{Message, Sending},
+    message::{Kept, Message, Sending},
     shim::Family,
 };
 
@@ -148,6 +150,27 @@ fn messages() {
     ));
 }
 
+/// Memory that MPI writes.
+struct Bytes(UnsafeCell<Vec<u8>>);
+
+// SAFETY: the threads of a rank access the bytes only through `take`, which needs the value itself.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    fn new(size: usize) -> Bytes {
+        Bytes(UnsafeCell::new(vec![0; size]))
+    }
+
+    fn as_ptr(&self) -> *mut u8 {
+        // SAFETY: no reference to the vector exists while there are shared ones to this value.
+        unsafe { (*self.0.get()).as_mut_ptr() }
+    }
+
+    fn take(self: Arc<Bytes>) -> Vec<u8> {
+        Arc::into_inner(self).expect("no transfer has it").0.into_inner()
+    }
+}
+
 fn direct() {
     let mpi = start(ThreadSupport::Multiple);
     let world = mpi.world().unwrap();
@@ -179,6 +202,42 @@ fn direct() {
         assert_eq!(transfer.wait().unwrap(), size);
         assert_eq!(place, got);
         sending.wait().unwrap();
+    }
+    // Memory with an owner, which is free when both transfers are done; messages with the same tag
+    // match receives in order.
+    for size in SIZES {
+        let sent = [1, 2].map(|n| Arc::new(pattern(me + n, to + n, size)));
+        let got = [(); 2].map(|()| Arc::new(Bytes::new(size)));
+        // SAFETY: the owners keep both buffers valid, and no thread accesses those that receive
+        // before their transfers are done.
+        let mut transfers = unsafe {
+            let receive = |got: &Arc<Bytes>| {
+                world.irecv_kept(from, 9, got.as_ptr(), size, got.clone()).unwrap()
+            };
+            let send = |sent: &Arc<Vec<u8>>| {
+                world.isend_kept(to, 9, sent.as_ptr(), size, sent.clone()).unwrap()
+            };
+            let receives = got.each_ref().map(receive);
+            [receives, sent.each_ref().map(send)].into_iter().flatten().collect::<Vec<_>>()
+        };
+        while !transfers.iter_mut().all(|transfer| transfer.test().unwrap()) {
+            std::thread::yield_now();
+        }
+        assert_eq!(transfers.iter().map(Kept::received).collect::<Vec<_>>(), [size, size, 0, 0]);
+        drop(transfers);
+        for (n, got) in got.into_iter().enumerate() {
+            assert_eq!(got.take(), pattern(from + n + 1, me + n + 1, size));
+        }
+        assert!(sent.into_iter().all(|sent| Arc::into_inner(sent).is_some()));
+    }
+    // A receive that is given up is cancelled, and a later call frees its memory.
+    let unused = Arc::new(Bytes::new(8));
+    // SAFETY: the owner keeps the buffer valid, and no thread accesses it.
+    let given = unsafe { world.irecv_kept(from, 10, unused.as_ptr(), 8, unused.clone()) }.unwrap();
+    given.give_up();
+    while Arc::strong_count(&unused) > 1 {
+        assert!(world.probe(10).unwrap().is_none());
+        std::thread::yield_now();
     }
     // A receive without a message is cancelled.
     let mut place = [0_u8; 8];

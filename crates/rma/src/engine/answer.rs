@@ -76,14 +76,27 @@ impl Engine {
 
     /// Receives an answer.
     pub(super) fn replied(&self, state: &mut State, head: Head, data: &[u8]) {
-        let Some(asked) = state.asked.get_mut(&head.ticket) else { return };
+        let asked = state.asked.get_mut(&head.ticket);
+        let into = asked.and_then(|asked| asked.into.pop_front()).unwrap_or_default();
+        self.filled(state, head.ticket, into, data);
+    }
+
+    /// Copies the data of an answer to their destinations, unless the request was given up.
+    pub(super) fn filled(
+        &self,
+        state: &mut State,
+        ticket: u64,
+        into: Vec<Destination>,
+        data: &[u8],
+    ) {
+        let Some(asked) = state.asked.get_mut(&ticket) else { return };
         asked.left = asked.left.saturating_sub(1);
         let mut value = [0; 16];
         let len = data.len().min(16);
         value[..len].copy_from_slice(&data[..len]);
         asked.value = u128::from_le_bytes(value);
         let mut rest = data;
-        for Destination { at, len } in asked.into.pop_front().unwrap_or_default() {
+        for Destination { at, len } in into {
             let (data, others) = rest.split_at(len.min(rest.len()));
             rest = others;
             // SAFETY: `at` points to `len` bytes that may be written, at least as many as are

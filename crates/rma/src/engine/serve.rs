@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use syncline_fabric::endpoint::Out;
 
-use super::{Engine, MOST, State, WINDOW, WINDOW_BYTES};
+use super::{Engine, LONGEST, MOST, State, WINDOW, WINDOW_BYTES};
 use crate::lock::server::Tickets;
 use crate::memory::MemberPart;
 use crate::message::{self, Head, RequestKind};
@@ -27,18 +27,24 @@ pub(crate) const REFUSALS: [&str; 4] = [
 ];
 
 impl Engine {
-    /// Performs a request.
+    /// Performs a request. `data` are those that have come as a long message.
     pub(super) fn perform(
         &self,
         state: &mut State,
         from: usize,
         head: Head,
         rest: &[u8],
+        data: Option<&[u8]>,
         out: &mut Out<'_>,
     ) {
         let refused = match head.kind {
             RequestKind::Put | RequestKind::Add | RequestKind::Rmw | RequestKind::Get => {
-                self.touch(state, from, head, rest, out).err()
+                match self.touch(state, from, head, rest, data, out) {
+                    Ok(true) => None,
+                    // `done` finishes it.
+                    Ok(false) => return,
+                    Err(why) => Some(why),
+                }
             }
             RequestKind::Fence => {
                 self.answer(state, from, head.ticket, out, |_| ());
@@ -57,6 +63,19 @@ impl Engine {
             head.write(&mut message);
             out.send(from, message);
         }
+        self.finished(state, from, head, rest.len() + data.map_or(0, <[u8]>::len), out);
+    }
+
+    /// Counts a request as done, and acknowledges it if that is due. `len` is the number of bytes
+    /// behind its head.
+    pub(super) fn finished(
+        &self,
+        state: &mut State,
+        from: usize,
+        head: Head,
+        len: usize,
+        out: &mut Out<'_>,
+    ) {
         if head.kind.counts() {
             // Release: pairs with the Acquire in `go_on`, where the sync is completed.
             self.words.done[usize::from(head.parity)].fetch_add(1, Ordering::Release);
@@ -67,7 +86,7 @@ impl Engine {
         if owed == 0 {
             return;
         }
-        queue.bytes += (message::HEAD + rest.len()) as u64;
+        queue.bytes += (message::HEAD + len) as u64;
         if from == self.process || owed >= WINDOW / 2 || queue.bytes >= WINDOW_BYTES / 2 {
             return self.acknowledge(state, from, out);
         }
@@ -101,16 +120,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Performs a request that accesses memory.
+    /// Performs a request that accesses memory. Returns whether it is done.
     fn touch(
         &self,
         state: &mut State,
         from: usize,
         head: Head,
         rest: &[u8],
+        data: Option<&[u8]>,
         out: &mut Out<'_>,
-    ) -> Result<(), &'static str> {
-        let (pieces, mut data) = message::pieces(head, rest).ok_or(REFUSALS[0])?;
+    ) -> Result<bool, &'static str> {
+        let (pieces, within) = message::pieces(head, rest).ok_or(REFUSALS[0])?;
+        let mut data = data.unwrap_or(within);
         let table = state.tables.get(&head.allocation).ok_or(REFUSALS[1])?;
         let MemberPart { address, bytes } =
             *table.parts.get(head.rank as usize).ok_or(REFUSALS[2])?;
@@ -122,7 +143,7 @@ impl Engine {
             all = all.checked_add(piece.bytes()).ok_or(REFUSALS[3])?;
             ends = ends.max(piece.end().ok_or(REFUSALS[3])?);
         }
-        if ends > bytes as u64 || all > MOST as u64 {
+        if ends > bytes as u64 || all > LONGEST as u64 {
             return Err(REFUSALS[3]);
         }
         let run = |piece: Piece| piece.offsets().map(move |at| (at as usize, piece.len as usize));
@@ -169,7 +190,7 @@ impl Engine {
             }
             _ => {
                 let runs = runs.collect::<Vec<_>>();
-                self.answer(state, from, head.ticket, out, |message| {
+                let read = |message: &mut Vec<u8>| {
                     for (at, len) in runs {
                         let start = message.len();
                         message.resize(start + len, 0);
@@ -178,9 +199,14 @@ impl Engine {
                         // other thread accesses it.
                         unsafe { copy::read(address.add(at), message[start..].as_mut_ptr(), len) };
                     }
-                });
+                };
+                if all > MOST as u64 {
+                    self.answer_long(state, from, head, rest, out, read);
+                    return Ok(false);
+                }
+                self.answer(state, from, head.ticket, out, read);
             }
         }
-        Ok(())
+        Ok(true)
     }
 }

@@ -3,6 +3,7 @@
 
 mod deadlines;
 mod left;
+mod long;
 mod mismatched;
 mod misuse;
 mod processes;

@@ -337,6 +337,22 @@ pub enum Error {
         /// The last committed generation, 0 if there is none.
         committed: u64,
     },
+    /// The hosts that share a file by columns do not agree, or bytes of one of them are missing.
+    #[error("{name}: {why}")]
+    Columns {
+        /// The file.
+        name: String,
+        /// The reason.
+        why: String,
+    },
+    /// A file that the hosts of a run share is not the same file on all of them.
+    #[error("{} is not shared: {why}", path.display())]
+    NotShared {
+        /// The file.
+        path: PathBuf,
+        /// What two hosts see.
+        why: String,
+    },
     /// A commit failed midway: resuming the run determines which generation is the last.
     #[error("a commit in {} failed before: resume the run", path.display())]
     CommitFailed {

@@ -1,12 +1,12 @@
 //! Concurrent transfers.
 //!
-//! Requests are cut into pieces of 8 MiB, and up to 16 pieces are in flight at once. Transfers
-//! allocate no memory.
+//! Requests are cut into pieces of 8 MiB. Up to 64 pieces and 128 MiB are in flight at once: 16
+//! long pieces, or 64 short ones, of which a disk needs more. Transfers allocate no memory.
 //!
-//! | method | a piece costs                          | in flight | needs                        |
-//! |--------|----------------------------------------|-----------|------------------------------|
-//! | uring  | a ring entry; one system call for many | 16        | io_uring, Linux 5.6 or later |
-//! | plain  | a system call                          | 1         | nothing                      |
+//! | method | a piece costs                          | in flight   | needs                        |
+//! |--------|----------------------------------------|-------------|------------------------------|
+//! | uring  | a ring entry; one system call for many | 64; 128 MiB | io_uring, Linux 5.6 or later |
+//! | plain  | a system call                          | 1           | nothing                      |
 //!
 //! Even with a ring, plain calls make all requests through the page cache, and writes where a file
 //! grows or has a hole: these requests would wait for the file system.

@@ -37,11 +37,14 @@ use std::time::Duration;
 use io_uring::{IoUring, Probe, opcode, types};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::transfer::{Piece, Step};
+use crate::transfer::{PIECE, Piece, Step};
 use crate::{Error, Result};
 
-/// The maximal number of requests in flight.
-const DEPTH: usize = 16;
+/// The maximal number of requests in flight: as many as a disk needs for short pieces.
+const DEPTH: usize = 64;
+/// The maximal number of bytes in flight, unless one piece has more: 16 pieces of full length. A
+/// disk needs no more, and every page of them is pinned.
+const BYTES: usize = 16 * PIECE;
 /// The interval at which the completion queue of a broken ring is polled.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
@@ -78,15 +81,14 @@ impl Ring {
     /// Transfers the pieces; on return, also with an error, the kernel uses none of their memory.
     pub(crate) fn run<'a>(&mut self, pieces: impl Iterator<Item = Piece<'a>>) -> Result<()> {
         let mut pieces = pieces.fuse();
-        let mut flight =
-            Flight { ring: self, slots: [const { None }; DEPTH], under_way: 0, failure: None };
+        let mut flight = Flight::new(self);
         loop {
             for nth in 0..DEPTH {
-                while flight.goes_on() && flight.slots[nth].is_none() {
+                while flight.has_room() && flight.slots[nth].is_none() {
                     let Some(piece) = pieces.next() else {
                         break;
                     };
-                    flight.slots[nth] = Some(piece);
+                    flight.put(nth, piece);
                     flight.send(nth);
                 }
             }
@@ -125,13 +127,36 @@ struct Flight<'r, 'a> {
     slots: [Option<Piece<'a>>; DEPTH],
     /// The number of requests pushed whose answers were not taken.
     under_way: usize,
+    /// The number of bytes of all pieces in slots.
+    bytes: usize,
     /// The first failure. No request is sent after it.
     failure: Option<Error>,
 }
 
-impl Flight<'_, '_> {
+impl<'r, 'a> Flight<'r, 'a> {
+    const fn new(ring: &'r mut Ring) -> Self {
+        Flight { ring, slots: [const { None }; DEPTH], under_way: 0, bytes: 0, failure: None }
+    }
+
     const fn goes_on(&self) -> bool {
         self.failure.is_none() && !self.ring.broken
+    }
+
+    const fn has_room(&self) -> bool {
+        self.goes_on() && self.bytes < BYTES
+    }
+
+    /// Puts a piece into the empty slot `nth`.
+    fn put(&mut self, nth: usize, piece: Piece<'a>) {
+        self.bytes += piece.len();
+        self.slots[nth] = Some(piece);
+    }
+
+    /// Empties slot `nth`.
+    fn clear(&mut self, nth: usize) -> Option<Piece<'a>> {
+        let piece = self.slots[nth].take()?;
+        self.bytes -= piece.len();
+        Some(piece)
     }
 
     /// Sends the next request of the piece in slot `nth`, if there is one, or transfers its rest by
@@ -196,12 +221,12 @@ impl Flight<'_, '_> {
             return self.do_plainly(nth);
         }
         match piece.answer(answer) {
-            Ok(Step::Done) => self.slots[nth] = None,
+            Ok(Step::Done) => drop(self.clear(nth)),
             Ok(Step::Again) if self.goes_on() => self.send(nth),
             // The piece stays for plain calls, or after a failure until it is dropped.
             Ok(Step::Again) => {}
             Err(error) => {
-                self.slots[nth] = None;
+                self.clear(nth);
                 self.failure.get_or_insert(error);
             }
         }
@@ -210,7 +235,7 @@ impl Flight<'_, '_> {
     /// Transfers the rest of the piece in slot `nth`, which has no request in flight, without the
     /// ring.
     fn do_plainly(&mut self, nth: usize) {
-        if let Some(Err(error)) = self.slots[nth].take().map(Piece::plain) {
+        if let Some(Err(error)) = self.clear(nth).map(Piece::plain) {
             self.failure.get_or_insert(error);
         }
     }
@@ -255,10 +280,6 @@ mod tests {
         (file, direct)
     }
 
-    fn flight(ring: &mut Ring) -> Flight<'_, '_> {
-        Flight { ring, slots: [const { None }; DEPTH], under_way: 0, failure: None }
-    }
-
     fn contents(file: &File) -> Vec<u8> {
         let mut found = vec![0; file.metadata().unwrap().len() as usize];
         file.read_exact_at(&mut found, 0).unwrap();
@@ -277,10 +298,10 @@ mod tests {
         {
             let (plain, file) = file(&[1; 8192]);
             let direct = file.is_direct();
-            let mut flight = flight(&mut ring);
+            let mut flight = Flight::new(&mut ring);
             let mut piece = Piece::write(&file, 0, buffer.as_slice());
             piece.request();
-            flight.slots[3] = Some(piece);
+            flight.put(3, piece);
             flight.take(3, answer);
             assert!(flight.slots[3].is_none() && flight.under_way == 0 && flight.failure.is_none());
             let found = contents(&plain);
@@ -307,9 +328,9 @@ mod tests {
         let unwritable = DirectFile::of(&reopened, Path::new("unwritable"), false).unwrap();
         let file = DirectFile::of(&plain, Path::new("name"), true).unwrap();
         let buffer = IoBuffer::new(4096).unwrap();
-        let mut flight = flight(&mut ring);
+        let mut flight = Flight::new(&mut ring);
         for (nth, file) in [&unwritable, &file].into_iter().enumerate() {
-            flight.slots[nth] = Some(Piece::write(file, 0, buffer.as_slice()));
+            flight.put(nth, Piece::write(file, 0, buffer.as_slice()));
             flight.take(nth, Err(Errno::AGAIN));
         }
         let failure = flight.failure.take().unwrap().to_string();
@@ -369,10 +390,10 @@ mod tests {
             return eprintln!("skipped: no direct I/O in the folder of temporary files");
         }
         let mut buffer = IoBuffer::new(bytes.len()).unwrap();
-        let mut flight = flight(&mut ring);
+        let mut flight = Flight::new(&mut ring);
         for (nth, part) in buffer.as_mut_slice().chunks_mut(1 << 18).enumerate() {
             let need = part.len();
-            flight.slots[nth] = Some(Piece::read(&file, (nth << 18) as u64, part, need));
+            flight.put(nth, Piece::read(&file, (nth << 18) as u64, part, need));
             flight.send(nth);
         }
         flight.ring.uring.submit().unwrap();

@@ -14,6 +14,7 @@
 //! | `rows`       | rectangles of any layout, transferred in few accesses                  |
 //! | `npy`        | `.npy` headers                                                         |
 //! | `newfile`    | [`NewFile`]: an output that appears complete or not at all             |
+//! | `shared`     | output and input files that several hosts open                         |
 //! | `generation` | [`Generations`]: a long computation that survives crashes              |
 //! | `checksum`   | [`checksum`]: 64 bits over the bytes of a panel                        |
 //! | `convert`    | [`convert`]: conversion between layouts in bounded memory              |
@@ -24,6 +25,7 @@
 //! | `transfer`   | one piece of a read or write, continued until it completes             |
 //! | `io_uring`   | pieces in an io_uring                                                  |
 //! | `stream`     | [`DirectWriter`]: a file written sequentially                          |
+//! | `columns`    | ranges of columns of a file that several hosts read and write          |
 //! | [`probe`]    | the speed of a disk under the requests of a sweep                      |
 //!
 //! The crate depends on neither locks nor kernels. Matrices have at least one element; a dimension
@@ -50,6 +52,8 @@ mod bytes;
 pub mod checksum;
 #[doc(hidden)]
 pub mod chunk;
+#[doc(hidden)]
+pub mod columns;
 mod convert;
 #[doc(hidden)]
 pub mod dir;
@@ -70,6 +74,8 @@ pub mod placement;
 pub mod probe;
 mod region;
 mod rows;
+#[doc(hidden)]
+pub mod shared;
 mod stream;
 mod tile;
 mod transfer;

@@ -59,6 +59,16 @@ impl NewFile {
     /// [`Error::NoSpace`] if the file system has fewer than `bytes` bytes free; [`Error::File`] if
     /// the folder is missing or not writable, or `target` is a folder.
     pub fn create(target: &Path, bytes: u64) -> Result<Self> {
+        Self::create_by(target, bytes, || open(folder(target), target))
+    }
+
+    /// Like [`create`](Self::create), with a file that `open` makes once the space was checked, and
+    /// its temporary name, if it has one.
+    pub(crate) fn create_by(
+        target: &Path,
+        bytes: u64,
+        open: impl FnOnce() -> io::Result<(File, Option<PathBuf>)>,
+    ) -> Result<Self> {
         let failed =
             |action, source: io::Error| Error::File { action, path: target.to_owned(), source };
         let folder = folder(target);
@@ -70,9 +80,9 @@ impl NewFile {
         if free < bytes {
             return Err(no_space(free));
         }
-        let (file, part) = open(folder, target).map_err(|source| failed("create", source))?;
-        keep_mode(&file, target).map_err(|source| failed("create", source))?;
+        let (file, part) = open().map_err(|source| failed("create", source))?;
         let new = Self { file, bytes, target: target.to_owned(), part };
+        keep_mode(&new.file, target).map_err(|source| failed("create", source))?;
         match new.allocate() {
             Ok(()) => Ok(new),
             Err(Errno::NOSPC | Errno::DQUOT) => Err(no_space(free_bytes(folder).unwrap_or(free))),
@@ -106,6 +116,11 @@ impl NewFile {
     /// Returns the number of bytes that the file was created with.
     pub const fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Returns the temporary name, if the file has one.
+    pub(crate) fn part(&self) -> Option<&Path> {
+        self.part.as_deref()
     }
 
     /// Returns the name that the file will have.
@@ -275,6 +290,14 @@ pub(crate) fn keep_mode(file: &File, target: &Path) -> io::Result<()> {
             file.set_permissions(Permissions::from_mode(old.mode() & 0o777 | 0o600))
         }
         _ => Ok(()),
+    }
+}
+
+/// Returns whether `file` is the file at `path`.
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), path.symlink_metadata()) {
+        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+        _ => false,
     }
 }
 

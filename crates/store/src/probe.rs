@@ -13,7 +13,7 @@
 //! | write   | a quarter of the file, overwritten and synced         | 8 MiB                      |
 //!
 //! Each pattern is measured in two ways: *direct*, by the [`IoQueue`] that streamed sweeps use,
-//! with up to 16 pieces in flight; and *mapped*, by the [`Tile`](crate::tile::Tile)s and regions
+//! with up to 64 pieces in flight; and *mapped*, by the [`Tile`](crate::tile::Tile)s and regions
 //! that sweeps in blocks use. Before each sample the page cache is asked to drop the file
 //! (`posix_fadvise`, DONTNEED), which takes no privilege. If files live in memory (tmpfs) or
 //! O_DIRECT is refused, the direct way is [not available](Scratch::lacks).
@@ -213,7 +213,7 @@ impl Disk {
     }
 }
 
-/// Reads ranges of bytes of a file, with up to 16 pieces in flight, and measures the time.
+/// Reads ranges of bytes of a file, with up to 64 pieces in flight, and measures the time.
 ///
 /// The memory, at most 32 MiB, is allocated and touched before the clock starts.
 ///

@@ -76,6 +76,14 @@ impl<'a> Piece<'a> {
         Self { file, memory: Memory::From(from), offset, need: from.len(), done: 0, direct: false }
     }
 
+    /// Returns the number of bytes of memory.
+    pub(crate) const fn len(&self) -> usize {
+        match &self.memory {
+            Memory::Into(bytes) => bytes.len(),
+            Memory::From(bytes) => bytes.len(),
+        }
+    }
+
     /// Returns the next request. Its pointer is valid for `len` bytes as long as the piece lives;
     /// if the request is a write, for reading only.
     pub(crate) fn request(&mut self) -> Request {

@@ -9,13 +9,13 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
 use super::disk;
+use crate::newfile::is_at;
 use crate::{Error, Result};
 
 /// The number of attempts to take the lock, because [`peek`](RunFolder::peek) of another process
@@ -180,13 +180,5 @@ impl RunFolder {
             self.contents()?;
         }
         disk::sync_folder(self.parent())
-    }
-}
-
-/// Returns whether `file` is the file at `path`.
-fn is_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), path.symlink_metadata()) {
-        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
-        _ => false,
     }
 }

@@ -6,13 +6,44 @@ pub use crate::overlay::Outcome;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::location::{Core, Location};
+use crate::location::{Addresses, Core, Location};
 use crate::raw::AccessMode;
 
 /// Read access of a task to a location; the body gets a `&T`. Returned by [`Location::read`].
-pub struct Read<T>(pub(crate) Location<T>);
+pub struct Read<T: ?Sized> {
+    location: Location<T>,
+    /// The addresses of the data in even and in odd rounds.
+    at: Addresses<T>,
+}
+
 /// Write access of a task to a location; the body gets a `&mut T`. Returned by [`Location::write`].
-pub struct Write<T>(pub(crate) Location<T>);
+pub struct Write<T: ?Sized> {
+    location: Location<T>,
+    /// The addresses of the data in even and in odd rounds.
+    at: Addresses<T>,
+}
+
+impl<T: ?Sized> Read<T> {
+    pub(crate) fn new(location: Location<T>) -> Self {
+        Read { at: location.own_addresses(), location }
+    }
+}
+
+impl<T: ?Sized> Write<T> {
+    pub(crate) fn new(location: Location<T>) -> Self {
+        Write { at: location.own_addresses(), location }
+    }
+}
+
+/// The memory in which a request finds its data: that of the location itself, or, in a run on a
+/// team, memory that members share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// The location's own memory.
+    Own,
+    /// The first bytes of the data in even rounds and in odd rounds.
+    Shared([*mut u8; 2]),
+}
 
 /// One request of a task: a location and the access to it.
 pub struct Request {
@@ -44,7 +75,8 @@ impl fmt::Debug for Request {
 ///
 /// # Safety
 /// `requests` must list every location that `open` gives access to, with `AccessMode::Exclusive`
-/// for each location that it gives exclusive access to.
+/// for each location that it gives exclusive access to. `place` must call its argument once for
+/// each of these requests, in the same order.
 pub unsafe trait Access: Send + 'static {
     /// The guards that the body of the task gets.
     type Guard<'g>;
@@ -52,44 +84,58 @@ pub unsafe trait Access: Send + 'static {
     /// Appends the requests to `list`.
     fn requests(&self, list: &mut Vec<Request>);
 
-    /// Creates the guards.
+    /// Creates the guards of a round of the task, counted from 0.
     ///
     /// # Safety
     /// All requests must be granted for as long as the guards live. No two of them may name the
-    /// same location.
-    unsafe fn open(&mut self) -> Self::Guard<'_>;
+    /// same location. The memory of [`place`](Self::place) must be valid and hold the data.
+    unsafe fn open(&mut self, round: u64) -> Self::Guard<'_>;
+
+    /// Sets the memory in which the requests find their data; `next` returns that of each request
+    /// in turn.
+    fn place(&mut self, next: &mut dyn FnMut() -> Placement);
 }
 
 // SAFETY: `requests` lists the only location, and `open` gives shared access to it.
-unsafe impl<T: Send + Sync + 'static> Access for Read<T> {
+unsafe impl<T: ?Sized + Send + Sync + 'static> Access for Read<T> {
     type Guard<'g> = &'g T;
 
     fn requests(&self, list: &mut Vec<Request>) {
-        list.push(Request { core: Arc::clone(&self.0.core), kind: AccessMode::Inclusive });
+        list.push(Request { core: Arc::clone(&self.location.core), kind: AccessMode::Inclusive });
     }
 
     #[inline]
-    unsafe fn open(&mut self) -> &T {
-        // SAFETY: the inclusive grant lasts as long as the reference: the caller guarantees it. No
-        // `&mut` under the same grant exists: `Read` gives none. `self` keeps the allocation alive.
-        unsafe { self.0.value.read() }
+    unsafe fn open(&mut self, round: u64) -> &T {
+        // SAFETY: the inclusive grant lasts as long as the reference, and the memory holds the
+        // data: the caller guarantees both. No `&mut` under the same grant exists: `Read` gives
+        // none. `self` keeps the location's own memory alive.
+        unsafe { self.at.read(round) }
+    }
+
+    fn place(&mut self, next: &mut dyn FnMut() -> Placement) {
+        self.at = self.location.addresses(next());
     }
 }
 
 // SAFETY: `requests` lists the only location, as exclusive.
-unsafe impl<T: Send + Sync + 'static> Access for Write<T> {
+unsafe impl<T: ?Sized + Send + Sync + 'static> Access for Write<T> {
     type Guard<'g> = &'g mut T;
 
     fn requests(&self, list: &mut Vec<Request>) {
-        list.push(Request { core: Arc::clone(&self.0.core), kind: AccessMode::Exclusive });
+        list.push(Request { core: Arc::clone(&self.location.core), kind: AccessMode::Exclusive });
     }
 
     #[inline]
-    unsafe fn open(&mut self) -> &mut T {
-        // SAFETY: the exclusive grant lasts as long as the reference, and no other request of the
-        // task names this location: the caller guarantees both. `&mut self` excludes a second
-        // reference through this `Write`, and `self` keeps the allocation alive.
-        unsafe { self.0.value.write() }
+    unsafe fn open(&mut self, round: u64) -> &mut T {
+        // SAFETY: the exclusive grant lasts as long as the reference, no other request of the task
+        // names this location, and the memory holds the data: the caller guarantees all three.
+        // `&mut self` excludes a second reference through this `Write`, and `self` keeps the
+        // location's own memory alive.
+        unsafe { self.at.write(round) }
+    }
+
+    fn place(&mut self, next: &mut dyn FnMut() -> Placement) {
+        self.at = self.location.addresses(next());
     }
 }
 
@@ -104,9 +150,15 @@ unsafe impl<A: Access> Access for Option<A> {
     }
 
     #[inline]
-    unsafe fn open(&mut self) -> Self::Guard<'_> {
+    unsafe fn open(&mut self, round: u64) -> Self::Guard<'_> {
         // SAFETY: the caller guarantees the conditions of `open` for the requests of the content.
-        self.as_mut().map(|a| unsafe { a.open() })
+        self.as_mut().map(|a| unsafe { a.open(round) })
+    }
+
+    fn place(&mut self, next: &mut dyn FnMut() -> Placement) {
+        if let Some(a) = self {
+            a.place(next);
+        }
     }
 }
 
@@ -119,9 +171,13 @@ unsafe impl<A: Access, const N: usize> Access for [A; N] {
     }
 
     #[inline]
-    unsafe fn open(&mut self) -> Self::Guard<'_> {
+    unsafe fn open(&mut self, round: u64) -> Self::Guard<'_> {
         // SAFETY: the caller guarantees the conditions of `open` for the requests of all elements.
-        self.each_mut().map(|a| unsafe { a.open() })
+        self.each_mut().map(|a| unsafe { a.open(round) })
+    }
+
+    fn place(&mut self, next: &mut dyn FnMut() -> Placement) {
+        self.iter_mut().for_each(|a| a.place(next));
     }
 }
 
@@ -143,46 +199,51 @@ unsafe impl<A: Access, const N: usize> Access for [A; N] {
 /// overlay.check(Initial::Program).unwrap().run(Runner::Threads, Stop::after(1)).unwrap();
 /// assert_eq!(*sum.reader().acquire().unwrap(), 10);
 /// ```
-pub struct Reads<'g, T>(&'g [Read<T>]);
+pub struct Reads<'g, T: ?Sized> {
+    reads: &'g [Read<T>],
+    round: u64,
+}
 
-impl<'g, T> Reads<'g, T> {
+impl<'g, T: ?Sized> Reads<'g, T> {
     /// Returns the number of locations.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.reads.len()
     }
 
     /// Returns whether there are no locations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.reads.is_empty()
     }
 
     /// Returns the data of all locations, in the order of their declaration.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'g T> + use<'g, T> {
-        // SAFETY: the view is created only under the grants of all its locations, which last for
-        // `'g`; it gives no `&mut`. The borrow of the `Read`s for `'g` keeps the allocations alive.
-        self.0.iter().map(|read| unsafe { read.0.value.read() })
+        let round = self.round;
+        // SAFETY: the view is created only under the grants of all its locations, whose memory
+        // holds the data of this round; both last for `'g`. It gives no `&mut`. The borrow of the
+        // `Read`s for `'g` keeps the locations' own memory alive.
+        self.reads.iter().map(move |read| unsafe { read.at.read(round) })
     }
 }
 
-impl<T> std::ops::Index<usize> for Reads<'_, T> {
+impl<T: ?Sized> std::ops::Index<usize> for Reads<'_, T> {
     type Output = T;
 
     fn index(&self, i: usize) -> &T {
         // SAFETY: as in `iter`.
-        unsafe { self.0[i].0.value.read() }
+        unsafe { self.reads[i].at.read(self.round) }
     }
 }
 
-impl<T> fmt::Debug for Reads<'_, T> {
+impl<T: ?Sized> fmt::Debug for Reads<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0).finish()
+        f.debug_list().entries(self.reads).finish()
     }
 }
 
 // SAFETY: `requests` lists every location of the view, and the view gives shared access only.
-unsafe impl<T: Send + Sync + 'static> Access for Vec<Read<T>> {
+unsafe impl<T: ?Sized + Send + Sync + 'static> Access for Vec<Read<T>> {
     type Guard<'g> = Reads<'g, T>;
 
     fn requests(&self, list: &mut Vec<Request>) {
@@ -190,8 +251,12 @@ unsafe impl<T: Send + Sync + 'static> Access for Vec<Read<T>> {
     }
 
     #[inline]
-    unsafe fn open(&mut self) -> Reads<'_, T> {
-        Reads(self)
+    unsafe fn open(&mut self, round: u64) -> Reads<'_, T> {
+        Reads { reads: self, round }
+    }
+
+    fn place(&mut self, next: &mut dyn FnMut() -> Placement) {
+        self.iter_mut().for_each(|a| a.place(next));
     }
 }
 
@@ -220,69 +285,75 @@ unsafe impl<T: Send + Sync + 'static> Access for Vec<Read<T>> {
 ///     *a += *b;
 /// }
 /// ```
-pub struct Writes<'g, T>(&'g mut [Write<T>]);
+pub struct Writes<'g, T: ?Sized> {
+    writes: &'g mut [Write<T>],
+    round: u64,
+}
 
-impl<T> Writes<'_, T> {
+impl<T: ?Sized> Writes<'_, T> {
     /// Returns the number of locations.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.writes.len()
     }
 
     /// Returns whether there are no locations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.writes.is_empty()
     }
 
     /// Returns the data of all locations, in the order of their declaration.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
-        // SAFETY: the view is created only under the exclusive grants of all its locations, and is
-        // the only access to them. It is borrowed for as long as the references live, so no `&mut`
-        // coexists with them.
-        self.0.iter().map(|write| unsafe { write.0.value.read() })
+        let round = self.round;
+        // SAFETY: the view is created only under the exclusive grants of all its locations, whose
+        // memory holds the data of this round, and is the only access to them. It is borrowed for
+        // as long as the references live, so no `&mut` coexists with them.
+        self.writes.iter().map(move |write| unsafe { write.at.read(round) })
     }
 
     /// Returns the data of all locations for writing, in the order of their declaration.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut T> {
+        let round = self.round;
         // SAFETY: the grants are as in `iter`, and the view is borrowed exclusively. Each location
         // occurs once, as `check` refuses a task that asks for a location twice: so no two of the
         // references are to one value.
-        self.0.iter_mut().map(|write| unsafe { write.0.value.write() })
+        self.writes.iter_mut().map(move |write| unsafe { write.at.write(round) })
     }
 
     /// Returns the data of location `i` for writing, or `None` if there is no such location.
     #[must_use]
     pub fn get_mut(&mut self, i: usize) -> Option<&mut T> {
+        let round = self.round;
         // SAFETY: as in `iter_mut`.
-        self.0.get_mut(i).map(|write| unsafe { write.0.value.write() })
+        self.writes.get_mut(i).map(|write| unsafe { write.at.write(round) })
     }
 }
 
-impl<T> std::ops::Index<usize> for Writes<'_, T> {
+impl<T: ?Sized> std::ops::Index<usize> for Writes<'_, T> {
     type Output = T;
 
     fn index(&self, i: usize) -> &T {
         // SAFETY: as in `iter`.
-        unsafe { self.0[i].0.value.read() }
+        unsafe { self.writes[i].at.read(self.round) }
     }
 }
 
-impl<T> std::ops::IndexMut<usize> for Writes<'_, T> {
+impl<T: ?Sized> std::ops::IndexMut<usize> for Writes<'_, T> {
     fn index_mut(&mut self, i: usize) -> &mut T {
         // SAFETY: as in `iter_mut`.
-        unsafe { self.0[i].0.value.write() }
+        unsafe { self.writes[i].at.write(self.round) }
     }
 }
 
-impl<T> fmt::Debug for Writes<'_, T> {
+impl<T: ?Sized> fmt::Debug for Writes<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&*self.0).finish()
+        f.debug_list().entries(&*self.writes).finish()
     }
 }
 
 // SAFETY: `requests` lists every location of the view, as exclusive.
-unsafe impl<T: Send + Sync + 'static> Access for Vec<Write<T>> {
+unsafe impl<T: ?Sized + Send + Sync + 'static> Access for Vec<Write<T>> {
     type Guard<'g> = Writes<'g, T>;
 
     fn requests(&self, list: &mut Vec<Request>) {
@@ -290,8 +361,12 @@ unsafe impl<T: Send + Sync + 'static> Access for Vec<Write<T>> {
     }
 
     #[inline]
-    unsafe fn open(&mut self) -> Writes<'_, T> {
-        Writes(self)
+    unsafe fn open(&mut self, round: u64) -> Writes<'_, T> {
+        Writes { writes: self, round }
+    }
+
+    fn place(&mut self, next: &mut dyn FnMut() -> Placement) {
+        self.iter_mut().for_each(|a| a.place(next));
     }
 }
 
@@ -309,11 +384,17 @@ macro_rules! tuple {
 
             #[inline]
             #[allow(non_snake_case, clippy::unused_unit, reason = "one name for a type and its value")]
-            unsafe fn open(&mut self) -> Self::Guard<'_> {
+            unsafe fn open(&mut self, _round: u64) -> Self::Guard<'_> {
                 let ($($a,)*) = self;
                 // SAFETY: the caller guarantees the conditions of `open` for the requests of all
                 // elements.
-                ($(unsafe { $a.open() },)*)
+                ($(unsafe { $a.open(_round) },)*)
+            }
+
+            #[allow(non_snake_case, reason = "one name for a type and its value")]
+            fn place(&mut self, _next: &mut dyn FnMut() -> Placement) {
+                let ($($a,)*) = self;
+                $($a.place(_next);)*
             }
         }
     };
@@ -326,14 +407,14 @@ tuple!(A B C D);
 tuple!(A B C D E);
 tuple!(A B C D E F);
 
-impl<T> fmt::Debug for Read<T> {
+impl<T: ?Sized> fmt::Debug for Read<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Read").field(&self.0.name()).finish()
+        f.debug_tuple("Read").field(&self.location.name()).finish()
     }
 }
 
-impl<T> fmt::Debug for Write<T> {
+impl<T: ?Sized> fmt::Debug for Write<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Write").field(&self.0.name()).finish()
+        f.debug_tuple("Write").field(&self.location.name()).finish()
     }
 }

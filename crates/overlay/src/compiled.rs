@@ -51,8 +51,8 @@ use crate::raw::AccessMode;
 pub(crate) struct Wait {
     pub(crate) task: u32,
     /// The lag in half rounds, the unit of the task states: 2 if the other task stands before, 0 if
-    /// behind.
-    pub(crate) lag: u32,
+    /// behind. Less than that between hosts, whose copies of data let a writer go ahead.
+    pub(crate) lag: i32,
 }
 
 /// The compiled form of an overlay.
@@ -126,14 +126,16 @@ impl Program {
                 }
             }
         }
+        let order = order.into_iter().filter(|&t| stays(t)).collect();
+        Program { relays, ..Program::of_waits(order, level.into(), waits) }
+    }
+
+    /// Creates a program of these tasks, in which no turn is relayed, from pairs of a task and a
+    /// wait.
+    pub(crate) fn of_waits(order: Box<[u32]>, level: Box<[u32]>, waits: Vec<(u32, Wait)>) -> Self {
+        let tasks = level.len();
         let followers = Lists::new(waits.iter().map(|&(t, wait)| (wait.task, t)).collect(), tasks);
-        Program {
-            order: order.into_iter().filter(|&t| stays(t)).collect(),
-            level: level.into(),
-            waits: Lists::new(waits, tasks),
-            followers,
-            relays,
-        }
+        Program { order, level, waits: Lists::new(waits, tasks), followers, relays: false }
     }
 
     /// Returns the rounds of other tasks that a task waits for.
@@ -151,7 +153,7 @@ impl Program {
 
 /// Returns the groups of a rotating queue: single writers, and adjacent readers. Readers at the end
 /// of the queue form one group with those at the front.
-fn circle(queue: &[(u32, AccessMode)]) -> Vec<Vec<u32>> {
+pub(crate) fn circle(queue: &[(u32, AccessMode)]) -> Vec<Vec<u32>> {
     let reads = |q: &(u32, AccessMode)| q.1 == AccessMode::Inclusive;
     let chunks = queue.chunk_by(|a, b| reads(a) && reads(b));
     let mut groups: Vec<Vec<u32>> = chunks.map(|g| g.iter().map(|q| q.0).collect()).collect();
@@ -168,7 +170,7 @@ fn circle(queue: &[(u32, AccessMode)]) -> Vec<Vec<u32>> {
 /// Sorts the tasks by level and then by number: the order of the wave, in which each task comes
 /// behind all tasks that it waits for. The level is the length of the longest chain of first
 /// requests before the task. Returns the order, and the level of each task.
-fn order(queues: &Queues, tasks: usize) -> (Vec<u32>, Vec<u32>) {
+pub(crate) fn order(queues: &Queues, tasks: usize) -> (Vec<u32>, Vec<u32>) {
     let mut edges = Vec::new();
     for queue in queues {
         let mut ahead: &[(u32, AccessMode)] = &[];
@@ -217,7 +219,7 @@ mod tests {
     const X: AccessMode = AccessMode::Exclusive;
     const I: AccessMode = AccessMode::Inclusive;
 
-    fn wait(task: u32, lag: u32) -> Wait {
+    fn wait(task: u32, lag: i32) -> Wait {
         Wait { task, lag }
     }
 
@@ -296,7 +298,8 @@ mod tests {
                     let need = 2 * rounds[t as usize];
                     program.waits(t).iter().all(|w| {
                         infinite[w.task as usize]
-                            || 2 * rounds[w.task as usize] >= need + u64::from(w.lag)
+                            || 2 * rounds[w.task as usize]
+                                >= need.saturating_add_signed(w.lag.into())
                     })
                 };
                 let all = (0..tasks as u32).filter(|&t| !gone[t as usize]);

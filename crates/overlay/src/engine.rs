@@ -43,6 +43,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering};
 use syncline_signal::{PaddedSignal, Signal};
+use syncline_sync::{Fault, Space, space::Array};
 use syncline_trace as trace;
 
 use crate::compiled::claimed::{CLAIMED, LEFT, rounds};
@@ -69,7 +70,7 @@ const QUEUES: u32 = 2;
 pub(crate) struct Engine {
     /// The rounds that each task has done, as in `claimed`. Over queues only tasks that have
     /// stopped are marked as claimed.
-    pub(crate) states: Box<[AtomicU64]>,
+    pub(crate) states: Array<AtomicU64>,
     pub(crate) slots: Box<[Slot]>,
     /// All requests, task by task: the location, and the task's node there.
     pub(crate) requests: Box<[(Arc<Core>, u32)]>,
@@ -95,6 +96,9 @@ pub(crate) struct Engine {
     form: AtomicU32,
     /// Whether the run may be compiled at all.
     may_compile: bool,
+    /// In a run on a team: what tells the other members of a failure. Such a run is always
+    /// compiled.
+    share: Option<Box<dyn Share>>,
     /// The number of requests of handles from outside that prevent a compiled run (see
     /// [`minds`](Engine::minds)). Exact inside the sections of all locations, once a phase has
     /// begun.
@@ -105,8 +109,35 @@ pub(crate) struct Engine {
     pub(crate) panicked: Mutex<Vec<u32>>,
 }
 
+/// The workers of a run.
+pub(crate) struct Setup {
+    pub(crate) ready: Ready,
+    /// The home of each task, as the number of a worker.
+    pub(crate) home: Box<[u32]>,
+    /// The number of workers of a compiled run.
+    pub(crate) workers: usize,
+    pub(crate) may_compile: bool,
+    /// Present in a run on a team.
+    pub(crate) shared: Option<Shared>,
+}
+
+/// The part of a run on a team that an engine has in common with those of other members.
+pub(crate) struct Shared {
+    pub(crate) states: Array<AtomicU64>,
+    pub(crate) parked: ParkedWorkers,
+    /// The number of tasks that this member runs.
+    pub(crate) tasks: usize,
+    pub(crate) share: Box<dyn Share>,
+}
+
+/// Tells the other members of a team that the run has failed here.
+pub(crate) trait Share: Send + Sync {
+    fn failed(&self, failure: &Failure, rounds: &dyn Fn(u32) -> u64);
+}
+
 /// The cause of a failed run. Names are filled in when it is reported.
 pub(crate) enum Failure {
+    Fault(Fault),
     Body { task: u32, source: TaskError },
     Panic { task: u32, payload: Box<dyn Any + Send> },
     Thread { what: String, source: std::io::Error },
@@ -193,7 +224,8 @@ impl Route for Engine {
     fn joined(&self, location: &Core, kind: AccessMode) {
         if self.minds(location, kind) {
             self.outside.fetch_add(1, Ordering::Relaxed);
-            if self.form.load(Ordering::Relaxed) == COMPILED {
+            // On a team the handle waits behind the run's hold until the run ends.
+            if self.form.load(Ordering::Relaxed) == COMPILED && self.share.is_none() {
                 self.halt();
             }
         }
@@ -207,17 +239,14 @@ impl Route for Engine {
 }
 
 impl Engine {
-    /// Creates the engine for tasks with these first requests. `cores` are the locations, `workers`
-    /// is the number of workers of a compiled run.
+    /// Creates the engine for tasks with these first requests. `cores` are the locations.
     pub(crate) fn new(
         cores: &[Arc<Core>],
         queues: &Queues,
-        ready: Ready,
-        home: Box<[u32]>,
-        workers: usize,
-        may_compile: bool,
+        setup: Setup,
         stop: (u64, Option<Test>),
     ) -> Self {
+        let Setup { ready, home, workers, may_compile, shared } = setup;
         let tasks = home.len();
         let seats = if matches!(ready, Ready::Threads(_)) { tasks } else { workers };
         let mut requests = Vec::new();
@@ -245,21 +274,26 @@ impl Engine {
                 count,
             }
         });
+        let (states, parked, own, share) = match shared {
+            Some(Shared { states, parked, tasks, share }) => (states, parked, tasks, Some(share)),
+            None => (own_states(tasks), ParkedWorkers::new(workers), tasks, None),
+        };
         Engine {
-            states: (0..tasks).map(|_| AtomicU64::new(0)).collect(),
+            states,
             slots: slots.collect(),
             requests: requests.into_iter().map(|(_, core, node)| (core, node)).collect(),
             places: places.into(),
             ready,
-            parked: ParkedWorkers::new(workers),
+            parked,
             home,
             seats: (0..seats).map(|_| Seat(AtomicU32::new(NOBODY))).collect(),
-            left: AtomicU32::new(tasks as u32),
+            left: AtomicU32::new(own as u32),
             stop_at: AtomicU64::new(stop.0),
             test: stop.1,
             halt: AtomicBool::new(false),
             form: AtomicU32::new(FRESH),
             may_compile,
+            share,
             outside: AtomicU32::new(0),
             failure: Mutex::new(None),
             panicked: Mutex::default(),
@@ -281,7 +315,7 @@ impl Engine {
         if traced {
             trace::record(trace::EventKind::Begin, task, iteration);
         }
-        let outcome = body(&mut step);
+        let outcome = body.run(&mut step);
         if traced {
             trace::record(trace::EventKind::End, task, iteration);
         }
@@ -323,7 +357,14 @@ impl Engine {
     }
 
     pub(crate) fn fail(&self, failure: Failure) {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+        let mut first = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.is_none()
+            && let Some(share) = &self.share
+        {
+            share.failed(&failure, &|t| rounds(self.states[t as usize].load(Ordering::Relaxed)));
+        }
+        first.get_or_insert(failure);
+        drop(first);
         self.halt();
     }
 
@@ -501,7 +542,9 @@ impl Engine {
         let task = |(t, name): (usize, &String)| TaskView {
             name: name.clone(),
             iteration: rounds(states[t]),
-            running: running.contains(&(t as u32)),
+            running: running.contains(&(t as u32))
+                // In a member of a team, the claim tells it.
+                || self.share.is_some() && states[t] & CLAIMED != 0 && !stopped[t],
             stopped: stopped[t],
             since: None,
         };
@@ -553,6 +596,12 @@ fn tell_outside(core: &Core, n: u32, wakes: &mut Wakes) {
     if core.nodes.node(n).waiter() == BY_HAND {
         core.tell_handle(n, wakes);
     }
+}
+
+/// The states of the tasks of a run in this process.
+fn own_states(tasks: usize) -> Array<AtomicU64> {
+    const FITS: &str = "an array on the heap fails only if it is larger than the address space";
+    Space::heap().array(tasks).expect(FITS)
 }
 
 /// Returns the number of requests of each task. `requests` is sorted by task.

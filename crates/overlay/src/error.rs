@@ -3,8 +3,11 @@
 use std::error::Error;
 use std::fmt;
 
+use syncline_sync::{Fault, SpaceError};
+
 use crate::overlay::Task;
 use crate::watch::Stuck;
+pub use crate::wire::WireError;
 
 /// The reason why a handle could not be acquired.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -150,6 +153,65 @@ pub enum RunError {
     /// Nothing moved, and a watch ended the run ([`Watch::end`](crate::Watch::end)).
     #[error("{0}")]
     Stuck(Box<Stuck>),
+    /// A member of the team is dead, or has left.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The run on a team failed, or could not begin, at another member.
+    #[error("rank {rank}: {error}")]
+    Elsewhere {
+        /// The rank of that member.
+        rank: usize,
+        /// The error there; a long text is cut.
+        error: String,
+    },
+    /// Members of a team have declared different overlays.
+    #[error("the overlays differ: rank 0 has {first}; rank {rank} has {second}")]
+    Differs {
+        /// The first difference, as rank 0 has it.
+        first: String,
+        /// A member that has something else there.
+        rank: usize,
+        /// What that member has.
+        second: String,
+    },
+    /// Tasks of several members use a location whose data cannot be copied between them.
+    #[error(
+        "location '{location}' is used by tasks of ranks {rank} and {other}, and its data cannot be \
+         copied between members: make it a location of a plain value, of a slice of them, or of \
+         a serialisable value, or place these tasks in one member"
+    )]
+    Private {
+        /// The location.
+        location: String,
+        /// A member with a task that uses it.
+        rank: usize,
+        /// Another such member.
+        other: usize,
+    },
+    /// The first or the final value of a location cannot be encoded or decoded.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// A task is placed in a member that does not exist.
+    #[error("task '{task}' is placed in rank {rank}; the team has the ranks 0 to {}", members - 1)]
+    Rank {
+        /// The task.
+        task: String,
+        /// The rank that was given for it.
+        rank: usize,
+        /// The number of members.
+        members: usize,
+    },
+    /// The settings of the run are not available on a team.
+    #[error("{what} is not available in a run on a team: use {instead}")]
+    NotOnTeam {
+        /// The setting.
+        what: &'static str,
+        /// What is available in its place.
+        instead: &'static str,
+    },
+    /// The members of a host have no memory for what they share.
+    #[error("the memory that members share: {0}")]
+    Space(#[from] SpaceError),
     /// The system could not create a thread.
     #[error("could not start a thread for {what}: {source}")]
     Thread {

@@ -94,7 +94,7 @@ impl Mode for Exclusive {
 /// guard.next();
 /// *guard = 2;
 /// ```
-pub struct Handle<T, M: Mode> {
+pub struct Handle<T: ?Sized, M: Mode> {
     location: Location<T>,
     node: u32,
     /// The name of the task, for the error that other handles return if it panics.
@@ -116,14 +116,14 @@ pub type Writer<T> = Handle<T, Exclusive>;
 ///
 /// Dropping an exclusive guard during a panic poisons the location.
 #[must_use = "the location is released as soon as the guard is dropped"]
-pub struct Guard<'h, T, M: Mode> {
+pub struct Guard<'h, T: ?Sized, M: Mode> {
     handle: &'h mut Handle<T, M>,
     /// Whether the thread was already unwinding when the guard was created: then dropping it does
     /// not poison.
     unwinding: bool,
 }
 
-impl<T, M: Mode> Handle<T, M> {
+impl<T: ?Sized, M: Mode> Handle<T, M> {
     pub(crate) fn new(location: Location<T>) -> Self {
         let node = location.core.nodes.take(BY_HAND);
         // A recycled node keeps its grant count, so this handle starts from that count.
@@ -260,14 +260,14 @@ impl<T, M: Mode> Handle<T, M> {
     }
 }
 
-impl<T, M: Mode> Drop for Handle<T, M> {
+impl<T: ?Sized, M: Mode> Drop for Handle<T, M> {
     fn drop(&mut self) {
         self.abandon();
         self.core().nodes.put_back(self.node);
     }
 }
 
-impl<T, M: Mode> fmt::Debug for Handle<T, M> {
+impl<T: ?Sized, M: Mode> fmt::Debug for Handle<T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle")
             .field("location", &self.location.name())
@@ -277,7 +277,7 @@ impl<T, M: Mode> fmt::Debug for Handle<T, M> {
     }
 }
 
-impl<T, M: Mode> Guard<'_, T, M> {
+impl<T: ?Sized, M: Mode> Guard<'_, T, M> {
     /// Posts the next request of the handle and then releases this one, in one step (R2): an
     /// iterative task thus keeps its position in the order.
     pub fn next(self) {
@@ -289,7 +289,7 @@ impl<T, M: Mode> Guard<'_, T, M> {
     }
 }
 
-impl<T, M: Mode> Deref for Guard<'_, T, M> {
+impl<T: ?Sized, M: Mode> Deref for Guard<'_, T, M> {
     type Target = T;
 
     #[inline]
@@ -301,7 +301,7 @@ impl<T, M: Mode> Deref for Guard<'_, T, M> {
     }
 }
 
-impl<T> DerefMut for Guard<'_, T, Exclusive> {
+impl<T: ?Sized> DerefMut for Guard<'_, T, Exclusive> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the handle holds an exclusive grant for as long as the guard exists. `&mut self`
@@ -311,7 +311,7 @@ impl<T> DerefMut for Guard<'_, T, Exclusive> {
     }
 }
 
-impl<T, M: Mode> Drop for Guard<'_, T, M> {
+impl<T: ?Sized, M: Mode> Drop for Guard<'_, T, M> {
     fn drop(&mut self) {
         if !self.unwinding && std::thread::panicking() && M::KIND == AccessMode::Exclusive {
             let thread = std::thread::current();
@@ -328,9 +328,9 @@ impl<T, M: Mode> Drop for Guard<'_, T, M> {
     }
 }
 
-impl<T: fmt::Debug, M: Mode> fmt::Debug for Guard<'_, T, M> {
+impl<T: ?Sized + fmt::Debug, M: Mode> fmt::Debug for Guard<'_, T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Guard").field(&**self).finish()
+        f.debug_tuple("Guard").field(&&**self).finish()
     }
 }
 
@@ -347,9 +347,9 @@ mod sealed {
 /// A handle of any data type and mode, as an argument of [`post_all`].
 pub trait Post: sealed::Queueing {}
 
-impl<T, M: Mode> Post for Handle<T, M> {}
+impl<T: ?Sized, M: Mode> Post for Handle<T, M> {}
 
-impl<T, M: Mode> sealed::Queueing for Handle<T, M> {
+impl<T: ?Sized, M: Mode> sealed::Queueing for Handle<T, M> {
     fn shared_core(&self) -> Arc<Core> {
         Arc::clone(&self.location.core)
     }

@@ -69,8 +69,10 @@ mod ready;
 pub mod run;
 pub mod snapshot;
 mod stop;
+mod team;
 mod wakers;
 pub mod watch;
+mod wire;
 
 #[cfg(all(test, loom))]
 mod future_loom_tests;

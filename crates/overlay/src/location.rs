@@ -5,10 +5,13 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::access::{Read, Write};
+use bytemuck::Pod;
+
+use crate::access::{Placement, Read, Write};
 use crate::handle::{Exclusive, Handle, Inclusive};
 use crate::raw::{AccessMode, Node, Nodes, RawLocation, Section};
 use crate::wakers::{WakerSlot, Wakes};
+use crate::wire::Wire;
 
 /// The waiter number of a handle: its grants are counted on its own node.
 pub(crate) const BY_HAND: u32 = u32::MAX;
@@ -40,9 +43,44 @@ pub struct Core {
     /// them. Changed inside the section only.
     by_hand: AtomicU32,
     writers_by_hand: AtomicU32,
+    /// The bytes of the data, if they are all that there is to it: then the data can be copied to
+    /// other processes. `len` is 0 if there are no data.
+    pub(crate) bytes: Option<Bytes>,
+    /// The encoding of the value, if it is copied to other processes in encoded form. Then `bytes`
+    /// has the length of that form, and no address.
+    pub(crate) wire: Option<Wire>,
 }
 
+/// The bytes of the data of a location.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes {
+    /// Null if the location has no memory of its own.
+    pub(crate) first: *mut u8,
+    pub(crate) len: usize,
+}
+
+// SAFETY: an address and a number; the code that dereferences the address is responsible for the
+// access.
+unsafe impl Send for Bytes {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Bytes {}
+
 impl Core {
+    pub(crate) fn new(name: String, bytes: Option<Bytes>, wire: Option<Wire>) -> Self {
+        Core {
+            raw: RawLocation::new(),
+            nodes: NodePool::new(),
+            name,
+            poisoner: Mutex::default(),
+            route: Mutex::default(),
+            routed: AtomicBool::new(false),
+            by_hand: AtomicU32::new(0),
+            writers_by_hand: AtomicU32::new(0),
+            bytes,
+            wire,
+        }
+    }
+
     /// Reports a grant to the waiter of node `n`, when the caller does not know whether an overlay
     /// runs here. A waker of the waiter is moved to `wakes`, which wakes it after the section.
     pub(crate) fn tell(&self, n: u32, wakes: &mut Wakes) {
@@ -243,13 +281,14 @@ impl Nodes for NodePool {
 }
 
 /// The data of a location, accessible only under a grant.
-pub(crate) struct Value<T>(UnsafeCell<T>);
+#[repr(transparent)]
+pub(crate) struct Value<T: ?Sized>(pub(crate) UnsafeCell<T>);
 
 // SAFETY: the queue of the location admits either one writer or readers only. Shared access from
 // several threads needs `T: Sync`; exclusive access from changing threads needs `T: Send`.
-unsafe impl<T: Send + Sync> Sync for Value<T> {}
+unsafe impl<T: ?Sized + Send + Sync> Sync for Value<T> {}
 
-impl<T> Value<T> {
+impl<T: ?Sized> Value<T> {
     /// Returns the data for reading.
     ///
     /// # Safety
@@ -275,6 +314,40 @@ impl<T> Value<T> {
         // requests, and the caller guarantees it for its own grant. The caller keeps the allocation
         // alive (see `# Safety`).
         unsafe { &mut *self.0.get() }
+    }
+}
+
+/// The addresses at which a request finds the data in even and in odd rounds of its task: twice
+/// that of the location's own data, except in a run on a team.
+pub(crate) struct Addresses<T: ?Sized>([*mut T; 2]);
+
+// SAFETY: the addresses are dereferenced only by `read` and `write`, whose conditions are those of
+// references: shared ones need `T: Sync`, exclusive ones `T: Send`.
+unsafe impl<T: ?Sized + Send + Sync> Send for Addresses<T> {}
+// SAFETY: as for `Send`.
+unsafe impl<T: ?Sized + Send + Sync> Sync for Addresses<T> {}
+
+impl<T: ?Sized> Addresses<T> {
+    /// Returns the data of a round for reading.
+    ///
+    /// # Safety
+    /// As for [`Value::read`], and the address must be valid.
+    #[inline]
+    pub(crate) unsafe fn read<'g>(&self, round: u64) -> &'g T {
+        // SAFETY: the address is valid and no `&mut` to the data exists during `'g`: the caller
+        // guarantees both.
+        unsafe { &*self.0[(round & 1) as usize] }
+    }
+
+    /// Returns the data of a round for writing.
+    ///
+    /// # Safety
+    /// As for [`Value::write`], and the address must be valid.
+    #[inline]
+    pub(crate) unsafe fn write<'g>(&self, round: u64) -> &'g mut T {
+        // SAFETY: the address is valid and no other reference to the data exists during `'g`: the
+        // caller guarantees both.
+        unsafe { &mut *self.0[(round & 1) as usize] }
     }
 }
 
@@ -322,26 +395,103 @@ impl<T> Value<T> {
 /// let location = Location::new("x", std::cell::Cell::new(1));
 /// std::thread::spawn(move || location.reader());
 /// ```
-pub struct Location<T> {
+pub struct Location<T: ?Sized> {
     pub(crate) core: Arc<Core>,
     pub(crate) value: Arc<Value<T>>,
+    /// Makes a pointer to the data from the address of its first byte, if a run on a team has them
+    /// elsewhere.
+    pub(crate) rebase: Option<fn(*mut u8, usize) -> *mut T>,
 }
 
 impl<T> Location<T> {
     /// Creates a location that owns `value`. The name appears in errors and drawings.
+    ///
+    /// In a run [on a team](crate::Checked::run_on), tasks of one member use it, or of several
+    /// members if `T` has no bytes, as in a `Location<()>`.
     pub fn new(name: impl Into<String>, value: T) -> Self {
+        let control = size_of::<T>() == 0;
+        let bytes = control.then_some(Bytes { first: std::ptr::null_mut(), len: 0 });
         Location {
-            core: Arc::new(Core {
-                raw: RawLocation::new(),
-                nodes: NodePool::new(),
-                name: name.into(),
-                poisoner: Mutex::default(),
-                route: Mutex::default(),
-                routed: AtomicBool::new(false),
-                by_hand: AtomicU32::new(0),
-                writers_by_hand: AtomicU32::new(0),
-            }),
+            core: Arc::new(Core::new(name.into(), bytes, None)),
             value: Arc::new(Value(UnsafeCell::new(value))),
+            rebase: None,
+        }
+    }
+
+    /// Creates a location that owns a plain value: one whose bytes are all that there is to it, as
+    /// of a number, or of an array or `#[repr(C)]` struct of numbers. In a run [on a
+    /// team](crate::Checked::run_on), tasks of any members use it.
+    ///
+    /// ```
+    /// use syncline_overlay::Location;
+    ///
+    /// let position = Location::plain("position", [0.0, 0.5]);
+    /// assert_eq!(position.reader().acquire().unwrap()[1], 0.5);
+    /// ```
+    pub fn plain(name: impl Into<String>, value: T) -> Self
+    where
+        T: Pod,
+    {
+        let value = Arc::new(Value(UnsafeCell::new(value)));
+        let bytes = Bytes { first: value.0.get().cast(), len: size_of::<T>() };
+        let core = Arc::new(Core::new(name.into(), Some(bytes), None));
+        Location { core, value, rebase: Some(|first, _| first.cast()) }
+    }
+}
+
+impl<E: Pod> Location<[E]> {
+    /// Creates a location that owns a slice of plain values, such as numbers. In a run [on a
+    /// team](crate::Checked::run_on), tasks of any members use it.
+    ///
+    /// ```
+    /// use syncline_overlay::Location;
+    ///
+    /// let row = Location::slice("row", vec![0.0; 1000]);
+    /// row.writer().acquire().unwrap()[999] = 1.0;
+    /// assert_eq!(row.reader().acquire().unwrap().len(), 1000);
+    /// ```
+    pub fn slice(name: impl Into<String>, values: impl IntoIterator<Item = E>) -> Self {
+        let cells: Arc<[UnsafeCell<E>]> = values.into_iter().map(UnsafeCell::new).collect();
+        // SAFETY: the pointer comes from `into_raw` of an `Arc<[UnsafeCell<E>]>`. `Value<[E]>` is
+        // a transparent wrapper of `UnsafeCell<[E]>`, which has the size and the alignment of
+        // `[E]`, as has `[UnsafeCell<E>]` with the same number of elements.
+        let value = unsafe { Arc::from_raw(Arc::into_raw(cells) as *const Value<[E]>) };
+        let data = value.0.get();
+        let bytes = Bytes { first: data.cast(), len: data.len() * size_of::<E>() };
+        let core = Arc::new(Core::new(name.into(), Some(bytes), None));
+        Location { core, value, rebase: Some(rebase) }
+    }
+
+    /// Creates the location of a slice of `len` values without the values, for a run on a team: a
+    /// member needs no memory for a location that none of its tasks uses, and none for the values
+    /// before the first write, if no task reads them.
+    #[doc(hidden)]
+    pub fn absent(name: impl Into<String>, len: usize) -> Self {
+        let Location { value, .. } = Location::slice("", []);
+        let bytes = Bytes { first: std::ptr::null_mut(), len: len * size_of::<E>() };
+        let core = Arc::new(Core::new(name.into(), Some(bytes), None));
+        Location { core, value, rebase: Some(rebase) }
+    }
+}
+
+/// Makes a pointer to a slice of the given number of bytes.
+fn rebase<E>(first: *mut u8, len: usize) -> *mut [E] {
+    std::ptr::slice_from_raw_parts_mut(first.cast::<E>(), len / size_of::<E>().max(1))
+}
+
+impl<T: ?Sized> Location<T> {
+    /// The addresses of the location's own data.
+    pub(crate) fn own_addresses(&self) -> Addresses<T> {
+        Addresses([self.value.0.get(); 2])
+    }
+
+    /// The addresses of the data in this memory.
+    pub(crate) fn addresses(&self, placement: Placement) -> Addresses<T> {
+        match (placement, self.rebase, &self.core.bytes) {
+            (Placement::Shared(first), Some(rebase), Some(bytes)) => {
+                Addresses(first.map(|first| rebase(first, bytes.len)))
+            }
+            _ => self.own_addresses(),
         }
     }
 
@@ -366,22 +516,29 @@ impl<T> Location<T> {
     /// Declares that a task of an overlay reads this location.
     #[must_use]
     pub fn read(&self) -> Read<T> {
-        Read(self.clone())
+        Read::new(self.clone())
     }
 
     /// Declares that a task of an overlay writes this location.
     #[must_use]
     pub fn write(&self) -> Write<T> {
-        Write(self.clone())
+        Write::new(self.clone())
     }
 
     /// Returns the data, if this is the last reference: no handle, task or clone is left.
     ///
     /// # Errors
     /// Returns the location itself if it is still in use.
-    pub fn into_inner(self) -> Result<T, Self> {
-        let Location { core, value } = self;
-        Arc::try_unwrap(value).map(|v| v.0.into_inner()).map_err(|value| Location { core, value })
+    pub fn into_inner(self) -> Result<T, Self>
+    where
+        T: Sized,
+    {
+        let Location { core, value, rebase } = self;
+        Arc::try_unwrap(value).map(|v| v.0.into_inner()).map_err(|value| Location {
+            core,
+            value,
+            rebase,
+        })
     }
 
     /// Removes the poison of a panic: the caller declares the data sound.
@@ -390,13 +547,14 @@ impl<T> Location<T> {
     }
 }
 
-impl<T> Clone for Location<T> {
+impl<T: ?Sized> Clone for Location<T> {
     fn clone(&self) -> Self {
-        Location { core: Arc::clone(&self.core), value: Arc::clone(&self.value) }
+        let (core, value) = (Arc::clone(&self.core), Arc::clone(&self.value));
+        Location { core, value, rebase: self.rebase }
     }
 }
 
-impl<T> fmt::Debug for Location<T> {
+impl<T: ?Sized> fmt::Debug for Location<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Location").field("name", &self.name()).finish_non_exhaustive()
     }

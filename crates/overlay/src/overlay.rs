@@ -1,10 +1,10 @@
 //! Overlays: tasks and the locations that they read and write. Only a checked overlay runs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::access::Access;
+use crate::access::{Access, Placement};
 use crate::compiled::Program;
 use crate::error::{CheckError, RunError, TaskError};
 use crate::initial::Initial;
@@ -71,7 +71,42 @@ impl<E: Into<TaskError>> Outcome for Result<(), E> {
     }
 }
 
-pub(crate) type Body<'env> = Box<dyn FnMut(&mut Step) -> Result<(), TaskError> + Send + 'env>;
+/// The body of a task with its access.
+pub(crate) trait Run: Send {
+    /// Runs the body once. All requests of the access are granted to the task, and no two of them
+    /// name one location.
+    fn run(&mut self, step: &mut Step) -> Result<(), TaskError>;
+
+    /// Sets the memory in which the requests find their data: see [`Access::place`].
+    fn place(&mut self, next: &mut dyn FnMut() -> Placement);
+}
+
+pub(crate) type Body<'env> = Box<dyn Run + 'env>;
+
+struct TaskBody<A, F> {
+    access: A,
+    body: F,
+}
+
+impl<A, F, R> Run for TaskBody<A, F>
+where
+    A: Access,
+    F: for<'g> FnMut(A::Guard<'g>, &mut Step) -> R + Send,
+    R: Outcome,
+{
+    fn run(&mut self, step: &mut Step) -> Result<(), TaskError> {
+        // SAFETY: all requests that the access lists are granted while the guards live: runners
+        // call a body only then. No two requests name one location: `check` refuses such tasks.
+        // The memory is the locations' own, or that of a run on a team, which lasts as long as the
+        // run.
+        let guards = unsafe { self.access.open(step.iteration) };
+        (self.body)(guards, step).outcome()
+    }
+
+    fn place(&mut self, next: &mut dyn FnMut() -> Placement) {
+        self.access.place(next);
+    }
+}
 
 /// Iterative tasks, each with the locations that it reads and writes.
 ///
@@ -101,6 +136,8 @@ pub struct Overlay<'env> {
     plan: Plan,
     bodies: Vec<Body<'env>>,
     cores: Vec<Arc<Core>>,
+    /// The members that run tasks, where they are given.
+    ranks: BTreeMap<u32, usize>,
     numbers: HashMap<*const Core, LocationId>,
 }
 
@@ -113,7 +150,7 @@ impl<'env> Overlay<'env> {
 
     /// Declares a task: its name, the locations that it reads and writes, and its body, which runs
     /// once per iteration.
-    pub fn task<A, F, R>(&mut self, name: impl Into<String>, access: A, mut body: F) -> Task
+    pub fn task<A, F, R>(&mut self, name: impl Into<String>, access: A, body: F) -> Task
     where
         A: Access,
         F: for<'g> FnMut(A::Guard<'g>, &mut Step) -> R + Send + 'env,
@@ -121,15 +158,9 @@ impl<'env> Overlay<'env> {
     {
         let mut list = Vec::new();
         access.requests(&mut list);
-        let requests: Vec<_> = list.iter().map(|r| (self.place(&r.core), r.kind)).collect();
-        let mut access = access;
+        let requests: Vec<_> = list.iter().map(|r| (self.number(&r.core), r.kind)).collect();
         let task = self.plan.task(name, requests);
-        self.bodies.push(Box::new(move |step| {
-            // SAFETY: all requests that the access lists are granted while the guards live: runners
-            // call a body only then. No two requests name one location: `check` refuses such tasks.
-            let guards = unsafe { access.open() };
-            body(guards, step).outcome()
-        }));
+        self.bodies.push(Box::new(TaskBody { access, body }));
         task
     }
 
@@ -137,12 +168,23 @@ impl<'env> Overlay<'env> {
     /// passed to [`check`](Overlay::check). It must name each task that uses the location exactly
     /// once; a later call for the same location replaces the order. Explicit orders can deadlock;
     /// `check` detects that.
-    pub fn order<T>(&mut self, location: &Location<T>, tasks: impl IntoIterator<Item = Task>) {
-        let place = self.place(&location.core);
+    pub fn order<T: ?Sized>(
+        &mut self,
+        location: &Location<T>,
+        tasks: impl IntoIterator<Item = Task>,
+    ) {
+        let place = self.number(&location.core);
         self.plan.order(place, tasks);
     }
 
-    fn place(&mut self, core: &Arc<Core>) -> LocationId {
+    /// Places a task in a member of a team: in a run [on a team](Checked::run_on), the member of
+    /// this rank runs the task. A later call for the same task replaces the rank. By default the
+    /// members have equal parts of the tasks, in the order of declaration.
+    pub fn place(&mut self, task: Task, rank: usize) {
+        self.ranks.insert(task.0, rank);
+    }
+
+    fn number(&mut self, core: &Arc<Core>) -> LocationId {
         *self.numbers.entry(Arc::as_ptr(core)).or_insert_with(|| {
             self.cores.push(Arc::clone(core));
             self.plan.location(core.name.clone())
@@ -175,9 +217,9 @@ impl<'env> Overlay<'env> {
     /// ```
     pub fn check(self, initial: Initial) -> Result<Checked<'env>, CheckError> {
         let queues = self.plan.live(&initial)?;
-        let Overlay { plan, bodies, cores, .. } = self;
-        let program = Program::new(&queues, plan.tasks.len(), |_| true);
-        Ok(Checked { live: Live::new(plan), bodies, cores, queues, program: Some(program) })
+        let Overlay { plan, bodies, cores, ranks, .. } = self;
+        let program = Some(Program::new(&queues, plan.tasks.len(), |_| true));
+        Ok(Checked { live: Live::new(plan), bodies, cores, ranks, queues, program })
     }
 
     /// Skips the deadlock check, to demonstrate a deadlock. The result runs over its queues only,
@@ -208,8 +250,9 @@ impl<'env> Overlay<'env> {
     /// ```
     pub fn unchecked(self, initial: Initial) -> Result<Unchecked<'env>, CheckError> {
         let queues = self.plan.queues(&initial)?;
-        let Overlay { plan, bodies, cores, .. } = self;
-        Ok(Unchecked(Checked { live: Live::new(plan), bodies, cores, queues, program: None }))
+        let Overlay { plan, bodies, cores, ranks, .. } = self;
+        let live = Live::new(plan);
+        Ok(Unchecked(Checked { live, bodies, cores, ranks, queues, program: None }))
     }
 
     /// Returns the tasks and their requests, without data and bodies.
@@ -235,6 +278,8 @@ pub struct Checked<'env> {
     pub(crate) live: Arc<Live>,
     pub(crate) bodies: Vec<Body<'env>>,
     pub(crate) cores: Vec<Arc<Core>>,
+    /// The members that run tasks, where they are given.
+    pub(crate) ranks: BTreeMap<u32, usize>,
     /// The queue of first requests of each location.
     pub(crate) queues: Queues,
     /// The compiled form of the whole overlay, if it was checked.

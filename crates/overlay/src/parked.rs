@@ -32,57 +32,81 @@
 //! # Source
 //! See [`EventCount`]; `rayon-core/src/sleep/README.md` describes one that also counts the jobs.
 
-use syncline_signal::primitive::{AtomicBool, AtomicU32, Ordering};
-use syncline_signal::{Policy, event_count::EventCount, plant};
+use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering};
+use syncline_signal::{Policy, WaitError, event_count::EventCount, plant};
+use syncline_sync::{Space, space::Array};
 
 #[derive(Debug)]
 pub(crate) struct ParkedWorkers {
-    /// At least the number of workers whose marks are up.
-    announced: AtomicU32,
-    workers: Box<[EventCount]>,
+    /// One word: at least the number of workers whose marks are up.
+    announced: Array<AtomicU64>,
+    workers: Array<EventCount>,
+    /// The workers that run the same tasks are this many, one after the other.
+    group: usize,
 }
 
 impl ParkedWorkers {
+    /// The workers of a pool in this process.
     pub(crate) fn new(workers: usize) -> Self {
-        ParkedWorkers {
-            announced: AtomicU32::new(0),
-            workers: (0..workers).map(|_| EventCount::new()).collect(),
-        }
+        const FITS: &str = "an array on the heap fails only if it is larger than the address space";
+        let space = &mut Space::heap();
+        let (announced, all) = (space.array(1).expect(FITS), space.array(workers).expect(FITS));
+        ParkedWorkers::of(announced, all, workers)
+    }
+
+    /// The workers of several pools, each with `group` workers. The words may stand in memory that
+    /// processes share.
+    pub(crate) fn of(
+        announced: Array<AtomicU64>,
+        workers: Array<EventCount>,
+        group: usize,
+    ) -> Self {
+        ParkedWorkers { announced, workers, group: group.max(1) }
     }
 
     /// Whether a worker has announced itself, as far as the caller's fence or section lets it see.
     #[inline]
     pub(crate) fn any(&self) -> bool {
-        self.announced.load(Ordering::Relaxed) > 0
+        self.announced[0].load(Ordering::Relaxed) > 0
     }
 
     /// Announces worker `me`, and sleeps if there is still `nothing` to do.
     pub(crate) fn park(&self, me: usize, nothing: impl FnOnce() -> bool) {
+        // Without a watch and a deadline the wait cannot fail.
+        let _ = self.park_watching(me, &Policy::default(), nothing);
+    }
+
+    /// As [`park`](Self::park); the sleep also ends when the watch of `policy` names a partner, and
+    /// the result is then the error of the wait.
+    pub(crate) fn park_watching(
+        &self,
+        me: usize,
+        policy: &Policy<'_>,
+        nothing: impl FnOnce() -> bool,
+    ) -> Result<(), WaitError> {
         let worker = &self.workers[me];
         // Counted first: the thread that takes a mark down subtracts one, and must not subtract
         // that of another worker. Relaxed: the Release of the mark publishes it.
         let late = plant::is("parked: counted after its mark");
         if !late {
-            self.announced.fetch_add(1, Ordering::Relaxed);
+            self.announced[0].fetch_add(1, Ordering::Relaxed);
         }
         let seen = worker.announce();
         if late {
-            self.announced.fetch_add(1, Ordering::Relaxed);
+            self.announced[0].fetch_add(1, Ordering::Relaxed);
         }
-        if nothing() {
-            // Without a watch and a deadline the wait cannot fail.
-            let _ = worker.wait(seen, &Policy::default(), None);
-        }
+        let waited = if nothing() { worker.wait(seen, policy, None) } else { Ok(()) };
         if worker.cancel() {
-            self.announced.fetch_sub(1, Ordering::Relaxed);
+            self.announced[0].fetch_sub(1, Ordering::Relaxed);
         }
+        waited
     }
 
-    /// Unparks one worker, preferably `best`.
+    /// Unparks one worker of the pool of `best`, preferably `best` itself.
     #[cold]
     pub(crate) fn unpark_one(&self, best: u32) {
-        let n = self.workers.len();
-        (0..n).any(|k| self.unpark(((best as usize + k) % n) as u32));
+        let (first, n) = (best as usize / self.group * self.group, self.group);
+        (0..n).any(|k| self.unpark((first + (best as usize - first + k) % n) as u32));
     }
 
     /// Unparks this worker, and returns true, if it has announced itself.
@@ -91,7 +115,7 @@ impl ParkedWorkers {
         if unparked {
             // Relaxed: the Acquire of the mark puts it after the addition. It may come after the
             // next addition as well: until then the number is too large by one.
-            self.announced.fetch_sub(1, Ordering::Relaxed);
+            self.announced[0].fetch_sub(1, Ordering::Relaxed);
         }
         unparked
     }

@@ -1,5 +1,6 @@
 //! Running a checked overlay: the phases, the threads that run the tasks, and the report.
 
+use std::any::Any;
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
@@ -11,7 +12,7 @@ use crate::compiled::Program;
 use crate::compiled::claimed::{CLAIMED, Claimed, rounds};
 use crate::compiled::partitioned::Partitioned;
 use crate::conflicts::Conflicts;
-use crate::engine::{Engine, Failure, Phase, Ready, Seat};
+use crate::engine::{Engine, Failure, Phase, Ready, Seat, Setup, Shared};
 use crate::error::RunError;
 use crate::location::Route;
 use crate::overlay::{Body, Checked};
@@ -86,7 +87,7 @@ impl Runner {
     }
 
     /// Returns the number of threads that run the bodies of `tasks` tasks.
-    fn workers(self, tasks: usize) -> usize {
+    pub(crate) fn workers(self, tasks: usize) -> usize {
         match self {
             Runner::Pool { workers, .. }
             | Runner::Static { workers }
@@ -104,7 +105,7 @@ impl Runner {
         }
     }
 
-    fn is_deep(self) -> bool {
+    pub(crate) fn is_deep(self) -> bool {
         let (Runner::Pool { order, .. } | Runner::Queues { order, .. }) = self else {
             return false;
         };
@@ -129,6 +130,10 @@ pub struct RunReport {
     pub interpreted: Option<Interpreted>,
     /// The total number of iterations of all tasks that were not compiled.
     pub interpreted_steps: u64,
+    /// In a run on a team: the number of messages with grants and data that this member has sent.
+    pub messages: u64,
+    /// In a run on a team: the number of messages with room alone that this member has sent.
+    pub room_messages: u64,
 }
 
 /// The reason why a run went over the queues of the locations.
@@ -154,7 +159,7 @@ impl std::fmt::Display for Interpreted {
 }
 
 /// The bodies of all tasks, shared by the threads that run them.
-struct Bodies<'a, 'env>(Box<[UnsafeCell<&'a mut Body<'env>>]>);
+pub(crate) struct Bodies<'a, 'env>(Box<[UnsafeCell<&'a mut Body<'env>>]>);
 
 // SAFETY: bodies are `Send`, and `get` requires exclusive access to the body that its caller names.
 unsafe impl Sync for Bodies<'_, '_> {}
@@ -166,7 +171,7 @@ impl<'env> Bodies<'_, 'env> {
     /// No other thread may use the body of this task while the reference lives.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "exclusive by the scheduling of tasks")]
-    unsafe fn get(&self, task: u32) -> &mut Body<'env> {
+    pub(crate) unsafe fn get(&self, task: u32) -> &mut Body<'env> {
         // SAFETY: the pointer comes from an `UnsafeCell` that `self` keeps alive. No other
         // reference to the body exists: the caller guarantees it (see `# Safety`).
         unsafe { &mut *self.0[task as usize].get() }
@@ -179,10 +184,8 @@ pub(crate) fn run(
     runner: Runner,
     stop: Stop,
 ) -> Result<RunReport, RunError> {
-    for core in &overlay.cores {
-        if let Some(task) = core.poisoned() {
-            return Err(RunError::Poisoned { location: core.name.clone(), task });
-        }
+    if let Some(error) = poisoned_before(overlay) {
+        return Err(error);
     }
     if overlay.live.plan.tasks.is_empty() || stop.at_most == 0 {
         return Ok(RunReport::default());
@@ -191,8 +194,30 @@ pub(crate) fn run(
         Some(tolerance) => Some(new_test(overlay, tolerance, stop.at_most)?),
         None => None,
     };
-    let engine = Arc::new(new_engine(overlay, runner, (stop.at_most, test)));
-    let route: Arc<dyn Route> = Arc::clone(&engine) as _;
+    let engine = Arc::new(new_engine(overlay, runner, (stop.at_most, test), None));
+    enter(overlay, &engine)?;
+    let (interpreted, interpreted_steps) = phases(&engine, overlay, runner);
+    // At the end, as dropping the payload of a panic may panic.
+    match exit(overlay, &engine) {
+        Some(failure) => Err(describe(failure, &engine, overlay)),
+        None => Ok(RunReport { interpreted, interpreted_steps, ..report(&engine) }),
+    }
+}
+
+/// Returns the error for a location that was poisoned before the run.
+pub(crate) fn poisoned_before(overlay: &Checked<'_>) -> Option<RunError> {
+    overlay.cores.iter().find_map(|core| {
+        let task = core.poisoned()?;
+        Some(RunError::Poisoned { location: core.name.clone(), task })
+    })
+}
+
+/// Registers the engine of a run at all locations, and with the watches.
+///
+/// # Errors
+/// [`RunError::InUse`]; then it is registered nowhere.
+pub(crate) fn enter(overlay: &Checked<'_>, engine: &Arc<Engine>) -> Result<(), RunError> {
+    let route: Arc<dyn Route> = Arc::clone(engine) as _;
     let joined = overlay.cores.iter().take_while(|core| core.join(&route)).count();
     if let Some(taken) = overlay.cores.get(joined) {
         let location = taken.name.clone();
@@ -200,25 +225,30 @@ pub(crate) fn run(
         engine.give_back();
         return Err(RunError::InUse { location });
     }
-    overlay.live.begin(&engine);
-    let (interpreted, interpreted_steps) = phases(&engine, overlay, runner);
+    overlay.live.begin(engine);
+    Ok(())
+}
+
+/// Ends what [`enter`] began, and poisons the locations that tasks whose bodies panicked write.
+/// Returns the cause of failure, if the run has failed.
+pub(crate) fn exit(overlay: &Checked<'_>, engine: &Engine) -> Option<Failure> {
     overlay.live.end();
     let failure = engine.take_failure();
     for &t in &*engine.panicked.lock().unwrap_or_else(PoisonError::into_inner) {
-        for (l, _) in
-            overlay.live.plan.requests[t as usize].iter().filter(|r| r.1 == AccessMode::Exclusive)
-        {
-            overlay.cores[*l as usize].poison(&overlay.live.plan.tasks[t as usize]);
-        }
+        poison(overlay, t);
     }
     // Before unregistering: the next overlay over these locations must find no request of this run
     // in the queues.
     engine.give_back();
     overlay.cores.iter().for_each(|core| core.part());
-    // At the end, as dropping the payload of a panic may panic.
-    match failure {
-        Some(failure) => Err(describe(failure, &engine, overlay)),
-        None => Ok(RunReport { interpreted, interpreted_steps, ..report(&engine) }),
+    failure
+}
+
+/// Poisons the locations that a task writes.
+pub(crate) fn poison(overlay: &Checked<'_>, task: u32) {
+    let requests = &overlay.live.plan.requests[task as usize];
+    for (l, _) in requests.iter().filter(|r| r.1 == AccessMode::Exclusive) {
+        overlay.cores[*l as usize].poison(&overlay.live.plan.tasks[task as usize]);
     }
 }
 
@@ -230,7 +260,12 @@ fn new_test(overlay: &Checked<'_>, tolerance: f64, at_most: u64) -> Result<Test,
     Ok(Test::new(tolerance, overlay.live.plan.tasks.len() as u32, diameter, at_most))
 }
 
-fn new_engine(overlay: &Checked<'_>, runner: Runner, stop: (u64, Option<Test>)) -> Engine {
+pub(crate) fn new_engine(
+    overlay: &Checked<'_>,
+    runner: Runner,
+    stop: (u64, Option<Test>),
+    shared: Option<Shared>,
+) -> Engine {
     let tasks = overlay.live.plan.tasks.len();
     let workers = runner.workers(tasks);
     let home: Box<[u32]> = (0..tasks).map(|t| (t * workers / tasks) as u32).collect();
@@ -239,7 +274,8 @@ fn new_engine(overlay: &Checked<'_>, runner: Runner, stop: (u64, Option<Test>)) 
         _ => Ready::Pool(ReadyQueues::new(workers, home.clone(), runner.is_deep())),
     };
     let may_compile = matches!(runner, Runner::Pool { .. } | Runner::Static { .. });
-    Engine::new(&overlay.cores, &overlay.queues, ready, home, workers, may_compile, stop)
+    let setup = Setup { ready, home, workers, may_compile, shared };
+    Engine::new(&overlay.cores, &overlay.queues, setup, stop)
 }
 
 /// Runs phase by phase, until all tasks have stopped or the run has failed. Returns the reason why
@@ -365,7 +401,7 @@ fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
 }
 
 /// Calls `work` for each worker, each in its own thread; worker 0 runs in the caller's.
-fn run_workers<'env>(
+pub(crate) fn run_workers<'env>(
     engine: &Engine,
     workers: usize,
     bodies: &mut [Body<'env>],
@@ -420,10 +456,11 @@ fn guarded(engine: &Engine, seat: &Seat, f: impl FnOnce()) {
     }
 }
 
-fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunError {
+pub(crate) fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunError {
     let name = |t: u32| overlay.live.plan.tasks[t as usize].clone();
     let iteration = |t: u32| rounds(engine.states[t as usize].load(Ordering::Relaxed));
     match failure {
+        Failure::Fault(fault) => RunError::Fault(fault),
         Failure::Poisoned { location, task } => RunError::Poisoned { location, task },
         Failure::Thread { what, source } => RunError::Thread { what, source },
         Failure::Stuck(report) => RunError::Stuck(report),
@@ -435,14 +472,19 @@ fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunErro
                 .iter()
                 .filter(|r| r.1 == AccessMode::Exclusive);
             let locations = written.map(|&(l, _)| overlay.cores[l as usize].name.clone()).collect();
-            let message = payload
-                .downcast_ref::<&str>()
-                .map(|s| (*s).to_owned())
-                .or_else(|| payload.downcast_ref::<String>().cloned())
-                .unwrap_or_else(|| "no message".to_owned());
+            let message = message(&*payload);
             RunError::Panicked { task: name(task), iteration: iteration(task), locations, message }
         }
     }
+}
+
+/// Returns the message of a panic.
+pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
+    payload
+        .downcast_ref::<&str>()
+        .map(|s| (*s).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
 }
 
 fn report(engine: &Engine) -> RunReport {

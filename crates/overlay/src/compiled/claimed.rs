@@ -49,6 +49,7 @@
 //! This project's. Counters that are pulled, not pushed: a release writes one word, whichever tasks
 //! wait for it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering, fence};
@@ -86,6 +87,33 @@ pub(crate) struct Claimed<'a> {
     /// A worker looks first at the tasks that waited for what it ran last.
     depth_first: bool,
     parked: &'a ParkedWorkers,
+    /// In a run on a team: this member's workers are a part of those in `parked`.
+    among: Option<Among<'a>>,
+}
+
+/// The workers of a member of a team, among those of all members of its host. `home` numbers these;
+/// tasks of other hosts have the home [`ELSEWHERE`].
+#[derive(Clone, Copy)]
+pub(crate) struct Among<'a> {
+    /// The number of this member's first worker.
+    pub(crate) first: usize,
+    /// How a worker waits that has found nothing to run.
+    pub(crate) rest: &'a dyn Rest,
+}
+
+/// The home of a task that no worker of the host runs.
+pub(crate) const ELSEWHERE: u32 = u32::MAX;
+
+/// How a worker waits for the tasks of other members.
+pub(crate) trait Rest: Sync {
+    /// Lets worker `me` of the host rest while there is `nothing` to run.
+    fn rest(&self, me: usize, nothing: &mut dyn FnMut() -> bool);
+}
+
+impl std::fmt::Debug for Among<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Among").field("first", &self.first).finish_non_exhaustive()
+    }
 }
 
 /// The first task of a home that is not done: its place in the list, and the round.
@@ -117,7 +145,15 @@ impl<'a> Claimed<'a> {
         depth_first: bool,
         parked: &'a ParkedWorkers,
     ) -> Self {
-        Claimed { program, states, lists: lists(program, home, workers), home, depth_first, parked }
+        let lists = lists(program, home, 0..workers);
+        Claimed { program, states, lists, home, depth_first, parked, among: None }
+    }
+
+    /// The part of a member of a team with this number of workers: it runs the tasks whose homes
+    /// they are, and waits for those of other members.
+    pub(crate) fn among(self, among: Among<'a>, workers: usize) -> Self {
+        let lists = lists(self.program, self.home, among.first..among.first + workers);
+        Claimed { lists, among: Some(among), ..self }
     }
 
     /// Runs tasks until `halt`. `step` runs one round of a task and gives its new state, or `None`
@@ -129,6 +165,7 @@ impl<'a> Claimed<'a> {
         mut step: impl FnMut(u32, u64) -> Option<u64>,
     ) {
         let alone = self.lists.len() == 1;
+        let tells = !alone || self.among.is_some();
         let mut front = self.front(me);
         let mut spin = SpinWait::new(&LOOKS, None);
         let mut last = None;
@@ -139,17 +176,24 @@ impl<'a> Claimed<'a> {
             // Acquire: pairs with the Release of the thread that halts; the worker then reads what
             // that left.
             if halt.load(Ordering::Acquire) {
+                // Other members of a team go on.
+                if self.among.is_some()
+                    && let Some(task) = released
+                {
+                    self.tell(task);
+                }
                 return;
             }
             let followers = last.take().map_or(&[][..], |last| self.program.followers(last));
             let found = followers
                 .iter()
+                .filter(|&&t| self.among.is_none() || self.is_own(t))
                 .find_map(|&t| self.claim(t, self.state(t), alone))
                 .or_else(|| self.at_home(me, &mut front, alone))
                 .or_else(
                     || if spin.spins() < LOOKS_AT_HOME { None } else { self.around(me, alone) },
                 );
-            if !alone && let Some(task) = released.take() {
+            if tells && let Some(task) = released.take() {
                 self.tell(task);
             }
             let Some((task, state)) = found else {
@@ -180,6 +224,12 @@ impl<'a> Claimed<'a> {
                 last = Some(task);
             }
         }
+    }
+
+    /// Whether this member of a team runs a task.
+    fn is_own(&self, task: u32) -> bool {
+        let first = self.among.map_or(0, |among| among.first);
+        (self.home[task as usize] as usize).checked_sub(first).is_some_and(|w| w < self.lists.len())
     }
 
     /// Where a worker begins: after a pause some of its tasks may be rounds ahead of others.
@@ -278,13 +328,13 @@ impl<'a> Claimed<'a> {
     /// Whether a task in this state may run its next round.
     #[inline]
     fn may_run(&self, task: u32, state: u64) -> bool {
-        let lag = |lag: u32| if plant::is("claimed: no lag") { 0 } else { u64::from(lag) };
+        let lag = |lag: i32| if plant::is("claimed: no lag") { 0 } else { i64::from(lag) };
         state & CLAIMED == 0
             && self
                 .program
                 .waits(task)
                 .iter()
-                .all(|wait| self.state(wait.task) >= state + lag(wait.lag))
+                .all(|wait| self.state(wait.task) >= state.saturating_add_signed(lag(wait.lag)))
     }
 
     #[cold]
@@ -300,15 +350,24 @@ impl<'a> Claimed<'a> {
     fn park(&self, me: usize, halt: &AtomicBool) {
         let nothing = |list: &[u32]| !list.iter().any(|&t| self.may_run(t, self.state(t)));
         // Acquire: as in `work`.
-        self.parked.park(me, || {
-            !halt.load(Ordering::Acquire) && self.lists.iter().all(|list| nothing(list))
-        });
+        let mut nothing =
+            || !halt.load(Ordering::Acquire) && self.lists.iter().all(|list| nothing(list));
+        match self.among {
+            None => self.parked.park(me, nothing),
+            Some(Among { first, rest }) => rest.rest(first + me, &mut nothing),
+        }
     }
 }
 
-/// Per worker: the tasks of its home, in the order of the program.
-pub(crate) fn lists(program: &Program, home: &[u32], workers: usize) -> Box<[Box<[u32]>]> {
-    let mut lists = vec![Vec::new(); workers];
-    program.order.iter().for_each(|&t| lists[home[t as usize] as usize].push(t));
+/// For each of these workers: the tasks of its home, in the order of the program.
+pub(crate) fn lists(program: &Program, home: &[u32], workers: Range<usize>) -> Box<[Box<[u32]>]> {
+    let mut lists = vec![Vec::new(); workers.len()];
+    for &t in &program.order {
+        if let Some(list) =
+            (home[t as usize] as usize).checked_sub(workers.start).and_then(|w| lists.get_mut(w))
+        {
+            list.push(t);
+        }
+    }
     lists.into_iter().map(Vec::into).collect()
 }

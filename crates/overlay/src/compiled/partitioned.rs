@@ -113,7 +113,7 @@ impl<'a> Partitioned<'a> {
         workers: usize,
         parked: &'a ParkedWorkers,
     ) -> Self {
-        let lists = lists(program, home, workers);
+        let lists = lists(program, home, 0..workers);
         let homes = (0..).zip(&lists).map(|(me, tasks)| Home::new(me, tasks, program, home));
         Partitioned { states, homes: homes.collect(), relays: program.relays, parked }
     }
@@ -193,7 +193,7 @@ impl<'a> Partitioned<'a> {
     /// Waits until the other task has released what this round needs. False if the run is halted.
     #[inline]
     fn wait(&self, me: usize, wait: Wait, round: u64, halt: &AtomicBool) -> bool {
-        let need = (round << 1) + u64::from(wait.lag);
+        let need = (round << 1).saturating_add_signed(wait.lag.into());
         // Acquire: pairs with the Release in `work`.
         let there = || self.states[wait.task as usize].load(Ordering::Acquire) >= need;
         there() || self.wait_slowly(me, there, halt)

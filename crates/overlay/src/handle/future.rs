@@ -72,19 +72,19 @@ use crate::error::AcquireError;
 /// tokio::spawn(async move { handle.granted().await.map(drop) });
 /// ```
 #[must_use = "a future that is dropped abandons its request"]
-pub struct Granted<'h, T, M: Mode> {
+pub struct Granted<'h, T: ?Sized, M: Mode> {
     /// The handle, taken when the future is ready.
     handle: Option<&'h mut Handle<T, M>>,
 }
 
-impl<'h, T, M: Mode> Granted<'h, T, M> {
+impl<'h, T: ?Sized, M: Mode> Granted<'h, T, M> {
     /// Creates the future of a handle with a pending request.
     pub(super) fn new(handle: &'h mut Handle<T, M>) -> Self {
         Granted { handle: Some(handle) }
     }
 }
 
-impl<'h, T, M: Mode> Future for Granted<'h, T, M> {
+impl<'h, T: ?Sized, M: Mode> Future for Granted<'h, T, M> {
     type Output = Result<Guard<'h, T, M>, AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -95,7 +95,7 @@ impl<'h, T, M: Mode> Future for Granted<'h, T, M> {
     }
 }
 
-impl<T, M: Mode> Drop for Granted<'_, T, M> {
+impl<T: ?Sized, M: Mode> Drop for Granted<'_, T, M> {
     fn drop(&mut self) {
         if let Some(handle) = self.handle.take() {
             handle.abandon();
@@ -103,7 +103,7 @@ impl<T, M: Mode> Drop for Granted<'_, T, M> {
     }
 }
 
-impl<T, M: Mode> fmt::Debug for Granted<'_, T, M> {
+impl<T: ?Sized, M: Mode> fmt::Debug for Granted<'_, T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Granted").field(&self.handle).finish()
     }

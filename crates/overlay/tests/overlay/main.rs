@@ -16,5 +16,7 @@ mod handles_and_faults;
 mod runners;
 mod schedule;
 mod stop;
+mod team;
+mod team_wire;
 mod watch;
 mod wave_front;

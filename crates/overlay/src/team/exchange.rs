@@ -1,0 +1,463 @@
+//! The messages of a run on a team: grants with data, room, first and final values, and failures.
+//!
+//! # Contract
+//! [`Exchange::released`] sends what the release of a task sends, before the task's own word is
+//! raised: nothing on this host changes the data until then. The receiver copies all data of a
+//! message to their slots, raises the mirror of the task's word, and unparks the workers of tasks
+//! that wait for it.
+//!
+//! | message | sent                                        | to                                  |
+//! |---------|---------------------------------------------|-------------------------------------|
+//! | release | at the release, at once                     | each host that waits for the task   |
+//! | room    | at the release, with the next message, or   | each host with writers that wait    |
+//! |         | when a worker has nothing to run            | for room, if no release goes there  |
+//! | initial | before the start, by the owner              | hosts that read it before a version |
+//! | final   | after the end, by the last writer           | hosts that have an earlier version  |
+//! | left    | when a task leaves                          | the server of each other host       |
+//! | failed  | when a task fails or panics                 | the server of each other host       |
+//! | rounds  | ten times a second, by the server           | the server of each other host       |
+//!
+//! # Format
+//! Numbers are little-endian.
+//!
+//! ```text
+//! | run (4) | kind (4) | task or location (8) | state, rounds or offset (8) | data ... |
+//! ```
+//!
+//! # Costs
+//! A release: one message for each other host that waits, and two copies of the data, into the
+//! message and out of it. Nothing allocates in the steady state. The rounds, which only watches
+//! need, are at most 640 KB a second.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use syncline_fabric::endpoint::{Endpoint, Out, Service};
+use syncline_signal::primitive::{AtomicU64, Ordering, fence};
+use syncline_sync::space::Array;
+
+use crate::compiled::Program;
+use crate::compiled::claimed::{ELSEWHERE, rounds};
+use crate::parked::ParkedWorkers;
+use crate::team::layout::{Layout, Outgoing};
+use crate::team::memory::{Failed, HostMemory};
+
+/// The kinds of messages.
+const RELEASE: u32 = 0;
+const ROOM: u32 = 1;
+const INITIAL: u32 = 2;
+const FINAL: u32 = 3;
+const LEFT: u32 = 4;
+const FAILED: u32 = 5;
+const ROUNDS: u32 = 6;
+
+/// The least time between two reports of rounds, and the bytes of a report in that time.
+const REPORT: Duration = Duration::from_millis(100);
+const REPORTED: u32 = 64 << 10;
+
+/// The service of a process that receives the messages of runs.
+#[derive(Default)]
+pub(crate) struct Grants {
+    runs: Mutex<Runs>,
+}
+
+#[derive(Default)]
+struct Runs {
+    /// The number of runs that each member of the process has begun.
+    begun: HashMap<usize, u32>,
+    /// The runs under way, with the number of this process's members in each.
+    now: Vec<(u32, usize, Arc<Exchange>)>,
+}
+
+impl Grants {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Runs> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the number of the next run of a member, which is the same for all members.
+    pub(super) fn next(&self, rank: usize) -> u32 {
+        let mut runs = self.lock();
+        let number = runs.begun.entry(rank).or_default();
+        *number = number.wrapping_add(1);
+        *number
+    }
+
+    /// Lets the process receive for a run.
+    pub(super) fn enter(&self, exchange: &Arc<Exchange>) {
+        let mut runs = self.lock();
+        match runs.now.iter_mut().find(|run| run.0 == exchange.run) {
+            Some(run) => run.1 += 1,
+            None => runs.now.push((exchange.run, 1, Arc::clone(exchange))),
+        }
+    }
+
+    /// Ends that for one member.
+    pub(super) fn leave(&self, exchange: &Exchange) {
+        let mut runs = self.lock();
+        if let Some(run) = runs.now.iter_mut().find(|run| run.0 == exchange.run) {
+            run.1 -= 1;
+        }
+        runs.now.retain(|run| run.1 > 0);
+    }
+}
+
+impl Service for Grants {
+    fn idle(&self, out: &mut Out<'_>) {
+        for (_, _, exchange) in &self.lock().now {
+            exchange.report(out);
+        }
+    }
+
+    fn receive(&self, _from: usize, body: &[u8], _out: &mut Out<'_>) {
+        let Some(head) = Head::of(body) else { return };
+        // Under the lock: the memory is used by this run until all members have left it. A message
+        // of a run that has ended comes too late for all tasks.
+        let runs = self.lock();
+        if let Some((_, _, exchange)) = runs.now.iter().find(|run| run.0 == head.run) {
+            exchange.receive(&head, &body[Head::BYTES..]);
+        }
+    }
+}
+
+/// The beginning of a message.
+struct Head {
+    run: u32,
+    kind: u32,
+    what: u64,
+    state: u64,
+}
+
+impl Head {
+    const BYTES: usize = 24;
+
+    fn of(body: &[u8]) -> Option<Head> {
+        let word = |at: usize| -> Option<u64> {
+            Some(u64::from_le_bytes(body.get(at..at + 8)?.try_into().ok()?))
+        };
+        let first = word(0)?;
+        Some(Head {
+            run: first as u32,
+            kind: (first >> 32) as u32,
+            what: word(8)?,
+            state: word(16)?,
+        })
+    }
+
+    fn put(&self, to: &mut Vec<u8>) {
+        for word in [u64::from(self.run) | u64::from(self.kind) << 32, self.what, self.state] {
+            to.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+}
+
+/// The connection of a process to the other hosts.
+pub(super) struct Link {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) service: u32,
+    pub(super) grants: Arc<Grants>,
+}
+
+/// What the members of a process need to send and to receive during a run.
+pub(crate) struct Exchange {
+    run: u32,
+    pub(super) link: Option<Link>,
+    pub(super) memory: HostMemory,
+    pub(super) states: Array<AtomicU64>,
+    pub(super) layout: Layout,
+    pub(super) program: Program,
+    /// The home of each task, as the number of a worker of this host.
+    pub(super) home: Box<[u32]>,
+    pub(super) parked: ParkedWorkers,
+    /// What each task of this member sends: an index into `outgoing`, or `NOTHING`.
+    sends: Box<[u32]>,
+    outgoing: Box<[Outgoing]>,
+    /// The number of releases and of rooms that were sent.
+    pub(super) sent: AtomicU64,
+    pub(super) rooms: AtomicU64,
+    /// The tasks of this host, if this process reports their rounds, and when it did.
+    reports: Option<(Box<[u32]>, Mutex<Instant>)>,
+}
+
+const NOTHING: u32 = u32::MAX;
+
+impl Exchange {
+    pub(super) fn new(
+        link: Option<Link>,
+        rank: usize,
+        memory: HostMemory,
+        mut layout: Layout,
+        program: Program,
+        home: Box<[u32]>,
+        group: usize,
+    ) -> Exchange {
+        let mut sends = vec![NOTHING; home.len()];
+        let mut outgoing = Vec::new();
+        for (task, messages) in std::mem::take(&mut layout.outgoing) {
+            sends[task as usize] = outgoing.len() as u32;
+            outgoing.push(messages);
+        }
+        let run = link.as_ref().map_or(0, |link| link.grants.next(rank));
+        let is_server = |endpoint: &Endpoint| {
+            let (hosts, process) = (endpoint.hosts(), endpoint.process());
+            hosts.server(hosts.of(process)) == process
+        };
+        let reports = link.as_ref().filter(|link| is_server(&link.endpoint)).map(|_| {
+            let here = (0..).zip(&home).filter(|(_, home)| **home != ELSEWHERE);
+            (here.map(|(t, _)| t).collect(), Mutex::new(Instant::now()))
+        });
+        Exchange {
+            run,
+            link,
+            states: memory.states(),
+            parked: memory.parked(group),
+            memory,
+            layout,
+            program,
+            home,
+            sends: sends.into(),
+            outgoing: outgoing.into(),
+            sent: AtomicU64::new(0),
+            rooms: AtomicU64::new(0),
+            reports,
+        }
+    }
+
+    /// Reports the rounds of this host's tasks to the other hosts, if it is time to.
+    fn report(&self, out: &mut Out<'_>) {
+        let Some((tasks, last)) = &self.reports else { return };
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.elapsed() < REPORT * (1 + 8 * tasks.len() as u32 / REPORTED) {
+            return;
+        }
+        *last = Instant::now();
+        let Some(Link { endpoint, .. }) = &self.link else { return };
+        let hosts = endpoint.hosts();
+        for host in (0..hosts.count()).filter(|&host| host != hosts.of(endpoint.process())) {
+            let mut message = out.message();
+            Head { run: self.run, kind: ROUNDS, what: 0, state: 0 }.put(&mut message);
+            for &task in tasks {
+                // Relaxed: a watch sees the task at some moment.
+                let state = self.states[task as usize].load(Ordering::Relaxed);
+                for word in [task.into(), state] {
+                    message.extend_from_slice(&word.to_le_bytes());
+                }
+            }
+            out.send(hosts.server(host), message);
+        }
+    }
+
+    /// Sends what the release of a task of this member sends. `state` is the state that the task
+    /// will have.
+    pub(super) fn released(&self, task: u32, round: u64, state: u64) {
+        let Some(outgoing) = self.outgoing.get(self.sends[task as usize] as usize) else { return };
+        let Some(Link { endpoint, service, .. }) = &self.link else { return };
+        let head = |kind| Head { run: self.run, kind, what: task.into(), state };
+        if !outgoing.rooms.is_empty() {
+            endpoint.post(*service, |out| {
+                for &process in &outgoing.rooms {
+                    let mut message = out.message();
+                    head(ROOM).put(&mut message);
+                    out.send(process, message);
+                }
+            });
+            // Relaxed, here and below: statistics.
+            self.rooms.fetch_add(outgoing.rooms.len() as u64, Ordering::Relaxed);
+        }
+        if !outgoing.messages.is_empty() {
+            endpoint.enter(*service, |out| {
+                for to in &outgoing.messages {
+                    let mut message = out.message();
+                    head(RELEASE).put(&mut message);
+                    for part in &to.parts {
+                        let at = part.at[(round & 1) as usize];
+                        // SAFETY: the data are those of a location that the task has written in
+                        // this round, and still holds: its word is raised after this call.
+                        unsafe {
+                            let len = part.used(self.memory.encoded(at, part.len));
+                            self.memory.append(at, len, &mut message);
+                        }
+                    }
+                    out.send(to.process, message);
+                }
+            });
+            self.sent.fetch_add(outgoing.messages.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends the value of a location to a process: its first one, or its final one.
+    pub(super) fn send_value(
+        &self,
+        is_final: bool,
+        location: u32,
+        at: usize,
+        len: usize,
+        to: usize,
+    ) {
+        let Some(Link { endpoint, service, .. }) = &self.link else { return };
+        let kind = if is_final { FINAL } else { INITIAL };
+        endpoint.enter(*service, |out| {
+            let mut message = out.message();
+            Head { run: self.run, kind, what: location.into(), state: 0 }.put(&mut message);
+            // SAFETY: no task has begun, or all tasks have ended: no thread writes the data.
+            unsafe { self.memory.append(at, len, &mut message) };
+            out.send(to, message);
+        });
+    }
+
+    /// Tells all hosts that a task has left after this number of rounds.
+    pub(super) fn leave(&self, task: u32, rounds: u64) {
+        self.depart(task, rounds);
+        self.tell_servers(
+            &Head { run: self.run, kind: LEFT, what: task.into(), state: rounds },
+            &[],
+        );
+    }
+
+    fn depart(&self, task: u32, rounds: u64) {
+        let component = self.layout.component[task as usize];
+        self.memory.depart(task, component, rounds);
+        if self.is_finished(task) {
+            self.parked.unpark_all();
+        }
+    }
+
+    /// Whether all tasks that a task could wait for, even indirectly, have left, and so has the
+    /// task itself.
+    pub(super) fn is_finished(&self, task: u32) -> bool {
+        let component = self.layout.component[task as usize];
+        self.memory.departed_of(component) == self.layout.sizes[component as usize]
+    }
+
+    /// Publishes a failure of this member on all hosts.
+    pub(super) fn fail(&self, failed: &Failed) {
+        if !self.memory.fail(failed) {
+            return;
+        }
+        self.parked.unpark_all();
+        let (fields, text) = failed.words();
+        let mut data: Vec<u8> = fields[2..].iter().flat_map(|word| word.to_le_bytes()).collect();
+        data.extend_from_slice(text.as_bytes());
+        let head = Head { run: self.run, kind: FAILED, what: fields[0], state: fields[1] };
+        self.tell_servers(&head, &data);
+    }
+
+    fn tell_servers(&self, head: &Head, data: &[u8]) {
+        let Some(Link { endpoint, service, .. }) = &self.link else { return };
+        let hosts = endpoint.hosts();
+        let here = hosts.of(endpoint.process());
+        endpoint.enter(*service, |out| {
+            for host in (0..hosts.count()).filter(|&host| host != here) {
+                let mut message = out.message();
+                head.put(&mut message);
+                message.extend_from_slice(data);
+                out.send(hosts.server(host), message);
+            }
+        });
+    }
+
+    /// Receives the messages that are there: for a thread that computes, between two steps.
+    pub(super) fn look(&self) {
+        if let Some(link) = &self.link {
+            link.endpoint.look();
+        }
+    }
+
+    /// Returns the number of rounds that a task has released, as far as this host knows.
+    pub(super) fn rounds(&self, task: u32) -> u64 {
+        // Acquire: pairs with the Release in `raise`: the data are in place.
+        rounds(self.states[task as usize].load(Ordering::Acquire))
+    }
+
+    /// Whether all workers must return: a member has failed, or all tasks have left.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.memory.has_failed() || self.memory.departed() == self.states.len() as u64
+    }
+
+    fn receive(&self, head: &Head, data: &[u8]) {
+        let task = u32::try_from(head.what).unwrap_or(u32::MAX);
+        let known = (task as usize) < self.states.len();
+        match head.kind {
+            RELEASE if known => {
+                let parts = self.layout.arrivals.get(&task).map_or(&[][..], |parts| parts);
+                let rest = parts.iter().try_fold(data, |data, part| {
+                    data.split_at_checked(part.used(data)).map(|d| d.1)
+                });
+                if rest.is_none_or(|rest| !rest.is_empty()) {
+                    return; // of another plan; the members have agreed on theirs
+                }
+                // The sender's round: it has ended one more.
+                let round = (head.state >> 1).wrapping_sub(1);
+                let mut data = data;
+                for part in parts {
+                    let (own, rest) = data.split_at(part.used(data));
+                    // SAFETY: the sender has waited until the accesses to the reception before the
+                    // last one have been released, and accesses to this one wait for the word that
+                    // is raised below.
+                    unsafe { self.memory.write(part.at[(round & 1) as usize], own) };
+                    data = rest;
+                }
+                self.raise(task, head.state);
+            }
+            ROOM if known => self.raise(task, head.state),
+            INITIAL | FINAL => {
+                let Some(stored) = self.layout.stored.get(&task) else { return };
+                if data.len() == stored.len {
+                    // SAFETY: no task of this host has begun, or all have ended, and no other
+                    // message has data for this location.
+                    unsafe { self.memory.write(stored.offset, data) };
+                }
+                if head.kind == INITIAL {
+                    self.memory.count_initial();
+                } else {
+                    self.memory.count_final();
+                }
+            }
+            LEFT if known => self.depart(task, head.state),
+            ROUNDS => {
+                for pair in data.chunks_exact(16) {
+                    let word =
+                        |at: usize| pair[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+                    // The words for which tasks wait are raised by their own messages only.
+                    let task = u32::try_from(word(0)).unwrap_or(u32::MAX);
+                    if let Some(state) = self.states.get(task as usize)
+                        && self.home[task as usize] == ELSEWHERE
+                        && self.program.followers(task).is_empty()
+                    {
+                        state.store(word(8), Ordering::Relaxed);
+                    }
+                }
+            }
+            FAILED if data.len() >= 16 => {
+                let word = |at: usize| data[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+                let fields = [head.what, head.state, word(0), word(8)];
+                if self.memory.fail(&Failed::of_words(fields, &data[16..])) {
+                    self.parked.unpark_all();
+                }
+            }
+            _ => (),
+        }
+    }
+
+    /// Raises the mirror of a task of another host, and unparks the workers of tasks that wait for
+    /// it.
+    fn raise(&self, task: u32, state: u64) {
+        // Release: pairs with the Acquire loads of workers: the data are in place.
+        self.states[task as usize].store(state, Ordering::Release);
+        // SeqCst: pairs with the fence of a worker that parks (`parked`).
+        fence(Ordering::SeqCst);
+        if self.parked.any() {
+            for &follower in self.program.followers(task) {
+                self.parked.unpark_one(self.home[follower as usize]);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exchange").field("run", &self.run).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,413 @@
+//! Values of any serialisable type in the locations of runs on teams.
+//!
+//! # Contract
+//! A [`Location::wire`](crate::Location::wire) has a value of any type that serde serialises. In a
+//! run on threads it is a location like any other: no value is encoded. In a run on a team, the
+//! memory of the host holds the value as encoded by postcard, and each request of a task has a
+//! decoded copy of its own:
+//!
+//! ```text
+//! memory of the host   | length | task | rounds | bytes, at most as many as the bound |
+//!                           │ before the body, if another task      ▲ after the body,
+//!                           ▼ has written since                     │ if the task writes
+//! the request          a decoded copy, to which the body has a reference
+//! ```
+//!
+//! Two tasks of one member may read two versions at the same time, so a copy for each member would
+//! not do. Task and rounds name the version; they travel with the bytes.
+//!
+//! # Errors
+//! A value whose encoding exceeds the bound, a type that refuses, and bytes that are no value of
+//! the type are errors of the task that has the grant. A length beyond the bound is not trusted.
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::location::{Bytes, Core, Location, Value};
+
+/// The reason why a value of a location was not encoded or decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// The encoded value is longer than the bound of the location.
+    #[error("the value of location '{location}' takes {bytes} bytes, and its bound is {bound}")]
+    Long {
+        /// The location.
+        location: String,
+        /// The length of the encoded value.
+        bytes: usize,
+        /// The bound.
+        bound: usize,
+    },
+    /// The type's `Serialize` refuses the value.
+    #[error("the value of location '{location}' cannot be serialised: {reason}")]
+    Refused {
+        /// The location.
+        location: String,
+        /// The error of the type.
+        reason: String,
+    },
+    /// The bytes are not a value of the type.
+    #[error("the bytes of location '{location}' are not a value of its type: {reason}")]
+    Undecodable {
+        /// The location.
+        location: String,
+        /// The reason.
+        reason: String,
+    },
+}
+
+/// The bytes before the encoded value: its length and its version, as three words.
+pub(crate) const HEADER: usize = 24;
+
+/// The version of a value: the task that wrote it, counted from 1, and the rounds of that task.
+/// The first value has the version (0, 0).
+pub(crate) type Version = (u64, u64);
+
+/// The encoding of a location's value.
+pub(crate) struct Wire {
+    pub(crate) bound: usize,
+    codec: Box<dyn Codec>,
+}
+
+trait Codec: Send + Sync {
+    /// Encodes the location's own value.
+    ///
+    /// # Safety
+    /// The location is alive, and no thread writes the value meanwhile.
+    unsafe fn encode_own(&self) -> postcard::Result<Vec<u8>>;
+
+    /// Decodes into the location's own value.
+    ///
+    /// # Safety
+    /// The location is alive, and no other thread accesses the value meanwhile.
+    unsafe fn decode_own(&self, bytes: &[u8]) -> postcard::Result<()>;
+
+    /// Returns a copy without a value.
+    fn vacant(&self) -> Box<dyn Slot>;
+}
+
+trait Slot: Send {
+    fn address(&self) -> *mut u8;
+
+    /// Decodes into the copy.
+    ///
+    /// # Safety
+    /// No reference to the copy exists.
+    unsafe fn decode(&mut self, bytes: &[u8]) -> postcard::Result<()>;
+
+    /// Encodes the copy into `to`, or into a vector if it does not fit.
+    ///
+    /// # Safety
+    /// The copy has a value, and no exclusive reference to it exists.
+    unsafe fn encode(&self, to: &mut [u8]) -> postcard::Result<Result<usize, usize>>;
+}
+
+struct Own<T>(*mut T);
+
+// SAFETY: the address is dereferenced only by functions whose callers have the access of a grant.
+unsafe impl<T: Send> Send for Own<T> {}
+// SAFETY: as for `Send`.
+unsafe impl<T: Send> Sync for Own<T> {}
+
+impl<T: Serialize + DeserializeOwned + Send + 'static> Codec for Own<T> {
+    unsafe fn encode_own(&self) -> postcard::Result<Vec<u8>> {
+        // SAFETY: the caller guarantees that the value is alive and is not written.
+        postcard::to_stdvec(unsafe { &*self.0 })
+    }
+
+    unsafe fn decode_own(&self, bytes: &[u8]) -> postcard::Result<()> {
+        let value = decode(bytes)?;
+        // SAFETY: the caller guarantees that the value is alive and is not accessed.
+        unsafe { *self.0 = value };
+        Ok(())
+    }
+
+    fn vacant(&self) -> Box<dyn Slot> {
+        let value = Arc::new(UnsafeCell::new(MaybeUninit::<T>::uninit()));
+        Box::new(Decoded { value, full: false })
+    }
+}
+
+/// A decoded copy at an address that does not change.
+struct Decoded<T> {
+    value: Arc<UnsafeCell<MaybeUninit<T>>>,
+    full: bool,
+}
+
+// SAFETY: the copy is the only owner of the value, so it is sent with it.
+unsafe impl<T: Send> Send for Decoded<T> {}
+
+impl<T: Serialize + DeserializeOwned + Send> Slot for Decoded<T> {
+    fn address(&self) -> *mut u8 {
+        self.value.get().cast()
+    }
+
+    unsafe fn decode(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        let value = decode(bytes)?;
+        let to = self.value.get().cast::<T>();
+        // SAFETY: `to` is the memory of the copy, which has a value if `full`; the caller
+        // guarantees that no reference to it exists.
+        unsafe { if self.full { *to = value } else { to.write(value) } };
+        self.full = true;
+        Ok(())
+    }
+
+    unsafe fn encode(&self, to: &mut [u8]) -> postcard::Result<Result<usize, usize>> {
+        // SAFETY: the caller guarantees that the copy has a value and is not written.
+        let value = unsafe { &*self.value.get().cast::<T>() };
+        match postcard::to_slice(value, to) {
+            Ok(used) => Ok(Ok(used.len())),
+            Err(postcard::Error::SerializeBufferFull) => Ok(Err(postcard::to_stdvec(value)?.len())),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl<T> Drop for Decoded<T> {
+    fn drop(&mut self) {
+        if self.full {
+            // SAFETY: the copy has a value, and with its owner all references have ended.
+            unsafe { self.value.get().cast::<T>().drop_in_place() };
+        }
+    }
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> postcard::Result<T> {
+    let (value, rest) = postcard::take_from_bytes(bytes)?;
+    if rest.is_empty() { Ok(value) } else { Err(postcard::Error::DeserializeBadEncoding) }
+}
+
+impl<T> Location<T> {
+    /// Creates a location that owns a value of any type that serde serialises. In a run [on a
+    /// team](crate::Checked::run_on), tasks of any members use it.
+    ///
+    /// `bound` is the number of bytes that the encoded value (in the format of postcard) may take;
+    /// members reserve this many, and a release sends those that the value takes. Nothing is
+    /// encoded in a run on threads, nor at a location that tasks of one member use. Otherwise a
+    /// task has a decoded copy for each of its requests. The copy is decoded when another task has
+    /// written a new version, and encoded after each round that writes. A value that takes more
+    /// than `bound` bytes is an error of the task that wrote it. A task that reads must not change
+    /// the value (as a cell inside it would allow): other tasks do not see the change.
+    ///
+    /// ```
+    /// use syncline_fabric::Team;
+    /// use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
+    ///
+    /// // Two hosts, as far as the members can tell.
+    /// let results = Team::hosts(2).quiet().run(|me| {
+    ///     let path = Location::wire("path", 1 << 10, Vec::<String>::new());
+    ///     let mut overlay = Overlay::new();
+    ///     for rank in 0..me.size() {
+    ///         let name = format!("rank {rank}");
+    ///         overlay.task(name.clone(), path.write(), move |path, _| path.push(name.clone()));
+    ///     }
+    ///     let mut overlay = overlay.check(Initial::Program)?;
+    ///     overlay.run_on(me, Runner::pool(1), Stop::after(2))?;
+    ///     let path = path.reader().acquire()?.join(", ");
+    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(path)
+    /// })?;
+    /// for path in results {
+    ///     assert_eq!(path?, "rank 0, rank 1, rank 0, rank 1");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn wire(name: impl Into<String>, bound: usize, value: T) -> Self
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let value = Arc::new(Value(UnsafeCell::new(value)));
+        let wire = Wire::new(value.0.get(), bound);
+        let bytes = Bytes { first: std::ptr::null_mut(), len: wire.len() };
+        let core = Arc::new(Core::new(name.into(), Some(bytes), Some(wire)));
+        Location { core, value, rebase: Some(|first, _| first.cast()) }
+    }
+}
+
+impl Wire {
+    /// The encoding of the value at this address, which is that of a location.
+    pub(crate) fn new<T>(value: *mut T, bound: usize) -> Wire
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        Wire { bound, codec: Box::new(Own(value)) }
+    }
+
+    /// The bytes of the encoded value in the memory of a host, with the header.
+    pub(crate) fn len(&self) -> usize {
+        self.bound.saturating_add(HEADER)
+    }
+
+    /// Encodes the location's own value into `to`, as the first version.
+    ///
+    /// # Safety
+    /// The location is alive, and no thread writes its value meanwhile.
+    pub(crate) unsafe fn put(&self, location: &str, to: &mut [u8]) -> Result<(), WireError> {
+        // SAFETY: the caller guarantees that the location is alive and its value is not written.
+        let bytes = unsafe { self.codec.encode_own() }.map_err(|e| refused(location, &e))?;
+        if bytes.len() > self.bound {
+            return Err(self.long(location, bytes.len()));
+        }
+        to[HEADER..][..bytes.len()].copy_from_slice(&bytes);
+        set_header(to, bytes.len(), (0, 0));
+        Ok(())
+    }
+
+    /// Decodes the location's own value.
+    ///
+    /// # Safety
+    /// The location is alive, and no other thread accesses its value meanwhile.
+    pub(crate) unsafe fn take(&self, location: &str, from: &[u8]) -> Result<(), WireError> {
+        let (bytes, _) = parse(location, from)?;
+        // SAFETY: the caller guarantees that the location is alive and its value is not accessed.
+        unsafe { self.codec.decode_own(bytes) }.map_err(|e| undecodable(location, &e.to_string()))
+    }
+
+    fn long(&self, location: &str, bytes: usize) -> WireError {
+        WireError::Long { location: location.to_owned(), bytes, bound: self.bound }
+    }
+
+    /// Returns a copy for a request of a task, without a value.
+    pub(crate) fn copy(&self) -> WireCopy {
+        WireCopy { slot: self.codec.vacant(), version: None }
+    }
+}
+
+/// The decoded copy of a request.
+pub(crate) struct WireCopy {
+    slot: Box<dyn Slot>,
+    version: Option<Version>,
+}
+
+impl WireCopy {
+    /// The address of the value, which is valid after the first [`load`](Self::load).
+    pub(crate) fn address(&self) -> *mut u8 {
+        self.slot.address()
+    }
+
+    /// Decodes the value, unless the copy has this version.
+    ///
+    /// # Safety
+    /// No reference to the copy exists.
+    pub(crate) unsafe fn load(&mut self, location: &str, from: &[u8]) -> Result<(), WireError> {
+        let (bytes, version) = parse(location, from)?;
+        if self.version != Some(version) {
+            // SAFETY: the caller guarantees that no reference to the copy exists.
+            unsafe { self.slot.decode(bytes) }
+                .map_err(|error| undecodable(location, &error.to_string()))?;
+            self.version = Some(version);
+        }
+        Ok(())
+    }
+
+    /// Encodes the value as this version.
+    ///
+    /// # Safety
+    /// The copy was loaded, and no exclusive reference to it exists.
+    pub(crate) unsafe fn store(
+        &mut self,
+        location: &str,
+        wire: &Wire,
+        version: Version,
+        to: &mut [u8],
+    ) -> Result<(), WireError> {
+        // SAFETY: the caller guarantees that the copy has a value and is not written.
+        let used = unsafe { self.slot.encode(&mut to[HEADER..]) };
+        let used = used.map_err(|error| refused(location, &error))?;
+        let used = used.map_err(|bytes| wire.long(location, bytes))?;
+        set_header(to, used, version);
+        self.version = Some(version);
+        Ok(())
+    }
+}
+
+fn refused(location: &str, error: &postcard::Error) -> WireError {
+    WireError::Refused { location: location.to_owned(), reason: error.to_string() }
+}
+
+fn undecodable(location: &str, reason: &str) -> WireError {
+    WireError::Undecodable { location: location.to_owned(), reason: reason.to_owned() }
+}
+
+fn set_header(to: &mut [u8], len: usize, (task, rounds): Version) {
+    for (word, at) in [len as u64, task, rounds].into_iter().zip(to.chunks_exact_mut(8)) {
+        at.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// Returns the number of bytes of an encoded value with its header; damaged ones have any number.
+pub(crate) fn encoded_len(bytes: &[u8]) -> usize {
+    let len = bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+    usize::try_from(len).unwrap_or(usize::MAX).saturating_add(HEADER)
+}
+
+/// Returns the encoded value and its version.
+fn parse<'b>(location: &str, from: &'b [u8]) -> Result<(&'b [u8], Version), WireError> {
+    let word = |i: usize| from[8 * i..][..8].try_into().map_or(0, u64::from_le_bytes);
+    let bytes = usize::try_from(word(0)).ok().and_then(|len| from[HEADER..].get(..len));
+    let bytes = bytes.ok_or_else(|| undecodable(location, "its length exceeds the bound"))?;
+    Ok((bytes, (word(1), word(2))))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_bytes_are_errors() {
+        let mut own = "seven".to_owned();
+        let wire = Wire::new(&raw mut own, 16);
+        let mut bytes = vec![0; wire.len()];
+        // SAFETY: `own` is alive, and is accessed by no other code.
+        unsafe { wire.put("text", &mut bytes) }.unwrap();
+        let load = |bytes: &[u8]| {
+            let mut copy = wire.copy();
+            // SAFETY: no reference to the copy exists.
+            unsafe { copy.load("text", bytes) }.map_err(|error| error.to_string())
+        };
+        load(&bytes).unwrap();
+        for at in 0..HEADER + 6 {
+            for bit in 0..8 {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1 << bit;
+                let outcome = load(&damaged);
+                // The length of the encoding, or that of the text in it.
+                if at < 8 || at == HEADER {
+                    let error = outcome.unwrap_err();
+                    assert!(error.starts_with("the bytes of location 'text' are not"), "{error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_decodes_a_version_once() {
+        let mut own = 7_u64;
+        let wire = Wire::new(&raw mut own, 16);
+        let mut bytes = vec![0; wire.len()];
+        let mut copy = wire.copy();
+        // SAFETY: `own` is alive; no other code accesses it, or has a reference to the copy.
+        unsafe {
+            wire.put("number", &mut bytes).unwrap();
+            copy.load("number", &bytes).unwrap();
+            *copy.address().cast::<u64>() = 8;
+            copy.load("number", &bytes).unwrap();
+            assert_eq!(*copy.address().cast::<u64>(), 8, "the same version is not decoded");
+            copy.store("number", &wire, (1, 1), &mut bytes).unwrap();
+            copy.load("number", &bytes).unwrap();
+            wire.take("number", &bytes).unwrap();
+        }
+        assert_eq!(own, 8);
+        // SAFETY: as above.
+        unsafe {
+            wire.put("number", &mut bytes).unwrap();
+            *copy.address().cast::<u64>() = 9;
+            copy.load("number", &bytes).unwrap();
+            assert_eq!(*copy.address().cast::<u64>(), 8, "another version is decoded");
+        }
+    }
+}

@@ -178,6 +178,7 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
         workers,
         passes: done.iterations,
         resumed: 0,
+        bytes_exchanged: 0,
         times: None,
         plan: SweepPlan::Blocked(plan),
     };

@@ -3,6 +3,7 @@
 use syncline_memory::room::Size;
 use syncline_overlay::error::{CheckError, RunError};
 use syncline_store::{Block, Shape};
+use syncline_sync::Fault;
 
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -174,6 +175,50 @@ pub enum Error {
         /// The iteration, from 0, of the block that would have been updated next.
         iteration: u64,
     },
+    /// The sweep failed at another member of the team.
+    #[error("rank {rank}: {error}")]
+    Elsewhere {
+        /// The rank of that member.
+        rank: usize,
+        /// The error there.
+        error: String,
+    },
+    /// A member of the team is dead, or has left.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The matrix has too few columns for the members of the team.
+    #[error(
+        "the matrix has columns for {most} members, and the team has {members}: a member needs a \
+         piece as wide as a band is high; run it with fewer members"
+    )]
+    Members {
+        /// The number of members.
+        members: usize,
+        /// The greatest number of members that could share the columns.
+        most: usize,
+    },
+    /// A setting is not available on a team.
+    #[error("{what} is not available on a team: {instead}")]
+    NotOnTeam {
+        /// The setting.
+        what: &'static str,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// A member of a team has other settings than the first one.
+    #[error(
+        "{what} of rank {rank} is {own}, and that of rank 0 {first}: give all members the same"
+    )]
+    Differs {
+        /// The member.
+        rank: usize,
+        /// The setting.
+        what: String,
+        /// Its value at the member.
+        own: String,
+        /// Its value at the first member.
+        first: String,
+    },
     /// The tasks of the sweep cannot be ordered.
     #[error(transparent)]
     Check(#[from] CheckError),
@@ -190,6 +235,8 @@ impl From<RunError> for Error {
                 Ok(own) => *own,
                 Err(source) => Error::Run(RunError::Failed { task, iteration, source }),
             },
+            RunError::Elsewhere { rank, error } => Error::Elsewhere { rank, error },
+            RunError::Fault(fault) => Error::Fault(fault),
             other => Error::Run(other),
         }
     }

@@ -331,7 +331,7 @@ impl Insider for Nobody {}
 ///     1.0
 /// }
 /// ```
-pub trait Real: Vector<Element = Self> + Element + Compiled {
+pub trait Real: Vector<Element = Self> + Element + Compiled + bytemuck::Pod {
     /// The vector of 256 bits.
     #[cfg(target_arch = "x86_64")]
     type Avx2<I: Insider>: Vector<Element = Self>;

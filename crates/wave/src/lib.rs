@@ -78,6 +78,8 @@ mod stencil;
 mod streamed;
 mod strip;
 mod sweep;
+#[doc(hidden)]
+pub mod unstable;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

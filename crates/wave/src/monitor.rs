@@ -37,12 +37,17 @@ pub struct Passes {
 
 /// Reports the progress of a running sweep, and can end it; shared with that sweep.
 ///
+/// On a team, the monitor of a member tells of this member and of all members of higher ranks: that
+/// of rank 0 tells of all. What others have done is known a band later for each member between.
+///
 /// All atomic accesses are Relaxed: no other data depends on these numbers.
 #[derive(Debug, Default)]
 pub struct Monitor {
     done: AtomicU64,
     total: AtomicU64,
     moved: AtomicU64,
+    /// The updates, and the bytes, of the members of higher ranks, as far as known.
+    others: [AtomicU64; 2],
     cancelled: AtomicBool,
     stage: Mutex<Stage>,
     watch: Mutex<Option<Watch>>,
@@ -58,7 +63,7 @@ impl Monitor {
     /// Returns the number of updates of blocks, or of pieces of bands, so far.
     #[must_use]
     pub fn done(&self) -> u64 {
-        self.done.load(Relaxed)
+        self.done.load(Relaxed) + self.others[0].load(Relaxed)
     }
 
     /// Returns the number of updates after all iterations; 0 before the start. A convergence test
@@ -71,7 +76,7 @@ impl Monitor {
     /// Returns the number of bytes that a streamed sweep has read from and written to files so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.moved.load(Relaxed)
+        self.moved.load(Relaxed) + self.others[1].load(Relaxed)
     }
 
     pub(crate) fn moved(&self, bytes: u64) {
@@ -125,7 +130,18 @@ impl Monitor {
 
     pub(crate) fn begin(&self, total: u64) {
         self.done.store(0, Relaxed);
+        self.others_are([0; 2]);
         self.total.store(total, Relaxed);
+    }
+
+    /// Records the updates, and the bytes, of the members of higher ranks.
+    pub(crate) fn others_are(&self, others: [u64; 2]) {
+        self.others.iter().zip(others).for_each(|(known, now)| known.store(now, Relaxed));
+    }
+
+    /// Returns the updates, and the bytes, of this member alone.
+    pub(crate) fn own(&self) -> [u64; 2] {
+        [&self.done, &self.moved].map(|own| own.load(Relaxed))
     }
 
     pub(crate) fn one_more(&self) {

@@ -42,6 +42,7 @@
 //! Skewed vectors are as old as vector computers (L. Lamport, "The parallel execution of DO loops",
 //! CACM 1974); chained iterations are time skewing (D. Wonnacott, IJPP 2002).
 
+pub(crate) mod cut;
 pub(crate) mod fused;
 pub(crate) mod ghosts;
 pub(crate) mod masked;
@@ -52,6 +53,7 @@ pub(crate) mod tile;
 pub(crate) mod tests;
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use syncline_store::{Element, Shape, direct_io::IoBuffer};
 
@@ -134,50 +136,82 @@ impl Geometry {
         }
     }
 
-    /// Returns the number of records from one strip to the next in memory. It is odd, so that the
-    /// records of the strips at one column are not all in one set of the cache.
-    const fn stride(&self) -> usize {
-        (self.positions() + 2 * self.pad()) | 1
+    /// Returns all positions that updates may access, which is the window of a ring of whole
+    /// strips.
+    pub(crate) const fn whole(&self) -> Range<isize> {
+        -(self.pad() as isize)..(self.positions() + self.pad()) as isize
     }
 
-    /// Returns the size of the ring, in bytes, for elements of `element` bytes.
+    /// Returns the number of records from one strip to the next in a ring with this window. It is
+    /// odd, so that the records of the strips at one column are not all in one set of the cache.
+    const fn stride(window: &Range<isize>) -> usize {
+        (window.end - window.start) as usize | 1
+    }
+
+    /// Returns the size of a ring of whole strips, in bytes, for elements of `element` bytes.
     pub(crate) const fn bytes(&self, element: usize) -> u64 {
-        (self.slots * self.stride() * self.record() * element) as u64
+        self.bytes_of(&self.whole(), element)
+    }
+
+    /// Returns the size of a ring with this window, in bytes, for elements of `element` bytes.
+    pub(crate) const fn bytes_of(&self, window: &Range<isize>, element: usize) -> u64 {
+        (self.slots * Self::stride(window) * self.record() * element) as u64
     }
 }
 
 /// A ring of strips in memory.
+///
+/// It stores the positions of one *window* of each strip: all of them, or those that one of several
+/// hosts accesses, see [`cut`].
 #[derive(Debug)]
 pub(crate) struct Ring<E> {
     pub(crate) geometry: Geometry,
+    window: Range<isize>,
     memory: IoBuffer,
     element: PhantomData<E>,
 }
 
 impl<E: Element> Ring<E> {
-    /// Allocates a ring filled with zeros.
+    /// Allocates a ring of whole strips, filled with zeros.
     pub(crate) fn new(geometry: Geometry) -> Result<Self> {
-        let memory = IoBuffer::new(geometry.bytes(E::BYTES) as usize)?;
-        Ok(Ring { geometry, memory, element: PhantomData })
+        Self::of(geometry, geometry.whole())
     }
 
-    /// Changes the geometry and keeps the memory if it is large enough; allocates a new ring
-    /// otherwise.
+    /// Allocates a ring of the positions of `window`, filled with zeros.
+    pub(crate) fn of(geometry: Geometry, window: Range<isize>) -> Result<Self> {
+        let memory = IoBuffer::new(geometry.bytes_of(&window, E::BYTES) as usize)?;
+        Ok(Ring { geometry, window, memory, element: PhantomData })
+    }
+
+    /// Changes the ring to one of whole strips of this geometry, see [`fit_to`](Self::fit_to).
     pub(crate) fn fit(&mut self, geometry: Geometry) -> Result<()> {
-        if geometry.bytes(E::BYTES) as usize > self.memory.len() {
-            *self = Self::new(geometry)?;
+        self.fit_to(geometry, geometry.whole())
+    }
+
+    /// Changes the geometry and the window. Keeps the memory if it is large enough; allocates a new
+    /// ring otherwise.
+    pub(crate) fn fit_to(&mut self, geometry: Geometry, window: Range<isize>) -> Result<()> {
+        if geometry.bytes_of(&window, E::BYTES) as usize > self.memory.len() {
+            *self = Self::of(geometry, window)?;
+        } else {
+            (self.geometry, self.window) = (geometry, window);
         }
-        self.geometry = geometry;
         Ok(())
     }
 
-    /// Returns the address of position 0 of a strip. The positions from `-pad` to `positions + pad`
-    /// are valid, see [`Geometry::pad`] and [`Geometry::positions`].
+    /// Returns the positions that are in memory.
+    pub(crate) const fn window(&self) -> &Range<isize> {
+        &self.window
+    }
+
+    /// Returns the address of position 0 of a strip, which need not be in the window. The addresses
+    /// of the positions of the window are valid.
     #[inline(always)]
     pub(crate) fn strip(&self, strip: isize) -> *mut E {
         let g = &self.geometry;
         let slot = strip.rem_euclid(g.slots as isize) as usize;
-        let record = slot * g.stride() + g.pad();
-        self.memory.as_ptr().cast_mut().cast::<E>().wrapping_add(record * g.record())
+        let record = (slot * Geometry::stride(&self.window)) as isize - self.window.start;
+        let start = self.memory.as_ptr().cast_mut().cast::<E>();
+        start.wrapping_offset(record * g.record() as isize)
     }
 }

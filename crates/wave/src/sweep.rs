@@ -2,6 +2,7 @@
 
 mod blocks;
 mod dynamic;
+mod team;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,6 +165,9 @@ pub struct SweepReport {
     pub passes: u64,
     /// The number of iterations that an earlier run had done.
     pub resumed: u64,
+    /// On a team: the bytes of the field that members have sent to their neighbours. All bytes and
+    /// times are those of all members.
+    pub bytes_exchanged: u64,
     /// The time spent in each activity, if streamed.
     pub times: Option<Times>,
     /// The way in which the memory was used.
@@ -303,6 +307,7 @@ impl Settings {
             workers: 1,
             passes: 0,
             resumed: 0,
+            bytes_exchanged: 0,
             times: None,
             plan: SweepPlan::Blocked(plan),
         };

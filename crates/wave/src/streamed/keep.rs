@@ -233,15 +233,23 @@ pub(crate) fn identity<E: Real>(arrays: &Arrays<'_, E>, target: &Target) -> Resu
     }
     let mut inputs = Vec::new();
     for (_, matrix) in arrays.on_file() {
-        let Some(path) = matrix.path() else { continue };
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let input = InputId::of(&name, path)?;
-        if matrix.chunk().version()? != Some((input.bytes, input.modified_ns)) {
-            return Err(syncline_store::Error::InputChanged { path: path.to_owned() }.into());
-        }
-        inputs.push(input);
+        inputs.extend(input(matrix)?);
     }
     Ok(Identity { what, inputs })
+}
+
+/// Returns the identity of the file of an input, if it has one.
+///
+/// # Errors
+/// Returns an error if the file cannot be examined, or has changed since it was opened.
+pub(crate) fn input<E: Real>(matrix: &Matrix<E>) -> Result<Option<InputId>> {
+    let Some(path) = matrix.path() else { return Ok(None) };
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let input = InputId::of(&name, path)?;
+    if matrix.chunk().version()? != Some((input.bytes, input.modified_ns)) {
+        return Err(syncline_store::Error::InputChanged { path: path.to_owned() }.into());
+    }
+    Ok(Some(input))
 }
 
 /// Returns a description of the file that has the name of the target, if there is one.

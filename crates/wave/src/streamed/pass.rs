@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use syncline_fabric::Member;
 use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop, run::ReadyOrder};
 use syncline_store::{
     Shape,
@@ -55,10 +56,33 @@ pub(crate) struct Spent {
     pub(crate) update_ns: AtomicU64,
     pub(crate) read: AtomicU64,
     pub(crate) written: AtomicU64,
+    /// On a team: bytes of the field that were sent to other members.
+    pub(crate) exchanged: AtomicU64,
+}
+
+impl Spent {
+    /// Returns all numbers.
+    fn all(&self) -> [&AtomicU64; 8] {
+        let Spent { read_ns, write_ns, check_ns, pack_ns, update_ns, read, written, exchanged } =
+            self;
+        [read_ns, write_ns, check_ns, pack_ns, update_ns, read, written, exchanged]
+    }
+
+    /// Returns the sums over all members of a team; all members call it.
+    pub(super) fn of_all(&self, me: &mut Member) -> Result<Spent> {
+        let own = self.all().map(|number| number.load(Relaxed).to_le_bytes());
+        let sum = Spent::default();
+        for numbers in me.exchange(own.as_flattened())? {
+            for (total, number) in sum.all().into_iter().zip(numbers.as_chunks::<8>().0) {
+                total.fetch_add(u64::from_le_bytes(*number), Relaxed);
+            }
+        }
+        Ok(sum)
+    }
 }
 
 /// Adds the time that `work` takes to `total`.
-fn timed<R>(total: &AtomicU64, work: impl FnOnce() -> R) -> R {
+pub(super) fn timed<R>(total: &AtomicU64, work: impl FnOnce() -> R) -> R {
     let start = Instant::now();
     let result = work();
     add(total, start.elapsed());
@@ -169,8 +193,7 @@ impl<'a, E: Real> Stream<'a, E> {
             expected: expected.as_ref(),
             pieces: self.pieces(&chain),
             slots: panels.len(),
-            processors: Semaphore::new(self.threads as u64),
-            scratch: Mutex::default(),
+            waves: Waves::new(self.kernel, &self.plan, self.threads, &self.spent),
             norms: Mutex::new(&mut norms),
             chain,
         };
@@ -235,12 +258,64 @@ struct Run<'r, E> {
     chain: Chain,
     pieces: usize,
     slots: usize,
+    waves: Waves<'r, E>,
+    norms: Mutex<&'r mut Vec<f64>>,
+}
+
+/// The computation of pieces of waves.
+pub(super) struct Waves<'r, E> {
+    kernel: &'r dyn Kernel<E>,
+    plan: &'r StreamPlan,
+    spent: &'r Spent,
     /// Limits the threads that compute: there are more workers than that, as some wait for the
     /// disk.
     processors: Semaphore,
     /// Buffers that are not in use.
     scratch: Mutex<Vec<Scratch<E>>>,
-    norms: Mutex<&'r mut Vec<f64>>,
+}
+
+impl<'r, E: Real> Waves<'r, E> {
+    pub(super) fn new(
+        kernel: &'r dyn Kernel<E>,
+        plan: &'r StreamPlan,
+        threads: usize,
+        spent: &'r Spent,
+    ) -> Self {
+        let processors = Semaphore::new(threads as u64);
+        Waves { kernel, plan, spent, processors, scratch: Mutex::default() }
+    }
+
+    /// Runs a piece, and raises `norms`, if given, to the greatest changes. `around` is called with
+    /// the tiles of the piece, while this thread counts as one that computes.
+    ///
+    /// # Safety
+    /// The conditions of [`tile::run`] must hold where `around` calls its argument, but for the
+    /// scratch.
+    pub(super) unsafe fn piece(
+        &self,
+        job: &Job<'_, E>,
+        mut norms: Option<&mut [f64]>,
+        around: impl FnOnce(&mut dyn FnMut()),
+    ) {
+        let pool = || self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = pool().pop();
+        let make = || Scratch::new(&job.chain.geometry, self.plan.tile);
+        let mut scratch = idle.unwrap_or_else(make);
+        {
+            let _processor = self.processors.take();
+            around(&mut || {
+                // SAFETY: the scratch was made for this geometry and this tile; the caller
+                // guarantees the other conditions.
+                unsafe {
+                    let norms = norms.as_deref_mut();
+                    tile::run(self.plan.lanes, self.kernel, job, &mut scratch, norms);
+                }
+            });
+        }
+        add(&self.spent.pack_ns, std::mem::take(&mut scratch.packing));
+        add(&self.spent.update_ns, std::mem::take(&mut scratch.updating));
+        pool().push(scratch);
+    }
 }
 
 impl<E: Real> Run<'_, E> {
@@ -380,7 +455,7 @@ impl<E: Real> Run<'_, E> {
         band: usize,
         piece: usize,
     ) -> Result<()> {
-        let Stream { kernel, plan, monitor, .. } = self.stream;
+        let Stream { plan, monitor, .. } = self.stream;
         if band >= self.chain.bands() {
             return Ok(());
         }
@@ -399,31 +474,20 @@ impl<E: Real> Run<'_, E> {
             rows_out: out.rows,
             tile: plan.tile,
         };
-        let pool = || self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = pool().pop();
-        let mut scratch = idle.unwrap_or_else(|| Scratch::new(&self.chain.geometry, plan.tile));
         let levels = self.chain.levels_in(band);
         let mut norms = vec![0.0; if self.stream.norm { levels.len() } else { 0 }];
-        {
-            let _processor = self.processors.take();
-            let wanted = self.stream.norm.then_some(&mut norms[..]);
-            // SAFETY:
-            // * the ring has the chain's geometry, and was made for these lanes, which were checked
-            //   to be available, and for this kernel's corners and arrays; so was the scratch, for
-            //   the plan's tile;
-            // * the panel contains the rows that come in, the outgoing rows have room for those
-            //   that are final, and an array in memory has all rows;
-            // * the piece to the left has run before this one, as both hold the outgoing rows
-            //   exclusively; the band above has run up to `ahead` columns further right, as this
-            //   task holds its cell inclusively and the pieces are at least that wide;
-            // * the band `slots` earlier has ended, as both hold these outgoing rows; so the ring
-            //   has slots for all bands in flight, see `Chain::slots`.
-            unsafe { tile::run(plan.lanes, *kernel, &job, &mut scratch, wanted) };
-        }
-        let spent = &self.stream.spent;
-        add(&spent.pack_ns, std::mem::take(&mut scratch.packing));
-        add(&spent.update_ns, std::mem::take(&mut scratch.updating));
-        pool().push(scratch);
+        let wanted = self.stream.norm.then_some(&mut norms[..]);
+        // SAFETY:
+        // * the ring has the chain's geometry, and was made for these lanes, which were checked to
+        //   be available, and for this kernel's corners and arrays;
+        // * the panel contains the rows that come in, the outgoing rows have room for those that
+        //   are final, and an array in memory has all rows;
+        // * the piece to the left has run before this one, as both hold the outgoing rows
+        //   exclusively; the band above has run up to `ahead` columns further right, as this task
+        //   holds its cell inclusively and the pieces are at least that wide;
+        // * the band `slots` earlier has ended, as both hold these outgoing rows; so the ring has
+        //   slots for all bands in flight, see `Chain::slots`.
+        unsafe { self.waves.piece(&job, wanted, |tiles| tiles()) };
         if self.stream.norm {
             let mut all = self.norms.lock().unwrap_or_else(PoisonError::into_inner);
             all[levels].iter_mut().zip(norms).for_each(|(all, norm)| *all = all.greater(norm));

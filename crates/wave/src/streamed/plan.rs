@@ -96,6 +96,7 @@ const MORE: f64 = 1.25;
 /// Bytes of the buffers that every plan has, and of rounding to huge pages.
 const SMALL: u64 = 1 << 20;
 
+#[derive(Clone)]
 pub(crate) struct Question {
     pub(crate) shape: Shape,
     /// The bytes of a value.
@@ -122,12 +123,17 @@ pub(crate) struct Question {
 impl Question {
     /// Returns the strips of a pass of this depth and, as the same numbers determine it, of its
     /// ring.
-    fn geometry(&self, depth: usize, band: usize, slots: usize) -> Geometry {
+    pub(crate) fn geometry(&self, depth: usize, band: usize, slots: usize) -> Geometry {
         let width = self.lanes.width(self.value);
         let skew = if self.stencil.corners() { 2 } else { 1 };
         let shape = Ghosts::new(self.shape, self.stencil).shape();
         Geometry { shape, width, skew, arrays: self.arrays, slots: 0 }
             .with_slots(Chain::slots(width, depth, band, slots))
+    }
+
+    /// Returns the same question about a matrix with fewer columns.
+    pub(crate) fn with_columns(&self, cols: usize) -> Question {
+        Question { shape: Shape::new(self.shape.rows, cols), ..self.clone() }
     }
 
     /// Returns the number of rows in a panel.
@@ -262,13 +268,25 @@ impl Question {
     }
 
     /// Returns the expected nanoseconds of a pass.
-    fn pass_ns(&self, depth: u64, band: usize) -> f64 {
-        let (width, tile) = (self.lanes.width(self.value) as f64, self.tile(depth, band) as f64);
-        let (rows, cols, levels) = (self.shape.rows as f64, self.shape.cols as f64, depth as f64);
+    pub(crate) fn pass_ns(&self, depth: u64, band: usize) -> f64 {
+        self.pass_of(self.busy_ns(depth, band))
+    }
+
+    /// Returns the expected nanoseconds of a pass in which all threads compute for `busy`
+    /// nanoseconds.
+    pub(crate) fn pass_of(&self, busy: f64) -> f64 {
+        let (rows, cols) = (self.shape.rows as f64, self.shape.cols as f64);
         let disk = self.disk.map_or(0.0, |rate| {
             let arrays = self.on_file + usize::from(self.result_on_file);
             rows * cols * (arrays * self.value) as f64 / rate * 1e9
         });
+        disk.max(busy / self.threads as f64) + if self.result_on_file { COMMIT_NS } else { PASS_NS }
+    }
+
+    /// Returns the expected nanoseconds that all threads compute in a pass.
+    pub(crate) fn busy_ns(&self, depth: u64, band: usize) -> f64 {
+        let (width, tile) = (self.lanes.width(self.value) as f64, self.tile(depth, band) as f64);
+        let (rows, cols, levels) = (self.shape.rows as f64, self.shape.cols as f64, depth as f64);
         let beyond = tile * self.column(depth, band) as f64 / self.budget() as f64;
         let slower = (1.0 + 0.1 * (beyond - 1.0)).clamp(1.0, 2.0);
         let update = (UPDATE_NS + BEGIN_NS / tile) * 4.0 / width * slower;
@@ -276,8 +294,7 @@ impl Question {
         let geometry = self.geometry(depth as usize, band, 2);
         let walk = Chain { geometry, levels: depth as usize, band }.walk().len();
         let tiles = (rows / width + levels) / band as f64 * walk as f64 / tile;
-        let processors = (values + tiles * TILE_NS) / self.threads as f64;
-        disk.max(processors) + if self.result_on_file { COMMIT_NS } else { PASS_NS }
+        values + tiles * TILE_NS
     }
 }
 

@@ -126,6 +126,18 @@ pub(crate) fn plan_for<E: Real>(
     result_on_file: bool,
     iterations: u64,
 ) -> Result<StreamPlan> {
+    question_for(settings, kernel, arrays, held, result_on_file, iterations)?.answer()
+}
+
+/// Returns what decides the plan of a streamed sweep.
+pub(crate) fn question_for<E: Real>(
+    settings: &Settings,
+    kernel: &dyn Kernel<E>,
+    arrays: &Arrays<'_, E>,
+    held: &[Held],
+    result_on_file: bool,
+    iterations: u64,
+) -> Result<Question> {
     if settings.order != Order::Wave {
         let why = "chained iterations preserve only the order wave; run the sweep in blocks";
         return Err(Error::NotStreamed { name: "the sweep".to_owned(), why: why.to_owned() });
@@ -138,7 +150,7 @@ pub(crate) fn plan_for<E: Real>(
     let field = matches!(held.first(), Some(Held::File(..))) || (result_on_file && iterations > 1);
     let others = held.iter().skip(1).filter(|h| matches!(h, Held::File(..)));
     let on_file = usize::from(field) + others.count();
-    Question {
+    Ok(Question {
         shape: arrays.field.shape(),
         value: E::BYTES,
         arrays: 1 + kernel.coefficients(),
@@ -153,8 +165,7 @@ pub(crate) fn plan_for<E: Real>(
         memory: settings.memory,
         cache: cache_bytes(),
         disk: file.and_then(|(file, start)| probe(file, start, settings.memory).ok()),
-    }
-    .answer()
+    })
 }
 
 /// Returns the bytes per second of the disk, measured by a short read, in at most half of the
@@ -243,6 +254,7 @@ impl Done {
             workers: threads,
             passes: self.passes,
             resumed: 0,
+            bytes_exchanged: spent.exchanged.load(Relaxed),
             times: Some(Times {
                 read: ns(&spent.read_ns),
                 write: ns(&spent.write_ns),

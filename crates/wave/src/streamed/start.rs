@@ -97,6 +97,7 @@ impl Resumption {
             workers: 0,
             passes: 0,
             resumed: 0,
+            bytes_exchanged: 0,
             times: None,
             plan,
         };

@@ -61,6 +61,17 @@ impl Ghosts {
         row(rows.start)..row(rows.end)
     }
 
+    /// Converts a row of the matrix to a row of the shape.
+    pub(crate) const fn row(&self, row: usize) -> usize {
+        row + self.north
+    }
+
+    /// Converts columns of the shape to columns of the matrix; ghost lines are left out.
+    pub(crate) fn columns(&self, columns: Range<usize>) -> Range<usize> {
+        let column = |column: usize| column.saturating_sub(self.west).min(self.matrix.cols);
+        column(columns.start)..column(columns.end)
+    }
+
     /// Converts a part of the matrix to a part of the shape.
     pub(crate) fn place<E: Element>(&self, rows: Rows<E>) -> Rows<E> {
         Rows {

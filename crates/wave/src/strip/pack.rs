@@ -72,6 +72,13 @@ impl<E: Element> Rows<E> {
         if row + width <= self.first as isize || row >= self.end as isize {
             return groups.start..groups.start;
         }
+        self.groups_of(g, groups)
+    }
+
+    /// Returns the groups of positions in which any value of any strip is present.
+    #[inline(always)]
+    pub(super) fn groups_of(&self, g: &Geometry, groups: Range<isize>) -> Range<isize> {
+        let width = g.width as isize;
         let last = self.right as isize - 1 + g.skew as isize * (width - 1);
         groups.start.max(self.left as isize / width)..groups.end.min(last / width + 1)
     }

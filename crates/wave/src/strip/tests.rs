@@ -21,7 +21,7 @@ pub(crate) fn numbers<T: Real>(seed: u64, count: usize, scale: f64) -> Vec<T> {
 }
 
 /// A kernel of all eight neighbours, each with a weight of its own.
-struct Eight;
+pub(super) struct Eight;
 
 impl PointKernel<1> for Eight {
     const STENCIL: Stencil = Stencil::NINE_POINT;
@@ -42,7 +42,7 @@ impl PointKernel<1> for Eight {
 
 /// A kernel of some of the neighbours, each with a weight of its own; edges that the other kernels
 /// keep are updated, too.
-struct Few<const BITS: u8>;
+pub(super) struct Few<const BITS: u8>;
 
 impl<const BITS: u8> PointKernel<1> for Few<BITS> {
     const STENCIL: Stencil = {

@@ -62,7 +62,7 @@ impl Chain {
     }
 
     /// Returns the first strip of band `p` in the first iteration.
-    const fn top(&self, p: usize) -> isize {
+    pub(super) const fn top(&self, p: usize) -> isize {
         (p * self.band) as isize - 1
     }
 
@@ -177,14 +177,18 @@ impl<E: Real> Scratch<E> {
 /// [`Chain::levels_in`], which is raised to the greatest change.
 ///
 /// # Safety
-/// * The ring of the job must have the geometry of its chain; the width must be that of `lanes`,
-///   the skew that of the kernel, and the number of arrays one more than the coefficients of the
-///   kernel. The machine must have the lanes.
+/// * The ring of the job must have the geometry of its chain, and a window that contains all
+///   positions that the tiles access: that of whole strips, or that of the share (see
+///   [`cut`](super::cut)) to which the columns of the job belong. The width must be that of
+///   `lanes`, the skew that of the kernel, and the number of arrays one more than the coefficients
+///   of the kernel. The machine must have the lanes.
 /// * The scratch must have been made for a geometry of the same width, skew and arrays, and for at
 ///   least the tile of the job.
 /// * The rows must contain all rows of [`Chain::rows_in`] (to read, of every array) and of
-///   [`Chain::rows_out`] (to write), except ghost lines (see [`ghosts`](super::ghosts)).
-/// * All tiles that the contract of the module requires must have run. No other thread may run a
+///   [`Chain::rows_out`] (to write), except ghost lines (see [`ghosts`](super::ghosts)); on one of
+///   several hosts, all columns of its share.
+/// * All tiles that the contract of the module requires must have run, or (on one of several hosts)
+///   the messages that stand for them must have been imported. No other thread may run a
 ///   tile of this band, nor a tile of another band in violation of the contract.
 pub(crate) unsafe fn run<E: Real>(
     lanes: Lanes,
@@ -220,6 +224,35 @@ pub(crate) unsafe fn run<E: Real>(
         scratch.updating += updated - packed;
         from = to;
     }
+}
+
+/// Packs, of the strips that the band of the job brings in, the positions west of those that the
+/// first tile of the job packs, or (`EAST`) those east of the ones that its last tile packs: all
+/// that the rows contain.
+///
+/// # Panics
+/// If a position at which the rows contain a value, rounded outwards to a multiple of the width, is
+/// not in the ring.
+///
+/// # Safety
+/// The conditions of [`run`] must hold for a tile at this end of the job. No other thread may
+/// access the positions that are packed.
+pub(super) unsafe fn pack_beyond<E: Real, const EAST: bool>(lanes: Lanes, job: &Job<'_, E>) {
+    let geometry = &job.chain.geometry;
+    assert!(*geometry == job.ring.geometry && geometry.width == lanes.width(E::BYTES));
+    let (window, width) = (job.ring.window(), geometry.width as isize);
+    let all = 0..geometry.positions().div_ceil(geometry.width) as isize;
+    let fits = |rows: &Rows<E>| {
+        let groups = rows.groups_of(geometry, all.clone());
+        if EAST { groups.end * width <= window.end } else { window.start <= groups.start * width }
+    };
+    let fit = job.rows_in.iter().all(|(_, rows)| rows.first == rows.end || fits(rows));
+    assert!(fit, "the ring, of positions {window:?}, has no room for all columns of the rows");
+    let base = job.chain.top(job.band) * geometry.step();
+    let at = base + if EAST { job.columns.end } else { job.columns.start };
+    let ends = Ends { from: at, to: at, first: !EAST, last: EAST };
+    // SAFETY: the conditions are those of this function, which the caller guarantees.
+    unsafe { dispatch(lanes, BringIn(job, &ends)) };
 }
 
 /// Runs all iterations over the tile, compiled for this kernel and for each kind of lanes.

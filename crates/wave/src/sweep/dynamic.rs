@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use syncline_fabric::Member;
 use syncline_store::Matrix;
 
 use super::{Sweep, SweepPlan, SweepReport};
@@ -72,5 +73,42 @@ impl<K: Dynamic> Sweep<K> {
     ) -> Result<(Pending, SweepReport)> {
         let arrays = Arrays { field, coefficients };
         self.settings.run_to(&*self.kernel.kernel(), &arrays, target)
+    }
+    /// Like [`run_on`](Sweep::run_on), for a kernel that is defined at run time.
+    ///
+    /// # Collective
+    /// As [`run_on`](Sweep::run_on).
+    ///
+    /// # Errors
+    /// As [`run_on`](Sweep::run_on); [`Error::Coefficients`](crate::Error::Coefficients) if their
+    /// number is not the kernel's.
+    pub fn run_dynamic_on<T: Real>(
+        &self,
+        me: &mut Member,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>],
+        target: &Target,
+    ) -> Result<SweepReport> {
+        let arrays = Arrays { field, coefficients };
+        self.settings.run_on(&*self.kernel.kernel(), &arrays, target, me)
+    }
+
+    /// Like [`gather_on`](Sweep::gather_on), for a kernel that is defined at run time.
+    ///
+    /// # Collective
+    /// As [`gather_on`](Sweep::gather_on).
+    ///
+    /// # Errors
+    /// As [`gather_on`](Sweep::gather_on); [`Error::Coefficients`](crate::Error::Coefficients) if
+    /// their number is not the kernel's.
+    pub fn gather_dynamic_on<T: Real>(
+        &self,
+        me: &mut Member,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>],
+        result: Matrix<T>,
+    ) -> Result<(Matrix<T>, SweepReport)> {
+        let arrays = Arrays { field, coefficients };
+        self.settings.gather_on(&*self.kernel.kernel(), &arrays, result, me)
     }
 }

@@ -9,5 +9,6 @@ mod model;
 mod stencils;
 mod streamed;
 mod target;
+mod team;
 mod tolerance;
 mod whole_blocks;

@@ -26,10 +26,9 @@ use syncline_store::Shape;
 
 use super::super::data::{Outgoing, Sink, Source, all_rows};
 use super::super::plan::{Question, StreamPlan};
-use super::{Run, Stream};
+use super::{Run, Stream, Waves};
 use crate::kernel::Typed;
 use crate::lanes::{Lanes, Real};
-use crate::semaphore::Semaphore;
 use crate::strip::pack::Rows;
 use crate::strip::tests::numbers;
 use crate::{Stencil, kernels::Lk23, monitor::Monitor};
@@ -54,8 +53,7 @@ fn pass<E: Real>(
         expected: None,
         pieces: stream.pieces(&chain),
         slots: panels.len(),
-        processors: Semaphore::new(u64::MAX),
-        scratch: Mutex::default(),
+        waves: Waves::new(stream.kernel, &stream.plan, usize::MAX, &stream.spent),
         norms: Mutex::new(&mut norms),
         chain,
     };

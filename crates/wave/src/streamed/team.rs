@@ -1,0 +1,71 @@
+//! The streamed sweep on a team: the members share the columns of every band, one input and one
+//! output. Or each has the whole input, and result, in its memory ([`gather`]; see [`whole`]).
+//!
+//! # Contract
+//! All members call [`run`] with the same sweep. The result has the bits of the sweep in one
+//! process, whatever the number of members and wherever they are.
+//!
+//! ```text
+//!            member 0        member 1        member 2            one input and one output file,
+//!  band 0   [1][2][3][4]──> [5][6][7][8]──> [9] ...             which all members open
+//!  band 1         [5][6]<── [7] ...                             [n]: the step in which a piece may
+//!                                                               run at the earliest
+//! ```
+//! Each member runs the pieces of its columns of every band, in a ring of its own. At a cut between
+//! two members, two messages per band carry values of the field ([`strip::cut`]). They are data of
+//! locations of one overlay, which all members run ([`syncline_overlay::Checked::run_on`]). So a
+//! member follows its western neighbour by about one band, in the same pass.
+//!
+//! A few consecutive members of one host are a [`group`]: they share the panels and the final rows
+//! of their columns, so that each row is read and written by one request.
+//!
+//! # The overlay
+//! The table of [`streamed`](super), for each member, with these differences. Panels and writers
+//! are those of a group; rows out are those of a member, and `write` holds those of all members of
+//! the group. In a group of several members the reader has a *stage*, a panel of its own:
+//!
+//! | task           | reader | panel | values eastward          | values westward                |
+//! |----------------|--------|-------|--------------------------|--------------------------------|
+//! | read r         | X      |       |                          |                                |
+//! | copy r         | I      | X     |                          |                                |
+//! | wave r, first  |        | I     | I, at the western cut    | X, at the western cut          |
+//! | wave r, last   |        | I     | X, at the eastern cut    | I of r - 1, at the eastern cut |
+//!
+//! A disk block that belongs to several groups is written by one of them. `write r` puts the bytes
+//! of others into `edge` locations, and `edge r` takes those of this group from others and writes
+//! the blocks that they complete.
+//!
+//! With the values westward goes the progress of the members to the east: so the first member can
+//! show that of all.
+//!
+//! # Phases
+//! ```text
+//! same arguments? inputs seen alike? ─> one plan for all
+//!   ─> rank 0 creates the hidden output, all open it
+//!   ─> passes (one overlay each; all sync their data) ─> rank 0 gives the output its name
+//! ```
+//! An error of one member in any phase is an error of all, with the rank and the cause. Nothing has
+//! the name of the output before all members have synced their data. The hidden file is removed
+//! when the run fails, or by the next run for the same output.
+//!
+//! # Costs
+//! As for one process; the overlap of the columns at a cut is packed by both members, and read by
+//! both groups. Two messages for each cut and band. Where a host has several members, a copy of the
+//! panels.
+//!
+//! # Source
+//! This project's. Clauss and Gustedt (PDP 2010) name the distributed case as future work.
+//!
+//! [`strip::cut`]: crate::strip::cut
+
+mod bands;
+mod data;
+mod group;
+mod pass;
+mod plan;
+mod run;
+mod same;
+mod whole;
+
+pub use bands::{TeamBands, TeamSweep};
+pub(crate) use run::{gather, run};

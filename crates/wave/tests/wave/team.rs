@@ -1,0 +1,319 @@
+//! Sweeps on a team are bit-identical to the plain double loop: any shape, kernel, type, depth,
+//! number of members and threads, on one host and on several.
+
+use std::sync::Arc;
+
+use crate::common::{Data, Place, lanes, same, side, values};
+use crate::kernels::{Check, KERNELS, with_kernel};
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use syncline_fabric::{Member, Team};
+use syncline_store::{Block, Layout, Matrix, NewFile, Shape};
+use syncline_wave::{
+    Error, Executor, Neighbours, PointKernel, Runner, Stencil, Sweep, SweepReport,
+    kernels::Sor,
+    lanes::{Lane, Lanes, Real},
+    monitor::Monitor,
+    target::{Leftovers, Target},
+};
+
+#[derive(Clone, Debug)]
+struct Case {
+    shape: Shape,
+    iterations: u64,
+    depth: Option<u64>,
+    threads: usize,
+    /// The number of hosts, and of members on each.
+    hosts: (usize, usize),
+    lanes: Lanes,
+    inputs: Vec<Place>,
+    odd_values: bool,
+    seed: u64,
+}
+
+impl Case {
+    fn sweep<K>(&self, kernel: K) -> Sweep<K> {
+        let sweep = Sweep::new(kernel)
+            .iterations(self.iterations)
+            .executor(Executor::Streamed)
+            .runner(Runner::pool(self.threads))
+            .lanes(self.lanes);
+        match self.depth {
+            Some(depth) => sweep.depth(depth),
+            None => sweep,
+        }
+    }
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let cols = (side(), 1..5_usize).prop_map(|(cols, times)| cols * times);
+    let numbers = (side(), cols, 1..31_u64, prop::option::of(1..21_u64), 1..4_usize);
+    let places = prop::collection::vec(Place::any(), 1..4);
+    let hosts = prop::sample::select(vec![
+        (1, 2),
+        (1, 3),
+        (1, 6),
+        (1, 9),
+        (2, 1),
+        (2, 2),
+        (2, 5),
+        (3, 1),
+        (4, 1),
+    ]);
+    let rest = (hosts, lanes(), prop::bool::weighted(0.3), any::<u64>());
+    (numbers, places, rest).prop_map(|(numbers, inputs, (hosts, lanes, odd_values, seed))| {
+        let (rows, cols, iterations, depth, threads) = numbers;
+        let shape = Shape::new(rows, cols);
+        Case { shape, iterations, depth, threads, hosts, lanes, inputs, odd_values, seed }
+    })
+}
+
+/// Runs `f` in the members of a team on that many hosts, with as many members on each.
+fn team<R: Send>((hosts, each): (usize, usize), f: impl Fn(&mut Member) -> R + Sync) -> Vec<R> {
+    if hosts == 1 {
+        return Team::threads(each).quiet().run(f).unwrap();
+    }
+    Team::hosts(hosts).processes(each).quiet().run(f).unwrap()
+}
+
+/// Runs a case on a team, into a target; returns whether there were columns for all members.
+struct OnTeam(Case);
+
+impl Check for OnTeam {
+    type Outcome = Result<bool, TestCaseError>;
+
+    fn run<T: Real, K: PointKernel<N> + Clone, const N: usize>(&self, kernel: K) -> Self::Outcome {
+        let case = &self.0;
+        let data = Data::<T, N>::new(case.seed, case.shape);
+        let data = if case.odd_values { data.with_odd_values(case.seed) } else { data };
+        let folder = tempfile::tempdir().unwrap();
+        let (field, coefficients) = data.at(&case.inputs, folder.path());
+        let path = folder.path().join("result.npy");
+        let reports = team(case.hosts, |me| {
+            let monitor = Arc::new(Monitor::new());
+            let sweep = case.sweep(kernel.clone()).monitor(Arc::clone(&monitor));
+            let target = Target::npy(&path).describe("kernel", "a name");
+            let report = sweep.run_on(me, &field, &coefficients, &target)?;
+            assert_eq!(monitor.done(), monitor.total());
+            Ok::<SweepReport, Error>(report)
+        });
+        if reports
+            .iter()
+            .any(|report| matches!(report, Err(Error::Members { .. } | Error::NotOnTeam { .. })))
+        {
+            prop_assert!(reports.iter().all(Result::is_err), "{:?}", reports);
+            prop_assert_eq!(
+                std::fs::read_dir(folder.path()).unwrap().count(),
+                on_file(&case.inputs, N)
+            );
+            return Ok(false);
+        }
+        for report in reports {
+            prop_assert_eq!(report.unwrap().iterations, case.iterations);
+        }
+        let result = Matrix::<T>::open(&path).unwrap();
+        let plain = data.plain(&kernel, case.iterations);
+        same(&values(&result), &plain, case.shape.cols)?;
+        let gathered = team(case.hosts, |me| {
+            let sweep = case.sweep(kernel.clone());
+            let result = vec![T::from_f64(-1.0); case.shape.elements()];
+            let result = Matrix::from_vec(case.shape, result)?;
+            let (result, report) = sweep.gather_on(me, &field, &coefficients, result)?;
+            assert_eq!(report.bytes_written, 0);
+            Ok::<_, Error>(values(&result))
+        });
+        for result in gathered {
+            same(&result.unwrap(), &plain, case.shape.cols)?;
+        }
+        let files = std::fs::read_dir(folder.path()).unwrap().count();
+        prop_assert_eq!(files, on_file(&case.inputs, N) + 1, "no hidden file is left");
+        Ok(true)
+    }
+}
+
+/// Returns the number of inputs that are files.
+fn on_file(places: &[Place], coefficients: usize) -> usize {
+    (0..=coefficients).filter(|n| places[n % places.len()] != Place::Memory).count()
+}
+
+static RAN: AtomicU64 = AtomicU64::new(0);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_team_has_the_bits_of_the_double_loop(case in case(), kernel in 0..KERNELS, float32: bool) {
+        if with_kernel(&OnTeam(case), kernel, float32)? {
+            RAN.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// A mean of two neighbours that records how far its member knows the sweep to be.
+struct Sees {
+    monitor: Arc<Monitor>,
+    most: Arc<AtomicU64>,
+}
+
+impl PointKernel<0> for Sees {
+    const STENCIL: Stencil = Stencil::FIVE_POINT;
+
+    fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
+        self.most.fetch_max(self.monitor.done(), Relaxed);
+        (at.west + at.east) * L::splat(0.5)
+    }
+}
+
+#[test]
+fn the_first_member_knows_the_progress_of_all() {
+    for hosts in [(1, 3), (3, 1), (2, 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::npy(folder.path().join("result.npy"));
+        let seen = team(hosts, |me| {
+            let shape = Shape::new(300, 3000);
+            let field = Arc::new(Matrix::from_vec(shape, vec![1.0; shape.elements()]).unwrap());
+            let (monitor, most) = (Arc::new(Monitor::new()), Arc::new(AtomicU64::new(0)));
+            let kernel = Sees { monitor: Arc::clone(&monitor), most: Arc::clone(&most) };
+            let sweep = Sweep::new(kernel).iterations(20).monitor(Arc::clone(&monitor));
+            let report = sweep.run_on(me, &field, &[], &target).unwrap();
+            assert_eq!(monitor.done(), monitor.total());
+            let bytes = (monitor.bytes(), report.bytes_read + report.bytes_written);
+            (most.load(Relaxed), monitor.total(), bytes)
+        });
+        let of_others = seen[1].1;
+        let (most, all, (moved, bytes)) = seen[0];
+        assert_eq!(moved, bytes);
+        // While it computes, it knows of more than its own updates.
+        let own = all - of_others;
+        assert!(most > own, "{most} of {own} and {of_others}");
+    }
+}
+
+/// Runs Gauss-Seidel over a matrix in memory; returns the errors of the members.
+fn errors(
+    hosts: (usize, usize),
+    cols: usize,
+    target: &Target,
+    change: impl Fn(&Member, Sweep<Sor>) -> Sweep<Sor> + Sync,
+) -> Vec<Option<String>> {
+    let results = team(hosts, |me| {
+        let shape = Shape::new(400, cols);
+        let field = Arc::new(Matrix::from_vec(shape, vec![1.0; shape.elements()]).unwrap());
+        let sweep = Sweep::new(Sor::gauss_seidel()).iterations(20).runner(Runner::pool(1));
+        change(me, sweep).run_on(me, &field, &[], target)
+    });
+    results.into_iter().map(|result| result.err().map(|error| error.to_string())).collect()
+}
+
+#[test]
+fn a_failure_of_one_member_ends_the_sweep_of_all_and_leaves_nothing() {
+    for hosts in [(1, 3), (3, 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::npy(folder.path().join("result.npy"));
+        let found = errors(hosts, 2000, &target, |me, sweep| {
+            let monitor = Arc::new(Monitor::new());
+            if me.rank() == 1 {
+                monitor.cancel();
+            }
+            sweep.monitor(monitor)
+        });
+        for (rank, error) in found.into_iter().enumerate() {
+            let error = error.unwrap();
+            assert!(error.ends_with("the sweep was cancelled in iteration 0"), "{error}");
+            assert_eq!(error.starts_with("rank 1: task '"), rank != 1, "{error}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn what_one_member_cannot_do_is_an_error_of_all_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("result.npy");
+    let (target, hosts) = (Target::npy(&path), (2, 1));
+    let memory = errors(hosts, 900, &target, |me, sweep| {
+        sweep.memory(if me.rank() == 1 { 100_000 } else { 1 << 30 })
+    });
+    assert!(memory.iter().flatten().all(|error| error.contains("memory allowed")), "{memory:?}");
+    let tolerance = errors(hosts, 900, &target, |_, sweep| sweep.until(0.1));
+    let text = "a tolerance is not available on a team: give a number of iterations, or run it in \
+                one process";
+    assert_eq!(tolerance, [Some(text.to_owned()), Some(text.to_owned())]);
+    let narrow = errors((1, 8), 12, &target, |_, sweep| sweep);
+    assert!(narrow.iter().flatten().all(|error| error.contains("the team has 8")), "{narrow:?}");
+    assert!(memory.len() == 2 && narrow.iter().all(Option::is_some));
+    assert!(!path.exists());
+    assert_eq!(errors(hosts, 900, &target, |_, sweep| sweep), [None, None]);
+    let taken = errors(hosts, 900, &target, |_, sweep| sweep);
+    assert!(taken.iter().flatten().all(|error| error.contains("it is not replaced")), "{taken:?}");
+    assert!(taken.iter().all(Option::is_some));
+    let discard = target.leftovers(Leftovers::Discard);
+    assert_eq!(errors(hosts, 900, &discard, |_, sweep| sweep), [None, None]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_result_of_another_shape_or_kind_is_an_error_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let (shape, other) = (Shape::new(99, 999), Shape::new(99, 998));
+    let blocks = Layout::Blocked(Block::new(9, 9));
+    let bytes = Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor).unwrap();
+    let new = NewFile::create(&folder.path().join("result.npy"), bytes).unwrap();
+    let on_file = || Matrix::create(&new, true, shape, Layout::RowMajor);
+    let what: [(&(dyn Fn() -> Matrix<f64> + Sync), &str); 3] = [
+        (&|| Matrix::zeros(other, Layout::RowMajor).unwrap(), "99 x 998"),
+        (&|| Matrix::zeros(shape, blocks).unwrap(), "a sweep in blocks is not available"),
+        (&|| on_file().unwrap(), "a result that is not row-major in memory is not available"),
+    ];
+    for (wrong, text) in what {
+        let texts = team((1, 2), |me| {
+            let zeros = || Matrix::zeros(shape, Layout::RowMajor).unwrap();
+            let result = if me.rank() == 1 { wrong() } else { zeros() };
+            let sweep = Sweep::new(Sor::gauss_seidel()).iterations(20).runner(Runner::pool(1));
+            let error = sweep.gather_on(me, &Arc::new(zeros()), &[], result).unwrap_err();
+            error.to_string()
+        });
+        assert!(texts.iter().all(|found| found.contains(text)), "{texts:?}");
+    }
+}
+
+#[test]
+fn members_with_different_arguments_are_named() {
+    type Change = fn(Sweep<Sor>) -> Sweep<Sor>;
+    let changes: [(Change, &str); 3] = [
+        (
+            |sweep| sweep.iterations(30),
+            "the number of iterations of rank 1 is 30, and that of rank 0 20",
+        ),
+        (|sweep| sweep.depth(3), "the depth of rank 1 is 3, and that of rank 0 chosen"),
+        (
+            |_| Sweep::new(Sor::new(1.5).unwrap()).iterations(20).runner(Runner::pool(1)),
+            "the result of the kernel of rank 1 is checksum",
+        ),
+    ];
+    for (hosts, (change, what)) in
+        [(1, 2), (2, 1)].into_iter().flat_map(|h| changes.map(|c| (h, c)))
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::npy(folder.path().join("result.npy"));
+        let change = |me: &Member, sweep| if me.rank() == 1 { change(sweep) } else { sweep };
+        let found = errors(hosts, 2000, &target, change);
+        for error in found {
+            let error = error.expect("all members have the error");
+            assert!(error.contains(what), "{error}");
+            assert!(error.ends_with("give all members the same"), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let results = team((1, 2), |me| {
+        let field = Arc::new(Matrix::from_vec(Shape::new(99, 999), vec![1.0; 99 * 999]).unwrap());
+        let sweep = Sweep::new(Sor::gauss_seidel()).iterations(20).runner(Runner::pool(1));
+        let target = Target::npy(folder.path().join(format!("result{}.npy", me.rank())));
+        sweep.run_on(me, &field, &[], &target).map(|_| ())
+    });
+    for result in results {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("the name of the output of rank 1 is result1.npy"), "{error}");
+    }
+}

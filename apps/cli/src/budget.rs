@@ -155,27 +155,46 @@ impl Bound {
             Runner::Pool { workers, .. } => workers as u64,
             _ => 1,
         };
-        // The computing threads, and two for each panel, which wait for the disk.
-        let of_threads = (threads + 2 * (threads + 2)) * PER_THREAD;
-        let own = own() + of_threads;
-        let hint = if of_threads > own / 4 { " (fewer --threads take less)" } else { "" };
+        let own = self.streaming(threads);
         let how = SweepOptions { memory: self.bytes.saturating_sub(own).max(1), ..how.clone() };
         // The field stands for the result, which is also a row-major file.
         match runs.plan(&how, arrays, &arrays.field) {
             Ok(_) => Ok(how),
-            Err(WaveError::StreamMemory { depth, needed, .. }) => {
-                let iterations = if depth == 1 { "iteration" } else { "iterations" };
-                let (matrices, cols) = (arrays.all().count(), arrays.field.shape().cols);
-                // One iteration is the minimum; the options asked for more.
-                let less = if depth > 1 { " (a smaller --depth takes less)" } else { "" };
-                let piece = format!(
-                    "the window of a pass of {depth} {iterations}{less}, with rows of {cols} from {matrices} \
-                     matrices, takes"
-                );
-                Err(self.too_small(own, hint, piece, needed))
-            }
-            Err(other) => Err(other.into()),
+            Err(error) => Err(self.of_streamed(error, threads, arrays)),
         }
+    }
+
+    /// Returns the memory that remains for a streamed sweep of which this process is a member.
+    pub(crate) fn for_member(self, threads: u64) -> u64 {
+        self.bytes.saturating_sub(self.streaming(threads)).max(1)
+    }
+
+    /// Returns the memory of the program, with the threads of a streamed sweep.
+    fn streaming(self, threads: u64) -> u64 {
+        // The computing threads, and two for each panel, which wait for the disk.
+        own() + (threads + 2 * (threads + 2)) * PER_THREAD
+    }
+
+    /// Returns the error of a streamed sweep, with all memory that it needs if it has too little.
+    pub(crate) fn of_streamed<T: Real>(
+        self,
+        error: WaveError,
+        threads: u64,
+        arrays: &Arrays<T>,
+    ) -> Error {
+        let WaveError::StreamMemory { depth, needed, .. } = error else { return error.into() };
+        let program = self.streaming(threads);
+        let of_threads = program.saturating_sub(own());
+        let hint = if of_threads > program / 4 { " (fewer --threads take less)" } else { "" };
+        let iterations = if depth == 1 { "iteration" } else { "iterations" };
+        let (matrices, cols) = (arrays.all().count(), arrays.field.shape().cols);
+        // One iteration is the minimum; the options asked for more.
+        let less = if depth > 1 { " (a smaller --depth takes less)" } else { "" };
+        let piece = format!(
+            "the window of a pass of {depth} {iterations}{less}, with rows of {cols} from {matrices} \
+             matrices, takes"
+        );
+        self.too_small(program, hint, piece, needed)
     }
 
     fn sweep_too_small(self, own: u64, matrices: usize, needed: u64, grid: &Grid) -> Error {

@@ -1,4 +1,5 @@
-//! `syncline verify`: checks of barriers, locks, memory and pools on this machine, in every place.
+//! `syncline verify`: checks of barriers, locks, memory, pools, overlays and sweeps on this
+//! machine, in every place.
 //!
 //! The suites are those of `syncline_conformance`. This module chooses the teams in which they run,
 //! and prints the results. The processes of a team run this command again (`--session`).
@@ -27,7 +28,12 @@ impl From<Places> for TeamKind {
 
 /// `syncline verify`; returns the text to print.
 pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Result<String> {
-    let rounds = args.rounds.unwrap_or(if args.quick { 400 } else { 10_000 });
+    let rounds = args.rounds.unwrap_or(match (subject, args.quick) {
+        (Subject::Sweep, true) => 10,
+        (Subject::Sweep, false) => 100,
+        (_, true) => 400,
+        (_, false) => 10_000,
+    });
     let suite = Suite { subject, rounds, only: args.only.clone() };
     if suite.names().is_empty() {
         let names = subject.names().join(", ");
@@ -129,6 +135,8 @@ fn table(suite: &Suite, places: &[TeamKind], counts: &[usize], took: Duration) -
             "Memory was as simulated, no member read what was stale, and nothing was done twice or not at all."
         }
         Subject::Farm => "Every task has ended once, with its result.",
+        Subject::Sweep => "Each sweep had the result of the plain double loop, bit for bit.",
+        Subject::Overlay => "Each overlay had the results of its run in one thread, bit for bit.",
     };
     let _ = write!(
         text,

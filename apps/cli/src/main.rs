@@ -18,7 +18,7 @@
 //! | `launch`   | `syncline launch`: the processes of a team                                  |
 //! | `farm`     | `syncline farm`: many tasks on a few processes                              |
 //! | `overlay`  | `syncline overlay`: overlays checked and drawn                              |
-//! | `conformance` | `syncline verify`: checks of barriers, locks, memory and pools           |
+//! | `conformance` | `syncline verify`: checks of barriers, locks, memory and others |
 //! | `probe`    | `syncline probe`: the speed of a disk under the requests of a sweep         |
 //! | `mpi`      | `syncline mpi`: shims for the MPIs of this machine                          |
 //! | `doctor`   | `syncline doctor`: problems of this machine                                 |
@@ -148,6 +148,10 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Verify(Verify::Lock(args)) => conformance::run(Subject::Lock, &args, &signals),
         Command::Verify(Verify::Rma(args)) => conformance::run(Subject::Rma, &args, &signals),
         Command::Verify(Verify::Farm(args)) => conformance::run(Subject::Farm, &args, &signals),
+        Command::Verify(Verify::Overlay(args)) => {
+            conformance::run(Subject::Overlay, &args, &signals)
+        }
+        Command::Verify(Verify::Sweep(args)) => conformance::run(Subject::Sweep, &args, &signals),
         Command::Probe(Probe::Disk(args)) => probe::disk(&args, &signals),
         Command::Mpi(MpiCommand::Build(args)) => mpi::build_all(&args),
         Command::Mpi(MpiCommand::List(args)) => mpi::list(&args),

@@ -58,7 +58,7 @@ The table, in MiB/s of the requested data; for small pieces also the time per pi
   frame      columns of blocks out of a framed file: frontiers that are one piece again
   write      bands of 32 MiB written over one after the other, until they are on the disk
 Two ways:
-  direct     O_DIRECT, up to 16 requests in flight, as `run` streams
+  direct     O_DIRECT, up to 64 requests in flight, as `run` streams
   mapped     mapped files, as `run` reads and writes in blocks, by one thread
 Before each sample the kernel is asked to drop the file from the page cache; the figures are medians of alternating rounds. On tmpfs \
 nothing is cold, and nothing is direct. A hypervisor or a storage server may have a cache of its own.

@@ -9,6 +9,7 @@
 
 mod blocked;
 mod streamed;
+mod team;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,10 @@ const BLOCK: &str = "block";
 /// Runs a sweep. Returns the text to print, and whether the tolerance of `--until` was reached, if
 /// one was given.
 pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
+    if team::is_joined() {
+        let summary = team::run(args, signals)?;
+        return Ok((summary.map_or(Ok(String::new()), |summary| text(args, &summary))?, true));
+    }
     executor::check(args)?;
     let inputs = Inputs::open(&args.dir, &args.also)?;
     let kernel = Kernel::choose(args, |name| inputs.has(name))?;
@@ -53,12 +58,16 @@ pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
             Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals)
         }
     }?;
-    let text = match args.json {
-        false => summary.to_string(),
-        true => serde_json::to_string(&summary)
-            .map_err(|error| Error::Io { what: "write JSON".to_owned(), source: error.into() })?,
-    };
-    Ok((text, args.until.is_none() || summary.has_converged()))
+    Ok((text(args, &summary)?, args.until.is_none() || summary.has_converged()))
+}
+
+/// Returns the text to print.
+fn text(args: &RunArgs, summary: &Summary) -> Result<String> {
+    match args.json {
+        false => Ok(summary.to_string()),
+        true => serde_json::to_string(summary)
+            .map_err(|error| Error::Io { what: "write JSON".to_owned(), source: error.into() }),
+    }
 }
 
 /// A sweep over the matrices of a directory.
@@ -73,6 +82,8 @@ struct Job<'a, T: Real> {
     layout: Layout,
     bound: Bound,
     monitor: Arc<Monitor>,
+    /// The number of members of the team that runs the job; 1 if it runs by itself.
+    members: usize,
 }
 
 impl<'a, T: Real> Job<'a, T> {
@@ -92,7 +103,8 @@ impl<'a, T: Real> Job<'a, T> {
         let output = Output::choose(args.output.as_deref(), found.home(), kernel, &inputs)?;
         let layout = if output.npy { Layout::RowMajor } else { arrays.field.layout() };
         let (bound, monitor) = (Bound::new(args.memory), Arc::new(Monitor::new()));
-        Ok(Self { args, kernel, runs, found, arrays, output, layout, bound, monitor })
+        let members = 1;
+        Ok(Self { args, kernel, runs, found, arrays, output, layout, bound, monitor, members })
     }
 
     fn run(self, signals: &Signals) -> Result<Summary> {
@@ -115,9 +127,14 @@ impl<'a, T: Real> Job<'a, T> {
     fn start(&self, executor: Executor) -> Result<()> {
         let RunArgs { resume, force, .. } = *self.args;
         let output = self.output.path.clone();
+        for path in syncline_store::shared::clear(&output)?.removed {
+            eprintln!("note: removed {}, which a killed run has left", path.display());
+        }
         let streamed = executor == Executor::Streamed;
-        let refuse =
-            |what: String, resume| Err(Error::LeftOver { output: output.clone(), what, resume });
+        let refuse = |what: String, resume: &'static str| {
+            let resume = if resume.is_empty() { resume } else { self.resume(resume) };
+            Err(Error::LeftOver { output: output.clone(), what, resume })
+        };
         match Generations::leftover(&output)? {
             Leftover::Nothing => {
                 // A run that is killed at its very beginning or end leaves an empty folder, which
@@ -175,6 +192,11 @@ impl<'a, T: Real> Job<'a, T> {
         }
     }
 
+    /// Returns what --resume would do, or where it can do so, if there are several members.
+    fn resume(&self, here: &'static str) -> &'static str {
+        if self.members == 1 { here } else { "--resume in one process to go on with it, or " }
+    }
+
     /// Returns why --resume could not continue the interrupted run, or `None` if it could. The
     /// inputs are not read: inputs of the same length count as the same.
     fn differs_from(&self, progress: &Progress) -> Result<Option<String>> {
@@ -201,7 +223,13 @@ impl<'a, T: Real> Job<'a, T> {
         let differs = self.kernel.in_words(by.differs.clone());
         let path = self.output.path.display();
         let ways = match by.left {
+            Some(0) if self.members > 1 => {
+                "--force computes it again, another --output leaves it".to_owned()
+            }
             Some(0) => "--resume leaves it as it is, --force computes it again".to_owned(),
+            Some(_) if self.members > 1 => {
+                "--resume goes on from it in one process, --force replaces it".to_owned()
+            }
             Some(_) => "--resume goes on from it, --force replaces it".to_owned(),
             None if by.is_like_the_field => {
                 let npy = if self.output.npy { ".npy" } else { "" };

@@ -33,6 +33,8 @@ pub(crate) struct Asked<'a> {
 /// The measurements around a sweep.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
+    /// The number of members of the team that has run the sweep; 1 without a team.
+    pub(crate) members: usize,
     /// The time of the sweep.
     pub(crate) time: Duration,
     /// The time to write the output to disk.
@@ -91,6 +93,7 @@ pub(crate) struct Summary {
     passes: Option<u64>,
     depth: Option<u64>,
     lanes: Option<String>,
+    members: Option<usize>,
     threads: Option<u64>,
     runner: Option<RunnerKind>,
     block: Option<[usize; 2]>,
@@ -208,6 +211,7 @@ impl Summary {
             resumed: args.resume.then_some(report.resumed),
             passes: Some(report.passes),
             lanes: Some(args.lanes.map_or_else(Lanes::best, Lanes::from).to_string()),
+            members: Some(measured.members),
             threads: Some(report.processors),
             seconds: Some(seconds),
             sync_seconds: Some(measured.sync_time.as_secs_f64()),

@@ -98,7 +98,7 @@ impl Signals {
 
     /// Prints the text of the bar if no bar is drawn and a line is due. The first word
     /// distinguishes the line from other output.
-    fn tell(&self, bar: &ProgressBar) {
+    pub(crate) fn tell(&self, bar: &ProgressBar) {
         let due =
             || self.lines.lock().unwrap_or_else(PoisonError::into_inner).are_due(Instant::now());
         if bar.is_hidden() && due() {

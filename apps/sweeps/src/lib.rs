@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use syncline_fabric::Member;
 use syncline_store::probe::Disk;
 use syncline_store::{Block, Grid, Matrix, generation::Identity};
 use syncline_wave::{
@@ -175,6 +176,18 @@ pub trait AnySweep<T: Real>: Send + Sync {
         target: &Target,
     ) -> WaveResult<(Pending, SweepReport)>;
 
+    /// See [`Sweep::run_on`].
+    ///
+    /// # Errors
+    /// As for [`Sweep::run_on`].
+    fn run_on(
+        &self,
+        me: &mut Member,
+        how: &SweepOptions,
+        arrays: &Arrays<T>,
+        target: &Target,
+    ) -> WaveResult<SweepReport>;
+
     /// Runs the plain loop; returns `work` with the result, or with its first rows.
     ///
     /// # Errors
@@ -273,6 +286,16 @@ impl<T: Real, K: PointKernel<N> + Copy, const N: usize> AnySweep<T> for Point<K,
         how.sweep(self.0).run_to(&arrays.field, &counted(arrays)?, target)
     }
 
+    fn run_on(
+        &self,
+        me: &mut Member,
+        how: &SweepOptions,
+        arrays: &Arrays<T>,
+        target: &Target,
+    ) -> WaveResult<SweepReport> {
+        how.sweep(self.0).run_on(me, &arrays.field, &counted(arrays)?, target)
+    }
+
     fn reference(
         &self,
         loops: Loops,
@@ -322,6 +345,17 @@ impl<T: Real> AnySweep<T> for Text {
         target: &Target,
     ) -> WaveResult<(Pending, SweepReport)> {
         how.sweep(self.0.clone()).run_dynamic_to(&arrays.field, &arrays.coefficients, target)
+    }
+
+    fn run_on(
+        &self,
+        me: &mut Member,
+        how: &SweepOptions,
+        arrays: &Arrays<T>,
+        target: &Target,
+    ) -> WaveResult<SweepReport> {
+        let sweep = how.sweep(self.0.clone());
+        sweep.run_dynamic_on(me, &arrays.field, &arrays.coefficients, target)
     }
 
     fn reference(

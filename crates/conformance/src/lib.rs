@@ -20,8 +20,10 @@
 mod barrier;
 mod farm;
 mod lock;
+mod overlay;
 mod rma;
 mod scene;
+mod sweep;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -43,6 +45,10 @@ pub enum Subject {
     Rma,
     /// Pools of the members of a team: every task ends once, with its result.
     Farm,
+    /// Overlays on a team: the results are those of their runs on threads.
+    Overlay,
+    /// Sweeps on a team: the results are those of the plain double loop.
+    Sweep,
 }
 
 impl Subject {
@@ -54,13 +60,15 @@ impl Subject {
             Self::Lock => lock::ALGORITHMS.iter().map(|&(name, _)| name).collect(),
             Self::Rma => rma::PARTS.iter().map(|&(name, _)| name).collect(),
             Self::Farm => farm::PARTS.iter().map(|&(name, _)| name).collect(),
+            Self::Overlay => overlay::PARTS.iter().map(|&(name, _)| name).collect(),
+            Self::Sweep => sweep::KERNELS.to_vec(),
         }
     }
 
     /// Returns whether it can be verified between members on several hosts.
     #[must_use]
     pub fn is_far(self) -> bool {
-        matches!(self, Self::Rma | Self::Farm)
+        matches!(self, Self::Rma | Self::Farm | Self::Overlay | Self::Sweep)
     }
 
     /// Returns its name in lower case.
@@ -71,6 +79,8 @@ impl Subject {
             Self::Lock => "lock",
             Self::Rma => "rma",
             Self::Farm => "farm",
+            Self::Overlay => "overlay",
+            Self::Sweep => "sweep",
         }
     }
 }
@@ -186,6 +196,8 @@ impl Suite {
             Subject::Lock => lock::session(me, self),
             Subject::Rma => rma::session(me, self),
             Subject::Farm => farm::session(me, self),
+            Subject::Overlay => overlay::session(me, self),
+            Subject::Sweep => sweep::session(me, self),
         }
     }
 

@@ -8,6 +8,8 @@ use syncline_fabric::Team;
 /// Runs a suite in teams of each of these sizes, or a member's part if this process is one of a
 /// team.
 fn holds(test: &str, place: TeamKind, suite: &Suite, members: &[usize]) {
+    // Sweeps write their files into the current folder.
+    std::env::set_current_dir(std::env::temp_dir()).unwrap();
     if std::env::var_os("SYNCLINE_TEAM").is_some() {
         let found = Team::run(|me| suite.session(me)).unwrap();
         found.into_iter().for_each(|found| found.unwrap());
@@ -47,6 +49,14 @@ suites! {
     pools_hold_in_processes: Farm, Processes, 100, [2, 3, 4, 6];
     pools_hold_in_both: Farm, Both, 100, [4, 6];
     pools_hold_on_hosts: Farm, Hosts, 100, [1, 2, 3, 4, 6];
+    overlays_hold_in_threads: Overlay, Threads, 60, [1, 2, 3, 4, 6];
+    overlays_hold_in_processes: Overlay, Processes, 60, [2, 3, 4];
+    overlays_hold_in_both: Overlay, Both, 60, [4, 6];
+    sweeps_hold_in_threads: Sweep, Threads, 3, [1, 2, 3, 6];
+    sweeps_hold_in_processes: Sweep, Processes, 3, [2, 3, 6];
+    sweeps_hold_in_both: Sweep, Both, 2, [4];
+    sweeps_hold_on_hosts: Sweep, Hosts, 3, [2, 3, 4];
+    overlays_hold_on_hosts: Overlay, Hosts, 60, [1, 2, 3, 4, 6, 8];
 }
 
 #[test]

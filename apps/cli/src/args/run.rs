@@ -245,7 +245,8 @@ Members of the --json object; null where it does not apply:
   resumed                 with --resume: iterations that the earlier run had done
   passes, depth           streamed: passes of this run (in blocks, iterations); iterations of a
                           pass, at most
-  lanes, threads          vectors computed with; threads that computed
+  lanes                   vectors computed with
+  members, threads        of the team, 1 without a team; threads of all that computed
   runner, block, blocks   in blocks: rows and columns of a block; how many blocks there are
   chosen                  with --block auto: why this block size was chosen
   instead                 why the sweep is in blocks, if the memory is too small to stream it
@@ -279,6 +280,10 @@ Examples:
   syncline run heat.toml plate --iterations 500 --verify
   syncline run heat.toml plate --iterations 50 --verify=sample
   syncline run lk23 data --also /mnt/b/data --iterations 20 --output /mnt/c/za.npy
+
+  On 2 processes, and on the ranks of MPI, which share the columns of one input and one output:
+    syncline launch -n 2 -- syncline run lk23 data --iterations 20
+    mpirun -n 8 syncline run lk23 data --iterations 20
 
   The Poisson equation, until no point changes by more than 1e-6; then, from that result, 1e-9:
     syncline gen poisson plane --rows 200 --cols 200

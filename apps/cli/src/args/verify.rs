@@ -61,6 +61,36 @@ Examples:
 Under an MPI launcher, its processes are the members.
 Exit codes: 0 all hold; 1 a test fails, and is named on standard error with the task; 2 wrong command line.")]
     Farm(VerifyArgs),
+    /// Verifies overlays on a team: the results are those of their runs on threads
+    ///
+    /// Each round is a random overlay: tasks with random readers and writers, some that leave,
+    /// placed in random members. All final values, and all values that tasks saw, are compared with
+    /// those of the run of the same overlay in one thread. Other tests let data flow one way, let
+    /// bodies fail, and let members declare different overlays.
+    #[command(after_long_help = "\
+Examples:
+  syncline verify overlay --quick
+  syncline verify overlay --members 4 --in hosts --only random --rounds 100000
+  mpirun -n 4 syncline verify overlay --quick
+
+`hosts` are groups of threads that exchange messages, as members on several machines do. Under an MPI launcher, \
+its processes are the members.
+Exit codes: 0 all hold; 1 a test fails, and is named on standard error with the round and the members; 2 wrong command line.")]
+    Overlay(VerifyArgs),
+    /// Verifies sweeps on a team: the results are those of the plain double loop
+    ///
+    /// Each round is a sweep of a random matrix by each kernel, of float64 or float32, in memory or
+    /// on file, with a random depth. The members share its columns. The result is compared with
+    /// that of the plain double loop, bit for bit. The files are in a folder in the current one,
+    /// which all members must see. Without --rounds there are 100 rounds, and 10 with --quick.
+    #[command(after_long_help = "\
+Examples:
+  syncline verify sweep --rounds 20
+  mpirun -n 4 syncline verify sweep --rounds 20
+
+Under an MPI launcher, its processes are the members.
+Exit codes: 0 all hold; 1 a test fails, and is named on standard error with the round and the members; 2 wrong command line.")]
+    Sweep(VerifyArgs),
 }
 
 /// How much is verified.

@@ -139,6 +139,11 @@ impl<'a> Ledger<'a> {
         self.hub.conclude(unbegun)
     }
 
+    /// From now on, at most this number of tasks run at a time, if fewer than before, but one may.
+    pub(super) fn limit_jobs(&mut self, most: usize) {
+        self.jobs = self.jobs.min(most.max(1));
+    }
+
     fn is_over(&self, running: usize) -> bool {
         if self.hub.is_ending() {
             return running == 0 || self.hub.gives_up();

@@ -349,6 +349,9 @@ impl Runners for Remote<'_> {
         }
         let (now, ends) = (Instant::now(), ledger.hub.is_killing());
         let over: Vec<_> = self.lost.extract_if(.., |(until, _)| ends || *until <= now).collect();
+        // A job more than there are members would begin when another ends, even after a signal.
+        let lost = (self.pool.progress().lost as usize).saturating_sub(self.lost.len());
+        ledger.limit_jobs(self.workers.saturating_sub(lost));
         over.into_iter().for_each(|(_, attempt)| ledger.over(attempt));
     }
 

@@ -166,6 +166,7 @@ impl<T: Real> Job<'_, T> {
         let sync_time = sync.elapsed();
         let unmarked = self.output.unmarked()?;
         let measured = Measured {
+            members: self.members,
             time,
             sync_time,
             peak,

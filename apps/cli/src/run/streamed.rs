@@ -77,6 +77,7 @@ impl<T: Real> Job<'_, T> {
         let sync_time = sync.elapsed();
         let unmarked = self.output.unmarked()?;
         let measured = Measured {
+            members: self.members,
             time,
             sync_time,
             peak,
@@ -199,7 +200,8 @@ impl<T: Real> Job<'_, T> {
                 Error::Fewer { output, done, asked, why }
             }
             Error::Wave(WaveError::Leftovers { found, .. }) => {
-                Error::LeftOver { output, what: found, resume: "--resume to go on from there, or " }
+                let resume = self.resume("--resume to go on from there, or ");
+                Error::LeftOver { output, what: found, resume }
             }
             other => other,
         }

@@ -54,6 +54,9 @@ impl fmt::Display for Summary {
         self.iterations(f)?;
         let time = Duration::from_secs_f64(self.seconds.unwrap_or(0.0));
         write!(f, "time         {} on {count} thread{}", Time(time), plural(count))?;
+        if let Some(members @ 2..) = self.members {
+            write!(f, " of {members} members")?;
+        }
         match self.ns_per_element {
             Some(ns) => writeln!(f, ", {ns:.2} ns/element")?,
             None => writeln!(f)?,

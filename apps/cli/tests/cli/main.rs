@@ -20,4 +20,5 @@ mod resume;
 mod rma;
 mod signals;
 mod sweeps;
+mod team;
 mod verify;

@@ -77,8 +77,9 @@ pub(crate) fn ends(mut command: Command, what: &str) -> Output {
 fn operations_hold_under_mpi() {
     for mpi in &MPIS {
         let shapes = [(2, 9), (2, 1), (4, 9), (4, 2), (4, 1)];
-        let subjects =
-            ["rma", "farm"].into_iter().flat_map(|subject| shapes.map(|shape| (subject, shape)));
+        let subjects = ["rma", "farm", "overlay"]
+            .into_iter()
+            .flat_map(|subject| shapes.map(|shape| (subject, shape)));
         for (subject, (processes, per_host)) in subjects {
             let line = format!("verify {subject} --rounds 40");
             let Some(mut command) = under(mpi, processes, &line) else { break };

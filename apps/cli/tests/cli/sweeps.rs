@@ -342,7 +342,7 @@ fn the_json_object_is_the_last_line_and_complete() {
         "layout": "row-major", "passes": 4, "depth": null, "resumed": null, "complete_already": false,
         "times": null,
         "rows": 33, "cols": 35, "iterations": 4, "block": [16, 16], "blocks": 9,
-        "threads": 2, "memory": 1 << 30, "held": true, "verified": null, "output": "data/za.lk23.out.npy",
+        "members": 1, "threads": 2, "memory": 1 << 30, "held": true, "verified": null, "output": "data/za.lk23.out.npy",
     });
     for (name, value) in expected.as_object().unwrap() {
         let output =

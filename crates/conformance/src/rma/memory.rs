@@ -6,6 +6,9 @@
 //! part of each member has two sections: one to which a single member puts, in order, and one to
 //! which all members add. The contents after a sync therefore do not depend on the order of
 //! operations, and every member computes them by itself.
+//!
+//! In some turns the sections are so long that most operations move more bytes than fit a message
+//! between hosts: their data go as long messages, and some as several of them.
 
 use std::time::Instant;
 
@@ -40,8 +43,10 @@ values! {
     Complex<f64>, |n: i32| Complex::new(n.into(), (n - 1).into())
 }
 
-/// The number of elements of a section. A part has two: one for puts, one for additions.
+/// The number of elements of a section, and that of a long one. A part has two sections: one for
+/// puts, one for additions.
 const SECTION: usize = 3000;
+const LONG: usize = 20_000;
 const ROUNDS_OF_A_TYPE: u64 = 8;
 
 pub(super) fn all(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
@@ -61,6 +66,7 @@ pub(super) fn all(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wro
 
 /// The operation of a member in a round: its target, place, shape and values.
 struct Step {
+    section: usize,
     target: usize,
     offset: usize,
     counts: Vec<usize>,
@@ -74,7 +80,7 @@ struct Step {
 
 /// Returns the steps of a member in a round. In each part, only one member puts to the first
 /// section.
-fn steps(round: u64, rank: usize, size: usize) -> Vec<Step> {
+fn steps(section: usize, round: u64, rank: usize, size: usize) -> Vec<Step> {
     let mut random = Random(hash(round, rank as u64), 0);
     let owner = |target: usize| (target + round as usize) % size;
     let count = 1 + random.below(5);
@@ -83,7 +89,8 @@ fn steps(round: u64, rank: usize, size: usize) -> Vec<Step> {
         let adds = owner(target) != rank || random.below(2) == 0;
         let levels = random.below(4);
         // From the innermost level out; the elements of each level do not overlap.
-        let mut counts = vec![1 + random.below(if levels == 0 { SECTION } else { 12 })];
+        let inner = if section == SECTION { 12 } else { section / 6 };
+        let mut counts = vec![1 + random.below(if levels == 0 { section } else { inner })];
         let (mut there, mut here, mut extents) = (Vec::new(), Vec::new(), [counts[0]; 2]);
         for _ in 0..levels {
             let count = 1 + random.below(5);
@@ -91,7 +98,7 @@ fn steps(round: u64, rank: usize, size: usize) -> Vec<Step> {
             if strides
                 .iter()
                 .zip(extents)
-                .any(|(stride, extent)| stride * (count - 1) + extent > SECTION)
+                .any(|(stride, extent)| stride * (count - 1) + extent > section)
             {
                 break;
             }
@@ -100,9 +107,10 @@ fn steps(round: u64, rank: usize, size: usize) -> Vec<Step> {
             there.push(strides[0]);
             here.push(strides[1]);
         }
-        let offset = usize::from(adds) * SECTION + random.below(SECTION + 1 - extents[0]);
-        let first = random.below(SECTION + 1 - extents[1]);
+        let offset = usize::from(adds) * section + random.below(section + 1 - extents[0]);
+        let first = random.below(section + 1 - extents[1]);
         Step {
+            section,
             target,
             offset,
             counts,
@@ -133,7 +141,7 @@ impl Step {
     }
 
     fn values<T: Value>(&self) -> Vec<T> {
-        (0..SECTION).map(|n| T::new(hash(self.seed as u64, n as u64) as usize)).collect()
+        (0..self.section).map(|n| T::new(hash(self.seed as u64, n as u64) as usize)).collect()
     }
 
     fn factor<T: Value>(&self) -> T {
@@ -205,7 +213,7 @@ impl Step {
 
     /// Reads the elements that the step would have written, in one of the possible ways.
     fn read<T: Value>(&self, rma: &mut Rma, memory: &Global<T>) -> Result<Vec<T>, RmaError> {
-        let mut values = vec![T::new(3); SECTION];
+        let mut values = vec![T::new(3); self.section];
         let shape = Strided { counts: &self.counts, strides: &self.there };
         let (target, offset, first) = (self.target, self.offset, self.first);
         let plain = first..first + self.counts[0];
@@ -238,23 +246,24 @@ fn typed<T: Value + std::ops::Add<Output = T>>(
     turn: u64,
 ) -> Result<(), Wrong> {
     let (rank, size) = (me.rank(), me.size());
+    let section = if turn % 4 == 3 { LONG } else { SECTION };
     let memory = if turn.is_multiple_of(2) {
-        rma.allocate::<T>(me, 2 * SECTION)?
+        rma.allocate::<T>(me, 2 * section)?
     } else {
-        rma.allocate::<u8>(me, 2 * SECTION * size_of::<T>())?.view::<T>()?
+        rma.allocate::<u8>(me, 2 * section * size_of::<T>())?.view::<T>()?
     };
-    let mut simulated = vec![vec![zero::<T>(); 2 * SECTION]; size];
+    let mut simulated = vec![vec![zero::<T>(); 2 * section]; size];
     for round in turn * ROUNDS_OF_A_TYPE..(turn + 1) * ROUNDS_OF_A_TYPE {
         let wrong = |error: RmaError| Wrong(round, error.to_string());
-        for step in steps(round, rank, size) {
+        for step in steps(section, round, rank, size) {
             step.perform(rma, &memory).map_err(wrong)?;
         }
         sync(rma, hash(round, 77)).map_err(wrong)?;
-        for step in (0..size).flat_map(|rank| steps(round, rank, size)) {
+        for step in (0..size).flat_map(|rank| steps(section, round, rank, size)) {
             step.simulate(&mut simulated[step.target], |a, b| a + b);
         }
         // The steps of the next round serve as the shapes of reads.
-        for step in steps(round + 1, rank, size) {
+        for step in steps(section, round + 1, rank, size) {
             let found = step.read(rma, &memory).map_err(wrong)?;
             let mut different = None;
             step.each(|there, here| {

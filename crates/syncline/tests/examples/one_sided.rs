@@ -7,6 +7,9 @@
 #[path = "../../examples/histogram.rs"]
 mod histogram;
 #[allow(dead_code, reason = "as above")]
+#[path = "../../examples/pipeline.rs"]
+mod pipeline;
+#[allow(dead_code, reason = "as above")]
 #[path = "../../examples/transpose.rs"]
 mod transpose;
 #[allow(dead_code, reason = "as above")]
@@ -32,6 +35,7 @@ fn all(me: &mut Member) -> Result<usize> {
     transpose::transpose(me, 37)?;
     let (rank, values, _) = histogram::histogram(me, 12_000)?;
     assert_eq!((rank, values), (me.rank(), 12_000 * me.size()));
+    pipelined(me)?;
     let (_, done, steps) = work_queue::work_queue(me, 40)?;
     assert!(steps >= done);
     if me.size() > 1 {
@@ -42,6 +46,29 @@ fn all(me: &mut Member) -> Result<usize> {
         assert_eq!(sum, (me.rank() == 0).then_some(1000 * 299 * 300 / 2));
     }
     Ok(done)
+}
+
+/// Runs the pipeline, and compares its result with that of plain loops.
+fn pipelined(me: &mut Member) -> Result<()> {
+    const BLOCKS: u64 = 40;
+    let passed = pipeline::pipeline(me, BLOCKS)?;
+    let mut filters = vec![pipeline::Filter::default(); me.size() - 1];
+    let mut sum = 0.0;
+    for number in 0..BLOCKS {
+        let (mut block, mut next) = ([0.0; 64], [0.0; 64]);
+        pipeline::source(&mut block, number);
+        for filter in &mut filters {
+            filter.run(&block, &mut next);
+            block = next;
+        }
+        sum += block.iter().sum::<f64>();
+    }
+    let last = me.rank() + 1 == me.size();
+    assert_eq!(passed.sum, if last { sum } else { 0.0 });
+    let on = |rank: usize| me.hosts().of(rank / me.threads());
+    let far = !last && on(me.rank()) != on(me.rank() + 1);
+    assert_eq!(passed.messages, if far { BLOCKS } else { 0 });
+    Ok(())
 }
 
 fn check(results: std::result::Result<Vec<Result<usize>>, TeamError>) {

@@ -175,7 +175,7 @@ fn what_ends_with_the_team_runs_again() {
         let nap = nap(which);
         for (what, mut command) in starters(3, "--joblog log --resume") {
             let (folder, what) = (tempfile::tempdir().unwrap(), format!("{what}, {how}"));
-            let script = format!("[ $1 = 1 ] || exec sleep {nap}; echo $1");
+            let script = format!("touch began.$1; [ $1 = 1 ] || exec sleep {nap}; echo $1");
             command.current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
             command.args(["sh", "-c", &script, "_", "{}", ":::", "1", "2", "3", "4", "5"]);
             let child = command.spawn().unwrap();
@@ -202,6 +202,9 @@ fn what_ends_with_the_team_runs_again() {
                 let is_asked = what.starts_with("launch");
                 assert!(!is_asked || told.contains("interrupted by SIGTERM; "), "{what}: {told}");
             }
+            // No job begins in place of one that has ended so.
+            let begun = (1..=5).filter(|job| folder.path().join(format!("began.{job}")).exists());
+            assert_eq!(begun.collect::<Vec<_>>(), [1, 2, 3], "{what}: {told}");
             let numbers: Vec<_> = logged.iter().map(|[number, ..]| number.as_str()).collect();
             assert_eq!(numbers, ["1"], "{what}: {told}");
             // The output of an mpirun that was asked to end is not checked.

@@ -1,0 +1,199 @@
+//! A run on a team: the processes of `syncline launch` or of an MPI launcher share the columns.
+//!
+//! Every process runs this command with the same arguments. The first member chooses the output and
+//! prints the summary. An error is printed once, by the member of the lowest rank that has it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use syncline_fabric::{Member, Team};
+use syncline_store::ElementType;
+use syncline_wave::{Error as WaveError, Executor, SweepReport, lanes::Real};
+
+use super::{Job, Meter};
+use crate::args::RunArgs;
+use crate::error::{Error, Result};
+use crate::inputs::Inputs;
+use crate::kernels::Kernel;
+use crate::progress::Progress;
+use crate::summary::{Asked, Measured, Peak, Summary};
+use crate::watch::{LINE, Signals};
+use crate::{executor, verify};
+
+/// The interval at which signals are checked, and the bar is updated.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Returns whether this process is one of a team.
+pub(super) fn is_joined() -> bool {
+    let launched = syncline_mpi::launched::launched().filter(|launched| launched.size != Some(1));
+    std::env::var_os("SYNCLINE_TEAM").is_some() || launched.is_some()
+}
+
+/// Runs the part of this process; returns the summary in the process of the first member.
+pub(super) fn run(args: &RunArgs, signals: &Signals) -> Result<Option<Summary>> {
+    let results = Team::run(|me| {
+        let done = check(args).and_then(|()| member(me, args, signals));
+        done.map_err(|error| first_of(me, error))
+    })?;
+    let mut summary = None;
+    for result in results {
+        summary = result?.or(summary);
+    }
+    Ok(summary)
+}
+
+/// Refuses options that a team does not have.
+fn check(args: &RunArgs) -> Result<()> {
+    executor::check(args)?;
+    let given = [
+        (args.until.is_some(), "--until"),
+        (args.verify.is_some(), "--verify"),
+        (args.resume, "--resume"),
+    ];
+    let mut options = executor::for_blocks(args);
+    options.extend(given.iter().filter(|(given, _)| *given).map(|(_, name)| *name));
+    match options.first() {
+        None => Ok(()),
+        Some(option) => Err(Error::Usage(format!(
+            "{option} is not available on a team: leave it out, or run the sweep in one process"
+        ))),
+    }
+}
+
+/// Returns the error if this member is the one that prints it.
+fn first_of(me: &mut Member, error: Error) -> Error {
+    let code = error.exit_code();
+    let elsewhere = matches!(error, Error::Wave(WaveError::Elsewhere { .. }) | Error::Told { .. });
+    match me.gather(u64::from(!elsewhere)) {
+        Ok(own) if own.iter().position(|&own| own != 0) != Some(me.rank()) => Error::Told { code },
+        _ => error,
+    }
+}
+
+/// Returns the value if no member has an error.
+fn all<R>(me: &mut Member, outcome: Result<R>) -> Result<R> {
+    let own = outcome.as_ref().err().map(|error| error as &dyn std::fmt::Display);
+    match (me.first_error(own).map_err(WaveError::from)?, outcome) {
+        (Some((rank, error)), Ok(_)) => Err(WaveError::Elsewhere { rank, error }.into()),
+        (_, outcome) => outcome,
+    }
+}
+
+/// Returns the sum over all members.
+fn sum(me: &mut Member, own: u64) -> Option<u64> {
+    me.gather(own).ok().map(|all| all.into_iter().sum())
+}
+
+fn member(me: &mut Member, args: &RunArgs, signals: &Signals) -> Result<Option<Summary>> {
+    let inputs = Inputs::open(&args.dir, &args.also);
+    let inputs = all(me, inputs)?;
+    let kernel = Kernel::choose(args, |name| inputs.has(name));
+    let kernel = all(me, kernel)?;
+    let found = all(me, inputs.find(&kernel, args.field.as_deref()))?;
+    match found.element {
+        ElementType::Float64 => {
+            let job = Job::<f64>::open(args, &kernel, kernel.runs.clone(), &found);
+            Job { members: me.size(), ..all(me, job)? }.run_on(me, signals)
+        }
+        ElementType::Float32 => {
+            let job = Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found);
+            Job { members: me.size(), ..all(me, job)? }.run_on(me, signals)
+        }
+    }
+}
+
+impl<T: Real> Job<'_, T> {
+    fn run_on(self, me: &mut Member, signals: &Signals) -> Result<Option<Summary>> {
+        let shape = self.arrays.field.shape();
+        let first = me.rank() == 0;
+        let prepared = (|| {
+            verify::check(self.args, shape)?;
+            if first {
+                self.start(Executor::Streamed)?;
+            }
+            Ok(())
+        })();
+        all(me, prepared)?;
+        let mut how = self.how(Executor::Streamed);
+        let by_default = || {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            (cores / me.ranks_on(me.host()).len()).max(1)
+        };
+        let threads = self.args.threads.map_or_else(by_default, |threads| threads as usize);
+        how.runner = syncline_wave::Runner::pool(threads);
+        how.memory = self.bound.for_member(threads as u64);
+        let target = self.target(None);
+        let bar = if first { signals.bar(LINE) } else { indicatif::ProgressBar::hidden() };
+        let points = self.kernel.points(shape) as f64;
+        let iterations = self.args.iterations;
+        let progress = Progress::new(self.monitor.clone(), points, iterations, None, signals);
+        let (mut progress, meter, monitor) =
+            (progress.under(self.bound), Meter::start(), Arc::clone(&self.monitor));
+        let done = AtomicBool::new(false);
+        let (swept, signal) = std::thread::scope(|scope| {
+            let attendant = scope.spawn(|| {
+                let mut caught = None;
+                // Relaxed: the flag publishes no other data.
+                while !done.load(Ordering::Relaxed) {
+                    std::thread::park_timeout(TICK);
+                    if first {
+                        progress.show(&bar);
+                        signals.tell(&bar);
+                    }
+                    if let Some(signal) = signals.take() {
+                        caught.get_or_insert(signal);
+                        monitor.cancel();
+                    }
+                }
+                caught
+            });
+            let swept = self.runs.run_on(me, &how, &self.arrays, &target);
+            done.store(true, Ordering::Relaxed);
+            attendant.thread().unpark();
+            (swept, attendant.join().unwrap_or_default())
+        });
+        bar.finish_and_clear();
+        let report = match (swept, signal) {
+            (Err(WaveError::Cancelled { .. }), Some(signal)) => {
+                return Err(Error::interrupted(signal));
+            }
+            (Err(error), _) => {
+                let error = self.bound.of_streamed(error, threads as u64, &self.arrays);
+                return Err(self.advise(error));
+            }
+            (Ok(report), _) => report,
+        };
+        let (time, disk) = meter.stop();
+        // The result is complete, whatever happens to other members now.
+        let disk = disk.and_then(|(read, written)| Some((sum(me, read)?, sum(me, written)?)));
+        Ok(first.then(|| self.summarize(&report, (time, disk))))
+    }
+
+    fn summarize(
+        &self,
+        report: &SweepReport,
+        (time, disk): (Duration, Option<(u64, u64)>),
+    ) -> Summary {
+        let asked = Asked {
+            args: self.args,
+            kernel: self.kernel,
+            element: T::TYPE,
+            shape: self.arrays.field.shape(),
+            output: &self.output,
+        };
+        let measured = Measured {
+            members: self.members,
+            time,
+            sync_time: Duration::ZERO,
+            peak: Peak::take(),
+            disk,
+            bound: self.bound,
+            verified: None,
+            chosen: None,
+            instead: None,
+            unmarked: None,
+        };
+        Summary::new(&asked, self.layout, report, &measured)
+    }
+}

@@ -1,0 +1,111 @@
+//! `syncline run` on a team: the same command, by one process, by several, and under MPI.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use syncline_testkit::mpi::MPIS;
+
+use crate::common::{command, names, ok, succeeds};
+use crate::rma::{ends, under};
+
+/// Returns `syncline launch` of a run in `folder`.
+fn launch(folder: &Path, options: &str, run: &str) -> Command {
+    let mut command = command(folder, &format!("launch {options} --"));
+    command.arg(env!("CARGO_BIN_EXE_syncline")).args(run.split(' ')).env("SYNCLINE_QUIET", "1");
+    command
+}
+
+/// Writes inputs, and the result of one process.
+fn data() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    ok(folder.path(), "gen lk23 data --rows 300 --cols 700");
+    ok(folder.path(), "run lk23 data --iterations 12 --output one.npy");
+    folder
+}
+
+fn is_the_same(folder: &Path, name: &str) {
+    let read = |name| fs::read(folder.join(name)).unwrap();
+    assert!(read("one.npy") == read(name), "{name} differs from the result of one process");
+}
+
+#[test]
+fn processes_have_the_result_of_one() {
+    let folder = data();
+    let path = folder.path();
+    let cases = [("a.npy", "-n 2", 2), ("b.npy", "-n 3", 3), ("c.npy", "-n 2 --threads 2", 4)];
+    for (name, options, members) in cases {
+        let run = format!("run lk23 data --iterations 12 --depth 5 --quiet --json --output {name}");
+        let out = succeeds(launch(path, options, &run), &run);
+        let summary: Value = serde_json::from_str(&out).expect("one line, of the first member");
+        assert_eq!((&summary["iterations"], &summary["passes"]), (&12.into(), &3.into()));
+        assert_eq!(summary["members"], members);
+        is_the_same(path, name);
+    }
+    assert_eq!(names(path), ["a.npy", "b.npy", "c.npy", "data", "one.npy"]);
+}
+
+#[test]
+fn an_error_is_told_once() {
+    let folder = data();
+    let path = folder.path();
+    let cases = [
+        ("run lk23 data --iterations 2 --until 0.1", 2, "--until is not available on a team"),
+        ("run lk23 data --iterations 2 --resume", 2, "--resume is not available on a team"),
+        ("run lk23 nowhere --iterations 2", 1, "nowhere"),
+        ("run lk23 data --iterations 2 --output one.npy", 1, "--force replaces it"),
+        (
+            "run lk23 data --iterations 12 --output one.npy",
+            1,
+            "; --force computes it again, another",
+        ),
+        (
+            "run lk23 data --iterations 14 --output one.npy",
+            1,
+            "--resume goes on from it in one process",
+        ),
+        ("run lk23 data --iterations 2 --memory 1M", 1, "the window of a pass of 1 iteration,"),
+    ];
+    for (run, code, text) in cases {
+        let output = launch(path, "-n 3", &format!("{run} --quiet")).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert_eq!((errors.len(), output.status.code()), (1, Some(code)), "{run}: {said}");
+        assert!(errors[0].contains(text), "{run}: {said}");
+    }
+    assert_eq!(names(path), ["data", "one.npy"]);
+    is_the_same(path, "one.npy");
+}
+
+#[test]
+fn ranks_of_mpi_have_the_result_of_one_process() {
+    for mpi in &MPIS {
+        let folder = data();
+        for (processes, per_host) in [(2, "8"), (2, "1"), (3, "1"), (4, "2")] {
+            let name = format!("of-{processes}-{per_host}.npy");
+            let run = format!("run lk23 data --iterations 12 --threads 1 --quiet --output {name}");
+            let Some(mut command) = under(mpi, processes, &run) else { break };
+            command.current_dir(folder.path()).env("SYNCLINE_PER_HOST", per_host);
+            let output = ends(command, &run);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{}, {run}: {said}", mpi.name);
+            is_the_same(folder.path(), &name);
+        }
+    }
+}
+
+/// A run that is killed at its first member leaves hidden files, which the next run removes.
+#[test]
+fn what_a_killed_run_has_left_is_removed() {
+    let folder = data();
+    let path = folder.path();
+    let left = path.join(".one.npy.syncline-0123456789abcdef");
+    fs::write(&left, "").unwrap();
+    let run = "run lk23 data --iterations 1 --force --output one.npy";
+    let output = command(path, run).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("note: removed ") && said.contains("a killed run has left"), "{said}");
+    assert_eq!(names(path), ["data", "one.npy"]);
+}

@@ -8,6 +8,7 @@
 //! | `lock`    | `bench lock`                                                            |
 //! | `rma`     | `bench rma`: one-sided memory, on one host and between several          |
 //! | `farm`    | `bench farm`: processes as tasks                                        |
+//! | `bands`   | `bench bands`: the overlay of a sweep on a team, without arithmetic     |
 //! | `papers`  | `schemes`: the papers' schemes of sweeps out of core                    |
 //! | `contest` | barriers and locks: contenders in threads and in processes              |
 //! | `race`    | the harness of all races: entries that alternate, round after round     |
@@ -21,6 +22,7 @@
 //! Exit codes: 0 for success; 1 for an error; 2 for a wrong command line; 128 + the signal's number
 //! after an interruption.
 
+mod bands;
 mod barrier;
 mod contest;
 mod disk;
@@ -76,6 +78,7 @@ enum Bench {
     Lock(lock::BenchLockArgs),
     Rma(rma::BenchRmaArgs),
     Farm(farm::BenchFarmArgs),
+    Bands(bands::BenchBandsArgs),
 }
 
 /// Returns a parser for a number of at least `least`.
@@ -106,6 +109,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Bench(Bench::Lock(args)) => lock::lock(&args, &signals),
         Command::Bench(Bench::Rma(args)) => rma::rma(&args, &signals),
         Command::Bench(Bench::Farm(args)) => farm::farm(&args, &signals),
+        Command::Bench(Bench::Bands(args)) => bands::bands(&args, &signals),
         Command::Schemes(args) => papers::schemes(&args, &signals),
         Command::BenchMember(args) => return contest::member(&args),
         Command::FarmWorker(args) => return farm::farm_worker(&args),

@@ -6,9 +6,11 @@
 //! `always` property is broken, and returns the shortest path to that state. Both print one line
 //! for each model; with `SYNCLINE_WAYS` set, they print that path as well.
 //!
-//! The search is breadth first, on one thread. It identifies states by a 64-bit hash: with a
-//! million states, the odds that two states collide, and that one is missed for that reason, are
-//! one in ten million or less.
+//! The search is breadth first, on one thread. The checker reports the last of the broken states
+//! among the 1500 that it takes at a time, so [`breaks`] repeats the search below the depth of the
+//! path that it has, until there is no shorter one. The search identifies states by a 64-bit hash:
+//! with a million states, the odds that two states collide, and that one is missed for that reason,
+//! are one in ten million or less.
 
 use std::time::Instant;
 
@@ -34,7 +36,7 @@ pub struct Explored {
 /// property has no example.
 pub fn holds<M>(name: &str, model: M) -> Explored
 where
-    M: Model + Send + Sync + 'static,
+    M: Model + Clone + Send + Sync + 'static,
     M::State: Clone + std::fmt::Debug + std::hash::Hash + PartialEq + Send + Sync,
     M::Action: Clone + std::fmt::Debug + PartialEq + Send + Sync,
 {
@@ -47,7 +49,7 @@ where
 /// If the property is never broken, or if the model has no such property.
 pub fn breaks<M>(name: &str, model: M, property: &'static str) -> Explored
 where
-    M: Model + Send + Sync + 'static,
+    M: Model + Clone + Send + Sync + 'static,
     M::State: Clone + std::fmt::Debug + std::hash::Hash + PartialEq + Send + Sync,
     M::Action: Clone + std::fmt::Debug + PartialEq + Send + Sync,
 {
@@ -60,7 +62,7 @@ where
 /// The broken `always` property and the path to it. `sometimes` properties are not checked.
 pub fn safe<M>(model: M) -> Result<usize, String>
 where
-    M: Model + Send + Sync + 'static,
+    M: Model + Clone + Send + Sync + 'static,
     M::State: Clone + std::fmt::Debug + std::hash::Hash + PartialEq + Send + Sync,
     M::Action: Clone + std::fmt::Debug + PartialEq + Send + Sync,
 {
@@ -79,9 +81,22 @@ where
         .map_or(Ok(checker.unique_state_count()), Err)
 }
 
+/// Returns a path to a state that breaks a property and has less than the given depth.
+fn way<M>(model: M, bug: &'static str, depth: usize) -> Option<Vec<String>>
+where
+    M: Model + Clone + Send + Sync + 'static,
+    M::State: Clone + std::fmt::Debug + std::hash::Hash + PartialEq + Send + Sync,
+    M::Action: Clone + std::fmt::Debug + PartialEq + Send + Sync,
+{
+    let stop = HasDiscoveries::AnyOf([bug].into());
+    let checker = model.checker().finish_when(stop).target_max_depth(depth).spawn_bfs().join();
+    let path = checker.discovery(bug)?;
+    Some(path.into_actions().iter().map(|action| format!("{action:?}")).collect())
+}
+
 fn run<M>(name: &str, model: M, bug: Option<&'static str>) -> Explored
 where
-    M: Model + Send + Sync + 'static,
+    M: Model + Clone + Send + Sync + 'static,
     M::State: Clone + std::fmt::Debug + std::hash::Hash + PartialEq + Send + Sync,
     M::Action: Clone + std::fmt::Debug + PartialEq + Send + Sync,
 {
@@ -92,7 +107,7 @@ where
     }
     let begun = Instant::now();
     let stop = bug.map_or(HasDiscoveries::AnyFailures, |bug| HasDiscoveries::AnyOf([bug].into()));
-    let checker = model.checker().finish_when(stop).spawn_bfs().join();
+    let checker = model.clone().checker().finish_when(stop).spawn_bfs().join();
     let mut explored = Explored {
         states: checker.unique_state_count(),
         depth: checker.max_depth(),
@@ -104,6 +119,10 @@ where
             .discovery(bug)
             .unwrap_or_else(|| panic!("{name}: `{bug}` holds, and should not"));
         explored.way = path.into_actions().iter().map(|action| format!("{action:?}")).collect();
+        // A state's depth is one more than the number of actions that lead to it.
+        while let Some(shorter) = way(model.clone(), bug, explored.way.len() + 1) {
+            explored.way = shorter;
+        }
     } else {
         for (property, expectation) in properties {
             match (expectation, checker.discovery(property)) {

@@ -1,5 +1,5 @@
-//! Models of the protocols of one-sided memory, checked under every interleaving of messages and
-//! steps.
+//! Models of the protocols of one-sided memory, and of overlays over hosts, checked under every
+//! interleaving of messages and steps.
 //!
 //! | module       | models                                                                      |
 //! |--------------|-----------------------------------------------------------------------------|
@@ -8,6 +8,7 @@
 //! | [`mcs`]      | the software queue lock over messages, with remote writes while held        |
 //! | [`absent`]   | the queue lock whose waits have deadlines                                   |
 //! | [`credits`]  | the window of requests in flight, and acknowledgements in batches           |
+//! | [`grants`]   | overlays whose tasks run on several hosts: grants carry the data            |
 //! | [`explore`]  | the runner: a correct model has no counterexample, a planted bug has one    |
 //! | [`fifo`]     | a short in-place queue, for channels inside states                          |
 //!
@@ -54,6 +55,7 @@ pub mod absent;
 pub mod credits;
 pub mod explore;
 pub mod fifo;
+pub mod grants;
 pub mod mcs;
 pub mod schedule;
 pub mod sync;

@@ -54,12 +54,12 @@
 //! | planted bug                                          | broken property, after how many steps |
 //! |------------------------------------------------------|---------------------------------------|
 //! | `locked` set, not cleared, after failed compare_swap | every run ends, 21                    |
-//! | no fence                                             | a holder reads ..., 14; 18 if local   |
-//! | no fence before a compare_swap                       | a holder reads ..., 14; none if local |
-//! | no wait for `next` after a failed compare_swap       | every run ends, 20                    |
+//! | no fence                                             | a holder reads ..., 11; 16 if local   |
+//! | no fence before a compare_swap                       | a holder reads ..., 11; none if local |
+//! | no wait for `next` after a failed compare_swap       | every run ends, 19                    |
 //! | `locked` set after the put to `previous.next`        | every run ends, 22                    |
-//! | `next` cleared after the swap                        | every run ends, 17                    |
-//! | a swap in two steps                                  | there is one holder, 11               |
+//! | `next` cleared after the swap                        | every run ends, 15                    |
+//! | a swap in two steps                                  | there is one holder, 8                |
 //!
 //! "If local" means that the data and the lock word are on the same host.
 

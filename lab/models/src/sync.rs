@@ -31,6 +31,11 @@
 //! must be counted like a put ([`Counted`]): otherwise it can reach its target after the puts of
 //! the next epoch.
 //!
+//! *Long puts.* The data of a long put travel apart from its request, and arrive at any time after
+//! its issue. At its turn, the put begins: it is applied, and counted, when its data are in place.
+//! Until then the later requests of the same origin to the same server wait, and those of other
+//! origins do not ([`Data`]). Data that arrive before the turn wait in a buffer.
+//!
 //! *Signals outside the protocol.* When a host has completed a sync, another may not have; only
 //! requests that carry the number of the sync are guaranteed to see its effects. A put to a
 //! member's own host bypasses the gate, so a signal after it is ordered after it. A member that
@@ -94,18 +99,18 @@
 //!
 //! | planted bug                             | broken property, after how many steps             |
 //! |-----------------------------------------|---------------------------------------------------|
-//! | no gate, sums or counts by origin       | gets are never stale, 12                          |
-//! | no gate, with sums, three syncs         | an epoch has all its puts, 15; every run ends, 27 |
+//! | no gate, sums or counts by origin       | gets are never stale, 10                          |
+//! | no gate, with sums, three syncs         | an epoch has all its puts, 14; every run ends, 27 |
 //! | a gate at the first of two servers only | gets are never stale, 30                          |
 //! | a gate that requires one more sync      | every run ends, 16                                |
-//! | counters zeroed on leaving, as printed  | every run ends, 43; with the gate, 39             |
+//! | counters zeroed on leaving, as printed  | every run ends, 41; with the gate, 35             |
 //! | one counter, and puts during a sync     | an epoch has all its puts, 29; two exchanges, 43  |
-//! | rounds at once, four hosts, radix 2     | no epoch completes before all ..., 8; puts, 8     |
-//! | one inbox                               | every run ends, 27                                |
+//! | rounds at once, four hosts, radix 2     | no epoch completes before all ..., 5; puts, 5     |
+//! | one inbox                               | every run ends, 26                                |
 //! | issue in two steps, two members a host  | every run ends, 28 or 29                          |
-//! | reads neither awaited nor counted       | gets see nothing of later epochs, 13              |
-//! | a signal in a sync, without its number  | gets are never stale, 24                          |
-//! | reads past the gate after one exchange  | gets are never stale, 14                          |
+//! | reads neither awaited nor counted       | gets see nothing of later epochs, 12              |
+//! | a signal in a sync, without its number  | gets are never stale, 13                          |
+//! | reads past the gate after one exchange  | gets are never stale, 8                           |
 
 mod config;
 mod state;
@@ -114,7 +119,7 @@ use stateright::{Model, Property};
 
 use crate::fifo::Fifo;
 use crate::schedule::Schedule;
-pub use config::{Config, Counted, Counters, Exchanges, Gate, Issue, Op, Rounds};
+pub use config::{Config, Counted, Counters, Data, Exchanges, Gate, Issue, Op, Rounds};
 use state::{Control, Host, Inbox, Request, SERVERS};
 pub use state::{MOST, State};
 
@@ -134,6 +139,8 @@ pub enum Action {
         /// The server of that host.
         server: usize,
     },
+    /// The data of a long put, of this member and with this operation, arrive.
+    Land(usize, usize),
     /// A message of an exchange is delivered.
     Deliver {
         /// The sending host.
@@ -185,7 +192,7 @@ impl Sync {
         let mut puts = 0;
         for (member, program) in programs.iter().enumerate() {
             for (at, &op) in program.iter().enumerate() {
-                let Op::Put(host) = op else { continue };
+                let (Op::Put(host) | Op::Long(host)) = op else { continue };
                 assert!(puts < 16, "too many puts");
                 bits[member][at] = 1 << puts;
                 puts += 1;
@@ -208,7 +215,9 @@ impl Sync {
                     put % config.servers == at % config.servers || host == config.homes[member]
                 };
                 let own = |put: &usize| {
-                    program[*put] == Op::Put(host) && !matches!(op, Op::Peek(_)) && same(put)
+                    [Op::Put(host), Op::Long(host)].contains(&program[*put])
+                        && !matches!(op, Op::Peek(_))
+                        && same(put)
                 };
                 let own = (0..at).filter(own).map(|put| bits[member][put]);
                 // A member that has received a signal expects to see whatever its sender may see.
@@ -238,7 +247,7 @@ impl Sync {
         match self.op(state, member) {
             None => false,
             Some(_) if state.members[member].waiting => false,
-            Some(Op::Put(host) | Op::Get(host) | Op::Ask(host)) => {
+            Some(Op::Put(host) | Op::Long(host) | Op::Get(host) | Op::Ask(host)) => {
                 host == home
                     || state.requests[home][host][self.server(at)].len() < self.config.window
             }
@@ -261,12 +270,17 @@ impl Sync {
         let left = host.completed.max(heard);
         let request = Request { member: member as u8, op: at as u8, left, parity };
         match op {
-            Op::Put(target) if target == home => host.memory |= self.bits[member][at],
+            Op::Put(target) | Op::Long(target) if target == home => {
+                host.memory |= self.bits[member][at]
+            }
             Op::Get(target) | Op::Ask(target) if target == home => {
                 self.read(state, home, member, at)
             }
             Op::Peek(target) => self.read(state, target, member, at),
-            Op::Put(target) | Op::Get(target) | Op::Ask(target) => {
+            Op::Put(target) | Op::Long(target) | Op::Get(target) | Op::Ask(target) => {
+                if let Op::Long(_) = op {
+                    state.flying |= self.bits[member][at];
+                }
                 if self.config.issue != Issue::ParityFirst && self.is_counted(op) {
                     host.sent[usize::from(parity)][target] += 1;
                 }
@@ -313,7 +327,7 @@ impl Sync {
         let home = self.config.homes[member];
         let request = state.members[member].issuing.take().expect("a request in hand");
         let op = self.op(state, member).expect("an op");
-        let (Op::Put(target) | Op::Get(target) | Op::Ask(target)) = op else {
+        let (Op::Put(target) | Op::Long(target) | Op::Get(target) | Op::Ask(target)) = op else {
             unreachable!("no request: {op:?}")
         };
         if self.config.issue == Issue::ParityFirst && self.is_counted(op) {
@@ -326,7 +340,7 @@ impl Sync {
     }
 
     fn is_counted(&self, op: Op) -> bool {
-        matches!(op, Op::Put(_)) || self.config.counted == Counted::All
+        matches!(op, Op::Put(_) | Op::Long(_)) || self.config.counted == Counted::All
     }
 
     /// Returns the server that an operation is for. All servers use the completed syncs of their
@@ -345,21 +359,68 @@ impl Sync {
         }
     }
 
+    /// Whether the first request of an origin may be applied, or begin.
+    fn has_turn(&self, state: &State, (origin, target, server): (usize, usize, usize)) -> bool {
+        let head = state.requests[origin][target][server].head();
+        let waits =
+            self.config.data == Data::InPlace && !state.begun[origin][target][server].is_empty();
+        !waits && head.is_some_and(|request| self.passes(state, target, request))
+    }
+
     fn apply(&self, state: &mut State, origin: usize, target: usize, server: usize) {
         let request = state.requests[origin][target][server].pop().expect("a request");
         let (member, at) = (usize::from(request.member), usize::from(request.op));
         let op = self.programs[member][at];
+        let bit = self.bits[member][at];
         match op {
-            Op::Put(_) => state.hosts[target].memory |= self.bits[member][at],
+            Op::Put(_) => state.hosts[target].memory |= bit,
+            Op::Long(_) if state.early & bit != 0 => {
+                state.early &= !bit;
+                state.hosts[target].memory |= bit;
+            }
+            Op::Long(_) => {
+                state.begun[origin][target][server].push(request);
+                if self.config.data != Data::AtTurn {
+                    return;
+                }
+            }
             _ => self.read(state, target, member, at),
         }
         if matches!(op, Op::Get(_)) {
             state.members[member].waiting = false;
         }
+        self.count(state, origin, target, request);
+    }
+
+    /// Counts a request that is applied.
+    fn count(&self, state: &mut State, origin: usize, target: usize, request: Request) {
+        let op = self.programs[usize::from(request.member)][usize::from(request.op)];
         if self.is_counted(op) {
             let origin = if self.config.counters == Counters::Origins { origin } else { 0 };
             state.hosts[target].applied[usize::from(request.parity)][origin] += 1;
             self.settle(state, target);
+        }
+    }
+
+    fn land(&self, state: &mut State, member: usize, at: usize) {
+        let Op::Long(target) = self.programs[member][at] else { unreachable!("no long put") };
+        let (origin, server, bit) =
+            (self.config.homes[member], self.server(at), self.bits[member][at]);
+        state.flying &= !bit;
+        let begun = &mut state.begun[origin][target][server];
+        let all = begun.as_slice().to_vec();
+        let this = |request: &Request| {
+            (usize::from(request.member), usize::from(request.op)) == (member, at)
+        };
+        let Some(&request) = all.iter().find(|request| this(request)) else {
+            state.early |= bit;
+            return;
+        };
+        *begun = Fifo::default();
+        all.into_iter().filter(|other| !this(other)).for_each(|other| begun.push(other));
+        state.hosts[target].memory |= bit;
+        if self.config.data != Data::AtTurn {
+            self.count(state, origin, target, request);
         }
     }
 
@@ -477,6 +538,8 @@ impl Sync {
         (0..self.programs.len()).all(|member| self.op(state, member).is_none())
             && state.requests.iter().flatten().flatten().all(Fifo::is_empty)
             && state.controls.iter().flatten().all(Fifo::is_empty)
+            && state.flying == 0
+            && state.begun.iter().flatten().flatten().all(Fifo::is_empty)
     }
 
     fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
@@ -501,9 +564,13 @@ impl Model for Sync {
                 actions.push(Action::Step(member, self.op(state, member).expect("an op")));
             }
         }
+        for (member, bits) in self.bits.iter().enumerate() {
+            let flying = |at: &usize| state.flying & bits[*at] != 0;
+            actions.extend((0..bits.len()).filter(flying).map(|at| Action::Land(member, at)));
+        }
         for (a, b) in self.pairs() {
-            for (server, requests) in state.requests[a][b].iter().enumerate() {
-                if requests.head().is_some_and(|request| self.passes(state, b, request)) {
+            for server in 0..SERVERS {
+                if self.has_turn(state, (a, b, server)) {
                     actions.push(Action::Apply { origin: a, target: b, server });
                 }
             }
@@ -521,6 +588,7 @@ impl Model for Sync {
             Action::Apply { origin, target, server } => {
                 self.apply(&mut state, origin, target, server)
             }
+            Action::Land(member, at) => self.land(&mut state, member, at),
             Action::Deliver { from, to } => self.deliver(&mut state, from, to),
         }
         Some(state)

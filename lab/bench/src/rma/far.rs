@@ -3,7 +3,9 @@
 //! | group     | figures           | what is timed                                               |
 //! |-----------|-------------------|-------------------------------------------------------------|
 //! | `ping`    |                   | a message and one back                                      |
-//! | `long`    |                   | one member's mebibyte to the next host, and from there      |
+//! | `ring`    |                   | one hop of a token that goes round all members, by an       |
+//! |           |                   | overlay and by messages of MPI                              |
+//! | `long`    |                   | one member's long data to the next host, and from there     |
 //! | `fence`   | thesis 3.3 to 3.6 | one member's fence of all, after puts to 1 .. N - 1 hosts   |
 //! | `sync`    | thesis 4.3        | fence and barrier of all, right after puts to all others    |
 //! | `delay`   | thesis 4.4, 4.5   | the same, a while after the puts                            |
@@ -24,11 +26,11 @@ use syncline_fabric::Member;
 use syncline_rma::unstable::{Window, fence_all_asking, sync_exchange};
 use syncline_sync::BarrierMember as _;
 
-use super::kit::{KINDS, Kit, LONGEST};
+use super::kit::{KINDS, Kit, LONG, LONGEST};
 use super::race::{Cell, Entry, Of, Pace, Setting, all, each, race};
 use super::report::{Report, Team};
 use super::targets;
-use crate::error::Result;
+use crate::error::{Result, failed};
 use crate::race::{Machine, Side, Spread};
 
 type Far<'m> = Kit<'m>;
@@ -46,8 +48,9 @@ pub(super) fn report(me: &mut Member, pace: Pace<'_>, only: Option<&str>) -> Res
     let wanted = |group: &str| only.is_none_or(|only| group.contains(only));
     let mut cells = Vec::new();
     let (hosts, processes, size) = shape;
-    let groups: [(&'static str, Vec<Entry<'_, Far<'_>>>); 9] = [
+    let groups: [(&'static str, Vec<Entry<'_, Far<'_>>>); 10] = [
         ("ping", pings(mpi)),
+        ("ring", rings(mpi)),
         ("long", longs(mpi)),
         ("fence", fences(hosts)),
         (
@@ -119,34 +122,123 @@ fn pings<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
     entries
 }
 
+/// The rounds of a token that are timed, after a few that are not.
+const RINGS: u64 = 20;
+const FIRST: u64 = 4;
+
+/// The hops of a token of 8 bytes, or of a long one. Every member's task adds to it and passes it
+/// on. The overlay and the messages of MPI do the same, with the same number of messages.
+fn rings<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
+    let mut entries = Vec::new();
+    for words in [1, 4096] {
+        let setting = format!("{} B", 8 * words);
+        entries.push(Entry::time(
+            "overlay, a ring",
+            setting.clone(),
+            0,
+            move |kit: &mut Far<'_>| overlay_ring(kit.me, words),
+        ));
+        if mpi {
+            entries.push(Entry::time(
+                "messages of MPI, a ring",
+                setting,
+                0,
+                move |kit: &mut Far<'_>| match &kit.mpi {
+                    Some(peer) => peer.ring(FIRST, RINGS, 8 * words),
+                    None => Ok(f64::NAN),
+                },
+            ));
+        }
+    }
+    entries
+}
+
+/// Returns the time of a hop, in nanoseconds.
+fn overlay_ring(me: &mut Member, words: usize) -> Result<f64> {
+    use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
+
+    let (size, rank) = (me.size(), me.rank());
+    let token = Location::slice("token", vec![0_u64; words]);
+    let times = std::sync::Mutex::new([Instant::now(); 2]);
+    let mut overlay = Overlay::new();
+    for member in 0..size {
+        let times = &times;
+        overlay.task(format!("member {member}"), token.write(), move |token, step| {
+            token[0] += 1;
+            if member == rank {
+                let round = step.iteration();
+                let mut times = times.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                match round {
+                    FIRST => times[0] = Instant::now(),
+                    _ if round == FIRST + RINGS => times[1] = Instant::now(),
+                    _ => (),
+                }
+            }
+        });
+    }
+    let mut overlay =
+        overlay.check(Initial::Program).map_err(|error| failed("run a ring", error))?;
+    let report = overlay.run_on(me, Runner::pool(1), Stop::after(FIRST + RINGS + 1));
+    let report = report.map_err(|error| failed("run a ring", error))?;
+    let next = (rank + 1) % size;
+    let far = me.hosts().of(me.process()) != me.hosts().of(next / me.threads());
+    let expected = if far { FIRST + RINGS + 1 } else { 0 };
+    if (report.messages, report.room_messages) != (expected, 0) {
+        let sent = format!("{} messages, not {expected}", report.messages);
+        return Err(failed("run a ring", sent));
+    }
+    drop(overlay);
+    let [start, end] = times.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    Ok((end - start).as_nanos() as f64 / (RINGS * size as u64) as f64)
+}
+
 /// Entries that one member runs; the others only meet it, and their servers have nothing else to
-/// do.
+/// do. Only of the messages of MPI, the other end takes part.
 fn longs<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
-    type Step = fn(&mut Far<'_>) -> Result<()>;
-    let one = |way: &str, setting: &str, step: Step| {
-        Entry::time(way, setting, BATCH, move |kit: &mut Far<'_>| {
-            if kit.me.rank() == 0 { all(BATCH, |_| step(kit)) } else { Ok(f64::NAN) }
-        })
-    };
-    let mut entries = vec![
-        one("put; fence", "1 MiB", |kit| {
+    type Step = fn(&mut Far<'_>, usize) -> Result<()>;
+    let mut entries = Vec::new();
+    for (setting, len) in LONG {
+        let one = |way: &str, step: Step| {
+            Entry::time(way, setting, BATCH, move |kit: &mut Far<'_>| {
+                if kit.me.rank() == 0 { all(BATCH, |_| step(kit, len)) } else { Ok(f64::NAN) }
+            })
+        };
+        entries.push(one("put; fence", |kit, len| {
             let (rma, to) = (&mut kit.ours.rma, kit.others[0]);
-            rma.put(&kit.large, to, 0, &kit.mebibyte)?;
+            rma.put(&kit.large, to, 0, &kit.long[..len])?;
             Ok(rma.fence(to)?)
-        }),
-        one("get", "1 MiB", |kit| {
-            Ok(kit.ours.rma.get(&kit.large, kit.others[0], 0, &mut kit.mebibyte)?)
-        }),
-    ];
-    if mpi {
-        entries.push(one("MPI_Put; flush", "1 MiB", |kit| match &kit.mpi {
-            Some(peer) => peer.put_long(&kit.mebibyte),
+        }));
+        entries.push(one("get", |kit, len| {
+            Ok(kit.ours.rma.get(&kit.large, kit.others[0], 0, &mut kit.long[..len])?)
+        }));
+        if !mpi {
+            continue;
+        }
+        entries.push(one("MPI_Put; flush", |kit, len| match &kit.mpi {
+            Some(peer) => peer.put_long(&kit.long[..len]),
             None => Ok(()),
         }));
-        entries.push(one("MPI_Get; flush", "1 MiB", |kit| match &kit.mpi {
-            Some(peer) => peer.get_long(&mut kit.mebibyte),
+        entries.push(one("MPI_Get; flush", |kit, len| match &kit.mpi {
+            Some(peer) => peer.get_long(&mut kit.long[..len]),
             None => Ok(()),
         }));
+        entries.push(Entry::time(
+            "MPI_Isend; a message back",
+            setting,
+            0,
+            move |kit: &mut Far<'_>| {
+                let (process, other) = (kit.me.process(), kit.me.hosts().server(1));
+                let Kit { mpi: Some(peer), long, .. } = kit else { return Ok(f64::NAN) };
+                let data = &mut long[..len];
+                if process == 0 {
+                    all(BATCH, |_| peer.send_long(other, data))
+                } else if process == other {
+                    all(BATCH, |_| peer.receive_long(0, data)).map(|_| f64::NAN)
+                } else {
+                    Ok(f64::NAN)
+                }
+            },
+        ));
     }
     entries
 }

@@ -16,9 +16,17 @@ use super::race;
 use crate::error::Result;
 use crate::peers::missing;
 
-/// The length of the longest put to several hosts, and that of a put to one host.
+/// The length of the longest put to several hosts, and those of puts to one host.
 pub(super) const LONGEST: usize = 4000;
-pub(super) const MIB: usize = 1 << 20;
+pub(super) const LONG: [(&str, usize); 6] = [
+    ("32 KiB", 32 << 10),
+    ("64 KiB", 64 << 10),
+    ("128 KiB", 128 << 10),
+    ("256 KiB", 256 << 10),
+    ("1 MiB", 1 << 20),
+    ("4 MiB", MOST),
+];
+const MOST: usize = 4 << 20;
 /// The greatest number of other members to which a member puts before a sync.
 const TARGETS: usize = 7;
 
@@ -46,9 +54,9 @@ pub(super) struct Kit<'m> {
     pub(super) combined: TeamBarrier,
     pub(super) mutexes: Vec<Mutexes>,
     pub(super) counter: Global<u64>,
-    /// A mebibyte in the memory of each member, and a private one.
+    /// The longest data in the memory of each member, and private ones.
     pub(super) large: Global<u8>,
-    pub(super) mebibyte: Vec<u8>,
+    pub(super) long: Vec<u8>,
     echo: (u32, Arc<Echo>),
     /// Present in the first member of each process, if MPI has what is needed.
     pub(super) mpi: Option<Peer>,
@@ -97,7 +105,7 @@ impl<'m> Kit<'m> {
         for (kind, _) in KINDS {
             mutexes.push(unstable::mutexes(&mut ours.rma, me, kind, 1)?);
         }
-        let (counter, large) = (ours.rma.allocate(me, 1)?, ours.rma.allocate(me, MIB)?);
+        let (counter, large) = (ours.rma.allocate(me, 1)?, ours.rma.allocate(me, MOST)?);
         let (dissemination, tournament) = (me.dissemination(2)?, me.tournament()?);
         let (one_round, combined) = (me.dissemination(me.size())?, me.combined(0)?);
         let echo = me.attach(Echo::default).ok_or("a team on one host has no messages")?;
@@ -119,7 +127,7 @@ impl<'m> Kit<'m> {
             mutexes,
             counter,
             large,
-            mebibyte: vec![1; MIB],
+            long: vec![1; MOST],
             echo,
             mpi,
             skipped,
@@ -181,6 +189,7 @@ pub(super) struct Peer {
 
 /// The message tag of pings.
 const TAG: u16 = 7;
+const LONG_TAG: u16 = 8;
 
 impl Peer {
     /// Creates the peer; must be called by all members. If any process cannot, no process gets one,
@@ -193,7 +202,7 @@ impl Peer {
             let line = "apt-get install openmpi-bin libopenmpi-dev, then mpirun -n 4 --map-by node syncline-lab bench rma";
             return Ok(Err(missing("the peers of MPI: no MPI launched this team", line)));
         }
-        let window = communicator.as_ref().map(|all| all.window(LONGEST * all.size() + 8 + MIB));
+        let window = communicator.as_ref().map(|all| all.window(LONGEST * all.size() + 8 + MOST));
         let failed = matches!(window, Some(Err(_)));
         let failures = me.gather(failed.into())?;
         match (communicator, window) {
@@ -222,7 +231,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Puts a mebibyte to the next host, and waits until it is complete.
+    /// Puts to the next host, and waits until it is complete.
     pub(super) fn put_long(&self, data: &[u8]) -> Result<()> {
         let at = LONGEST * self.communicator.size() + 8;
         // SAFETY: `data` is borrowed until this function returns, and the flush completes the put
@@ -231,7 +240,7 @@ impl Peer {
         Ok(self.window.flush(self.others[0])?)
     }
 
-    /// Gets a mebibyte from the next host.
+    /// Gets from the next host.
     pub(super) fn get_long(&self, data: &mut [u8]) -> Result<()> {
         let at = LONGEST * self.communicator.size() + 8;
         // SAFETY: `data` is exclusively borrowed until this function returns, and the flush
@@ -240,11 +249,62 @@ impl Peer {
         Ok(self.window.flush(self.others[0])?)
     }
 
+    /// Sends a long message to another process, and waits for an empty one back.
+    pub(super) fn send_long(&self, to: usize, data: &[u8]) -> Result<()> {
+        // SAFETY: `data` is borrowed until this function returns, and no thread changes it; the
+        // answer comes after the message has been received.
+        let mut sending =
+            unsafe { self.communicator.isend_from(to, LONG_TAG, data.as_ptr(), data.len()) }?;
+        self.wait()?;
+        while !sending.test()? {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Receives the message of `send_long`, and answers it.
+    pub(super) fn receive_long(&self, from: usize, data: &mut [u8]) -> Result<()> {
+        // SAFETY: `data` is exclusively borrowed until this function returns; it waits for the
+        // message.
+        let mut receiving =
+            unsafe { self.communicator.irecv_into(from, LONG_TAG, data.as_mut_ptr(), data.len()) }?;
+        while !receiving.test()? {
+            std::thread::yield_now();
+        }
+        drop(self.communicator.isend(from, TAG, vec![0; 8])?);
+        Ok(())
+    }
+
     /// Adds to the counter of the first process.
     pub(super) fn add(&self) -> Result<()> {
         let at = LONGEST * self.communicator.size();
         self.window.fetch_add(0, at, 1)?;
         Ok(())
+    }
+
+    /// Passes a message of some bytes round all processes; returns the time of a hop, in
+    /// nanoseconds, after the first rounds.
+    pub(super) fn ring(&self, first: u64, rounds: u64, bytes: usize) -> Result<f64> {
+        let (rank, size) = (self.communicator.rank(), self.communicator.size());
+        let (mut data, mut start) = (vec![0; bytes], Instant::now());
+        for round in 0..=first + rounds {
+            if rank > 0 || round > 0 {
+                data = self.wait()?;
+            }
+            if round == first {
+                start = Instant::now();
+            }
+            let time = start.elapsed();
+            data = self.communicator.isend((rank + 1) % size, TAG, data)?.wait()?;
+            if round == first + rounds {
+                // The last message of the ring.
+                if rank == 0 {
+                    self.wait()?;
+                }
+                return Ok(time.as_nanos() as f64 / (rounds * size as u64) as f64);
+            }
+        }
+        Ok(f64::NAN)
     }
 
     /// Sends a message to another process and waits for the reply, or replies to the other process.
@@ -261,12 +321,12 @@ impl Peer {
     }
 
     /// Polls for a message, and yields the core in between.
-    fn wait(&self) -> Result<()> {
+    fn wait(&self) -> Result<Vec<u8>> {
         let start = Instant::now();
         loop {
             if let Some(message) = self.communicator.probe(TAG)? {
-                message.receive(Vec::with_capacity(8))?;
-                return Ok(());
+                let room = message.len();
+                return Ok(message.receive(Vec::with_capacity(room))?);
             }
             if start.elapsed() > Duration::from_secs(60) {
                 return Err("a ping of MPI never came back".into());

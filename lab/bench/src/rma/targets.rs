@@ -70,6 +70,18 @@ pub(super) fn far(cells: &[Cell], hosts: usize) -> Vec<Target> {
             ));
         }
     }
+    for setting in ["256 KiB", "1 MiB", "4 MiB"] {
+        let of = |way: &str| median(cells, "long", setting, way);
+        for (ours, theirs) in [
+            ("put; fence", "MPI_Put; flush"),
+            ("get", "MPI_Get; flush"),
+            ("put; fence", "MPI_Isend; a message back"),
+            ("get", "MPI_Isend; a message back"),
+        ] {
+            let what = format!("{setting}: bandwidth, {ours} / {theirs}");
+            targets.push(Target::at_least(what, ratio(of(theirs), of(ours)), 0.8));
+        }
+    }
     let queued = cells.iter().filter(|cell| cell.key.group == "queue" && cell.way == "mcs");
     for Cell { key, spread, .. } in queued {
         let setting = &key.setting;

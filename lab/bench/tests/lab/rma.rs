@@ -69,3 +69,26 @@ fn what_makes_no_sense_is_refused() {
     // It is the delay between hosts, and without --hosts there are none.
     refused(Path::new("."), "bench rma --delay-us 5", "--hosts");
 }
+
+#[test]
+fn bands_of_every_height_are_run_and_one_is_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "bench bands --hosts 3 --delay-us 10 --rows 100 --cols 400 --depth 3 --rounds 2";
+    let line = format!("{line} --heights 16,32 --update-ns 1");
+    let (printed, _) = ok(folder.path(), &format!("{line} --json"), None);
+    let records = records(&printed);
+    let (team, cells) = (of(&records, "team"), of(&records, "cell"));
+    assert_eq!((&team[0]["hosts"], &team[0]["width"]), (&3.into(), &4.into()));
+    let heights: Vec<_> = cells.iter().map(|cell| cell["rows"].as_u64().unwrap()).collect();
+    assert_eq!(heights, [16, 32]);
+    for cell in cells {
+        let [work, ms] = [&cell["work_ms"], &cell["ms"]["best"]].map(|ms| ms.as_f64().unwrap());
+        assert!(0.0 < work && work <= ms, "{cell}");
+        // Two messages for each of two cuts and each band.
+        assert!(cell["messages"].as_u64() >= cell["bands"].as_u64().map(|n| 4 * n - 4), "{cell}");
+    }
+    let (table, _) = ok(folder.path(), &line, None);
+    assert!(table.contains("which a run would choose"), "{table}");
+    assert!(ok(folder.path(), "bench bands --help", None).0.contains("--update-ns"));
+    refused(folder.path(), "bench bands --heights 0", "--heights");
+}

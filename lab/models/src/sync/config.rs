@@ -7,6 +7,8 @@ use super::state::REQUESTS;
 pub enum Op {
     /// Writes to the memory of a host, without waiting.
     Put(usize),
+    /// Like a put, with data that travel apart from the request, and arrive at any time.
+    Long(usize),
     /// Reads the memory of a host, and waits for the answer. On the member's own host, it is a
     /// load.
     Get(usize),
@@ -93,6 +95,17 @@ pub enum Issue {
     CountFirst,
 }
 
+/// When a long put is applied, and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// When its turn has come and its data are in place. The requests behind it wait.
+    InPlace,
+    /// Planted bug: it is counted when its turn has come; its data may arrive later.
+    AtTurn,
+    /// Planted bug: the requests behind it do not wait.
+    Overtaken,
+}
+
 /// The configuration of the protocol.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -108,6 +121,8 @@ pub struct Config {
     pub counters: Counters,
     /// Which requests are counted.
     pub counted: Counted,
+    /// When a long put is applied.
+    pub data: Data,
     /// The number of exchanges in a sync.
     pub exchanges: Exchanges,
     /// When a round is entered.
@@ -138,6 +153,7 @@ impl Config {
             gate: Gate::Held,
             counters: Counters::Parities,
             counted: Counted::Changes,
+            data: Data::InPlace,
             exchanges: Exchanges::One,
             rounds: Rounds::Complete,
             issue: Issue::OneStep,

@@ -9,6 +9,9 @@ pub(super) const REQUESTS: usize = 6;
 /// The largest number of servers of a host.
 pub(super) const SERVERS: usize = 2;
 pub(super) const CONTROLS: usize = 4;
+/// The largest number of long puts of a host that have begun at a server. More than one only with
+/// the planted bugs.
+pub(super) const BEGUN: usize = 3;
 
 /// A request in flight, or held back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -71,6 +74,11 @@ pub struct State {
     pub(super) members: [Member; MOST],
     /// By origin, target, and server of the target.
     pub(super) requests: [[[Fifo<Request, REQUESTS>; SERVERS]; MOST]; MOST],
+    /// By the same: the long puts whose turn has come and whose data have not arrived.
+    pub(super) begun: [[[Fifo<Request, BEGUN>; SERVERS]; MOST]; MOST],
+    /// A bit for each long put: its data are in flight; have arrived before its turn.
+    pub(super) flying: u16,
+    pub(super) early: u16,
     pub(super) controls: [[Fifo<Control, CONTROLS>; MOST]; MOST],
     /// By member: one more than the number of syncs that its host had completed when it signalled;
     /// 0 before.

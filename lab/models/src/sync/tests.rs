@@ -1,6 +1,6 @@
 //! Checks that the protocol is correct, and which property each planted bug breaks.
 
-use Op::{Ask, Finish, Get, Hear, Peek, Put, Start, Tell};
+use Op::{Ask, Finish, Get, Hear, Long, Peek, Put, Start, Tell};
 use proptest::prelude::*;
 
 use super::*;
@@ -92,6 +92,34 @@ fn it_is_right_with_two_members_on_a_host() {
     for radix in [2, 3] {
         holds(&format!("2 members on a host, radix {radix}"), Sync::new(at_home(radix), &shared()));
     }
+}
+
+/// Long puts among short ones, and gets behind them by their own member and by others.
+fn long() -> Vec<Vec<Op>> {
+    vec![
+        vec![Long(2), Put(2), Start, Long(2), Finish, Get(2), Start, Finish],
+        vec![Put(2), Start, Finish, Get(2), Long(2), Start, Finish, Get(2)],
+        vec![Start, Long(1), Finish, Start, Finish, Get(1)],
+    ]
+}
+
+#[test]
+fn long_puts_are_applied_when_their_data_are_in_place() {
+    for radix in [2, 3] {
+        holds(&format!("long puts, radix {radix}"), Sync::new(Config::new(3, radix), &long()));
+    }
+}
+
+#[test]
+fn a_long_put_that_is_counted_before_its_data_are_in_place_is_found() {
+    let config = Config { data: Data::AtTurn, ..Config::new(3, 2) };
+    breaks("counted at its turn", Sync::new(config, &long()), COMPLETE);
+}
+
+#[test]
+fn a_get_that_overtakes_a_long_put_is_found() {
+    let config = Config { data: Data::Overtaken, ..Config::new(3, 2) };
+    breaks("requests do not wait for data", Sync::new(config, &long()), STALE);
 }
 
 #[test]
@@ -310,7 +338,7 @@ fn any_programs() -> impl Strategy<Value = (Config, Vec<Vec<Op>>)> {
                     let issued = |gap| {
                         let here = ops.iter().filter(move |op| (op.0, op.1) == (member, gap));
                         here.map(|&(_, _, kind, host)| {
-                            [Put(host), Put(host), Get(host), Ask(host)][kind]
+                            [Put(host), Long(host), Get(host), Ask(host)][kind]
                         })
                     };
                     let before = |gap| [Finish, Start][gap % 2];

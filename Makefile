@@ -61,13 +61,18 @@ demo-for-tests: command-for-tests
 SURVIVOR = target/mpi/openmpi5/bin/mpicc
 export SYNCLINE_TEST_MPI ?= $(CURDIR)/$(SURVIVOR)
 
+# With a runner, all doc tests of a crate would run in one process. So they run without one.
+END_HUNG = --config 'target."cfg(all())".runner=["$(CURDIR)/tools/end-hung-tests.sh"]'
+
 # The models only compute, while tests often wait: the models run in the time that the tests leave,
 # and their results are printed at the end.
 LOOM_LOG = $(or $(CARGO_TARGET_DIR),target)/loom.log
 test: test-deps
 	@mkdir -p $(dir $(LOOM_LOG)); nice -n 19 $(LOOM) > $(LOOM_LOG) 2>&1 & models=$$!; \
 	trap 'pkill -P $$models; kill $$models' INT TERM; \
-	$(CARGO) test --workspace --no-fail-fast -- --show-output; tests=$$?; \
+	$(CARGO) build --workspace --examples; tests=$$?; \
+	$(CARGO) $(END_HUNG) test --workspace --tests --no-fail-fast -- --show-output || tests=$$?; \
+	$(CARGO) test --workspace --doc --no-fail-fast -- --show-output || tests=$$?; \
 	wait $$models; models=$$?; cat $(LOOM_LOG); exit $$((tests | models))
 
 # The tools that tests use beside Rust. Tests print what they skip without them, so no command here
@@ -239,6 +244,7 @@ soak: build miri tsan
 	PROPTEST_CASES=1000000 $(CARGO) test --release -p syncline-farm --test decoding
 	SYNCLINE_MISUSES=200 $(CARGO) test --release -p syncline-c --test misuse -- --show-output
 	LOOM_MAX_PREEMPTIONS=4 $(MAKE) loom
+	testbed/sweep_kills.sh $(SYNCLINE) 50
 
 # Hosts on one machine, and the MPIs of Debian. Without root, namespaces or an MPI, the scripts
 # print what they skip. MPIS="openmpi mpich" selects MPIs. KILLS is the number of hosts that are

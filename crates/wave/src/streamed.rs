@@ -59,5 +59,5 @@ pub use target::{Leftovers, Pending, Target};
 
 pub(crate) use keep::{identity, into_target, resumption, taken};
 pub(crate) use run::{Arrays, into_matrix, plan_into, streamable};
-pub use team::{TeamBands, TeamSweep};
+pub use team::{Link, TeamBands, TeamSweep};
 pub(crate) use team::{gather as gather_on_team, run as on_team};

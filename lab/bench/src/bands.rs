@@ -21,8 +21,9 @@
 //! The first and the last piece exchange values, so the sleep that ends too late counts there.
 //!
 //! # The model
-//! With a message of `L`, the next band follows after `max(band, 2 (L + piece))`, and the last
-//! member begins after `(members - 1) (band + L)`. Band and piece are those of a member with equal
+//! With messages of `E` eastward and `W` westward, the next band follows after `max(band, E + W + 2
+//! piece)`, and the last member begins after `(members - 1) (band + E)`. A message takes the delay
+//! of the network, or the measured latency and time for its bytes. Band and piece are those of a member with equal
 //! shares. Efficiency is the mean work of the members, divided by the time from the begin of the
 //! first piece to the end of the last one.
 
@@ -37,7 +38,7 @@ use syncline_overlay::access::{Read, Write};
 use syncline_overlay::run::ReadyOrder;
 use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
 use syncline_wave::lanes::Lanes;
-use syncline_wave::unstable::{TeamBands, TeamSweep};
+use syncline_wave::unstable::{Link, TeamBands, TeamSweep};
 
 use crate::error::{Result, failed};
 use crate::race::{Lines, Machine, Options, Spread, Table, figure};
@@ -107,7 +108,7 @@ struct Cell {
     update_ns: f64,
     band_ms: f64,
     work_ms: f64,
-    /// The time of the model with the delay of the network, and with the measured latency; that of
+    /// The time of the model with the delay of the network, and with the measured link; that of
     /// the plan, with its own time of an update.
     model_ms: f64,
     model_measured_ms: f64,
@@ -149,8 +150,8 @@ fn session(me: &mut Member, args: &BenchBandsArgs) -> Result<String> {
     let lanes = if args.width == "8" { Lanes::Avx512 } else { Lanes::Avx2 };
     let delay = Duration::from_micros(args.delay_us.into());
     let BenchBandsArgs { rows, cols, depth, update_ns, .. } = *args;
-    let latency = TeamSweep::latency(me).map_err(|why| failed("time a message", why))?;
-    let sweep = TeamSweep { rows, cols, depth, lanes, members, latency, update_ns };
+    let link = TeamSweep::link(me).map_err(|why| failed("time a message", why))?;
+    let sweep = TeamSweep { rows, cols, depth, lanes, members, link, update_ns };
     let planned = |why| failed("plan a sweep", why);
     let heights = args.heights.iter().map(|&rows| sweep.bands(rows).map_err(planned));
     let (heights, chosen) =
@@ -169,14 +170,15 @@ fn session(me: &mut Member, args: &BenchBandsArgs) -> Result<String> {
         let pieces = bands.parts.iter().map(Vec::len).min().unwrap_or(1);
         let work = work(bands);
         let band = work / bands.bands as f64 / members as f64;
-        let model = |latency: Duration| {
-            let latency = latency.as_nanos() as f64;
-            let period = band.max(2.0 * (latency + band / pieces as f64));
-            (bands.bands as f64 * period + (members - 1) as f64 * (band + latency)) / 1e6
+        let most = bands.crossing.iter().copied().reduce(|a, b| [a[0].max(b[0]), a[1].max(b[1])]);
+        let bytes = most.unwrap_or_default().map(|values| values * size_of::<f64>());
+        let model = |link: Link| {
+            let ways = bytes.map(|b| link.latency.as_nanos() as f64 + b as f64 * link.byte_ns);
+            let period = band.max(ways.iter().sum::<f64>() + 2.0 * band / pieces as f64);
+            (bands.bands as f64 * period + (members - 1) as f64 * (band + ways[0])) / 1e6
         };
         let mean =
             |of: fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / samples.len() as f64;
-        let most = bands.crossing.iter().copied().reduce(|a, b| [a[0].max(b[0]), a[1].max(b[1])]);
         let parts = bands.parts.iter().map(|parts| parts.iter().sum::<f64>());
         let times = samples.iter().map(|sample| sample.ns / 1e6).collect();
         Ok(Cell {
@@ -184,12 +186,12 @@ fn session(me: &mut Member, args: &BenchBandsArgs) -> Result<String> {
             bands: bands.bands,
             slots: bands.slots,
             pieces,
-            bytes: most.unwrap_or_default().map(|values| values * size_of::<f64>()),
+            bytes,
             update_ns: bands.update_ns,
             band_ms: band / 1e6,
             work_ms: work / members as f64 / 1e6,
-            model_ms: model(delay),
-            model_measured_ms: model(latency),
+            model_ms: model(Link { latency: delay, byte_ns: 0.0 }),
+            model_measured_ms: model(link),
             plan_ms: bands.expected_ns / 1e6,
             ms: Spread::of(times).ok_or("nothing was measured")?,
             messages: samples.first().map_or(0, |sample| sample.messages),
@@ -369,13 +371,15 @@ fn report(
 ) -> Result<String> {
     let machine = Machine::here(std::thread::available_parallelism().map_or(1, usize::from));
     let TeamSweep { rows, cols, depth, members, .. } = *sweep;
-    let (latency_us, delay_us) = (sweep.latency.as_nanos() as f64 / 1e3, args.delay_us);
+    let (latency_us, delay_us) = (sweep.link.latency.as_nanos() as f64 / 1e3, args.delay_us);
+    let byte_ns = sweep.link.byte_ns;
     let width = sweep.width();
     if args.options.json {
         let mut lines = Lines::new("record");
         let team = serde_json::json!({ "machine": machine, "hosts": members, "rows": rows,
             "cols": cols, "depth": depth, "width": width, "update_ns": args.update_ns,
-            "delay_us": delay_us, "latency_us": latency_us, "chosen": chosen });
+            "delay_us": delay_us, "latency_us": latency_us, "byte_ns": byte_ns,
+            "chosen": chosen });
         lines.push("team", &team)?;
         lines.all("cell", cells)?;
         return Ok(lines.text());
@@ -383,7 +387,7 @@ fn report(
     let machine = machine.line();
     let head = format!(
         "{machine}; {members} hosts, {rows} x {cols}, {depth} iterations, vectors of {width}; delay \
-         {delay_us} us, measured {latency_us:.0} us"
+         {delay_us} us, measured {latency_us:.0} us and {byte_ns:.1} ns for each byte"
     );
     let columns = ["slots", "pieces", "ns", "band", "plan", "model", "measured"];
     let columns = columns.into_iter().chain(["efficiency", "of model", "late, us"]);

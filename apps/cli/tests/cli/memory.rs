@@ -201,8 +201,9 @@ fn streamed_runs_larger_than_the_bound_stay_inside_it() {
     ok(path, "gen lk23 single --rows 1500 --cols 1100 --dtype float32");
     for dir in ["data", "single"] {
         for options in [
-            "--memory 10M --verify",
-            "--memory 12M --depth 2",
+            // Of the least that vectors of any width need.
+            "--memory 16M --verify",
+            "--memory 16M --depth 2",
             "--memory 24M --threads 5",
             "--memory 40M",
         ] {

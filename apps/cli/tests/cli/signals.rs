@@ -27,10 +27,10 @@ fn start(folder: &Path, line: &str) -> Child {
         command(folder, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The main thread, the thread that it watches, which works too, and another worker.
     let tasks = format!("/proc/{}/task", child.id());
-    while fs::read_dir(&tasks).unwrap().count() < 3 {
+    until("two workers", || {
         assert_eq!(child.try_wait().unwrap(), None, "{line} ended");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        fs::read_dir(&tasks).unwrap().count() >= 3
+    });
     std::thread::sleep(Duration::from_millis(50));
     child
 }
@@ -53,7 +53,7 @@ fn signals_end_a_run_without_a_trace() {
     ];
     for options in [
         "--executor blocked",
-        "--executor blocked --memory 5M",
+        "--executor blocked --memory 12M",
         "--runner pool --verify --output old.npy --force",
         "--runner threads --order barrier --json",
     ] {

@@ -59,8 +59,10 @@
 //! [`strip::cut`]: crate::strip::cut
 
 mod bands;
+mod costs;
 mod data;
 mod group;
+mod link;
 mod pass;
 mod plan;
 mod run;
@@ -68,4 +70,5 @@ mod same;
 mod whole;
 
 pub use bands::{TeamBands, TeamSweep};
+pub use link::Link;
 pub(crate) use run::{gather, run};

@@ -171,10 +171,14 @@ impl Cuts {
     /// up to 1.
     pub(crate) fn parts(&self, host: usize) -> Vec<f64> {
         let (share, walk) = (self.share(host), self.chain.walk());
-        let work = |columns: Range<isize>| {
-            (work(&self.chain, columns.end) - work(&self.chain, columns.start)) as f64
+        let before = |column: isize| work(&self.chain, column) as f64;
+        let all = before(walk.end) - before(walk.start);
+        let mut begin = before(share.columns.start);
+        let part = |piece| {
+            let end = before(share.piece(piece).end);
+            (end - std::mem::replace(&mut begin, end)) / all
         };
-        (0..share.pieces()).map(|piece| work(share.piece(piece)) / work(walk.clone())).collect()
+        (0..share.pieces()).map(part).collect()
     }
 
     /// Returns the share of a host; host 0 is the westernmost.

@@ -6,13 +6,12 @@
 //! one height of bands, and [`TeamSweep::chosen`] the height that a run would choose. Both are
 //! those of [`plan`](super::plan), [`cut`](crate::strip::cut) included.
 
-use std::time::Duration;
-
 use syncline_fabric::Member;
 use syncline_store::Shape;
 
 use super::group::Groups;
-use super::plan::{self, answer_with, narrow};
+use super::link::{self, Link};
+use super::plan::{answer_with, narrow};
 use crate::lanes::Lanes;
 use crate::streamed::plan::{Question, StreamPlan};
 use crate::strip::TOGETHER;
@@ -38,8 +37,8 @@ pub struct TeamSweep {
     pub lanes: Lanes,
     /// The number of members, each on a host of its own.
     pub members: usize,
-    /// The time of a message between two members.
-    pub latency: Duration,
+    /// The time of messages at each cut.
+    pub link: Link,
     /// The nanoseconds of an update; `None` stands for those that the plan expects.
     pub update_ns: Option<f64>,
 }
@@ -64,12 +63,15 @@ pub struct TeamBands {
 }
 
 impl TeamSweep {
-    /// Measures the time of a message, as a run does.
+    /// Measures the time of messages at all cuts, as a run does, and returns the longest.
     ///
     /// # Errors
     /// If a member is dead.
-    pub fn latency(me: &mut Member) -> Result<Duration> {
-        plan::latency(me)
+    pub fn link(me: &mut Member) -> Result<Link> {
+        let groups = Groups::new(&(0..me.size()).collect::<Vec<_>>());
+        let links = link::measure(me, &groups)?;
+        let longest = links.into_iter().max_by(|a, b| a.ns(1 << 16).total_cmp(&b.ns(1 << 16)));
+        Ok(longest.unwrap_or_default())
     }
 
     /// Returns the number of rows that a vector of a strip spans.
@@ -116,7 +118,13 @@ impl TeamSweep {
 
     fn answer(&self, band: Option<usize>) -> Result<(f64, StreamPlan)> {
         let busy = |narrow: &Question, plan: &StreamPlan| self.busy(narrow, plan);
-        answer_with(&self.question(), &self.groups(), self.latency, busy, band)
+        answer_with(
+            &self.question(),
+            &self.groups(),
+            &vec![self.link; self.members - 1],
+            busy,
+            band,
+        )
     }
 
     fn busy(&self, narrow: &Question, plan: &StreamPlan) -> f64 {
@@ -151,14 +159,15 @@ impl TeamSweep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn the_chosen_bands_are_those_that_are_expected_to_take_the_least_time() {
         let cases = [(4096, 1000), (16384, 50), (16384, 200)].into_iter();
         for ((cols, micros), update_ns) in cases.flat_map(|of| [(of, None), (of, Some(0.6))]) {
-            let latency = Duration::from_micros(micros);
+            let link = Link { latency: Duration::from_micros(micros), byte_ns: 0.0 };
             let (rows, depth, lanes, members) = (16384, 20, Lanes::Scalar, 4);
-            let sweep = TeamSweep { rows, cols, depth, lanes, members, latency, update_ns };
+            let sweep = TeamSweep { rows, cols, depth, lanes, members, link, update_ns };
             let all: Vec<_> = [4, 8, 16, 32, 64].map(|rows| sweep.bands(rows).unwrap()).into();
             for bands in &all {
                 let parts: f64 = bands.parts.iter().flatten().sum();

@@ -81,6 +81,11 @@ impl Groups {
         (0..self.count()).filter(move |&other| self.hosts[other] == self.hosts[group])
     }
 
+    /// Returns whether two members are on one host.
+    pub(super) fn share_host(&self, member: usize, other: usize) -> bool {
+        self.hosts[self.group(member)] == self.hosts[self.group(other)]
+    }
+
     /// Returns the number of members of all groups.
     pub(super) fn members_in_all(&self) -> usize {
         self.members.last().map_or(0, |members| members.end)

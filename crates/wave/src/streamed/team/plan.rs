@@ -11,16 +11,17 @@
 //!
 //! The depth is that of a sweep of one process with the columns, the threads and the memory of a
 //! group. Of the heights of bands, by powers of two, and the numbers of slots, [`answer`] takes the
-//! ones with the least expected time: high bands hide the latency at the cuts, low ones have a
+//! ones with the least expected time ([`Costs`]): high bands hide the latency at the cuts, low ones have a
 //! shorter begin, and more slots let the members of a group work at the same time. Passes are less
 //! deep if a member's part does not fit its memory otherwise.
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
 
+use super::costs::Costs;
 use super::group::Groups;
+use super::link::Link;
 use crate::lanes::Lanes;
 use crate::streamed::plan::{Question, StreamPlan};
 use crate::strip::TOGETHER;
@@ -32,11 +33,6 @@ use crate::{Error, Result};
 const PIECES: usize = 8;
 /// The greatest number of strips in a band.
 const BAND_MOST: usize = 64;
-/// The gathers that are timed.
-const GATHERS: usize = 5;
-/// The nanoseconds of a panel beside those of its bytes, for the requests to read and to write it
-/// and for the tasks of its band.
-const PANEL_NS: f64 = 2e5;
 /// The bytes that a row of a panel may take beside its own.
 const GAP: u64 = 3 << 12;
 
@@ -59,15 +55,11 @@ pub(super) fn agree(me: &mut Member, question: &mut Question) -> Result<()> {
     Ok(())
 }
 
-/// Returns the plan for the members of these groups, from a question that all ask alike, where a
-/// message between two members takes `latency`.
-pub(super) fn answer(
-    question: &Question,
-    groups: &Groups,
-    latency: Duration,
-) -> Result<StreamPlan> {
+/// Returns the plan for the members of these groups, from a question that all ask alike, with the
+/// links at all cuts.
+pub(super) fn answer(question: &Question, groups: &Groups, links: &[Link]) -> Result<StreamPlan> {
     let busy = |narrow: &Question, plan: &StreamPlan| narrow.busy_ns(plan.depth, plan.band);
-    Ok(answer_with(question, groups, latency, busy, None)?.1)
+    Ok(answer_with(question, groups, links, busy, None)?.1)
 }
 
 /// Returns the question about the columns of the largest group.
@@ -88,7 +80,7 @@ pub(super) fn narrow(question: &Question, groups: &Groups) -> Question {
 pub(super) fn answer_with(
     question: &Question,
     groups: &Groups,
-    latency: Duration,
+    links: &[Link],
     busy: impl Fn(&Question, &StreamPlan) -> f64,
     band: Option<usize>,
 ) -> Result<(f64, StreamPlan)> {
@@ -117,9 +109,10 @@ pub(super) fn answer_with(
         bands.into_iter().flat_map(|band| slots.iter().map(move |&slots| (band, slots)))
     {
         match with_band(question, &base, (band, slots), groups) {
-            Ok((plan, pieces)) => {
-                let time =
-                    expected_ns(&narrow, &plan, (pieces, busy(&narrow, &plan)), groups, latency);
+            Ok((plan, cuts)) => {
+                let busy = busy(&narrow, &plan);
+                let costs = Costs::new(&narrow, busy, &plan, &cuts, groups, links);
+                let time = costs.pass_ns() * plan.passes as f64;
                 if best.as_ref().is_none_or(|(least, _)| time < *least) {
                     best = Some((time, plan));
                 }
@@ -147,14 +140,14 @@ pub(super) fn answer_with(
     }
 }
 
-/// Returns the plan with bands of `band` strips and `slots` slots, and the least number of pieces
-/// of a member; less deep than the base plan if the memory demands it.
+/// Returns the plan with bands of `band` strips and `slots` slots, and its cuts; less deep than the
+/// base plan if the memory demands it.
 fn with_band(
     question: &Question,
     base: &StreamPlan,
     (band, slots): (usize, usize),
     groups: &Groups,
-) -> Result<(StreamPlan, usize)> {
+) -> Result<(StreamPlan, Cuts)> {
     let members = groups.members_in_all();
     let mut plan = StreamPlan { band, panels: slots, ..*base };
     plan.rows = (band * base.geometry.width).min(question.shape.rows);
@@ -174,8 +167,7 @@ fn with_band(
                 Cuts::new(Chain { levels: rest as usize, ..chain }, plan.piece, members)
                     .map_err(|most| Error::Members { members, most })?;
             }
-            let pieces = (0..members).map(|member| cuts.share(member).pieces()).min();
-            return Ok((plan, pieces.unwrap_or(1)));
+            return Ok((plan, cuts));
         }
         let least = question.depth.map_or(1, |depth| depth.min(plan.depth));
         let depth = plan.depth - plan.depth.div_ceil(4);
@@ -185,55 +177,6 @@ fn with_band(
         }
         plan.depth = depth;
     }
-}
-
-/// Returns the expected nanoseconds of all passes. `narrow` asks about the columns of the largest
-/// group, whose threads compute for `busy` nanoseconds in a pass.
-///
-/// The time from a band to the next is the greatest of these:
-///
-/// | it takes                        | because                                                   |
-/// |---------------------------------|-----------------------------------------------------------|
-/// | a band of a member              | its threads compute                                       |
-/// | a panel                         | the disk of its group reads and writes                    |
-/// | two messages and two pieces     | the last piece of the western member at a cut and the     |
-/// |                                 | first one of the eastern member follow each other in turn |
-/// | the turn of a slot, divided by  | a panel is read, computed by each member of the group in  |
-/// | the number of slots             | turn, and written, before the next one is in its slot     |
-///
-/// The last member begins when all others have run their first band.
-fn expected_ns(
-    narrow: &Question,
-    plan: &StreamPlan,
-    (pieces, busy): (usize, f64),
-    groups: &Groups,
-    latency: Duration,
-) -> f64 {
-    let (members, largest) = (groups.members_in_all(), groups.largest() as f64);
-    let chain = Chain { geometry: plan.geometry, levels: plan.depth as usize, band: plan.band };
-    let (bands, threads) = (chain.bands() as f64, narrow.threads as f64 / largest);
-    let band = busy / bands / largest;
-    let piece = band / pieces as f64;
-    let latency = if members > 1 { latency.as_nanos() as f64 } else { 0.0 };
-    let disk = narrow.pass_of(busy) / bands + PANEL_NS;
-    // Writes compete with the reads for other slots.
-    let turn = (largest * band + 2.0 * disk) / plan.panels as f64;
-    let period = (band / threads).max(disk).max(2.0 * (latency + piece)).max(turn);
-    let pass = bands * period + (members - 1) as f64 * (band + latency) + band;
-    pass * plan.passes as f64
-}
-
-/// Measures the time of a message between two members: the shortest of a few gathers.
-pub(super) fn latency(me: &mut Member) -> Result<Duration> {
-    let mut least = u64::MAX;
-    for _ in 0..GATHERS {
-        let begun = Instant::now();
-        me.gather(0)?;
-        least = least.min(begun.elapsed().as_nanos() as u64);
-    }
-    // All members use the same number.
-    let all = me.gather(least)?;
-    Ok(Duration::from_nanos(all.into_iter().max().unwrap_or(0)))
 }
 
 /// Returns the bytes of the buffers of the member that needs most: its own, and its part of those
@@ -265,8 +208,14 @@ fn bytes(question: &Question, plan: &StreamPlan, cuts: &Cuts, groups: &Groups) -
 mod tests {
     use super::*;
     use crate::{Stencil, stencil::Neighbour};
+    use std::time::Duration;
     use syncline_store::Shape;
     use syncline_testkit::Random;
+
+    fn links(groups: &Groups, nanoseconds: u64) -> Vec<Link> {
+        let latency = Duration::from_nanos(nanoseconds);
+        vec![Link { latency, byte_ns: 0.0 }; groups.members_in_all() - 1]
+    }
 
     #[test]
     fn plans_fit_the_memory_and_give_every_member_a_piece() {
@@ -299,13 +248,13 @@ mod tests {
                 cache: 1 << 20,
                 disk: None,
             };
-            let latency = Duration::from_nanos(1 << random.below(22));
+            let latency = 1 << random.below(22);
             let groups = Groups::new(&(0..members).map(|m| m / each).collect::<Vec<_>>());
             if shape.rows < 3 || shape.cols < 3 {
                 // Without an update there is nothing to plan, but with a kernel without a margin.
                 question.stencil = corner;
             }
-            let Ok(plan) = answer(&question, &groups, latency) else {
+            let Ok(plan) = answer(&question, &groups, &links(&groups, latency)) else {
                 refused += 1;
                 continue;
             };
@@ -346,14 +295,14 @@ mod tests {
                     cache: 1 << 20,
                     disk: None,
                 };
-                let latency = Duration::from_micros(5);
-                if let Err(Error::StreamMemory { needed, .. }) = answer(&question, &groups, latency)
+                let links = links(&groups, 5000);
+                if let Err(Error::StreamMemory { needed, .. }) = answer(&question, &groups, &links)
                 {
                     refused += 1;
                     let enough = Question { memory: needed, ..question.clone() };
-                    assert!(answer(&enough, &groups, latency).is_ok(), "{memory}, {hosts:?}");
+                    assert!(answer(&enough, &groups, &links).is_ok(), "{memory}, {hosts:?}");
                     let less = Question { memory: needed - 1, ..question };
-                    let still = answer(&less, &groups, latency);
+                    let still = answer(&less, &groups, &links);
                     let same = |e: &Error| matches!(e, Error::StreamMemory { needed: n, .. } if *n == needed);
                     assert!(still.is_err_and(|error| same(&error)), "{memory}, {hosts:?}");
                 }
@@ -380,9 +329,9 @@ mod tests {
             cache: 1 << 20,
             disk: None,
         };
-        let rows = |cols, members, us| {
+        let rows = |cols, members, us: u64| {
             let groups = Groups::new(&(0..members).collect::<Vec<_>>());
-            answer(&question(cols), &groups, Duration::from_micros(us)).unwrap().rows
+            answer(&question(cols), &groups, &links(&groups, 1000 * us)).unwrap().rows
         };
         for cols in [4096, 16384] {
             let heights: Vec<usize> = [1, 50, 200, 1000, 5000].map(|us| rows(cols, 4, us)).into();

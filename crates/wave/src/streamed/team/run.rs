@@ -16,9 +16,9 @@ use syncline_store::{Layout, Matrix};
 use super::data::{Buffers, Memory, Output, PassLayout, Sizes};
 use super::group::Groups;
 use super::pass::Pass;
-use super::plan;
 use super::same::{arguments, same};
 use super::whole::Whole;
+use super::{link, plan};
 use crate::dynamic::Kernel;
 use crate::lanes::Real;
 use crate::streamed::data::{Held, Source};
@@ -86,8 +86,9 @@ fn agree<E: Real>(
     };
     let mut question = all(me, refused.map_or(question, Err))?;
     plan::agree(me, &mut question)?;
-    let (latency, groups) = (plan::latency(me)?, Groups::of(me));
-    let plan = all(me, plan::answer(&question, &groups, latency))?;
+    let groups = Groups::of(me);
+    let links = link::measure(me, &groups)?;
+    let plan = all(me, plan::answer(&question, &groups, &links))?;
     Ok(Agreed { begun, held, groups, plan, threads: question.threads })
 }
 

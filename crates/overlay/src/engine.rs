@@ -177,7 +177,8 @@ struct Place {
     hold: u32,
     /// The requests of the tasks, in the order of the first ones.
     requests: Box<[Queued]>,
-    /// Whether all of them are inclusive.
+    /// Whether handles may read beside the run: all requests are inclusive, and the run is not on a
+    /// team, which gives the location its final value.
     only_read: bool,
 }
 
@@ -258,7 +259,8 @@ impl Engine {
                 Queued { task, node, kind }
             });
             let requests = queued.collect();
-            let only_read = queue.iter().all(|request| request.1 == AccessMode::Inclusive);
+            let only_read =
+                shared.is_none() && queue.iter().all(|request| request.1 == AccessMode::Inclusive);
             let hold = core.nodes.take(BY_HAND);
             places.push(Place { core: Arc::clone(core), location, hold, requests, only_read });
         }

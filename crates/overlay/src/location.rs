@@ -464,7 +464,8 @@ impl<E: Pod> Location<[E]> {
 
     /// Creates the location of a slice of `len` values without the values, for a run on a team: a
     /// member needs no memory for a location that none of its tasks uses, and none for the values
-    /// before the first write, if no task reads them.
+    /// before the first write, if no task reads them. Tasks of several members use it: otherwise
+    /// their slices are empty.
     #[doc(hidden)]
     pub fn absent(name: impl Into<String>, len: usize) -> Self {
         let Location { value, .. } = Location::slice("", []);

@@ -22,6 +22,7 @@
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -192,7 +193,9 @@ impl<T> Location<T> {
     /// task has a decoded copy for each of its requests. The copy is decoded when another task has
     /// written a new version, and encoded after each round that writes. A value that takes more
     /// than `bound` bytes is an error of the task that wrote it. A task that reads must not change
-    /// the value (as a cell inside it would allow): other tasks do not see the change.
+    /// the value (as a cell inside it would allow): other tasks do not see the change. A value is
+    /// decoded by recursion: one that is nested thousands deep, such as a linked list, can overflow
+    /// the stack of a worker.
     ///
     /// ```
     /// use syncline_fabric::Team;
@@ -248,7 +251,8 @@ impl Wire {
     /// The location is alive, and no thread writes its value meanwhile.
     pub(crate) unsafe fn put(&self, location: &str, to: &mut [u8]) -> Result<(), WireError> {
         // SAFETY: the caller guarantees that the location is alive and its value is not written.
-        let bytes = unsafe { self.codec.encode_own() }.map_err(|e| refused(location, &e))?;
+        let bytes = without_panic(|| unsafe { self.codec.encode_own() });
+        let bytes = bytes.map_err(|reason| refused(location, reason))?;
         if bytes.len() > self.bound {
             return Err(self.long(location, bytes.len()));
         }
@@ -264,7 +268,8 @@ impl Wire {
     pub(crate) unsafe fn take(&self, location: &str, from: &[u8]) -> Result<(), WireError> {
         let (bytes, _) = parse(location, from)?;
         // SAFETY: the caller guarantees that the location is alive and its value is not accessed.
-        unsafe { self.codec.decode_own(bytes) }.map_err(|e| undecodable(location, &e.to_string()))
+        let taken = without_panic(|| unsafe { self.codec.decode_own(bytes) });
+        taken.map_err(|reason| undecodable(location, reason))
     }
 
     fn long(&self, location: &str, bytes: usize) -> WireError {
@@ -298,7 +303,7 @@ impl WireCopy {
         if self.version != Some(version) {
             // SAFETY: the caller guarantees that no reference to the copy exists.
             unsafe { self.slot.decode(bytes) }
-                .map_err(|error| undecodable(location, &error.to_string()))?;
+                .map_err(|error| undecodable(location, error.to_string()))?;
             self.version = Some(version);
         }
         Ok(())
@@ -317,7 +322,7 @@ impl WireCopy {
     ) -> Result<(), WireError> {
         // SAFETY: the caller guarantees that the copy has a value and is not written.
         let used = unsafe { self.slot.encode(&mut to[HEADER..]) };
-        let used = used.map_err(|error| refused(location, &error))?;
+        let used = used.map_err(|error| refused(location, error.to_string()))?;
         let used = used.map_err(|bytes| wire.long(location, bytes))?;
         set_header(to, used, version);
         self.version = Some(version);
@@ -325,12 +330,21 @@ impl WireCopy {
     }
 }
 
-fn refused(location: &str, error: &postcard::Error) -> WireError {
-    WireError::Refused { location: location.to_owned(), reason: error.to_string() }
+/// Calls the `Serialize` or `Deserialize` of a type; returns the reason why it fails, which may be
+/// a panic. Outside of bodies a panic would leave the other members waiting.
+fn without_panic<R>(call: impl FnOnce() -> postcard::Result<R>) -> Result<R, String> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(panic) => Err(format!("it panicked: {}", crate::run::message(&*panic))),
+    }
 }
 
-fn undecodable(location: &str, reason: &str) -> WireError {
-    WireError::Undecodable { location: location.to_owned(), reason: reason.to_owned() }
+fn refused(location: &str, reason: String) -> WireError {
+    WireError::Refused { location: location.to_owned(), reason }
+}
+
+fn undecodable(location: &str, reason: String) -> WireError {
+    WireError::Undecodable { location: location.to_owned(), reason }
 }
 
 fn set_header(to: &mut [u8], len: usize, (task, rounds): Version) {
@@ -349,7 +363,8 @@ pub(crate) fn encoded_len(bytes: &[u8]) -> usize {
 fn parse<'b>(location: &str, from: &'b [u8]) -> Result<(&'b [u8], Version), WireError> {
     let word = |i: usize| from[8 * i..][..8].try_into().map_or(0, u64::from_le_bytes);
     let bytes = usize::try_from(word(0)).ok().and_then(|len| from[HEADER..].get(..len));
-    let bytes = bytes.ok_or_else(|| undecodable(location, "its length exceeds the bound"))?;
+    let bytes =
+        bytes.ok_or_else(|| undecodable(location, "its length exceeds the bound".to_owned()))?;
     Ok((bytes, (word(1), word(2))))
 }
 

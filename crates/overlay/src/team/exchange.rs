@@ -185,7 +185,7 @@ const NOTHING: u32 = u32::MAX;
 impl Exchange {
     pub(super) fn new(
         link: Option<Link>,
-        rank: usize,
+        run: u32,
         memory: HostMemory,
         mut layout: Layout,
         program: Program,
@@ -198,7 +198,6 @@ impl Exchange {
             sends[task as usize] = outgoing.len() as u32;
             outgoing.push(messages);
         }
-        let run = link.as_ref().map_or(0, |link| link.grants.next(rank));
         let is_server = |endpoint: &Endpoint| {
             let (hosts, process) = (endpoint.hosts(), endpoint.process());
             hosts.server(hosts.of(process)) == process

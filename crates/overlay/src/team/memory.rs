@@ -95,12 +95,22 @@ impl HostMemory {
         workers: usize,
         bytes: usize,
     ) -> Result<HostMemory, SpaceError> {
-        Ok(HostMemory {
-            words: me.borrow(HEAD + 2 * tasks + components)?,
-            parked: me.borrow(workers)?,
-            data: me.borrow(bytes.div_ceil(8).max(1))?,
-            tasks,
-        })
+        let words = me.borrow(HEAD + 2 * tasks + components)?;
+        let parked = match me.borrow(workers) {
+            Ok(parked) => parked,
+            Err(error) => {
+                me.give_back(words);
+                return Err(error);
+            }
+        };
+        match me.borrow(bytes.div_ceil(8).max(1)) {
+            Ok(data) => Ok(HostMemory { words, parked, data, tasks }),
+            Err(error) => {
+                me.give_back(words);
+                me.give_back(parked);
+                Err(error)
+            }
+        }
     }
 
     /// Gives the memory back: no member of the host uses it any more.

@@ -1,5 +1,6 @@
 //! The phases of a run on a team: see the table in the documentation of [`team`](super).
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -45,28 +46,27 @@ pub(super) fn run(
     if overlay.plan().tasks.is_empty() || stop.at_most == 0 {
         return Ok(RunReport::default());
     }
-    let (part, refusal) = match Part::new(overlay, me, &team, runner, stop) {
+    let mut lent = None;
+    let (part, refusal) = match Part::new(overlay, me, &team, runner, stop, &mut lent) {
         Ok(part) => (Some(part), None),
         Err(error) => (None, Some(error)),
     };
-    let all = all_well(me, 0, refusal);
-    let part = match (part, all) {
-        (Some(part), Ok(_)) => part,
-        (None, all) => return all.map(|_| RunReport::default()),
-        (Some(part), Err(error)) => {
-            exit(overlay, &part.engine);
-            return Err(error);
-        }
+    let ready = all_well(me, 0, refusal);
+    let outcome = match (&part, ready) {
+        (Some(part), Ok(_)) => part.run(overlay, me, runner),
+        (_, ready) => ready.map(|_| RunReport::default()),
     };
-    let outcome = part.run(overlay, me, runner);
-    exit(overlay, &part.engine);
-    let Part { exchange, .. } = part;
-    if let Some(link) = &exchange.link {
-        link.grants.leave(&exchange);
+    if let Some(Part { engine, exchange, .. }) = &part {
+        exit(overlay, engine);
+        if let Some(link) = &exchange.link {
+            link.grants.leave(exchange);
+        }
     }
     // Where a member is dead, others may still be in the run.
-    if !matches!(outcome, Err(RunError::Fault(_))) {
-        exchange.memory.clone().give_back(me);
+    if let Some(memory) = lent
+        && !matches!(outcome, Err(RunError::Fault(_)))
+    {
+        memory.give_back(me);
     }
     outcome
 }
@@ -167,13 +167,15 @@ struct Part<'t> {
 }
 
 impl<'t> Part<'t> {
-    /// Borrows the memory, and takes hold of the locations of this member.
+    /// Borrows the memory, and takes hold of the locations of this member. `lent` is the memory,
+    /// also after an error.
     fn new(
         overlay: &Checked<'_>,
         me: &mut Member,
         team: &'t Team,
         runner: Runner,
         stop: Stop,
+        lent: &mut Option<HostMemory>,
     ) -> Result<Part<'t>, RunError> {
         let (tasks, workers) =
             (overlay.plan().tasks.len(), runner.workers(overlay.plan().tasks.len()));
@@ -186,15 +188,18 @@ impl<'t> Part<'t> {
         let layout = Layout::new(&overlay.queues, &bytes, team, rank as u32);
         let here = me.ranks_on(host);
         let counts = (tasks, layout.sizes.len());
-        let memory = HostMemory::borrow(me, counts, here.len() * workers, layout.bytes)?;
-        let (order, level) = order(&overlay.queues, tasks);
-        let program = Program::of_waits(order.into(), level.into(), layout.waits.clone());
         let link = me.service::<Grants>().and_then(|(service, grants)| {
             Some(Link { endpoint: Arc::clone(me.endpoint()?), service, grants })
         });
+        // Runs are counted before the memory is borrowed, which may fail on one host only.
+        let run = link.as_ref().map_or(0, |link| link.grants.next(rank));
+        let memory = HostMemory::borrow(me, counts, here.len() * workers, layout.bytes)?;
+        let memory = lent.insert(memory).clone();
+        let (order, level) = order(&overlay.queues, tasks);
+        let program = Program::of_waits(order.into(), level.into(), layout.waits.clone());
         let home = homes(team, &here, workers);
         let first = here.iter().position(|&other| other == rank).unwrap_or(0) * workers;
-        let exchange = Exchange::new(link, rank, memory, layout, program, home, workers);
+        let exchange = Exchange::new(link, run, memory, layout, program, home, workers);
         let exchange = Arc::new(exchange);
         let live = Arc::clone(&overlay.live);
         let shared = Shared {
@@ -243,8 +248,9 @@ impl<'t> Part<'t> {
         let initials = exchange.layout.initials.len();
         self.values(overlay).wait(initials, || exchange.memory.initials())?;
         self.place(overlay, true);
-        self.work(overlay, me, runner);
+        let worked = catch_unwind(AssertUnwindSafe(|| self.work(overlay, me, runner)));
         self.place(overlay, false);
+        worked.unwrap_or_else(|panic| resume_unwind(panic));
         let rounds = engine.stop_at.load(Ordering::Relaxed);
         let own = (0..).zip(&self.team.rank_of).filter(|(_, rank)| **rank as usize == self.rank);
         let real = |t: u32| exchange.memory.left(t).unwrap_or(rounds);

@@ -50,6 +50,7 @@ fn case() -> impl Strategy<Value = Case> {
     let numbers = (side(), cols, 1..31_u64, prop::option::of(1..21_u64), 1..4_usize);
     let places = prop::collection::vec(Place::any(), 1..4);
     let hosts = prop::sample::select(vec![
+        (1, 1),
         (1, 2),
         (1, 3),
         (1, 6),

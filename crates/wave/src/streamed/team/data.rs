@@ -157,15 +157,24 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Takes the memory.
+    /// Takes the memory; returns what it got, and the error if that is not all.
     ///
     /// # Collective
     /// The members of a host call it with the same size for the host.
-    pub(super) fn new(me: &mut Member, sizes: Sizes) -> Result<Memory> {
+    pub(super) fn new(me: &mut Member, sizes: Sizes) -> (Memory, Result<()>) {
         let words = sizes.host.div_ceil(size_of::<AtomicU64>());
-        let host = (words > 0).then(|| me.borrow(words).map_err(RunError::Space)).transpose()?;
-        let own = (sizes.own > 0).then(|| IoBuffer::new(sizes.own)).transpose()?;
-        Ok(Memory { host, own })
+        let mut memory = Memory { host: None, own: None };
+        let mut take = || {
+            if words > 0 {
+                memory.host = Some(me.borrow(words).map_err(RunError::Space)?);
+            }
+            if sizes.own > 0 {
+                memory.own = Some(IoBuffer::new(sizes.own)?);
+            }
+            Ok(())
+        };
+        let taken = take();
+        (memory, taken)
     }
 
     /// Gives the memory of the host back, which no member uses any more.

@@ -191,10 +191,16 @@ impl<E: Real> Pass<'_, E> {
                 edges.push(Edge { from, to, bytes: (0..slots).map(location).collect() });
             }
         }
+        let alone = groups.members_in_all() == 1;
         let finals = |group: usize| {
             let len = |band| whole::count::<E>(self.file, group, self.layout.rows_out(band));
             let len = bands.clone().map(len).max().unwrap_or(0).max(1);
-            let location = |r| Location::absent(format!("final rows of {group}, {r}"), len);
+            let name = |r| format!("final rows of {group}, {r}");
+            let location = |r| match alone {
+                // A run on a team has memory for locations that several members use.
+                true => Location::slice(name(r), vec![E::from_f64(0.0); len]),
+                false => Location::absent(name(r), len),
+            };
             (0..slots).map(location).collect()
         };
         let all = if self.whole.is_some() { groups.count() } else { 0 };

@@ -420,8 +420,14 @@ impl<E: Real> Stages<'_, E> {
                 sizes = sizes.max(Sizes::new(&layout, &sources, &file, group));
             }
         }
-        let taken = Memory::new(me, sizes);
-        all(me, taken)
+        let (memory, taken) = Memory::new(me, sizes);
+        match all(me, taken) {
+            Ok(()) => Ok(memory),
+            Err(error) => {
+                memory.give_back(me);
+                Err(error)
+            }
+        }
     }
 
     fn layout<'c>(&'c self, cuts: &'c Cuts) -> PassLayout<'c> {

@@ -145,10 +145,10 @@ impl Launcher {
             next: None,
             asked: false,
             absent: Vec::new(),
-            first: None,
+            first: FirstFailure::default(),
         };
         watch.attend().map_err(failed("wait for the processes of the team"))?;
-        watch.first.map_or(Ok(()), |(_, failure)| Err(TeamError::Failed(failure)))
+        watch.first.failure.map_or(Ok(()), |(_, failure)| Err(TeamError::Failed(failure)))
     }
 }
 
@@ -165,9 +165,58 @@ struct Watch<'a> {
     /// The processes that have exited with 0 without taking part: failures only if any process
     /// takes part.
     absent: Vec<Failure>,
-    /// The first process that failed, and the position of its first member's end in the order of
-    /// all ends.
-    first: Option<(u64, Failure)>,
+    first: FirstFailure,
+}
+
+/// The choice of the process whose exit code is that of the team: the first that failed by itself.
+#[derive(Debug, Default)]
+struct FirstFailure {
+    /// The signals that the launcher has sent to the processes.
+    sent: Vec<Signal>,
+    /// Whether the launcher has sent a signal because processes did not end in time. Processes that
+    /// end later are not the first, whatever they exit with.
+    settled: bool,
+    /// The first process so far, and the position of its first member's end in the order of all
+    /// ends.
+    failure: Option<(u64, Failure)>,
+}
+
+impl FirstFailure {
+    /// Returns whether a process ended by a signal of the launcher, or caught it and exited with
+    /// the code that a shell returns for it.
+    fn is_by_signal(&self, ending: Ending) -> bool {
+        self.sent.iter().any(|signal| {
+            let signal = signal.as_raw();
+            match ending {
+                Ending::Killed(by) => by == signal,
+                Ending::Exited(code) => i32::from(code) == 128 + signal,
+            }
+        })
+    }
+
+    /// Returns the position of a process among those that were collected together: first those that
+    /// ended by themselves, each by the end of its first member, since others may have failed
+    /// because of it.
+    fn order(&self, ending: Ending, end: u64) -> (bool, u64) {
+        (self.is_by_signal(ending), end)
+    }
+
+    /// Takes a failure if it is the first, or was before the present one. The process that fails
+    /// first may be collected after those that fail because of it.
+    ///
+    /// The end of a member alone does not decide: the members of a process may have returned before
+    /// another process fails, and the launcher's signal may end that process much later.
+    fn consider(&mut self, end: u64, failure: Failure) {
+        let precedes = match &self.failure {
+            None => true,
+            Some((before, _)) => {
+                end < *before && !self.settled && !self.is_by_signal(failure.ending)
+            }
+        };
+        if precedes {
+            self.failure = Some((end, failure));
+        }
+    }
 }
 
 impl Watch<'_> {
@@ -175,8 +224,7 @@ impl Watch<'_> {
         while self.children.living() > 0 {
             self.poll()?;
             for signal in self.signals.take() {
-                self.children.send(signal);
-                self.asked = true;
+                self.send(signal);
                 let kill = Instant::now() + PATIENCE;
                 self.next = match self.next {
                     Some((at, Signal::KILL)) => Some((at.min(kill), Signal::KILL)),
@@ -184,9 +232,10 @@ impl Watch<'_> {
                 };
             }
             let mut ended = self.children.reap()?;
-            // Of several, first the process whose members were the first to end: others may have
-            // failed because of it.
-            ended.sort_by_key(|&(process, ..)| self.control.first_end(self.shape.ranks(process)));
+            ended.sort_by_key(|&(process, _, status)| {
+                let end = self.control.first_end(self.shape.ranks(process));
+                self.first.order(Ending::from(status), end)
+            });
             for (process, pid, status) in ended {
                 self.ended(process, pid, status);
             }
@@ -254,14 +303,17 @@ impl Watch<'_> {
                 _ => crate::say(format_args!("{failure}")),
             }
         }
-        // The process whose members have ended first: others may have failed because of it, and may
-        // be collected before it.
-        if self.first.as_ref().is_none_or(|(before, _)| end < *before) {
-            self.first = Some((end, failure));
-        }
+        self.first.consider(end, failure);
         if self.next.is_none() && !self.asked {
             self.next = Some((Instant::now() + GRACE, Signal::TERM));
         }
+    }
+
+    /// Sends a signal to end to all processes.
+    fn send(&mut self, signal: Signal) {
+        self.children.send(signal);
+        self.first.sent.push(signal);
+        self.asked = true;
     }
 
     /// Sends the next signal when its time has come.
@@ -275,8 +327,68 @@ impl Watch<'_> {
             if living == 1 { ("process", "has") } else { ("processes", "have") };
         let name = if signal == Signal::KILL { "SIGKILL" } else { "SIGTERM" };
         crate::say(format_args!("{living} {processes} {have} not ended in time: {name}"));
-        self.children.send(signal);
-        self.asked = true;
+        self.send(signal);
+        self.first.settled = true;
         self.next = (signal != Signal::KILL).then(|| (Instant::now() + PATIENCE, Signal::KILL));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(process: usize, ending: Ending) -> Failure {
+        let ranks = process..process + 1;
+        Failure { process, pid: 1, ranks, ending, part: ProcessPhase::Begun }
+    }
+
+    /// Returns the exit code after failures that are collected one after the other, each with the
+    /// position of its end.
+    fn code(first: &mut FirstFailure, failures: &[(u64, Ending)]) -> u8 {
+        for (process, &(end, ending)) in failures.iter().enumerate() {
+            first.consider(end, failure(process, ending));
+        }
+        first.failure.as_ref().map_or(0, |(_, failure)| failure.exit_code())
+    }
+
+    #[test]
+    fn the_first_end_gives_the_code_whichever_process_is_collected_first() {
+        let (one, two) = ((1, Ending::Exited(1)), (2, Ending::Killed(11)));
+        assert_eq!(code(&mut FirstFailure::default(), &[one, two]), 1);
+        assert_eq!(code(&mut FirstFailure::default(), &[two, one]), 1);
+    }
+
+    /// The members of a process return, a member of another process fails, and the launcher then
+    /// ends the first process, which has not exited.
+    #[test]
+    fn a_process_that_the_launcher_ends_does_not_give_the_code() {
+        let caught =
+            [Ending::Killed(15), Ending::Killed(9), Ending::Exited(143), Ending::Exited(7)];
+        for late in caught {
+            let mut first = FirstFailure::default();
+            assert_eq!(code(&mut first, &[(2, Ending::Exited(1))]), 1);
+            first.sent.extend([Signal::TERM, Signal::KILL]);
+            first.settled = true;
+            assert_eq!(code(&mut first, &[(1, late)]), 1, "{late}");
+        }
+    }
+
+    /// A signal that the launcher forwards, at the time at which a process fails.
+    #[test]
+    fn of_processes_collected_together_those_that_failed_by_themselves_are_first() {
+        let mut first = FirstFailure { sent: vec![Signal::TERM], ..FirstFailure::default() };
+        let mut ended = [
+            (u64::MAX, Ending::Killed(15)),
+            (1, Ending::Exited(143)),
+            (u64::MAX, Ending::Exited(1)),
+        ];
+        ended.sort_by_key(|&(end, ending)| first.order(ending, end));
+        assert_eq!(ended.map(|(end, _)| end), [u64::MAX, 1, u64::MAX]);
+        assert_eq!(code(&mut first, &ended), 1);
+        let mut alone = FirstFailure { sent: vec![Signal::TERM], ..FirstFailure::default() };
+        assert_eq!(code(&mut alone, &ended[1..]), 143);
+        let without = FirstFailure::default();
+        ended.sort_by_key(|&(end, ending)| without.order(ending, end));
+        assert_eq!(ended[0].0, 1);
     }
 }

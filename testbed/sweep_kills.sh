@@ -23,41 +23,13 @@
 set -euo pipefail
 syncline=$(realpath "${1:?the command to verify}")
 strikes=${2:-50}
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 name=${SYNCLINE_TESTBED:-sweep-kills-$$}
 limit=3000
-testbed() { timeout -k 10 150 "$here/testbed" --name "$name" "$@"; }
-
-[ "$(id -u)" = 0 ] || { echo "skipped: network namespaces need root"; exit 0; }
-folder=$(mktemp -d -p "${SWEEP_DATA:-/var/tmp}")
+parent=${SWEEP_DATA:-/var/tmp}
+# shellcheck source=four-hosts.sh
+. "$(dirname "${BASH_SOURCE[0]}")/four-hosts.sh"
 keep=${3:-$folder/keep}
-# shellcheck disable=SC2317 # called by trap
-over() {
-	trap '' INT TERM
-	timeout 60 "$here/testbed" --name "$name" down >/dev/null 2>&1 || true
-	rm -rf "$folder"
-}
-trap over EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-code=0
-testbed up --hosts 4 --delay-us 200 >"$folder/up" 2>&1 || code=$?
-if [ "$code" = 2 ]; then
-	echo "skipped: $(cat "$folder/up")"
-	exit 0
-fi
-[ "$code" = 0 ] || { cat "$folder/up"; exit 1; }
-
-declare -A compilers=([openmpi]=mpicc.openmpi [openmpi5]=$here/../target/mpi/openmpi5/bin/mpicc [mpich]=mpicc.mpich)
-mpis=()
-for mpi in openmpi openmpi5 mpich; do
-	if "$syncline" mpi build --mpicc "${compilers[$mpi]}" --into "$folder/$mpi" >"$folder/built" 2>&1; then
-		mpis+=("$mpi")
-	else
-		echo "skipped: $mpi: $(tail -n 1 "$folder/built")"
-	fi
-done
+build_for openmpi openmpi5 mpich
 ((${#mpis[@]})) || exit 0
 
 data=$folder/data out=$folder/out.npy

@@ -210,7 +210,7 @@ impl Bound {
 
     fn too_small(self, own: u64, hint: &'static str, piece: String, needed: u64) -> Error {
         let (own, needed) = (AtLeast::with_a_little_more(own), AtLeast::new(needed));
-        Error::Memory { bound: Bytes(self.bytes), own, hint, piece, needed }
+        Error::Memory { option: "--memory", bound: Bytes(self.bytes), own, hint, piece, needed }
     }
 }
 

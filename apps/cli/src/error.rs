@@ -136,10 +136,12 @@ pub(crate) enum Error {
     VerifyRoom(syncline_store::Error),
     /// The memory bound is too small for the program and the smallest piece of work.
     #[error(
-        "a memory bound of {bound} ({} bytes) is too small: the program's own data take {own}{hint}, and {piece} {needed}; \
+        "a memory bound ({option}) of {bound} ({} bytes) is too small: the program's own data take {own}{hint}, and {piece} {needed}; \
          allow at least {}", bound.0, own.and(*needed)
     )]
     Memory {
+        /// The option that sets the bound, and what it bounds where that is not the whole run.
+        option: &'static str,
         /// The bound.
         bound: Bytes,
         /// The memory of the program without data.
@@ -316,8 +318,21 @@ impl Error {
     /// Puts `reason` before the piece of work that does not fit the memory.
     pub(crate) fn with_piece_after(self, reason: &str) -> Self {
         match self {
-            Self::Memory { bound, own, hint, piece, needed } => {
-                Self::Memory { bound, own, hint, piece: format!("{reason}{piece}"), needed }
+            Self::Memory { option, bound, own, hint, piece, needed } => {
+                let piece = format!("{reason}{piece}");
+                Self::Memory { option, bound, own, hint, piece, needed }
+            }
+            other => other,
+        }
+    }
+
+    /// Says that a memory bound is that of one member of a team, and not of the memory that members
+    /// share, which `--memory` of `syncline launch` sets.
+    pub(crate) fn for_each_member(self) -> Self {
+        match self {
+            Self::Memory { bound, own, hint, piece, needed, .. } => {
+                let option = "--memory of `syncline run`, for each member";
+                Self::Memory { option, bound, own, hint, piece, needed }
             }
             other => other,
         }

@@ -14,7 +14,7 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
-use syncline_fabric::TeamError;
+use syncline_fabric::{Advised, TeamError};
 use syncline_farm::wire::WireError;
 use syncline_farm::{ExitCause, FarmError};
 use syncline_memory::Error as MemoryError;
@@ -196,7 +196,7 @@ impl From<AddError> for Error {
 
 impl From<SpaceError> for Error {
     fn from(error: SpaceError) -> Self {
-        Self::new(of_space(&error), error.to_string())
+        Self::new(of_space(&error), Advised(&error).to_string())
     }
 }
 
@@ -588,6 +588,21 @@ mod tests {
         assert_eq!(last(), (Status::InvalidArgument, "zerobyte".to_owned()));
         let elsewhere = std::thread::spawn(|| syncline_last_failure().is_null()).join().unwrap();
         assert!(elsewhere, "each thread has its own");
+    }
+
+    #[test]
+    fn every_message_about_full_memory_names_the_option_that_sets_it() {
+        let full = SpaceError::Full { asked: 100, left: 10 };
+        let errors = [
+            Error::from(full),
+            TeamError::from(full).into(),
+            RmaError::from(full).into(),
+            FarmError::from(full).into(),
+            RunError::from(full).into(),
+        ];
+        for error in errors {
+            assert!(error.message.contains("`syncline launch --memory`"), "{}", error.message);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use syncline_fabric::Advised;
 use syncline_memory::room::Size;
 use syncline_sync::{Fault, SpaceError};
 
@@ -189,7 +190,7 @@ pub enum FarmError {
     },
 
     /// An error of the memory of a team.
-    #[error(transparent)]
+    #[error("the team's memory: {}", Advised(.0))]
     Space(#[from] SpaceError),
 
     /// An error of the shared memory.

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use syncline_fabric::Advised;
 use syncline_sync::{Fault, SpaceError};
 
 use crate::overlay::Task;
@@ -210,7 +211,7 @@ pub enum RunError {
         instead: &'static str,
     },
     /// The members of a host have no memory for what they share.
-    #[error("the memory that members share: {0}")]
+    #[error("the memory that members share: {}", Advised(.0))]
     Space(#[from] SpaceError),
     /// The system could not create a thread.
     #[error("could not start a thread for {what}: {source}")]

@@ -160,7 +160,7 @@ impl<T: Real> Job<'_, T> {
             }
             (Err(error), _) => {
                 let error = self.bound.of_streamed(error, threads as u64, &self.arrays);
-                return Err(self.advise(error));
+                return Err(self.advise(error).for_each_member());
             }
             (Ok(report), _) => report,
         };

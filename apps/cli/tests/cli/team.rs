@@ -66,6 +66,11 @@ fn an_error_is_told_once() {
             "--resume goes on from it in one process",
         ),
         ("run lk23 data --iterations 2 --memory 1M", 1, "the window of a pass of 1 iteration,"),
+        (
+            "run lk23 data --iterations 2 --memory 1M",
+            1,
+            "(--memory of `syncline run`, for each member) of 1.0 MiB",
+        ),
     ];
     for (run, code, text) in cases {
         let output = launch(path, "-n 3", &format!("{run} --quiet")).output().unwrap();

@@ -59,14 +59,15 @@ impl NewFile {
     /// [`Error::NoSpace`] if the file system has fewer than `bytes` bytes free; [`Error::File`] if
     /// the folder is missing or not writable, or `target` is a folder.
     pub fn create(target: &Path, bytes: u64) -> Result<Self> {
-        Self::create_by(target, bytes, || open(folder(target), target))
+        Self::create_by(target, bytes, bytes, || open(folder(target), target))
     }
 
-    /// Like [`create`](Self::create), with a file that `open` makes once the space was checked, and
-    /// its temporary name, if it has one.
+    /// Like [`create`](Self::create), with a file that `open` makes once `room` bytes were found
+    /// free, and its temporary name, if it has one.
     pub(crate) fn create_by(
         target: &Path,
         bytes: u64,
+        room: u64,
         open: impl FnOnce() -> io::Result<(File, Option<PathBuf>)>,
     ) -> Result<Self> {
         let failed =
@@ -76,8 +77,8 @@ impl NewFile {
             return Err(failed("create", Errno::ISDIR.into()));
         }
         let free = free_bytes(folder).map_err(|source| failed("create", source))?;
-        let no_space = |free| Error::NoSpace { path: target.to_owned(), needed: bytes, free };
-        if free < bytes {
+        let no_space = |free| Error::NoSpace { path: target.to_owned(), needed: room, free };
+        if free < room {
             return Err(no_space(free));
         }
         let (file, part) = open().map_err(|source| failed("create", source))?;

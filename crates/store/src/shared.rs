@@ -124,9 +124,42 @@ impl SharedNewFile {
     /// [`Error::NoSpace`] if the file system has fewer than `bytes` bytes free; [`Error::File`] if
     /// the folder is missing or not writable, or `target` is a folder.
     pub fn create(target: &Path, bytes: u64, creator: &str) -> Result<Self> {
+        Self::create_with_room(target, bytes, bytes, creator)
+    }
+
+    /// Creates several files that have the same target, of which one will be named so: no file is
+    /// left if there is not enough space for all.
+    ///
+    /// # Errors
+    /// Those of [`create`](Self::create); [`Error::NoSpace`] counts all of the files.
+    pub fn create_several(
+        target: &Path,
+        bytes: u64,
+        creator: &str,
+        count: usize,
+    ) -> Result<Vec<Self>> {
+        let mut files = Vec::new();
+        for left in (1..=count as u64).rev() {
+            let room = bytes.saturating_mul(left);
+            let file = Self::create_with_room(target, bytes, room, creator);
+            files.push(file.map_err(|error| match error {
+                Error::NoSpace { path, needed, free } => {
+                    // The space of these files is free again when the caller gets the error.
+                    let own = bytes.saturating_mul(files.len() as u64);
+                    let (needed, free) = (needed.saturating_add(own), free.saturating_add(own));
+                    Error::NoSpace { path, needed, free }
+                }
+                error => error,
+            })?);
+        }
+        Ok(files)
+    }
+
+    /// Creates a file if `room` bytes are free.
+    fn create_with_room(target: &Path, bytes: u64, room: u64, creator: &str) -> Result<Self> {
         let failed = |source| Error::File { action: "create", path: target.to_owned(), source };
         let leftovers = clear(target)?;
-        let new = NewFile::create_by(target, bytes, || {
+        let new = NewFile::create_by(target, bytes, room, || {
             create_locked(target).map(|(file, path)| (file, Some(path)))
         })?;
         let name = SharedName {

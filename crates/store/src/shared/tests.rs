@@ -182,6 +182,18 @@ fn a_full_disk_is_an_error_before_anything_runs() {
     assert!(error.starts_with(&begins), "{error}");
     assert!(names(folder.path()).is_empty());
     assert!(SharedNewFile::create(folder.path(), 1, "rank 0").is_err());
+    assert!(names(folder.path()).is_empty());
+    let free = crate::newfile::free_bytes(folder.path()).unwrap();
+    for bytes in [free / 8 * 5, 1 << 60] {
+        let tried = SharedNewFile::create_several(&target, bytes, "rank 0", 2);
+        let Err(Error::NoSpace { needed, free, .. }) = tried else { panic!("{tried:?}") };
+        assert!(needed == 2 * bytes && free < needed, "{needed}, {free}");
+        assert!(names(folder.path()).is_empty());
+    }
+    let several = SharedNewFile::create_several(&target, 4096, "rank 0", 2).unwrap();
+    assert_eq!((several.len(), names(folder.path()).len()), (2, 2));
+    drop(several);
+    assert!(names(folder.path()).is_empty());
     assert!(SharedNewFile::create(&folder.path().join("no/out"), 1, "rank 0").is_err());
 }
 

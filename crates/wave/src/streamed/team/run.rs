@@ -287,10 +287,9 @@ impl Begin {
         }
         let shape = arrays.field.shape();
         let bytes = Matrix::<E>::file_bytes(target.npy, shape, Layout::RowMajor)?;
-        let create = |_| SharedNewFile::create(&target.path, bytes, &here(me));
         // A pass reads the result of the pass before.
-        let count = plan.passes.min(2);
-        let files = (0..count).map(create).collect::<syncline_store::Result<_>>()?;
+        let count = plan.passes.min(2) as usize;
+        let files = SharedNewFile::create_several(&target.path, bytes, &here(me), count)?;
         let replaces_any = target.leftovers == Leftovers::Discard;
         Ok(Begin { files, identity: identity(arrays, target)?, standing, replaces_any })
     }

@@ -23,9 +23,9 @@
 //! # The model
 //! With messages of `E` eastward and `W` westward, the next band follows after `max(band, E + W + 2
 //! piece)`, and the last member begins after `(members - 1) (band + E)`. A message takes the delay
-//! of the network, or the measured latency and time for its bytes. Band and piece are those of a member with equal
-//! shares. Efficiency is the mean work of the members, divided by the time from the begin of the
-//! first piece to the end of the last one.
+//! of the network, or the measured latency and time for its bytes. Band and piece are those of a
+//! member with equal shares. Efficiency is the mean work of the members, divided by the time from
+//! the begin of the first piece to the end of the last one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;

@@ -22,12 +22,11 @@
 //! # The overlay
 //! The table of [`streamed`](super), for each member, with these differences. Panels and writers
 //! are those of a group; rows out are those of a member, and `write` holds those of all members of
-//! the group. In a group of several members the reader has a *stage*, a panel of its own:
+//! the group:
 //!
 //! | task           | reader | panel | values eastward          | values westward                |
 //! |----------------|--------|-------|--------------------------|--------------------------------|
-//! | read r         | X      |       |                          |                                |
-//! | copy r         | I      | X     |                          |                                |
+//! | read r         | X      | X     |                          |                                |
 //! | wave r, first  |        | I     | I, at the western cut    | X, at the western cut          |
 //! | wave r, last   |        | I     | X, at the eastern cut    | I of r - 1, at the eastern cut |
 //!
@@ -50,8 +49,7 @@
 //!
 //! # Costs
 //! As for one process; the overlap of the columns at a cut is packed by both members, and read by
-//! both groups. Two messages for each cut and band. Where a host has several members, a copy of the
-//! panels.
+//! both groups. Two messages for each cut and band.
 //!
 //! # Source
 //! This project's. Clauss and Gustedt (PDP 2010) name the distributed case as future work.

@@ -9,9 +9,9 @@
 //! All positions follow from the plan, so every member computes them. The order of accesses is that
 //! of the pass: see [`pass`](super::pass).
 //!
-//! A disk reads twice as fast into huge pages (2.6 GiB/s to 1.2), which memory that processes share
-//! seldom has. So a member that reads for others has a panel of its own in huge pages, the *stage*,
-//! and copies it. The memory of a group of one member is its own.
+//! A disk reads up to twice as fast into huge pages (2.6 GiB/s to 1.2). The memory of the host has
+//! them, where the kernel can (since Linux 6.1, see `Segment::commit`). The memory of a group of
+//! one member is its own.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -197,8 +197,12 @@ impl Memory {
 /// What a member reads with.
 pub(super) struct Reader {
     queue: IoQueue,
-    /// A panel in huge pages, if other members need the panel.
-    stage: Option<IoBuffer>,
+}
+
+impl Reader {
+    pub(super) fn new() -> Reader {
+        Reader { queue: IoQueue::new(Method::Auto) }
+    }
 }
 
 /// The panels and the final rows of one group.
@@ -241,14 +245,6 @@ impl<'r, E: Real> Buffers<'r, E> {
         Buffers { layout, sources, file, group, first, slot, element: PhantomData }
     }
 
-    /// Returns what a member of the group reads with.
-    pub(super) fn reader(&self) -> Result<Reader> {
-        let panel = self.slot.arrays.last().map_or(0, |last| last.end);
-        let shared = !self.layout.groups.is_alone(self.group);
-        let stage = shared.then(|| IoBuffer::new(panel)).transpose()?;
-        Ok(Reader { queue: IoQueue::new(Method::Auto), stage })
-    }
-
     /// Returns the address of a buffer of a slot.
     fn address(&self, slot: usize, buffer: &Range<usize>) -> *mut u8 {
         assert!(slot < self.layout.slots);
@@ -274,11 +270,11 @@ impl<'r, E: Real> Buffers<'r, E> {
         ghosts.columns(groups.columns_in(cuts, self.group))
     }
 
-    /// Reads the given rows of all arrays on file into the panel of a slot, or into the stage if
-    /// the reader has one; returns the number of bytes read.
+    /// Reads the given rows of all arrays on file into the panel of a slot; returns the number of
+    /// bytes read.
     ///
     /// # Safety
-    /// Without a stage: no other thread, of any process, accesses the panel meanwhile.
+    /// No other thread, of any process, accesses the panel meanwhile.
     pub(super) unsafe fn read(
         &self,
         slot: usize,
@@ -288,42 +284,16 @@ impl<'r, E: Real> Buffers<'r, E> {
         let columns = self.columns_in();
         let mut reads = Vec::new();
         let mut bytes_read = 0;
-        let mut stage = reader.stage.as_mut().map(IoBuffer::as_mut_slice);
-        let mut taken = 0;
         for (source, buffer) in self.sources.iter().zip(&self.slot.arrays) {
             let Source::File(file, start) = source else { continue };
-            let into = match stage.take() {
-                Some(rest) => {
-                    let (into, after) = rest[buffer.start - taken..].split_at_mut(buffer.len());
-                    (taken, stage) = (buffer.end, Some(after));
-                    into
-                }
-                // SAFETY: the caller excludes other accesses; the buffers of a slot do not overlap.
-                None => unsafe { self.buffer(slot, buffer) },
-            };
+            // SAFETY: the caller excludes other accesses; the buffers of a slot do not overlap.
+            let into = unsafe { self.buffer(slot, buffer) };
             let all = file_rows::<E>(*start, self.layout.sizes);
             all.read(file, in_file(&rows), bytes::<E>(&columns), into, &mut reads)?;
             bytes_read += (rows.len() * columns.len() * E::BYTES) as u64;
         }
         reader.queue.read(&mut reads)?;
         Ok(bytes_read)
-    }
-
-    /// Copies the stage, into which the given rows were read, to the panel of a slot.
-    ///
-    /// # Safety
-    /// No other thread, of any process, accesses the panel meanwhile.
-    pub(super) unsafe fn copy(&self, slot: usize, rows: Range<usize>, reader: &Reader) {
-        let Some(stage) = &reader.stage else { return };
-        let columns = bytes::<E>(&self.columns_in());
-        for (source, buffer) in self.sources.iter().zip(&self.slot.arrays) {
-            let Source::File(file, start) = source else { continue };
-            let all = file_rows::<E>(*start, self.layout.sizes);
-            let used = buffer.start..buffer.start + all.place(file, &in_file(&rows), &columns).room;
-            // SAFETY: the caller excludes other accesses.
-            let panel = unsafe { self.buffer(slot, &used) };
-            panel.copy_from_slice(&stage.as_slice()[used]);
-        }
     }
 
     /// Returns the position of the given rows of each array, counted with the ghost lines, in the

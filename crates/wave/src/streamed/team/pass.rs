@@ -105,13 +105,8 @@ type Crossing<E> =
 impl<E: Real> Pass<'_, E> {
     /// Runs the pass. `output` is that of the group, in the member that writes; it is returned, and
     /// complete but for the last sync.
-    pub(super) fn run(
-        &self,
-        me: &mut Member,
-        reader: Reader,
-        output: Option<Output>,
-    ) -> Result<Option<Output>> {
-        let mut places = self.places(reader, output);
+    pub(super) fn run(&self, me: &mut Member, output: Option<Output>) -> Result<Option<Output>> {
+        let mut places = self.places(output);
         let overlay = self.overlay(&places);
         let mut checked = overlay.check(Initial::Program)?;
         self.monitor.watches(checked.watch());
@@ -129,8 +124,7 @@ impl<E: Real> Pass<'_, E> {
         }))
     }
 
-    fn places(&self, reader: Reader, mut output: Option<Output>) -> Places<E> {
-        let mut reader = Some(reader);
+    fn places(&self, mut output: Option<Output>) -> Places<E> {
         let PassLayout { groups, cuts, slots, .. } = self.layout;
         let own = groups.group(self.member);
         let named = |what: String| {
@@ -153,10 +147,7 @@ impl<E: Real> Pass<'_, E> {
             OfMember {
                 rows: (0..slots).map(rows).collect(),
                 cells: (0..slots).map(cells).collect(),
-                reader: Location::new(
-                    format!("reader of rank {member}"),
-                    if own { reader.take() } else { None },
-                ),
+                reader: Location::new(format!("reader of rank {member}"), own.then(Reader::new)),
             }
         };
         let members = (0..cuts.hosts()).map(of_member).collect();
@@ -263,20 +254,9 @@ impl<E: Real> Pass<'_, E> {
         let rank = groups.reader(group, r);
         let (panel, reader) = (&places.groups[group].panels[r], &places.members[rank].reader);
         let name = format!("read {r} of {group}");
-        let task = if groups.is_alone(group) {
-            overlay.task(name, (panel.write(), reader.write()), move |(_, reader), step| {
-                self.read(r, reader, self.band(r, step))
-            })
-        } else {
-            let task = overlay.task(name, reader.write(), move |reader, step| {
-                self.read(r, reader, self.band(r, step))
-            });
-            overlay.place(task, rank);
-            let name = format!("copy {r} of {group}");
-            overlay.task(name, (panel.write(), reader.read()), move |(_, reader), step| {
-                self.copy(r, reader, self.band(r, step))
-            })
-        };
+        let task = overlay.task(name, (panel.write(), reader.write()), move |(_, reader), step| {
+            self.read(r, reader, self.band(r, step))
+        });
         overlay.place(task, rank);
     }
 
@@ -411,20 +391,10 @@ impl<E: Real> Pass<'_, E> {
         let rows = self.layout.rows_in(band);
         let Some(reader) = reader.as_mut().filter(|_| !rows.is_empty()) else { return Ok(()) };
         self.go_on()?;
-        // SAFETY: if the member is alone in its group, the task holds the panel of the slot
-        // exclusively; otherwise the reader has a stage.
+        // SAFETY: the task holds the panel of the slot exclusively, in the order of all members.
         let read = timed(&self.spent.read_ns, || unsafe { self.buffers.read(r, rows, reader) })?;
         self.spent.read.fetch_add(read, Relaxed);
         self.monitor.moved(read);
-        Ok(())
-    }
-
-    fn copy(&self, r: usize, reader: &Option<Reader>, band: usize) -> Result<()> {
-        let rows = self.layout.rows_in(band);
-        let Some(reader) = reader.as_ref().filter(|_| !rows.is_empty()) else { return Ok(()) };
-        self.go_on()?;
-        // SAFETY: the task holds the panel of the slot exclusively, in the order of all members.
-        timed(&self.spent.pack_ns, || unsafe { self.buffers.copy(r, rows, reader) });
         Ok(())
     }
 

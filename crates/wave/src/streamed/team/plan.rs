@@ -11,9 +11,9 @@
 //!
 //! The depth is that of a sweep of one process with the columns, the threads and the memory of a
 //! group. Of the heights of bands, by powers of two, and the numbers of slots, [`answer`] takes the
-//! ones with the least expected time ([`Costs`]): high bands hide the latency at the cuts, low ones have a
-//! shorter begin, and more slots let the members of a group work at the same time. Passes are less
-//! deep if a member's part does not fit its memory otherwise.
+//! ones with the least expected time ([`Costs`]): high bands hide the latency at the cuts, low ones
+//! have a shorter begin, and more slots let the members of a group work at the same time. Passes
+//! are less deep if a member's part does not fit its memory otherwise.
 
 use std::ops::Range;
 
@@ -188,8 +188,7 @@ fn bytes(question: &Question, plan: &StreamPlan, cuts: &Cuts, groups: &Groups) -
         let panel = question.on_file as u64 * rows * row(groups.columns_in(cuts, group));
         let out = groups.all_columns_out(cuts, group);
         let out = rows * row(out);
-        let stage = if groups.is_alone(group) { 0 } else { panel };
-        slots * (panel + out) / groups.members(group).len() as u64 + stage
+        slots * (panel + out) / groups.members(group).len() as u64
     };
     let own = |member: usize| {
         let share = cuts.share(member);

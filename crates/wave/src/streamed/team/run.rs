@@ -483,10 +483,9 @@ impl<E: Real> Stages<'_, E> {
                 output = Some(Output::new(ColumnWriter::new(own, Arc::clone(&divided), group)?));
             }
             let buffers = Buffers::new(layout, sources, Arc::clone(&divided), group, memory);
-            let reader = buffers.reader()?;
-            Ok((divided, buffers, output, reader))
+            Ok((divided, buffers, output))
         });
-        let (divided, buffers, output, reader) = all(me, prepared)?;
+        let (divided, buffers, output) = all(me, prepared)?;
         let Some(ring) = ring else { unreachable!("the share has set its ring") };
         let pass = Pass {
             layout,
@@ -505,7 +504,7 @@ impl<E: Real> Stages<'_, E> {
             before,
             whole: outputs.wholes.get(into).copied(),
         };
-        if let Some(output) = pass.run(me, reader, output)? {
+        if let Some(output) = pass.run(me, output)? {
             output.finish()?;
         }
         let Some(file) = file else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! The errors of the command, each printed as one line.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use syncline_fabric::TeamError;
@@ -348,6 +348,20 @@ impl Error {
             Self::Team(error) => error.exit_code(),
             _ => 1,
         }
+    }
+}
+
+impl Error {
+    /// Prints the error, unless that was done when it happened; returns the exit code.
+    pub(crate) fn tell(&self) -> u8 {
+        if !matches!(self, Error::Team(TeamError::Failed(_)) | Error::Told { .. }) {
+            // A line break in the name of a file must not split an error into two lines.
+            let line = self.to_string().replace('\n', "\\n");
+            // One write, as other members of a team may write there too. If it fails, the exit code
+            // still reports the error.
+            let _ = io::stderr().write_all(format!("error: {line}\n").as_bytes());
+        }
+        self.exit_code()
     }
 }
 

@@ -66,7 +66,6 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 use syncline_conformance::Subject;
-use syncline_fabric::TeamError;
 
 use crate::args::{Args, Command, FarmCommand, MpiCommand, OverlayCommand, Probe, Verify};
 use crate::error::{Error, Result};
@@ -98,18 +97,7 @@ fn main() -> ExitCode {
     });
     match dispatch(args) {
         Ok(()) => ExitCode::SUCCESS,
-        // The error was reported when it happened.
-        Err(error @ (Error::Team(TeamError::Failed(_)) | Error::Told { .. })) => {
-            ExitCode::from(error.exit_code())
-        }
-        Err(error) => {
-            // A line break in the name of a file must not split an error into two lines.
-            let line = error.to_string().replace('\n', "\\n");
-            // One write, as other members of a team may write there too. If it fails, the exit code
-            // still reports the error.
-            let _ = io::stderr().write_all(format!("error: {line}\n").as_bytes());
-            ExitCode::from(error.exit_code())
-        }
+        Err(error) => ExitCode::from(error.tell()),
     }
 }
 

@@ -41,6 +41,7 @@ use std::any::Any;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use syncline_process::Generation;
 use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering};
 use syncline_signal::{PaddedSignal, Signal};
 use syncline_sync::{Fault, Space, space::Array};
@@ -99,6 +100,7 @@ pub(crate) struct Engine {
     /// In a run on a team: what tells the other members of a failure. Such a run is always
     /// compiled.
     share: Option<Box<dyn Share>>,
+    born: Generation,
     /// The number of requests of handles from outside that prevent a compiled run (see
     /// [`minds`](Engine::minds)). Exact inside the sections of all locations, once a phase has
     /// begun.
@@ -296,6 +298,7 @@ impl Engine {
             form: AtomicU32::new(FRESH),
             may_compile,
             share,
+            born: Generation::current(),
             outside: AtomicU32::new(0),
             failure: Mutex::new(None),
             panicked: Mutex::default(),
@@ -325,6 +328,7 @@ impl Engine {
             self.fail(Failure::Body { task, source });
             return None;
         }
+        self.end_child();
         if let Some(test) = &self.test
             && let Some(stop) = test.report(iteration, step.norm)
         {
@@ -358,7 +362,17 @@ impl Engine {
         }
     }
 
+    /// Ends this process if it is a child that a body made by fork, in a run on a team: it would go
+    /// on with the rounds of its parent, in memory that it shares with other members.
+    #[inline]
+    fn end_child(&self) {
+        if self.share.is_some() {
+            self.born.end_child(&"the body of a task has returned twice");
+        }
+    }
+
     pub(crate) fn fail(&self, failure: Failure) {
+        self.end_child();
         let mut first = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         if first.is_none()
             && let Some(share) = &self.share

@@ -136,8 +136,11 @@ pub enum RunError {
         /// The task or thread that panicked.
         task: String,
     },
-    /// A location belongs to another overlay that is running.
-    #[error("location '{location}' is in use by another overlay that is running")]
+    /// A location belongs to another overlay that is running; in a run on a team also if a handle
+    /// of this process holds it or waits for it.
+    #[error(
+        "location '{location}' is in use: another overlay runs with it, or a handle has a request"
+    )]
     InUse {
         /// The location.
         location: String,

@@ -1,5 +1,6 @@
 //! Locations: named resources, with or without data, each with a queue of readers and writers.
 
+use std::any::type_name;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -57,6 +58,8 @@ pub(crate) struct Bytes {
     /// Null if the location has no memory of its own.
     pub(crate) first: *mut u8,
     pub(crate) len: usize,
+    /// The type of the value, or of the values of a slice, for messages.
+    pub(crate) of: &'static str,
 }
 
 // SAFETY: an address and a number; the code that dereferences the address is responsible for the
@@ -410,7 +413,7 @@ impl<T> Location<T> {
     /// members if `T` has no bytes, as in a `Location<()>`.
     pub fn new(name: impl Into<String>, value: T) -> Self {
         let control = size_of::<T>() == 0;
-        let bytes = control.then_some(Bytes { first: std::ptr::null_mut(), len: 0 });
+        let bytes = control.then_some(Bytes { first: std::ptr::null_mut(), len: 0, of: "nothing" });
         Location {
             core: Arc::new(Core::new(name.into(), bytes, None)),
             value: Arc::new(Value(UnsafeCell::new(value))),
@@ -433,7 +436,8 @@ impl<T> Location<T> {
         T: Pod,
     {
         let value = Arc::new(Value(UnsafeCell::new(value)));
-        let bytes = Bytes { first: value.0.get().cast(), len: size_of::<T>() };
+        let first = value.0.get().cast();
+        let bytes = Bytes { first, len: size_of::<T>(), of: type_name::<T>() };
         let core = Arc::new(Core::new(name.into(), Some(bytes), None));
         Location { core, value, rebase: Some(|first, _| first.cast()) }
     }
@@ -457,7 +461,8 @@ impl<E: Pod> Location<[E]> {
         // `[E]`, as has `[UnsafeCell<E>]` with the same number of elements.
         let value = unsafe { Arc::from_raw(Arc::into_raw(cells) as *const Value<[E]>) };
         let data = value.0.get();
-        let bytes = Bytes { first: data.cast(), len: data.len() * size_of::<E>() };
+        let (first, len) = (data.cast(), data.len() * size_of::<E>());
+        let bytes = Bytes { first, len, of: type_name::<E>() };
         let core = Arc::new(Core::new(name.into(), Some(bytes), None));
         Location { core, value, rebase: Some(rebase) }
     }
@@ -469,7 +474,8 @@ impl<E: Pod> Location<[E]> {
     #[doc(hidden)]
     pub fn absent(name: impl Into<String>, len: usize) -> Self {
         let Location { value, .. } = Location::slice("", []);
-        let bytes = Bytes { first: std::ptr::null_mut(), len: len * size_of::<E>() };
+        let len = len * size_of::<E>();
+        let bytes = Bytes { first: std::ptr::null_mut(), len, of: type_name::<E>() };
         let core = Arc::new(Core::new(name.into(), Some(bytes), None));
         Location { core, value, rebase: Some(rebase) }
     }

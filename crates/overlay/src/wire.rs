@@ -225,7 +225,8 @@ impl<T> Location<T> {
     {
         let value = Arc::new(Value(UnsafeCell::new(value)));
         let wire = Wire::new(value.0.get(), bound);
-        let bytes = Bytes { first: std::ptr::null_mut(), len: wire.len() };
+        let (first, len) = (std::ptr::null_mut(), wire.len());
+        let bytes = Bytes { first, len, of: std::any::type_name::<T>() };
         let core = Arc::new(Core::new(name.into(), Some(bytes), Some(wire)));
         Location { core, value, rebase: Some(|first, _| first.cast()) }
     }

@@ -72,12 +72,37 @@ impl Generation {
         self.passed() == 0
     }
 
+    /// Ends this process if it is a child of the one that obtained the generation, with a line on
+    /// standard error that begins with `what`, and exit code 1. No code of the program runs then.
+    ///
+    /// It is for a child that returns into code whose other threads it does not have, and whose
+    /// memory other processes share.
+    #[inline]
+    pub fn end_child(self, what: &dyn fmt::Display) {
+        if !self.is_current() {
+            end(what);
+        }
+    }
+
     /// Returns 0 while the generation is current, and another number afterwards. The number can be
     /// combined with other conditions in a single comparison.
     #[inline]
     #[must_use]
     pub fn passed(self) -> u64 {
         PAGE.number.load(Ordering::Relaxed) ^ self.number
+    }
+}
+
+#[cold]
+fn end(what: &dyn fmt::Display) {
+    let line = format!(
+        "syncline: {what}: a child made by fork() goes on where only its parent may: the child ends\n"
+    );
+    // SAFETY: `line` is that long. If it cannot be written, the exit code remains. `_exit` runs no
+    // destructors and no handlers, which could wait for threads that the child does not have.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len());
+        libc::_exit(1)
     }
 }
 

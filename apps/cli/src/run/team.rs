@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use syncline_fabric::{Member, Team};
 use syncline_store::ElementType;
@@ -21,6 +21,8 @@ use crate::summary::{Asked, Measured, Peak, Summary};
 use crate::watch::{LINE, Signals};
 use crate::{executor, verify};
 
+/// The longest time for which members wait for the one that prints an error.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// The interval at which signals are checked, and the bar is updated.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -34,7 +36,12 @@ pub(super) fn is_joined() -> bool {
 pub(super) fn run(args: &RunArgs, signals: &Signals) -> Result<Option<Summary>> {
     let results = Team::run(|me| {
         let done = check(args).and_then(|()| member(me, args, signals));
-        done.map_err(|error| first_of(me, error))
+        done.map_err(|error| {
+            let code = first_of(me, error).tell();
+            // A launcher of MPI ends the others when the first process has exited.
+            let _ = me.wait_deadline(Instant::now().checked_add(PATIENCE));
+            Error::Told { code }
+        })
     })?;
     let mut summary = None;
     for result in results {

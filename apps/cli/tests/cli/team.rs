@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use syncline_testkit::mpi::MPIS;
 
-use crate::common::{command, names, ok, succeeds};
+use crate::common::{command, names, ok, succeeds, until};
 use crate::rma::{ends, under};
 
 /// Returns `syncline launch` of a run in `folder`.
@@ -98,6 +98,22 @@ fn ranks_of_mpi_have_the_result_of_one_process() {
             is_the_same(folder.path(), &name);
         }
     }
+}
+
+/// The state of an interrupted run of one process.
+#[test]
+fn force_discards_what_an_interrupted_run_has_kept() {
+    let folder = data();
+    let path = folder.path();
+    let run = "run lk23 data --iterations 100000000000 --depth 2 --output two.npy";
+    let mut child = command(path, run).spawn().unwrap();
+    until("a pass", || path.join("two.npy.syncline/manifest").exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let run = "run lk23 data --iterations 12 --force --quiet --output two.npy";
+    succeeds(launch(path, "-n 2", run), run);
+    is_the_same(path, "two.npy");
+    assert_eq!(names(path), ["data", "one.npy", "two.npy"]);
 }
 
 /// A run that is killed at its first member leaves hidden files, which the next run removes.

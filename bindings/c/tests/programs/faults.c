@@ -167,7 +167,7 @@ static int body(void *user, uint64_t iteration, syncline_step *step) {
     }
     if (act->other) {
         FAILS(syncline_overlay_run(act->other, SYNCLINE_RUNNER_POOL, 1, 1, NULL), IN_USE,
-              "location 'x' is in use by another overlay that is running");
+              "location 'x' is in use: another overlay runs with it, or a handle has a request");
     }
     return act->code;
 }

@@ -132,10 +132,13 @@ fn lines(overlay: &Checked<'_>, team: &Team, runner: Runner, stop: Stop) -> Vec<
         format!("{} tasks and {} locations", tasks.len(), locations.len()),
     ];
     lines.extend(overlay.cores.iter().map(|core| match (&core.wire, core.bytes) {
-        (Some(wire), _) => {
-            format!("location '{}' with a value of at most {} encoded bytes", core.name, wire.bound)
+        (Some(wire), bytes) => {
+            let of = bytes.map_or("any type", |bytes| bytes.of);
+            format!("location '{}' with {of} of at most {} encoded bytes", core.name, wire.bound)
         }
-        (None, Some(bytes)) => format!("location '{}' with {} bytes", core.name, bytes.len),
+        (None, Some(bytes)) => {
+            format!("location '{}' with {} bytes of {}", core.name, bytes.len, bytes.of)
+        }
         (None, None) => format!("location '{}' with data of one member", core.name),
     }));
     for ((name, requests), rank) in tasks.iter().zip(&plan.requests).zip(&team.rank_of) {

@@ -17,6 +17,7 @@ mod runners;
 mod schedule;
 mod stop;
 mod team;
+mod team_fork;
 mod team_refused;
 mod team_wire;
 mod watch;

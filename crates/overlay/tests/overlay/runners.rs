@@ -310,7 +310,7 @@ fn a_location_of_a_running_overlay_is_refused_to_another() {
                     assert!(matches!(&error, RunError::InUse { location } if location == "taken"));
                     assert_eq!(
                         error.to_string(),
-                        "location 'taken' is in use by another overlay that is running"
+                        "location 'taken' is in use: another overlay runs with it, or a handle has a request"
                     );
                     // The locations that the refused run had joined are free again.
                     one.run(runner, Stop::after(1)).unwrap();

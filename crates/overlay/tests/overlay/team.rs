@@ -153,7 +153,8 @@ fn a_member_that_cannot_run_stops_all_others() {
         overlay.run_on(me, Runner::pool(1), Stop::after(1)).unwrap();
         used.to_string()
     }) {
-        let used = "location 'cell' is in use by another overlay that is running";
+        let used =
+            "location 'cell' is in use: another overlay runs with it, or a handle has a request";
         let elsewhere = format!("rank 2: {used}");
         assert_eq!(results, [&*elsewhere, &elsewhere, used, &elsewhere]);
     }

@@ -48,7 +48,9 @@ fn a_location_with_a_reading_guard_is_in_use() {
     for (rank, refused) in results.unwrap().into_iter().enumerate() {
         for (name, refused) in ["plain", "wire"].into_iter().zip(refused) {
             let error = refused.unwrap_err();
-            let told = format!("location '{name}' is in use by another overlay that is running");
+            let told = format!(
+                "location '{name}' is in use: another overlay runs with it, or a handle has a request"
+            );
             let told = if rank == 1 { told } else { format!("rank 1: {told}") };
             assert_eq!(error, told);
         }

@@ -1,13 +1,16 @@
 //! Sweeps on a team are bit-identical to the plain double loop: any shape, kernel, type, depth,
 //! number of members and threads, on one host and on several.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use crate::common::{Data, Place, lanes, same, side, values};
 use crate::kernels::{Check, KERNELS, with_kernel};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use syncline_fabric::{Member, Team};
+use syncline_overlay::{Initial, Location, Overlay, Stop};
 use syncline_store::{Block, Layout, Matrix, NewFile, Shape};
 use syncline_wave::{
     Error, Executor, Neighbours, PointKernel, Runner, Stencil, Sweep, SweepReport,
@@ -188,6 +191,72 @@ fn the_first_member_knows_the_progress_of_all() {
         let own = all - of_others;
         assert!(most > own, "{most} of {own} and {of_others}");
     }
+}
+
+/// A mean of two neighbours that changes the time of a file when a part of the sweep is done.
+struct Touches {
+    monitor: Arc<Monitor>,
+    file: PathBuf,
+}
+
+impl PointKernel<0> for Touches {
+    const STENCIL: Stencil = Stencil::FIVE_POINT;
+
+    fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
+        if self.monitor.done() > 0 {
+            let file = std::fs::File::options().write(true).open(&self.file).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+        }
+        (at.west + at.east) * L::splat(0.5)
+    }
+}
+
+#[test]
+fn an_input_that_is_written_to_is_an_error_at_the_end_of_the_pass() {
+    for hosts in [(1, 2), (2, 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("u.npy");
+        let shape = Shape::new(20, 300);
+        let bytes = Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor).unwrap();
+        let new = NewFile::create(&file, bytes).unwrap();
+        drop(Matrix::<f64>::create(&new, true, shape, Layout::RowMajor).unwrap());
+        new.commit().unwrap();
+        let target = Target::npy(folder.path().join("result.npy"));
+        let ends = team(hosts, |me| {
+            let field = Arc::new(Matrix::<f64>::open(&file).unwrap());
+            let monitor = Arc::new(Monitor::new());
+            let kernel = Touches { monitor: Arc::clone(&monitor), file: file.clone() };
+            let sweep = Sweep::new(kernel).iterations(20).depth(2).monitor(Arc::clone(&monitor));
+            let error = sweep.run_on(me, &field, &[], &target).unwrap_err();
+            (error.to_string(), monitor.done() < monitor.total())
+        });
+        for (error, before_the_last) in ends {
+            assert!(error.contains("u.npy") && before_the_last, "{error}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
+
+/// One member runs an overlay where the other begins a sweep.
+#[test]
+fn another_collective_call_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = Target::npy(folder.path().join("result.npy"));
+    let results = team((1, 2), |me| {
+        if me.rank() == 1 {
+            let mut overlay = Overlay::new();
+            let token = Location::plain("token", 0_u64);
+            overlay.task("task", token.write(), |token, _| *token += 1);
+            let mut overlay = overlay.check(Initial::Program).unwrap();
+            return overlay.run_on(me, Runner::pool(1), Stop::after(1)).unwrap_err().to_string();
+        }
+        let field = Arc::new(Matrix::from_vec(Shape::new(9, 99), vec![1.0; 9 * 99]).unwrap());
+        let sweep = Sweep::new(Sor::gauss_seidel()).iterations(2);
+        sweep.run_on(me, &field, &[], &target).unwrap_err().to_string()
+    });
+    let told = "rank 1: it makes another collective call where this member begins a sweep";
+    assert_eq!(results[0], told);
+    assert!(results[1].contains("rank 0"), "{}", results[1]);
 }
 
 /// Runs Gauss-Seidel over a matrix in memory; returns the errors of the members.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use syncline_fabric::Member;
 use syncline_store::columns::{ColumnWriter, Share as FileShare};
 use syncline_store::direct_io::DirectFile;
-use syncline_store::generation::{Identity, Made};
+use syncline_store::generation::{Generations, Identity, Made};
 use syncline_store::newfile::FileState;
 use syncline_store::shared::{InputView, SharedName, SharedNewFile};
 use syncline_store::{Layout, Matrix};
@@ -34,6 +34,9 @@ use crate::strip::tile::Chain;
 use crate::sweep::{Settings, SweepReport};
 use crate::{Error, Result};
 
+/// The first word of a sweep. Another collective call begins with another word, but by chance.
+const SWEEP: u64 = 0x5357_4545_5020_6f6e;
+
 /// Returns the value, if no member has an error; otherwise this member's error, or that of the
 /// member of the lowest rank that has one.
 fn all<T>(me: &mut Member, outcome: Result<T>) -> Result<T> {
@@ -48,6 +51,8 @@ fn all<T>(me: &mut Member, outcome: Result<T>) -> Result<T> {
 struct Agreed {
     begun: Instant,
     held: Vec<Held>,
+    /// Those of the inputs, as they were at first.
+    versions: Vec<Option<(u64, i128)>>,
     groups: Groups,
     plan: StreamPlan,
     threads: usize,
@@ -64,12 +69,17 @@ fn agree<E: Real>(
     me: &mut Member,
 ) -> Result<Agreed> {
     let begun = Instant::now();
+    let words = me.gather(SWEEP)?;
+    if let Some(rank) = words.iter().position(|&word| word != SWEEP) {
+        let error = "it makes another collective call where this member begins a sweep".to_owned();
+        return Err(Error::Elsewhere { rank, error });
+    }
     all(me, checked)?;
     let same = same(me, &arguments(settings, kernel, arrays, target))?;
     all(me, same)?;
     let held = arrays.hold();
-    let views = held.and_then(|held| Ok((held, views(arrays)?)));
-    let (held, views) = all(me, views)?;
+    let views = held.and_then(|held| Ok((held, views(arrays)?, arrays.versions()?)));
+    let (held, views, versions) = all(me, views)?;
     check_views(me, arrays, &views)?;
     let on_file = target.is_some();
     let question = question_for(settings, kernel, arrays, &held, on_file, settings.iterations);
@@ -89,7 +99,7 @@ fn agree<E: Real>(
     let groups = Groups::of(me);
     let links = link::measure(me, &groups)?;
     let plan = all(me, plan::answer(&question, &groups, &links))?;
-    Ok(Agreed { begun, held, groups, plan, threads: question.threads })
+    Ok(Agreed { begun, held, versions, groups, plan, threads: question.threads })
 }
 
 /// Runs a sweep into a file, on a team; all members call it. `checked` is what a member has found
@@ -182,9 +192,10 @@ impl Agreed {
         outputs: &Outputs<E>,
         me: &mut Member,
     ) -> Result<(SweepReport, usize)> {
-        let Agreed { begun, held, groups, plan, threads } = self;
+        let Agreed { begun, held, versions, groups, plan, threads } = self;
         let (spent, threads) = (&Spent::default(), *threads);
-        let stages = Stages { settings, kernel, arrays, held, plan, groups, spent, threads };
+        let stages =
+            Stages { settings, kernel, arrays, held, versions, plan, groups, spent, threads };
         let (done, last) = stages.passes(me, outputs)?;
         let spent = &spent.of_all(me)?;
         let workers = (threads * me.size()) as u64;
@@ -285,6 +296,9 @@ impl Begin {
             }
             return Err(Error::Taken { path: target.path.clone(), by: Box::new(by) });
         }
+        if target.leftovers == Leftovers::Discard {
+            Generations::discard(&target.path)?;
+        }
         let shape = arrays.field.shape();
         let bytes = Matrix::<E>::file_bytes(target.npy, shape, Layout::RowMajor)?;
         // A pass reads the result of the pass before.
@@ -332,6 +346,7 @@ struct Stages<'a, E: Real> {
     kernel: &'a dyn Kernel<E>,
     arrays: &'a Arrays<'a, E>,
     held: &'a [Held],
+    versions: &'a [Option<(u64, i128)>],
     plan: &'a StreamPlan,
     groups: &'a Groups,
     spent: &'a Spent,
@@ -377,7 +392,8 @@ impl<E: Real> Stages<'_, E> {
             );
             let unchanged = || {
                 let mut inputs = self.arrays.on_file();
-                inputs.try_for_each(|(_, matrix)| input(matrix).map(|_| ()))
+                inputs.try_for_each(|(_, matrix)| input(matrix).map(|_| ()))?;
+                self.arrays.check_versions(self.versions)
             };
             // No member reads the output, or gives it its name, before all have synced.
             all(me, output.and_then(|()| unchanged()))?;

@@ -87,9 +87,10 @@ use crate::shape::Piece;
 use crate::sync_exchange::{Exchange, Told};
 
 /// The number of requests that may be in flight from a process to a server, and the number of bytes
-/// of these requests and their answers.
+/// of these requests and their answers. Several long ones land at about the same time, and their
+/// places are free again a round trip later: 2 MiB took 1.3 times as long for 4 MiB.
 pub(crate) const WINDOW: u64 = 1024;
-pub(crate) const WINDOW_BYTES: u64 = 2 << 20;
+pub(crate) const WINDOW_BYTES: u64 = 8 << 20;
 /// The maximum number of bytes of data in a message. More data are sent as long messages.
 pub(crate) const MOST: usize = 32 << 10;
 /// The maximum number of bytes of a long message. More data are sent as several ones.

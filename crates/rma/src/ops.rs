@@ -19,7 +19,7 @@
 //! are performed in the order in which they were called. Up to 32 KiB of data travel within a
 //! message. More data go as long messages of up to 256 KiB, several at a time, from and to buffers
 //! of the member, and straight to and from the memory of the target: see `engine/long`. So a put
-//! returns when its data are copied, and at most 2 MiB of a process are in flight to a server.
+//! returns when its data are copied, and at most 8 MiB of a process are in flight to a server.
 //! Accumulates go in messages of 32 KiB. Three words describe all rows of a regular shape.
 
 use crate::copy;

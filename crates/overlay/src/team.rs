@@ -20,6 +20,7 @@
 //!       │ plans differ        │ no memory                                  │      (one gather)
 //!       └─────────────────────┴── the same error everywhere                │ failure: all stop
 //!                                                                          └─> final values
+//!                                           a value cannot be decoded: an error of all <─┘
 //! ```
 //! Nothing runs before all members have agreed on the whole plan.
 //!

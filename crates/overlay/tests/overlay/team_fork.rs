@@ -2,24 +2,15 @@
 
 use syncline_fabric::{Member, Team};
 use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
-use syncline_testkit::{again, as_role};
+use syncline_testkit::as_role;
 
-use crate::common::within;
+use crate::common::in_processes;
 
 const ROLE: &str = "SYNCLINE_TEST_FORK";
 
 #[test]
 fn a_child_that_returns_from_a_body_ends_and_changes_nothing() {
-    let output = within(|| {
-        let mut command = again("team_fork::role");
-        command.env(ROLE, "processes");
-        for variable in ["SYNCLINE_TEAM", "SYNCLINE_THREADS"] {
-            command.env_remove(variable);
-        }
-        command.output().unwrap()
-    });
-    let [out, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    assert!(output.status.success(), "{out}{error}");
+    let [out, error] = in_processes("team_fork::role", ROLE);
     assert!(error.contains("a child made by fork() goes on where only its parent may"), "{error}");
     for rank in 0..2 {
         assert!(out.contains(&format!("rank {rank} has 20")), "{out}{error}");

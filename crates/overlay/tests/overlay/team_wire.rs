@@ -3,9 +3,9 @@
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use syncline_fabric::{Member, Team};
 use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
-use syncline_testkit::{Random, again, as_role};
+use syncline_testkit::{Random, as_role};
 
-use crate::common::within;
+use crate::common::{in_processes, within};
 
 /// Runs `f` in the members of a team on one host, and of one on two hosts.
 fn teams<R: Send + 'static>(f: impl Fn(&mut Member) -> R + Sync + Send + 'static) -> Vec<Vec<R>> {
@@ -81,16 +81,7 @@ const ROLE: &str = "SYNCLINE_OVERLAY_WIRE_TEST";
 
 #[test]
 fn random_overlays_end_as_on_threads_in_processes() {
-    let output = within(|| {
-        let mut command = again("team_wire::role");
-        command.env(ROLE, "processes");
-        for variable in ["SYNCLINE_TEAM", "SYNCLINE_THREADS"] {
-            command.env_remove(variable);
-        }
-        command.output().unwrap()
-    });
-    let [out, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    assert!(output.status.success(), "{out}{error}");
+    let [out, error] = in_processes("team_wire::role", ROLE);
     for rank in 0..3 {
         assert!(out.contains(&format!("rank {rank} of 3 has compared")), "{out}{error}");
     }

@@ -41,6 +41,22 @@ pub(crate) fn within<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'stati
     }
 }
 
+/// Runs a test of this program once more, with a variable that makes it the processes of a team;
+/// returns what they print, on standard output and standard error.
+pub(crate) fn in_processes(role: &'static str, variable: &'static str) -> [String; 2] {
+    let output = within(move || {
+        let mut command = syncline_testkit::again(role);
+        command.env(variable, "processes");
+        for variable in ["SYNCLINE_TEAM", "SYNCLINE_THREADS"] {
+            command.env_remove(variable);
+        }
+        command.output().unwrap()
+    });
+    let [out, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success(), "{out}{error}");
+    [out, error]
+}
+
 /// Mixes two numbers well (the finalizer of SplitMix64).
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     let mut z =

@@ -10,7 +10,8 @@
 //! member m + 1         └─> answer              └─> answer long            in ask, ask long and end
 //! ```
 //! A link is half of the shortest round of each size. The messages are grants with data, as those
-//! of a pass. Members of one host copy the values of a cut anyway, so their bytes take no time.
+//! of a pass. Between members of one host all messages are short, and a byte takes no time: the
+//! values of a cut are in memory that both members share.
 //!
 //! # Costs
 //! The agreement of one overlay, and a few rounds of four messages, of which two are long between

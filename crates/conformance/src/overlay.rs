@@ -79,9 +79,11 @@ impl Plan {
     fn new(seed: u64, members: usize, leaving: bool) -> Plan {
         let mut random = Random(seed, 0);
         let (tasks, locations) = (1 + random.below(12), 1 + random.below(6));
-        let lengths = (0..locations).map(|_| match random.below(8) {
+        // The longest ones go by themselves between hosts.
+        let lengths = (0..locations).map(|_| match random.below(9) {
             0 => 0,
             7 => 2000,
+            8 => 5000,
             n => n,
         });
         let lengths = lengths.collect();

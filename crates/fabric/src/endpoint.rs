@@ -90,7 +90,7 @@ use crate::long::LongMessages;
 pub use crate::long::{Landing, Way};
 use crate::team_state::TeamState;
 use crate::transport::Transport;
-pub use crate::transport::place::Place;
+pub use crate::transport::place::{Owner, Place};
 use crate::wait_reports::WaitReports;
 
 /// The endpoint of a process: see the [module](self).

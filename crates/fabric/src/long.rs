@@ -15,15 +15,22 @@
 //!
 //!   the n-th long message of this sender to this receiver, at both ends
 //! ```
-//! * The messages of a channel go one after the other, each in pieces of [`PIECE`] bytes, of which
-//!   [`DEPTH`] are in flight. Both ends count the messages alike, so that the pieces match without
-//!   numbers. Messages on different channels go at the same time: a very long one occupies one
-//!   channel. So at most `CHANNELS * DEPTH` pieces are in flight from a process to another one.
-//!   The number of messages that wait is bounded by the services.
+//! * The messages of a channel go one after the other, each in pieces, of which [`WINDOW`] bytes are
+//!   in flight. Both ends count the messages alike, so that the pieces match without numbers.
+//!   Messages on different channels go at the same time: a very long one occupies one channel. So
+//!   at most `CHANNELS * WINDOW` bytes are in flight from a process to another one. The number of
+//!   messages that wait is bounded by the services.
 //! * The two ends are done independently of one another: `sent` does not mean `landed`.
 //! * If a process has died, all long messages from and to it are *given up*: the service is told
 //!   so, and a place that receives may be written until its owner is dropped (see
 //!   [`place`](crate::transport::place)). A long message that a dead process announces is ignored.
+//!
+//! # Pieces
+//! ```text
+//! | EAGER | EAGER | ... up to AHEAD | PIECE               | PIECE               | ... rest |
+//! ```
+//! MPI sends a short piece at once, and a long one after a reply of the receiver, which takes a round
+//! trip. That of the first long piece passes while the short ones are on their way.
 //!
 //! # Costs
 //! A frame, and a message of the network for each piece. While a long message is in flight, both
@@ -36,10 +43,14 @@ use crate::transport::{Transport, TransportError};
 
 /// The number of long messages that are in flight from a process to another one.
 pub(crate) const CHANNELS: usize = 8;
-/// The length of a piece: longer messages go in several.
+/// The length of the pieces of the first [`AHEAD`] bytes, and of the others. Open MPI sends up to 64
+/// KiB at once over TCP. With a round trip of 0.4 ms, 256 KiB arrive in 0.6 of the time of a single
+/// piece; between processes of one machine, in 1.4 of it.
+const EAGER: usize = 48 << 10;
+const AHEAD: usize = 1 << 20;
 pub(crate) const PIECE: usize = 4 << 20;
-/// The number of pieces of a message that are in flight.
-const DEPTH: usize = 2;
+/// The number of bytes of a message that are in flight.
+const WINDOW: usize = 2 * PIECE;
 
 /// The bit of a frame's service number that marks the announcement of a long message.
 const ANNOUNCES: u32 = 1 << 31;
@@ -90,10 +101,18 @@ enum For {
 struct Message {
     of: For,
     place: Place,
-    /// The number of bytes whose transfer has begun, and is done; the number of pieces in flight.
+    /// The number of bytes whose transfer has begun, and is done.
     begun: usize,
     done: usize,
-    moving: usize,
+}
+
+impl Message {
+    /// Returns the length of the next piece, if it can begin.
+    fn next_piece(&self) -> Option<usize> {
+        let most = if self.begun < AHEAD { EAGER } else { PIECE };
+        let some = most.min(self.place.len() - self.begun);
+        (some > 0 && self.begun + some - self.done <= WINDOW).then_some(some)
+    }
 }
 
 /// The messages of one direction, by channel.
@@ -190,7 +209,7 @@ impl LongMessages {
         let lanes = &mut self.peers.entry(process).or_default()[way as usize];
         let channel = (lanes.count % CHANNELS as u64) as usize;
         lanes.count += 1;
-        lanes.channels[channel].push_back(Message { of, place, begun: 0, done: 0, moving: 0 });
+        lanes.channels[channel].push_back(Message { of, place, begun: 0, done: 0 });
         self.pending += 1;
         self.ready.push((process, way, channel));
     }
@@ -230,18 +249,16 @@ impl LongMessages {
         let Some(lanes) = self.peers.get_mut(&process) else { return Ok(()) };
         let messages = &mut lanes[way as usize].channels[channel];
         while let Some(message) = messages.front_mut() {
-            let len = message.place.len();
-            while message.begun < len && message.moving < DEPTH {
-                let some = PIECE.min(len - message.begun);
+            while let Some(some) = message.next_piece() {
                 let piece =
                     message.place.piece(key(way, process, channel, some), message.begun, some);
                 match way {
                     Way::Out => transport.send_piece(process, channel as u16, piece),
                     Way::In => transport.receive_piece(process, channel as u16, piece),
                 }?;
-                (message.begun, message.moving) = (message.begun + some, message.moving + 1);
+                message.begun += some;
             }
-            if message.done < len {
+            if message.done < message.place.len() {
                 break;
             }
             let Some(Message { of, place, .. }) = messages.pop_front() else { break };
@@ -279,7 +296,7 @@ impl LongMessages {
             let lanes = self.peers.get_mut(&process);
             let messages = lanes.map(|lanes| &mut lanes[way as usize].channels[channel]);
             if let Some(message) = messages.and_then(|messages| messages.front_mut()) {
-                (message.done, message.moving) = (message.done + len, message.moving - 1);
+                message.done += len;
             }
             any = true;
             self.begin_on(transport, process, way, channel)?;

@@ -30,6 +30,7 @@
 //!   members there, as it polls those of its own.
 //! * `exchange` sends and receives. A release pushes its data with the grant to each host that
 //!   waits for it: no member asks for data.
+//! * `long` lets long data go by themselves, from slot to slot.
 //! * `encoded` decodes the values of `Location::wire` before a body and encodes them after it.
 //! * `values` distributes first and final values. `share` is how workers wait and fail together.
 //!
@@ -57,6 +58,7 @@ mod agreement;
 mod encoded;
 mod exchange;
 mod layout;
+mod long;
 mod memory;
 mod phases;
 mod share;

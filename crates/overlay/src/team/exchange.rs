@@ -4,7 +4,7 @@
 //! [`Exchange::released`] sends what the release of a task sends, before the task's own word is
 //! raised: nothing on this host changes the data until then. The receiver copies all data of a
 //! message to their slots, raises the mirror of the task's word, and unparks the workers of tasks
-//! that wait for it.
+//! that wait for it. Long data go by themselves, from slot to slot: see [`long`](super::long).
 //!
 //! | message | sent                                        | to                                  |
 //! |---------|---------------------------------------------|-------------------------------------|
@@ -23,9 +23,10 @@
 //! ```text
 //! | run (4) | kind (4) | task or location (8) | state, rounds or offset (8) | data ... |
 //! ```
+//! Long data of a release have the number of their part in the upper half of the task.
 //!
 //! # Costs
-//! A release: one message for each other host that waits, and two copies of the data, into the
+//! A release: one message for each other host that waits, and two copies of short data, into the
 //! message and out of it. Nothing allocates in the steady state. The rounds, which only watches
 //! need, are at most 640 KB a second.
 
@@ -34,21 +35,22 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use syncline_fabric::endpoint::{Endpoint, Out, Service};
+use syncline_fabric::endpoint::{Endpoint, Landing, Out, Owner, Place, Service, Way};
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
-use syncline_sync::space::Array;
+use syncline_sync::{Fault, space::Array};
 
 use crate::compiled::Program;
 use crate::compiled::claimed::{ELSEWHERE, rounds};
 use crate::parked::ParkedWorkers;
-use crate::team::layout::{Layout, Outgoing};
+use crate::team::layout::{Layout, Message, Outgoing};
+use crate::team::long::{Arriving, Leaving, LongGrants};
 use crate::team::memory::{Failed, HostMemory};
 
 /// The kinds of messages.
-const RELEASE: u32 = 0;
+pub(super) const RELEASE: u32 = 0;
 const ROOM: u32 = 1;
-const INITIAL: u32 = 2;
-const FINAL: u32 = 3;
+pub(super) const INITIAL: u32 = 2;
+pub(super) const FINAL: u32 = 3;
 const LEFT: u32 = 4;
 const FAILED: u32 = 5;
 const ROUNDS: u32 = 6;
@@ -61,6 +63,8 @@ const REPORTED: u32 = 64 << 10;
 #[derive(Default)]
 pub(crate) struct Grants {
     runs: Mutex<Runs>,
+    /// Locked after `runs`.
+    long: Mutex<LongGrants>,
 }
 
 #[derive(Default)]
@@ -93,13 +97,37 @@ impl Grants {
         }
     }
 
-    /// Ends that for one member.
-    pub(super) fn leave(&self, exchange: &Exchange) {
-        let mut runs = self.lock();
-        if let Some(run) = runs.now.iter_mut().find(|run| run.0 == exchange.run) {
-            run.1 -= 1;
+    /// Ends that for one member; for the last one of the process, when no data are on the way to
+    /// the slots of the run.
+    ///
+    /// # Errors
+    /// If a member is dead. The run has ended then, too.
+    pub(super) fn leave(&self, exchange: &Exchange) -> Result<(), Fault> {
+        let leave = |now: bool| {
+            let mut runs = self.lock();
+            if let Some(run) = runs.now.iter_mut().find(|run| run.0 == exchange.run) {
+                if !now && run.1 == 1 && self.long().lands_in(exchange.run) {
+                    return false;
+                }
+                run.1 -= 1;
+            }
+            runs.now.retain(|run| run.1 > 0);
+            true
+        };
+        let Some(Link { endpoint, .. }) = &exchange.link else { return Ok(()) };
+        let mut left = false;
+        let waited = endpoint.wait(None, || {
+            left = left || leave(false);
+            left
+        });
+        if !left {
+            leave(true);
         }
-        runs.now.retain(|run| run.1 > 0);
+        waited
+    }
+
+    pub(super) fn long(&self) -> std::sync::MutexGuard<'_, LongGrants> {
+        self.long.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -119,14 +147,35 @@ impl Service for Grants {
             exchange.receive(&head, &body[Head::BYTES..]);
         }
     }
+
+    fn receive_long(&self, _from: usize, header: &[u8], len: usize, _out: &mut Out<'_>) -> Landing {
+        let head = Head::of(header).unwrap_or(Head { run: 0, kind: u32::MAX, what: 0, state: 0 });
+        // Under the lock, as above.
+        let runs = self.lock();
+        let run = runs.now.iter().find(|run| run.0 == head.run);
+        self.long().lands(run.map(|run| &run.2), &head, len)
+    }
+
+    fn landed(&self, _from: usize, token: u64, _place: Place, _out: &mut Out<'_>) {
+        let landed = self.long().landed(token);
+        landed.into_iter().for_each(|landed| landed());
+    }
+
+    fn sent(&self, _to: usize, token: u64, place: Place, _out: &mut Out<'_>) {
+        self.long().sent(token, place);
+    }
+
+    fn given_up(&self, _process: usize, token: u64, _way: Way, _out: &mut Out<'_>) {
+        self.long().give_up(token);
+    }
 }
 
 /// The beginning of a message.
-struct Head {
-    run: u32,
-    kind: u32,
-    what: u64,
-    state: u64,
+pub(super) struct Head {
+    pub(super) run: u32,
+    pub(super) kind: u32,
+    pub(super) what: u64,
+    pub(super) state: u64,
 }
 
 impl Head {
@@ -145,7 +194,13 @@ impl Head {
         })
     }
 
-    fn put(&self, to: &mut Vec<u8>) {
+    /// The round that a release ends.
+    pub(super) fn round(&self) -> u64 {
+        // The task has ended one more.
+        (self.state >> 1).wrapping_sub(1)
+    }
+
+    pub(super) fn put(&self, to: &mut Vec<u8>) {
         for word in [u64::from(self.run) | u64::from(self.kind) << 32, self.what, self.state] {
             to.extend_from_slice(&word.to_le_bytes());
         }
@@ -161,9 +216,11 @@ pub(super) struct Link {
 
 /// What the members of a process need to send and to receive during a run.
 pub(crate) struct Exchange {
-    run: u32,
+    pub(super) run: u32,
     pub(super) link: Option<Link>,
     pub(super) memory: HostMemory,
+    /// What keeps the memory.
+    pub(super) owner: Owner,
     pub(super) states: Array<AtomicU64>,
     pub(super) layout: Layout,
     pub(super) program: Program,
@@ -173,6 +230,10 @@ pub(crate) struct Exchange {
     /// What each task of this member sends: an index into `outgoing`, or `NOTHING`.
     sends: Box<[u32]>,
     outgoing: Box<[Outgoing]>,
+    /// What is on the way from the slots of this member, by index into `outgoing`.
+    pub(super) leaving: Arc<Leaving>,
+    /// By task of another host, where data are on the way to the slots of this one.
+    pub(super) arriving: Mutex<HashMap<u32, Arriving>>,
     /// The number of releases and of rooms that were sent.
     pub(super) sent: AtomicU64,
     pub(super) rooms: AtomicU64,
@@ -211,11 +272,14 @@ impl Exchange {
             link,
             states: memory.states(),
             parked: memory.parked(group),
+            owner: Arc::new(memory.clone()),
             memory,
             layout,
             program,
             home,
             sends: sends.into(),
+            leaving: Arc::new(Leaving::new(outgoing.len())),
+            arriving: Mutex::default(),
             outgoing: outgoing.into(),
             sent: AtomicU64::new(0),
             rooms: AtomicU64::new(0),
@@ -249,9 +313,16 @@ impl Exchange {
 
     /// Sends what the release of a task of this member sends. `state` is the state that the task
     /// will have.
-    pub(super) fn released(&self, task: u32, round: u64, state: u64) {
-        let Some(outgoing) = self.outgoing.get(self.sends[task as usize] as usize) else { return };
-        let Some(Link { endpoint, service, .. }) = &self.link else { return };
+    ///
+    /// # Errors
+    /// If a member is dead.
+    pub(super) fn released(&self, task: u32, round: u64, state: u64) -> Result<(), Fault> {
+        let of = self.sends[task as usize] as usize;
+        let Some(outgoing) = self.outgoing.get(of) else { return Ok(()) };
+        let Some(Link { endpoint, service, .. }) = &self.link else { return Ok(()) };
+        if !self.leaving.has_left(1 + of) {
+            endpoint.wait(None, || self.leaving.has_left(1 + of))?;
+        }
         let head = |kind| Head { run: self.run, kind, what: task.into(), state };
         if !outgoing.rooms.is_empty() {
             endpoint.post(*service, |out| {
@@ -266,23 +337,22 @@ impl Exchange {
         }
         if !outgoing.messages.is_empty() {
             endpoint.enter(*service, |out| {
-                for to in &outgoing.messages {
+                for Message { process, parts } in &outgoing.messages {
+                    let head = head(RELEASE);
+                    // SAFETY, of both: the data are those of locations that the task has written in
+                    // this round, and still holds: its word is raised after this call.
+                    unsafe { self.send_long_parts(out, (*process, parts), &head, (of, round)) };
                     let mut message = out.message();
-                    head(RELEASE).put(&mut message);
-                    for part in &to.parts {
-                        let at = part.at[(round & 1) as usize];
-                        // SAFETY: the data are those of a location that the task has written in
-                        // this round, and still holds: its word is raised after this call.
-                        unsafe {
-                            let len = part.used(self.memory.encoded(at, part.len));
-                            self.memory.append(at, len, &mut message);
-                        }
+                    head.put(&mut message);
+                    for part in parts {
+                        unsafe { self.append(part, round, &mut message) };
                     }
-                    out.send(to.process, message);
+                    out.send(*process, message);
                 }
             });
             self.sent.fetch_add(outgoing.messages.len() as u64, Ordering::Relaxed);
         }
+        Ok(())
     }
 
     /// Sends the value of a location to a process: its first one, or its final one.
@@ -297,9 +367,14 @@ impl Exchange {
         let Some(Link { endpoint, service, .. }) = &self.link else { return };
         let kind = if is_final { FINAL } else { INITIAL };
         endpoint.enter(*service, |out| {
+            let head = Head { run: self.run, kind, what: location.into(), state: 0 };
+            // SAFETY, of both: no task has begun, or all tasks have ended, and the member waits
+            // until all values have been sent: no thread writes the data.
+            if unsafe { self.send_long_value(out, to, &head, (at, len)) } {
+                return;
+            }
             let mut message = out.message();
-            Head { run: self.run, kind, what: location.into(), state: 0 }.put(&mut message);
-            // SAFETY: no task has begun, or all tasks have ended: no thread writes the data.
+            head.put(&mut message);
             unsafe { self.memory.append(at, len, &mut message) };
             out.send(to, message);
         });
@@ -381,24 +456,20 @@ impl Exchange {
         match head.kind {
             RELEASE if known => {
                 let parts = self.layout.arrivals.get(&task).map_or(&[][..], |parts| parts);
-                let rest = parts.iter().try_fold(data, |data, part| {
-                    data.split_at_checked(part.used(data)).map(|d| d.1)
-                });
+                let rest = parts.iter().try_fold(data, |data, part| Some(part.split(data)?.1));
                 if rest.is_none_or(|rest| !rest.is_empty()) {
                     return; // of another plan; the members have agreed on theirs
                 }
-                // The sender's round: it has ended one more.
-                let round = (head.state >> 1).wrapping_sub(1);
-                let mut data = data;
+                let (round, mut data) = (head.round(), data);
                 for part in parts {
-                    let (own, rest) = data.split_at(part.used(data));
+                    let Some((own, rest)) = part.split(data) else { return };
                     // SAFETY: the sender has waited until the accesses to the reception before the
                     // last one have been released, and accesses to this one wait for the word that
                     // is raised below.
                     unsafe { self.memory.write(part.at[(round & 1) as usize], own) };
                     data = rest;
                 }
-                self.raise(task, head.state);
+                self.has_released(task, parts, head);
             }
             ROOM if known => self.raise(task, head.state),
             INITIAL | FINAL => {
@@ -442,7 +513,7 @@ impl Exchange {
 
     /// Raises the mirror of a task of another host, and unparks the workers of tasks that wait for
     /// it.
-    fn raise(&self, task: u32, state: u64) {
+    pub(super) fn raise(&self, task: u32, state: u64) {
         // Release: pairs with the Acquire loads of workers: the data are in place.
         self.states[task as usize].store(state, Ordering::Release);
         // SeqCst: pairs with the fence of a worker that parks (`parked`).

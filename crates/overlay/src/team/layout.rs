@@ -58,7 +58,7 @@
 //! for the model). Pushing data with the grant follows from the next request always being posted
 //! before the release (Clauss and Gustedt, PDP 2010, name the distributed case as future work).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use crate::compiled::{Wait, circle, order};
 use crate::plan::Queues;
@@ -100,6 +100,8 @@ pub(crate) struct Part {
     pub(crate) encoded: bool,
     /// The offsets at the sender, in a [`Message`]; at the receiver, in [`Layout::arrivals`].
     pub(crate) at: Offsets,
+    /// Whether the sender's slot stays as it is until the data have left it: see `long`.
+    pub(crate) stays: bool,
 }
 
 impl Part {
@@ -244,9 +246,18 @@ impl Layout {
                 layout.store(l, len, encoded);
             }
         }
-        edges.drop_implied_rooms(tasks);
+        let tight = edges.drop_implied_rooms(tasks);
         layout.address(queues, team, me);
-        layout.route(edges, team, me);
+        let stays = |from: u32, l: u32| {
+            !tight.contains(&from) && layout.remote[&l].is_last(&queues[l as usize], from, team)
+        };
+        let stays: BTreeSet<(u32, u32)> = edges
+            .data
+            .iter()
+            .map(|&(from, _, l)| (from, l))
+            .filter(|&(from, l)| team.rank(from) == me && stays(from, l))
+            .collect();
+        layout.route(edges, &stays, team, me);
         layout
     }
 
@@ -285,7 +296,8 @@ impl Layout {
     }
 
     /// Sorts the waits and messages of all tasks into those of this member and its host.
-    fn route(&mut self, edges: Edges, team: &Team, me: u32) {
+    /// `stays` has the tasks and locations whose data stay in their slot while they are sent.
+    fn route(&mut self, edges: Edges, stays: &BTreeSet<(u32, u32)>, team: &Team, me: u32) {
         let host = team.host_of[me as usize];
         let waits = edges.waits.iter().chain(&edges.rooms).copied();
         self.waits = waits.filter(|&(t, _)| team.host(t) == host).collect();
@@ -303,7 +315,7 @@ impl Layout {
                 let part = |&l: &u32| {
                     let at = self.offsets[&(from, l)];
                     let Stored { len, encoded, .. } = self.stored[&l];
-                    Part { len, encoded, at }
+                    Part { len, encoded, at, stays: stays.contains(&(from, l)) }
                 };
                 let parts = carried.iter().map(part).collect();
                 let message = Message { process: team.process(to), parts };
@@ -318,7 +330,7 @@ impl Layout {
                         stored.slot(slot.unwrap_or(0))
                     };
                     let Stored { len, encoded, .. } = *stored;
-                    Part { len, encoded, at: [slot(0), slot(1)] }
+                    Part { len, encoded, at: [slot(0), slot(1)], stays: false }
                 };
                 self.arrivals.insert(from, carried.iter().map(part).collect());
             }
@@ -379,6 +391,23 @@ impl Remote {
         let before = queue[..place].iter().filter(|q| q.1 == AccessMode::Exclusive).count();
         let count = received.iter().filter(|&&j| j < before).count();
         (count as u64, received.len() as u64)
+    }
+
+    /// Whether a writer's access is the last one of its host to its reception, and receptions follow
+    /// it: from its release on, the host does not use the slot until the reception after the next.
+    fn is_last(&self, queue: &[(u32, AccessMode)], writer: u32, team: &Team) -> bool {
+        let host = team.host(writer);
+        let (own, q) = self.reference(queue, writer, host);
+        let behind = queue.iter().skip_while(|access| access.0 != writer).skip(1);
+        let here = |access: &&(u32, AccessMode)| team.host(access.0) == host;
+        let refers = |c: u64| move |access: &(u32, AccessMode)| {
+            self.reference(queue, access.0, host).0 == c
+        };
+        // The accesses with q behind them refer to the same reception as those with 0 in the next
+        // round.
+        q > 0
+            && !behind.filter(here).any(refers(own))
+            && !(own == q && queue.iter().filter(here).any(refers(0)))
     }
 
     /// Returns the slot of an access in even and in odd rounds.
@@ -457,14 +486,16 @@ impl Edges {
         }
     }
 
-    /// Removes the waits for room that follow from other waits.
+    /// Removes the waits for room that follow from other waits. Returns the tasks with a wait for
+    /// room, removed or not, that does not follow with a round to spare.
     ///
     /// A wait of a task in its round r for `r + lag` rounds of a second one, and of that one for
     /// `r + lag'` rounds of a third, give `r + lag + lag' - 1` rounds of the third. So a wait
     /// follows if there is a way with a sum of `1 - lag` of at most that of the wait itself.
-    fn drop_implied_rooms(&mut self, tasks: usize) {
+    fn drop_implied_rooms(&mut self, tasks: usize) -> HashSet<u32> {
+        let mut tight = HashSet::new();
         if self.rooms.is_empty() {
-            return;
+            return tight;
         }
         let mut waits: Vec<Vec<Wait>> = vec![Vec::new(); tasks];
         self.waits.iter().for_each(|&(t, wait)| waits[t as usize].push(wait));
@@ -490,10 +521,13 @@ impl Edges {
                     }
                 }
             }
-            kept.extend(rooms.iter().filter(|(_, w)| distance[w.task as usize] > cost(w)));
+            let far = |wait: &Wait| distance[wait.task as usize] - cost(wait);
+            kept.extend(rooms.iter().filter(|(_, wait)| far(wait) > 0));
+            tight.extend(rooms.iter().filter(|(_, wait)| far(wait) >= 0).map(|r| r.1.task));
             seen.into_iter().for_each(|t| distance[t as usize] = i32::MAX);
         }
         self.rooms = kept;
+        tight
     }
 
     fn wait(&mut self, task: u32, ahead: u32, rank: &[u32]) {

@@ -56,14 +56,17 @@ pub(super) fn run(
         (Some(part), Ok(_)) => part.run(overlay, me, runner),
         (_, ready) => ready.map(|_| RunReport::default()),
     };
+    let mut left = Ok(());
     if let Some(Part { engine, exchange, .. }) = &part {
         exit(overlay, engine);
-        if let Some(link) = &exchange.link {
-            link.grants.leave(exchange);
-        }
+        left = match &exchange.link {
+            Some(link) => link.grants.leave(exchange),
+            None => Ok(()),
+        };
     }
     // Where a member is dead, others may still be in the run.
     if let Some(memory) = lent
+        && left.is_ok()
         && !matches!(outcome, Err(RunError::Fault(_)))
     {
         memory.give_back(me);
@@ -250,6 +253,7 @@ impl<'t> Part<'t> {
         self.values(overlay).send_first();
         let initials = exchange.layout.initials.len();
         self.values(overlay).wait(initials, || exchange.memory.initials())?;
+        exchange.wait_sent()?;
         self.place(overlay, true);
         let worked = catch_unwind(AssertUnwindSafe(|| self.work(overlay, me, runner)));
         self.place(overlay, false);
@@ -257,7 +261,8 @@ impl<'t> Part<'t> {
         let rounds = engine.stop_at.load(Ordering::Relaxed);
         let own = (0..).zip(&self.team.rank_of).filter(|(_, rank)| **rank as usize == self.rank);
         let real = |t: u32| exchange.memory.left(t).unwrap_or(rounds);
-        let failed = self.failure(overlay);
+        let sent = exchange.wait_sent();
+        let failed = self.failure(overlay).or(sent.err().map(RunError::from));
         let steps = if failed.is_some() { 0 } else { own.map(|(t, _)| real(t)).sum() };
         let steps = all_well(me, steps, failed);
         // A failure elsewhere is published here before the gather ends.
@@ -369,7 +374,10 @@ impl<'t> Part<'t> {
                 state = next | last;
                 exchange.leave(task, round + 1);
             }
-            exchange.released(task, round, state);
+            if let Err(fault) = exchange.released(task, round, state) {
+                engine.fail(Failure::Fault(fault));
+                return None;
+            }
             if state & CLAIMED != 0 {
                 engine.one_less();
             }

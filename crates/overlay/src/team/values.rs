@@ -132,6 +132,7 @@ impl Values<'_> {
             }
         }
         self.wait(lacking, || exchange.memory.finals())?;
+        exchange.wait_sent()?;
         for (&l, &stored) in &layout.stored {
             let queue = &self.overlay.queues[l as usize];
             let uses = queue.iter().any(|q| team.rank(q.0) as usize == self.rank);

@@ -130,7 +130,7 @@ const FIRST: u64 = 4;
 /// on. The overlay and the messages of MPI do the same, with the same number of messages.
 fn rings<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
     let mut entries = Vec::new();
-    for words in [1, 4096] {
+    for words in [1, 4 << 10, 32 << 10, 128 << 10, 512 << 10] {
         let setting = format!("{} B", 8 * words);
         entries.push(Entry::time(
             "overlay, a ring",

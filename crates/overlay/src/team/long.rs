@@ -1,0 +1,600 @@
+//! Long data of a run on a team: they go by themselves, from a place of the sender to the slot of
+//! the receiver.
+//!
+//! # Contract
+//! Data of [`LONG`] bytes and more are no part of the message that grants them: they are long
+//! messages (`syncline_fabric::endpoint`), announced ahead of it. The receiver raises the mirror of
+//! the task when all data of the release have landed, and the releases before it have been raised.
+//!
+//! ```text
+//!   sender                                     receiver
+//!   a task releases
+//!     │ data of x   ── announcement ─────────>   names the slot of x
+//!     │ release     ── rounds, short data ───>   waits for the data of x
+//!     │             ══ data of x ════════════>   landed: raises the mirror
+//!   sent
+//! ```
+//! *From the slot, or from a copy.* The data leave the sender's slot itself if the slot *stays* as
+//! it is: no access of the host comes between the release and the reception after the next, which
+//! is the next one in this slot, and the writer of that reception waits, by what it waits for
+//! anyway, until the task has released one round more. Before the task releases that round, it
+//! waits until its data have been sent. So no host fills the slot before. Where data flow back to
+//! the writer, as in a ring or a pipeline that is a circle, they stay. Elsewhere the data leave a
+//! copy, and the task goes on at once.
+//!
+//! | the task's data ...                  | leave    | the task waits                           |
+//! |--------------------------------------|----------|------------------------------------------|
+//! | stay in their slot                   | the slot | at its next release, until they are sent |
+//! | are used by its host before that     | a copy   | no                                       |
+//! | are a first or final value           | the slot | before the tasks begin; before the end   |
+//!
+//! *The end.* A process leaves the run when nothing is on the way from its slots, and nothing to
+//! them. If a process has died while data were on the way, the memory of the run is not used again:
+//! the network may still access it.
+//!
+//! # Costs
+//! An announcement, which travels with the release in one message of the network, and the messages
+//! of the data. No copy, or one.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, PoisonError};
+
+use syncline_fabric::endpoint::{Landing, Out, Place};
+use syncline_signal::primitive::{AtomicU64, Ordering};
+use syncline_sync::Fault;
+
+use crate::team::exchange::{Exchange, FINAL, Head, INITIAL, Link, RELEASE};
+use crate::team::layout::Part;
+
+/// The length from which data go by themselves. A hop of a ring takes as long either way with 32 KiB;
+/// with 256 KiB it takes 0.4 to 0.6 of the time between processes of one machine.
+const LONG: usize = 32 << 10;
+/// The maximum number of buffers to keep.
+const SPARE: usize = 8;
+
+/// The numbers of long messages that have not left the slots of a member: those of values, and of
+/// each task that sends.
+pub(super) struct Leaving(Box<[AtomicU64]>);
+
+/// The place of the number of values in [`Leaving`]; tasks follow.
+pub(super) const VALUES: usize = 0;
+
+impl Leaving {
+    /// For `tasks` tasks that send.
+    pub(super) fn new(tasks: usize) -> Leaving {
+        Leaving((0..=tasks).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn begin(&self, of: usize) {
+        // Relaxed, here: the thread that waits for zero has begun the message, or has been started
+        // or awaited after that.
+        self.0[of].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn end(&self, of: usize) {
+        // Release: pairs with the Acquire in `has_left`: the slot has been read.
+        self.0[of].fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether nothing is on the way from the slots of a task, or from those of values.
+    pub(super) fn has_left(&self, of: usize) -> bool {
+        // Acquire: pairs with the Release in `end`.
+        self.0[of].load(Ordering::Acquire) == 0
+    }
+
+    /// Whether nothing is on the way from any slot.
+    pub(super) fn have_all_left(&self) -> bool {
+        (0..self.0.len()).all(|of| self.has_left(of))
+    }
+}
+
+/// The long messages of a process that have not ended.
+#[derive(Default)]
+pub(super) struct LongGrants {
+    tokens: u64,
+    moving: HashMap<u64, Moving>,
+    spare: Vec<Vec<u8>>,
+}
+
+/// A long message.
+enum Moving {
+    /// From a slot.
+    Stays(Arc<Leaving>, usize),
+    /// From a copy.
+    Copied,
+    /// To a slot of this run.
+    Lands(Arc<Exchange>, Data),
+}
+
+/// What lands.
+#[derive(Clone, Copy)]
+enum Data {
+    /// Data that a task has released in a round.
+    Released { task: u32, round: u64 },
+    /// A first value.
+    Initial,
+    /// A final value.
+    Final,
+}
+
+impl LongGrants {
+    fn token(&mut self, moving: Moving) -> u64 {
+        self.tokens += 1;
+        self.moving.insert(self.tokens, moving);
+        self.tokens
+    }
+
+    fn recycle(&mut self, place: Place) {
+        if let Some(mut buffer) = place.into_bytes()
+            && self.spare.len() < SPARE
+        {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    /// Whether data are on the way to the slots of a run.
+    pub(super) fn lands_in(&self, run: u32) -> bool {
+        self.moving.values().any(|moving| matches!(moving, Moving::Lands(of, _) if of.run == run))
+    }
+
+    /// Names the place for data that have been announced to a run; a buffer if there is no run that
+    /// expects them.
+    pub(super) fn lands(
+        &mut self,
+        run: Option<&Arc<Exchange>>,
+        head: &Head,
+        len: usize,
+    ) -> Landing {
+        let expected = run.and_then(|run| Some((run, run.expects(head, len)?)));
+        let Some((run, (data, at))) = expected else {
+            return Landing { token: 0, place: Place::owned(vec![0; len]) };
+        };
+        if let Data::Released { task, round } = data {
+            run.arriving().entry(task).or_default().announced(round);
+        }
+        let token = self.token(Moving::Lands(Arc::clone(run), data));
+        // SAFETY: `at` is the address of `len` bytes in memory that the owner keeps. No thread
+        // accesses them until `landed` has raised the mirror or the count that accesses wait for,
+        // and the sender has waited until the accesses to the reception before the last one have
+        // been released. The data of the slot have left it by then: see the contract.
+        let place = unsafe { Place::new(run.memory.at(at, len), len, run.owner.clone()) };
+        Landing { token, place }
+    }
+
+    /// Returns what is to be done when a message has landed.
+    pub(super) fn landed(&mut self, token: u64) -> Option<impl FnOnce() + use<>> {
+        match self.moving.remove(&token)? {
+            Moving::Lands(run, data) => Some(move || run.landed(data)),
+            _ => None,
+        }
+    }
+
+    /// A message is given up, as a process has died: waits for it end for this reason.
+    pub(super) fn give_up(&mut self, token: u64) {
+        self.moving.remove(&token);
+    }
+
+    /// A long message has left its place.
+    pub(super) fn sent(&mut self, token: u64, place: Place) {
+        match self.moving.remove(&token) {
+            Some(Moving::Stays(leaving, of)) => leaving.end(of),
+            _ => self.recycle(place),
+        }
+    }
+}
+
+/// The releases of a task of another host that have not been raised, as data of them are on the
+/// way.
+#[derive(Default)]
+pub(super) struct Arriving {
+    /// In the order of the rounds. The last one may be announced, without a state so far.
+    releases: VecDeque<Release>,
+}
+
+#[derive(Default)]
+struct Release {
+    /// The rounds that the release itself has brought.
+    round: u64,
+    state: Option<u64>,
+    landing: u32,
+}
+
+impl Arriving {
+    fn of_round(&mut self, round: u64) -> &mut Release {
+        let at = self.releases.iter().position(|release| release.round == round);
+        let at = at.unwrap_or_else(|| {
+            self.releases.push_back(Release { round, ..Release::default() });
+            self.releases.len() - 1
+        });
+        &mut self.releases[at]
+    }
+
+    /// Data of this round of the task have been announced.
+    fn announced(&mut self, round: u64) {
+        self.of_round(round).landing += 1;
+    }
+
+    /// Data of this round of the task have landed, or are given up.
+    fn landed(&mut self, round: u64) {
+        let release = self.of_round(round);
+        release.landing = release.landing.saturating_sub(1);
+    }
+
+    /// The release of this round has come, and its short data are in place.
+    fn released(&mut self, round: u64, state: u64) {
+        self.of_round(round).state = Some(state);
+    }
+
+    /// Returns the state of the next release to raise.
+    fn next(&mut self) -> Option<u64> {
+        let state = self.releases.front().filter(|release| release.landing == 0)?.state?;
+        self.releases.pop_front();
+        Some(state)
+    }
+}
+
+/// Whether data of this length go by themselves.
+fn is_long(len: usize) -> bool {
+    len >= LONG
+}
+
+impl Part {
+    /// Whether the data may go by themselves, in some round.
+    fn may_be_long(&self) -> bool {
+        is_long(self.len)
+    }
+
+    /// Whether the message of a release has the number of bytes that are used of the data.
+    fn has_length(&self) -> bool {
+        self.encoded && self.may_be_long()
+    }
+
+    /// Splits what the message of a release has of this part from the rest. The data are empty if
+    /// they go by themselves.
+    pub(super) fn split<'d>(&self, message: &'d [u8]) -> Option<(&'d [u8], &'d [u8])> {
+        let (used, rest) = if self.has_length() {
+            let (len, rest) = message.split_first_chunk()?;
+            (usize::try_from(u64::from_le_bytes(*len)).ok()?, rest)
+        } else {
+            (self.used(message), message)
+        };
+        rest.split_at_checked(if is_long(used) { 0 } else { used })
+    }
+}
+
+impl Exchange {
+    /// Sends those data of a release to a process that go by themselves.
+    ///
+    /// # Safety
+    /// The task of `head` holds the locations of the parts, has written them in this round, and
+    /// raises its word after the call.
+    pub(super) unsafe fn send_long_parts(
+        &self,
+        out: &mut Out<'_>,
+        (to, parts): (usize, &[Part]),
+        head: &Head,
+        (of, round): (usize, u64),
+    ) {
+        for (number, part) in (0_u64..).zip(parts).filter(|(_, part)| part.may_be_long()) {
+            let at = part.at[(round & 1) as usize];
+            // SAFETY: no thread writes the data now: the caller guarantees it.
+            let used = unsafe { part.used(self.memory.encoded(at, part.len)) };
+            if is_long(used) {
+                let head = Head { what: head.what | number << 32, ..*head };
+                let of = part.stays.then_some(1 + of);
+                // SAFETY: as above. The data of a part that stays are not written until they have
+                // been sent: see the contract of the module.
+                unsafe { self.send_long(out, to, &head, (at, used), of) };
+            }
+        }
+    }
+
+    /// Appends what the message of a release has of a part.
+    ///
+    /// # Safety
+    /// As for [`send_long_parts`](Self::send_long_parts).
+    pub(super) unsafe fn append(&self, part: &Part, round: u64, message: &mut Vec<u8>) {
+        let at = part.at[(round & 1) as usize];
+        // SAFETY: no thread writes the data now: the caller guarantees it.
+        unsafe {
+            let used = part.used(self.memory.encoded(at, part.len));
+            if part.has_length() {
+                message.extend_from_slice(&(used as u64).to_le_bytes());
+            }
+            if !is_long(used) {
+                self.memory.append(at, used, message);
+            }
+        }
+    }
+
+    /// Sends data of this host by themselves: from their slot if they are counted in `leaving`, or
+    /// else from a copy.
+    ///
+    /// # Safety
+    /// No thread writes the data now. If they are counted, none does until they have left.
+    unsafe fn send_long(
+        &self,
+        out: &mut Out<'_>,
+        to: usize,
+        head: &Head,
+        (at, len): (usize, usize),
+        counted: Option<usize>,
+    ) {
+        let Some(Link { grants, .. }) = &self.link else { return };
+        let mut message = out.message();
+        head.put(&mut message);
+        let mut long = grants.long();
+        let (token, place) = match counted {
+            Some(of) => {
+                self.leaving.begin(of);
+                let token = long.token(Moving::Stays(Arc::clone(&self.leaving), of));
+                // SAFETY: `at` is the address of `len` bytes in memory that the owner keeps. No
+                // thread writes them until the message is sent: the caller guarantees it.
+                let place = unsafe { Place::new(self.memory.at(at, len), len, self.owner.clone()) };
+                (token, place)
+            }
+            None => {
+                let mut copy = long.spare.pop().unwrap_or_default();
+                // SAFETY: no thread writes the data now: the caller guarantees it.
+                unsafe { self.memory.append(at, len, &mut copy) };
+                (long.token(Moving::Copied), Place::owned(copy))
+            }
+        };
+        drop(long);
+        out.send_long(to, message, token, place);
+    }
+
+    /// Sends a first or final value by itself if it is long. Returns whether it is.
+    ///
+    /// # Safety
+    /// No thread writes the data until they have left.
+    pub(super) unsafe fn send_long_value(
+        &self,
+        out: &mut Out<'_>,
+        to: usize,
+        head: &Head,
+        data: (usize, usize),
+    ) -> bool {
+        if is_long(data.1) {
+            // SAFETY: the caller guarantees it.
+            unsafe { self.send_long(out, to, head, data, Some(VALUES)) };
+        }
+        is_long(data.1)
+    }
+
+    /// Waits until nothing is on the way from the slots of this member.
+    pub(super) fn wait_sent(&self) -> Result<(), Fault> {
+        match &self.link {
+            Some(link) => link.endpoint.wait(None, || self.leaving.have_all_left()),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns what data are that a message announces, and their offset, if they are expected.
+    fn expects(&self, head: &Head, len: usize) -> Option<(Data, usize)> {
+        let what = head.what as u32;
+        match head.kind {
+            RELEASE => {
+                let part = self.layout.arrivals.get(&what)?.get((head.what >> 32) as usize)?;
+                let fits = if part.encoded { len <= part.len } else { len == part.len };
+                let round = head.round();
+                let data = Data::Released { task: what, round };
+                fits.then(|| (data, part.at[(round & 1) as usize]))
+            }
+            INITIAL | FINAL => {
+                let stored = self.layout.stored.get(&what).filter(|stored| stored.len == len)?;
+                let data = if head.kind == INITIAL { Data::Initial } else { Data::Final };
+                Some((data, stored.offset))
+            }
+            _ => None,
+        }
+    }
+
+    fn arriving(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arriving>> {
+        self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The release of a round has come, and its short data are in place: raises the mirror of the
+    /// task, as soon as the long ones are.
+    pub(super) fn has_released(&self, task: u32, parts: &[Part], head: &Head) {
+        if parts.iter().any(Part::may_be_long) {
+            self.arriving().entry(task).or_default().released(head.round(), head.state);
+            self.raise_arrived(task);
+        } else {
+            self.raise(task, head.state);
+        }
+    }
+
+    fn landed(&self, data: Data) {
+        match data {
+            Data::Released { task, round } => {
+                self.arriving().entry(task).or_default().landed(round);
+                self.raise_arrived(task);
+            }
+            Data::Initial => self.memory.count_initial(),
+            Data::Final => self.memory.count_final(),
+        }
+    }
+
+    fn raise_arrived(&self, task: u32) {
+        let mut arriving = self.arriving();
+        let states = std::iter::from_fn(|| arriving.get_mut(&task)?.next());
+        states.for_each(|state| self.raise(task, state));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::plan::Queues;
+    use crate::raw::AccessMode::{Exclusive, Inclusive};
+    use crate::team::layout::{Layout, Team};
+    use syncline_testkit::Random;
+
+    #[test]
+    fn releases_are_raised_in_order_when_all_their_data_have_landed() {
+        let mut task = Arriving::default();
+        let mut raised =
+            |task: &mut Arriving| -> Vec<u64> { std::iter::from_fn(|| task.next()).collect() };
+        task.announced(3);
+        task.announced(3);
+        task.landed(3);
+        assert!(raised(&mut task).is_empty(), "the release itself has not come");
+        task.released(3, 8);
+        task.announced(4);
+        task.released(4, 10);
+        task.landed(4);
+        assert!(raised(&mut task).is_empty(), "data of the release before are on the way");
+        task.landed(3);
+        assert_eq!(raised(&mut task), [8, 10]);
+        // A release without long data.
+        task.released(5, 12);
+        assert_eq!(raised(&mut task), [12]);
+        task.announced(6);
+        task.landed(6);
+        assert!(raised(&mut task).is_empty());
+        task.released(6, 14);
+        assert_eq!(raised(&mut task), [14]);
+    }
+
+    /// The layouts of all members, each on a host of its own; task t runs in member `homes[t]`.
+    fn layouts(queues: &Queues, homes: &[u32], hosts: usize) -> Vec<Layout> {
+        let team = Team {
+            rank_of: homes.to_vec(),
+            process_of: (0..hosts).collect(),
+            host_of: (0..hosts).collect(),
+        };
+        let bytes = vec![(LONG, false); queues.len()];
+        (0..hosts as u32).map(|me| Layout::new(queues, &bytes, &team, me)).collect()
+    }
+
+    /// The tasks and locations whose data stay in their slot.
+    fn staying(layouts: &[Layout]) -> Vec<(u32, u32)> {
+        let mut staying = Vec::new();
+        for layout in layouts {
+            for (&task, outgoing) in &layout.outgoing {
+                let parts = outgoing.messages.iter().flat_map(|message| &message.parts);
+                for part in parts.filter(|part| part.stays) {
+                    let of = |l: &&u32| layout.offsets(task, **l) == Some(part.at);
+                    staying.push((task, *layout.stored.keys().find(of).unwrap()));
+                }
+            }
+        }
+        staying.sort_unstable();
+        staying.dedup();
+        staying
+    }
+
+    #[test]
+    fn data_stay_where_they_flow_back() {
+        let ring = vec![vec![(0, Exclusive), (1, Exclusive), (2, Exclusive)]];
+        assert_eq!(staying(&layouts(&ring, &[0, 1, 2], 3)), [(0, 0), (1, 0), (2, 0)]);
+        // The data flow one way: the writer goes on to its next round.
+        let one_way = vec![vec![(0, Exclusive), (1, Inclusive)]];
+        assert_eq!(staying(&layouts(&one_way, &[0, 1], 2)), []);
+        // The third task changes the slot of the first one. Its version may reach the second host as
+        // soon as the last task has released the round before.
+        let pair = vec![vec![(0, Exclusive), (1, Inclusive), (2, Exclusive), (3, Exclusive)]];
+        assert_eq!(staying(&layouts(&pair, &[0, 1, 0, 1], 2)), [(2, 0)]);
+        // The second reception of a round reaches the first host by way of the third, as soon as
+        // the first task has released the round.
+        let tight = vec![vec![(0, Exclusive), (1, Exclusive), (2, Inclusive), (3, Exclusive)]];
+        assert_eq!(staying(&layouts(&tight, &[0, 1, 0, 2], 3)), [(1, 0), (3, 0)]);
+    }
+
+    /// The numbers of rounds that all tasks must have released before a task begins a round, found
+    /// from the waits one by one.
+    struct Implied {
+        waits: Vec<Vec<(u32, i64)>>,
+        known: HashMap<(u32, i64), Vec<i64>>,
+    }
+
+    impl Implied {
+        fn before(&mut self, task: u32, round: i64) -> Vec<i64> {
+            if let Some(known) = self.known.get(&(task, round)) {
+                return known.clone();
+            }
+            let mut rounds = vec![0; self.waits.len()];
+            let mut imply = |implied: &mut Implied, other: u32, released: i64| {
+                if released > 0 {
+                    let before = implied.before(other, released - 1);
+                    rounds.iter_mut().zip(before).for_each(|(all, one)| *all = one.max(*all));
+                    let own = &mut rounds[other as usize];
+                    *own = released.max(*own);
+                }
+            };
+            imply(self, task, round);
+            for (other, lag) in self.waits[task as usize].clone() {
+                imply(self, other, round + lag);
+            }
+            self.known.insert((task, round), rounds.clone());
+            rounds
+        }
+    }
+
+    #[test]
+    fn no_host_fills_or_uses_a_slot_that_data_are_leaving() {
+        let (mut checked, mut copied) = (0, 0);
+        for seed in 0..400 {
+            let mut random = Random::new(seed);
+            let (hosts, tasks) = (random.within(2..=4), random.within(2..=8));
+            let homes: Vec<u32> = (0..tasks).map(|_| random.below(hosts) as u32).collect();
+            let queues: Queues = (0..random.within(1..=3))
+                .map(|_| {
+                    let of = |t: u32| match random.below(4) {
+                        0 | 1 => Some((t, Exclusive)),
+                        2 => Some((t, Inclusive)),
+                        _ => None,
+                    };
+                    (0..tasks as u32).filter_map(of).collect()
+                })
+                .filter(|queue: &Vec<_>| !queue.is_empty())
+                .collect();
+            let layouts = layouts(&queues, &homes, hosts);
+            let mut waits = vec![Vec::new(); tasks];
+            for (task, wait) in layouts.iter().flat_map(|layout| &layout.waits) {
+                waits[*task as usize].push((wait.task, i64::from(wait.lag / 2)));
+            }
+            let mut implied = Implied { waits, known: HashMap::new() };
+            let staying = staying(&layouts);
+            let all = layouts.iter().flat_map(|layout| layout.outgoing.values());
+            copied +=
+                all.flat_map(|o| &o.messages).flat_map(|m| &m.parts).filter(|p| !p.stays).count();
+            for (task, l) in staying {
+                let (queue, host) = (&queues[l as usize], homes[task as usize]);
+                let remote = &layouts[host as usize].remote[&l];
+                let received = &remote.hosts[&(host as usize)].received;
+                let q = received.len() as i64;
+                // The accesses of the host, with their receptions, as one queue gives them.
+                let mut count = 0;
+                let mut accesses = Vec::new();
+                for (round, &(t, kind)) in
+                    (0..6).flat_map(|round| queue.iter().map(move |access| (round, access)))
+                {
+                    if homes[t as usize] == host {
+                        accesses.push((count, round, t));
+                    } else if kind == Exclusive {
+                        let writer = remote.writers.iter().position(|&w| w == t).unwrap();
+                        count += i64::from(received.contains(&writer));
+                    }
+                }
+                for round in 0..2 {
+                    let at = accesses.iter().position(|a| (a.1, a.2) == (round, task)).unwrap();
+                    let reception = accesses[at].0;
+                    assert!(
+                        accesses[at + 1..].iter().all(|access| access.0 != reception),
+                        "seed {seed}: task {task} at {l}"
+                    );
+                    // The writer and the round of the reception after the next.
+                    let (i, r) = ((reception + 1) % q, (reception + 1) / q);
+                    let writer = remote.writers[received[i as usize]];
+                    let rounds = implied.before(writer, r);
+                    assert!(rounds[task as usize] >= round + 2, "seed {seed}: {task} at {l}");
+                    checked += 1;
+                }
+            }
+        }
+        assert!(checked > 100 && copied > 100, "{checked} {copied}");
+    }
+}

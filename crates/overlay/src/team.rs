@@ -47,7 +47,7 @@
 //!
 //! # Costs
 //! A step within a host: as in `claimed`, and a fence. Between hosts: one message for each release
-//! and host that waits. To begin and end a run: three gathers and a wait, and a gather more if a
+//! and host that waits, and the transfers of long data. To begin and end a run: three gathers and a wait, and a gather more if a
 //! location has an encoded value, whose decoding may fail at the end.
 //!
 //! # Source

@@ -50,7 +50,8 @@
 //!
 //! # Messages
 //! A release sends one message to each host that waits for it, with all the data that this host
-//! needs of it. It also sends its rounds to each host with a writer that waits for its room, where
+//! needs of it. Long data go by themselves, from the slot itself where it stays as it is: see
+//! [`long`](super::long). It also sends its rounds to each host with a writer that waits for its room, where
 //! no such message does so.
 //!
 //! # Source
@@ -400,9 +401,8 @@ impl Remote {
         let (own, q) = self.reference(queue, writer, host);
         let behind = queue.iter().skip_while(|access| access.0 != writer).skip(1);
         let here = |access: &&(u32, AccessMode)| team.host(access.0) == host;
-        let refers = |c: u64| move |access: &(u32, AccessMode)| {
-            self.reference(queue, access.0, host).0 == c
-        };
+        let refers =
+            |c: u64| move |access: &(u32, AccessMode)| self.reference(queue, access.0, host).0 == c;
         // The accesses with q behind them refer to the same reception as those with 0 in the next
         // round.
         q > 0

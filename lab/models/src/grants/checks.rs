@@ -91,6 +91,7 @@ impl Grants {
         };
         ended
             && state.channels.iter().flatten().all(Vec::is_empty)
+            && state.moves.is_empty()
             && state.phases[..TASKS].iter().all(idle)
     }
 

@@ -52,6 +52,8 @@ pub struct Delivery {
     pub per_round: u8,
     /// The number of receptions of a round that are numbered before this one (`i`).
     pub index: u8,
+    /// Whether the slot of the writer stays as it is until long data have left it.
+    pub stays: bool,
 }
 
 impl Delivery {
@@ -109,6 +111,9 @@ pub struct Plan {
     pub ahead: Vec<Vec<i16>>,
 }
 
+/// A wait for room: the writer, the location, and what it waits for.
+type Room = (usize, usize, Wait);
+
 /// No bound.
 const FAR: i16 = i16::MAX / 4;
 
@@ -124,13 +129,16 @@ impl Plan {
             rooms: vec![0; tasks],
             ..Plan::default()
         };
+        let mut rooms = Vec::new();
         for (location, this) in overlay.locations.iter().enumerate() {
             if this.data {
-                plan.share(overlay, location, bug);
+                plan.share(overlay, location, bug, &mut rooms);
             } else {
                 plan.order(overlay, location, bug);
             }
         }
+        plan.stay(overlay, bug, &rooms);
+        rooms.iter().for_each(|&(task, _, wait)| plan.waits[task].push(wait));
         for (task, waits) in plan.waits.iter_mut().enumerate() {
             waits.retain(|wait| wait.task != task);
             waits.sort_unstable_by_key(|wait| (wait.task, -wait.lag));
@@ -140,8 +148,40 @@ impl Plan {
         plan
     }
 
+    /// Finds the data that stay in the slot of their writer. All waits but those for room are known.
+    ///
+    /// Receptions must follow, no access of the host may use the reception after the release, and
+    /// all waits for room that concern the slot must follow from other waits with a round to spare.
+    fn stay(&mut self, overlay: &Overlay, bug: Bug, rooms: &[Room]) {
+        let ahead = closure(&self.waits);
+        let plan = self.clone();
+        let host = |task: usize| overlay.homes[task];
+        for (task, deliveries) in self.deliveries.iter_mut().enumerate() {
+            for delivery in deliveries {
+                let location = delivery.location;
+                let queue = &overlay.locations[location].queue;
+                let using = |task: usize| {
+                    plan.uses[task].iter().find(|using| using.location == location).expect("a use")
+                };
+                // All accesses of the host for some rounds, in the order of one queue.
+                let rounds =
+                    (0..3).flat_map(|round| queue.iter().map(move |at| (round, at.task())));
+                let here = rounds.filter(|&(_, at)| host(at) == host(task));
+                let mut behind = here.skip_while(|&at| at != (1, task)).skip(1);
+                let own = using(task).reception(1);
+                let used = behind.any(|(round, at)| using(at).reception(round) == own);
+                let tight = rooms.iter().any(|&(writer, of, Wait { task: at, lag })| {
+                    let most = if bug == Bug::StaysTight { 1 - lag } else { -lag };
+                    of == location && at == task && ahead[writer][task] > most
+                });
+                delivery.stays =
+                    using(task).per_round > 0 && (!used || bug == Bug::StaysUsed) && !tight;
+            }
+        }
+    }
+
     /// Adds a location with data.
-    fn share(&mut self, overlay: &Overlay, location: usize, bug: Bug) {
+    fn share(&mut self, overlay: &Overlay, location: usize, bug: Bug, rooms: &mut Vec<Room>) {
         let this = &overlay.locations[location];
         let (queue, writers) = (&this.queue, this.writers());
         let home = |place: usize| overlay.homes[queue[place].task()];
@@ -182,6 +222,7 @@ impl Plan {
                     location,
                     per_round,
                     index: index as u8,
+                    stays: false,
                 });
                 self.direct[task] |= 1 << to;
                 for at in (0..queue.len()).filter(|&at| home(at) == to) {
@@ -195,7 +236,7 @@ impl Plan {
                     let most = index as i16 + 1 - depth - i16::from(share.before(&writers, at));
                     let lag = 1 + most.div_euclid(i16::from(per_round));
                     if bug != Bug::NoRoom {
-                        self.waits[task].push(Wait { task: queue[at].task(), lag });
+                        rooms.push((task, location, Wait { task: queue[at].task(), lag }));
                     }
                 }
             }
@@ -234,21 +275,7 @@ impl Plan {
     /// Derives the components and the bounds from the waits.
     fn close(&mut self) {
         let tasks = self.waits.len();
-        self.ahead = vec![vec![FAR; tasks]; tasks];
-        for (task, waits) in self.waits.iter().enumerate() {
-            self.ahead[task][task] = 0;
-            for wait in waits {
-                self.ahead[task][wait.task] = self.ahead[task][wait.task].min(1 - wait.lag);
-            }
-        }
-        for via in 0..tasks {
-            for a in 0..tasks {
-                for b in 0..tasks {
-                    let sum = self.ahead[a][via] + self.ahead[via][b];
-                    self.ahead[a][b] = self.ahead[a][b].min(sum).min(FAR);
-                }
-            }
-        }
+        self.ahead = closure(&self.waits);
         let near = |a: usize, b: usize| self.ahead[a][b] < FAR || self.ahead[b][a] < FAR;
         let connected = |a: usize| (0..tasks).filter(|&b| near(a, b)).map(|b| 1 << b).sum();
         self.component = (0..tasks).map(connected).collect();
@@ -259,4 +286,25 @@ impl Plan {
         let most = self.ahead[a][b].max(self.ahead[b][a]);
         (most < FAR).then_some(most)
     }
+}
+
+/// Returns the most rounds by which each task can be ahead of each other one.
+fn closure(waits: &[Vec<Wait>]) -> Vec<Vec<i16>> {
+    let tasks = waits.len();
+    let mut ahead = vec![vec![FAR; tasks]; tasks];
+    for (task, waits) in waits.iter().enumerate() {
+        ahead[task][task] = 0;
+        for wait in waits {
+            ahead[task][wait.task] = ahead[task][wait.task].min(1 - wait.lag);
+        }
+    }
+    for via in 0..tasks {
+        for a in 0..tasks {
+            for b in 0..tasks {
+                let sum = ahead[a][via] + ahead[via][b];
+                ahead[a][b] = ahead[a][b].min(sum).min(FAR);
+            }
+        }
+    }
+    ahead
 }

@@ -58,6 +58,9 @@ pub(super) fn grants(random: &mut Random, overlay: Overlay, rounds: usize) -> Gr
         }
         rules.failure = if failures == 1 { Failure::Broadcast } else { Failure::Agreed };
     }
+    if random.one_in(2) {
+        rules.long = random.below(1 << LOCATIONS) as u8;
+    }
     Grants::new(overlay, rules)
 }
 
@@ -124,6 +127,7 @@ fn run(grants: &Grants, random: &mut Random, tally: &mut Tally) -> Result<(), St
         Action::Finish(task) => speeds[16 + task],
         Action::Receive { from, to, .. } => speeds[24 + HOSTS * from + to],
         Action::Flush { from, to } => speeds[40 + HOSTS * from + to],
+        Action::Move(_, step) => speeds[56 + step as usize],
     };
     let mut actions = Vec::new();
     tally.runs += 1;
@@ -200,6 +204,9 @@ fn random_schedules_find_the_planted_bugs() {
             rules.bug = bug;
             if matches!(bug, Bug::CopiedLate | Bug::SentAfterNotice) {
                 (rules.release, rules.failure) = (Release::RaiseFirst, Failure::Agreed);
+            }
+            if bug.is_long() {
+                rules.long = u8::MAX;
             }
             let broken = run(&Grants::new(overlay, rules), &mut random, &mut tally).is_err();
             found += usize::from(broken);

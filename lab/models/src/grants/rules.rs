@@ -45,11 +45,22 @@ pub enum Bug {
     InitialLate,
     /// The messages of a pair of hosts overtake each other.
     Overtaking,
+    /// The mirror is raised before the long data of the release have landed.
+    RaisedUnlanded,
+    /// The mirror is raised when the long data of one release have landed, and those of the release
+    /// before it have not.
+    RaisedOutOfTurn,
+    /// Data leave the slot although an access of the writer's host uses it before the next reception.
+    StaysUsed,
+    /// Data leave the slot although the next reception in it may come before they are sent.
+    StaysTight,
+    /// A task releases its next round before its data have been sent.
+    NotSent,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 21] = [
+    pub const ALL: [Bug; 26] = [
         Bug::None,
         Bug::NoRoom,
         Bug::RoomStrict,
@@ -71,7 +82,18 @@ impl Bug {
         Bug::NoInitial,
         Bug::InitialLate,
         Bug::Overtaking,
+        Bug::RaisedUnlanded,
+        Bug::RaisedOutOfTurn,
+        Bug::StaysUsed,
+        Bug::StaysTight,
+        Bug::NotSent,
     ];
+
+    /// Whether the bug is one of data that go by themselves.
+    pub fn is_long(self) -> bool {
+        use Bug::{NotSent, RaisedOutOfTurn, RaisedUnlanded, StaysTight, StaysUsed};
+        matches!(self, RaisedUnlanded | RaisedOutOfTurn | StaysUsed | StaysTight | NotSent)
+    }
 }
 
 /// The order of the steps of a release: the local word, and the messages.
@@ -137,6 +159,8 @@ pub struct Rules {
     pub release: Release,
     /// Whether a receiver copies the data in one step, and raises the mirrors in another.
     pub two_steps: bool,
+    /// The locations whose data go by themselves, a bit for each.
+    pub long: u8,
     /// When room messages leave.
     pub flush: Flush,
     /// The notices of a failure.
@@ -155,6 +179,7 @@ impl Rules {
             test: None,
             release: Release::OneStep,
             two_steps: false,
+            long: 0,
             flush: Flush::Any,
             failure: Failure::Broadcast,
             bug: Bug::None,

@@ -1,5 +1,6 @@
 //! The state of a run: words, slots, and the messages in flight.
 
+use super::long::{Move, Step};
 use super::overlay::{HOSTS, LOCATIONS, TASKS};
 
 /// The contents of a slot in which a body or a receiver writes.
@@ -68,7 +69,7 @@ impl Message {
 pub struct Faults {
     /// An access has found another version than the one that one queue gives.
     pub stale: bool,
-    /// A slot was written while an access used it.
+    /// A slot was written while an access used it, or while data were leaving it.
     pub torn: bool,
     /// A third reception is under way to a host that still uses the first one.
     pub crowded: bool,
@@ -90,6 +91,9 @@ impl Faults {
 pub struct Host {
     /// By task: the number of rounds that it has released; of tasks on other hosts, the mirror.
     pub words: [u8; TASKS],
+    /// By task of another host: the rounds of the releases that have been received; the mirror follows
+    /// when their long data have landed.
+    pub heard: [u8; TASKS],
     /// By location.
     pub slots: [[u8; 2]; LOCATIONS],
     /// By location: the number of receptions.
@@ -123,6 +127,8 @@ pub struct State {
     pub shared: [u8; LOCATIONS],
     /// By sender and receiver.
     pub channels: [[Vec<Message>; HOSTS]; HOSTS],
+    /// The data that go by themselves, and are not over.
+    pub moves: Vec<Move>,
     /// The faults so far.
     pub faults: Faults,
 }
@@ -147,6 +153,8 @@ pub enum Action {
         /// [`Bug::Overtaking`]: super::Bug::Overtaking
         at: usize,
     },
+    /// Data that go by themselves take a step.
+    Move(usize, Step),
     /// Room messages leave alone.
     Flush {
         /// The sending host.

@@ -1,7 +1,8 @@
 //! The steps of the protocol, and when each can be taken.
 
+use super::long::Move;
 use super::overlay::{HOSTS, LOCATIONS, TASKS};
-use super::plan::Use;
+use super::plan::{Delivery, Use};
 use super::rules::{Bug, Failure, Flush, Release};
 use super::state::{Action, EMPTY, Host, Kind, Message, NONE, Phase, State, TORN};
 use super::{Grants, has};
@@ -26,6 +27,7 @@ impl Grants {
             copies: [[NONE; LOCATIONS]; TASKS],
             shared: [0; LOCATIONS],
             channels: Default::default(),
+            moves: Vec::new(),
             faults: Default::default(),
         }
     }
@@ -87,11 +89,13 @@ impl Grants {
         for task in 0..self.overlay.homes.len() {
             match state.phases[task] {
                 Phase::Idle if self.can_begin(state, task) => actions.push(Action::Begin(task)),
+                Phase::Running if self.waits_for_sent(state, task) => {}
                 Phase::Running => actions.push(Action::End(task)),
                 Phase::Releasing => actions.push(Action::Finish(task)),
                 Phase::Idle | Phase::Failed => {}
             }
         }
+        actions.extend(self.list_moves(state).map(|(at, step)| Action::Move(at, step)));
         for from in 0..self.overlay.hosts {
             for to in 0..self.overlay.hosts {
                 let count = state.channels[from][to].len();
@@ -111,6 +115,7 @@ impl Grants {
             Action::End(task) => self.end(state, task),
             Action::Finish(task) => self.finish(state, task),
             Action::Receive { from, to, at } => self.receive(state, from, to, at),
+            Action::Move(at, step) => self.take_move(state, at, step),
             Action::Flush { from, to } => {
                 let mut message = Message::new(Kind::Words(None));
                 message.words = std::mem::take(&mut state.hosts[from].rooms[to]);
@@ -158,6 +163,9 @@ impl Grants {
             let stale = *cell != due;
             if using.writes && body {
                 *cell = TORN;
+                let slot = self.slot(using, round);
+                state.faults.torn |=
+                    using.data && self.is_leaving(state, home, using.location, slot);
             }
             state.faults.stale |= stale;
         }
@@ -319,7 +327,21 @@ impl Grants {
             message.words[task] = word;
             let deliveries = self.plan.deliveries[task].iter();
             for delivery in deliveries.filter(|delivery| delivery.to == to) {
-                message.values[delivery.location] = state.copies[task][delivery.location];
+                let copy = state.copies[task][delivery.location];
+                if self.is_long(delivery.location) {
+                    state.moves.push(Move {
+                        task: task as u8,
+                        round: word - 1,
+                        to: to as u8,
+                        location: delivery.location as u8,
+                        stays: delivery.stays,
+                        value: (!delivery.stays).then_some(copy),
+                        sent: false,
+                        landed: false,
+                    });
+                } else {
+                    message.values[delivery.location] = copy;
+                }
                 state.faults.crowded |= self.is_crowded(state, delivery, word - 1);
             }
             let same = |other: &Message| {
@@ -347,7 +369,7 @@ impl Grants {
                 let in_two = message.has_data() && (self.rules.two_steps || early);
                 if in_two && !message.half {
                     if early {
-                        raise_mirrors(&mut state.hosts[to], &message);
+                        self.raise_mirrors(state, to, source, &message);
                     } else {
                         self.place(state, to, source, &message);
                     }
@@ -358,7 +380,7 @@ impl Grants {
                 if !in_two || early {
                     self.place(state, to, source, &message);
                 }
-                raise_mirrors(&mut state.hosts[to], &message);
+                self.raise_mirrors(state, to, source, &message);
             }
         }
         state.channels[from][to].remove(at);
@@ -369,17 +391,37 @@ impl Grants {
         let Some(source) = source.map(usize::from) else { return };
         let round = message.words[source] - 1;
         let deliveries = self.plan.deliveries[source].iter();
-        for delivery in deliveries.filter(|delivery| delivery.to == to) {
-            let location = delivery.location;
-            let host = &mut state.hosts[to];
-            host.arrived[location] += 1;
-            let slot = usize::from(match self.rules.bug {
-                Bug::SlotByArrival => host.arrived[location],
-                Bug::SlotByRound => round + 1,
-                _ => delivery.reception(round),
-            }) % 2;
-            host.slots[location][slot] = message.values[location];
-            state.faults.torn |= self.is_used(state, to, location, slot);
+        let own = |delivery: &&Delivery| delivery.to == to && !self.is_long(delivery.location);
+        for delivery in deliveries.filter(own) {
+            self.fill(state, delivery, round, message.values[delivery.location]);
+        }
+    }
+
+    /// Puts a version in its slot.
+    pub(super) fn fill(&self, state: &mut State, delivery: &Delivery, round: u8, value: u8) {
+        let (to, location) = (delivery.to, delivery.location);
+        let host = &mut state.hosts[to];
+        host.arrived[location] += 1;
+        let slot = usize::from(match self.rules.bug {
+            Bug::SlotByArrival => host.arrived[location],
+            Bug::SlotByRound => round + 1,
+            _ => delivery.reception(round),
+        }) % 2;
+        host.slots[location][slot] = value;
+        state.faults.torn |= self.is_used(state, to, location, slot);
+        state.faults.torn |= self.is_leaving(state, to, location, slot);
+    }
+
+    /// Raises the mirrors of a message at a host; that of a release when its long data have landed.
+    fn raise_mirrors(&self, state: &mut State, at: usize, source: Option<u8>, message: &Message) {
+        for (task, &word) in message.words.iter().enumerate().filter(|(_, word)| **word > 0) {
+            let host = &mut state.hosts[at];
+            if source == Some(task as u8) {
+                host.heard[task] = host.heard[task].max(word);
+                self.settle(state, at, task);
+            } else {
+                host.words[task] = host.words[task].max(word);
+            }
         }
     }
 
@@ -396,11 +438,5 @@ impl Grants {
             host.notified |= 1 << at;
             self.notify(state, at, Kind::Failed(named - 1), to);
         }
-    }
-}
-
-fn raise_mirrors(host: &mut Host, message: &Message) {
-    for (word, &other) in host.words.iter_mut().zip(&message.words) {
-        *word = (*word).max(other);
     }
 }

@@ -322,3 +322,56 @@ fn initial_values() {
 fn messages_that_overtake() {
     breaks("overtaking", planted(pipeline(), Bug::Overtaking), STALE);
 }
+
+/// A ring, where data stay in their slots.
+fn ring() -> Overlay {
+    Overlay::new(3, &[0, 1, 2]).data(&[Write(0), Write(1), Write(2)])
+}
+
+/// The second reception of host 0 in a round may come as soon as task 0 has released the round.
+fn tight() -> Overlay {
+    Overlay::new(3, &[0, 1, 0, 2]).data(&[Write(0), Write(1), Read(2), Write(3)])
+}
+
+fn long(grants: &Grants, long: u8) -> Grants {
+    with(grants, |rules| rules.long = long)
+}
+
+/// Which data stay is decided as in the product's tests.
+#[test]
+fn long_data_are_right() {
+    let staying = |overlay: Overlay| {
+        let plan = Plan::new(&overlay, Bug::None);
+        let stays = plan.deliveries.iter().map(|all| all.iter().any(|delivery| delivery.stays));
+        stays.collect::<Vec<_>>()
+    };
+    assert_eq!(staying(ring()), [true; 3]);
+    assert_eq!(staying(pipeline()), [false; 3]);
+    assert_eq!(staying(tight()), [false, true, false, true]);
+    for (name, overlay) in all().into_iter().chain([("ring", ring()), ("tight", tight())]) {
+        let rounds = match name {
+            "star" | "joint" | "crossing" | "moving on all" => 2,
+            _ => 3,
+        };
+        for set in [0b01, 0b11] {
+            let grants = long(&run(overlay.clone(), rounds), set);
+            let outcome = safe(grants).unwrap_or_else(|error| panic!("{name}: {error}"));
+            println!("{name}, long data {set:b}: {outcome} states");
+        }
+    }
+}
+
+#[test]
+fn long_data_that_are_not_awaited() {
+    let broken = |overlay, bug| long(&planted(overlay, bug), u8::MAX);
+    breaks("raised unlanded", broken(pipeline(), Bug::RaisedUnlanded), STALE);
+    breaks("raised out of turn", broken(pipeline(), Bug::RaisedOutOfTurn), STALE);
+    breaks("slot used", broken(in_place_back(), Bug::StaysUsed), TORN_SLOT);
+    breaks("slot filled", broken(tight(), Bug::StaysTight), TORN_SLOT);
+    breaks("not sent", broken(ring(), Bug::NotSent), TORN_SLOT);
+}
+
+/// Two writers on host 0, with a remote reader between them, and a writer on another host.
+fn in_place_back() -> Overlay {
+    Overlay::new(2, &[0, 1, 0, 1]).data(&[Write(0), Read(1), Write(2), Write(3)])
+}

@@ -51,8 +51,8 @@
 //! # Messages
 //! A release sends one message to each host that waits for it, with all the data that this host
 //! needs of it. Long data go by themselves, from the slot itself where it stays as it is: see
-//! [`long`](super::long). It also sends its rounds to each host with a writer that waits for its room, where
-//! no such message does so.
+//! [`long`](super::long). It also sends its rounds to each host with a writer that waits for its
+//! room, where no such message does so.
 //!
 //! # Source
 //! One writer per version is the second step of the canonical form ([`canonical`](crate::canonical)

@@ -197,6 +197,8 @@ struct Job<'a> {
 struct Met {
     shape: Shape,
     hosts: Hosts,
+    /// The processes on this machine, which may be on several hosts.
+    near: Vec<bool>,
     space: Space,
     control: TeamState,
     watcher: Option<thread::JoinHandle<()>>,
@@ -267,14 +269,14 @@ impl Job<'_> {
             // Other processes may wait for one another in the communicator.
             let _ = world.revoke();
         }
-        let Met { shape, hosts, mut space, control, watcher, spare, served } = met?;
+        let Met { shape, hosts, near, mut space, control, watcher, spare, served } = met?;
         let (process, mpi) = (world.rank(), Mutex::new(spare));
         let node = if hosts.count() == 1 {
             // On a single host the team does not use MPI until the end.
             Node { mpi, ..Node::alone(shape, process, control) }
         } else {
-            let transport =
-                Box::new(MpiTransport::new(world, format!("MPI ({})", named(self.mpi.library()))));
+            let name = format!("MPI ({})", named(self.mpi.library()));
+            let transport = Box::new(MpiTransport::new(world, name, near));
             // Processes that serve only while they wait may be silent for as long as they compute.
             let timeout = if served { self.said.timeout } else { Duration::from_secs(1 << 30) };
             let node = Node::connected(shape, hosts, transport, &mut space, control, timeout)?;
@@ -360,7 +362,8 @@ impl Job<'_> {
         control.begin(process);
         let spare = world.split(Some(0), i32::try_from(process).unwrap_or(i32::MAX))?;
         let served = cards.iter().all(|card| card.0[5] >= ThreadSupport::Serialized as u64);
-        Ok(Met { shape, hosts, space, control, watcher, spare, served })
+        let near = keys.iter().map(|&key| key == keys[process]).collect();
+        Ok(Met { shape, hosts, near, space, control, watcher, spare, served })
     }
 }
 

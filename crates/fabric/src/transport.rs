@@ -63,6 +63,10 @@ pub trait Transport: Send + fmt::Debug {
     /// Returns the number of messages that have not left yet. Pieces do not count.
     fn unsent(&self) -> usize;
 
+    /// Returns the length of the pieces that leave to a process at once, without an answer of it;
+    /// `None` if short pieces do not arrive sooner. Both ends return the same.
+    fn eager(&self, process: usize) -> Option<usize>;
+
     /// Begins to send a piece on a channel. Its bytes must not change until it is done.
     ///
     /// # Errors

@@ -154,6 +154,8 @@ pub struct Channel {
     told: Vec<bool>,
 }
 
+/// The length of the first pieces of long messages.
+const EAGER: usize = 48 << 10;
 /// The maximum number of buffers to keep.
 const SPARE: usize = 64;
 
@@ -287,6 +289,10 @@ impl Transport for Channel {
 
     fn unsent(&self) -> usize {
         0
+    }
+
+    fn eager(&self, _process: usize) -> Option<usize> {
+        Some(EAGER)
     }
 
     fn send_piece(&mut self, to: usize, channel: u16, piece: Piece) -> Result<(), TransportError> {

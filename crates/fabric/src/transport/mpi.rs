@@ -28,6 +28,8 @@ const PIECES: u16 = 2;
 /// round trip is short then, compared with the transfer, and parts are copied.
 const PART: usize = 48 << 10;
 const DIVIDED: usize = 1 << 20;
+/// The length of pieces that leave at once. Open MPI sends up to 64 KiB so over TCP.
+const EAGER: usize = PART;
 /// The maximum number of buffers to keep.
 const SPARE: usize = 64;
 /// The maximum number of messages that are received at the same time; further messages wait.
@@ -38,6 +40,8 @@ const RECEIVING: usize = 16;
 pub(crate) struct MpiTransport {
     world: Communicator,
     name: String,
+    /// The processes on the machine of this one.
+    near: Vec<bool>,
     sending: VecDeque<Sending>,
     /// Messages that have been found and are not complete: long messages, whose senders may stop in
     /// the middle.
@@ -96,11 +100,13 @@ struct Moving {
 
 impl MpiTransport {
     /// Creates the transport of the processes of a communicator, which it owns. `name` is that of
-    /// the MPI.
-    pub(crate) fn new(world: Communicator, name: String) -> MpiTransport {
+    /// the MPI. `near` has the processes on the machine of this one, between which MPI copies from
+    /// place to place.
+    pub(crate) fn new(world: Communicator, name: String, near: Vec<bool>) -> MpiTransport {
         MpiTransport {
             world,
             name,
+            near,
             sending: VecDeque::new(),
             receiving: VecDeque::new(),
             joining: Joining::default(),
@@ -262,6 +268,10 @@ impl Transport for MpiTransport {
 
     fn unsent(&self) -> usize {
         self.sending.len()
+    }
+
+    fn eager(&self, process: usize) -> Option<usize> {
+        (!self.near[process]).then_some(EAGER)
     }
 
     fn send_piece(&mut self, to: usize, channel: u16, piece: Piece) -> Result<(), TransportError> {

@@ -240,14 +240,69 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { process, pid, ranks, ending, .. } = self;
-        write!(f, "process {process} (pid {pid}, {}) {ending}", Ranks(ranks))?;
-        f.write_str(match self.part {
-            ProcessPhase::NotBegun => " before it took part",
-            ProcessPhase::Begun => " in the middle of the run",
-            ProcessPhase::Done => "",
-        })
+        let Failure { process, pid, ranks, ending, part } = self;
+        write!(f, "process {process} (pid {pid}, {}) {ending}{}", Ranks(ranks), part.when("it"))
     }
+}
+
+impl ProcessPhase {
+    /// Returns the last words of a sentence about a process, or several, that ended in this phase.
+    fn when(self, subject: &str) -> String {
+        match self {
+            ProcessPhase::NotBegun => format!(" before {subject} took part"),
+            ProcessPhase::Begun => " in the middle of the run".to_owned(),
+            ProcessPhase::Done => String::new(),
+        }
+    }
+}
+
+/// Failures of several processes, formatted as one line: those that ended alike are named together.
+pub(crate) struct Alike<'a>(pub(crate) &'a [Failure]);
+
+impl fmt::Display for Alike<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut kinds: Vec<(&Failure, Vec<usize>)> = Vec::new();
+        for failure in self.0 {
+            let is_alike = |(of, _): &&mut (&Failure, Vec<usize>)| {
+                (of.ending, of.part) == (failure.ending, failure.part)
+            };
+            match kinds.iter_mut().find(is_alike) {
+                Some((_, processes)) => processes.push(failure.process),
+                None => kinds.push((failure, vec![failure.process])),
+            }
+        }
+        for (i, (failure, mut processes)) in kinds.into_iter().enumerate() {
+            processes.sort_unstable();
+            let (separator, ending) = (if i == 0 { "" } else { "; " }, failure.ending);
+            match processes[..] {
+                [process] => {
+                    let when = failure.part.when("it");
+                    write!(f, "{separator}process {process} {ending}{when}")?;
+                }
+                _ => {
+                    let ended = match ending {
+                        Ending::Exited(code) => format!("exited with {code}"),
+                        Ending::Killed(signal) => format!("were killed by signal {signal}"),
+                    };
+                    let when = failure.part.when("they");
+                    write!(f, "{separator}processes {} {ended}{when}", list(&processes))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns ascending numbers as a text, with ranges of three or more: `0, 2 to 5 and 7`.
+fn list(numbers: &[usize]) -> String {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
+    let text = |run: &[usize]| match run {
+        [first, _, .., last] => vec![format!("{first} to {last}")],
+        few => few.iter().map(ToString::to_string).collect(),
+    };
+    let mut parts: Vec<String> = runs.flat_map(text).collect();
+    let last = parts.pop().unwrap_or_default();
+    if parts.is_empty() { last } else { format!("{} and {last}", parts.join(", ")) }
 }
 
 /// Ranks, formatted for messages.
@@ -286,5 +341,31 @@ mod tests {
         };
         let text = "process 2 (pid 77, rank 2) exited with 0 before it took part";
         assert_eq!((early.to_string().as_str(), TeamError::Failed(early).exit_code()), (text, 1));
+    }
+    #[test]
+    fn processes_that_end_alike_are_named_together() {
+        let failure = |process, ending, part| {
+            let ranks = process..process + 1;
+            Failure { process, pid: 7, ranks, ending, part }
+        };
+        let exited = |process| failure(process, Ending::Exited(1), ProcessPhase::Done);
+        let killed = |process| failure(process, Ending::Killed(9), ProcessPhase::Begun);
+        let early = |process| failure(process, Ending::Exited(0), ProcessPhase::NotBegun);
+        let cases = [
+            (vec![exited(3)], "process 3 exited with 1"),
+            (vec![exited(3), exited(2)], "processes 2 and 3 exited with 1"),
+            (
+                vec![exited(7), exited(2), killed(9), exited(3), exited(0), exited(4)],
+                "processes 0, 2 to 4 and 7 exited with 1; process 9 was killed by signal 9 in the middle of the run",
+            ),
+            (
+                vec![killed(1), killed(0), early(2), early(4)],
+                "processes 0 and 1 were killed by signal 9 in the middle of the run; processes 2 and 4 exited with 0 \
+                 before they took part",
+            ),
+        ];
+        for (failures, text) in cases {
+            assert_eq!(Alike(&failures).to_string(), text);
+        }
     }
 }

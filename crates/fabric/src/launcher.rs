@@ -26,7 +26,7 @@ use syncline_memory::Segment;
 use syncline_process::{disposition::children_can_be_watched, lifeline::Lifeline, watch::Ending};
 
 use crate::environment::Shape;
-use crate::error::{Failure, ProcessPhase, TeamError};
+use crate::error::{Alike, Failure, ProcessPhase, TeamError};
 use crate::signals::Signals;
 use crate::team::{said, shared};
 use crate::team_state::TeamState;
@@ -108,7 +108,9 @@ impl Launcher {
     /// well. If this process is killed, the team's processes end by themselves, and the processes
     /// that they have started remain.
     ///
-    /// A process that fails, and the consequences, are reported on standard error when it happens.
+    /// The first process that fails, and the consequences, are reported on standard error when it
+    /// happens. Those that fail after it, often because of it, follow in one line when all have
+    /// ended.
     ///
     /// # Errors
     /// [`TeamError::Start`] if the program cannot be started; then none of its processes remains.
@@ -146,6 +148,7 @@ impl Launcher {
             asked: false,
             absent: Vec::new(),
             first: FirstFailure::default(),
+            others: Vec::new(),
         };
         watch.attend().map_err(failed("wait for the processes of the team"))?;
         watch.first.failure.map_or(Ok(()), |(_, failure)| Err(TeamError::Failed(failure)))
@@ -166,6 +169,8 @@ struct Watch<'a> {
     /// takes part.
     absent: Vec<Failure>,
     first: FirstFailure,
+    /// The processes that have failed after the first, and are not reported yet.
+    others: Vec<Failure>,
 }
 
 /// The choice of the process whose exit code is that of the team: the first that failed by itself.
@@ -201,12 +206,12 @@ impl FirstFailure {
         (self.is_by_signal(ending), end)
     }
 
-    /// Takes a failure if it is the first, or was before the present one. The process that fails
-    /// first may be collected after those that fail because of it.
+    /// Takes a failure if it is the first, or was before the present one, and returns whether it
+    /// did. The process that fails first may be collected after those that fail because of it.
     ///
     /// The end of a member alone does not decide: the members of a process may have returned before
     /// another process fails, and the launcher's signal may end that process much later.
-    fn consider(&mut self, end: u64, failure: Failure) {
+    fn consider(&mut self, end: u64, failure: Failure) -> bool {
         let precedes = match &self.failure {
             None => true,
             Some((before, _)) => {
@@ -216,6 +221,7 @@ impl FirstFailure {
         if precedes {
             self.failure = Some((end, failure));
         }
+        precedes
     }
 }
 
@@ -242,6 +248,7 @@ impl Watch<'_> {
             self.blame_absent();
             self.escalate();
         }
+        self.report_others();
         Ok(())
     }
 
@@ -293,19 +300,30 @@ impl Watch<'_> {
     }
 
     fn failed(&mut self, failure: Failure, end: u64) {
+        let any = self.first.failure.is_some();
+        let precedes = self.first.consider(end, failure.clone());
         // A process that was asked to end is not reported.
         if !self.asked {
             let grace = GRACE.as_secs();
-            match (self.next, self.children.living()) {
-                (None, 1..) => {
-                    crate::say(format_args!("{failure}; the others have {grace} s to end"))
+            match (any, precedes, self.next, self.children.living()) {
+                (true, false, ..) => self.others.push(failure),
+                (true, ..) => crate::say(format_args!("{failure}, and was the first to fail")),
+                (false, _, None, 1..) => {
+                    crate::say(format_args!("{failure}; the others have {grace} s to end"));
                 }
                 _ => crate::say(format_args!("{failure}")),
             }
         }
-        self.first.consider(end, failure);
         if self.next.is_none() && !self.asked {
             self.next = Some((Instant::now() + GRACE, Signal::TERM));
+        }
+    }
+
+    /// Reports the processes that have failed after the first, in one line.
+    fn report_others(&mut self) {
+        let others = std::mem::take(&mut self.others);
+        if !others.is_empty() {
+            crate::say(format_args!("after that, {}", Alike(&others)));
         }
     }
 
@@ -323,6 +341,7 @@ impl Watch<'_> {
         if living == 0 {
             return;
         }
+        self.report_others();
         let (processes, have) =
             if living == 1 { ("process", "has") } else { ("processes", "have") };
         let name = if signal == Signal::KILL { "SIGKILL" } else { "SIGTERM" };

@@ -1,6 +1,6 @@
 //! Runs teams, and checks their outcome.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -59,22 +59,27 @@ fn run(role: &str, seed: u64) -> (u64, Vec<u64>) {
     if lines("launcher: ") != ["137"] {
         wrong("the launcher does not say that a process was killed");
     }
-    // The launcher reports each death, and nothing else; so all others ended with 0, and in time.
+    // The launcher reports the deaths, and nothing else; so all others ended with 0, and in time.
     let news = lines("syncline: ").into_iter().filter(|line| !line.contains("members share"));
-    let mut news = news.collect::<Vec<_>>();
-    news.sort_by_key(|line| line.contains("the others have 10 s to end"));
-    for victim in &plan.victims {
-        let died = format!("process {} (pid ", victim.process);
-        let at = news
-            .iter()
-            .position(|line| line.starts_with(&died) && line.contains("killed by signal 9"));
-        match at {
-            Some(at) => drop(news.remove(at)),
-            None => wrong("a victim was not killed"),
+    let news = news.collect::<Vec<_>>();
+    let mut victims = BTreeSet::new();
+    for line in &news {
+        // `process 3 (pid 7, rank 3) was killed ...`, or
+        // `after that, processes 2, 4 to 6 and 8 were killed ...`.
+        let of = line.strip_prefix("after that, ").unwrap_or(line);
+        let of = of.strip_prefix("processes ").or(of.strip_prefix("process "));
+        let of = of.and_then(|of| of.split(['(', 'w']).next());
+        let Some(of) = of.filter(|_| line.contains("killed by signal 9")) else {
+            wrong("the launcher tells of something else")
+        };
+        for part in of.replace(" and ", ", ").split(", ") {
+            let ends = part.split(" to ").map(|number| number.trim().parse::<usize>());
+            let ends: Vec<usize> = ends.map(|end| end.unwrap_or_else(|_| wrong(line))).collect();
+            victims.extend(ends[0]..=ends[ends.len() - 1]);
         }
     }
-    if !news.is_empty() {
-        wrong("the launcher tells of something else");
+    if victims != plan.victims.iter().map(|victim| victim.process).collect() {
+        wrong("the launcher does not tell of the victims");
     }
     let mut times = Vec::new();
     let mut told: HashMap<(usize, usize), usize> = HashMap::new();

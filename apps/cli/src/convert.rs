@@ -20,6 +20,7 @@ use crate::budget;
 use crate::error::{Error, Result};
 use crate::output::{LAYOUT, NewDir, RESULT, file_name};
 use crate::results::{Raw, field_of};
+use crate::terminal;
 use crate::units::{BlockSize, Bytes, Each, Time, rate};
 use crate::watch::{SYNC, Signals, bar_of_bytes, watch};
 
@@ -61,7 +62,7 @@ pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
     let memory = memory.min(MOST);
     let mut out = NewDir::create(&args.outdir, names.iter().map(|name| file_name(name, npy)))?;
     for (file, why) in &left {
-        eprintln!("left: {} {why}", file.display());
+        terminal::say(format_args!("left: {} {why}", file.display()));
     }
     let mut jobs = Vec::new();
     for (source, (name, (layout, _))) in sources.into_iter().zip(&arrays) {

@@ -1,7 +1,7 @@
 //! The errors of the command, each printed as one line.
 
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use syncline_fabric::TeamError;
@@ -9,8 +9,8 @@ use syncline_overlay::error::{CheckError, Wait};
 use syncline_store::ElementType;
 use syncline_wave::described::DescribedError;
 
-use crate::executor;
 use crate::units::{AtLeast, Bytes};
+use crate::{executor, terminal};
 
 /// The result type of this command.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
@@ -357,9 +357,8 @@ impl Error {
         if !matches!(self, Error::Team(TeamError::Failed(_)) | Error::Told { .. }) {
             // A line break in the name of a file must not split an error into two lines.
             let line = self.to_string().replace('\n', "\\n");
-            // One write, as other members of a team may write there too. If it fails, the exit code
-            // still reports the error.
-            let _ = io::stderr().write_all(format!("error: {line}\n").as_bytes());
+            // If the write fails, the exit code still reports the error.
+            terminal::say(format_args!("error: {line}"));
         }
         self.exit_code()
     }

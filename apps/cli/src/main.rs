@@ -60,7 +60,7 @@ mod units;
 mod verify;
 mod watch;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -88,17 +88,25 @@ fn main() -> ExitCode {
             }
             _ => None,
         };
-        if let Some(hint) = hint {
-            let _ = error.print();
-            let _ = io::stderr().write_all(format!("\n{hint}\n").as_bytes());
-            std::process::exit(error.exit_code());
-        }
-        error.exit()
+        refuse(&error, hint)
     });
     match dispatch(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => ExitCode::from(error.tell()),
     }
+}
+
+/// Prints what is wrong with the command line, or the help text, and exits.
+fn refuse(error: &clap::Error, hint: Option<String>) -> ! {
+    let hint = hint.map(|hint| format!("\n{hint}\n")).unwrap_or_default();
+    if error.use_stderr() && !io::stderr().is_terminal() {
+        // One write, as other members of a team may write there too; clap would write pieces.
+        let _ = io::stderr().write_all(format!("{}{hint}", error.render()).as_bytes());
+    } else {
+        let _ = error.print();
+        let _ = io::stderr().write_all(hint.as_bytes());
+    }
+    std::process::exit(error.exit_code())
 }
 
 /// Runs the command and prints its result.

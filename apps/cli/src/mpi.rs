@@ -59,7 +59,7 @@ fn one(mpicc: &OsStr, into: &Path) -> Result<String> {
     let built = build(mpicc, into).map_err(|error| match error {
         MpiError::Compiler { mpicc, output } => {
             // The output of a compiler needs its own lines.
-            let _ = writeln!(io::stderr(), "{output}");
+            crate::terminal::say(format_args!("{output}"));
             Error::Mpi {
                 why: format!("{mpicc} cannot compile the shim; what it says stands above"),
             }

@@ -25,6 +25,7 @@ use syncline_wave::monitor::{Monitor, Stage};
 pub(crate) use self::line::Line;
 use crate::budget::Bound;
 use crate::system;
+use crate::terminal;
 use crate::units::{Bytes, Rate, Time};
 use crate::watch::{self, Signals};
 
@@ -80,7 +81,7 @@ impl Progress {
         // Relaxed: the flag publishes no other data.
         if self.asked.swap(false, Ordering::Relaxed) {
             let answer = self.answer(&line);
-            bar.suspend(|| eprintln!("{answer}"));
+            bar.suspend(|| terminal::say(format_args!("{answer}")));
         }
         bar.set_message(match watch::columns(bar) {
             Some(columns) => line.fit(columns),

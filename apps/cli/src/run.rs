@@ -34,7 +34,7 @@ use crate::output::Output;
 use crate::summary::Summary;
 use crate::units::{BlockSize, plural};
 use crate::watch::Signals;
-use crate::{executor, results, system, verify};
+use crate::{executor, results, system, terminal, verify};
 
 /// The parameter of a result of the order max-parallel that holds the size of its blocks.
 const BLOCK: &str = "block";
@@ -128,7 +128,10 @@ impl<'a, T: Real> Job<'a, T> {
         let RunArgs { resume, force, .. } = *self.args;
         let output = self.output.path.clone();
         for path in syncline_store::shared::clear(&output)?.removed {
-            eprintln!("note: removed {}, which a killed run has left", path.display());
+            terminal::say(format_args!(
+                "note: removed {}, which a killed run has left",
+                path.display()
+            ));
         }
         let streamed = executor == Executor::Streamed;
         let refuse = |what: String, resume: &'static str| {

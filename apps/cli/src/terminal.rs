@@ -1,6 +1,7 @@
 //! The terminal on standard error: its width, and the target of progress bars.
 
-use std::io;
+use std::fmt;
+use std::io::{self, Write as _};
 
 use console::Term;
 use indicatif::{ProgressDrawTarget, TermLike};
@@ -18,6 +19,12 @@ pub(crate) fn target() -> ProgressDrawTarget {
         return plain;
     }
     ProgressDrawTarget::term_like_with_hz(Box::new(Terminal(Term::buffered_stderr())), HERTZ)
+}
+
+/// Writes a line to standard error by one call, as other members of a team may write there too. A
+/// closed standard error is not an error.
+pub(crate) fn say(what: fmt::Arguments<'_>) {
+    let _ = io::stderr().write_all(format!("{what}\n").as_bytes());
 }
 
 /// Returns the columns of the terminal on standard error.

@@ -102,7 +102,7 @@ impl Signals {
         let due =
             || self.lines.lock().unwrap_or_else(PoisonError::into_inner).are_due(Instant::now());
         if bar.is_hidden() && due() {
-            eprintln!("progress: {}", in_words(bar));
+            terminal::say(format_args!("progress: {}", in_words(bar)));
         }
     }
 

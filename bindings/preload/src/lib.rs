@@ -211,6 +211,7 @@ extern "C" fn report() {
         let count = TAKEN_OVER.load(Ordering::Relaxed);
         let barriers = if count == 1 { "barrier" } else { "barriers" };
         // A failed write is ignored: the program ends, and there is no other place to report it.
-        let _ = writeln!(std::io::stderr(), "syncline: took over {count} {barriers} of pthread");
+        let line = format!("syncline: took over {count} {barriers} of pthread\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }

@@ -118,7 +118,7 @@ impl<T: Real> Job<'_, T> {
         }
         if let Some(instead) = &instead {
             // Printed before the sweep, which may take long, and not only in the summary.
-            eprintln!("note: {instead}");
+            crate::terminal::say(format_args!("note: {instead}"));
         }
         let (how, plan, arrays) = match begun.made {
             None => (how, plan, self.arrays.clone()),

@@ -3,6 +3,8 @@
 //! The program that takes part in a team is this test binary, with the single test [`member`].
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -126,6 +128,38 @@ fn the_exit_code_is_that_of_the_first_that_fails() {
     assert!(errors[1].contains("exited with 7"), "{errors:?}");
     let (code, _, errors) = run(&mut launch("-n 1", &["sh", "-c", "kill -9 $$"]));
     assert_eq!((code, errors.len()), (Some(137), 1), "{errors:?}");
+}
+
+#[test]
+fn processes_that_fail_after_the_first_are_told_in_one_line() {
+    let (code, _, errors) = run(&mut launch("-n 5", &["sh", "-c", "exit 3"]));
+    let [others, first] = &errors[..] else { panic!("{errors:?}") };
+    assert_eq!(code, Some(3));
+    assert!(first.starts_with("syncline: process "), "{errors:?}");
+    assert!(first.contains(") exited with 3 before it took part"), "{errors:?}");
+    assert!(others.starts_with("syncline: after that, processes "), "{errors:?}");
+    assert!(others.ends_with(" exited with 3 before they took part"), "{errors:?}");
+}
+
+/// Each message is one write, so those of several processes do not mix within a line.
+#[test]
+fn each_message_is_written_in_one_piece() {
+    let usage = "run lk23 --bogus data";
+    for (line, pieces) in [(usage, 1), ("run lk23 nowhere --iterations 2", 1), ("bench x", 1)] {
+        // A datagram is one write.
+        let (reader, stderr) = UnixDatagram::pair().unwrap();
+        let status = command(Path::new("."), line).stderr(OwnedFd::from(stderr)).status().unwrap();
+        assert!(!status.success());
+        reader.set_nonblocking(true).unwrap();
+        let mut bytes = [0; 1 << 16];
+        let all: Vec<String> = std::iter::from_fn(|| {
+            let len = reader.recv(&mut bytes).ok().filter(|&len| len > 0)?;
+            Some(String::from_utf8_lossy(&bytes[..len]).into_owned())
+        })
+        .collect();
+        assert_eq!(all.len(), pieces, "{line}: {all:?}");
+        assert!(all[0].starts_with("error: ") && all[0].ends_with('\n'), "{line}: {all:?}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::io::{self, Write as _};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -117,7 +118,9 @@ fn end(ended: Result<(), FarmError>) -> ! {
     let code = match ended {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("syncline: a worker ends with an error: {error}");
+            // One write, as other workers may write there too.
+            let line = format!("syncline: a worker ends with an error: {error}\n");
+            let _ = io::stderr().write_all(line.as_bytes());
             3
         }
     };

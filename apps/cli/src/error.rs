@@ -39,6 +39,14 @@ pub(crate) enum Error {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// An error that only some members of a team have.
+    #[error("{member}: {why}")]
+    OfMember {
+        /// The rank and the host of the first of them.
+        member: String,
+        /// Its error.
+        why: Box<Error>,
+    },
     /// An error of an MPI, as its shim reports it.
     #[error(transparent)]
     Shim(#[from] syncline_mpi::MpiError),
@@ -344,6 +352,7 @@ impl Error {
             Self::Usage(_) | Self::Unchecked(_) => 2,
             Self::Interrupted { signal, .. } => 128 + signal,
             Self::Told { code } => *code,
+            Self::OfMember { why, .. } => why.exit_code(),
             Self::Team(TeamError::Members { .. }) => 2,
             Self::Team(error) => error.exit_code(),
             _ => 1,

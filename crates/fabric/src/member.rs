@@ -154,6 +154,14 @@ impl Member {
         self.node.hosts.of(self.node.process)
     }
 
+    /// Returns the name of this member for messages: its rank and the name of its machine.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn place(&self) -> String {
+        let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        format!("rank {} on {}", self.rank, machine.trim())
+    }
+
     /// Returns the mapping of processes to hosts.
     #[must_use]
     pub fn hosts(&self) -> &Hosts {

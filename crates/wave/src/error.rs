@@ -54,8 +54,9 @@ pub enum Error {
     /// The memory bound is too small for the window of a streamed sweep.
     #[error(
         "the memory allowed for the sweep, {}, cannot hold the window of rows for {depth} iteration(s) in one \
-         pass, which needs {} ({needed} bytes); allow at least that much, or run it in blocks",
-        Size(*allowed), Size(*needed)
+         pass, which needs {} ({needed} bytes); {}",
+        Size(*allowed), Size(*needed),
+        if *on_team { "allow each member at least that much" } else { "allow at least that much, or run it in blocks" }
     )]
     StreamMemory {
         /// The memory bound, in bytes.
@@ -64,6 +65,8 @@ pub enum Error {
         depth: u64,
         /// The bytes that these iterations need.
         needed: u64,
+        /// Whether the bound is that of a member of a team.
+        on_team: bool,
     },
     /// The sweep cannot be streamed.
     #[error("{name} cannot be streamed: {why}")]
@@ -223,8 +226,36 @@ pub enum Error {
     #[error(transparent)]
     Check(#[from] CheckError),
     /// A task failed, for example because the kernel panicked.
-    #[error(transparent)]
-    Run(RunError),
+    #[error("{}", without_tasks(.0))]
+    Run(#[source] RunError),
+}
+
+/// Describes the failure of a run by what its task did: the names of tasks are internals, except
+/// those of blocks.
+fn without_tasks(error: &RunError) -> String {
+    match error {
+        RunError::Failed { task, iteration, source } => {
+            format!("{} failed: {source}", activity(task, *iteration))
+        }
+        RunError::Panicked { task, iteration, message, .. } => {
+            format!("{} panicked: {message}", activity(task, *iteration))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Describes what a task does. The iterations of a streamed pass's tasks are those of the window.
+fn activity(task: &str, iteration: u64) -> String {
+    let what = match task.split(' ').next() {
+        Some("wave") => "the update of points",
+        Some("read") => "a read of rows",
+        Some("write") => "a write of rows",
+        Some("check" | "sum") => "a checksum of rows",
+        Some("take" | "edge") => "an exchange of rows between members",
+        Some("block") => return format!("the update of {task} in iteration {iteration}"),
+        _ => task,
+    };
+    what.to_owned()
 }
 
 impl From<RunError> for Error {
@@ -239,5 +270,29 @@ impl From<RunError> for Error {
             RunError::Fault(fault) => Error::Fault(fault),
             other => Error::Run(other),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_told_by_what_the_sweep_did() {
+        let panicked = |task: &str| {
+            let (task, message) = (task.to_owned(), "out of range".to_owned());
+            let locations = vec!["cell 3, 1 of rank 2".to_owned()];
+            Error::Run(RunError::Panicked { task, iteration: 5, locations, message }).to_string()
+        };
+        let told = "the update of points panicked: out of range";
+        assert_eq!(
+            (panicked("wave 3, 1"), panicked("wave 3, 1 of rank 2")),
+            (told.into(), told.into())
+        );
+        let told = "the update of block (1, 2) in iteration 5 panicked: out of range";
+        assert_eq!(panicked("block (1, 2)"), told);
+        let (task, source) = ("read 9 of 0".to_owned(), "end of file".into());
+        let failed = Error::Run(RunError::Failed { task, iteration: 5, source });
+        assert_eq!(failed.to_string(), "a read of rows failed: end of file");
     }
 }

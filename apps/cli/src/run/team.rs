@@ -68,13 +68,22 @@ fn check(args: &RunArgs) -> Result<()> {
     }
 }
 
-/// Returns the error if this member is the one that prints it.
+/// Returns the error if this member is the one that prints it, with the name of the member if
+/// others do not have an error of their own.
 fn first_of(me: &mut Member, error: Error) -> Error {
     let code = error.exit_code();
     let elsewhere = matches!(error, Error::Wave(WaveError::Elsewhere { .. }) | Error::Told { .. });
-    match me.gather(u64::from(!elsewhere)) {
-        Ok(own) if own.iter().position(|&own| own != 0) != Some(me.rank()) => Error::Told { code },
-        _ => error,
+    let Ok(own) = me.gather(u64::from(!elsewhere)) else { return error };
+    let owners = own.iter().filter(|&&own| own != 0).count();
+    if own.iter().position(|&own| own != 0).unwrap_or(0) != me.rank() {
+        return Error::Told { code };
+    }
+    match error {
+        Error::Usage(_) | Error::Interrupted { .. } => error,
+        why if owners > 0 && owners < me.size() => {
+            Error::OfMember { member: me.place(), why: Box::new(why) }
+        }
+        why => why,
     }
 }
 

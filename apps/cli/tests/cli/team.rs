@@ -83,6 +83,68 @@ fn an_error_is_told_once() {
     is_the_same(path, "one.npy");
 }
 
+/// An error that only some members have names the first of them, and its own memory bound.
+#[test]
+fn the_member_with_too_little_memory_is_named() {
+    let folder = data();
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let run = format!(
+        "exec {} run lk23 data --iterations 2 --quiet --output a.npy --memory $memory",
+        env!("CARGO_BIN_EXE_syncline")
+    );
+    let script = format!(
+        "case $SYNCLINE_TEAM in *' process=1 '*|*' process=2 '*) memory=1M;; *) memory=1G;; esac; {run}"
+    );
+    for team in ["-n 3", "-n 4"] {
+        let output = command(folder.path(), &format!("launch {team} --"))
+            .args(["sh", "-c", &script])
+            .env("SYNCLINE_QUIET", "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert_eq!((errors.len(), output.status.code()), (1, Some(1)), "{said}");
+        let start = format!(
+            "error: rank 1 on {}: a memory bound (--memory of `syncline run`, for each member) of 1.0 MiB",
+            host.trim()
+        );
+        assert!(errors[0].starts_with(&start), "{said}");
+    }
+    assert_eq!(names(folder.path()), ["data", "one.npy"]);
+}
+
+/// What is measured of a process counts once, however many members are in it; the bound is theirs.
+#[test]
+fn the_summary_tells_the_memory_of_a_process_and_of_its_members() {
+    let folder = data();
+    let path = folder.path();
+    let of = |options: &str, more: &str| {
+        let run = format!(
+            "run lk23 data --iterations 12 --memory 40M --force --quiet --output a.npy{more}"
+        );
+        succeeds(launch(path, options, &run), &run)
+    };
+    let text = of("-n 1 --threads 3", "");
+    let line = text.lines().find(|line| line.starts_with("memory ")).unwrap();
+    let parts = [
+        " at the peak of a process, of 120.0 MiB allowed for its 3 members; ",
+        " planned for the window of each member, ",
+    ];
+    assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+    let text = of("-n 3", "");
+    let line = text.lines().find(|line| line.starts_with("memory ")).unwrap();
+    assert!(line.contains(" at the peak of a process, of 40.0 MiB allowed; "), "{line}");
+    let written = |options| -> u64 {
+        let summary: Value = serde_json::from_str(&of(options, " --json")).unwrap();
+        assert_eq!(summary["memory"], 40 << 20);
+        summary["disk_written"].as_u64().unwrap()
+    };
+    // The file system may write a few blocks more.
+    let bytes = 300 * 700 * 8;
+    let all = [written("-n 1 --threads 3"), written("-n 3")];
+    assert!(all.iter().all(|&all| all < 2 * bytes), "{all:?}");
+}
+
 #[test]
 fn ranks_of_mpi_have_the_result_of_one_process() {
     for mpi in &MPIS {

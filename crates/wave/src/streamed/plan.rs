@@ -203,6 +203,7 @@ impl Question {
                 allowed: self.memory,
                 depth: least,
                 needed: self.bytes(least, TOGETHER, 2),
+                on_team: false,
             });
         }
         let most = if self.depth.is_some() { deepest } else { self.depth_for(band, deepest) };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::common::{Data, Place, lanes, same, side, values};
-use crate::kernels::{Check, KERNELS, with_kernel};
+use crate::kernels::{Check, Hooked, KERNELS, with_kernel};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use syncline_fabric::{Member, Team};
@@ -289,9 +289,34 @@ fn a_failure_of_one_member_ends_the_sweep_of_all_and_leaves_nothing() {
         });
         for (rank, error) in found.into_iter().enumerate() {
             let error = error.unwrap();
-            assert!(error.ends_with("the sweep was cancelled in iteration 0"), "{error}");
-            assert_eq!(error.starts_with("rank 1: task '"), rank != 1, "{error}");
+            let told = "the sweep was cancelled in iteration 0";
+            let of = if rank == 1 { "" } else { "rank 1: " };
+            assert_eq!(error, format!("{of}{told}"));
         }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
+/// The message names the rank, what it did and the cause, and no task.
+#[test]
+fn a_panic_of_the_kernel_at_one_member_is_told_in_the_words_of_a_sweep() {
+    for hosts in [(1, 3), (3, 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::npy(folder.path().join("result.npy"));
+        let found = team(hosts, |me| {
+            let field =
+                Arc::new(Matrix::from_vec(Shape::new(150, 900), vec![1.0; 135_000]).unwrap());
+            let breaks = me.rank() == 1;
+            let hook = move || assert!(!breaks, "the kernel broke");
+            let sweep = Sweep::new(Hooked::new(100_000, hook))
+                .iterations(7)
+                .runner(Runner::pool(1))
+                .lanes(Lanes::Scalar);
+            sweep.run_on(me, &field, &[], &target).unwrap_err().to_string()
+        });
+        let own = "the update of points panicked: the kernel broke";
+        let told = format!("rank 1: {own}");
+        assert_eq!(found, [told.as_str(), own, told.as_str()]);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }
@@ -304,7 +329,10 @@ fn what_one_member_cannot_do_is_an_error_of_all_before_anything_is_written() {
     let memory = errors(hosts, 900, &target, |me, sweep| {
         sweep.memory(if me.rank() == 1 { 100_000 } else { 1 << 30 })
     });
-    assert!(memory.iter().flatten().all(|error| error.contains("memory allowed")), "{memory:?}");
+    let memory: Vec<String> = memory.into_iter().flatten().collect();
+    assert!(memory[1].starts_with("the memory allowed for the sweep, 97.7 KiB, "), "{memory:?}");
+    assert!(memory[1].ends_with("; allow each member at least that much"), "{memory:?}");
+    assert_eq!(memory[0], format!("rank 1: {}", memory[1]));
     let tolerance = errors(hosts, 900, &target, |_, sweep| sweep.until(0.1));
     let text = "a tolerance is not available on a team: give a number of iterations, or run it in \
                 one process";

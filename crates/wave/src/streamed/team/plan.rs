@@ -36,8 +36,9 @@ const BAND_MOST: usize = 64;
 /// The bytes that a row of a panel may take beside its own.
 const GAP: u64 = 3 << 12;
 
-/// Gathers what all members have, and changes the question to one that all ask alike.
-pub(super) fn agree(me: &mut Member, question: &mut Question) -> Result<()> {
+/// Gathers what all members have, and changes the question to one that all ask alike. Returns the
+/// member with the least memory.
+pub(super) fn agree(me: &mut Member, question: &mut Question) -> Result<usize> {
     let available = Lanes::available().fold(0_u64, |mask, lanes| mask | 1 << lanes as u64);
     let wanted = me.gather(question.lanes as u64)?;
     let all = me.gather(available)?.into_iter().fold(u64::MAX, |all, mask| all & mask);
@@ -45,14 +46,16 @@ pub(super) fn agree(me: &mut Member, question: &mut Question) -> Result<()> {
     let choices: Vec<Lanes> = choices.collect();
     let first = choices.iter().find(|&&lanes| lanes as u64 == wanted[0]);
     question.lanes = first.or(choices.last()).copied().unwrap_or(Lanes::Scalar);
+    let memory = (0..).zip(me.gather(question.memory)?).min_by_key(|&(_, bytes)| bytes);
+    let poorest: (usize, u64) = memory.unwrap_or((me.rank(), question.memory));
+    question.memory = poorest.1;
     let mut least =
         |value: u64| -> Result<u64> { Ok(me.gather(value)?.into_iter().min().unwrap_or(value)) };
     question.threads = least(question.threads as u64)? as usize;
-    question.memory = least(question.memory)?;
     question.cache = least(question.cache)?;
     let rate = least(question.disk.map_or(u64::MAX, |rate| rate as u64))?;
     question.disk = (rate < u64::MAX).then_some(rate as f64);
-    Ok(())
+    Ok(poorest.0)
 }
 
 /// Returns the plan for the members of these groups, from a question that all ask alike, with the
@@ -173,7 +176,7 @@ fn with_band(
         let depth = plan.depth - plan.depth.div_ceil(4);
         if depth < least.max(1) {
             let (allowed, needed) = (question.memory, plan.memory);
-            return Err(Error::StreamMemory { allowed, depth: least, needed });
+            return Err(Error::StreamMemory { allowed, depth: least, needed, on_team: true });
         }
         plan.depth = depth;
     }

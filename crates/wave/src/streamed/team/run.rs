@@ -1,6 +1,5 @@
 //! A whole streamed sweep on a team: see the phases in the documentation of [`team`](super).
 
-use std::fmt::Display;
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,12 +37,24 @@ use crate::{Error, Result};
 const SWEEP: u64 = 0x5357_4545_5020_6f6e;
 
 /// Returns the value, if no member has an error; otherwise this member's error, or that of the
-/// member of the lowest rank that has one.
+/// member of the lowest rank that has one. An error that another member was said to have gives way
+/// to that member's own, which says more.
 fn all<T>(me: &mut Member, outcome: Result<T>) -> Result<T> {
-    let own = outcome.as_ref().err().map(|error| error as &dyn Display);
-    match (me.first_error(own)?, outcome) {
-        (Some((rank, error)), Ok(_)) => Err(Error::Elsewhere { rank, error }),
-        (_, outcome) => outcome,
+    const ELSEWHERE: u64 = 1;
+    const OWN: u64 = 2;
+    let kind = match &outcome {
+        Ok(_) => 0,
+        Err(Error::Elsewhere { .. }) => ELSEWHERE,
+        Err(_) => OWN,
+    };
+    let kinds = me.gather(kind)?;
+    let first = |kind| kinds.iter().position(|&of| of == kind);
+    let Some(rank) = first(OWN).or_else(|| first(ELSEWHERE)) else { return outcome };
+    let text = outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    let first = me.exchange(text.as_bytes())?.swap_remove(rank);
+    match outcome {
+        Err(error) if kind == OWN || kinds[rank] == ELSEWHERE => Err(error),
+        _ => Err(Error::Elsewhere { rank, error: String::from_utf8_lossy(&first).into_owned() }),
     }
 }
 
@@ -95,10 +106,21 @@ fn agree<E: Real>(
         _ => None,
     };
     let mut question = all(me, refused.map_or(question, Err))?;
-    plan::agree(me, &mut question)?;
+    let memory = question.memory;
+    let poorest = plan::agree(me, &mut question)?;
     let groups = Groups::of(me);
     let links = link::measure(me, &groups)?;
-    let plan = all(me, plan::answer(&question, &groups, &links))?;
+    let plan = match plan::answer(&question, &groups, &links) {
+        // The error of the members that have too little, each with its own bound.
+        Err(Error::StreamMemory { needed, .. }) if memory >= needed => {
+            Err(Error::Elsewhere { rank: poorest, error: String::new() })
+        }
+        Err(Error::StreamMemory { depth, needed, .. }) => {
+            Err(Error::StreamMemory { allowed: memory, depth, needed, on_team: true })
+        }
+        plan => plan,
+    };
+    let plan = all(me, plan)?;
     Ok(Agreed { begun, held, versions, groups, plan, threads: question.threads })
 }
 
@@ -120,7 +142,7 @@ pub(crate) fn run<E: Real>(
     let begin = all(me, begin)?;
     let names = begin.as_ref().map(|begin| begin.names()).unwrap_or_default();
     let names = decode(&me.exchange(&names)?.swap_remove(0));
-    let here = here(me);
+    let here = me.place();
     let open = |name: &SharedName| {
         let file = name.open(&target.path, &here)?;
         let direct = DirectFile::of(&file, &name.path(&target.path), true)?;
@@ -166,6 +188,7 @@ pub(crate) fn gather<E: Real>(
             allowed: settings.memory,
             depth: agreed.plan.depth,
             needed: (shape.0 * shape.1 * E::BYTES) as u64,
+            on_team: true,
         }),
     };
     all(me, reserved)?;
@@ -231,12 +254,6 @@ struct OpenFile {
     direct: DirectFile,
 }
 
-/// The name of this member for messages: its rank and its host.
-fn here(me: &Member) -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    format!("rank {} on {}", me.rank(), host.trim())
-}
-
 /// Looks at all inputs on file.
 fn views<E: Real>(arrays: &Arrays<'_, E>) -> Result<Vec<InputView>> {
     let paths = arrays.on_file().filter_map(|(_, matrix)| matrix.path());
@@ -250,7 +267,7 @@ fn check_views<E: Real>(
     views: &[InputView],
 ) -> Result<()> {
     let own: Vec<u8> = views.iter().flat_map(InputView::encode).collect();
-    let (mut theirs, here) = (me.exchange(&own)?, here(me));
+    let (mut theirs, here) = (me.exchange(&own)?, me.place());
     let first = theirs.swap_remove(0);
     let firsts = first.as_chunks::<32>().0.iter().map(InputView::decode);
     let paths = arrays.on_file().filter_map(|(_, matrix)| matrix.path());
@@ -303,7 +320,7 @@ impl Begin {
         let bytes = Matrix::<E>::file_bytes(target.npy, shape, Layout::RowMajor)?;
         // A pass reads the result of the pass before.
         let count = plan.passes.min(2) as usize;
-        let files = SharedNewFile::create_several(&target.path, bytes, &here(me), count)?;
+        let files = SharedNewFile::create_several(&target.path, bytes, &me.place(), count)?;
         let replaces_any = target.leftovers == Leftovers::Discard;
         Ok(Begin { files, identity: identity(arrays, target)?, standing, replaces_any })
     }

@@ -78,8 +78,9 @@ pub(super) fn session(me: &mut Member, suite: &Suite) -> Result<(), String> {
         let space = me.space();
         Ok(Scene { values: space.array(2)?, counts: space.array(n)?, times: space.array(2 * n)? })
     })();
-    let scene = arrays
-        .map_err(|error: SpaceError| finding(me, "the session", 0, format_args!("{error}")))?;
+    let scene = arrays.map_err(|error: SpaceError| {
+        finding(me, "the session", 0, format_args!("{}", error.say()))
+    })?;
     let mut round = 0;
     for (name, make) in ALGORITHMS.iter().filter(|(name, _)| suite.includes(name)) {
         let mut barrier =

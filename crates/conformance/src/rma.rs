@@ -17,7 +17,7 @@ mod memory;
 
 use std::time::{Duration, Instant};
 
-use syncline_fabric::Member;
+use syncline_fabric::{Advised, Member};
 use syncline_rma::unstable::{LockKind, Window, fence_all_asking, mutexes, with_radix};
 use syncline_rma::{Rma, RmaError};
 use syncline_sync::BarrierMember;
@@ -61,7 +61,7 @@ impl From<syncline_sync::Fault> for Wrong {
 
 impl From<syncline_sync::SpaceError> for Wrong {
     fn from(error: syncline_sync::SpaceError) -> Self {
-        Wrong(0, error.to_string())
+        Wrong(0, Advised(&error).to_string())
     }
 }
 

@@ -2,6 +2,7 @@
 //! threads.
 
 use rustix::time::{ClockId, clock_gettime};
+use syncline_fabric::Advised;
 use syncline_sync::{Fault, LockError, SpaceError};
 
 /// Returns nanoseconds of the clock that all processes of this machine share.
@@ -66,6 +67,6 @@ say!(Fault, LockError);
 
 impl Say for SpaceError {
     fn say(&self) -> String {
-        self.to_string()
+        Advised(self).to_string()
     }
 }

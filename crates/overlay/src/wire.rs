@@ -53,7 +53,10 @@ pub enum WireError {
         reason: String,
     },
     /// The bytes are not a value of the type.
-    #[error("the bytes of location '{location}' are not a value of its type: {reason}")]
+    #[error(
+        "the bytes of location '{location}' are not a value of its type: {reason}; members may run different builds \
+         of the program, which declare the type differently, or the type does not read what it writes"
+    )]
     Undecodable {
         /// The location.
         location: String,

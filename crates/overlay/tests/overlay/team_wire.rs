@@ -214,6 +214,44 @@ impl<'de> Deserialize<'de> for Odd {
     }
 }
 
+mod of_another_member {
+    #[derive(serde::Serialize, serde::Deserialize)]
+    pub(super) struct Text(pub(super) Vec<String>);
+}
+
+/// Before anything is decoded.
+#[test]
+fn members_that_declare_different_types_are_told_of_both() {
+    for results in teams(|me| {
+        let run = |overlay: Overlay<'_>, me: &mut _| {
+            let mut overlay = overlay.check(Initial::Program).unwrap();
+            overlay.run_on(me, Runner::pool(1), Stop::after(2)).unwrap_err().to_string()
+        };
+        let mut overlay = Overlay::new();
+        let (members, rank) = (me.size(), me.rank());
+        if rank == 1 {
+            let odd = Location::wire("odd", 64, of_another_member::Text(Vec::new()));
+            for rank in 0..members {
+                overlay.task(format!("task {rank}"), odd.write(), |_, _| ());
+            }
+            return run(overlay, me);
+        }
+        let odd = Location::wire("odd", 64, u64::MAX);
+        for rank in 0..members {
+            overlay.task(format!("task {rank}"), odd.write(), |_, _| ());
+        }
+        run(overlay, me)
+    }) {
+        let types = ["u64", "overlay::team_wire::of_another_member::Text"];
+        let [first, second] =
+            types.map(|of| format!("'odd' with {of} of at most 64 encoded bytes"));
+        let told = format!("rank 0 has location {first}; rank 1 has location {second}");
+        for error in results {
+            assert_eq!(error, format!("the overlays differ: {told}"));
+        }
+    }
+}
+
 #[test]
 fn a_value_that_cannot_be_decoded_ends_the_run_in_all_members() {
     for results in teams(|me| {
@@ -235,6 +273,7 @@ fn a_value_that_cannot_be_decoded_ends_the_run_in_all_members() {
             assert!(body.contains(&task), "{body}");
             assert_eq!(body.starts_with("rank 3: "), rank != 3, "{body}");
             assert!(last.contains(expected) && !last.contains("task"), "{last}");
+            assert!(last.contains("; members may run different builds of the program, "), "{last}");
         }
     }
 }

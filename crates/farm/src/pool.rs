@@ -476,6 +476,13 @@ where
         next.ok_or_else(|| FarmError::TimedOut { what: "a task to end".to_owned() })
     }
 
+    /// Handles what workers have sent and the deaths of workers, without a wait: a worker that has
+    /// died while it had no task counts in [`progress`](Self::progress) from then on.
+    #[doc(hidden)]
+    pub fn look(&mut self) {
+        self.manager.look();
+    }
+
     /// Runs one task and waits for it. The results of other tasks that end meanwhile can be taken
     /// later.
     ///

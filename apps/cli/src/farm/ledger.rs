@@ -144,7 +144,8 @@ impl<'a> Ledger<'a> {
         self.jobs = self.jobs.min(most.max(1));
     }
 
-    fn is_over(&self, running: usize) -> bool {
+    /// Returns whether nothing is left to do, with this number of running tasks.
+    pub(super) fn is_over(&self, running: usize) -> bool {
         if self.hub.is_ending() {
             return running == 0 || self.hub.gives_up();
         }

@@ -47,6 +47,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The time for which the loss of a member does not count as a failure of its job. Longer than a
 /// process of a team survives its launcher.
 const HOLD: Duration = Duration::from_secs(3);
+/// The interval at which rank 0 checks, while no jobs run, whether members have died.
+const IDLE: Duration = Duration::from_millis(100);
 /// The place where the jobs of rank 0 run, for messages.
 const OTHERS: &str = "the other members of the team";
 /// The maximum output of a job that is sent to rank 0, in bytes.
@@ -137,7 +139,6 @@ fn in_member(me: &mut Member, args: &FarmRunArgs, signals: &Signals) -> Result<(
                 pool,
                 away: HashMap::new(),
                 workers: members - 1,
-                gone: 0,
                 lost: Vec::new(),
             })
         }
@@ -251,9 +252,8 @@ struct Remote<'p> {
     pool: &'p mut Pool<Job, Done>,
     /// The tasks in flight, by their numbers in the pool.
     away: HashMap<u64, (Task, Instant)>,
-    /// The initial number of members that run jobs, and the number of those lost with a job.
+    /// The initial number of members that run jobs.
     workers: usize,
-    gone: usize,
     /// The attempts of lost members, each with the time until which it is not a failure: the team
     /// may end.
     lost: Vec<(Instant, Attempt)>,
@@ -310,10 +310,6 @@ impl Remote<'_> {
                 return ledger.cut(&attempt.task, attempt.took);
             }
             Err(error @ TaskError::Worker { .. }) => {
-                self.gone += 1;
-                if self.gone == self.workers {
-                    ledger.hub.fails(broken(OTHERS, &error.to_string()));
-                }
                 attempt.ended = Err(Failure::Member(error.to_string()));
                 return self.lost.push((Instant::now() + HOLD, attempt));
             }
@@ -338,7 +334,11 @@ impl Runners for Remote<'_> {
             (ledger.wants_input(self.running()), ledger.deadline(self.running()));
         // While members run jobs, the wait is for their results.
         let held = self.lost.iter().map(|(until, _)| *until).chain(delayed).min();
-        let until = if self.away.is_empty() { held } else { Some(Instant::now()) };
+        let now = Instant::now();
+        let until = match self.away.is_empty() {
+            true => held.into_iter().chain(now.checked_add(IDLE)).min(),
+            false => Some(now),
+        };
         ledger.hub.poll::<()>(input, std::iter::empty(), until);
         let mut until = Instant::now() + TICK;
         while !self.away.is_empty()
@@ -347,10 +347,18 @@ impl Runners for Remote<'_> {
             self.ended(ledger, outcome);
             until = Instant::now();
         }
+        if self.away.is_empty() {
+            self.pool.look();
+        }
+        let lost = self.pool.progress().lost as usize;
+        if lost >= self.workers && !ledger.is_over(self.running()) {
+            let why = "the processes of all members that run jobs have died";
+            ledger.hub.fails(broken(OTHERS, why));
+        }
         let (now, ends) = (Instant::now(), ledger.hub.is_killing());
         let over: Vec<_> = self.lost.extract_if(.., |(until, _)| ends || *until <= now).collect();
         // A job more than there are members would begin when another ends, even after a signal.
-        let lost = (self.pool.progress().lost as usize).saturating_sub(self.lost.len());
+        let lost = lost.saturating_sub(self.lost.len());
         ledger.limit_jobs(self.workers.saturating_sub(lost));
         over.into_iter().for_each(|(_, attempt)| ledger.over(attempt));
     }

@@ -267,6 +267,17 @@ where
         Some(self.next())
     }
 
+    /// Handles the events that have occurred, without a wait. One call handles all deaths.
+    pub(crate) fn look(&mut self) {
+        loop {
+            let lost = self.progress.lost;
+            self.step(Some(Instant::now()));
+            if self.progress.lost == lost {
+                return;
+            }
+        }
+    }
+
     pub(crate) fn wait_for(&mut self, id: Id) -> Result<R, TaskError> {
         loop {
             let at = self.outcomes.iter().position(|outcome| outcome.id.0 == id);

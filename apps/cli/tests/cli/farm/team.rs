@@ -213,6 +213,41 @@ fn what_ends_with_the_team_runs_again() {
     }
 }
 
+/// Members that die while they have no job count as well: the farm ends when none is left, although
+/// its input is open.
+#[test]
+fn a_farm_ends_when_all_members_have_died_while_they_were_idle() {
+    // Without jobs, and with one, which one of the members has.
+    for (which, more) in [(80, ""), (81, "3\n")] {
+        let (folder, nap) = (tempfile::tempdir().unwrap(), nap(which));
+        let (what, mut command) = starters(3, "").swap_remove(0);
+        // Each member runs one of the first two jobs.
+        let script = format!(
+            "[ $1 = 3 ] && exec sleep {nap}; touch ran.$1; until [ -e ran.1 ] && [ -e ran.2 ]; do sleep 0.01; done; \
+             echo $1"
+        );
+        command.current_dir(folder.path()).args(["sh", "-c", &script, "_"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(b"1\n2\n").unwrap();
+        let mut lines = [line(&mut child), line(&mut child)];
+        lines.sort_unstable();
+        assert_eq!(lines, ["1", "2"], "{what}");
+        input.write_all(more.as_bytes()).unwrap();
+        until("the job", || processes(&nap) == more.lines().count());
+        for member in &members(&child)[1..] {
+            kill_process(*member, Signal::KILL).unwrap();
+        }
+        let came = child.wait_with_output().unwrap();
+        drop(input);
+        gone(&nap);
+        let told = String::from_utf8_lossy(&came.stderr);
+        let line = "error: cannot run jobs on the other members of the team: the processes of all members that run jobs have died";
+        assert!(told.contains(line) && !told.contains("SIGTERM"), "{what}, {more:?}: {told}");
+    }
+}
+
 /// Even if the parent process leaves SIGCHLD ignored.
 #[test]
 fn members_are_told_how_jobs_end_where_sigchld_is_ignored() {

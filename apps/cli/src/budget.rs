@@ -64,6 +64,11 @@ impl Bound {
         Self { bytes: asked.unwrap_or_else(available) }
     }
 
+    /// Returns the bound of this number of bytes.
+    pub(crate) const fn of(bytes: u64) -> Self {
+        Self { bytes }
+    }
+
     /// Returns the bound in bytes.
     pub(crate) const fn bytes(self) -> u64 {
         self.bytes

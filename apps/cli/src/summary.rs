@@ -35,15 +35,18 @@ pub(crate) struct Asked<'a> {
 pub(crate) struct Measured {
     /// The number of members of the team that has run the sweep; 1 without a team.
     pub(crate) members: usize,
+    /// The number of members of each process.
+    pub(crate) in_a_process: usize,
     /// The time of the sweep.
     pub(crate) time: Duration,
     /// The time to write the output to disk.
     pub(crate) sync_time: Duration,
-    /// The peak of resident memory up to the end of the sweep.
+    /// The peak of resident memory up to the end of the sweep; on a team, of the process with the
+    /// most.
     pub(crate) peak: Peak,
     /// The bytes read from disk and written to it during the sweep.
     pub(crate) disk: Option<(u64, u64)>,
-    /// The memory bound.
+    /// The memory bound; on a team, that of each member of the process with the peak.
     pub(crate) bound: Bound,
     /// The extent of the comparison, and what the result was compared with.
     pub(crate) verified: Option<Verified>,
@@ -72,8 +75,19 @@ impl Peak {
 
     /// Returns the governed part of the peak: exact, or too small by the part of the program's
     /// files that was read since the peak.
-    fn governed(self) -> Option<u64> {
+    pub(crate) fn governed(self) -> Option<u64> {
         Some(self.rss?.saturating_sub(self.program?))
+    }
+
+    /// Returns the peak as words that other members of a team can decode.
+    pub(crate) fn encode(self) -> [u64; 2] {
+        [self.rss, self.program].map(|bytes| bytes.map_or(0, |bytes| bytes + 1))
+    }
+
+    /// Returns the peak of which these are the words.
+    pub(crate) fn decode(words: [u64; 2]) -> Self {
+        let [rss, program] = words.map(|word| word.checked_sub(1));
+        Self { rss, program }
     }
 }
 
@@ -126,6 +140,8 @@ pub(crate) struct Summary {
     output: String,
     #[serde(skip)]
     unmarked: Option<&'static str>,
+    #[serde(skip)]
+    in_a_process: usize,
     #[serde(skip)]
     tolerance: Option<f64>,
     #[serde(skip)]
@@ -212,6 +228,7 @@ impl Summary {
             passes: Some(report.passes),
             lanes: Some(args.lanes.map_or_else(Lanes::best, Lanes::from).to_string()),
             members: Some(measured.members),
+            in_a_process: measured.in_a_process,
             threads: Some(report.processors),
             seconds: Some(seconds),
             sync_seconds: Some(measured.sync_time.as_secs_f64()),

@@ -259,11 +259,12 @@ Members of the --json object; null where it does not apply:
   times                   streamed: seconds of all threads together. update, pack, wait: of the
                           computing threads; read, write, checksums: of the others
   peak, memory            the peak of the memory that the bound governs, up to the end of the
-                          sweep; the bound
+                          sweep; the bound. On a team: the peak of the process with the most;
+                          the bound of each of its members
   program, peak_rss       resident bytes of the executable and its libraries, which the bound
                           does not cover; the peak of all resident memory
-  window, windows         streamed: bytes of all buffers, and 1; in blocks: bytes of one block in
-                          progress, and their maximum number
+  window, windows         streamed: bytes planned for all buffers (of each member of a team), and
+                          1; in blocks: bytes of one block in progress, and their maximum number
   panels, panel_rows      streamed: panels of rows in the window
   held                    in blocks: whether all files stayed mapped
   residual, converged_at  with --until: the greatest change of the last iteration, null if it

@@ -13,6 +13,7 @@ use syncline_wave::{Error as WaveError, Executor, SweepReport, lanes::Real};
 
 use super::{Job, Meter};
 use crate::args::RunArgs;
+use crate::budget::Bound;
 use crate::error::{Error, Result};
 use crate::inputs::Inputs;
 use crate::kernels::Kernel;
@@ -96,9 +97,22 @@ fn all<R>(me: &mut Member, outcome: Result<R>) -> Result<R> {
     }
 }
 
-/// Returns the sum over all members.
+/// Returns the sum over all processes of what each member measures of its process.
 fn sum(me: &mut Member, own: u64) -> Option<u64> {
+    let own = if me.thread() == 0 { own } else { 0 };
     me.gather(own).ok().map(|all| all.into_iter().sum())
+}
+
+/// Returns the highest peak of all processes, with the memory bound of its members.
+fn highest(me: &mut Member, bound: Bound) -> Option<(Peak, Bound)> {
+    let mut words = Vec::new();
+    let own = Peak::take().encode();
+    for word in [own[0], own[1], bound.bytes()] {
+        words.push(me.gather(word).ok()?);
+    }
+    let all = (0..me.size())
+        .map(|rank| (Peak::decode([words[0][rank], words[1][rank]]), Bound::of(words[2][rank])));
+    all.max_by_key(|(peak, _)| peak.governed())
 }
 
 fn member(me: &mut Member, args: &RunArgs, signals: &Signals) -> Result<Option<Summary>> {
@@ -181,15 +195,18 @@ impl<T: Real> Job<'_, T> {
             (Ok(report), _) => report,
         };
         let (time, disk) = meter.stop();
+        let (peak, bound) = highest(me, self.bound).unwrap_or_else(|| (Peak::take(), self.bound));
         // The result is complete, whatever happens to other members now.
         let disk = disk.and_then(|(read, written)| Some((sum(me, read)?, sum(me, written)?)));
-        Ok(first.then(|| self.summarize(&report, (time, disk))))
+        let memory = (peak, bound, me.threads());
+        Ok(first.then(|| self.summarize(&report, (time, disk), memory)))
     }
 
     fn summarize(
         &self,
         report: &SweepReport,
         (time, disk): (Duration, Option<(u64, u64)>),
+        (peak, bound, in_a_process): (Peak, Bound, usize),
     ) -> Summary {
         let asked = Asked {
             args: self.args,
@@ -200,11 +217,12 @@ impl<T: Real> Job<'_, T> {
         };
         let measured = Measured {
             members: self.members,
+            in_a_process,
             time,
             sync_time: Duration::ZERO,
-            peak: Peak::take(),
+            peak,
             disk,
-            bound: self.bound,
+            bound,
             verified: None,
             chosen: None,
             instead: None,

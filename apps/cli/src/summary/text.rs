@@ -143,7 +143,29 @@ impl Summary {
         let (Some(peak), Some(bound), Some(window)) = (self.peak, self.memory, self.window) else {
             return Ok(());
         };
-        write!(f, "memory       {} at most, of {} allowed; ", Bytes(peak), Bytes(bound))?;
+        let on_team = self.members > Some(1);
+        match (on_team, self.in_a_process) {
+            (false, _) => {
+                write!(f, "memory       {} at the peak, of {} allowed; ", Bytes(peak), Bytes(bound))
+            }
+            (true, 2..) => {
+                let (count, all) =
+                    (self.in_a_process, bound.saturating_mul(self.in_a_process as u64));
+                write!(
+                    f,
+                    "memory       {} at the peak of a process, of {} ",
+                    Bytes(peak),
+                    Bytes(all)
+                )?;
+                write!(f, "allowed for its {count} members; ")
+            }
+            (true, _) => {
+                write!(f, "memory       {} at the peak of a process, of ", Bytes(peak))?;
+                write!(f, "{} allowed; ", Bytes(bound))
+            }
+        }?;
+        // The plan counts all buffers in full, and a run may touch less of them.
+        let window = Window { bytes: window, each: on_team };
         match (self.blocks, self.held, self.panels, self.panel_rows) {
             (None, ..) if self.passes == Some(0) => writeln!(f, "no window"),
             (Some(_), Some(true), ..) => writeln!(f, "all matrices held"),
@@ -152,9 +174,9 @@ impl Summary {
                 writeln!(f, "up to {} of {blocks} block{s} at once", self.windows.unwrap_or(0))
             }
             (None, _, Some(panels), Some(rows)) => {
-                writeln!(f, "{} for the window, {panels} panels of {rows} rows", Bytes(window))
+                writeln!(f, "{window}, {panels} panels of {rows} rows")
             }
-            _ => writeln!(f, "{} for the window", Bytes(window)),
+            _ => writeln!(f, "{window}"),
         }?;
         self.program.map_or(Ok(()), |program| {
             writeln!(
@@ -163,6 +185,19 @@ impl Summary {
                 Bytes(program)
             )
         })
+    }
+}
+
+/// The bytes that were planned for the window of a streamed sweep, of each member on a team.
+struct Window {
+    bytes: u64,
+    each: bool,
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = if self.each { " of each member" } else { "" };
+        write!(f, "{} planned for the window{whose}", Bytes(self.bytes))
     }
 }
 

@@ -277,8 +277,8 @@ fn the_summary_tells_where_the_time_went() {
         "threads      update ",
         "files        read 506.2 KiB (",
         ", written 84.4 KiB (",
-        " of 1.0 GiB allowed; ",
-        " for the window, ",
+        " at the peak, of 1.0 GiB allowed; ",
+        " planned for the window, ",
         "output       data/za.lk23.out.npy, row-major",
     ] {
         assert!(text.contains(part), "{part}: {text}");

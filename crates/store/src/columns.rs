@@ -16,7 +16,7 @@
 //! | `edge`   | bytes that travel to the owner of their block                                 |
 //! | `blocks` | blocks whose bytes are not all present                                        |
 //! | `writer` | [`ColumnWriter`]: the rows of one host, each block written once               |
-//! | `sums`   | [`UnitSums`]: checksums to which each host adds its bytes                     |
+//! | `sums`   | [`UnitSums`]: checksums that hosts compute together                           |
 //!
 //! # Promises on shared file systems
 //!

@@ -85,10 +85,11 @@ impl UnitSums {
     /// row. Of the units of each row, those in `units` are summed.
     ///
     /// # Errors
-    /// [`Error::Columns`] if there is no row, no unit, or a unit without bytes.
+    /// [`Error::Columns`] if there is no row, no such unit, or a unit without bytes.
     pub fn new(rows: u64, height: u64, bounds: Arc<[u64]>, units: Range<usize>) -> Result<Self> {
         let ascend = bounds.first() == Some(&0) && bounds.is_sorted_by(|a, b| a < b);
-        if rows == 0 || height == 0 || !ascend || units.is_empty() || units.end >= bounds.len() {
+        let within = units.start <= units.end && units.end < bounds.len();
+        if rows == 0 || height == 0 || !ascend || !within {
             return Err(wrong(format!(
                 "{rows} rows have no sums by {height} rows, and units {units:?} of {bounds:?}"
             )));
@@ -162,7 +163,7 @@ impl UnitSums {
             return Err(wrong(format!("{given} sums were given for {high} by {wide} units")));
         }
         let common = self.units.start.max(units.start)..self.units.end.min(units.end);
-        let own = self.sums.chunks_mut(self.units.len());
+        let own = self.sums.chunks_mut(self.units.len().max(1));
         for (own, other) in own.zip(sums.chunks(units.len().max(1))) {
             for unit in common.clone() {
                 let sum = &mut own[unit - self.units.start];
@@ -246,7 +247,7 @@ mod tests {
             self.bounds[self.bounds.len() - 1]
         }
 
-        fn new(&self, units: Range<usize>) -> UnitSums {
+        fn empty(&self, units: Range<usize>) -> UnitSums {
             UnitSums::new(self.rows, self.height, Arc::clone(&self.bounds), units).unwrap()
         }
 
@@ -265,7 +266,7 @@ mod tests {
         /// Returns the sums of all writers.
         fn written(&self, random: &mut Random) -> UnitSums {
             let all = 0..self.bounds.len() - 1;
-            let mut hosts = vec![self.new(all.clone()); self.writers[0].len()];
+            let mut hosts = vec![self.empty(all.clone()); self.writers[0].len()];
             let mut rows: Vec<u64> = (0..self.rows).collect();
             random.shuffle(&mut rows);
             for row in rows {
@@ -274,7 +275,7 @@ mod tests {
                     host.add(row, columns, &bytes).unwrap();
                 }
             }
-            let mut sums = self.new(all);
+            let mut sums = self.empty(all);
             random.shuffle(&mut hosts);
             hosts.iter().for_each(|host| sums.merge(host.units(), host.sums()).unwrap());
             sums
@@ -287,7 +288,7 @@ mod tests {
             (written, units): (&UnitSums, Range<usize>),
             bytes: &[u8],
         ) -> Option<(Range<u64>, Range<u64>)> {
-            let mut left = self.new(units.clone());
+            let mut left = self.empty(units.clone());
             left.merge(written.units(), written.sums()).unwrap();
             let own = self.bounds[units.start]..self.bounds[units.end];
             let mut row = 0;
@@ -355,7 +356,8 @@ mod tests {
         assert!(new(1, 1, &[0, 8, 8], 0..1).is_err());
         assert!(new(1, 1, &[], 0..1).is_err());
         assert!(new(1, 1, &[0, 8], 0..2).is_err());
-        assert!(new(1, 1, &[0, 8], 1..1).is_err());
+        let none = new(1, 1, &[0, 8], 1..1).unwrap();
+        assert_eq!((none.sums(), none.damaged(0..1)), (&[][..], None));
         let mut sums = new(3, 2, &[0, 8, 16, 24], 1..3).unwrap();
         assert_eq!((sums.sums(), sums.units()), (&[0; 4][..], 1..3));
         for (row, columns, len) in [(3, 8..16, 8), (0, 8..32, 24), (0, 8..16, 16), (0, 0..8, 8)] {

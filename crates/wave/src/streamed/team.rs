@@ -65,6 +65,7 @@ mod pass;
 mod plan;
 mod run;
 mod same;
+mod sums;
 mod whole;
 
 pub use bands::{TeamBands, TeamSweep};

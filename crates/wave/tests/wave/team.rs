@@ -8,10 +8,12 @@ use std::time::{Duration, SystemTime};
 use crate::common::{Data, Place, lanes, same, side, values};
 use crate::kernels::{Check, Hooked, KERNELS, with_kernel};
 use proptest::prelude::*;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use syncline_fabric::{Member, Team};
 use syncline_overlay::{Initial, Location, Overlay, Stop};
 use syncline_store::{Block, Layout, Matrix, NewFile, Shape};
+use syncline_testkit::Random;
 use syncline_wave::{
     Error, Executor, Neighbours, PointKernel, Runner, Stencil, Sweep, SweepReport,
     kernels::Sor,
@@ -413,5 +415,108 @@ fn members_with_different_arguments_are_named() {
     for result in results {
         let error = result.unwrap_err().to_string();
         assert!(error.contains("the name of the output of rank 1 is result1.npy"), "{error}");
+    }
+}
+
+/// A mean of two neighbours that changes a byte of the hidden files when a part of the sweep is
+/// done.
+struct Damages {
+    monitor: Arc<Monitor>,
+    folder: PathBuf,
+    /// The part of all pieces, in percent.
+    part: u64,
+    offset: u64,
+    is_done: Arc<AtomicBool>,
+}
+
+impl PointKernel<0> for Damages {
+    const STENCIL: Stencil = Stencil::FIVE_POINT;
+
+    fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
+        let (done, total) = (self.monitor.done(), self.monitor.total());
+        if total > 0 && 100 * done > self.part * total && !self.is_done.swap(true, Relaxed) {
+            for entry in std::fs::read_dir(&self.folder).unwrap() {
+                let path = entry.unwrap().path();
+                let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+                let mut byte = [0];
+                file.read_exact_at(&mut byte, self.offset).unwrap();
+                file.write_all_at(&[byte[0] ^ 0x10], self.offset).unwrap();
+                // A direct write to a page that is not clean would be an error of the pass.
+                file.sync_all().unwrap();
+            }
+        }
+        (at.west + at.east) * L::splat(0.5)
+    }
+}
+
+/// Runs a sweep in passes of 6 iterations, and changes the byte at `offset` of the hidden files when
+/// `part` percent of it are done.
+fn damaged(
+    hosts: (usize, usize),
+    (shape, iterations): (Shape, u64),
+    (part, offset): (u64, u64),
+) -> Vec<Result<SweepReport, Error>> {
+    let folder = tempfile::tempdir().unwrap();
+    let target = Target::npy(folder.path().join("result.npy"));
+    let is_done = Arc::new(AtomicBool::new(false));
+    let ends = team(hosts, |me| {
+        let values = (0..shape.elements()).map(|n| (n % 1013) as f64).collect();
+        let field = Arc::new(Matrix::from_vec(shape, values).unwrap());
+        let monitor = Arc::new(Monitor::new());
+        let kernel = Damages {
+            monitor: Arc::clone(&monitor),
+            folder: folder.path().to_owned(),
+            part,
+            offset,
+            is_done: Arc::clone(&is_done),
+        };
+        let sweep = Sweep::new(kernel).iterations(iterations).depth(6);
+        let sweep = sweep.lanes(Lanes::Scalar).runner(Runner::pool(1)).monitor(monitor);
+        sweep.run_on(me, &field, &[], &target)
+    });
+    assert!(is_done.load(Relaxed), "{hosts:?}");
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, usize::from(ends.iter().all(Result::is_ok)));
+    ends
+}
+
+/// A byte of the first rows is changed when they have been written, near the end of a pass, and a
+/// byte of the last rows before they are read, at the begin of a pass.
+#[test]
+fn a_changed_byte_between_two_passes_is_an_error_of_all() {
+    const ATTEMPTS: usize = 20;
+    let shape = Shape::new(700, 400);
+    let mut random = Random::new(7);
+    let header = Matrix::<f64>::header(true, shape).len() as u64;
+    // Two or three passes of 6 iterations, or two and one of 1 iteration; the part of the sweep
+    // after which a byte is changed, in percent; and the first row that may be changed.
+    let cases = [(12, 40, 0), (12, 50, 600), (18, 60, 0), (18, 67, 600), (13, 60, 0)];
+    let hosts = [(1, 1), (1, 3), (1, 6), (2, 1), (2, 2), (3, 1)];
+    for (hosts, (iterations, part, from)) in
+        hosts.into_iter().flat_map(|hosts| cases.map(|case| (hosts, case)))
+    {
+        let any = (random.below(100), random.below(shape.cols));
+        for (row, column) in [(0, 0), (99, shape.cols - 1), any] {
+            let row = from + row;
+            let offset = header + 8 * (row * shape.cols + column) as u64 + random.below(8_u64);
+            let run = || damaged(hosts, (shape, iterations), (part, offset));
+            let is_damage = |end: &Result<SweepReport, Error>| {
+                matches!(end, Err(Error::Store(syncline_store::Error::Generation { .. })))
+            };
+            // A member may write the byte late, or read it early.
+            let mut attempts = (0..ATTEMPTS).map(|_| run());
+            let ends = attempts.find(|ends| ends.iter().any(is_damage));
+            let ends = ends.unwrap_or_else(|| panic!("{hosts:?}, row {row}, column {column}"));
+            for end in ends {
+                let told = end.unwrap_err().to_string();
+                assert!(told.contains(".result.npy.syncline-"), "{told}");
+                assert!(told.ends_with(", are damaged: their checksum differs"), "{told}");
+                let numbers = told.split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty());
+                let numbers: Vec<usize> = numbers.map(|n| n.parse().unwrap_or(0)).collect();
+                let [first, last, west, east] = numbers[numbers.len() - 4..] else { panic!() };
+                assert!((first..=last).contains(&row), "row {row}: {told}");
+                assert!((west..=east).contains(&column), "column {column}: {told}");
+            }
+        }
     }
 }

@@ -20,11 +20,12 @@ use std::sync::Arc;
 use syncline_fabric::Member;
 use syncline_overlay::error::RunError;
 use syncline_signal::primitive::AtomicU64;
-use syncline_store::columns::{ColumnWriter, FileRows, Share as FileShare};
+use syncline_store::columns::{ColumnWriter, FileRows, Share as FileShare, UnitSums};
 use syncline_store::direct_io::{IoBuffer, IoQueue, Method};
 use syncline_sync::space::Array;
 
 use super::group::Groups;
+use super::sums::Between;
 use super::whole;
 use crate::Result;
 use crate::lanes::Real;
@@ -264,6 +265,17 @@ impl<'r, E: Real> Buffers<'r, E> {
         unsafe { std::slice::from_raw_parts_mut(self.address(slot, buffer), buffer.len()) }
     }
 
+    /// Returns bytes of a buffer of a slot.
+    ///
+    /// # Safety
+    /// No thread, of any process, writes to these bytes meanwhile.
+    unsafe fn part(&self, slot: usize, buffer: &Range<usize>, part: Range<usize>) -> &[u8] {
+        assert!(part.start <= part.end && part.end <= buffer.len());
+        let first = self.address(slot, buffer).wrapping_add(part.start);
+        // SAFETY: as for `buffer`, of which this is a part; the caller excludes writes to it.
+        unsafe { std::slice::from_raw_parts(first, part.len()) }
+    }
+
     /// Returns the columns of a panel, of the matrix.
     fn columns_in(&self) -> Range<usize> {
         let PassLayout { ghosts, groups, cuts, .. } = self.layout;
@@ -294,6 +306,64 @@ impl<'r, E: Real> Buffers<'r, E> {
         }
         reader.queue.read(&mut reads)?;
         Ok(bytes_read)
+    }
+
+    /// Subtracts the given rows of the field, in the panel of a slot and of the columns that a
+    /// member needs, from the sums of those who wrote them.
+    ///
+    /// # Safety
+    /// No thread, of any process, writes to the panel meanwhile. It holds the rows.
+    pub(super) unsafe fn subtract(
+        &self,
+        slot: usize,
+        rows: Range<usize>,
+        (between, member): (&Between, usize),
+        left: &mut UnitSums,
+    ) -> Result<()> {
+        let (Source::File(file, start), panel) = (&self.sources[0], &self.slot.arrays[0]) else {
+            return Ok(());
+        };
+        let columns = self.columns_in();
+        let all = file_rows::<E>(*start, self.layout.sizes);
+        let place = all.place(file, &in_file(&rows), &bytes::<E>(&columns));
+        for row in rows.clone() {
+            let first = place.lead + (row - rows.start) * place.pitch;
+            for part in between.parts(member, row) {
+                let at = |column| first + (column - columns.start) * E::BYTES;
+                // SAFETY: as the caller guarantees.
+                let read = unsafe { self.part(slot, panel, at(part.start)..at(part.end)) };
+                left.subtract(row as u64, bytes::<E>(&part), read)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the given final rows of a member, in a slot, to the sums of what it writes.
+    ///
+    /// # Safety
+    /// No thread, of any process, writes to the final rows of the member meanwhile.
+    pub(super) unsafe fn sum(
+        &self,
+        slot: usize,
+        rows: Range<usize>,
+        (between, member): (&Between, usize),
+        sums: &mut UnitSums,
+    ) -> Result<()> {
+        let (columns, place) = self.file.place(&in_file(&rows), self.group);
+        for row in rows.clone() {
+            let own = bytes::<E>(&between.columns(member, row));
+            if own.is_empty() {
+                continue;
+            }
+            let at = place.lead
+                + (row - rows.start) * place.pitch
+                + (own.start - columns.start) as usize;
+            let len = (own.end - own.start) as usize;
+            // SAFETY: as the caller guarantees; these columns are the member's.
+            let written = unsafe { self.part(slot, &self.slot.out, at..at + len) };
+            sums.add(row as u64, own, written)?;
+        }
+        Ok(())
     }
 
     /// Returns the position of the given rows of each array, counted with the ghost lines, in the

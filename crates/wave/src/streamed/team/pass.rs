@@ -1,14 +1,16 @@
 //! One pass on a team, as an overlay: see the table in the documentation of [`team`](super).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use syncline_fabric::Member;
 use syncline_overlay::access::{Read, Write};
 use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop, run::ReadyOrder};
-use syncline_store::columns::Share as FileShare;
+use syncline_store::columns::{Share as FileShare, UnitSums};
 
-use super::data::{Buffers, Output, PassLayout, Reader};
+use super::data::{Buffers, Output, PassLayout, Reader, in_file};
+use super::sums::Between;
 use super::whole::{self, Whole};
 use crate::lanes::{Lanes, Real};
 use crate::monitor::Monitor;
@@ -39,6 +41,29 @@ pub(super) struct Pass<'r, E> {
     pub(super) before: u64,
     /// The matrix of this member, if the result is not a file.
     pub(super) whole: Option<Whole<E>>,
+    /// What this pass reads again, and what the next one does.
+    pub(super) read: Option<Again<'r>>,
+    pub(super) written: Option<&'r Between>,
+}
+
+/// A file that a pass has written and another one reads.
+#[derive(Clone, Copy)]
+pub(super) struct Again<'r> {
+    pub(super) between: &'r Between,
+    /// The number of passes that have ended, and the name of the file of the last one.
+    pub(super) passes: u64,
+    pub(super) path: &'r Path,
+}
+
+/// What a member has in a pass, and after it.
+#[derive(Default)]
+pub(super) struct Own {
+    /// The output of the group, in the member that writes.
+    pub(super) output: Option<Output>,
+    /// The sums of what this member writes, if another pass reads it.
+    pub(super) sums: Option<UnitSums>,
+    /// The sums of what this member reads again, less those of what it has read.
+    pub(super) left: Option<UnitSums>,
 }
 
 /// The locations that hosts share.
@@ -87,8 +112,10 @@ struct OfMember<E: Real> {
     rows: Vec<Location<Option<Rows<E>>>>,
     /// For each slot and piece.
     cells: Vec<Vec<Location<()>>>,
-    /// In the member itself.
+    /// In the member itself, as are the sums: see [`Own`].
     reader: Location<Option<Reader>>,
+    sums: Location<Option<UnitSums>>,
+    left: Location<Option<UnitSums>>,
 }
 
 /// All locations of a pass.
@@ -98,15 +125,21 @@ struct Places<E: Real> {
     members: Vec<OfMember<E>>,
 }
 
+/// Returns what a finished pass has left in a location.
+fn last<T>(location: Location<T>) -> T {
+    location.into_inner().unwrap_or_else(|_| {
+        unreachable!("a finished pass holds the last reference to its locations")
+    })
+}
+
 /// The access of a piece to the values that cross cuts, as in [`Crossed`].
 type Crossing<E> =
     ([Option<Read<[E]>>; 2], [Option<Write<[E]>>; 2], (Option<Read<[u64]>>, Option<Write<[u64]>>));
 
 impl<E: Real> Pass<'_, E> {
-    /// Runs the pass. `output` is that of the group, in the member that writes; it is returned, and
-    /// complete but for the last sync.
-    pub(super) fn run(&self, me: &mut Member, output: Option<Output>) -> Result<Option<Output>> {
-        let mut places = self.places(output);
+    /// Runs the pass. Returns the output, which is complete but for the last sync, and the sums.
+    pub(super) fn run(&self, me: &mut Member, own: Own) -> Result<Own> {
+        let mut places = self.places(own);
         let overlay = self.overlay(&places);
         let mut checked = overlay.check(Initial::Program)?;
         self.monitor.watches(checked.watch());
@@ -118,13 +151,13 @@ impl<E: Real> Pass<'_, E> {
         let done = checked.run_on(me, runner, Stop::after(rounds));
         drop(checked);
         done?;
-        let group = self.layout.groups.group(self.member);
-        Ok(places.groups.swap_remove(group).writer.into_inner().unwrap_or_else(|_| {
-            unreachable!("a finished pass holds the last reference to its output")
-        }))
+        let group = places.groups.swap_remove(self.layout.groups.group(self.member));
+        let member = places.members.swap_remove(self.member);
+        Ok(Own { output: last(group.writer), sums: last(member.sums), left: last(member.left) })
     }
 
-    fn places(&self, mut output: Option<Output>) -> Places<E> {
+    fn places(&self, own: Own) -> Places<E> {
+        let Own { mut output, mut sums, mut left } = own;
         let PassLayout { groups, cuts, slots, .. } = self.layout;
         let own = groups.group(self.member);
         let named = |what: String| {
@@ -148,6 +181,14 @@ impl<E: Real> Pass<'_, E> {
                 rows: (0..slots).map(rows).collect(),
                 cells: (0..slots).map(cells).collect(),
                 reader: Location::new(format!("reader of rank {member}"), own.then(Reader::new)),
+                sums: Location::new(
+                    format!("sums of rank {member}"),
+                    if own { sums.take() } else { None },
+                ),
+                left: Location::new(
+                    format!("sums left of rank {member}"),
+                    if own { left.take() } else { None },
+                ),
             }
         };
         let members = (0..cuts.hosts()).map(of_member).collect();
@@ -228,7 +269,9 @@ impl<E: Real> Pass<'_, E> {
             for group in 0..groups.count() {
                 self.read_task(&mut overlay, places, group, r);
                 for member in groups.members(group) {
+                    self.check_task(&mut overlay, places, member, r);
                     self.wave_tasks(&mut overlay, places, member, r);
+                    self.sum_task(&mut overlay, places, member, r);
                 }
                 self.write_task(&mut overlay, places, group, r);
                 self.take_tasks(&mut overlay, places, group, r);
@@ -258,6 +301,42 @@ impl<E: Real> Pass<'_, E> {
             self.read(r, reader, self.band(r, step))
         });
         overlay.place(task, rank);
+    }
+
+    fn check_task<'o>(
+        &'o self,
+        overlay: &mut Overlay<'o>,
+        places: &Places<E>,
+        member: usize,
+        r: usize,
+    ) {
+        let Some(again) = self.read else { return };
+        let panel = &places.groups[self.layout.groups.group(member)].panels[r];
+        let access = (panel.read(), places.members[member].left.write());
+        let name = format!("check {r} of rank {member}");
+        let task = overlay.task(name, access, move |(_, left), step| {
+            self.check(again, r, left, self.band(r, step))
+        });
+        overlay.place(task, member);
+    }
+
+    fn sum_task<'o>(
+        &'o self,
+        overlay: &mut Overlay<'o>,
+        places: &Places<E>,
+        member: usize,
+        r: usize,
+    ) {
+        let Some(between) = self.written else { return };
+        let groups = self.layout.groups;
+        let group = groups.group(member);
+        let out = &places.groups[group].outs[member - groups.members(group).start][r];
+        let access = (out.read(), places.members[member].sums.write());
+        let name = format!("sum {r} of rank {member}");
+        let task = overlay.task(name, access, move |(_, sums), step| {
+            self.sum(between, r, sums, self.band(r, step))
+        });
+        overlay.place(task, member);
     }
 
     fn wave_tasks<'o>(
@@ -396,6 +475,49 @@ impl<E: Real> Pass<'_, E> {
         self.spent.read.fetch_add(read, Relaxed);
         self.monitor.moved(read);
         Ok(())
+    }
+
+    fn check(
+        &self,
+        again: Again<'_>,
+        r: usize,
+        left: &mut Option<UnitSums>,
+        band: usize,
+    ) -> Result<()> {
+        let rows = self.layout.rows_in(band);
+        let Some(left) = left.as_mut().filter(|_| !rows.is_empty()) else { return Ok(()) };
+        self.go_on()?;
+        let which = (again.between, self.member);
+        // SAFETY: the task holds the panel of the slot inclusively, in the order of all members,
+        // after the task that has read these rows.
+        let read = || unsafe { self.buffers.subtract(r, rows.clone(), which, left) };
+        timed(&self.spent.check_ns, read)?;
+        let Some((rows, bytes)) = left.damaged(in_file(&rows)) else { return Ok(()) };
+        let [first, end] = [bytes.start, bytes.end].map(|byte| byte / E::BYTES as u64);
+        let why = format!(
+            "rows {} to {}, columns {first} to {}, are damaged: their checksum differs",
+            rows.start,
+            rows.end - 1,
+            end - 1
+        );
+        let (generation, path) = (again.passes, again.path.to_owned());
+        Err(syncline_store::Error::Generation { generation, path, why }.into())
+    }
+
+    fn sum(
+        &self,
+        between: &Between,
+        r: usize,
+        sums: &mut Option<UnitSums>,
+        band: usize,
+    ) -> Result<()> {
+        let rows = if band < self.layout.chain.bands() { self.layout.rows_out(band) } else { 0..0 };
+        let Some(sums) = sums.as_mut().filter(|_| !rows.is_empty()) else { return Ok(()) };
+        self.go_on()?;
+        // SAFETY: the task holds the final rows of this member in the slot inclusively, in the
+        // order of all members.
+        let summed = || unsafe { self.buffers.sum(r, rows, (between, self.member), sums) };
+        timed(&self.spent.write_ns, summed)
     }
 
     fn wave(

@@ -18,10 +18,12 @@
 use std::ops::Range;
 
 use syncline_fabric::Member;
+use syncline_store::Shape;
 
 use super::costs::Costs;
 use super::group::Groups;
 use super::link::Link;
+use super::sums::most_bytes;
 use crate::lanes::Lanes;
 use crate::streamed::plan::{Question, StreamPlan};
 use crate::strip::TOGETHER;
@@ -202,8 +204,16 @@ fn bytes(question: &Question, plan: &StreamPlan, cuts: &Cuts, groups: &Groups) -
     // The final rows of all members, twice, if they are not written to a file.
     let finals = 2 * u64::from(!question.result_on_file) * slots * rows;
     let finals = finals * row(0..question.shape.cols);
+    // The checksums of a file that the next pass reads.
+    let sums = match question.result_on_file && question.iterations > plan.depth {
+        true => {
+            let (Shape { rows, cols }, members) = (question.shape, groups.members_in_all());
+            most_bytes(rows, cols * question.value, members)
+        }
+        false => 0,
+    };
     let of_group = |group: usize| groups.members(group).map(own).max().unwrap_or(0) + shared(group);
-    (0..groups.count()).map(of_group).max().unwrap_or(0) + finals + (1 << 20)
+    (0..groups.count()).map(of_group).max().unwrap_or(0) + finals + sums + (1 << 20)
 }
 
 #[cfg(test)]
@@ -211,7 +221,6 @@ mod tests {
     use super::*;
     use crate::{Stencil, stencil::Neighbour};
     use std::time::Duration;
-    use syncline_store::Shape;
     use syncline_testkit::Random;
 
     fn links(groups: &Groups, nanoseconds: u64) -> Vec<Link> {

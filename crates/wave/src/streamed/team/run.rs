@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_fabric::Member;
-use syncline_store::columns::{ColumnWriter, Share as FileShare};
+use syncline_store::columns::{ColumnWriter, Share as FileShare, UnitSums};
 use syncline_store::direct_io::DirectFile;
 use syncline_store::generation::{Generations, Identity, Made};
 use syncline_store::newfile::FileState;
@@ -14,8 +14,9 @@ use syncline_store::{Layout, Matrix};
 
 use super::data::{Buffers, Memory, Output, PassLayout, Sizes};
 use super::group::Groups;
-use super::pass::Pass;
+use super::pass::{Again, Own, Pass};
 use super::same::{arguments, same};
+use super::sums::Between;
 use super::whole::Whole;
 use super::{link, plan};
 use crate::dynamic::Kernel;
@@ -396,8 +397,19 @@ impl<E: Real> Stages<'_, E> {
     ) -> Result<(Done, usize)> {
         let Stages { settings, plan, .. } = self;
         let (mut done, mut last, mut ring) = (Done::default(), 0, None);
+        // What the last pass has written, and the sums of what this member reads of it.
+        let mut before: Option<(Between, UnitSums)> = None;
         while done.iterations < settings.iterations {
             let levels = plan.depth.min(settings.iterations - done.iterations);
+            let next_levels = plan.depth.min(settings.iterations - done.iterations - levels);
+            let again = next_levels > 0 && !outputs.files.is_empty();
+            let written = again.then(|| self.between(me, levels, next_levels)).transpose()?;
+            let (read, left) = before.take().unzip();
+            let read = read.as_ref().map(|between| Again {
+                between,
+                passes: done.passes,
+                path: outputs.files[last].direct.name(),
+            });
             let sources = self.sources((done.passes > 0).then(|| outputs.source(last)));
             let next = if done.passes == 0 { 0 } else { (last + 1) % outputs.len() };
             let output = self.pass(
@@ -406,6 +418,7 @@ impl<E: Real> Stages<'_, E> {
                 &sources,
                 (outputs, next),
                 (&mut ring, memory),
+                (read, left, written.as_ref()),
             );
             let unchanged = || {
                 let mut inputs = self.arrays.on_file();
@@ -413,7 +426,11 @@ impl<E: Real> Stages<'_, E> {
                 self.arrays.check_versions(self.versions)
             };
             // No member reads the output, or gives it its name, before all have synced.
-            all(me, output.and_then(|()| unchanged()))?;
+            let sums = all(me, output.and_then(|sums| unchanged().map(|()| sums)))?;
+            if let (Some(written), Some(sums)) = (written, sums) {
+                let expected = written.exchange(me, &sums);
+                before = Some((written, all(me, expected)?));
+            }
             done.take(settings, levels, Vec::new());
             last = next;
             let own = settings.monitor.own();
@@ -482,6 +499,15 @@ impl<E: Real> Stages<'_, E> {
         Cuts::new(chain, plan.piece, members).map_err(|most| Error::Members { members, most })
     }
 
+    /// Returns the division of the file that a pass of `levels` iterations writes, and one of
+    /// `next` iterations reads.
+    fn between(&self, me: &Member, levels: u64, next: u64) -> Result<Between> {
+        let shape = self.arrays.field.shape();
+        let ghosts = Ghosts::new(shape, self.kernel.stencil());
+        let [writers, readers] = [self.cuts(levels, me.size())?, self.cuts(next, me.size())?];
+        Ok(Between::new(ghosts, (shape.rows, shape.cols), E::BYTES, &writers, &readers))
+    }
+
     /// Returns the number of pieces that this member runs in all passes.
     fn pieces(&self, me: &Member) -> Result<u64> {
         let (depth, all) = (self.plan.depth, self.settings.iterations);
@@ -496,6 +522,7 @@ impl<E: Real> Stages<'_, E> {
     }
 
     /// Runs a pass of `levels` iterations into an output, and syncs this member's part of a file.
+    /// Returns the sums of what this member has written, if another pass reads it.
     fn pass(
         &self,
         me: &mut Member,
@@ -503,7 +530,8 @@ impl<E: Real> Stages<'_, E> {
         sources: &[Source<'_, E>],
         (outputs, into): (&Outputs<E>, usize),
         (ring, memory): (&mut Option<Ring<E>>, &Memory),
-    ) -> Result<()> {
+        (read, left, written): (Option<Again<'_>>, Option<UnitSums>, Option<&Between>),
+    ) -> Result<Option<UnitSums>> {
         let Stages { settings, plan, groups, spent, threads, .. } = *self;
         let (member, cuts) = (me.rank(), &self.cuts(levels, me.size())?);
         let (layout, share) = (self.layout(cuts), cuts.share(member));
@@ -516,9 +544,10 @@ impl<E: Real> Stages<'_, E> {
                 output = Some(Output::new(ColumnWriter::new(own, Arc::clone(&divided), group)?));
             }
             let buffers = Buffers::new(layout, sources, Arc::clone(&divided), group, memory);
-            Ok((divided, buffers, output))
+            let sums = written.map(|between| between.of_writer(member)).transpose()?;
+            Ok((divided, buffers, Own { output, sums, left }))
         });
-        let (divided, buffers, output) = all(me, prepared)?;
+        let (divided, buffers, own) = all(me, prepared)?;
         let Some(ring) = ring else { unreachable!("the share has set its ring") };
         let pass = Pass {
             layout,
@@ -536,15 +565,19 @@ impl<E: Real> Stages<'_, E> {
             threads,
             before,
             whole: outputs.wholes.get(into).copied(),
+            read,
+            written,
         };
-        if let Some(output) = pass.run(me, output)? {
+        let Own { output, sums, .. } = pass.run(me, own)?;
+        if let Some(output) = output {
             output.finish()?;
         }
-        let Some(file) = file else { return Ok(()) };
+        let Some(file) = file else { return Ok(sums) };
         let failed = |source| {
             let path = file.direct.name().to_owned();
             syncline_store::Error::File { action: "sync", path, source }
         };
-        Ok(file.file.sync_data().map_err(failed)?)
+        file.file.sync_data().map_err(failed)?;
+        Ok(sums)
     }
 }

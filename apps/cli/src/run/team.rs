@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use syncline_fabric::{Member, Team};
-use syncline_store::ElementType;
+use syncline_store::{ElementType, Error as StoreError};
 use syncline_wave::{Error as WaveError, Executor, SweepReport, lanes::Real};
 
 use super::{Job, Meter};
@@ -187,6 +187,10 @@ impl<T: Real> Job<'_, T> {
         let report = match (swept, signal) {
             (Err(WaveError::Cancelled { .. }), Some(signal)) => {
                 return Err(Error::interrupted(signal));
+            }
+            // The file of the last pass is damaged. It is removed, so there is nothing to discard.
+            (Err(error @ WaveError::Store(StoreError::Generation { .. })), _) => {
+                return Err(error.into());
             }
             (Err(error), _) => {
                 let error = self.bound.of_streamed(error, threads as u64, &self.arrays);

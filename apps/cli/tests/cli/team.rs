@@ -1,8 +1,9 @@
 //! `syncline run` on a team: the same command, by one process, by several, and under MPI.
 
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use syncline_testkit::mpi::MPIS;
@@ -191,4 +192,57 @@ fn what_a_killed_run_has_left_is_removed() {
     assert!(output.status.success(), "{said}");
     assert!(said.contains("note: removed ") && said.contains("a killed run has left"), "{said}");
     assert_eq!(names(path), ["data", "one.npy"]);
+}
+
+/// Bytes of the hidden files are changed as long as a run of many passes lasts.
+#[test]
+fn damage_between_passes_ends_a_run_without_a_result() {
+    const ATTEMPTS: usize = 20;
+    let folder = data();
+    let path = folder.path();
+    let hidden = || {
+        let files = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|file| file.to_string_lossy().contains(".two.npy.syncline-"))
+    };
+    let damage = |nth: u64| {
+        for file in hidden() {
+            // The run may end, and remove its files.
+            let Ok(file) = fs::File::options().read(true).write(true).open(file) else { continue };
+            let (mut byte, offset) = ([0], 128 + nth * 79_193 % (300 * 700 * 8));
+            let done = file
+                .read_exact_at(&mut byte, offset)
+                .and_then(|()| file.write_all_at(&[byte[0] ^ 1], offset))
+                .and_then(|()| file.sync_data());
+            drop(done);
+        }
+    };
+    let run = "run lk23 data --iterations 2000 --depth 2 --quiet --output two.npy";
+    let is_found = || {
+        let mut command = launch(path, "-n 2", run);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut nth = 0;
+        while child.try_wait().unwrap().is_none() {
+            damage(nth);
+            nth += 1;
+        }
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        if output.status.success() {
+            fs::remove_file(path.join("two.npy")).unwrap();
+            return false;
+        }
+        // A direct write of the run to a page that this test has just changed is an error, too.
+        let found = said.contains("are damaged: their checksum differs");
+        assert!(found || said.contains("Input/output error"), "{said}");
+        if found {
+            let errors: Vec<&str> = said.lines().filter(|line| line.contains("error: ")).collect();
+            let [error] = errors[..] else { panic!("{said}") };
+            assert!(error.contains(".two.npy.syncline-") && !error.contains("--force"), "{said}");
+            assert_eq!(output.status.code(), Some(1), "{said}");
+        }
+        found
+    };
+    assert!((0..ATTEMPTS).any(|_| is_found()), "no run has found the damage");
+    assert_eq!(names(path), ["data", "one.npy"]);
+    is_the_same(path, "one.npy");
 }

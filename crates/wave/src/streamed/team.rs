@@ -30,6 +30,11 @@
 //! | wave r, first  |        | I     | I, at the western cut    | X, at the western cut          |
 //! | wave r, last   |        | I     | X, at the eastern cut    | I of r - 1, at the eastern cut |
 //!
+//! If a pass reads the file of the pass before, each member has a task `check r`, with I on the
+//! panel, that compares the columns which the member needs with the [`sums`] of their writers. If
+//! the next pass reads the file, each member has a task `sum r`, with I on its rows out, between
+//! its waves and `write r`.
+//!
 //! A disk block that belongs to several groups is written by one of them. `write r` puts the bytes
 //! of others into `edge` locations, and `edge r` takes those of this group from others and writes
 //! the blocks that they complete.
@@ -41,7 +46,8 @@
 //! ```text
 //! same arguments? inputs seen alike? ─> one plan for all
 //!   ─> rank 0 creates the hidden output, all open it
-//!   ─> passes (one overlay each; all sync their data) ─> rank 0 gives the output its name
+//!   ─> passes (one overlay each; all sync their data, and exchange their sums)
+//!   ─> rank 0 gives the output its name
 //! ```
 //! An error of one member in any phase is an error of all, with the rank and the cause. Nothing has
 //! the name of the output before all members have synced their data. The hidden file is removed
@@ -49,7 +55,8 @@
 //!
 //! # Costs
 //! As for one process; the overlap of the columns at a cut is packed by both members, and read by
-//! both groups. Two messages for each cut and band.
+//! both groups. Two messages for each cut and band. Of several passes, the checksum of what is
+//! written, and of what is read again.
 //!
 //! # Source
 //! This project's. Clauss and Gustedt (PDP 2010) name the distributed case as future work.

@@ -449,8 +449,8 @@ impl PointKernel<0> for Damages {
     }
 }
 
-/// Runs a sweep in passes of 6 iterations, and changes the byte at `offset` of the hidden files when
-/// `part` percent of it are done.
+/// Runs a sweep in passes of 6 iterations, and changes the byte at `offset` of the hidden files
+/// when `part` percent of it are done.
 fn damaged(
     hosts: (usize, usize),
     (shape, iterations): (Shape, u64),

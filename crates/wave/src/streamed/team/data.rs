@@ -309,7 +309,7 @@ impl<'r, E: Real> Buffers<'r, E> {
     }
 
     /// Subtracts the given rows of the field, in the panel of a slot and of the columns that a
-    /// member needs, from the sums of those who wrote them.
+    /// member needs, from the sums of their writers.
     ///
     /// # Safety
     /// No thread, of any process, writes to the panel meanwhile. It holds the rows.

@@ -207,3 +207,114 @@ impl Between {
         Ok(expected)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use syncline_store::Shape;
+    use syncline_testkit::Random;
+
+    use super::*;
+    use crate::Stencil;
+    use crate::strip::Geometry;
+    use crate::strip::tile::Chain;
+
+    /// Each member checks all columns that it reads, against the sums of those that have written
+    /// them, in the memory that the plan has for them.
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        let (mut cases, mut several) = (0, 0);
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let shape = Shape::new(3 + random.below(200), 3 + random.below(700));
+            let stencil = random.one_of(&[Stencil::FIVE_POINT, Stencil::NINE_POINT]);
+            let ghosts = Ghosts::new(shape, stencil);
+            let (band, members) = (4, 1 + random.below(6));
+            let skew = if stencil == Stencil::NINE_POINT { 2 } else { 1 };
+            let cuts = |levels: usize| {
+                let shape = ghosts.shape();
+                let whole = Geometry { shape, width: 4, skew, arrays: 1, slots: 0 };
+                let geometry = whole.with_slots(Chain::slots(4, levels, band, 2));
+                let chain = Chain { geometry, levels, band };
+                Cuts::new(chain, chain.ahead(), members)
+            };
+            let cuts = [cuts(1 + random.below(9)), cuts(1 + random.below(9))];
+            let [Ok(writers), Ok(readers)] = cuts else { continue };
+            cases += 1;
+            let (sizes, element) = ((shape.rows, shape.cols), random.one_of(&[4, 8]));
+            let between = Between::new(ghosts, sizes, element, &writers, &readers);
+            let bytes: Vec<u8> = (0..shape.elements() * element).map(|n| (n * n) as u8).collect();
+            let row_bytes = shape.cols * element;
+            let in_row = |columns: &Range<usize>| {
+                (columns.start * element) as u64..(columns.end * element) as u64
+            };
+            let of_row = |bytes: &[u8], row: usize, columns: &Range<usize>| {
+                let first = row * row_bytes;
+                bytes[first + columns.start * element..first + columns.end * element].to_vec()
+            };
+            let mut written = Vec::new();
+            for member in 0..members {
+                let mut sums = between.of_writer(member).unwrap();
+                for row in 0..shape.rows {
+                    let own = between.columns(member, row);
+                    sums.add(row as u64, in_row(&own), &of_row(&bytes, row, &own)).unwrap();
+                }
+                written.push(sums);
+            }
+            let all: usize = written.iter().map(|sums| sums.sums().len()).sum();
+            let mut damaged = bytes.clone();
+            let (row, column) = (random.below(shape.rows), random.below(shape.cols));
+            damaged[(row * shape.cols + column) * element] ^= 1;
+            let mut found = 0;
+            for (member, share) in (0..members).map(|member| (member, readers.share(member))) {
+                let mut expected = between.sums(&between.read[member]).unwrap();
+                for from in between.from[member].clone() {
+                    let units = between.written[from].clone();
+                    expected.merge(units, written[from].sums()).unwrap();
+                }
+                several += usize::from(between.from[member].len() > 2);
+                let of_member = all + written[member].sums().len() + expected.sums().len();
+                let most = most_bytes(shape.rows, row_bytes, members);
+                assert!((8 * of_member) as u64 <= most, "seed {seed}: {of_member}, {most}");
+                let columns = ghosts.columns(share.columns_in());
+                for (file, is_damaged) in [(&bytes, false), (&damaged, columns.contains(&column))] {
+                    let mut left = expected.clone();
+                    for row in 0..shape.rows {
+                        let mut next = columns.start;
+                        for part in between.parts(member, row) {
+                            assert_eq!(part.start, next);
+                            next = part.end;
+                            let read = of_row(file, row, &part);
+                            left.subtract(row as u64, in_row(&part), &read).unwrap();
+                        }
+                        assert_eq!(next, columns.end.max(columns.start), "seed {seed}");
+                    }
+                    let damage = left.damaged(0..shape.rows as u64);
+                    assert_eq!(damage.is_some(), is_damaged, "seed {seed}, member {member}");
+                    found += usize::from(is_damaged);
+                    if let Some((rows, columns)) = damage {
+                        assert!(rows.contains(&(row as u64)));
+                        assert!(columns.contains(&((column * element) as u64)));
+                    }
+                }
+            }
+            assert!(found > 0, "seed {seed}: a member reads each column");
+        }
+        assert!(cases > 100 && several > 50, "{cases}, {several}");
+    }
+
+    #[test]
+    fn sums_are_few_whatever_the_size() {
+        for (rows, row_bytes) in [(1, 8), (1 << 14, 1 << 17), (1 << 24, 1 << 20), (10, 1 << 36)] {
+            for members in [1, 2, 8, 64, 1000] {
+                // As many units as there are bounds, and each member writes in all of them.
+                for wide in [members, members * members, members * (2 * members - 1)] {
+                    let height = height((rows, row_bytes), members, wide);
+                    let all = 3 * 8 * rows.div_ceil(height) * wide;
+                    let most = most_bytes(rows, row_bytes, members);
+                    assert!(all as u64 <= most, "{rows} {row_bytes} {members} {wide}");
+                    assert!(members > 64 || most <= 3 * 8 * MOST as u64);
+                }
+            }
+        }
+    }
+}

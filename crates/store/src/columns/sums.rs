@@ -22,7 +22,7 @@
 //! defence against forgery.
 //!
 //! # Costs
-//! That of XXH3 for the bytes, and about 20 ns for each piece.
+//! The checksum of each piece, and a search among the bounds for each range that is given.
 //!
 //! Source: the mix is the finalizer of SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, "Fast
 //! splittable pseudorandom number generators", OOPSLA 2014); a sum of hashes of (position, value)

@@ -61,9 +61,9 @@ impl<K> Sweep<K> {
     /// computes with the threads of its runner, and holds its [`memory`](Sweep::memory) at most.
     ///
     /// A hidden file beside the target holds the result until all members have written their part.
-    /// Of several passes, each checks the values that it reads of the file of the pass before. A run
-    /// that fails leaves nothing; the next run for the same target removes the hidden file of one
-    /// that was killed.
+    /// Of several passes, each checks the values that it reads of the file of the pass before. A
+    /// run that fails leaves nothing; the next run for the same target removes the hidden file of
+    /// one that was killed.
     ///
     /// # Collective
     /// All members call it, with the same sweep, inputs and target.

@@ -339,12 +339,13 @@ impl Exchange {
             endpoint.enter(*service, |out| {
                 for Message { process, parts } in &outgoing.messages {
                     let head = head(RELEASE);
-                    // SAFETY, of both: the data are those of locations that the task has written in
-                    // this round, and still holds: its word is raised after this call.
+                    // SAFETY: the data are those of locations that the task has written in this
+                    // round, and still holds: its word is raised after this call.
                     unsafe { self.send_long_parts(out, (*process, parts), &head, (of, round)) };
                     let mut message = out.message();
                     head.put(&mut message);
                     for part in parts {
+                        // SAFETY: as above.
                         unsafe { self.append(part, round, &mut message) };
                     }
                     out.send(*process, message);
@@ -368,13 +369,14 @@ impl Exchange {
         let kind = if is_final { FINAL } else { INITIAL };
         endpoint.enter(*service, |out| {
             let head = Head { run: self.run, kind, what: location.into(), state: 0 };
-            // SAFETY, of both: no task has begun, or all tasks have ended, and the member waits
-            // until all values have been sent: no thread writes the data.
+            // SAFETY: no task has begun, or all tasks have ended, and the member waits until all
+            // values have been sent: no thread writes the data.
             if unsafe { self.send_long_value(out, to, &head, (at, len)) } {
                 return;
             }
             let mut message = out.message();
             head.put(&mut message);
+            // SAFETY: as above.
             unsafe { self.memory.append(at, len, &mut message) };
             out.send(to, message);
         });

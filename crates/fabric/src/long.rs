@@ -15,8 +15,8 @@
 //!
 //!   the n-th long message of this sender to this receiver, at both ends
 //! ```
-//! * The messages of a channel go one after the other, each in pieces, of which [`WINDOW`] bytes are
-//!   in flight. Both ends count the messages alike, so that the pieces match without numbers.
+//! * The messages of a channel go one after the other, each in pieces, of which [`WINDOW`] bytes
+//!   are in flight. Both ends count the messages alike, so that the pieces match without numbers.
 //!   Messages on different channels go at the same time: a very long one occupies one channel. So
 //!   at most `CHANNELS * WINDOW` bytes are in flight from a process to another one. The number of
 //!   messages that wait is bounded by the services.
@@ -29,9 +29,9 @@
 //! ```text
 //! | eager | eager | ... up to AHEAD | PIECE               | PIECE               | ... rest |
 //! ```
-//! Between machines a short piece leaves at once ([`Transport::eager`]), and a long one after a reply
-//! of the receiver, which takes a round trip. That of the first long piece passes while the short
-//! ones are on their way.
+//! Between machines a short piece leaves at once ([`Transport::eager`]), and a long one after a
+//! reply of the receiver, which takes a round trip. That of the first long piece passes while the
+//! short ones are on their way.
 //!
 //! # Costs
 //! A frame, and a message of the network for each piece. While a long message is in flight, both
@@ -44,8 +44,8 @@ use crate::transport::{Transport, TransportError};
 
 /// The number of long messages that are in flight from a process to another one.
 pub(crate) const CHANNELS: usize = 8;
-/// The bytes that go in short pieces. With a round trip of 0.4 ms, 256 KiB arrive in 0.6 of the time
-/// of a single piece; between processes of one machine it would be 1.4 of it.
+/// The bytes that go in short pieces. With a round trip of 0.4 ms, 256 KiB arrive in 0.6 of the
+/// time of a single piece; between processes of one machine it would be 1.4 of it.
 const AHEAD: usize = 1 << 20;
 /// The length of the other pieces.
 pub(crate) const PIECE: usize = 4 << 20;

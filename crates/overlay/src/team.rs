@@ -47,8 +47,8 @@
 //!
 //! # Costs
 //! A step within a host: as in `claimed`, and a fence. Between hosts: one message for each release
-//! and host that waits, and the transfers of long data. To begin and end a run: three gathers and a wait, and a gather more if a
-//! location has an encoded value, whose decoding may fail at the end.
+//! and host that waits, and the transfers of long data. To begin and end a run: three gathers and a
+//! wait, and a gather more if a location has an encoded value, whose decoding may fail at the end.
 //!
 //! # Source
 //! The paper names the distributed implementation as future work (Clauss and Gustedt, PDP 2010,

@@ -394,8 +394,9 @@ impl Remote {
         (count as u64, received.len() as u64)
     }
 
-    /// Whether a writer's access is the last one of its host to its reception, and receptions follow
-    /// it: from its release on, the host does not use the slot until the reception after the next.
+    /// Whether a writer's access is the last one of its host to its reception, and receptions
+    /// follow it: from its release on, the host does not use the slot until the reception after the
+    /// next.
     fn is_last(&self, queue: &[(u32, AccessMode)], writer: u32, team: &Team) -> bool {
         let host = team.host(writer);
         let (own, q) = self.reference(queue, writer, host);

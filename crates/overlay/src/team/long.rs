@@ -49,8 +49,8 @@ use syncline_sync::Fault;
 use crate::team::exchange::{Exchange, FINAL, Head, INITIAL, Link, RELEASE};
 use crate::team::layout::Part;
 
-/// The length from which data go by themselves. A hop of a ring takes as long either way with 32 KiB;
-/// with 256 KiB it takes 0.4 to 0.6 of the time between processes of one machine.
+/// The length from which data go by themselves. A hop of a ring takes as long either way with 32
+/// KiB; with 256 KiB it takes 0.4 to 0.6 of the time between processes of one machine.
 const LONG: usize = 32 << 10;
 /// The maximum number of buffers to keep.
 const SPARE: usize = 8;

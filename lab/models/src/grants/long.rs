@@ -7,9 +7,9 @@
 //!                        └─> landed ────────┘
 //!                            if the release has been received
 //! ```
-//! The value is taken from the slot of the writer if it *stays* (see [`Plan`](super::Plan)), or else
-//! from a copy that was made at the release. From the release until it is sent, nothing may write
-//! that slot. A task ends its next round only when its data that stay have been sent.
+//! The value is taken from the slot of the writer if it *stays* (see [`Plan`](super::Plan)), or
+//! else from a copy that was made at the release. From the release until it is sent, nothing may
+//! write that slot. A task ends its next round only when its data that stay have been sent.
 
 use super::rules::Bug;
 use super::state::State;

@@ -148,7 +148,8 @@ impl Plan {
         plan
     }
 
-    /// Finds the data that stay in the slot of their writer. All waits but those for room are known.
+    /// Finds the data that stay in the slot of their writer. All waits but those for room are
+    /// known.
     ///
     /// Receptions must follow, no access of the host may use the reception after the release, and
     /// all waits for room that concern the slot must follow from other waits with a round to spare.

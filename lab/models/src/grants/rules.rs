@@ -50,7 +50,8 @@ pub enum Bug {
     /// The mirror is raised when the long data of one release have landed, and those of the release
     /// before it have not.
     RaisedOutOfTurn,
-    /// Data leave the slot although an access of the writer's host uses it before the next reception.
+    /// Data leave the slot although an access of the writer's host uses it before the next
+    /// reception.
     StaysUsed,
     /// Data leave the slot although the next reception in it may come before they are sent.
     StaysTight,

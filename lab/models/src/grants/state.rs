@@ -91,8 +91,8 @@ impl Faults {
 pub struct Host {
     /// By task: the number of rounds that it has released; of tasks on other hosts, the mirror.
     pub words: [u8; TASKS],
-    /// By task of another host: the rounds of the releases that have been received; the mirror follows
-    /// when their long data have landed.
+    /// By task of another host: the rounds of the releases that have been received; the mirror
+    /// follows when their long data have landed.
     pub heard: [u8; TASKS],
     /// By location.
     pub slots: [[u8; 2]; LOCATIONS],

@@ -9,8 +9,7 @@ use syncline_testkit::Random;
 #[test]
 fn releases_are_raised_in_order_when_all_their_data_have_landed() {
     let mut task = Arriving::default();
-    let mut raised =
-        |task: &mut Arriving| -> Vec<u64> { std::iter::from_fn(|| task.next()).collect() };
+    let raised = |task: &mut Arriving| -> Vec<u64> { std::iter::from_fn(|| task.next()).collect() };
     task.announced(3);
     task.announced(3);
     task.landed(3);

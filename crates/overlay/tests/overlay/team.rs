@@ -296,3 +296,76 @@ fn a_watch_shows_tasks_of_all_members() {
         }
     }
 }
+
+/// The third host receives versions of the first writer only. Its last reception, which no task
+/// awaits any more, must not replace the final value of the second writer.
+///
+/// The other location has a long final value, so that the third host waits for it while the last
+/// reception is on its way.
+fn a_late_reception(len: usize, other: usize) {
+    use syncline_fabric::transport::in_memory::Conditions;
+    let jitter = Duration::from_micros(400);
+    let team = move |seed| {
+        let conditions = Conditions { latency: Duration::from_micros(20), jitter, seed };
+        let team = Team::hosts(3).threads(1).quiet().conditions(conditions);
+        let bad = team.run(move |me| {
+            let cell = Location::slice("cell", vec![0_u64; len]);
+            let far = Location::slice("far", vec![0_u64; other]);
+            let add = |cell: &mut [u64]| cell.iter_mut().for_each(|n| *n += 1);
+            let mut overlay = Overlay::new();
+            let leaves = |last: u64, step: &mut syncline_overlay::Step| {
+                if step.iteration() == last {
+                    step.leave();
+                }
+            };
+            let tasks = [
+                (
+                    0,
+                    overlay.task("first", cell.write(), |cell, step| {
+                        add(cell);
+                        leaves(0, step);
+                    }),
+                ),
+                // It uses the slot after the first writer, whose data leave a copy therefore.
+                (0, overlay.task("near", cell.read(), |_, step| leaves(0, step))),
+                (2, overlay.task("reader", cell.read(), |_, step| leaves(0, step))),
+                (
+                    1,
+                    overlay.task("second", cell.write(), |cell, step| {
+                        add(cell);
+                        leaves(9, step);
+                    }),
+                ),
+                (1, overlay.task("first far", far.write(), |_, step| leaves(0, step))),
+                (2, overlay.task("reader far", far.read(), |_, step| leaves(0, step))),
+                (1, overlay.task("second far", far.write(), |_, step| leaves(0, step))),
+            ];
+            for (rank, task) in tasks {
+                overlay.place(task, rank);
+            }
+            let mut overlay = overlay.check(Initial::Program).unwrap();
+            let mut bad = Vec::new();
+            for _ in 0..20 {
+                overlay.run_on(me, Runner::pool(1), Stop::after(100)).unwrap();
+                let mut handle = cell.writer();
+                let mut value = handle.acquire().unwrap();
+                bad.extend(value.iter().find(|&&value| value != 11).copied());
+                value.fill(0);
+            }
+            bad
+        });
+        bad.unwrap()
+    };
+    let bad: Vec<Vec<u64>> = within(move || (0..20).flat_map(team).collect());
+    assert!(bad.iter().all(Vec::is_empty), "wrong final values, not 11, by member: {bad:?}");
+}
+
+#[test]
+fn a_late_reception_of_short_data_does_not_replace_the_final_value() {
+    a_late_reception(1, 1);
+}
+
+#[test]
+fn a_late_reception_of_long_data_does_not_replace_the_final_value() {
+    a_late_reception(5000, 150_000);
+}

@@ -262,7 +262,11 @@ impl<'t> Part<'t> {
         let own = (0..).zip(&self.team.rank_of).filter(|(_, rank)| **rank as usize == self.rank);
         let real = |t: u32| exchange.memory.left(t).unwrap_or(rounds);
         let sent = exchange.wait_sent();
-        let failed = self.failure(overlay).or(sent.err().map(RunError::from));
+        let mut failed = self.failure(overlay).or(sent.err().map(RunError::from));
+        if failed.is_none() {
+            let received = self.values(overlay).wait_received(rounds);
+            failed = self.failure(overlay).or(received.err().map(RunError::from));
+        }
         let steps = if failed.is_some() { 0 } else { own.map(|(t, _)| real(t)).sum() };
         let steps = all_well(me, steps, failed);
         // A failure elsewhere is published here before the gather ends.

@@ -100,6 +100,30 @@ impl Values<'_> {
         Some((last.1, last.0 - 1))
     }
 
+    /// Waits until the receptions of this host before the final versions are in their slots, or a
+    /// task has failed. Where all tasks of a location have left, no task may have waited for the
+    /// last ones, and a final value that comes as a message goes to the slot of one of them.
+    pub(super) fn wait_received(&self, rounds: u64) -> Result<(), Fault> {
+        let Values { exchange, .. } = self;
+        let has_received = |remote: &Remote| {
+            let used = remote.hosts.get(&self.host);
+            let (Some(used), Some((j, round))) = (used, self.last(remote, rounds)) else {
+                return true;
+            };
+            let before = |&k: &usize| round + u64::from(k < j);
+            used.received.iter().all(|k| exchange.rounds(remote.writers[*k]) >= before(k))
+        };
+        let mut all = exchange.layout.remote.values().peekable();
+        let is_over = move || {
+            while all.next_if(|remote| has_received(remote)).is_some() {}
+            exchange.memory.has_failed() || all.peek().is_none()
+        };
+        match &exchange.link {
+            Some(link) => link.endpoint.wait(None, is_over),
+            None => Ok(()),
+        }
+    }
+
     /// Exchanges the final values after `rounds` rounds, and copies those of this host to the
     /// locations of this member. All members have ended their tasks.
     ///

@@ -83,7 +83,7 @@ impl Plan {
         let lengths = (0..locations).map(|_| match random.below(9) {
             0 => 0,
             7 => 2000,
-            8 => 5000,
+            8 => 13_000,
             n => n,
         });
         let lengths = lengths.collect();

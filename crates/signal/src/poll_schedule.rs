@@ -16,7 +16,7 @@
 //! yields, as a core that has gone idle needs some 100 us in a virtual machine to run again.
 //!
 //! ```text
-//! sleeps      5 us ... growing ... 100 us 100 us | yields, yields | 100 us ...
+//! sleeps      5 us ... growing ... 100 us 100 us | yields, yields | 5 us ... growing ... 100 us
 //! waited   0                                   15/16  expected  17/16
 //! ```
 //!
@@ -127,12 +127,13 @@ impl PollSchedule {
     }
 }
 
-/// Returns a sleep that ends when the expected time begins, and a yield in this time.
+/// Returns a sleep that ends when the expected time begins, a yield in this time, and after it a
+/// sleep of at most an eighth of the time since then.
 fn near(sleep: Duration, [from, to]: [Instant; 2], now: Instant) -> Option<Duration> {
     match now {
         now if now < from => Some(sleep.min(from - now)),
         now if now < to => None,
-        _ => Some(sleep),
+        now => Some(sleep.min(FIRST.max((now - to) / 8))),
     }
 }
 
@@ -175,7 +176,9 @@ mod tests {
         assert_eq!(sleep(0), Some(LONGEST));
         assert_eq!(sleep(69_970), Some(Duration::from_micros(30)), "up to the expected time");
         assert_eq!([sleep(70_000), sleep(80_000), sleep(89_999)], [None; 3]);
-        assert_eq!(sleep(90_000), Some(LONGEST));
+        assert_eq!(sleep(90_000), Some(FIRST));
+        assert_eq!(sleep(90_400), Some(Duration::from_micros(50)));
+        assert_eq!(sleep(95_000), Some(LONGEST));
         assert!(PollSchedule::expecting(Duration::MAX).expected.is_none());
     }
 

@@ -27,8 +27,8 @@
 //!
 //! # Costs
 //! A release: one message for each other host that waits, and two copies of short data, into the
-//! message and out of it. Nothing allocates in the steady state. The rounds, which only watches
-//! need, are at most 640 KB a second.
+//! message and out of it. Nothing allocates in the steady state, but for long data. The rounds,
+//! which only watches need, are at most 640 KB a second.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -43,7 +43,7 @@ use crate::compiled::Program;
 use crate::compiled::claimed::{ELSEWHERE, rounds};
 use crate::parked::ParkedWorkers;
 use crate::team::layout::{Layout, Message, Outgoing};
-use crate::team::long::{Arriving, Leaving, LongGrants};
+use crate::team::long::{Arriving, LongGrants, Unsent};
 use crate::team::memory::{Failed, HostMemory};
 
 /// The kinds of messages.
@@ -112,6 +112,9 @@ impl Grants {
                 run.1 -= 1;
             }
             runs.now.retain(|run| run.1 > 0);
+            if runs.now.is_empty() {
+                self.long().rest();
+            }
             true
         };
         let Some(Link { endpoint, .. }) = &exchange.link else { return Ok(()) };
@@ -153,10 +156,12 @@ impl Service for Grants {
         // Under the lock, as above.
         let runs = self.lock();
         let run = runs.now.iter().find(|run| run.0 == head.run);
-        self.long().lands(run.map(|run| &run.2), &head, len)
+        self.long().place_for(run.map(|run| &run.2), &head, len)
     }
 
     fn landed(&self, _from: usize, token: u64, _place: Place, _out: &mut Out<'_>) {
+        // Under the lock, as above: the run is not left meanwhile.
+        let _runs = self.lock();
         let landed = self.long().landed(token);
         landed.into_iter().for_each(|landed| landed());
     }
@@ -230,8 +235,8 @@ pub(crate) struct Exchange {
     /// What each task of this member sends: an index into `outgoing`, or `NOTHING`.
     sends: Box<[u32]>,
     outgoing: Box<[Outgoing]>,
-    /// What is on the way from the slots of this member, by index into `outgoing`.
-    pub(super) leaving: Arc<Leaving>,
+    /// The long data of this member that have not been sent.
+    pub(super) unsent: Arc<Unsent>,
     /// By task of another host, where data are on the way to the slots of this one.
     pub(super) arriving: Mutex<HashMap<u32, Arriving>>,
     /// The number of releases and of rooms that were sent.
@@ -278,7 +283,7 @@ impl Exchange {
             program,
             home,
             sends: sends.into(),
-            leaving: Arc::new(Leaving::new(outgoing.len())),
+            unsent: Arc::new(Unsent::new(outgoing.len())),
             arriving: Mutex::default(),
             outgoing: outgoing.into(),
             sent: AtomicU64::new(0),
@@ -320,8 +325,8 @@ impl Exchange {
         let of = self.sends[task as usize] as usize;
         let Some(outgoing) = self.outgoing.get(of) else { return Ok(()) };
         let Some(Link { endpoint, service, .. }) = &self.link else { return Ok(()) };
-        if !self.leaving.has_left(1 + of) {
-            endpoint.wait(None, || self.leaving.has_left(1 + of))?;
+        if !self.unsent.is_sent(Unsent::of(of)) {
+            endpoint.wait(None, || self.unsent.is_sent(Unsent::of(of)))?;
         }
         let head = |kind| Head { run: self.run, kind, what: task.into(), state };
         if !outgoing.rooms.is_empty() {

@@ -28,13 +28,14 @@
 //! | are used by its host before that     | a copy   | no                                       |
 //! | are a first or final value           | the slot | before the tasks begin; before the end   |
 //!
-//! *The end.* A process leaves the run when nothing is on the way from its slots, and nothing to
-//! them. If a process has died while data were on the way, the memory of the run is not used again:
-//! the network may still access it.
+//! *The end.* A member ends its part when all its data have been sent, also those that leave a
+//! copy: its process may not receive and send afterwards. The last member of a process leaves the
+//! run when nothing is on the way to its slots. If a process has died while data were on the way,
+//! the memory of the run is not used again: the network may still access it.
 //!
 //! # Costs
 //! An announcement, which travels with the release in one message of the network, and the messages
-//! of the data. No copy, or one.
+//! of the data. No copy, or one for each host, which is allocated.
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -55,39 +56,46 @@ const LONG: usize = 32 << 10;
 /// The maximum number of buffers to keep.
 const SPARE: usize = 8;
 
-/// The numbers of long messages that have not left the slots of a member: those of values, and of
-/// each task that sends.
-pub(super) struct Leaving(Box<[AtomicU64]>);
+/// The numbers of long messages of a member that have not been sent: of values, of copies, and of
+/// each task whose data stay in their slot.
+pub(super) struct Unsent(Box<[AtomicU64]>);
 
-/// The place of the number of values in [`Leaving`]; tasks follow.
-pub(super) const VALUES: usize = 0;
+/// The places of values and copies in [`Unsent`]; tasks follow.
+const VALUES: usize = 0;
+const COPIES: usize = 1;
+const TASKS: usize = 2;
 
-impl Leaving {
+impl Unsent {
     /// For `tasks` tasks that send.
-    pub(super) fn new(tasks: usize) -> Leaving {
-        Leaving((0..=tasks).map(|_| AtomicU64::new(0)).collect())
+    pub(super) fn new(tasks: usize) -> Unsent {
+        Unsent((0..TASKS + tasks).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// The place of a task.
+    pub(super) fn of(outgoing: usize) -> usize {
+        TASKS + outgoing
     }
 
     fn begin(&self, of: usize) {
-        // Relaxed, here: the thread that waits for zero has begun the message, or has been started
+        // Relaxed: the thread that waits for zero has begun the message, or has been started
         // or awaited after that.
         self.0[of].fetch_add(1, Ordering::Relaxed);
     }
 
     fn end(&self, of: usize) {
-        // Release: pairs with the Acquire in `has_left`: the slot has been read.
+        // Release: pairs with the Acquire in `is_sent`: the slot has been read.
         self.0[of].fetch_sub(1, Ordering::Release);
     }
 
-    /// Whether nothing is on the way from the slots of a task, or from those of values.
-    pub(super) fn has_left(&self, of: usize) -> bool {
+    /// Whether all data of a task that stay in their slot, or of values, have been sent.
+    pub(super) fn is_sent(&self, of: usize) -> bool {
         // Acquire: pairs with the Release in `end`.
         self.0[of].load(Ordering::Acquire) == 0
     }
 
-    /// Whether nothing is on the way from any slot.
-    pub(super) fn have_all_left(&self) -> bool {
-        (0..self.0.len()).all(|of| self.has_left(of))
+    /// Whether all data have been sent.
+    pub(super) fn all_sent(&self) -> bool {
+        (0..self.0.len()).all(|of| self.is_sent(of))
     }
 }
 
@@ -101,10 +109,8 @@ pub(super) struct LongGrants {
 
 /// A long message.
 enum Moving {
-    /// From a slot.
-    Stays(Arc<Leaving>, usize),
-    /// From a copy.
-    Copied,
+    /// From a slot or a copy, and its place in the numbers.
+    Leaves(Arc<Unsent>, usize),
     /// To a slot of this run.
     Lands(Arc<Exchange>, Data),
 }
@@ -136,6 +142,11 @@ impl LongGrants {
         }
     }
 
+    /// No run is under way: buffers are not kept.
+    pub(super) fn rest(&mut self) {
+        self.spare = Vec::new();
+    }
+
     /// Whether data are on the way to the slots of a run.
     pub(super) fn lands_in(&self, run: u32) -> bool {
         self.moving.values().any(|moving| matches!(moving, Moving::Lands(of, _) if of.run == run))
@@ -143,7 +154,7 @@ impl LongGrants {
 
     /// Names the place for data that have been announced to a run; a buffer if there is no run that
     /// expects them.
-    pub(super) fn lands(
+    pub(super) fn place_for(
         &mut self,
         run: Option<&Arc<Exchange>>,
         head: &Head,
@@ -180,9 +191,9 @@ impl LongGrants {
 
     /// A long message has left its place.
     pub(super) fn sent(&mut self, token: u64, place: Place) {
-        match self.moving.remove(&token) {
-            Some(Moving::Stays(leaving, of)) => leaving.end(of),
-            _ => self.recycle(place),
+        self.recycle(place);
+        if let Some(Moving::Leaves(unsent, of)) = self.moving.remove(&token) {
+            unsent.end(of);
         }
     }
 }
@@ -218,7 +229,7 @@ impl Arriving {
         self.of_round(round).landing += 1;
     }
 
-    /// Data of this round of the task have landed, or are given up.
+    /// Data of this round of the task have landed.
     fn landed(&mut self, round: u64) {
         let release = self.of_round(round);
         release.landing = release.landing.saturating_sub(1);
@@ -285,7 +296,7 @@ impl Exchange {
             let used = unsafe { part.used(self.memory.encoded(at, part.len)) };
             if is_long(used) {
                 let head = Head { what: head.what | number << 32, ..*head };
-                let of = part.stays.then_some(1 + of);
+                let of = part.stays.then_some(Unsent::of(of));
                 // SAFETY: as above. The data of a part that stays are not written until they have
                 // been sent: see the contract of the module.
                 unsafe { self.send_long(out, to, &head, (at, used), of) };
@@ -311,11 +322,11 @@ impl Exchange {
         }
     }
 
-    /// Sends data of this host by themselves: from their slot if they are counted in `leaving`, or
+    /// Sends data of this host by themselves: from their slot if they have a place in `unsent`, or
     /// else from a copy.
     ///
     /// # Safety
-    /// No thread writes the data now. If they are counted, none does until they have left.
+    /// No thread writes the data now. If they have a place, none does until they have been sent.
     unsafe fn send_long(
         &self,
         out: &mut Out<'_>,
@@ -328,22 +339,19 @@ impl Exchange {
         let mut message = out.message();
         head.put(&mut message);
         let mut long = grants.long();
-        let (token, place) = match counted {
-            Some(of) => {
-                self.leaving.begin(of);
-                let token = long.token(Moving::Stays(Arc::clone(&self.leaving), of));
-                // SAFETY: `at` is the address of `len` bytes in memory that the owner keeps. No
-                // thread writes them until the message is sent: the caller guarantees it.
-                let place = unsafe { Place::new(self.memory.at(at, len), len, self.owner.clone()) };
-                (token, place)
-            }
-            None => {
-                let mut copy = long.spare.pop().unwrap_or_default();
-                // SAFETY: no thread writes the data now: the caller guarantees it.
-                unsafe { self.memory.append(at, len, &mut copy) };
-                (long.token(Moving::Copied), Place::owned(copy))
-            }
+        let place = if counted.is_some() {
+            // SAFETY: `at` is the address of `len` bytes in memory that the owner keeps. No thread
+            // writes them until the message is sent: the caller guarantees it.
+            unsafe { Place::new(self.memory.at(at, len), len, self.owner.clone()) }
+        } else {
+            let mut copy = long.spare.pop().unwrap_or_default();
+            // SAFETY: no thread writes the data now: the caller guarantees it.
+            unsafe { self.memory.append(at, len, &mut copy) };
+            Place::owned(copy)
         };
+        let of = counted.unwrap_or(COPIES);
+        self.unsent.begin(of);
+        let token = long.token(Moving::Leaves(Arc::clone(&self.unsent), of));
         drop(long);
         out.send_long(to, message, token, place);
     }
@@ -351,7 +359,7 @@ impl Exchange {
     /// Sends a first or final value by itself if it is long. Returns whether it is.
     ///
     /// # Safety
-    /// No thread writes the data until they have left.
+    /// No thread writes the data until they have been sent.
     pub(super) unsafe fn send_long_value(
         &self,
         out: &mut Out<'_>,
@@ -366,15 +374,15 @@ impl Exchange {
         is_long(data.1)
     }
 
-    /// Waits until nothing is on the way from the slots of this member.
+    /// Waits until all long data of this member have been sent.
     pub(super) fn wait_sent(&self) -> Result<(), Fault> {
         match &self.link {
-            Some(link) => link.endpoint.wait(None, || self.leaving.have_all_left()),
+            Some(link) => link.endpoint.wait(None, || self.unsent.all_sent()),
             None => Ok(()),
         }
     }
 
-    /// Returns what data are that a message announces, and their offset, if they are expected.
+    /// Returns which data a message announces, and the offset of their slot, if they are expected.
     fn expects(&self, head: &Head, len: usize) -> Option<(Data, usize)> {
         let what = head.what as u32;
         match head.kind {

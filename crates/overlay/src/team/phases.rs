@@ -67,6 +67,7 @@ pub(super) fn run(
     // Where a member is dead, others may still be in the run.
     if let Some(memory) = lent
         && left.is_ok()
+        && me.fault_list().fault(0).is_none()
         && !matches!(outcome, Err(RunError::Fault(_)))
     {
         memory.give_back(me);

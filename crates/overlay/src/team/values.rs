@@ -103,6 +103,7 @@ impl Values<'_> {
     /// Waits until the receptions of this host before the final versions are in their slots, or a
     /// task has failed. Where all tasks of a location have left, no task may have waited for the
     /// last ones, and a final value that comes as a message goes to the slot of one of them.
+    /// Receptions after the final version are passed on unchanged: they bring the same bytes.
     pub(super) fn wait_received(&self, rounds: u64) -> Result<(), Fault> {
         let Values { exchange, .. } = self;
         let has_received = |remote: &Remote| {

@@ -29,9 +29,9 @@
 //! ```text
 //! | eager | eager | ... up to AHEAD | PIECE               | PIECE               | ... rest |
 //! ```
-//! Between machines a short piece leaves at once ([`Transport::eager`]), and a long one after a
-//! reply of the receiver, which takes a round trip. That of the first long piece passes while the
-//! short ones are on their way.
+//! Where a short piece leaves at once ([`Transport::eager`]), a long one leaves after a reply of
+//! the receiver, which takes a round trip. That of the first long piece passes while the short ones
+//! are on their way.
 //!
 //! # Costs
 //! A frame, and a message of the network for each piece. While a long message is in flight, both

@@ -36,7 +36,7 @@ use std::time::Duration;
 use syncline_memory::{Segment, segment::is_sealed};
 use syncline_mpi::{
     Communicator, Library, Mpi, MpiError, communicator::ThreadSupport, error::ErrorClass,
-    launched::Launched,
+    launched::Launched, shim::Family,
 };
 use syncline_process::watch::ProcessWatch;
 use syncline_signal::poll_schedule::PollSchedule;
@@ -276,7 +276,10 @@ impl Job<'_> {
             Node { mpi, ..Node::alone(shape, process, control) }
         } else {
             let name = format!("MPI ({})", named(self.mpi.library()));
-            let transport = Box::new(MpiTransport::new(world, name, near));
+            // Between processes of one machine MPI copies from place to place.
+            let open_mpi = self.mpi.library().family() == Family::OpenMpi;
+            let eager = near.iter().map(|near| open_mpi && !near).collect();
+            let transport = Box::new(MpiTransport::new(world, name, eager));
             // Processes that serve only while they wait may be silent for as long as they compute.
             let timeout = if served { self.said.timeout } else { Duration::from_secs(1 << 30) };
             let node = Node::connected(shape, hosts, transport, &mut space, control, timeout)?;

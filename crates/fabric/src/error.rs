@@ -342,6 +342,7 @@ mod tests {
         let text = "process 2 (pid 77, rank 2) exited with 0 before it took part";
         assert_eq!((early.to_string().as_str(), TeamError::Failed(early).exit_code()), (text, 1));
     }
+
     #[test]
     fn processes_that_end_alike_are_named_together() {
         let failure = |process, ending, part| {

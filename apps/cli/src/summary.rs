@@ -35,18 +35,17 @@ pub(crate) struct Asked<'a> {
 pub(crate) struct Measured {
     /// The number of members of the team that has run the sweep; 1 without a team.
     pub(crate) members: usize,
-    /// The number of members of each process.
-    pub(crate) in_a_process: usize,
+    /// The number of members on the host of the peak.
+    pub(crate) on_host: usize,
     /// The time of the sweep.
     pub(crate) time: Duration,
     /// The time to write the output to disk.
     pub(crate) sync_time: Duration,
-    /// The peak of resident memory up to the end of the sweep; on a team, of the process with the
-    /// most.
+    /// The peak of resident memory up to the end of the sweep; on a team, of the host with the most.
     pub(crate) peak: Peak,
     /// The bytes read from disk and written to it during the sweep.
     pub(crate) disk: Option<(u64, u64)>,
-    /// The memory bound; on a team, that of each member of the process with the peak.
+    /// The memory bound; on a team, that of all members on the host of the peak.
     pub(crate) bound: Bound,
     /// The extent of the comparison, and what the result was compared with.
     pub(crate) verified: Option<Verified>,
@@ -58,19 +57,35 @@ pub(crate) struct Measured {
     pub(crate) instead: Option<String>,
 }
 
-/// The peak of resident memory, and the part of it that belongs to the program's files.
+/// The peak of resident memory of one process, or of several on a host, and the parts of it that
+/// processes share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Peak {
     /// The peak of all resident memory.
     rss: Option<u64>,
     /// The unwritten pages of the executable and of libraries.
     program: Option<u64>,
+    /// The shared memory.
+    shared: Option<u64>,
 }
 
 impl Peak {
     /// Takes the figures up to this point, when no large file is mapped any more.
     pub(crate) fn take() -> Self {
-        Self { rss: system::peak_resident(), program: system::resident().map(|now| now.program) }
+        let program = system::resident().map(|now| now.program);
+        Self { rss: system::peak_resident(), program, shared: system::shared() }
+    }
+
+    /// Returns the peak of processes of one host, at worst: what they share counts once, as in a
+    /// control group around them. It is too small by the shared memory that a process has mapped
+    /// since its own peak.
+    pub(crate) fn of_host(processes: &[Peak]) -> Self {
+        let most = |part: fn(&Peak) -> Option<u64>| processes.iter().filter_map(part).max();
+        let own = |peak: &Peak| Some(peak.governed()?.saturating_sub(peak.shared?));
+        let own: Option<u64> = processes.iter().map(own).sum();
+        let (program, shared) = (most(|peak| peak.program), most(|peak| peak.shared));
+        let rss = own.and_then(|own| Some(own + program? + shared?));
+        Self { rss, program, shared }
     }
 
     /// Returns the governed part of the peak: exact, or too small by the part of the program's
@@ -80,14 +95,14 @@ impl Peak {
     }
 
     /// Returns the peak as words that other members of a team can decode.
-    pub(crate) fn encode(self) -> [u64; 2] {
-        [self.rss, self.program].map(|bytes| bytes.map_or(0, |bytes| bytes + 1))
+    pub(crate) fn encode(self) -> [u64; 3] {
+        [self.rss, self.program, self.shared].map(|bytes| bytes.map_or(0, |bytes| bytes + 1))
     }
 
     /// Returns the peak of which these are the words.
-    pub(crate) fn decode(words: [u64; 2]) -> Self {
-        let [rss, program] = words.map(|word| word.checked_sub(1));
-        Self { rss, program }
+    pub(crate) fn decode(words: [u64; 3]) -> Self {
+        let [rss, program, shared] = words.map(|word| word.checked_sub(1));
+        Self { rss, program, shared }
     }
 }
 
@@ -141,7 +156,7 @@ pub(crate) struct Summary {
     #[serde(skip)]
     unmarked: Option<&'static str>,
     #[serde(skip)]
-    in_a_process: usize,
+    on_host: usize,
     #[serde(skip)]
     tolerance: Option<f64>,
     #[serde(skip)]
@@ -228,7 +243,7 @@ impl Summary {
             passes: Some(report.passes),
             lanes: Some(args.lanes.map_or_else(Lanes::best, Lanes::from).to_string()),
             members: Some(measured.members),
-            in_a_process: measured.in_a_process,
+            on_host: measured.on_host,
             threads: Some(report.processors),
             seconds: Some(seconds),
             sync_seconds: Some(measured.sync_time.as_secs_f64()),

@@ -11,6 +11,11 @@ pub(crate) fn peak_resident() -> Option<u64> {
     kilobytes("/proc/self/status", "VmHWM:")
 }
 
+/// Returns the resident shared memory of this process (`RssShmem`).
+pub(crate) fn shared() -> Option<u64> {
+    kilobytes("/proc/self/status", "RssShmem:")
+}
+
 /// The resident memory of this process, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resident {

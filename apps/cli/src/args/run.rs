@@ -259,8 +259,8 @@ Members of the --json object; null where it does not apply:
   times                   streamed: seconds of all threads together. update, pack, wait: of the
                           computing threads; read, write, checksums: of the others
   peak, memory            the peak of the memory that the bound governs, up to the end of the
-                          sweep; the bound. On a team: the peak of the process with the most;
-                          the bound of each of its members
+                          sweep; the bound. On a team: the peak of the host with the most, where
+                          memory that processes share counts once; the bound of all its members
   program, peak_rss       resident bytes of the executable and its libraries, which the bound
                           does not cover; the peak of all resident memory
   window, windows         streamed: bytes planned for all buffers (of each member of a team), and

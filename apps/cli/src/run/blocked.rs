@@ -167,7 +167,7 @@ impl<T: Real> Job<'_, T> {
         let unmarked = self.output.unmarked()?;
         let measured = Measured {
             members: self.members,
-            in_a_process: 1,
+            on_host: 1,
             time,
             sync_time,
             peak,

@@ -103,16 +103,22 @@ fn sum(me: &mut Member, own: u64) -> Option<u64> {
     me.gather(own).ok().map(|all| all.into_iter().sum())
 }
 
-/// Returns the highest peak of all processes, with the memory bound of its members.
-fn highest(me: &mut Member, bound: Bound) -> Option<(Peak, Bound)> {
+/// Returns the peak of the host with the most, and the bound and the number of its members.
+fn highest(me: &mut Member, bound: Bound) -> Option<(Peak, Bound, usize)> {
     let mut words = Vec::new();
-    let own = Peak::take().encode();
-    for word in [own[0], own[1], bound.bytes()] {
+    for word in [bound.bytes()].into_iter().chain(Peak::take().encode()) {
         words.push(me.gather(word).ok()?);
     }
-    let all = (0..me.size())
-        .map(|rank| (Peak::decode([words[0][rank], words[1][rank]]), Bound::of(words[2][rank])));
-    all.max_by_key(|(peak, _)| peak.governed())
+    // A process has the same peak for each of its members.
+    let peak =
+        |&process: &usize| Peak::decode([1, 2, 3].map(|word| words[word][process * me.threads()]));
+    let host = |host| {
+        let (processes, members) = (me.hosts().processes(host), me.ranks_on(host));
+        let peaks: Vec<Peak> = processes.iter().map(peak).collect();
+        let bound = members.iter().map(|&rank| words[0][rank]).fold(0, u64::saturating_add);
+        (Peak::of_host(&peaks), Bound::of(bound), members.len())
+    };
+    (0..me.hosts().count()).map(host).max_by_key(|(peak, ..)| peak.governed())
 }
 
 fn member(me: &mut Member, args: &RunArgs, signals: &Signals) -> Result<Option<Summary>> {
@@ -199,10 +205,10 @@ impl<T: Real> Job<'_, T> {
             (Ok(report), _) => report,
         };
         let (time, disk) = meter.stop();
-        let (peak, bound) = highest(me, self.bound).unwrap_or_else(|| (Peak::take(), self.bound));
+        let alone = || (Peak::take(), self.bound, 1);
+        let memory = highest(me, self.bound).unwrap_or_else(alone);
         // The result is complete, whatever happens to other members now.
         let disk = disk.and_then(|(read, written)| Some((sum(me, read)?, sum(me, written)?)));
-        let memory = (peak, bound, me.threads());
         Ok(first.then(|| self.summarize(&report, (time, disk), memory)))
     }
 
@@ -210,7 +216,7 @@ impl<T: Real> Job<'_, T> {
         &self,
         report: &SweepReport,
         (time, disk): (Duration, Option<(u64, u64)>),
-        (peak, bound, in_a_process): (Peak, Bound, usize),
+        (peak, bound, on_host): (Peak, Bound, usize),
     ) -> Summary {
         let asked = Asked {
             args: self.args,
@@ -221,7 +227,7 @@ impl<T: Real> Job<'_, T> {
         };
         let measured = Measured {
             members: self.members,
-            in_a_process,
+            on_host,
             time,
             sync_time: Duration::ZERO,
             peak,

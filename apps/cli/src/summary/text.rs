@@ -144,26 +144,12 @@ impl Summary {
             return Ok(());
         };
         let on_team = self.members > Some(1);
-        match (on_team, self.in_a_process) {
-            (false, _) => {
-                write!(f, "memory       {} at the peak, of {} allowed; ", Bytes(peak), Bytes(bound))
-            }
-            (true, 2..) => {
-                let (count, all) =
-                    (self.in_a_process, bound.saturating_mul(self.in_a_process as u64));
-                write!(
-                    f,
-                    "memory       {} at the peak of a process, of {} ",
-                    Bytes(peak),
-                    Bytes(all)
-                )?;
-                write!(f, "allowed for its {count} members; ")
-            }
-            (true, _) => {
-                write!(f, "memory       {} at the peak of a process, of ", Bytes(peak))?;
-                write!(f, "{} allowed; ", Bytes(bound))
-            }
-        }?;
+        let (of, count) = if on_team { (" of a host", self.on_host) } else { ("", 1) };
+        write!(f, "memory       {} at the peak{of}, of {} allowed", Bytes(peak), Bytes(bound))?;
+        if count > 1 {
+            write!(f, " for its {count} members")?;
+        }
+        write!(f, "; ")?;
         // The plan counts all buffers in full, and a run may touch less of them.
         let window = Window { bytes: window, each: on_team };
         match (self.blocks, self.held, self.panels, self.panel_rows) {

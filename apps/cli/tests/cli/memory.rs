@@ -5,12 +5,13 @@
 //! plus the named shares.
 
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 use syncline_store::{Block, DataDir, ElementType, Grid, model::io_model};
 
 use crate::cgroup::{Group, of_the_kernel, unfit};
-use crate::common::{command, json, lk23_on_disk, ok, refused};
+use crate::common::{command, json, lk23_on_disk, ok, refused, succeeds};
 
 /// Returns the most of a report's memory that the bound governs, and the bound.
 fn peak_and_bound(report: &Value) -> (u64, u64) {
@@ -27,7 +28,14 @@ fn peak_and_bound(report: &Value) -> (u64, u64) {
 /// The limit of the control group is the bound plus the shares of the program and of the kernel;
 /// then, because the kernel may drop all of the program's file, without the former.
 fn inside(path: &Path, line: &str) -> Value {
-    let report = json(path, line);
+    let lines = format!("{line} --json");
+    let of = || command(path, &lines);
+    is_inside(path, line, &of, 0)
+}
+
+/// Does what [`inside`] says for a command that prints a report, and that has memory of its own.
+fn is_inside(path: &Path, line: &str, of: &dyn Fn() -> Command, beside: u64) -> Value {
+    let report: Value = serde_json::from_str(&succeeds(of(), line)).unwrap();
     let (peak, bound) = peak_and_bound(&report);
     assert!(peak <= bound, "{line}: {report}");
     if let Some(why) = unfit(path) {
@@ -36,7 +44,7 @@ fn inside(path: &Path, line: &str) -> Value {
     }
     let threads = report["threads"].as_u64().unwrap() * 3 + 8;
     for program in [report["program"].as_u64().unwrap(), 0] {
-        let limit = bound + program + of_the_kernel(bound, threads);
+        let limit = bound + program + of_the_kernel(bound, threads) + beside;
         let group = match Group::new(limit) {
             Ok(group) => group,
             Err(why) => {
@@ -44,7 +52,7 @@ fn inside(path: &Path, line: &str) -> Value {
                 return report;
             }
         };
-        let ended = group.run(&command(path, &format!("{line} --json"))).unwrap();
+        let ended = group.run(&of()).unwrap();
         assert!(
             ended.status.success() && group.kills() == 0,
             "{line} within {limit} bytes: {ended:?}"
@@ -217,6 +225,30 @@ fn streamed_runs_larger_than_the_bound_stay_inside_it() {
             assert_eq!(report["bytes_read"].as_u64().unwrap() / bytes, 6 * passes, "{report}");
             assert_eq!(report["bytes_written"].as_u64().unwrap() / bytes, passes, "{report}");
         }
+    }
+}
+
+/// The bounds of the members of a host are one bound for all, with what they share.
+#[test]
+fn the_members_of_a_host_stay_inside_the_sum_of_their_bounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ok(path, "gen lk23 data --rows 1200 --cols 1600");
+    for (team, run) in [
+        ("-n 3", "--iterations 60 --depth 3 --memory 24M"),
+        ("-n 3", "--iterations 30 --memory 32M"),
+        ("-n 2 --threads 2", "--iterations 30 --memory 24M"),
+    ] {
+        let run = format!("run lk23 data {run} --json --output o.npy --force");
+        let of = || {
+            let mut team = command(path, &format!("launch {team} --"));
+            team.arg(env!("CARGO_BIN_EXE_syncline"))
+                .args(run.split(' '))
+                .env("SYNCLINE_QUIET", "1");
+            team
+        };
+        // The launcher, and the kernel's memory for all processes but one.
+        is_inside(path, &format!("launch {team} -- {run}"), &of, 12 << 20);
     }
 }
 

@@ -88,12 +88,27 @@ fn main() -> ExitCode {
             }
             _ => None,
         };
+        if words.first().is_some_and(|word| word == "run") && error.use_stderr() {
+            if let Some(code) = run::refuse_on_team(first_lines(&error)) {
+                std::process::exit(code.into());
+            }
+        }
         refuse(&error, hint)
     });
     match dispatch(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => ExitCode::from(error.tell()),
     }
+}
+
+/// Returns what is wrong with the command line of a run, in one line.
+fn first_lines(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let about = text.lines().take_while(|line| !line.starts_with("Usage:"));
+    let about =
+        about.map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("For more"));
+    let about = about.collect::<Vec<_>>().join("; ");
+    format!("{}; see `syncline run --help`", about.trim_start_matches("error: "))
 }
 
 /// Prints what is wrong with the command line, or the help text, and exits.

@@ -61,6 +61,12 @@ pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
     Ok((text(args, &summary)?, args.until.is_none() || summary.has_converged()))
 }
 
+/// Ends this process, whose command line is not that of a run, as a member of a team; returns the
+/// exit code, or `None` if there is no team.
+pub(crate) fn refuse_on_team(why: String) -> Option<u8> {
+    team::is_joined().then(|| team::refuse(why).ok()).flatten()
+}
+
 /// Returns the text to print.
 fn text(args: &RunArgs, summary: &Summary) -> Result<String> {
     match args.json {

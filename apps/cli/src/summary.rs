@@ -41,7 +41,8 @@ pub(crate) struct Measured {
     pub(crate) time: Duration,
     /// The time to write the output to disk.
     pub(crate) sync_time: Duration,
-    /// The peak of resident memory up to the end of the sweep; on a team, of the host with the most.
+    /// The peak of resident memory up to the end of the sweep; on a team, that of the host with the
+    /// most.
     pub(crate) peak: Peak,
     /// The bytes read from disk and written to it during the sweep.
     pub(crate) disk: Option<(u64, u64)>,

@@ -226,11 +226,16 @@ pub enum RunError {
     },
 }
 
+/// Names the first locations. An error that other processes hear has a maximum length, and its
+/// cause comes after them.
 fn at(locations: &[String]) -> String {
-    if locations.is_empty() {
-        String::new()
-    } else {
-        format!(" at location '{}'", locations.join("', '"))
+    const NAMED: usize = 4;
+    let names = locations.iter().take(NAMED).cloned().collect::<Vec<_>>().join("', '");
+    match locations.len() {
+        0 => String::new(),
+        1 => format!(" at location '{names}'"),
+        ..=NAMED => format!(" at locations '{names}'"),
+        all => format!(" at locations '{names}' and {} more", all - NAMED),
     }
 }
 

@@ -121,6 +121,13 @@ impl Plan {
         self.requests[task.0 as usize].iter().map(|&(l, kind)| (LocationId(l), kind))
     }
 
+    /// Returns the names of the locations that a task writes.
+    pub(crate) fn written(&self, task: u32) -> Vec<String> {
+        let requests = self.requests[task as usize].iter();
+        let written = requests.filter(|(_, mode)| *mode == AccessMode::Exclusive);
+        written.map(|&(location, _)| self.locations[location as usize].clone()).collect()
+    }
+
     /// Checks that iterative tasks with these requests can never deadlock, and returns the first
     /// requests.
     ///

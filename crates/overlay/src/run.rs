@@ -468,11 +468,7 @@ pub(crate) fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>)
             RunError::Failed { task: name(task), iteration: iteration(task), source }
         }
         Failure::Panic { task, payload } => {
-            let written = overlay.live.plan.requests[task as usize]
-                .iter()
-                .filter(|r| r.1 == AccessMode::Exclusive);
-            let locations = written.map(|&(l, _)| overlay.cores[l as usize].name.clone()).collect();
-            let message = message(&*payload);
+            let (locations, message) = (overlay.live.plan.written(task), message(&*payload));
             RunError::Panicked { task: name(task), iteration: iteration(task), locations, message }
         }
     }

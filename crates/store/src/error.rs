@@ -22,6 +22,12 @@ pub enum Error {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// A file that is not complete yet has lost its name.
+    #[error("{} was removed by another program before it was complete", path.display())]
+    Removed {
+        /// The file.
+        path: PathBuf,
+    },
     /// A part of a file could not be read, written or mapped: the file is truncated, the disk
     /// fails, or no address space is left.
     #[error("cannot {action} bytes {offset} to {} of {name}: {source}", offset + len)]

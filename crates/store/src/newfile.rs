@@ -173,6 +173,9 @@ impl NewFile {
             let target = target.clone();
             move |source: io::Error| Error::File { action, path: target, source }
         };
+        if let Some(part) = &self.part {
+            check_named(&self.file, part)?;
+        }
         self.file.sync_data().map_err(failed("write"))?;
         if self.part.is_none() {
             self.part = Some(link(&self.file, &target).map_err(failed("link"))?);
@@ -290,6 +293,19 @@ pub(crate) fn keep_mode(file: &File, target: &Path) -> io::Result<()> {
         Ok(old) if old.is_file() => {
             file.set_permissions(Permissions::from_mode(old.mode() & 0o777 | 0o600))
         }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that a file that is being written still has its name, `path`: another program may have
+/// removed it.
+///
+/// # Errors
+/// [`Error::Removed`] if it has none; [`Error::File`] if its metadata cannot be read.
+pub fn check_named(file: &File, path: &Path) -> Result<()> {
+    let failed = |source| Error::File { action: "look at", path: path.to_owned(), source };
+    match file.metadata().map_err(failed)?.nlink() {
+        0 => Err(Error::Removed { path: path.to_owned() }),
         _ => Ok(()),
     }
 }

@@ -209,9 +209,7 @@ pub enum Error {
         instead: &'static str,
     },
     /// A member of a team has other settings than the first one.
-    #[error(
-        "{what} of rank {rank} is {own}, and that of rank 0 {first}: give all members the same"
-    )]
+    #[error("{what} is {own} at rank {rank}, and {first} at rank 0: give all members the same")]
     Differs {
         /// The member.
         rank: usize,

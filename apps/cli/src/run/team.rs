@@ -35,20 +35,31 @@ pub(super) fn is_joined() -> bool {
 
 /// Runs the part of this process; returns the summary in the process of the first member.
 pub(super) fn run(args: &RunArgs, signals: &Signals) -> Result<Option<Summary>> {
-    let results = Team::run(|me| {
-        let done = check(args).and_then(|()| member(me, args, signals));
-        done.map_err(|error| {
-            let code = first_of(me, error).tell();
-            // A launcher of MPI ends the others when the first process has exited.
-            let _ = me.wait_deadline(Instant::now().checked_add(PATIENCE));
-            Error::Told { code }
-        })
-    })?;
+    let results =
+        Team::run(|me| member(me, args, signals).map_err(|error| told_by_one(me, error)))?;
     let mut summary = None;
     for result in results {
         summary = result?.or(summary);
     }
     Ok(summary)
+}
+
+/// Ends the part of a process whose command line is not that of a run; returns the exit code. The
+/// other members hear of it, as some launchers do not end them.
+pub(super) fn refuse(why: String) -> Result<u8> {
+    let results = Team::run(|me| {
+        let outcome: Result<()> = Err(Error::Usage(why.clone()));
+        all(me, outcome).map_err(|error| told_by_one(me, error).exit_code())
+    })?;
+    Ok(results.into_iter().filter_map(std::result::Result::err).max().unwrap_or(2))
+}
+
+/// Prints the error of the first member that has one.
+fn told_by_one(me: &mut Member, error: Error) -> Error {
+    let code = first_of(me, error).tell();
+    // A launcher of MPI ends the others when the first process has exited.
+    let _ = me.wait_deadline(Instant::now().checked_add(PATIENCE));
+    Error::Told { code }
 }
 
 /// Refuses options that a team does not have.
@@ -80,7 +91,7 @@ fn first_of(me: &mut Member, error: Error) -> Error {
         return Error::Told { code };
     }
     match error {
-        Error::Usage(_) | Error::Interrupted { .. } => error,
+        Error::Interrupted { .. } => error,
         why if owners > 0 && owners < me.size() => {
             Error::OfMember { member: me.place(), why: Box::new(why) }
         }
@@ -122,6 +133,7 @@ fn highest(me: &mut Member, bound: Bound) -> Option<(Peak, Bound, usize)> {
 }
 
 fn member(me: &mut Member, args: &RunArgs, signals: &Signals) -> Result<Option<Summary>> {
+    all(me, check(args))?;
     let inputs = Inputs::open(&args.dir, &args.also);
     let inputs = all(me, inputs)?;
     let kernel = Kernel::choose(args, |name| inputs.has(name));

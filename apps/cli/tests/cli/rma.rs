@@ -34,17 +34,21 @@ fn pools_hold_everywhere() {
     }
 }
 
+/// Returns the shim for an MPI; `None`, after a line with the reason, if it is not installed.
+pub(crate) fn shim(mpi: &Mpi) -> Option<PathBuf> {
+    mpi.is_here().then(|| {
+        mpi.shim(|compiler, into| {
+            let mut build = command(Path::new("."), "mpi build");
+            build.arg("--mpicc").arg(compiler).arg("--into").arg(into);
+            succeeds(build, "mpi build");
+        })
+    })
+}
+
 /// Returns the command as a number of processes of an MPI; `None`, after a line with the reason, if
 /// it is not installed.
 pub(crate) fn under(mpi: &Mpi, processes: usize, line: &str) -> Option<Command> {
-    if !mpi.is_here() {
-        return None;
-    }
-    let shim = mpi.shim(|compiler, into| {
-        let mut build = command(Path::new("."), "mpi build");
-        build.arg("--mpicc").arg(compiler).arg("--into").arg(into);
-        succeeds(build, "mpi build");
-    });
+    let shim = shim(mpi)?;
     let mut command = mpi.run(env!("CARGO_BIN_EXE_syncline"), &processes.to_string(), &[]);
     command.args(line.split_whitespace());
     command.env("SYNCLINE_MPI", shim).env("SYNCLINE_QUIET", "1").stdin(Stdio::null());

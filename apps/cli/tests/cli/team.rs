@@ -9,7 +9,7 @@ use serde_json::Value;
 use syncline_testkit::mpi::MPIS;
 
 use crate::common::{command, names, ok, succeeds, until};
-use crate::rma::{ends, under};
+use crate::rma::{ends, shim, under};
 
 /// Returns `syncline launch` of a run in `folder`.
 fn launch(folder: &Path, options: &str, run: &str) -> Command {
@@ -110,6 +110,48 @@ fn the_member_with_too_little_memory_is_named() {
             host.trim()
         );
         assert!(errors[0].starts_with(&start), "{said}");
+    }
+    assert_eq!(names(folder.path()), ["data", "one.npy"]);
+}
+
+/// A process whose command line is refused tells the others, as some launchers do not end them.
+#[test]
+fn a_command_line_that_one_member_is_refused_is_an_error_of_all() {
+    let folder = data();
+    let run = format!(
+        "exec {} run lk23 data --iterations 2 --quiet --output a.npy",
+        env!("CARGO_BIN_EXE_syncline")
+    );
+    // Variables of `syncline launch`, Open MPI and MPICH.
+    let is_second =
+        "case \"$SYNCLINE_TEAM process=$OMPI_COMM_WORLD_RANK$PMI_RANK \" in *' process=1 '*)";
+    for (wrong, text) in [
+        ("--depht 3", "unexpected argument '--depht' found; tip: "),
+        ("--threads 0", "invalid value '0' for '--threads <N>'"),
+        ("--until 0.1", "--until is not available on a team"),
+        ("--resume", "--resume is not available on a team"),
+    ] {
+        let script = format!("{is_second} {run} {wrong};; *) {run};; esac");
+        let mut commands = vec![command(folder.path(), "launch -n 3 --")];
+        commands.extend(MPIS.iter().filter_map(|mpi| {
+            let shim = shim(mpi)?;
+            let mut command = mpi.run("sh", "3", &[]);
+            command.env("SYNCLINE_MPI", shim).current_dir(folder.path()).stdin(Stdio::null());
+            Some(command)
+        }));
+        for (n, mut command) in commands.into_iter().enumerate() {
+            if n == 0 {
+                command.arg("sh");
+            }
+            command.args(["-c", &script]).env("SYNCLINE_QUIET", "1");
+            let output = ends(command, &script);
+            let said = String::from_utf8(output.stderr).unwrap();
+            let errors: Vec<&str> =
+                said.lines().filter(|line| line.starts_with("error: ")).collect();
+            assert!(!output.status.success() && errors.len() == 1, "{wrong}: {said}");
+            assert!(errors[0].starts_with("error: rank 1 on "), "{said}");
+            assert!(errors[0].contains(text), "{said}");
+        }
     }
     assert_eq!(names(folder.path()), ["data", "one.npy"]);
 }

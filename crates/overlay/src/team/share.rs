@@ -105,7 +105,7 @@ impl Share for Publish {
             }
             Failure::Panic { task, payload } => {
                 let (task_name, iteration) = (name(*task), rounds(*task));
-                let (locations, message) = (Vec::new(), message(&**payload));
+                let (locations, message) = (live.plan.written(*task), message(&**payload));
                 let error = RunError::Panicked { task: task_name, iteration, locations, message };
                 (Some((*task, true)), error.to_string())
             }

@@ -118,7 +118,7 @@ fn a_panic_names_all_locations_that_the_task_writes_and_none_that_it_reads() {
                 overlay.check(Initial::Program).unwrap().run(runner, Stop::after(2)).unwrap_err();
             assert_eq!(
                 error.to_string(),
-                "task 't' panicked in iteration 0 at location 'a', 'c': no message"
+                "task 't' panicked in iteration 0 at locations 'a', 'c': no message"
             );
             assert!(a.reader().acquire().is_err() && c.reader().acquire().is_err());
             assert_eq!(value(&b), 0);

@@ -248,9 +248,9 @@ fn a_panic_poisons_the_location_in_all_members() {
         for (error, again, poisoned, rank) in results {
             let of: Vec<bool> = poisoned;
             assert_eq!(of, [false, false, true, false], "rank {rank}");
-            let here = "task 'task 2' panicked in iteration 3";
-            let begins = if rank == 2 { here.to_owned() } else { format!("rank 2: {here}") };
-            assert!(error.starts_with(&begins) && error.ends_with(": quietly"), "{error}");
+            let here = "task 'task 2' panicked in iteration 3 at location 'cell 2': quietly";
+            let said = if rank == 2 { here.to_owned() } else { format!("rank 2: {here}") };
+            assert_eq!(error, said);
             assert_eq!(again, "location 'cell 2' was poisoned when 'task 2' panicked");
         }
     }

@@ -383,12 +383,12 @@ fn members_with_different_arguments_are_named() {
     let changes: [(Change, &str); 3] = [
         (
             |sweep| sweep.iterations(30),
-            "the number of iterations of rank 1 is 30, and that of rank 0 20",
+            "the number of iterations is 30 at rank 1, and 20 at rank 0",
         ),
-        (|sweep| sweep.depth(3), "the depth of rank 1 is 3, and that of rank 0 chosen"),
+        (|sweep| sweep.depth(3), "the depth is 3 at rank 1, and not given at rank 0"),
         (
             |_| Sweep::new(Sor::new(1.5).unwrap()).iterations(20).runner(Runner::pool(1)),
-            "the result of the kernel of rank 1 is checksum",
+            "the result of the kernel is checksum",
         ),
     ];
     for (hosts, (change, what)) in
@@ -414,18 +414,19 @@ fn members_with_different_arguments_are_named() {
     });
     for result in results {
         let error = result.unwrap_err().to_string();
-        assert!(error.contains("the name of the output of rank 1 is result1.npy"), "{error}");
+        assert!(error.contains("the name of the output is result1.npy at rank 1"), "{error}");
     }
 }
 
-/// A mean of two neighbours that changes a byte of the hidden files when a part of the sweep is
-/// done.
+/// A mean of two neighbours that changes a byte of the hidden files, or removes them, when a part of
+/// the sweep is done.
 struct Damages {
     monitor: Arc<Monitor>,
     folder: PathBuf,
     /// The part of all pieces, in percent.
     part: u64,
-    offset: u64,
+    /// The position of the byte; `None` if the files are removed.
+    offset: Option<u64>,
     is_done: Arc<AtomicBool>,
 }
 
@@ -437,10 +438,14 @@ impl PointKernel<0> for Damages {
         if total > 0 && 100 * done > self.part * total && !self.is_done.swap(true, Relaxed) {
             for entry in std::fs::read_dir(&self.folder).unwrap() {
                 let path = entry.unwrap().path();
+                let Some(offset) = self.offset else {
+                    std::fs::remove_file(path).unwrap();
+                    continue;
+                };
                 let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
                 let mut byte = [0];
-                file.read_exact_at(&mut byte, self.offset).unwrap();
-                file.write_all_at(&[byte[0] ^ 0x10], self.offset).unwrap();
+                file.read_exact_at(&mut byte, offset).unwrap();
+                file.write_all_at(&[byte[0] ^ 0x10], offset).unwrap();
                 // A direct write to a page that is not clean would be an error of the pass.
                 file.sync_all().unwrap();
             }
@@ -449,12 +454,12 @@ impl PointKernel<0> for Damages {
     }
 }
 
-/// Runs a sweep in passes of 6 iterations, and changes the byte at `offset` of the hidden files
-/// when `part` percent of it are done.
+/// Runs a sweep in passes of 6 iterations, and changes the byte at `offset` of the hidden files, or
+/// removes them, when `part` percent of it are done.
 fn damaged(
     hosts: (usize, usize),
     (shape, iterations): (Shape, u64),
-    (part, offset): (u64, u64),
+    (part, offset): (u64, Option<u64>),
 ) -> Vec<Result<SweepReport, Error>> {
     let folder = tempfile::tempdir().unwrap();
     let target = Target::npy(folder.path().join("result.npy"));
@@ -499,7 +504,7 @@ fn a_changed_byte_between_two_passes_is_an_error_of_all() {
         for (row, column) in [(0, 0), (99, shape.cols - 1), any] {
             let row = from + row;
             let offset = header + 8 * (row * shape.cols + column) as u64 + random.below(8_u64);
-            let run = || damaged(hosts, (shape, iterations), (part, offset));
+            let run = || damaged(hosts, (shape, iterations), (part, Some(offset)));
             let is_damage = |end: &Result<SweepReport, Error>| {
                 matches!(end, Err(Error::Store(syncline_store::Error::Generation { .. })))
             };
@@ -517,6 +522,20 @@ fn a_changed_byte_between_two_passes_is_an_error_of_all() {
                 assert!((first..=last).contains(&row), "row {row}: {told}");
                 assert!((west..=east).contains(&column), "column {column}: {told}");
             }
+        }
+    }
+}
+
+/// Files that are removed in a pass end the run when the pass is over.
+#[test]
+fn a_removed_file_is_an_error_of_all() {
+    let shape = Shape::new(300, 200);
+    for (hosts, part) in [(1, 1), (1, 3), (2, 1)].into_iter().flat_map(|h| [10, 60].map(|p| (h, p)))
+    {
+        for end in damaged(hosts, (shape, 18), (part, None)) {
+            let told = end.unwrap_err().to_string();
+            let about = "was removed by another program before it was complete";
+            assert!(told.contains(".result.npy.syncline-") && told.ends_with(about), "{told}");
         }
     }
 }

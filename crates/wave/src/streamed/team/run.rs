@@ -8,7 +8,7 @@ use syncline_fabric::Member;
 use syncline_store::columns::{ColumnWriter, Share as FileShare, UnitSums};
 use syncline_store::direct_io::DirectFile;
 use syncline_store::generation::{Generations, Identity, Made};
-use syncline_store::newfile::FileState;
+use syncline_store::newfile::{FileState, check_named};
 use syncline_store::shared::{InputView, SharedName, SharedNewFile};
 use syncline_store::{Layout, Matrix};
 
@@ -423,6 +423,8 @@ impl<E: Real> Stages<'_, E> {
             let unchanged = || {
                 let mut inputs = self.arrays.on_file();
                 inputs.try_for_each(|(_, matrix)| input(matrix).map(|_| ()))?;
+                let mut files = outputs.files.iter();
+                files.try_for_each(|open| check_named(&open.file, open.direct.name()))?;
                 self.arrays.check_versions(self.versions)
             };
             // No member reads the output, or gives it its name, before all have synced.

@@ -22,6 +22,8 @@ use crate::streamed::run::Arrays;
 use crate::streamed::target::Target;
 use crate::sweep::Settings;
 
+/// The value of an argument that a member was not given.
+const NOT_GIVEN: &str = "not given";
 /// The side of the small field.
 const SIDE: usize = 8;
 
@@ -33,8 +35,8 @@ pub(super) fn arguments<E: Real>(
     target: Option<&Target>,
 ) -> Vec<(String, String)> {
     let shape = arrays.field.shape();
-    let depth = settings.depth.map_or_else(|| "chosen".to_owned(), |depth| depth.to_string());
-    let tolerance = settings.tolerance.map_or_else(|| "none".to_owned(), |t| t.to_string());
+    let depth = settings.depth.map_or_else(|| NOT_GIVEN.to_owned(), |depth| depth.to_string());
+    let tolerance = settings.tolerance.map_or_else(|| NOT_GIVEN.to_owned(), |t| t.to_string());
     let in_memory = || ("in memory".to_owned(), "in memory");
     let (name, format) = target.map_or_else(in_memory, |target| {
         let name = target.path.file_name().unwrap_or_default();
@@ -99,12 +101,12 @@ pub(super) fn same(me: &mut Member, own: &[(String, String)]) -> Result<Result<(
     for (name, own) in own {
         match value(name) {
             Some(first) if first == own.as_str() => {}
-            first => return Ok(differs(name, own, first.unwrap_or("not given"))),
+            first => return Ok(differs(name, own, first.unwrap_or(NOT_GIVEN))),
         }
     }
     let given = |name: &str| own.iter().any(|own| own.0 == name);
     Ok(match first.iter().find(|first| !given(first.0)) {
-        Some((name, first)) => differs(name, "not given", first),
+        Some((name, first)) => differs(name, NOT_GIVEN, first),
         None => Ok(()),
     })
 }

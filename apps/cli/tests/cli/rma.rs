@@ -116,9 +116,10 @@ fn threads_in_processes_on_hosts_meet_under_mpi() {
             .env("SYNCLINE_TIMEOUT", late());
         command.env("SYNCLINE_SERVERS", "2");
         let Output { status, stdout, stderr } = ends(command, mpi.name);
-        assert!(status.success(), "{}: {}", mpi.name, String::from_utf8_lossy(&stderr));
-        let said = String::from_utf8_lossy(&stdout);
-        assert!(said.contains("8 members on 2 hosts"), "{said}");
+        let [said, wrong] =
+            [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert!(status.success(), "{}: {status}: {wrong}{said}", mpi.name);
+        assert!(said.contains("8 members on 2 hosts"), "{}: {said}{wrong}", mpi.name);
     }
 }
 

@@ -418,8 +418,8 @@ fn members_with_different_arguments_are_named() {
     }
 }
 
-/// A mean of two neighbours that changes a byte of the hidden files, or removes them, when a part of
-/// the sweep is done.
+/// A mean of two neighbours that changes a byte of the hidden files, or removes them, when a part
+/// of the sweep is done.
 struct Damages {
     monitor: Arc<Monitor>,
     folder: PathBuf,

@@ -406,8 +406,9 @@ fn flood(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let mut found = [0; WORDS];
     rma.get(&memory, last, 0, &mut found)?;
     for (index, &word) in found.iter().enumerate() {
-        // The last number below `puts` that is put there.
-        let expected = (puts - 1) - (puts - 1 - index as u64) % WORDS as u64;
+        // The last number below `puts` that is put there, if any is.
+        let rest = (puts - 1).checked_sub(index as u64);
+        let expected = rest.map_or(0, |rest| puts - 1 - rest % WORDS as u64);
         if word != expected {
             return Err(Wrong(puts, format!("word {index} is {word}, not {expected}")));
         }

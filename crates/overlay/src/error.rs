@@ -234,7 +234,7 @@ fn at(locations: &[String]) -> String {
     match locations.len() {
         0 => String::new(),
         1 => format!(" at location '{names}'"),
-        ..=NAMED => format!(" at locations '{names}'"),
+        2..=NAMED => format!(" at locations '{names}'"),
         all => format!(" at locations '{names}' and {} more", all - NAMED),
     }
 }

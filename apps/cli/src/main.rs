@@ -88,10 +88,11 @@ fn main() -> ExitCode {
             }
             _ => None,
         };
-        if words.first().is_some_and(|word| word == "run") && error.use_stderr() {
-            if let Some(code) = run::refuse_on_team(first_lines(&error)) {
-                std::process::exit(code.into());
-            }
+        if words.first().is_some_and(|word| word == "run")
+            && error.use_stderr()
+            && let Some(code) = run::refuse_on_team(first_lines(&error))
+        {
+            std::process::exit(code.into());
         }
         refuse(&error, hint)
     });

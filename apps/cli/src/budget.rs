@@ -64,6 +64,13 @@ impl Bound {
         Self { bytes: asked.unwrap_or_else(available) }
     }
 
+    /// Returns the bound of one of the members of a host: the requested one, or an equal part of
+    /// 80 % of the available memory.
+    pub(crate) fn of_member(asked: Option<u64>, members: usize) -> Self {
+        let bytes = Self::new(asked).bytes;
+        Self { bytes: if asked.is_some() { bytes } else { bytes / members.max(1) as u64 } }
+    }
+
     /// Returns the bound of this number of bytes.
     pub(crate) const fn of(bytes: u64) -> Self {
         Self { bytes }

@@ -78,6 +78,8 @@ pub(crate) struct RunArgs {
     pub(crate) exact_stop: bool,
     /// The maximum memory of the program, as 512M or 2G [default: 80 % of the available memory]
     ///
+    /// On a team: of each member, by default an equal part for the members of a host.
+    ///
     /// The bound covers the program's own memory and the data files that it maps. It does not cover
     /// the executable and its libraries: the kernel decides how much of those is resident, and the
     /// summary reports it separately. Nor does it cover the page cache and the kernel's own memory

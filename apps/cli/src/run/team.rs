@@ -139,14 +139,15 @@ fn member(me: &mut Member, args: &RunArgs, signals: &Signals) -> Result<Option<S
     let kernel = Kernel::choose(args, |name| inputs.has(name));
     let kernel = all(me, kernel)?;
     let found = all(me, inputs.find(&kernel, args.field.as_deref()))?;
+    let (members, bound) = (me.size(), Bound::of_member(args.memory, me.ranks_on(me.host()).len()));
     match found.element {
         ElementType::Float64 => {
             let job = Job::<f64>::open(args, &kernel, kernel.runs.clone(), &found);
-            Job { members: me.size(), ..all(me, job)? }.run_on(me, signals)
+            Job { members, bound, ..all(me, job)? }.run_on(me, signals)
         }
         ElementType::Float32 => {
             let job = Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found);
-            Job { members: me.size(), ..all(me, job)? }.run_on(me, signals)
+            Job { members, bound, ..all(me, job)? }.run_on(me, signals)
         }
     }
 }

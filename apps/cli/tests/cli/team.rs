@@ -182,6 +182,12 @@ fn the_summary_tells_the_memory_of_a_host_and_of_its_members() {
         let (written, bytes) = (summary["disk_written"].as_u64().unwrap(), 300 * 700 * 8);
         assert!(written < 2 * bytes, "{written}");
     }
+    // By default the members of a host divide what one process would take.
+    let run = "run lk23 data --iterations 12 --force --quiet --json --output a.npy";
+    let summary: Value = serde_json::from_str(&succeeds(launch(path, "-n 3", run), run)).unwrap();
+    let total = fs::read_to_string("/proc/meminfo").unwrap();
+    let total = total.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10;
+    assert!(summary["memory"].as_u64().unwrap() <= total, "{summary}, {total}");
 }
 
 #[test]

@@ -174,7 +174,7 @@ impl NewFile {
             move |source: io::Error| Error::File { action, path: target, source }
         };
         if let Some(part) = &self.part {
-            check_named(&self.file, part)?;
+            check_named(part)?;
         }
         self.file.sync_data().map_err(failed("write"))?;
         if self.part.is_none() {
@@ -298,15 +298,14 @@ pub(crate) fn keep_mode(file: &File, target: &Path) -> io::Result<()> {
 }
 
 /// Checks that a file that is being written still has its name, `path`: another program may have
-/// removed it.
+/// removed it. The number of names would not do: NFS gives a removed file that is open another one.
 ///
 /// # Errors
-/// [`Error::Removed`] if it has none; [`Error::File`] if its metadata cannot be read.
-pub fn check_named(file: &File, path: &Path) -> Result<()> {
-    let failed = |source| Error::File { action: "look at", path: path.to_owned(), source };
-    match file.metadata().map_err(failed)?.nlink() {
-        0 => Err(Error::Removed { path: path.to_owned() }),
-        _ => Ok(()),
+/// [`Error::Removed`] if there is no file of that name; [`Error::File`] if that is not known.
+pub fn check_named(path: &Path) -> Result<()> {
+    match FileState::of(path)? {
+        FileState(None) => Err(Error::Removed { path: path.to_owned() }),
+        FileState(Some(_)) => Ok(()),
     }
 }
 

@@ -424,7 +424,7 @@ impl<E: Real> Stages<'_, E> {
                 let mut inputs = self.arrays.on_file();
                 inputs.try_for_each(|(_, matrix)| input(matrix).map(|_| ()))?;
                 let mut files = outputs.files.iter();
-                files.try_for_each(|open| check_named(&open.file, open.direct.name()))?;
+                files.try_for_each(|open| check_named(open.direct.name()))?;
                 self.arrays.check_versions(self.versions)
             };
             // No member reads the output, or gives it its name, before all have synced.

@@ -242,6 +242,7 @@ soak: build miri tsan
 	PROPTEST_CASES=20000 SYNCLINE_KILLS=300 $(CARGO) test --release --workspace -- --show-output
 	SYNCLINE_KILLS=500 SYNCLINE_BUSY=2 $(CARGO) test --release -p syncline-farm --test farm kills -- --show-output
 	PROPTEST_CASES=1000000 $(CARGO) test --release -p syncline-farm --test decoding
+	SYNCLINE_SYSTEMS=20000 $(CARGO) test --release -p syncline-solve
 	SYNCLINE_MISUSES=200 $(CARGO) test --release -p syncline-c --test misuse -- --show-output
 	LOOM_MAX_PREEMPTIONS=4 $(MAKE) loom
 	testbed/sweep_kills.sh $(SYNCLINE) 50

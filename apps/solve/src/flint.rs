@@ -1,0 +1,145 @@
+//! The functions of FLINT that this crate calls, loaded at run time.
+//!
+//! FLINT is not linked: the workspace builds and tests without it, a user installs it when it is
+//! needed, and the library, which is under the LGPL, stays replaceable.
+//!
+//! # Layouts
+//! FLINT's structures are opaque here. Each is memory of a fixed size, which is larger than the
+//! structure of any release from 2.7 to 3.x, and only FLINT's functions read and write it. The
+//! table has the sizes of FLINT 2.9 on 64 bits.
+//!
+//! | structure                   | bytes | here |
+//! |-----------------------------|-------|------|
+//! | `nmod_mpoly_ctx_struct`     |   624 | 4096 |
+//! | `nmod_mpoly_struct`         |    48 |   64 |
+//! | `nmod_mpoly_univar_struct`  |    32 |   64 |
+//! | `nmod_mpoly_factor_struct`  |    40 |   64 |
+
+use std::ffi::{c_int, c_long, c_ulong, c_void};
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use crate::error::SolveError;
+
+/// A pointer to a structure of FLINT.
+pub(crate) type Opaque = *mut c_void;
+/// A pointer to a structure of FLINT that the function only reads.
+pub(crate) type Const = *const c_void;
+
+macro_rules! functions {
+    ($($name:ident = $symbol:literal: fn($($kind:ty),*) $(-> $result:ty)?;)*) => {
+        /// The functions by their names, without the prefix `nmod_mpoly_`.
+        pub(crate) struct Flint {
+            $(pub(crate) $name: unsafe extern "C" fn($($kind),*) $(-> $result)?,)*
+            /// Keeps the library loaded.
+            _library: Library,
+        }
+
+        impl Flint {
+            fn bind(library: Library) -> Result<Flint, libloading::Error> {
+                // SAFETY: the types are those of FLINT's headers, which have been the same from
+                // release 2.7 to 3.x for these functions.
+                unsafe {
+                    $(let $name = *library.get::<unsafe extern "C" fn($($kind),*) $(-> $result)?>(
+                        concat!($symbol, "\0").as_bytes())?;)*
+                    Ok(Flint { $($name,)* _library: library })
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    ctx_init = "nmod_mpoly_ctx_init": fn(Opaque, c_long, c_int, c_ulong);
+    ctx_clear = "nmod_mpoly_ctx_clear": fn(Opaque);
+    init = "nmod_mpoly_init": fn(Opaque, Const);
+    clear = "nmod_mpoly_clear": fn(Opaque, Const);
+    set = "nmod_mpoly_set": fn(Opaque, Const, Const);
+    equal = "nmod_mpoly_equal": fn(Const, Const, Const) -> c_int;
+    set_ui = "nmod_mpoly_set_ui": fn(Opaque, c_ulong, Const);
+    generator = "nmod_mpoly_gen": fn(Opaque, c_long, Const);
+    add = "nmod_mpoly_add": fn(Opaque, Const, Const, Const);
+    sub = "nmod_mpoly_sub": fn(Opaque, Const, Const, Const);
+    neg = "nmod_mpoly_neg": fn(Opaque, Const, Const);
+    scalar_mul_ui = "nmod_mpoly_scalar_mul_ui": fn(Opaque, Const, c_ulong, Const);
+    mul = "nmod_mpoly_mul": fn(Opaque, Const, Const, Const);
+    pow_ui = "nmod_mpoly_pow_ui": fn(Opaque, Const, c_ulong, Const) -> c_int;
+    divides = "nmod_mpoly_divides": fn(Opaque, Const, Const, Const) -> c_int;
+    divrem_ideal = "nmod_mpoly_divrem_ideal":
+        fn(*const Opaque, Opaque, Const, *const Opaque, c_long, Const);
+    gcd = "nmod_mpoly_gcd": fn(Opaque, Const, Const, Const) -> c_int;
+    derivative = "nmod_mpoly_derivative": fn(Opaque, Const, c_long, Const);
+    degree_si = "nmod_mpoly_degree_si": fn(Const, c_long, Const) -> c_long;
+    total_degree_si = "nmod_mpoly_total_degree_si": fn(Const, Const) -> c_long;
+    length = "nmod_mpoly_length": fn(Const, Const) -> c_long;
+    get_term_coeff_ui = "nmod_mpoly_get_term_coeff_ui": fn(Const, c_long, Const) -> c_ulong;
+    get_term_exp_ui = "nmod_mpoly_get_term_exp_ui": fn(*mut c_ulong, Const, c_long, Const);
+    push_term_ui_ui = "nmod_mpoly_push_term_ui_ui": fn(Opaque, c_ulong, *const c_ulong, Const);
+    sort_terms = "nmod_mpoly_sort_terms": fn(Opaque, Const);
+    combine_like_terms = "nmod_mpoly_combine_like_terms": fn(Opaque, Const);
+    evaluate_one_ui = "nmod_mpoly_evaluate_one_ui": fn(Opaque, Const, c_long, c_ulong, Const);
+    evaluate_all_ui = "nmod_mpoly_evaluate_all_ui": fn(Const, *const c_ulong, Const) -> c_ulong;
+    to_univar = "nmod_mpoly_to_univar": fn(Opaque, Const, c_long, Const);
+    from_univar = "nmod_mpoly_from_univar": fn(Opaque, Const, c_long, Const);
+    univar_init = "nmod_mpoly_univar_init": fn(Opaque, Const);
+    univar_clear = "nmod_mpoly_univar_clear": fn(Opaque, Const);
+    univar_length = "nmod_mpoly_univar_length": fn(Const, Const) -> c_long;
+    univar_exponent = "nmod_mpoly_univar_get_term_exp_si": fn(Const, c_long, Const) -> c_long;
+    univar_coefficient = "nmod_mpoly_univar_get_term_coeff": fn(Opaque, Const, c_long, Const);
+    univar_set_coeff_ui = "nmod_mpoly_univar_set_coeff_ui": fn(Opaque, c_ulong, Const, Const);
+    content_vars = "nmod_mpoly_content_vars":
+        fn(Opaque, Const, *mut c_long, c_long, Const) -> c_int;
+    make_monic = "nmod_mpoly_make_monic": fn(Opaque, Const, Const);
+    factor = "nmod_mpoly_factor": fn(Opaque, Const, Const) -> c_int;
+    factor_init = "nmod_mpoly_factor_init": fn(Opaque, Const);
+    factor_clear = "nmod_mpoly_factor_clear": fn(Opaque, Const);
+    factor_length = "nmod_mpoly_factor_length": fn(Const, Const) -> c_long;
+    factor_base = "nmod_mpoly_factor_get_base": fn(Opaque, Const, c_long, Const);
+    factor_exponent = "nmod_mpoly_factor_get_exp_si": fn(Opaque, c_long, Const) -> c_long;
+}
+
+impl std::fmt::Debug for Flint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Flint")
+    }
+}
+
+/// The names under which distributions install FLINT, newest first. `SYNCLINE_FLINT` names another
+/// file.
+const NAMES: [&str; 8] = [
+    "libflint.so",
+    "libflint.so.22",
+    "libflint.so.21",
+    "libflint.so.20",
+    "libflint.so.19",
+    "libflint.so.18",
+    "libflint.so.17",
+    "libflint.so.16",
+];
+
+/// Returns the functions of FLINT; the first call loads it.
+///
+/// # Errors
+/// [`SolveError::Flint`] says what to install.
+pub(crate) fn flint() -> Result<&'static Flint, SolveError> {
+    static FLINT: OnceLock<Result<Flint, String>> = OnceLock::new();
+    let load = || match std::env::var_os("SYNCLINE_FLINT") {
+        Some(path) => {
+            // SAFETY: FLINT's initialisers only set up its own variables.
+            unsafe { Library::new(&path) }.and_then(Flint::bind).map_err(|why| why.to_string())
+        }
+        None => {
+            let mut first = None;
+            for name in NAMES {
+                // SAFETY: as above.
+                match unsafe { Library::new(name) }.and_then(Flint::bind) {
+                    Ok(found) => return Ok(found),
+                    Err(why) => _ = first.get_or_insert(why.to_string()),
+                }
+            }
+            Err(first.unwrap_or_default())
+        }
+    };
+    FLINT.get_or_init(load).as_ref().map_err(|why| SolveError::Flint { why: why.clone() })
+}

@@ -1,0 +1,386 @@
+//! The `syncline-solve` command: triangular decomposition of polynomial systems over Z/p.
+//!
+//! Exit codes: 0 for success; 1 for an error; 2 for a wrong command line; 3 for a solution that
+//! `--check` finds wrong; 4 when the time is over.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use syncline_solve::check::check;
+use syncline_solve::codec::Codec;
+use syncline_solve::parallel::{Report, Solver, serve_worker};
+use syncline_solve::{Mode, Poly, Ring, Solution, SolveError, Source, polynomial, solve};
+
+/// Decompose the zeros of a system of polynomials over Z/p into triangular chains.
+///
+/// The file has the variables, greatest first, the prime, and one polynomial in each line:
+///
+///     vars x y z
+///     prime 7841
+///     x^2 + y*z - 1
+///     (x - y)*(x + z)
+///
+/// Files of msolve are read as well. Each chain that is printed is a component of the zeros, or
+/// several; its variables without a polynomial are free.
+#[derive(Debug, Parser)]
+#[command(version, verbatim_doc_comment, max_term_width = 100)]
+struct Args {
+    /// The system; `-` reads standard input
+    file: PathBuf,
+    /// Worker processes; 1 without --timeout and --memory solves in this process
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: u16,
+    /// How polynomials are sent to workers
+    #[arg(long, value_enum, default_value_t = Wire::Flat)]
+    wire: Wire,
+    /// The order of the variables, greatest first: `file`, `reversed`, `auto`, or x,y,z
+    #[arg(long, default_value = "file")]
+    order: String,
+    /// What the zeros are the union of: closures of chains (kalkbrener), or their points (lazard)
+    #[arg(long, value_enum, default_value_t = Chains::Kalkbrener)]
+    mode: Chains,
+    /// Divide components into irreducible ones over Z/p
+    #[arg(long)]
+    factor: bool,
+    /// List the zeros with coordinates in Z/p, if the dimension is 0
+    #[arg(long)]
+    points: bool,
+    /// Check the solution, also by a second one after a random linear change of variables
+    #[arg(long)]
+    check: bool,
+    /// A polynomial that must not vanish; may be repeated
+    #[arg(long, value_name = "POLY")]
+    nonzero: Vec<String>,
+    /// Print the solution as one line of JSON, the last one
+    #[arg(long)]
+    json: bool,
+    /// Give up after some seconds
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// The memory of each worker in MiB
+    #[arg(long, value_name = "MIB")]
+    memory: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Wire {
+    Kronecker,
+    Terms,
+    Flat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Chains {
+    Kalkbrener,
+    Lazard,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+fn main() -> ExitCode {
+    if let Err(error) = serve_worker() {
+        return fail(&error.to_string(), 1);
+    }
+    let args = Args::parse();
+    let outcome = run(&args);
+    match outcome {
+        Ok(code) => code,
+        Err(Failure::Solve(SolveError::TimedOut)) => {
+            let seconds = args.timeout.unwrap_or_default().as_secs_f64();
+            fail(&format!("not solved within {seconds} s"), 4)
+        }
+        Err(Failure::Solve(error @ SolveError::Syntax { .. })) => {
+            fail(&format!("{}: {error}", args.file.display()), 1)
+        }
+        Err(Failure::Solve(error)) => fail(&error.to_string(), 1),
+        Err(Failure::Other(message)) => fail(&message, 1),
+    }
+}
+
+fn fail(message: &str, code: u8) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "error: {message}");
+    ExitCode::from(code)
+}
+
+enum Failure {
+    Solve(SolveError),
+    Other(String),
+}
+
+impl From<SolveError> for Failure {
+    fn from(error: SolveError) -> Failure {
+        Failure::Solve(error)
+    }
+}
+
+fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let text = match args.file.as_os_str() == "-" {
+        true => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map(|_| text)
+        }
+        false => std::fs::read_to_string(&args.file),
+    };
+    let text = text.map_err(|error| Failure::Other(format!("{}: {error}", args.file.display())))?;
+    let source = Source::read(&text)?;
+    let order = order(&source, &args.order)?;
+    let system = source.system(&order)?;
+    let nonzero = args
+        .nonzero
+        .iter()
+        .map(|text| {
+            polynomial(&system.ring, text)
+                .map_err(|error| Failure::Other(format!("--nonzero {text}: {error}")))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let began = Instant::now();
+    let (solution, report) = solved(args, &system.ring, &system.equations, &nonzero, began)?;
+    let seconds = began.elapsed().as_secs_f64();
+    let mut out = String::new();
+    describe(&mut out, args, &system.ring, &solution);
+    let points = args.points.then(|| rational_points(&system.ring, &solution));
+    if let Some(points) = &points {
+        match points {
+            None => out.push_str("There are infinitely many points: none are listed.\n"),
+            Some(points) => {
+                let _ = writeln!(out, "Points over Z/{}: {}", system.ring.prime(), points.len());
+                for point in points {
+                    let values = system.ring.names().iter().zip(point);
+                    let values = values.map(|(name, value)| format!("{name} = {value}"));
+                    let _ = writeln!(out, "  {}", values.collect::<Vec<_>>().join(", "));
+                }
+            }
+        }
+    }
+    let mut checked = None;
+    if args.check {
+        let mode = mode(args);
+        let outcome =
+            check(&system.ring, &system.equations, &nonzero, &solution, mode, args.factor);
+        let _ = match &outcome {
+            Ok(()) => writeln!(out, "Checked: right."),
+            Err(why) => writeln!(out, "Checked: WRONG: {why}."),
+        };
+        checked = Some(outcome.is_ok());
+    }
+    if args.json {
+        let chains = solution.components.iter().map(|component| {
+            component.chain.members().map(|(_, m)| m.to_string()).collect::<Vec<_>>()
+        });
+        let mut summary = json!({
+            "dimension": solution.dimension(),
+            "points": solution.points(),
+            "degrees": solution.degrees,
+            "dimensions": dimensions(&solution),
+            "irreducible": solution.components.iter().map(|c| c.is_prime).collect::<Vec<_>>(),
+            "order": order,
+            "prime": system.ring.prime(),
+            "chains": chains.collect::<Vec<_>>(),
+            "seconds": seconds,
+            "workers": args.workers,
+        });
+        if let Some(checked) = checked {
+            summary["checked"] = checked.into();
+        }
+        if let Some(points) = points {
+            summary["rational_points"] = json!(points);
+        }
+        if let Some(report) = report {
+            summary["farm"] = json!({
+                "started": report.workers,
+                "lost": report.lost,
+                "messages": report.messages,
+                "integers": report.written,
+                "zeros": report.zeros,
+                "steps": report.steps,
+                "work_us": report.micros.work,
+                "read_us": report.micros.read,
+                "write_us": report.micros.write,
+            });
+        }
+        let _ = writeln!(out, "{summary}");
+    } else {
+        let _ = writeln!(out, "{seconds:.3} s");
+    }
+    let mut stdout = std::io::stdout().lock();
+    if let Err(error) = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()) {
+        return Err(Failure::Other(format!("standard output: {error}")));
+    }
+    Ok(if checked == Some(false) { ExitCode::from(3) } else { ExitCode::SUCCESS })
+}
+
+fn mode(args: &Args) -> Mode {
+    match args.mode {
+        Chains::Kalkbrener => Mode::Kalkbrener,
+        Chains::Lazard => Mode::Lazard,
+    }
+}
+
+/// The order of the variables that is asked for.
+fn order(source: &Source<'_>, order: &str) -> Result<Vec<String>, SolveError> {
+    let file = source.names().to_vec();
+    Ok(match order {
+        "file" => file,
+        "reversed" => file.into_iter().rev().collect(),
+        "auto" => {
+            // Variables of low degree first: they are eliminated by small polynomials.
+            let system = source.system(&file)?;
+            let weight = |name: &String| {
+                let index = file.iter().position(|other| other == name).unwrap_or_default();
+                let level = file.len() - index;
+                let degrees = system.equations.iter().map(|equation| equation.degree(level));
+                let degrees = degrees.collect::<Vec<_>>();
+                (degrees.iter().max().copied(), degrees.iter().sum::<usize>())
+            };
+            let mut names = file.clone();
+            names.sort_by_key(weight);
+            eprintln!("order of the variables: {}", names.join(","));
+            names
+        }
+        names => names.split(',').map(|name| name.trim().to_owned()).collect(),
+    })
+}
+
+/// Solves the system in this process or by workers.
+fn solved(
+    args: &Args,
+    ring: &Ring,
+    equations: &[Poly],
+    nonzero: &[Poly],
+    began: Instant,
+) -> Result<(Solution, Option<Report>), SolveError> {
+    if args.workers == 1 && args.timeout.is_none() && args.memory.is_none() {
+        return Ok((solve(ring, equations, nonzero, mode(args), args.factor), None));
+    }
+    let codec = match args.wire {
+        Wire::Kronecker => Codec::Kronecker,
+        Wire::Terms => Codec::Terms,
+        Wire::Flat => Codec::Flat,
+    };
+    let solver = Solver {
+        workers: args.workers.into(),
+        codec,
+        mode: mode(args),
+        factor: args.factor,
+        deadline: args.timeout.map(|timeout| began + timeout),
+        worker_memory: u64::from(args.memory.unwrap_or_default()) << 20,
+        ..Solver::default()
+    };
+    let bar = if std::io::stderr().is_terminal() {
+        let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}");
+        let bar = ProgressBar::new_spinner();
+        bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+    } else {
+        ProgressBar::hidden()
+    };
+    let outcome = solver.solve(ring, equations, nonzero, |progress| {
+        bar.set_message(format!(
+            "tasks: {} open, {} done; dimension {}; {} chains",
+            progress.open, progress.done, progress.dimension, progress.solved
+        ));
+        bar.tick();
+    });
+    bar.finish_and_clear();
+    outcome.map(|(solution, report)| (solution, Some(report)))
+}
+
+fn dimensions(solution: &Solution) -> Vec<usize> {
+    solution.components.iter().map(|component| component.chain.dimension()).collect()
+}
+
+/// Describes the solution in words and chains.
+fn describe(out: &mut String, args: &Args, ring: &Ring, solution: &Solution) {
+    let count = solution.components.len();
+    let _ = match (solution.dimension(), solution.points()) {
+        (None, _) => writeln!(out, "The system has no zeros."),
+        (Some(_), Some(points)) => {
+            writeln!(out, "The system has {points} zeros, in {count} chains.")
+        }
+        (Some(dimension), None) => {
+            writeln!(out, "The zeros have dimension {dimension}, in {count} chains.")
+        }
+    };
+    for (number, component) in solution.components.iter().enumerate() {
+        let chain = &component.chain;
+        let free = chain.free().map(|level| ring.name(level)).collect::<Vec<_>>();
+        let _ = write!(
+            out,
+            "\n{}. dimension {}, degree {}",
+            number + 1,
+            chain.dimension(),
+            solution.degrees[number]
+        );
+        if component.is_prime {
+            out.push_str(", irreducible");
+        } else if args.factor {
+            out.push_str(", perhaps reducible");
+        }
+        if !free.is_empty() {
+            let _ = write!(out, "; free: {}", free.join(", "));
+        }
+        out.push('\n');
+        for (_, member) in chain.members() {
+            let _ = writeln!(out, "   {member}");
+        }
+    }
+    if count > 0 {
+        out.push('\n');
+    }
+}
+
+/// The points with coordinates in Z/p, greatest variable first; `None` if the dimension is not 0.
+fn rational_points(ring: &Ring, solution: &Solution) -> Option<Vec<Vec<u64>>> {
+    solution.points()?;
+    let n = ring.variables();
+    let mut points = Vec::new();
+    for component in &solution.components {
+        // The least variable first.
+        let mut partial = vec![Vec::new()];
+        for (level, member) in component.chain.members() {
+            partial = partial
+                .iter()
+                .flat_map(|known: &Vec<u64>| {
+                    let special = known
+                        .iter()
+                        .enumerate()
+                        .fold(member.as_ref().clone(), |p, (below, &value)| {
+                            p.evaluate(below + 1, value)
+                        });
+                    roots(&special, level).into_iter().map(|root| {
+                        let mut known = known.clone();
+                        known.push(root);
+                        known
+                    })
+                })
+                .collect();
+        }
+        points.extend(partial.into_iter().filter(|point| point.len() == n).map(|mut point| {
+            point.reverse();
+            point
+        }));
+    }
+    points.sort();
+    Some(points)
+}
+
+/// The roots in Z/p of a polynomial in the variable of `level` alone.
+fn roots(p: &Poly, level: usize) -> Vec<u64> {
+    let prime = p.ring().prime();
+    p.factor()
+        .into_iter()
+        .filter(|(factor, _)| factor.degree(level) == 1)
+        .map(|(factor, _)| {
+            let constant = factor.coefficients(level)[0].constant_value().unwrap_or_default();
+            (prime - constant) % prime
+        })
+        .collect()
+}

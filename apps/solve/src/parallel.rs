@@ -1,0 +1,382 @@
+//! Decompositions on worker processes.
+//!
+//! # Method
+//! A worker is given a task and works on what follows from it, the greatest dimension first, until
+//! a time has passed; then it returns the solved chains and the tasks that are left, which are
+//! submitted again. There is no barrier between dimensions: the pool hands out the ready task of
+//! the greatest dimension, and of the largest cost among these. Workers cache subresultants, and
+//! the branches of one polynomial often meet again in one worker; only tasks are sent.
+//!
+//! ```text
+//!     manager ── [F, T, Q] ──> worker: steps for 1 to 20 ms ── chains, [F', T', Q'] ──> manager
+//! ```
+//!
+//! All steps are functions of their tasks, so the set of solved chains is the same for any number
+//! of workers, and so are the components.
+//!
+//! A worker that is killed costs its present task an attempt; after [`ATTEMPTS`] the solver gives
+//! up. A polynomial that makes FLINT abort does the same. The components are computed by a worker,
+//! too, so the manager never waits for FLINT, and a deadline holds at any time.
+//!
+//! # Costs
+//! Two messages for each task, and for each piece of some ms of work.
+//!
+//! # Source
+//! Moreno Maza and Xie, "Component-level parallelization of triangular decompositions", PASCO 2007.
+//! Changed: no barrier between dimensions, and pieces of work by time.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use syncline_farm::{FarmError, PoolBuilder, Program, Task as PoolTask, serve};
+
+use crate::chain::Chain;
+use crate::codec::{Codec, CodecError, Reader, Writer};
+use crate::decompose::{Decomposer, Step};
+use crate::error::SolveError;
+use crate::poly::{Poly, Ring};
+use crate::primes::Component;
+use crate::solve::{Mode, Solution, solution};
+use crate::task::Task;
+
+/// The number of workers that may die with a task before the solver gives up.
+pub const ATTEMPTS: u32 = 3;
+
+/// The time after which a worker returns what is left of its task, in microseconds: when there is
+/// little to hand out, and otherwise.
+const SHORT_PIECE: u64 = 1_000;
+const LONG_PIECE: u64 = 20_000;
+
+/// Integers, sent as bytes.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Integers(Vec<i64>);
+
+impl Serialize for Integers {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(bytemuck::cast_slice(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Integers {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Integers, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Integers;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes of integers")
+            }
+
+            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Integers, E> {
+                match bytes.len() % size_of::<i64>() {
+                    0 => Ok(Integers(bytemuck::allocation::pod_collect_to_vec(bytes))),
+                    _ => Err(E::invalid_length(bytes.len(), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_bytes(Visitor)
+    }
+}
+
+/// A system, and how it is to be solved.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct Problem {
+    names: Vec<String>,
+    prime: u64,
+    inputs: Integers,
+    codec: Codec,
+}
+
+/// What a worker is to do.
+#[derive(Serialize, Deserialize)]
+enum Order {
+    Steps { task: Integers, micros: u64 },
+    Components { solved: Integers, lazard: bool, factor: bool },
+}
+
+/// A task of the pool.
+#[derive(Serialize, Deserialize)]
+struct Work {
+    problem: Problem,
+    order: Order,
+}
+
+/// A task that is left, with what the pool orders tasks by.
+#[derive(Serialize, Deserialize)]
+struct Left {
+    task: Integers,
+    dimension: usize,
+    cost: f64,
+}
+
+/// What a worker has done.
+#[derive(Serialize, Deserialize)]
+struct Done {
+    chains: Integers,
+    primes: Vec<bool>,
+    degrees: Vec<usize>,
+    left: Vec<Left>,
+    steps: u64,
+    micros: Micros,
+}
+
+/// Where the time of a worker went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Micros {
+    /// Steps, in microseconds.
+    pub work: u64,
+    /// Decoding of tasks.
+    pub read: u64,
+    /// Encoding of tasks and chains.
+    pub write: u64,
+}
+
+/// The work of all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The number of worker processes that were started.
+    pub workers: u64,
+    /// The number of workers that ended while they had a task.
+    pub lost: u64,
+    /// The number of messages to and from workers.
+    pub messages: u64,
+    /// The number of integers that workers have read and written.
+    pub read: u64,
+    /// The number of integers that workers have written.
+    pub written: u64,
+    /// The number of zeros among all these integers.
+    pub zeros: u64,
+    /// The number of steps.
+    pub steps: u64,
+    /// Where the time of the workers went.
+    pub micros: Micros,
+}
+
+/// The progress of a decomposition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The number of tasks that wait or are worked on.
+    pub open: u64,
+    /// The number of tasks that workers have ended.
+    pub done: u64,
+    /// The number of solved chains.
+    pub solved: usize,
+    /// The dimension of the task that was ended last.
+    pub dimension: usize,
+}
+
+/// How a system is solved.
+#[derive(Clone, Debug, Default)]
+pub struct Solver {
+    /// The number of worker processes.
+    pub workers: usize,
+    /// The program of the workers [default: the current one], which calls [`serve_worker`].
+    pub program: Option<Program>,
+    /// How polynomials are sent.
+    pub codec: Codec,
+    /// What chains stand for.
+    pub mode: Mode,
+    /// Whether components are divided into irreducible ones.
+    pub factor: bool,
+    /// When to give up.
+    pub deadline: Option<Instant>,
+    /// The number of bytes that a worker may have [default: 0, any number].
+    pub worker_memory: u64,
+}
+
+impl Solver {
+    /// Solves a system on worker processes, and calls `progress` after each piece of work.
+    ///
+    /// # Errors
+    /// [`SolveError::TimedOut`], [`SolveError::Worker`] after a task has ended [`ATTEMPTS`]
+    /// workers, [`SolveError::Farm`] if the farm cannot be founded.
+    pub fn solve(
+        &self,
+        ring: &Ring,
+        equations: &[Poly],
+        inequations: &[Poly],
+        mut progress: impl FnMut(Progress),
+    ) -> Result<(Solution, Report), SolveError> {
+        let integers = |write: &dyn Fn(&mut Writer)| {
+            let mut writer = Writer::new(self.codec);
+            write(&mut writer);
+            Integers(writer.finish())
+        };
+        let problem = Problem {
+            names: ring.names().to_vec(),
+            prime: ring.prime(),
+            inputs: integers(&|writer| {
+                writer.polys(equations.iter());
+                writer.polys(inequations.iter());
+            }),
+            codec: self.codec,
+        };
+        let program = match &self.program {
+            Some(program) => program.clone(),
+            None => Program::this().map_err(farm_error)?,
+        };
+        let builder = PoolBuilder::new(self.workers.max(1))
+            .program(program)
+            .batch(1)
+            .retries(ATTEMPTS - 1)
+            .worker_memory(self.worker_memory);
+        let mut pool = builder.start::<Work, Done>().map_err(farm_error)?;
+        let mut report = Report::default();
+        let first = Decomposer::new(ring, equations, inequations).first();
+        let steps = |task, pending: u64| {
+            let micros = if pending < 2 * self.workers as u64 { SHORT_PIECE } else { LONG_PIECE };
+            Work { problem: problem.clone(), order: Order::Steps { task, micros } }
+        };
+        let task = integers(&|writer| writer.task(&first));
+        pool.submit(steps(task, 0));
+        let mut chains = Vec::new();
+        let mut state = Progress { open: 1, ..Progress::default() };
+        while let Some(outcome) = pool.next_deadline(self.deadline).map_err(farm_error)? {
+            let mut done = outcome.result.map_err(worker_error)?;
+            self.count(&mut report, &done);
+            let found = Reader::new(self.codec, ring, &done.chains.0).chains()?;
+            state.dimension = done.left.iter().map(|left| left.dimension).max().unwrap_or_default();
+            state.done += 1;
+            state.open += done.left.len() as u64;
+            state.open -= 1;
+            state.solved += found.len();
+            chains.extend(found);
+            let pending = state.open;
+            done.left.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+            for left in done.left {
+                let task = PoolTask::new(steps(left.task, pending))
+                    .priority(left.dimension as i32)
+                    .cost(left.cost);
+                pool.submit(task);
+            }
+            progress(state);
+        }
+        let solved = integers(&|writer| writer.chains(&chains));
+        let lazard = self.mode == Mode::Lazard;
+        let order = Order::Components { solved, lazard, factor: self.factor };
+        pool.submit(Work { problem: problem.clone(), order });
+        let outcome = pool.next_deadline(self.deadline).map_err(farm_error)?;
+        let done = outcome.expect("a task was submitted").result.map_err(worker_error)?;
+        self.count(&mut report, &done);
+        let found = Reader::new(self.codec, ring, &done.chains.0).chains()?;
+        report.workers = pool.progress().started;
+        report.lost = pool.progress().lost;
+        pool.finish();
+        let components = found.into_iter().zip(done.primes);
+        let components = components.map(|(chain, is_prime)| Component { chain, is_prime });
+        Ok((Solution { components: components.collect(), degrees: done.degrees }, report))
+    }
+
+    fn count(&self, report: &mut Report, done: &Done) {
+        report.messages += 2;
+        report.steps += done.steps;
+        report.micros.work += done.micros.work;
+        report.micros.read += done.micros.read;
+        report.micros.write += done.micros.write;
+        let written = done.left.iter().map(|left| &left.task).chain([&done.chains]);
+        for integers in written {
+            report.written += integers.0.len() as u64;
+            report.zeros += integers.0.iter().filter(|&&integer| integer == 0).count() as u64;
+        }
+    }
+}
+
+fn farm_error(error: FarmError) -> SolveError {
+    match error {
+        FarmError::TimedOut { .. } => SolveError::TimedOut,
+        error => SolveError::Farm { why: error.to_string() },
+    }
+}
+
+fn worker_error(error: syncline_farm::TaskError) -> SolveError {
+    SolveError::Worker { why: error.to_string() }
+}
+
+impl From<CodecError> for SolveError {
+    fn from(error: CodecError) -> SolveError {
+        SolveError::Worker { why: error.to_string() }
+    }
+}
+
+/// Serves a solver, if this process is one of its workers, and exits when there are no more tasks.
+/// In any other process it returns at once.
+///
+/// # Errors
+/// [`SolveError::Farm`] if the process cannot join its farm.
+pub fn serve_worker() -> Result<(), SolveError> {
+    // The decomposer of the last problem, with its cached subresultants.
+    let last: RefCell<Option<(Problem, Decomposer)>> = RefCell::new(None);
+    serve(|work: Work| {
+        let mut last = last.borrow_mut();
+        let known = last.take().filter(|(problem, _)| *problem == work.problem);
+        let (problem, decomposer) = known.unwrap_or_else(|| {
+            let decomposer = decomposer(&work.problem)
+                .unwrap_or_else(|error| panic!("a worker cannot read its problem: {error}"));
+            (work.problem, decomposer)
+        });
+        let done = obey(&problem, &decomposer, work.order)
+            .unwrap_or_else(|error| panic!("a worker cannot read its task: {error}"));
+        *last = Some((problem, decomposer));
+        done
+    })
+    .map_err(farm_error)
+}
+
+fn decomposer(problem: &Problem) -> Result<Decomposer, SolveError> {
+    let ring = Ring::new(&problem.names, problem.prime)?;
+    let mut reader = Reader::new(problem.codec, &ring, &problem.inputs.0);
+    let (equations, inequations) = (reader.polys()?, reader.polys()?);
+    reader.finish()?;
+    Ok(Decomposer::new(&ring, &equations, &inequations))
+}
+
+/// Does what is ordered.
+fn obey(problem: &Problem, decomposer: &Decomposer, order: Order) -> Result<Done, CodecError> {
+    let codec = problem.codec;
+    let began = Instant::now();
+    let mut micros = Micros::default();
+    let mut steps = 0;
+    let (chains, primes, degrees, tasks) = match order {
+        Order::Components { solved, lazard, factor } => {
+            let solved = Reader::new(codec, decomposer.ring(), &solved.0).chains()?;
+            micros.read = began.elapsed().as_micros() as u64;
+            let mode = if lazard { Mode::Lazard } else { Mode::Kalkbrener };
+            let Solution { components, degrees } = solution(decomposer, solved, mode, factor);
+            let primes = components.iter().map(|component| component.is_prime).collect();
+            let chains = components.into_iter().map(|component| component.chain).collect();
+            (chains, primes, degrees, Vec::new())
+        }
+        Order::Steps { task, micros: piece } => {
+            let mut reader = Reader::new(codec, decomposer.ring(), &task.0);
+            let mut tasks = vec![reader.task()?];
+            reader.finish()?;
+            micros.read = began.elapsed().as_micros() as u64;
+            let mut solved: Vec<Chain> = Vec::new();
+            while let Some(index) = (0..tasks.len()).max_by_key(|&at| (tasks[at].dimension(), at))
+                && (steps == 0 || began.elapsed() < Duration::from_micros(piece))
+            {
+                steps += 1;
+                match decomposer.step(tasks.swap_remove(index)) {
+                    Step::Tasks(more) => tasks.extend(more),
+                    Step::Solved(chain) => solved.push(chain),
+                }
+            }
+            (solved, Vec::new(), Vec::new(), tasks)
+        }
+    };
+    micros.work = began.elapsed().as_micros() as u64 - micros.read;
+    let began = Instant::now();
+    let left = tasks.iter().map(|task: &Task| {
+        let mut writer = Writer::new(codec);
+        writer.task(task);
+        Left { task: Integers(writer.finish()), dimension: task.dimension(), cost: task.cost() }
+    });
+    let left = left.collect();
+    let mut writer = Writer::new(codec);
+    writer.chains(&chains);
+    let chains = Integers(writer.finish());
+    micros.write = began.elapsed().as_micros() as u64;
+    Ok(Done { chains, primes, degrees, left, steps, micros })
+}

@@ -1,0 +1,677 @@
+//! Polynomials over Z/p in many variables: a safe form of FLINT's `nmod_mpoly`.
+//!
+//! # Levels
+//! The variables of a [`Ring`] are ordered. The level of a variable is its position in that order,
+//! from 1 for the smallest to n for the greatest; level 0 stands for the constants. The main
+//! variable of a polynomial is the greatest variable that occurs in it.
+//!
+//! A polynomial is seen in two ways: as distributed terms ([`Poly::terms`]), which is how FLINT
+//! stores it, in lexicographic order; and recursively, as a polynomial in one variable with
+//! polynomials as coefficients ([`Poly::coefficients`]).
+
+use std::ffi::c_ulong;
+use std::fmt;
+use std::ops::{Add, Mul, Neg, Sub};
+use std::rc::Rc;
+
+use crate::error::SolveError;
+use crate::flint::{Const, Flint, Opaque, flint};
+use crate::modular;
+
+/// The position of a variable in the order of its ring, from 1; 0 for constants.
+pub type Level = usize;
+
+/// The polynomials over Z/p in some variables, which are ordered.
+#[derive(Clone)]
+pub struct Ring(Rc<RingData>);
+
+struct RingData {
+    flint: &'static Flint,
+    /// The context of FLINT, which keeps its place as long as the ring lives.
+    context: Box<[u64; 512]>,
+    prime: u64,
+    /// The names of the variables, greatest first.
+    names: Vec<String>,
+}
+
+impl RingData {
+    fn context(&self) -> Const {
+        self.context.as_ptr().cast()
+    }
+}
+
+impl Drop for RingData {
+    fn drop(&mut self) {
+        // SAFETY: the context was initialised in `Ring::new`, and all polynomials, which hold the
+        // ring, are gone.
+        unsafe { (self.flint.ctx_clear)(self.context.as_mut_ptr().cast()) }
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Z/{}[{}]", self.0.prime, self.0.names.join(", "))
+    }
+}
+
+impl PartialEq for Ring {
+    fn eq(&self, other: &Ring) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+            || (self.0.prime == other.0.prime && self.0.names == other.0.names)
+    }
+}
+
+impl Eq for Ring {}
+
+/// FLINT's number for the lexicographic order.
+const ORD_LEX: i32 = 0;
+
+impl Ring {
+    /// Creates the ring of the polynomials over Z/`prime` in the variables `names`, greatest first.
+    ///
+    /// # Errors
+    /// [`SolveError::Flint`] where FLINT is not installed, [`SolveError::NotPrime`] and
+    /// [`SolveError::LargePrime`].
+    ///
+    /// # Panics
+    /// Without a variable.
+    pub fn new(names: &[String], prime: u64) -> Result<Ring, SolveError> {
+        assert!(!names.is_empty(), "a ring has at least one variable");
+        let flint = flint()?;
+        if !modular::is_prime(prime) {
+            return Err(SolveError::NotPrime { modulus: prime.to_string() });
+        }
+        if prime >> 63 != 0 {
+            return Err(SolveError::LargePrime { prime: prime.to_string() });
+        }
+        let mut context = Box::new([0; 512]);
+        // SAFETY: the context has room (see the head of `flint`); the modulus is not zero.
+        unsafe {
+            (flint.ctx_init)(context.as_mut_ptr().cast(), names.len() as i64, ORD_LEX, prime);
+        }
+        Ok(Ring(Rc::new(RingData { flint, context, prime, names: names.to_vec() })))
+    }
+
+    /// Returns the characteristic.
+    #[must_use]
+    pub fn prime(&self) -> u64 {
+        self.0.prime
+    }
+
+    /// Returns the number of variables.
+    #[must_use]
+    pub fn variables(&self) -> usize {
+        self.0.names.len()
+    }
+
+    /// Returns the names of the variables, greatest first.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.0.names
+    }
+
+    /// Returns the name of the variable of a level.
+    #[must_use]
+    pub fn name(&self, level: Level) -> &str {
+        &self.0.names[self.index(level)]
+    }
+
+    /// FLINT's number of a variable: 0 is the greatest.
+    fn index(&self, level: Level) -> usize {
+        debug_assert!((1..=self.variables()).contains(&level));
+        self.variables() - level
+    }
+
+    /// Returns the polynomial 0.
+    #[must_use]
+    pub fn zero(&self) -> Poly {
+        let mut body = [0; 8];
+        // SAFETY: the memory has room, and the context is initialised.
+        unsafe { (self.0.flint.init)(body.as_mut_ptr().cast(), self.0.context()) };
+        Poly { body, ring: self.clone() }
+    }
+
+    /// Returns a constant.
+    #[must_use]
+    pub fn constant(&self, value: u64) -> Poly {
+        let mut poly = self.zero();
+        // SAFETY: an initialised polynomial of this ring.
+        unsafe { (self.0.flint.set_ui)(poly.raw_mut(), value % self.prime(), self.0.context()) };
+        poly
+    }
+
+    /// Returns the variable of a level.
+    #[must_use]
+    pub fn variable(&self, level: Level) -> Poly {
+        let mut poly = self.zero();
+        let index = self.index(level) as i64;
+        // SAFETY: an initialised polynomial, and a variable of the ring.
+        unsafe { (self.0.flint.generator)(poly.raw_mut(), index, self.0.context()) };
+        poly
+    }
+
+    /// Returns the sum of terms, each of which is a coefficient and the exponents of the variables,
+    /// greatest variable first. Terms may have the same exponents, in any order.
+    ///
+    /// # Panics
+    /// If a term does not have one exponent for each variable.
+    #[must_use]
+    pub fn from_terms<'t>(&self, terms: impl IntoIterator<Item = (u64, &'t [u64])>) -> Poly {
+        let mut poly = self.zero();
+        let (flint, context) = (self.0.flint, self.0.context());
+        for (coefficient, exponents) in terms {
+            assert_eq!(exponents.len(), self.variables(), "one exponent for each variable");
+            // SAFETY: there are as many exponents as variables.
+            unsafe {
+                (flint.push_term_ui_ui)(
+                    poly.raw_mut(),
+                    coefficient % self.prime(),
+                    exponents.as_ptr(),
+                    context,
+                );
+            }
+        }
+        // SAFETY: terms in any order become a polynomial in canonical form by these two calls.
+        unsafe {
+            (flint.sort_terms)(poly.raw_mut(), context);
+            (flint.combine_like_terms)(poly.raw_mut(), context);
+        }
+        poly
+    }
+
+    /// Returns the polynomial in the variable of `level` with these coefficients, which do not
+    /// contain it, the constant one first.
+    #[must_use]
+    pub fn from_coefficients(&self, level: Level, coefficients: &[Poly]) -> Poly {
+        let mut univar = [0_u64; 8];
+        let univar: Opaque = univar.as_mut_ptr().cast();
+        let mut poly = self.zero();
+        let (flint, context) = (self.0.flint, self.0.context());
+        // SAFETY: the memory has room; all coefficients are polynomials of this ring; the structure
+        // is cleared after its last use.
+        unsafe {
+            (flint.univar_init)(univar, context);
+            for (exponent, coefficient) in coefficients.iter().enumerate().rev() {
+                if !coefficient.is_zero() {
+                    (flint.univar_set_coeff_ui)(
+                        univar,
+                        exponent as c_ulong,
+                        coefficient.raw(),
+                        context,
+                    );
+                }
+            }
+            (flint.from_univar)(poly.raw_mut(), univar, self.index(level) as i64, context);
+            (flint.univar_clear)(univar, context);
+        }
+        poly
+    }
+}
+
+/// A polynomial: see [`Ring`].
+pub struct Poly {
+    /// The structure of FLINT, which may be moved in memory.
+    body: [u64; 8],
+    ring: Ring,
+}
+
+impl Drop for Poly {
+    fn drop(&mut self) {
+        // SAFETY: initialised when the polynomial was created, and cleared once.
+        unsafe { (self.ring.0.flint.clear)(self.body.as_mut_ptr().cast(), self.ring.0.context()) }
+    }
+}
+
+impl Clone for Poly {
+    fn clone(&self) -> Poly {
+        let mut copy = self.ring.zero();
+        // SAFETY: both are polynomials of the ring.
+        unsafe { (self.flint().set)(copy.raw_mut(), self.raw(), self.context()) };
+        copy
+    }
+}
+
+impl PartialEq for Poly {
+    fn eq(&self, other: &Poly) -> bool {
+        debug_assert_eq!(self.ring, other.ring);
+        // SAFETY: both are polynomials of the ring.
+        unsafe { (self.flint().equal)(self.raw(), other.raw(), self.context()) != 0 }
+    }
+}
+
+impl Eq for Poly {}
+
+/// One factor of a polynomial and its multiplicity.
+pub type Factor = (Poly, u32);
+
+impl Poly {
+    fn raw(&self) -> Const {
+        self.body.as_ptr().cast()
+    }
+
+    fn raw_mut(&mut self) -> Opaque {
+        self.body.as_mut_ptr().cast()
+    }
+
+    fn flint(&self) -> &'static Flint {
+        self.ring.0.flint
+    }
+
+    fn context(&self) -> Const {
+        self.ring.0.context()
+    }
+
+    /// Returns the ring.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Returns the number of terms.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "`is_zero` is its name")]
+    pub fn len(&self) -> usize {
+        // SAFETY: a polynomial of the ring.
+        unsafe { (self.flint().length)(self.raw(), self.context()) as usize }
+    }
+
+    /// Returns whether it is 0.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns whether it contains no variable.
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        self.main_level() == 0
+    }
+
+    /// Returns its value if it is a constant.
+    #[must_use]
+    pub fn constant_value(&self) -> Option<u64> {
+        if self.is_zero() {
+            return Some(0);
+        }
+        self.is_constant().then(|| self.term(0).0)
+    }
+
+    /// Returns the level of its main variable; 0 for a constant.
+    #[must_use]
+    pub fn main_level(&self) -> Level {
+        if self.is_zero() {
+            return 0;
+        }
+        // In lexicographic order, the main variable is the first one in the leading term.
+        let exponents = self.term(0).1;
+        exponents.iter().position(|&e| e > 0).map_or(0, |index| self.ring.variables() - index)
+    }
+
+    /// Returns the coefficient and the exponents of a term, greatest variable first.
+    fn term(&self, index: usize) -> (u64, Vec<u64>) {
+        debug_assert!(index < self.len());
+        let mut exponents = vec![0; self.ring.variables()];
+        // SAFETY: the polynomial has that term, and there is room for the exponents. They are those
+        // of polynomials in memory, so they fit.
+        let coefficient = unsafe {
+            let (flint, context) = (self.flint(), self.context());
+            (flint.get_term_exp_ui)(exponents.as_mut_ptr(), self.raw(), index as i64, context);
+            (flint.get_term_coeff_ui)(self.raw(), index as i64, context)
+        };
+        (coefficient, exponents)
+    }
+
+    /// Returns the terms in descending lexicographic order: each has a coefficient and the
+    /// exponents of the variables, greatest variable first.
+    pub fn terms(&self) -> impl ExactSizeIterator<Item = (u64, Vec<u64>)> + '_ {
+        (0..self.len()).map(|index| self.term(index))
+    }
+
+    /// Returns the degree in a variable; 0 for the polynomial 0.
+    #[must_use]
+    pub fn degree(&self, level: Level) -> usize {
+        let index = self.ring.index(level) as i64;
+        // SAFETY: a polynomial of the ring, and one of its variables.
+        let degree = unsafe { (self.flint().degree_si)(self.raw(), index, self.context()) };
+        degree.max(0) as usize
+    }
+
+    /// Returns the total degree; 0 for the polynomial 0.
+    #[must_use]
+    pub fn total_degree(&self) -> usize {
+        // SAFETY: a polynomial of the ring.
+        unsafe { (self.flint().total_degree_si)(self.raw(), self.context()).max(0) as usize }
+    }
+
+    /// Returns the degree in the main variable.
+    #[must_use]
+    pub fn main_degree(&self) -> usize {
+        match self.main_level() {
+            0 => 0,
+            level => self.degree(level),
+        }
+    }
+
+    /// Returns the coefficients as a polynomial in the variable of `level`, the constant one first,
+    /// zeros included. The polynomial 0 has none.
+    #[must_use]
+    pub fn coefficients(&self, level: Level) -> Vec<Poly> {
+        if self.is_zero() {
+            return Vec::new();
+        }
+        let mut univar = [0_u64; 8];
+        let univar: Opaque = univar.as_mut_ptr().cast();
+        let (flint, context) = (self.flint(), self.context());
+        let mut coefficients = vec![self.ring.zero(); self.degree(level) + 1];
+        // SAFETY: the memory has room; the indices are those of existing terms; the structure is
+        // cleared after its last use.
+        unsafe {
+            (flint.univar_init)(univar, context);
+            (flint.to_univar)(univar, self.raw(), self.ring.index(level) as i64, context);
+            for term in 0..(flint.univar_length)(univar, context) {
+                let exponent = (flint.univar_exponent)(univar, term, context) as usize;
+                (flint.univar_coefficient)(coefficients[exponent].raw_mut(), univar, term, context);
+            }
+            (flint.univar_clear)(univar, context);
+        }
+        coefficients
+    }
+
+    /// Returns the leading coefficient in the main variable; the polynomial itself if it is a
+    /// constant.
+    #[must_use]
+    pub fn initial(&self) -> Poly {
+        match self.main_level() {
+            0 => self.clone(),
+            level => self.coefficients(level).pop().expect("it is not zero"),
+        }
+    }
+
+    /// Returns the polynomial without its leading term in the variable of `level`.
+    #[must_use]
+    pub fn tail(&self, level: Level) -> Poly {
+        let mut coefficients = self.coefficients(level);
+        coefficients.pop();
+        self.ring.from_coefficients(level, &coefficients)
+    }
+
+    /// Returns the product with a number.
+    #[must_use]
+    pub fn scale(&self, by: u64) -> Poly {
+        self.new_from(|flint, to, context| {
+            // SAFETY: polynomials of the ring, and a number below the prime.
+            unsafe { (flint.scalar_mul_ui)(to, self.raw(), by % self.ring.prime(), context) }
+        })
+    }
+
+    /// Returns a power.
+    #[must_use]
+    pub fn power(&self, exponent: u64) -> Poly {
+        self.new_from(|flint, to, context| {
+            // SAFETY: polynomials of the ring.
+            unsafe { (flint.pow_ui)(to, self.raw(), exponent, context) };
+        })
+    }
+
+    /// Returns the quotient if `divisor` divides it.
+    ///
+    /// # Panics
+    /// If the divisor is 0.
+    #[must_use]
+    pub fn divide_exactly(&self, divisor: &Poly) -> Option<Poly> {
+        assert!(!divisor.is_zero(), "division by zero");
+        let mut divides = 0;
+        let quotient = self.new_from(|flint, to, context| {
+            // SAFETY: polynomials of the ring, and the divisor is not zero.
+            divides = unsafe { (flint.divides)(to, self.raw(), divisor.raw(), context) };
+        });
+        (divides != 0).then_some(quotient)
+    }
+
+    /// Returns the remainder after division by polynomials, in their order: no term of it is
+    /// divisible by the leading term of one of them.
+    ///
+    /// # Panics
+    /// If a divisor is 0.
+    #[must_use]
+    pub fn remainder(&self, divisors: &[&Poly]) -> Poly {
+        assert!(divisors.iter().all(|divisor| !divisor.is_zero()), "division by zero");
+        if divisors.is_empty() {
+            return self.clone();
+        }
+        let mut quotients = vec![self.ring.zero(); divisors.len()];
+        let to = quotients.iter_mut().map(Poly::raw_mut).collect::<Vec<_>>();
+        let by = divisors.iter().map(|divisor| divisor.raw().cast_mut()).collect::<Vec<_>>();
+        self.new_from(|flint, remainder, context| {
+            // SAFETY: as many quotients as divisors, all of them polynomials of the ring; the
+            // divisors, which are not zero, are only read.
+            unsafe {
+                (flint.divrem_ideal)(
+                    to.as_ptr(),
+                    remainder,
+                    self.raw(),
+                    by.as_ptr(),
+                    by.len() as i64,
+                    context,
+                );
+            }
+        })
+    }
+
+    /// Returns the monic greatest common divisor; 0 if both are 0.
+    ///
+    /// # Panics
+    /// If FLINT finds none, which is a fault.
+    #[must_use]
+    pub fn gcd(&self, other: &Poly) -> Poly {
+        let mut found = 0;
+        let gcd = self.new_from(|flint, to, context| {
+            // SAFETY: polynomials of the ring.
+            found = unsafe { (flint.gcd)(to, self.raw(), other.raw(), context) };
+        });
+        assert!(found != 0, "FLINT finds no greatest common divisor");
+        gcd
+    }
+
+    /// Returns the monic greatest common divisor of the coefficients of the polynomial in the
+    /// variables of some levels; 0 for the polynomial 0.
+    ///
+    /// # Panics
+    /// If FLINT finds none, which is a fault.
+    #[must_use]
+    pub fn content(&self, levels: &[Level]) -> Poly {
+        let mut found = 0;
+        let mut indices =
+            levels.iter().map(|&level| self.ring.index(level) as i64).collect::<Vec<_>>();
+        let content = self.new_from(|flint, to, context| {
+            // SAFETY: polynomials of the ring, and distinct variables of it.
+            found = unsafe {
+                let (at, len) = (indices.as_mut_ptr(), indices.len() as i64);
+                (flint.content_vars)(to, self.raw(), at, len, context)
+            };
+        });
+        assert!(found != 0, "FLINT finds no content");
+        content.monic()
+    }
+
+    /// Returns the derivative by the variable of `level`.
+    #[must_use]
+    pub fn derivative(&self, level: Level) -> Poly {
+        self.new_from(|flint, to, context| {
+            // SAFETY: polynomials of the ring, and one of its variables.
+            unsafe {
+                (flint.derivative)(to, self.raw(), self.ring.index(level) as i64, context);
+            }
+        })
+    }
+
+    /// Returns the polynomial divided by its leading coefficient; 0 for 0.
+    #[must_use]
+    pub fn monic(&self) -> Poly {
+        if self.is_zero() {
+            return self.clone();
+        }
+        self.new_from(|flint, to, context| {
+            // SAFETY: polynomials of the ring, and not zero.
+            unsafe { (flint.make_monic)(to, self.raw(), context) }
+        })
+    }
+
+    /// Returns the polynomial with a value for one variable.
+    #[must_use]
+    pub fn evaluate(&self, level: Level, value: u64) -> Poly {
+        self.new_from(|flint, to, context| {
+            // SAFETY: polynomials of the ring, one of its variables, a number below the prime.
+            unsafe {
+                let (index, value) = (self.ring.index(level) as i64, value % self.ring.prime());
+                (flint.evaluate_one_ui)(to, self.raw(), index, value, context);
+            }
+        })
+    }
+
+    /// Returns the value at a point, greatest variable first.
+    ///
+    /// # Panics
+    /// If the point does not have one value below the prime for each variable.
+    #[must_use]
+    pub fn value(&self, point: &[u64]) -> u64 {
+        assert_eq!(point.len(), self.ring.variables(), "one value for each variable");
+        assert!(point.iter().all(|&value| value < self.ring.prime()), "values below the prime");
+        // SAFETY: there is a value for each variable.
+        unsafe { (self.flint().evaluate_all_ui)(self.raw(), point.as_ptr(), self.context()) }
+    }
+
+    /// Returns the polynomial in another ring of the same prime: `levels[l]` is the new level of
+    /// the variable of level `l`; `levels[0]` is unused.
+    ///
+    /// # Panics
+    /// If there is no level for a variable that occurs.
+    #[must_use]
+    pub fn mapped(&self, ring: &Ring, levels: &[Level]) -> Poly {
+        debug_assert_eq!(self.ring.prime(), ring.prime());
+        let (here, there) = (self.ring.variables(), ring.variables());
+        let terms = self
+            .terms()
+            .map(|(coefficient, exponents)| {
+                let mut mapped = vec![0; there];
+                for (index, &exponent) in exponents.iter().enumerate() {
+                    if exponent > 0 {
+                        mapped[there - levels[here - index]] += exponent;
+                    }
+                }
+                (coefficient, mapped)
+            })
+            .collect::<Vec<_>>();
+        ring.from_terms(terms.iter().map(|(coefficient, exponents)| (*coefficient, &exponents[..])))
+    }
+
+    /// Returns the irreducible factors, monic, with their multiplicities. Constants have none.
+    ///
+    /// # Panics
+    /// If FLINT finds none, which is a fault.
+    #[must_use]
+    pub fn factor(&self) -> Vec<Factor> {
+        if self.is_constant() {
+            return Vec::new();
+        }
+        let mut structure = [0_u64; 8];
+        let factors: Opaque = structure.as_mut_ptr().cast();
+        let (flint, context) = (self.flint(), self.context());
+        let mut found = Vec::new();
+        // SAFETY: the memory has room; the indices are those of existing factors; the structure is
+        // cleared after its last use.
+        unsafe {
+            (flint.factor_init)(factors, context);
+            let done = (flint.factor)(factors, self.raw(), context);
+            for index in 0..(flint.factor_length)(factors, context) {
+                let exponent = (flint.factor_exponent)(factors, index, context);
+                let base = self.new_from(|flint, to, context| {
+                    (flint.factor_base)(to, factors, index, context)
+                });
+                found.push((base.monic(), exponent as u32));
+            }
+            (flint.factor_clear)(factors, context);
+            assert!(done != 0, "FLINT cannot factor a polynomial of {} terms", self.len());
+        }
+        found
+    }
+
+    /// Returns what a function of FLINT has written into a new polynomial.
+    fn new_from(&self, write: impl FnOnce(&Flint, Opaque, Const)) -> Poly {
+        let mut poly = self.ring.zero();
+        write(self.flint(), poly.raw_mut(), self.context());
+        poly
+    }
+}
+
+impl Neg for &Poly {
+    type Output = Poly;
+
+    fn neg(self) -> Poly {
+        // SAFETY: polynomials of the ring.
+        self.new_from(|flint, to, context| unsafe { (flint.neg)(to, self.raw(), context) })
+    }
+}
+
+macro_rules! operators {
+    ($($operator:ident, $method:ident, $function:ident;)*) => {$(
+        impl $operator for &Poly {
+            type Output = Poly;
+
+            fn $method(self, other: &Poly) -> Poly {
+                debug_assert_eq!(self.ring, other.ring);
+                self.new_from(|flint, to, context| {
+                    // SAFETY: polynomials of one ring.
+                    unsafe { (flint.$function)(to, self.raw(), other.raw(), context) }
+                })
+            }
+        }
+    )*};
+}
+
+operators! {
+    Add, add, add;
+    Sub, sub, sub;
+    Mul, mul, mul;
+}
+
+/// Writes the terms in descending lexicographic order, with coefficients from -p/2 to p/2:
+/// `3*x^2*y - y + 1`.
+impl fmt::Display for Poly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_zero() {
+            return f.write_str("0");
+        }
+        let prime = self.ring.prime();
+        for (index, (coefficient, exponents)) in self.terms().enumerate() {
+            let negative = coefficient > prime / 2;
+            f.write_str(match (index, negative) {
+                (0, false) => "",
+                (0, true) => "-",
+                (_, false) => " + ",
+                (_, true) => " - ",
+            })?;
+            let size = if negative { prime - coefficient } else { coefficient };
+            let mut separator = "";
+            if size != 1 || exponents.iter().all(|&e| e == 0) {
+                write!(f, "{size}")?;
+                separator = "*";
+            }
+            for (name, exponent) in self.ring.names().iter().zip(exponents) {
+                match exponent {
+                    0 => continue,
+                    1 => write!(f, "{separator}{name}")?,
+                    _ => write!(f, "{separator}{name}^{exponent}")?,
+                }
+                separator = "*";
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Poly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

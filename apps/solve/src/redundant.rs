@@ -1,0 +1,106 @@
+//! The removal of what is contained in other components.
+//!
+//! # Contract
+//! [`disjoint`] returns closed chains with the same points, each of them once. [`irredundant`]
+//! returns chains whose closures have the same union, and none of whose irreducible components is
+//! contained in another one's.
+//!
+//! # Method
+//! A chain T is divided by each other chain K of at least its dimension, in the order of the
+//! dimension:
+//!
+//! | part of T on which                       | is                                                |
+//! |------------------------------------------|---------------------------------------------------|
+//! | a member of K does not vanish            | not in the closure of K: kept                     |
+//! | all members vanish, no initial of K does | in it: removed                                    |
+//! | the only member vanishes                 | in it: removed                                    |
+//! | all members vanish, and an initial       | divided into primes; for each a [`Cone`] decides  |
+//!
+//! # Source
+//! Moreno Maza and Xie, "Component-level parallelization of triangular decompositions", PASCO 2007,
+//! for the test by members and initials. Changed: cones where they do not decide.
+
+use crate::chain::Chain;
+use crate::partition::partition;
+use crate::primes::primes;
+use crate::regularize::Regularizer;
+use crate::section::Cone;
+
+/// Returns closed chains with the same points, each of them once.
+#[must_use]
+pub fn disjoint(regularizer: &Regularizer, chains: Vec<Chain>) -> Vec<Chain> {
+    let mut kept: Vec<Chain> = Vec::new();
+    for chain in chains {
+        let mut parts = vec![chain];
+        for other in &kept {
+            parts =
+                parts.iter().flat_map(|part| divided(regularizer, part, other).outside).collect();
+        }
+        kept.extend(parts);
+    }
+    kept
+}
+
+/// Returns chains whose closures have the same union, without components in other ones.
+#[must_use]
+pub fn irredundant(regularizer: &Regularizer, mut chains: Vec<Chain>) -> Vec<Chain> {
+    chains.sort_by_key(|chain| std::cmp::Reverse(chain.dimension()));
+    let mut kept: Vec<(Chain, Option<Cone>)> = Vec::new();
+    for chain in chains {
+        let mut parts = vec![chain];
+        for (other, cone) in &mut kept {
+            let mut outside = Vec::new();
+            for part in &parts {
+                let divided = divided(regularizer, part, other);
+                outside.extend(divided.outside);
+                for boundary in &divided.boundary {
+                    let cone = cone.get_or_insert_with(|| Cone::new(other));
+                    let components = primes(regularizer, boundary).into_iter();
+                    outside
+                        .extend(components.map(|c| c.chain).filter(|chain| !cone.contains(chain)));
+                }
+            }
+            parts = outside;
+        }
+        kept.extend(parts.into_iter().map(|part| (part, None)));
+    }
+    kept.into_iter().map(|(chain, _)| chain).collect()
+}
+
+/// The parts of a chain in relation to another one; what is in its points is left out.
+pub(crate) struct Divided {
+    /// Members of the other chain do not vanish there.
+    pub(crate) outside: Vec<Chain>,
+    /// All members vanish, and so does an initial.
+    pub(crate) boundary: Vec<Chain>,
+}
+
+/// Divides a chain by another one: see the head of the module.
+#[must_use]
+pub(crate) fn divided(regularizer: &Regularizer, chain: &Chain, other: &Chain) -> Divided {
+    let mut divided = Divided { outside: Vec::new(), boundary: Vec::new() };
+    let mut common = vec![chain.clone()];
+    for (_, member) in other.members() {
+        let mut next = Vec::new();
+        for part in common {
+            let (zero, regular) = partition(regularizer, member, &part);
+            next.extend(zero);
+            divided.outside.extend(regular);
+        }
+        common = next;
+    }
+    // One member without content generates the ideal of its closure (Gauss).
+    if other.members().count() == 1 {
+        return divided;
+    }
+    for (_, member) in other.members() {
+        let mut next = Vec::new();
+        for part in common {
+            let (zero, regular) = partition(regularizer, &member.initial(), &part);
+            next.extend(regular);
+            divided.boundary.extend(zero);
+        }
+        common = next;
+    }
+    divided
+}

@@ -1,0 +1,347 @@
+//! Random linear sections: degrees of varieties, and equations of their closures.
+//!
+//! # Degree
+//! The degree of the closure of a chain of dimension d is the number of its points in a random
+//! linear space of codimension d: such a space misses what the closure has more than the chain,
+//! which is of smaller dimension.
+//!
+//! # Containment
+//! A random linear map to d + 1 coordinates projects the closure V of the chain onto a hypersurface
+//! of degree deg V. A point that is not in V is not projected onto it, for all but a set of smaller
+//! dimension of the maps. So an irreducible variety is in V if and only if the equation of the
+//! hypersurface, with the linear forms as its variables, vanishes on it. That is a polynomial in
+//! the original variables: the equation of a [`Cone`] over V.
+//!
+//! ```text
+//!       V        l_1 = c_1, ..., l_d = c_d      the values of l_d+1 at the points of V there
+//!      │ \    ──────────────────────────────>   are the zeros of f(c_1, ..., c_d, y)
+//! ```
+//!
+//! The coefficients of f follow from sections at as many values c as a polynomial of degree deg V
+//! in d variables has coefficients.
+//!
+//! # Small primes
+//! Random numbers are taken from an extension of Z/p with at least 2^20 elements. It is a variable
+//! below all others, with an irreducible polynomial.
+//!
+//! # Errors
+//! Results are wrong with a probability of some deg V² / 2^12 for a prime just above 2^12, and less
+//! for larger ones and for small primes. A degree is the largest of three draws.
+
+use std::rc::Rc;
+
+use crate::chain::Chain;
+use crate::decompose::Decomposer;
+use crate::partition::{partition, parts};
+use crate::poly::{Level, Poly, Ring};
+use crate::random::Random;
+use crate::redundant::disjoint;
+use crate::regularize::Regularizer;
+use crate::solve::run;
+use crate::task::Task;
+use crate::tower;
+
+/// The number of random linear spaces by which a degree is determined.
+const DRAWS: usize = 3;
+/// The least size of a field of random numbers, in bits, if the prime is smaller.
+const FIELD_BITS: f64 = 20.0;
+/// The size of the prime, in bits, from which it needs no extension.
+const PRIME_BITS: f64 = 12.0;
+
+/// Returns the degree of the closure of the points of a chain, as a projective variety.
+#[must_use]
+pub fn degree(chain: &Chain) -> usize {
+    if chain.dimension() == 0 || chain.members().next().is_none() {
+        return chain.degree();
+    }
+    let mut section = Section::new(chain);
+    let forms = section.forms(chain.dimension());
+    let count = |section: &mut Section| {
+        let values = forms.iter().map(|_| section.number()).collect::<Vec<_>>();
+        section.count(&section.points(&forms, &values))
+    };
+    (0..DRAWS).map(|_| count(&mut section)).max().unwrap_or_default()
+}
+
+/// The equation of a cone over the closure of a chain: see the head of the module.
+#[derive(Debug)]
+pub struct Cone {
+    section: Section,
+    equation: Poly,
+}
+
+impl Cone {
+    /// Computes the equation for a chain of positive dimension, and at least one member.
+    #[must_use]
+    pub fn new(chain: &Chain) -> Cone {
+        let mut section = Section::new(chain);
+        let dimension = chain.dimension();
+        let mut forms = section.forms(dimension + 1);
+        let last = forms.pop().expect("at least two forms");
+        loop {
+            let degree = degree(chain);
+            if let Some(equation) = section.equation(degree, &forms, &last) {
+                return Cone { section, equation };
+            }
+        }
+    }
+
+    /// Returns whether the closure contains an irreducible variety.
+    #[must_use]
+    pub fn contains(&self, prime: &Chain) -> bool {
+        let mut chain = self.section.base();
+        for (_, member) in prime.members() {
+            chain = chain.with(member.mapped(&self.section.ring, &self.section.levels));
+        }
+        partition(&Regularizer::new(&self.section.ring), &self.equation, &chain).1.is_empty()
+    }
+}
+
+/// A chain in a ring that may have the generator of a field as an additional lowest variable.
+#[derive(Debug)]
+struct Section {
+    ring: Ring,
+    chain: Chain,
+    /// The levels in this ring of the variables of the chain; index 0 is unused.
+    levels: Vec<Level>,
+    /// The polynomial of the field's generator.
+    field: Option<Poly>,
+    field_degree: usize,
+    random: Random,
+}
+
+impl Section {
+    fn new(chain: &Chain) -> Section {
+        let (_, member) = chain.members().next().expect("a chain with a member");
+        let (n, prime) = (chain.variables(), member.ring().prime());
+        let bits = (prime as f64).log2();
+        let field_degree = if bits >= PRIME_BITS { 1 } else { (FIELD_BITS / bits).ceil() as usize };
+        let shift = usize::from(field_degree > 1);
+        let mut names = member.ring().names().to_vec();
+        names.extend((0..shift).map(|_| "generator".to_owned()));
+        let ring = Ring::new(&names, prime).expect("FLINT is loaded, and the prime is one");
+        let levels = (0..=n).map(|level| level + shift).collect::<Vec<_>>();
+        let mut random = Random::new(prime);
+        let field = (field_degree > 1).then(|| irreducible(&ring, field_degree, &mut random));
+        let mut section =
+            Section { chain: Chain::empty(names.len()), ring, levels, field, field_degree, random };
+        section.chain = chain.members().fold(section.base(), |all, (_, member)| {
+            all.with(member.mapped(&section.ring, &section.levels))
+        });
+        section
+    }
+
+    /// The chain of the field's generator alone.
+    fn base(&self) -> Chain {
+        let chain = Chain::empty(self.ring.variables());
+        self.field.iter().fold(chain, |chain, field| chain.with(field.clone()))
+    }
+
+    /// The level of the field's generator; 0 without one.
+    fn base_level(&self) -> Level {
+        self.levels[0]
+    }
+
+    /// A random number of the field.
+    fn number_from(&self, random: &mut Random) -> Poly {
+        let prime = self.ring.prime();
+        let mut number = self.ring.constant(random.below(prime));
+        for exponent in 1..self.field_degree as u64 {
+            let power = self.ring.variable(1).power(exponent);
+            number = &number + &power.scale(random.below(prime));
+        }
+        number
+    }
+
+    /// A random number of the field.
+    fn number(&mut self) -> Poly {
+        let mut random = self.random.clone();
+        let number = self.number_from(&mut random);
+        self.random = random;
+        number
+    }
+
+    /// Random linear forms.
+    fn forms(&mut self, count: usize) -> Vec<Poly> {
+        let mut random = self.random.clone();
+        let mut form = || {
+            self.levels[1..].iter().fold(self.ring.zero(), |form, &level| {
+                &form + &(&self.number_from(&mut random) * &self.ring.variable(level))
+            })
+        };
+        let forms = (0..count).map(|_| form()).collect();
+        self.random = random;
+        forms
+    }
+
+    /// The points of the chain at which forms have some values, as closed chains without common
+    /// points.
+    fn points(&self, forms: &[Poly], values: &[Poly]) -> Vec<Chain> {
+        let conditions =
+            forms.iter().zip(values).map(|(form, value)| Rc::new(form - value)).collect::<Vec<_>>();
+        let members = self.chain.members().map(|(_, member)| member.as_ref().clone());
+        let inputs = members.chain(conditions.iter().map(|c| c.as_ref().clone()));
+        let initials = self.chain.members().map(|(_, member)| member.initial());
+        let initials = initials.filter(|initial| !initial.is_constant());
+        let decomposer =
+            Decomposer::new(&self.ring, &inputs.collect::<Vec<_>>(), &initials.collect::<Vec<_>>());
+        let mut task = Task::new(self.ring.variables(), &conditions);
+        task.checked = 0;
+        task.chain = self.chain.clone();
+        disjoint(decomposer.regularizer(), run(&decomposer, task))
+    }
+
+    fn count(&self, points: &[Chain]) -> usize {
+        points.iter().map(Chain::degree).sum::<usize>() / self.field_degree
+    }
+
+    /// The equation of the projection by `forms` and `last`; `None` if a section does not have as
+    /// many points as the degree.
+    fn equation(&self, degree: usize, forms: &[Poly], last: &Poly) -> Option<Poly> {
+        // The monomials of f in c, and as many sections.
+        let exponents = exponents_up_to(degree, forms.len());
+        let mut sections = Vec::new();
+        let mut rows = Vec::new();
+        let mut random = self.random.clone();
+        let heights = (0..=degree).map(|_| self.number_from(&mut random)).collect::<Vec<_>>();
+        let powers = |values: &[Poly], exponents: &[Vec<u64>]| {
+            let monomial = |exponents: &Vec<u64>| {
+                values.iter().zip(exponents).fold(self.ring.constant(1), |product, (value, &e)| {
+                    self.reduce(&(&product * &tower::power(value, e, &self.base())))
+                })
+            };
+            exponents.iter().map(monomial).collect::<Vec<_>>()
+        };
+        let heights_matrix = heights
+            .iter()
+            .map(|height| powers(std::slice::from_ref(height), &exponents_up_to(degree, 1)))
+            .collect::<Vec<_>>();
+        let mut unlucky = 0;
+        while sections.len() < exponents.len() {
+            let values = forms.iter().map(|_| self.number_from(&mut random)).collect::<Vec<_>>();
+            let points = self.points(forms, &values);
+            if self.count(&points) != degree {
+                unlucky += 1;
+                if unlucky > 4 + sections.len() {
+                    return None;
+                }
+                continue;
+            }
+            // The values at some heights of the polynomial whose zeros are the values of `last`.
+            let at_heights = heights.iter().map(|height| {
+                points.iter().fold(self.ring.constant(1), |product, chain| {
+                    self.reduce(&(&product * &self.norm(&(height - last), chain)))
+                })
+            });
+            let at_heights = at_heights.collect::<Vec<_>>();
+            let coefficients = self.solve(&heights_matrix, &[at_heights])?.remove(0);
+            rows.push(powers(&values, &exponents));
+            sections.push(coefficients);
+        }
+        // For each power of y, the values of its coefficient at all sections.
+        let values = (0..=degree)
+            .map(|power| sections.iter().map(|section| section[power].clone()).collect())
+            .collect::<Vec<Vec<Poly>>>();
+        let solved = self.solve(&rows, &values)?;
+        let mut equation = self.ring.zero();
+        let monomials = exponents
+            .iter()
+            .map(|exponents| {
+                forms.iter().zip(exponents).fold(self.ring.constant(1), |product, (form, &e)| {
+                    self.reduce(&(&product * &self.reduce(&form.power(e))))
+                })
+            })
+            .collect::<Vec<_>>();
+        for coefficients in solved.iter().rev() {
+            equation = self.reduce(&(&equation * last));
+            for (coefficient, monomial) in coefficients.iter().zip(&monomials) {
+                if !coefficient.is_zero() {
+                    equation = &equation + &self.reduce(&(coefficient * monomial));
+                }
+            }
+        }
+        Some(equation)
+    }
+
+    /// The remainder by the polynomial of the field's generator.
+    fn reduce(&self, p: &Poly) -> Poly {
+        match &self.field {
+            Some(field) => p.remainder(&[field]),
+            None => p.clone(),
+        }
+    }
+
+    /// The product of the values of a polynomial at all points of a closed chain.
+    fn norm(&self, p: &Poly, chain: &Chain) -> Poly {
+        let top = self.ring.variables();
+        match tower::norm(&chain.remainder(p, top), self.base_level(), top, chain) {
+            Ok(norm) => norm,
+            Err(split) => {
+                let [a, b] = parts(chain, split).map(|part| self.norm(p, &part));
+                self.reduce(&(&a * &b))
+            }
+        }
+    }
+
+    /// The solutions of a square system of linear equations for several right-hand sides; `None` if
+    /// it is singular.
+    fn solve(&self, rows: &[Vec<Poly>], right: &[Vec<Poly>]) -> Option<Vec<Vec<Poly>>> {
+        let base = self.base();
+        let size = rows.len();
+        let mut rows = rows.to_vec();
+        for (index, row) in rows.iter_mut().enumerate() {
+            row.extend(right.iter().map(|side| side[index].clone()));
+        }
+        for column in 0..size {
+            let pivot = (column..size).find(|&row| !rows[row][column].is_zero())?;
+            rows.swap(column, pivot);
+            let by = tower::inverse(&rows[column][column], &base).ok()?;
+            let pivot =
+                rows[column].iter().map(|entry| self.reduce(&(entry * &by))).collect::<Vec<_>>();
+            for (index, row) in rows.iter_mut().enumerate() {
+                if index != column && !row[column].is_zero() {
+                    let factor = row[column].clone();
+                    for (to, from) in row.iter_mut().zip(&pivot).skip(column) {
+                        *to = &*to - &self.reduce(&(&factor * from));
+                    }
+                }
+            }
+            rows[column] = pivot;
+        }
+        let side = |index: usize| rows.iter().map(|row| row[size + index].clone()).collect();
+        Some((0..right.len()).map(side).collect())
+    }
+}
+
+/// The exponents of all monomials of at most a degree in some variables.
+fn exponents_up_to(degree: usize, variables: usize) -> Vec<Vec<u64>> {
+    let mut found = vec![Vec::new()];
+    for _ in 0..variables {
+        found = found
+            .into_iter()
+            .flat_map(|exponents: Vec<u64>| {
+                let left = degree as u64 - exponents.iter().sum::<u64>();
+                (0..=left).map(move |next| {
+                    let mut exponents = exponents.clone();
+                    exponents.push(next);
+                    exponents
+                })
+            })
+            .collect();
+    }
+    found
+}
+
+/// A random irreducible polynomial in the variable of level 1.
+fn irreducible(ring: &Ring, degree: usize, random: &mut Random) -> Poly {
+    loop {
+        let mut poly = ring.variable(1).power(degree as u64);
+        for exponent in 0..degree as u64 {
+            let power = ring.variable(1).power(exponent);
+            poly = &poly + &power.scale(random.below(ring.prime()));
+        }
+        if matches!(poly.factor()[..], [(_, 1)]) {
+            return poly;
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Decompositions of systems.
+
+use std::cmp::Reverse;
+
+use crate::chain::Chain;
+use crate::decompose::{Decomposer, Step};
+use crate::normal::normalised;
+use crate::partition::parts;
+use crate::poly::{Poly, Ring};
+use crate::primes::{Component, primes};
+use crate::redundant::{disjoint, divided, irredundant};
+use crate::regularize::Regularizer;
+use crate::section::degree;
+use crate::task::Task;
+
+/// What the chains of a decomposition stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The zeros are the union of the closures of the chains' points; no component is redundant.
+    #[default]
+    Kalkbrener,
+    /// The zeros are the union of the chains' points.
+    Lazard,
+}
+
+/// Runs a task and all that follow from it, the greatest dimension first, and returns the solved
+/// chains.
+#[must_use]
+pub fn run(decomposer: &Decomposer, first: Task) -> Vec<Chain> {
+    let mut tasks = vec![first];
+    let mut solved = Vec::new();
+    while let Some(index) = (0..tasks.len()).max_by_key(|&index| (tasks[index].dimension(), index))
+    {
+        match decomposer.step(tasks.swap_remove(index)) {
+            Step::Tasks(more) => tasks.extend(more),
+            Step::Solved(chain) => solved.push(chain),
+        }
+    }
+    solved
+}
+
+/// The components of a system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Solution {
+    /// The components, those of greatest dimension first.
+    pub components: Vec<Component>,
+    /// The degrees of their closures, as projective varieties.
+    pub degrees: Vec<usize>,
+}
+
+impl Solution {
+    /// Returns the dimension; `None` if there are no zeros.
+    #[must_use]
+    pub fn dimension(&self) -> Option<usize> {
+        self.components.iter().map(|component| component.chain.dimension()).max()
+    }
+
+    /// Returns the number of zeros over the algebraic closure; `None` if it is infinite.
+    #[must_use]
+    pub fn points(&self) -> Option<usize> {
+        (self.dimension().unwrap_or_default() == 0).then(|| self.degrees.iter().sum())
+    }
+}
+
+/// Solves a system in this process.
+#[must_use]
+pub fn solve(
+    ring: &Ring,
+    equations: &[Poly],
+    inequations: &[Poly],
+    mode: Mode,
+    factor: bool,
+) -> Solution {
+    let decomposer = Decomposer::new(ring, equations, inequations);
+    let solved = run(&decomposer, decomposer.first());
+    solution(&decomposer, solved, mode, factor)
+}
+
+/// Returns the components of a decomposition, with their degrees, from its solved chains.
+#[must_use]
+pub fn solution(decomposer: &Decomposer, solved: Vec<Chain>, mode: Mode, factor: bool) -> Solution {
+    let components = components(decomposer.regularizer(), solved, mode, factor);
+    let degrees = components.iter().map(|component| degree(&component.chain)).collect();
+    Solution { components, degrees }
+}
+
+/// Returns the components of a decomposition from its solved chains, in canonical order: without
+/// redundant ones, normalised, and irreducible if `factor` is set.
+#[must_use]
+pub fn components(
+    regularizer: &Regularizer,
+    mut solved: Vec<Chain>,
+    mode: Mode,
+    factor: bool,
+) -> Vec<Component> {
+    // The order of the chains does not depend on the order of the tasks.
+    solved.sort_by_cached_key(|chain| (Reverse(chain.dimension()), format!("{chain:?}")));
+    solved.dedup();
+    let chains = match mode {
+        Mode::Kalkbrener => irredundant(regularizer, solved),
+        Mode::Lazard => without_known_points(regularizer, solved),
+    };
+    let mut components = Vec::new();
+    for chain in chains {
+        // Where points count, and not closures, a chain with free variables stays whole.
+        let closure = mode == Mode::Kalkbrener || chain.dimension() == 0;
+        let found = match factor && closure {
+            true => primes(regularizer, &chain),
+            false => vec![Component { chain, is_prime: false }],
+        };
+        for component in found {
+            let chains =
+                if closure { normal_parts(component.chain) } else { vec![component.chain] };
+            let is_prime = component.is_prime;
+            components.extend(chains.into_iter().map(|chain| Component { chain, is_prime }));
+        }
+    }
+    components.sort_by_cached_key(|component| {
+        let chain = &component.chain;
+        (Reverse(chain.dimension()), chain.degree(), format!("{chain:?}"))
+    });
+    components.dedup();
+    components
+}
+
+/// The normalised chains of a chain, which splits where an initial cannot be inverted.
+fn normal_parts(chain: Chain) -> Vec<Chain> {
+    let mut open = vec![chain];
+    let mut found = Vec::new();
+    while let Some(chain) = open.pop() {
+        match normalised(&chain) {
+            Ok(normal) => found.push(normal),
+            Err(split) => open.extend(parts(&chain, split)),
+        }
+    }
+    found
+}
+
+/// Returns chains with the same points; those of dimension 0 have no points in common with others.
+fn without_known_points(regularizer: &Regularizer, solved: Vec<Chain>) -> Vec<Chain> {
+    let (mut kept, mut closed): (Vec<_>, Vec<_>) =
+        solved.into_iter().partition(|chain| chain.dimension() > 0);
+    for other in &kept {
+        closed = closed
+            .iter()
+            .flat_map(|chain| {
+                let divided = divided(regularizer, chain, other);
+                divided.outside.into_iter().chain(divided.boundary)
+            })
+            .collect();
+    }
+    kept.extend(disjoint(regularizer, closed));
+    kept
+}

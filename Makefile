@@ -18,7 +18,7 @@ help:
 	@echo "                 As root on Debian it first installs the tools of the tests (test-deps), unless NO_INSTALL=1"
 	@echo "make test-deps   as root, installs compilers and checkers for the tests by apt, and one MPI from PyPI; otherwise lists what is missing"
 	@echo "make test-anywhere  the tests on one core, in 4 GiB, with huge pages always and never, in memory, as an ordinary user (root, hours)"
-	@echo "make install     the command, libraries, header, pkg-config file: PREFIX=/usr/local, DESTDIR=; STRIP= keeps the debug symbols"
+	@echo "make install     the commands, libraries, header, pkg-config file: PREFIX=/usr/local, DESTDIR=; STRIP= keeps the debug symbols"
 	@echo "make uninstall   removes them"
 	@echo "make lint        formatting, clippy, documentation, licences; no crate depends on a layer above its own"
 	@echo "make book        the book as pages of HTML, below target/book (mdBook; without it: the line that installs it)"
@@ -80,7 +80,7 @@ test: test-deps
 NO_INSTALL ?=
 MAY_INSTALL = [ -z "$(NO_INSTALL)" ] && [ "$$(id -u)" = 0 ]
 TEST_DEPS = apt-get install --no-install-recommends -y gcc g++ gfortran clang cmake libomp-dev pkg-config valgrind \
-	openmpi-bin libopenmpi-dev mpich libmpich-dev python3-venv
+	openmpi-bin libopenmpi-dev mpich libmpich-dev python3-venv libflint-dev singular-ui
 test-deps:
 	@missing=; for tool in gcc g++ gfortran clang cmake pkg-config valgrind; do \
 	command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
@@ -88,6 +88,8 @@ test-deps:
 	command -v mpicc.openmpi >/dev/null || missing="$$missing openmpi-bin libopenmpi-dev"; \
 	command -v mpicc.mpich >/dev/null || missing="$$missing mpich libmpich-dev"; \
 	python3 -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
+	ldconfig -p 2>/dev/null | grep -q libflint || missing="$$missing libflint-dev"; \
+	command -v Singular >/dev/null || missing="$$missing singular-ui"; \
 	if [ -z "$$missing" ]; then :; \
 	elif $(MAY_INSTALL) && command -v apt-get >/dev/null; then \
 	{ apt-get update && $(TEST_DEPS); } || echo "not installed:$$missing; tests that need them will be skipped"; \
@@ -152,7 +154,7 @@ lint:
 # The folder of the installation; for packages, DESTDIR is prepended.
 PREFIX ?= /usr/local
 TO = $(DESTDIR)$(PREFIX)
-INSTALLED = bin/syncline lib/libsyncline_c.so lib/$(SONAME) lib/libsyncline_c.a lib/libsyncline_preload.so \
+INSTALLED = bin/syncline bin/syncline-solve lib/libsyncline_c.so lib/$(SONAME) lib/libsyncline_c.a lib/libsyncline_preload.so \
 	lib/pkgconfig/syncline.pc lib/cmake/Syncline/SynclineConfig.cmake \
 	lib/cmake/Syncline/SynclineConfigVersion.cmake include/syncline.h share/syncline/syncline.f90 \
 	share/syncline/pmpi.c
@@ -164,7 +166,7 @@ SONAME := libsyncline_c.so.$(shell echo $(VERSION) | sed -e 's/^0\.\([0-9]*\)\..
 install: install-build install-files
 
 install-build:
-	$(CARGO) build --release -p syncline-cli -p syncline-c -p syncline-preload
+	$(CARGO) build --release -p syncline-cli -p syncline-solve -p syncline-c -p syncline-preload
 
 # Debug symbols are not installed, as they are five times the size of the rest: STRIP= keeps them.
 # The static library keeps the symbols that a linker needs.
@@ -176,6 +178,8 @@ install-files:
 	install -d $(TO)/bin $(TO)/lib/pkgconfig $(TO)/lib/cmake/Syncline $(TO)/include $(TO)/share/syncline
 	install -m 755 $(BUILT)/syncline $(TO)/bin
 	$(call stripped,,$(TO)/bin/syncline)
+	install -m 755 $(BUILT)/syncline-solve $(TO)/bin
+	$(call stripped,,$(TO)/bin/syncline-solve)
 	install -m 755 $(BUILT)/libsyncline_c.so $(TO)/lib/$(SONAME)
 	$(call stripped,--strip-unneeded,$(TO)/lib/$(SONAME))
 	ln -sf $(SONAME) $(TO)/lib/libsyncline_c.so

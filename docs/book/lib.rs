@@ -20,6 +20,7 @@ pages! {
     Farm "src/farm.md",
     FarmRun "src/farm-run.md",
     FarmLines "src/farm-lines.md",
+    Solve "src/solve.md",
     Beyond "src/beyond.md",
     OrderedLocks "src/ordered-locks.md",
     DeadlockCheck "src/deadlock-check.md",

@@ -101,7 +101,15 @@ fn main() -> ExitCode {
         Err(Failure::Solve(error @ SolveError::Syntax { .. })) => {
             fail(&format!("{}: {error}", args.file.display()), 1)
         }
-        Err(Failure::Solve(error)) => fail(&error.to_string(), 1),
+        Err(Failure::Solve(error)) => {
+            let hint = match (&error, args.memory) {
+                (SolveError::Worker { .. }, Some(memory)) => {
+                    format!("; perhaps it needs more than --memory {memory}")
+                }
+                _ => String::new(),
+            };
+            fail(&format!("{error}{hint}"), 1)
+        }
         Err(Failure::Other(message)) => fail(&message, 1),
     }
 }

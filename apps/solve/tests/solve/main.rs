@@ -1,6 +1,8 @@
 //! Decompositions against brute force, known invariants and Singular.
 
+mod command;
 mod random_systems;
+mod singular;
 mod systems;
 
 use syncline_solve::SolveError;

@@ -9,7 +9,7 @@ use syncline_testkit::Random;
 use crate::has_flint;
 
 /// A random polynomial of a low degree with few terms.
-fn random_poly(ring: &Ring, random: &mut Random) -> Poly {
+pub(crate) fn random_poly(ring: &Ring, random: &mut Random) -> Poly {
     let terms = (0..random.below(5) + 1).map(|_| {
         let mut left = random.below(4);
         let exponents = (0..ring.variables()).map(|_| {

@@ -1,0 +1,213 @@
+//! The command: its output, its errors, and its workers.
+
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use syncline_testkit::Random;
+
+use crate::has_flint;
+
+const SYSTEMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/systems/");
+
+fn command(system: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_syncline-solve"));
+    command.arg(format!("{SYSTEMS}{system}")).args(args);
+    command
+}
+
+/// Runs the command on a text.
+fn on_text(text: &str, args: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("system");
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_syncline-solve"));
+    command.arg(&file).args(args).output().unwrap()
+}
+
+fn error_of(output: &Output) -> String {
+    let error = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    error
+}
+
+fn json_of(output: &Output) -> Value {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?} {error}", output.status);
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    serde_json::from_str(text.lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn the_answer_is_the_same_for_all_workers_and_codecs() {
+    if !has_flint() {
+        return;
+    }
+    for system in ["eco6.txt", "nooburg4.txt", "ubikker.txt"] {
+        let alone = json_of(&command(system, &["--factor", "--json"]).output().unwrap());
+        assert_eq!(alone["dimension"], 0);
+        for (workers, wire) in [("2", "kronecker"), ("4", "terms"), ("8", "flat")] {
+            let args = ["--factor", "--json", "--workers", workers, "--wire", wire];
+            let farmed = json_of(&command(system, &args).output().unwrap());
+            for key in ["dimension", "points", "degrees", "irreducible", "chains"] {
+                assert_eq!(alone[key], farmed[key], "{system} {args:?}");
+            }
+            assert!(farmed["farm"]["steps"].as_u64().unwrap() > 0);
+        }
+    }
+}
+
+#[test]
+fn options_change_what_is_told() {
+    if !has_flint() {
+        return;
+    }
+    let text = "x, y\n11\n(x^2 - 4)*(y - 3),\n(y - 3)*(x - y)";
+    let told = json_of(&on_text(text, &["--json", "--factor", "--check"]));
+    assert_eq!(told["dimension"], 1);
+    assert_eq!(told["points"], Value::Null);
+    assert_eq!(told["degrees"].as_array().unwrap().len(), 3);
+    assert_eq!(told["checked"], true);
+    let told = json_of(&on_text(text, &["--json", "--nonzero", "y - 3", "--points"]));
+    assert_eq!(told["points"], 2);
+    assert_eq!(told["rational_points"], serde_json::json!([[2, 2], [9, 9]]));
+    let told = json_of(&on_text(text, &["--json", "--order", "y,x"]));
+    assert_eq!(told["order"], serde_json::json!(["y", "x"]));
+    let told = json_of(&on_text(text, &["--json", "--mode", "lazard", "--order", "auto"]));
+    assert_eq!(told["dimension"], 1);
+}
+
+#[test]
+fn systems_without_zeros_or_equations_are_solved() {
+    if !has_flint() {
+        return;
+    }
+    let told = json_of(&on_text("vars x y\nprime 7\nx - 1\nx - 2", &["--json", "--check"]));
+    assert_eq!((&told["dimension"], &told["points"]), (&Value::Null, &0.into()));
+    let told = json_of(&on_text("vars x y\nprime 7\n5", &["--json", "--workers", "2"]));
+    assert_eq!((&told["dimension"], &told["points"]), (&Value::Null, &0.into()));
+    for text in ["vars x y\nprime 7", "vars x y\nprime 7\n0\n7*x"] {
+        let told = json_of(&on_text(text, &["--json", "--factor", "--check"]));
+        assert_eq!((&told["dimension"], &told["degrees"]), (&2.into(), &serde_json::json!([1])));
+    }
+    let text = String::from_utf8(on_text("vars x\nprime 7\n1", &[]).stdout).unwrap();
+    assert!(text.starts_with("The system has no zeros."), "{text}");
+}
+
+#[test]
+fn bad_input_is_named() {
+    if !has_flint() {
+        return;
+    }
+    let cases = [
+        ("", "no variables"),
+        ("vars x\nx - 1", "no line `prime`"),
+        ("prime 7\nx - 1", "no line `vars`"),
+        ("vars x\nprime 15\nx", "15 is not a prime"),
+        ("vars x\nprime 0\nx", "characteristic is 0"),
+        ("vars x\nprime 170141183460469231731687303715884105727\nx", "too large"),
+        ("vars x\nprime 9223372036854775837\nx", "too large"),
+        ("vars x x\nprime 7\nx", "x occurs twice"),
+        ("vars x 2y\nprime 7\nx", "`2y` is no name"),
+        ("vars x y\nprime 7\nx + 3*z", "line 3, column 7: z is no variable"),
+        ("vars x y\nprime 7\nx +\ny", "line 3, column 4: a number, a variable or `(` is missing"),
+        ("vars x y\nprime 7\n\n(x + y", "line 4, column 7: `)` is missing"),
+        ("vars x y\nprime 7\nx y", "line 3, column 3: an operator was expected before `y`"),
+        ("vars x y\nprime 7\nx^-1", "an exponent was expected before `-`"),
+        ("vars x y\nprime 7\nx^99999999999999999999", "greater than 1000000"),
+        ("vars x y\nprime 7\n(x + y + 1)^100000", "too many terms"),
+        ("vars x y\nprime 7\n1/7*x", "the denominator is 0 modulo 7"),
+        ("x, y\n7\nx - 1,,y", "is missing"),
+    ];
+    for (text, expected) in cases {
+        let error = error_of(&on_text(text, &[]));
+        assert!(error.starts_with("error: ") && error.contains(expected), "{text:?}: {error}");
+    }
+    let good = "vars x y\nprime 7\nx - y";
+    let error = error_of(&on_text(good, &["--order", "x"]));
+    assert!(error.contains("the order x does not have each of the variables x,y once"), "{error}");
+    let error = error_of(&on_text(good, &["--nonzero", "x +"]));
+    assert!(error.contains("--nonzero x +: line 1, column 4"), "{error}");
+    let mut deep = "vars x\nprime 7\n".to_owned();
+    deep.extend(["("; 100_000]);
+    assert!(error_of(&on_text(&deep, &[])).contains("parentheses are nested"));
+    let missing = command("no-such-file", &[]).output().unwrap();
+    assert!(error_of(&missing).contains("no-such-file: No such file"));
+}
+
+#[test]
+fn a_missing_flint_is_named() {
+    let output =
+        command("eco6.txt", &[]).env("SYNCLINE_FLINT", "/no/such/libflint.so").output().unwrap();
+    let error = error_of(&output);
+    assert!(error.contains("FLINT") && error.contains("apt install libflint-dev"), "{error}");
+}
+
+#[test]
+fn a_time_limit_ends_a_solution() {
+    if !has_flint() {
+        return;
+    }
+    let output = command("classics/eco9.txt", &["--timeout", "0.05"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(output.stderr, b"error: not solved within 0.05 s\n");
+}
+
+#[test]
+fn a_memory_limit_is_an_error() {
+    if !has_flint() {
+        return;
+    }
+    let output = command("classics/eco9.txt", &["--memory", "10"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    let last = error.lines().last().unwrap();
+    assert!(last.starts_with("error: a task cannot be done: "), "{error}");
+    assert!(last.ends_with("; perhaps it needs more than --memory 10"), "{error}");
+}
+
+/// The processes whose parent is `pid`.
+fn children(pid: u32) -> Vec<i32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    threads
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
+        .flat_map(|line| {
+            line.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[test]
+fn a_killed_worker_does_not_change_the_answer() {
+    if !has_flint() {
+        return;
+    }
+    let kills = std::env::var("SYNCLINE_KILLS").map_or(5, |kills| kills.parse().unwrap());
+    let system = "classics/eco8.txt";
+    let alone = json_of(&command(system, &["--factor", "--json"]).output().unwrap());
+    let mut random = Random::new(26);
+    let mut killed = 0;
+    while killed < kills {
+        let args = ["--factor", "--json", "--workers", "2"];
+        let mut command = command(system, &args);
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let child = command.spawn().unwrap();
+        let end = Instant::now() + Duration::from_millis(random.below(200) as u64);
+        let pid = child.id();
+        let killer = thread::spawn(move || {
+            while Instant::now() < end {
+                thread::yield_now();
+            }
+            let workers = children(pid);
+            let worker = workers.get(end.elapsed().subsec_nanos() as usize % workers.len().max(1));
+            // SAFETY: a signal to a child of the command; the worst that it can do is to end it.
+            worker.is_some_and(|&worker| unsafe { libc::kill(worker, libc::SIGKILL) } == 0)
+        });
+        let output = child.wait_with_output().unwrap();
+        killed += u64::from(killer.join().unwrap());
+        assert_eq!(json_of(&output)["chains"], alone["chains"]);
+    }
+}

@@ -53,6 +53,10 @@ pub fn irredundant(regularizer: &Regularizer, mut chains: Vec<Chain>) -> Vec<Cha
             for part in &parts {
                 let divided = divided(regularizer, part, other);
                 outside.extend(divided.outside);
+                // One member without content generates the ideal of its closure (Gauss).
+                if other.members().count() == 1 {
+                    continue;
+                }
                 for boundary in &divided.boundary {
                     let cone = cone.get_or_insert_with(|| Cone::new(other));
                     let components = primes(regularizer, boundary).into_iter();
@@ -88,10 +92,6 @@ pub(crate) fn divided(regularizer: &Regularizer, chain: &Chain, other: &Chain) -
             divided.outside.extend(regular);
         }
         common = next;
-    }
-    // One member without content generates the ideal of its closure (Gauss).
-    if other.members().count() == 1 {
-        return divided;
     }
     for (_, member) in other.members() {
         let mut next = Vec::new();

@@ -359,6 +359,16 @@ impl<'i> Reader<'i> {
         Ok(chains)
     }
 
+    /// Reads a task of which the message consists.
+    ///
+    /// # Errors
+    /// If the integers are not valid, or there are more.
+    pub fn whole_task(mut self) -> Decoded<Task> {
+        let task = self.task()?;
+        self.finish()?;
+        Ok(task)
+    }
+
     /// Reads a task.
     ///
     /// # Errors

@@ -15,10 +15,10 @@
 //! | `nmod_mpoly_univar_struct`  |    32 |   64 |
 //! | `nmod_mpoly_factor_struct`  |    40 |   64 |
 
-use std::ffi::{c_int, c_long, c_ulong, c_void};
+use std::ffi::{OsStr, c_int, c_long, c_ulong, c_void};
 use std::sync::OnceLock;
 
-use libloading::Library;
+use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 
 use crate::error::SolveError;
 
@@ -118,22 +118,24 @@ const NAMES: [&str; 8] = [
     "libflint.so.16",
 ];
 
+/// Loads a file. Functions are bound when they are first called, which saves a worker a millisecond.
+fn load(name: &OsStr) -> Result<Flint, libloading::Error> {
+    // SAFETY: FLINT's initialisers only set up its own variables.
+    unsafe { Library::open(Some(name), RTLD_LAZY | RTLD_LOCAL) }.and_then(Flint::bind)
+}
+
 /// Returns the functions of FLINT; the first call loads it.
 ///
 /// # Errors
 /// [`SolveError::Flint`] says what to install.
 pub(crate) fn flint() -> Result<&'static Flint, SolveError> {
     static FLINT: OnceLock<Result<Flint, String>> = OnceLock::new();
-    let load = || match std::env::var_os("SYNCLINE_FLINT") {
-        Some(path) => {
-            // SAFETY: FLINT's initialisers only set up its own variables.
-            unsafe { Library::new(&path) }.and_then(Flint::bind).map_err(|why| why.to_string())
-        }
+    let find = || match std::env::var_os("SYNCLINE_FLINT") {
+        Some(path) => load(&path).map_err(|why| why.to_string()),
         None => {
             let mut first = None;
             for name in NAMES {
-                // SAFETY: as above.
-                match unsafe { Library::new(name) }.and_then(Flint::bind) {
+                match load(name.as_ref()) {
                     Ok(found) => return Ok(found),
                     Err(why) => _ = first.get_or_insert(why.to_string()),
                 }
@@ -141,5 +143,5 @@ pub(crate) fn flint() -> Result<&'static Flint, SolveError> {
             Err(first.unwrap_or_default())
         }
     };
-    FLINT.get_or_init(load).as_ref().map_err(|why| SolveError::Flint { why: why.clone() })
+    FLINT.get_or_init(find).as_ref().map_err(|why| SolveError::Flint { why: why.clone() })
 }

@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use syncline_solve::check::check;
 use syncline_solve::codec::Codec;
-use syncline_solve::parallel::{Report, Solver, serve_worker};
+use syncline_solve::parallel::{Report, Scheme, Solver, serve_worker};
 use syncline_solve::{Mode, Poly, Ring, Solution, SolveError, Source, polynomial, solve};
 
 /// Decompose the zeros of a system of polynomials over Z/p into triangular chains.
@@ -39,6 +39,9 @@ struct Args {
     /// How polynomials are sent to workers
     #[arg(long, value_enum, default_value_t = Wire::Flat)]
     wire: Wire,
+    /// How tasks come to workers
+    #[arg(long, value_enum, default_value_t = Tasks::Stolen, hide = true)]
+    tasks: Tasks,
     /// The order of the variables, greatest first: `file`, `reversed`, `auto`, or x,y,z
     #[arg(long, default_value = "file")]
     order: String,
@@ -73,6 +76,13 @@ enum Wire {
     Kronecker,
     Terms,
     Flat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Tasks {
+    Farmed,
+    Forked,
+    Stolen,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -206,13 +216,14 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
             summary["farm"] = json!({
                 "started": report.workers,
                 "lost": report.lost,
-                "messages": report.messages,
-                "integers": report.written,
-                "zeros": report.zeros,
-                "steps": report.steps,
-                "work_us": report.micros.work,
-                "read_us": report.micros.read,
-                "write_us": report.micros.write,
+                "steps": report.effort.steps,
+                "tasks": report.effort.tasks,
+                "integers_read": report.effort.read,
+                "integers_written": report.effort.written,
+                "zeros": report.effort.zeros,
+                "work_us": report.effort.work_micros,
+                "read_us": report.effort.read_micros,
+                "write_us": report.effort.write_micros,
             });
         }
         let _ = writeln!(out, "{summary}");
@@ -277,6 +288,11 @@ fn solved(
     let solver = Solver {
         workers: args.workers.into(),
         codec,
+        scheme: match args.tasks {
+            Tasks::Farmed => Scheme::Farmed,
+            Tasks::Forked => Scheme::Forked,
+            Tasks::Stolen => Scheme::Stolen,
+        },
         mode: mode(args),
         factor: args.factor,
         deadline: args.timeout.map(|timeout| began + timeout),

@@ -27,10 +27,12 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use syncline_farm::{FarmError, PoolBuilder, Program, Task as PoolTask, serve};
+use syncline_farm::pool::{Forks, serve_forks};
+use syncline_farm::{FarmError, PoolBuilder, Program, Task as PoolTask};
 
 use crate::chain::Chain;
 use crate::codec::{Codec, CodecError, Reader, Writer};
@@ -39,7 +41,6 @@ use crate::error::SolveError;
 use crate::poly::{Poly, Ring};
 use crate::primes::Component;
 use crate::solve::{Mode, Solution, solution};
-use crate::task::Task;
 
 /// The number of workers that may die with a task before the solver gives up.
 pub const ATTEMPTS: u32 = 3;
@@ -92,7 +93,9 @@ struct Problem {
 /// What a worker is to do.
 #[derive(Serialize, Deserialize)]
 enum Order {
+    Nothing,
     Steps { task: Integers, micros: u64 },
+    Tree { task: Integers },
     Components { solved: Integers, lazard: bool, factor: bool },
 }
 
@@ -112,25 +115,84 @@ struct Left {
 }
 
 /// What a worker has done.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Done {
     chains: Integers,
     primes: Vec<bool>,
     degrees: Vec<usize>,
     left: Vec<Left>,
-    steps: u64,
-    micros: Micros,
+    effort: Effort,
 }
 
-/// Where the time of a worker went.
+/// What workers have done, and what it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Micros {
-    /// Steps, in microseconds.
-    pub work: u64,
-    /// Decoding of tasks.
+pub struct Effort {
+    /// The number of steps.
+    pub steps: u64,
+    /// The number of tasks that were sent or forked.
+    pub tasks: u64,
+    /// The number of integers that were read.
     pub read: u64,
-    /// Encoding of tasks and chains.
-    pub write: u64,
+    /// The number of integers that were written.
+    pub written: u64,
+    /// The number of zeros among all these integers.
+    pub zeros: u64,
+    /// The time of steps, and of components, in microseconds.
+    pub work_micros: u64,
+    /// The time in which tasks and chains were decoded, in microseconds.
+    pub read_micros: u64,
+    /// The time in which they were encoded, in microseconds.
+    pub write_micros: u64,
+}
+
+impl Effort {
+    fn add(&mut self, other: &Effort) {
+        self.steps += other.steps;
+        self.tasks += other.tasks;
+        self.read += other.read;
+        self.written += other.written;
+        self.zeros += other.zeros;
+        self.work_micros += other.work_micros;
+        self.read_micros += other.read_micros;
+        self.write_micros += other.write_micros;
+    }
+
+    /// Decodes integers, and counts them and the time.
+    fn reading<X>(
+        &mut self,
+        integers: &Integers,
+        read: impl FnOnce(&[i64]) -> Result<X, CodecError>,
+    ) -> Result<X, CodecError> {
+        let began = Instant::now();
+        let value = read(&integers.0)?;
+        self.read_micros += began.elapsed().as_micros() as u64;
+        self.read += integers.0.len() as u64;
+        self.zeros += zeros(integers);
+        Ok(value)
+    }
+
+    /// Encodes integers, and counts them and the time.
+    fn writing(&mut self, codec: Codec, write: impl FnOnce(&mut Writer)) -> Integers {
+        let began = Instant::now();
+        let mut writer = Writer::new(codec);
+        write(&mut writer);
+        let integers = Integers(writer.finish());
+        self.write_micros += began.elapsed().as_micros() as u64;
+        self.written += integers.0.len() as u64;
+        self.zeros += zeros(&integers);
+        integers
+    }
+
+    fn working<X>(&mut self, work: impl FnOnce() -> X) -> X {
+        let began = Instant::now();
+        let value = work();
+        self.work_micros += began.elapsed().as_micros() as u64;
+        value
+    }
+}
+
+fn zeros(integers: &Integers) -> u64 {
+    integers.0.iter().filter(|&&integer| integer == 0).count() as u64
 }
 
 /// The work of all workers.
@@ -140,18 +202,8 @@ pub struct Report {
     pub workers: u64,
     /// The number of workers that ended while they had a task.
     pub lost: u64,
-    /// The number of messages to and from workers.
-    pub messages: u64,
-    /// The number of integers that workers have read and written.
-    pub read: u64,
-    /// The number of integers that workers have written.
-    pub written: u64,
-    /// The number of zeros among all these integers.
-    pub zeros: u64,
-    /// The number of steps.
-    pub steps: u64,
-    /// Where the time of the workers went.
-    pub micros: Micros,
+    /// What they have done.
+    pub effort: Effort,
 }
 
 /// The progress of a decomposition.
@@ -167,6 +219,18 @@ pub struct Progress {
     pub dimension: usize,
 }
 
+/// How tasks come to workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheme {
+    /// The manager hands out tasks, those of greatest dimension first.
+    Farmed,
+    /// A worker forks the tasks that it does not do itself; the manager hands them out.
+    Forked,
+    /// The same, and workers steal from one another.
+    #[default]
+    Stolen,
+}
+
 /// How a system is solved.
 #[derive(Clone, Debug, Default)]
 pub struct Solver {
@@ -174,6 +238,8 @@ pub struct Solver {
     pub workers: usize,
     /// The program of the workers [default: the current one], which calls [`serve_worker`].
     pub program: Option<Program>,
+    /// How tasks come to workers.
+    pub scheme: Scheme,
     /// How polynomials are sent.
     pub codec: Codec,
     /// What chains stand for.
@@ -222,6 +288,11 @@ impl Solver {
             .batch(1)
             .retries(ATTEMPTS - 1)
             .worker_memory(self.worker_memory);
+        let builder = match self.scheme {
+            Scheme::Farmed => builder,
+            Scheme::Forked => builder.forks(),
+            Scheme::Stolen => builder.stealing(),
+        };
         let mut pool = builder.start::<Work, Done>().map_err(farm_error)?;
         let mut report = Report::default();
         let first = Decomposer::new(ring, equations, inequations).first();
@@ -230,12 +301,17 @@ impl Solver {
             Work { problem: problem.clone(), order: Order::Steps { task, micros } }
         };
         let task = integers(&|writer| writer.task(&first));
-        pool.submit(steps(task, 0));
+        pool.submit(match self.scheme {
+            Scheme::Farmed => steps(task, 0),
+            Scheme::Forked | Scheme::Stolen => {
+                Work { problem: problem.clone(), order: Order::Tree { task } }
+            }
+        });
         let mut chains = Vec::new();
         let mut state = Progress { open: 1, ..Progress::default() };
         while let Some(outcome) = pool.next_deadline(self.deadline).map_err(farm_error)? {
             let mut done = outcome.result.map_err(worker_error)?;
-            self.count(&mut report, &done);
+            report.effort.add(&done.effort);
             let found = Reader::new(self.codec, ring, &done.chains.0).chains()?;
             state.dimension = done.left.iter().map(|left| left.dimension).max().unwrap_or_default();
             state.done += 1;
@@ -259,7 +335,7 @@ impl Solver {
         pool.submit(Work { problem: problem.clone(), order });
         let outcome = pool.next_deadline(self.deadline).map_err(farm_error)?;
         let done = outcome.expect("a task was submitted").result.map_err(worker_error)?;
-        self.count(&mut report, &done);
+        report.effort.add(&done.effort);
         let found = Reader::new(self.codec, ring, &done.chains.0).chains()?;
         report.workers = pool.progress().started;
         report.lost = pool.progress().lost;
@@ -267,19 +343,6 @@ impl Solver {
         let components = found.into_iter().zip(done.primes);
         let components = components.map(|(chain, is_prime)| Component { chain, is_prime });
         Ok((Solution { components: components.collect(), degrees: done.degrees }, report))
-    }
-
-    fn count(&self, report: &mut Report, done: &Done) {
-        report.messages += 2;
-        report.steps += done.steps;
-        report.micros.work += done.micros.work;
-        report.micros.read += done.micros.read;
-        report.micros.write += done.micros.write;
-        let written = done.left.iter().map(|left| &left.task).chain([&done.chains]);
-        for integers in written {
-            report.written += integers.0.len() as u64;
-            report.zeros += integers.0.iter().filter(|&&integer| integer == 0).count() as u64;
-        }
     }
 }
 
@@ -307,19 +370,18 @@ impl From<CodecError> for SolveError {
 /// [`SolveError::Farm`] if the process cannot join its farm.
 pub fn serve_worker() -> Result<(), SolveError> {
     // The decomposer of the last problem, with its cached subresultants.
-    let last: RefCell<Option<(Problem, Decomposer)>> = RefCell::new(None);
-    serve(|work: Work| {
-        let mut last = last.borrow_mut();
-        let known = last.take().filter(|(problem, _)| *problem == work.problem);
-        let (problem, decomposer) = known.unwrap_or_else(|| {
+    let last: RefCell<Option<Rc<(Problem, Decomposer)>>> = RefCell::new(None);
+    serve_forks(|work: Work, forks: &mut Forks<'_, Work, Done>| {
+        let known = last.borrow().clone().filter(|known| known.0 == work.problem);
+        let known = known.unwrap_or_else(|| {
             let decomposer = decomposer(&work.problem)
                 .unwrap_or_else(|error| panic!("a worker cannot read its problem: {error}"));
-            (work.problem, decomposer)
+            Rc::new((work.problem, decomposer))
         });
-        let done = obey(&problem, &decomposer, work.order)
-            .unwrap_or_else(|error| panic!("a worker cannot read its task: {error}"));
-        *last = Some((problem, decomposer));
-        done
+        *last.borrow_mut() = Some(known.clone());
+        let (problem, decomposer) = &*known;
+        obey(problem, decomposer, work.order, forks)
+            .unwrap_or_else(|error| panic!("a worker cannot read its task: {error}"))
     })
     .map_err(farm_error)
 }
@@ -333,50 +395,141 @@ fn decomposer(problem: &Problem) -> Result<Decomposer, SolveError> {
 }
 
 /// Does what is ordered.
-fn obey(problem: &Problem, decomposer: &Decomposer, order: Order) -> Result<Done, CodecError> {
-    let codec = problem.codec;
-    let began = Instant::now();
-    let mut micros = Micros::default();
-    let mut steps = 0;
-    let (chains, primes, degrees, tasks) = match order {
+fn obey(
+    problem: &Problem,
+    decomposer: &Decomposer,
+    order: Order,
+    forks: &mut Forks<'_, Work, Done>,
+) -> Result<Done, CodecError> {
+    match order {
+        Order::Nothing => Ok(Done::default()),
+        Order::Steps { task, micros } => piece(problem, decomposer, &task, micros),
+        Order::Tree { task } => tree(problem, decomposer, &task, forks),
         Order::Components { solved, lazard, factor } => {
-            let solved = Reader::new(codec, decomposer.ring(), &solved.0).chains()?;
-            micros.read = began.elapsed().as_micros() as u64;
+            let mut effort = Effort { tasks: 1, ..Effort::default() };
+            let (codec, ring) = (problem.codec, decomposer.ring());
+            let solved = effort.reading(&solved, |i| Reader::new(codec, ring, i).chains())?;
             let mode = if lazard { Mode::Lazard } else { Mode::Kalkbrener };
-            let Solution { components, degrees } = solution(decomposer, solved, mode, factor);
+            let Solution { components, degrees } =
+                effort.working(|| solution(decomposer, solved, mode, factor));
             let primes = components.iter().map(|component| component.is_prime).collect();
-            let chains = components.into_iter().map(|component| component.chain).collect();
-            (chains, primes, degrees, Vec::new())
+            let chains = components.into_iter().map(|component| component.chain);
+            let chains = chains.collect::<Vec<_>>();
+            let chains = effort.writing(codec, |writer| writer.chains(&chains));
+            Ok(Done { chains, primes, degrees, effort, left: Vec::new() })
         }
-        Order::Steps { task, micros: piece } => {
-            let mut reader = Reader::new(codec, decomposer.ring(), &task.0);
-            let mut tasks = vec![reader.task()?];
-            reader.finish()?;
-            micros.read = began.elapsed().as_micros() as u64;
-            let mut solved: Vec<Chain> = Vec::new();
-            while let Some(index) = (0..tasks.len()).max_by_key(|&at| (tasks[at].dimension(), at))
-                && (steps == 0 || began.elapsed() < Duration::from_micros(piece))
-            {
-                steps += 1;
-                match decomposer.step(tasks.swap_remove(index)) {
-                    Step::Tasks(more) => tasks.extend(more),
-                    Step::Solved(chain) => solved.push(chain),
-                }
-            }
-            (solved, Vec::new(), Vec::new(), tasks)
-        }
-    };
-    micros.work = began.elapsed().as_micros() as u64 - micros.read;
+    }
+}
+
+/// Does a task and what follows from it until a time has passed; returns what is left.
+fn piece(
+    problem: &Problem,
+    decomposer: &Decomposer,
+    task: &Integers,
+    micros: u64,
+) -> Result<Done, CodecError> {
+    let (codec, ring) = (problem.codec, decomposer.ring());
+    let mut effort = Effort { tasks: 1, ..Effort::default() };
+    let task = effort.reading(task, |integers| Reader::new(codec, ring, integers).whole_task())?;
+    let mut tasks = vec![task];
+    let mut solved: Vec<Chain> = Vec::new();
     let began = Instant::now();
-    let left = tasks.iter().map(|task: &Task| {
-        let mut writer = Writer::new(codec);
-        writer.task(task);
-        Left { task: Integers(writer.finish()), dimension: task.dimension(), cost: task.cost() }
+    while let Some(index) = (0..tasks.len()).max_by_key(|&at| (tasks[at].dimension(), at))
+        && (effort.steps == 0 || began.elapsed() < Duration::from_micros(micros))
+    {
+        effort.steps += 1;
+        let task = tasks.swap_remove(index);
+        match effort.working(|| decomposer.step(task)) {
+            Step::Tasks(more) => tasks.extend(more),
+            Step::Solved(chain) => solved.push(chain),
+        }
+    }
+    let left = tasks.iter().map(|task| Left {
+        dimension: task.dimension(),
+        cost: task.cost(),
+        task: effort.writing(codec, |writer| writer.task(task)),
     });
     let left = left.collect();
-    let mut writer = Writer::new(codec);
-    writer.chains(&chains);
-    let chains = Integers(writer.finish());
-    micros.write = began.elapsed().as_micros() as u64;
-    Ok(Done { chains, primes, degrees, left, steps, micros })
+    let chains = effort.writing(codec, |writer| writer.chains(&solved));
+    Ok(Done { chains, left, effort, ..Done::default() })
+}
+
+/// Tasks of a smaller cost are not forked.
+const LEAST_FORKED: f64 = 300.0;
+
+/// Does a task and all that follow from it; forks tasks that others may take meanwhile.
+fn tree(
+    problem: &Problem,
+    decomposer: &Decomposer,
+    task: &Integers,
+    forks: &mut Forks<'_, Work, Done>,
+) -> Result<Done, CodecError> {
+    let (codec, ring) = (problem.codec, decomposer.ring());
+    let mut effort = Effort { tasks: 1, ..Effort::default() };
+    let task = effort.reading(task, |integers| Reader::new(codec, ring, integers).whole_task())?;
+    let mut tasks = vec![task];
+    let mut solved = Vec::new();
+    let mut forked = Vec::new();
+    while let Some(index) = (0..tasks.len()).max_by_key(|&at| (tasks[at].dimension(), at)) {
+        effort.steps += 1;
+        let task = tasks.swap_remove(index);
+        match effort.working(|| decomposer.step(task)) {
+            Step::Solved(chain) => solved.push(chain),
+            Step::Tasks(more) => {
+                for task in more {
+                    if tasks.is_empty() || task.cost() < LEAST_FORKED {
+                        tasks.push(task);
+                    } else {
+                        let task = effort.writing(codec, |writer| writer.task(&task));
+                        let order = Order::Tree { task };
+                        forked.push(forks.fork(Work { problem: problem.clone(), order }));
+                    }
+                }
+            }
+        }
+    }
+    for child in forked.into_iter().rev() {
+        let done = forks.join(child).unwrap_or_else(|error| panic!("{error}"));
+        effort.add(&done.effort);
+        let chains = Reader::new(codec, ring, &done.chains.0).chains();
+        solved.extend(chains?);
+    }
+    let chains = effort.writing(codec, |writer| writer.chains(&solved));
+    Ok(Done { chains, effort, ..Done::default() })
+}
+
+/// What the farm itself costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FarmCosts {
+    /// The time from the start of a worker to its first answer: a median.
+    pub spawn: Duration,
+    /// The time of a message, half of that of an order without work and its answer.
+    pub message: Duration,
+}
+
+/// Measures what the farm costs with workers of a program that calls [`serve_worker`].
+///
+/// # Errors
+/// [`SolveError::Farm`] and [`SolveError::Worker`] if a worker does not answer.
+pub fn farm_costs(program: &Program) -> Result<FarmCosts, SolveError> {
+    let names = vec!["x".to_owned()];
+    let inputs = Integers(vec![0, 0]);
+    let problem = Problem { names, prime: 2, inputs, codec: Codec::Terms };
+    let (mut spawns, mut trips) = (Vec::new(), Vec::new());
+    for _ in 0..9 {
+        let builder = PoolBuilder::new(1).program(program.clone()).batch(1);
+        let mut pool = builder.start::<Work, Done>().map_err(farm_error)?;
+        for trip in 0..21 {
+            let began = Instant::now();
+            let order = Work { problem: problem.clone(), order: Order::Nothing };
+            pool.run(order).map_err(worker_error)?;
+            let times = if trip == 0 { &mut spawns } else { &mut trips };
+            times.push(began.elapsed());
+        }
+    }
+    let median = |times: &mut Vec<Duration>| {
+        times.sort();
+        times[times.len() / 2]
+    };
+    Ok(FarmCosts { spawn: median(&mut spawns), message: median(&mut trips) / 2 })
 }

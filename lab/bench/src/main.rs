@@ -9,6 +9,7 @@
 //! | `rma`     | `bench rma`: one-sided memory, on one host and between several          |
 //! | `farm`    | `bench farm`: processes as tasks                                        |
 //! | `bands`   | `bench bands`: the overlay of a sweep on a team, without arithmetic     |
+//! | `solve`   | `bench solve`: triangular decompositions on workers                     |
 //! | `papers`  | `schemes`: the papers' schemes of sweeps out of core                    |
 //! | `contest` | barriers and locks: contenders in threads and in processes              |
 //! | `race`    | the harness of all races: entries that alternate, round after round     |
@@ -36,6 +37,7 @@ mod peers;
 mod places;
 mod race;
 mod rma;
+mod solve;
 mod stop;
 mod wave;
 
@@ -67,6 +69,8 @@ enum Command {
     BenchMember(contest::BenchMemberArgs),
     #[command(hide = true)]
     FarmWorker(farm::FarmWorkerArgs),
+    #[command(hide = true)]
+    SolveWorker(solve::SolveWorkerArgs),
 }
 
 /// The subjects of races.
@@ -79,6 +83,7 @@ enum Bench {
     Rma(rma::BenchRmaArgs),
     Farm(farm::BenchFarmArgs),
     Bands(bands::BenchBandsArgs),
+    Solve(solve::BenchSolveArgs),
 }
 
 /// Returns a parser for a number of at least `least`.
@@ -110,9 +115,11 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Bench(Bench::Rma(args)) => rma::rma(&args, &signals),
         Command::Bench(Bench::Farm(args)) => farm::farm(&args, &signals),
         Command::Bench(Bench::Bands(args)) => bands::bands(&args, &signals),
+        Command::Bench(Bench::Solve(args)) => solve::solve(&args, &signals),
         Command::Schemes(args) => papers::schemes(&args, &signals),
         Command::BenchMember(args) => return contest::member(&args),
         Command::FarmWorker(args) => return farm::farm_worker(&args),
+        Command::SolveWorker(args) => return solve::solve_worker(&args),
     }?;
     if text.is_empty() {
         return Ok(());

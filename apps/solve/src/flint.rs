@@ -118,7 +118,8 @@ const NAMES: [&str; 8] = [
     "libflint.so.16",
 ];
 
-/// Loads a file. Functions are bound when they are first called, which saves a worker a millisecond.
+/// Loads a file. Functions are bound when they are first called, which saves a worker a
+/// millisecond.
 fn load(name: &OsStr) -> Result<Flint, libloading::Error> {
     // SAFETY: FLINT's initialisers only set up its own variables.
     unsafe { Library::open(Some(name), RTLD_LAZY | RTLD_LOCAL) }.and_then(Flint::bind)

@@ -312,13 +312,13 @@ impl Arena {
 
     /// Creates a fork table in a block of its own; `None` if there is no room.
     pub(crate) fn make_fork_table(&self) -> Option<u32> {
-        // The memory of a farm is zero until it is in a block for the first time. Writing zeros there
-        // would take the pages of the whole table: 5 ms, where a pool uses a few of them.
+        // The memory of a farm is zero until it is in a block for the first time. Writing zeros
+        // there would take the pages of the whole table: 5 ms, where a pool uses a few of them.
         let fresh = self.blocks().made() == 0;
         let (block, _) = self.blocks().take(FORK_TABLE_BYTES + LINE as usize, CHANNEL)?;
         if !fresh {
-            // SAFETY: this process holds the block, which has at least that number of bytes. Zero is
-            // valid for everything that is stored there.
+            // SAFETY: this process holds the block, which has at least that number of bytes. Zero
+            // is valid for everything that is stored there.
             unsafe { self.bytes(block).write_bytes(0, FORK_TABLE_BYTES + LINE as usize) };
         }
         Some(block)

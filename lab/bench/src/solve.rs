@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! features   the systems: variables, degree, prime, seconds then and now
-//! speed-ups  by a replay on 2, 5 and 9 workers, and measured with both of the paper's codecs and ours
+//! speed-ups  by a replay on 2, 5 and 9 workers, and measured with the paper's two codecs and ours
 //! integers   what workers read and write, and how many of these are zero
 //! time       where the time of the workers goes; the overhead in per cent of the net work
 //! analysis   per spawn, per message, per integer
@@ -132,8 +132,8 @@ pub(crate) struct SolveWorkerArgs {
     alone: Option<String>,
 }
 
-/// A solution by one process: a process that has only one thread, as a worker has, since `malloc` is
-/// slower in others.
+/// A solution by one process: a process that has only one thread, as a worker has, since `malloc`
+/// is slower in others.
 #[derive(Debug, Deserialize, Serialize)]
 struct Alone {
     seconds: f64,

@@ -99,7 +99,7 @@ impl Chain {
     /// and only if the polynomial is in the ideal of the chain, if the chain is regular.
     #[must_use]
     pub fn reduce(&self, poly: &Poly, level: Level) -> Poly {
-        if (1..=level).all(|at| self.get(at).is_none_or(|m| m.initial().is_constant())) {
+        if (1..=level).all(|at| self.get(at).is_none_or(|m| m.has_constant_initial())) {
             return self.remainder(poly, level);
         }
         let mut rest = poly.clone();
@@ -116,10 +116,17 @@ impl Chain {
     /// Returns the remainder by those members up to `level` whose initials are constants.
     #[must_use]
     pub fn remainder(&self, poly: &Poly, level: Level) -> Poly {
+        let is_reducible = |at: Level| {
+            self.get(at)
+                .is_some_and(|m| m.has_constant_initial() && poly.degree(at) >= m.degree(at))
+        };
+        if !(1..=level).any(is_reducible) {
+            return poly.clone();
+        }
         let monic = (1..=level)
             .rev()
             .filter_map(|at| self.get(at))
-            .filter(|member| member.initial().is_constant())
+            .filter(|member| member.has_constant_initial())
             .map(Rc::as_ref)
             .collect::<Vec<_>>();
         poly.remainder(&monic)

@@ -80,6 +80,8 @@ functions! {
     combine_like_terms = "nmod_mpoly_combine_like_terms": fn(Opaque, Const);
     evaluate_one_ui = "nmod_mpoly_evaluate_one_ui": fn(Opaque, Const, c_long, c_ulong, Const);
     evaluate_all_ui = "nmod_mpoly_evaluate_all_ui": fn(Const, *const c_ulong, Const) -> c_ulong;
+    get_coeff_vars_ui = "nmod_mpoly_get_coeff_vars_ui":
+        fn(Opaque, Const, *const c_long, *const c_ulong, c_long, Const);
     to_univar = "nmod_mpoly_to_univar": fn(Opaque, Const, c_long, Const);
     from_univar = "nmod_mpoly_from_univar": fn(Opaque, Const, c_long, Const);
     univar_init = "nmod_mpoly_univar_init": fn(Opaque, Const);

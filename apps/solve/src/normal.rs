@@ -44,7 +44,7 @@ fn inverse(a: &Poly, chain: &Chain) -> Result<(Poly, Poly), Split> {
     let (mut t0, mut t1) = (ring.zero(), multiplier);
     loop {
         // The leading coefficient becomes a polynomial in free variables.
-        let lead = r1.coefficients(level).pop().expect("not zero");
+        let lead = r1.leading_coefficient(level);
         let (by, _) = inverse(&lead, chain)?;
         (r1, t1) = reduce_pair(&(&r1 * &by), &(&t1 * &by), chain);
         if bound_level(&r1, chain).is_none() {

@@ -362,7 +362,8 @@ impl Poly {
         let mut univar = [0_u64; 8];
         let univar: Opaque = univar.as_mut_ptr().cast();
         let (flint, context) = (self.flint(), self.context());
-        let mut coefficients = vec![self.ring.zero(); self.degree(level) + 1];
+        let mut coefficients =
+            (0..=self.degree(level)).map(|_| self.ring.zero()).collect::<Vec<_>>();
         // SAFETY: the memory has room; the indices are those of existing terms; the structure is
         // cleared after its last use.
         unsafe {
@@ -383,8 +384,33 @@ impl Poly {
     pub fn initial(&self) -> Poly {
         match self.main_level() {
             0 => self.clone(),
-            level => self.coefficients(level).pop().expect("it is not zero"),
+            level => self.leading_coefficient(level),
         }
+    }
+
+    /// Returns the leading coefficient in the variable of `level`, which may not occur; 0 for 0.
+    #[must_use]
+    pub fn leading_coefficient(&self, level: Level) -> Poly {
+        let (index, degree) = (self.ring.index(level) as i64, self.degree(level) as u64);
+        self.new_from(|flint, to, context| {
+            // SAFETY: polynomials of the ring, and one of its variables with its exponent.
+            unsafe { (flint.get_coeff_vars_ui)(to, self.raw(), &index, &degree, 1, context) }
+        })
+    }
+
+    /// Returns whether the leading coefficient in the main variable is a constant. This takes no more
+    /// than a look at two terms.
+    #[must_use]
+    pub fn has_constant_initial(&self) -> bool {
+        let level = self.main_level();
+        if level == 0 {
+            return true;
+        }
+        // In lexicographic order, the terms of the initial come first.
+        let index = self.ring.index(level);
+        let lead = self.term(0).1;
+        let is_power = lead.iter().enumerate().all(|(at, &e)| at == index || e == 0);
+        is_power && (self.len() == 1 || self.term(1).1[index] < lead[index])
     }
 
     /// Returns the polynomial without its leading term in the variable of `level`.
@@ -439,10 +465,26 @@ impl Poly {
         if divisors.is_empty() {
             return self.clone();
         }
-        let mut quotients = vec![self.ring.zero(); divisors.len()];
+        self.divided(divisors).1
+    }
+
+    /// Returns the quotient and the remainder after division by a polynomial: no term of the
+    /// remainder is divisible by the leading term of the divisor.
+    ///
+    /// # Panics
+    /// If the divisor is 0.
+    #[must_use]
+    pub fn divide(&self, divisor: &Poly) -> (Poly, Poly) {
+        assert!(!divisor.is_zero(), "division by zero");
+        let (mut quotients, remainder) = self.divided(&[divisor]);
+        (quotients.remove(0), remainder)
+    }
+
+    fn divided(&self, divisors: &[&Poly]) -> (Vec<Poly>, Poly) {
+        let mut quotients = divisors.iter().map(|_| self.ring.zero()).collect::<Vec<_>>();
         let to = quotients.iter_mut().map(Poly::raw_mut).collect::<Vec<_>>();
         let by = divisors.iter().map(|divisor| divisor.raw().cast_mut()).collect::<Vec<_>>();
-        self.new_from(|flint, remainder, context| {
+        let remainder = self.new_from(|flint, remainder, context| {
             // SAFETY: as many quotients as divisors, all of them polynomials of the ring; the
             // divisors, which are not zero, are only read.
             unsafe {
@@ -455,7 +497,8 @@ impl Poly {
                     context,
                 );
             }
-        })
+        });
+        (quotients, remainder)
     }
 
     /// Returns the monic greatest common divisor; 0 if both are 0.

@@ -32,7 +32,7 @@ use crate::poly::{Level, Poly};
 /// If `b` does not contain the variable.
 #[must_use]
 pub fn pseudo_remainder(a: &Poly, b: &Poly, level: Level) -> Poly {
-    match b.degree(level) > 0 && b.initial().is_constant() && b.main_level() == level {
+    match b.main_level() == level && b.has_constant_initial() {
         true => a.remainder(&[b]),
         false => remainder_with(a, b, level, |_| ()),
     }

@@ -34,7 +34,7 @@ pub fn inverse(a: &Poly, chain: &Chain) -> Result<Poly, Split> {
     let (mut r0, mut r1) = (member.as_ref().clone(), a.clone());
     let (mut t0, mut t1) = (ring.zero(), ring.constant(1));
     loop {
-        let by = inverse(&lead(&r1, level), chain)?;
+        let by = inverse(&r1.leading_coefficient(level), chain)?;
         r1 = chain.remainder(&(&r1 * &by), level - 1);
         t1 = chain.remainder(&(&t1 * &by), level - 1);
         if r1.degree(level) == 0 {
@@ -62,7 +62,7 @@ pub fn gcd(a: &Poly, b: &Poly, level: Level, chain: &Chain) -> Result<Poly, Spli
         std::mem::swap(&mut r0, &mut r1);
     }
     while !r1.is_zero() {
-        let by = inverse(&lead(&r1, level), chain)?;
+        let by = inverse(&r1.leading_coefficient(level), chain)?;
         if r1.degree(level) == 0 {
             return Ok(a.ring().constant(1));
         }
@@ -81,14 +81,22 @@ pub fn monic(a: &Poly, level: Level, chain: &Chain) -> Result<Poly, Split> {
     if a.is_zero() {
         return Ok(a.clone());
     }
-    let by = inverse(&lead(a, level), chain)?;
+    let by = inverse(&a.leading_coefficient(level), chain)?;
     Ok(chain.remainder(&(a * &by), level - 1))
 }
+
+/// The degree of a quotient up to which its coefficients are reduced at the end only.
+const SHORT_QUOTIENT: usize = 2;
 
 /// Returns the quotient and the remainder of `a` by the monic `b` in the variable of `level`.
 #[must_use]
 pub fn divide(a: &Poly, b: &Poly, level: Level, chain: &Chain) -> (Poly, Poly) {
     let ring = a.ring();
+    // Short quotients by one division of polynomials: coefficients grow by as many products.
+    if a.degree(level) <= b.degree(level) + SHORT_QUOTIENT {
+        let (quotient, rest) = a.divide(b);
+        return (chain.remainder(&quotient, level - 1), chain.remainder(&rest, level - 1));
+    }
     let mut rest = a.coefficients(level);
     let by = b.coefficients(level);
     let degree = by.len() - 1;
@@ -192,7 +200,7 @@ pub fn norm(a: &Poly, base: Level, level: Level, chain: &Chain) -> Result<Poly, 
     // res(f, c g) = c^(deg f) res(f, g); res(f, g) = (-1)^(deg f deg g) res(g, f), and res(g, f) =
     // res(g, f mod g) for a monic g.
     loop {
-        let lead = lead(&r1, main);
+        let lead = r1.leading_coefficient(main);
         let factor = power(&lead, r0.degree(main) as u64, chain);
         product = chain.remainder(&(&product * &factor), main - 1);
         if r1.degree(main) == 0 {
@@ -227,9 +235,4 @@ pub fn power(a: &Poly, mut exponent: u64, chain: &Chain) -> Poly {
         }
     }
     product
-}
-
-/// Returns the leading coefficient in the variable of `level`, which may not occur.
-fn lead(a: &Poly, level: Level) -> Poly {
-    a.coefficients(level).pop().expect("not zero")
 }

@@ -89,10 +89,10 @@ impl Chain {
         self.members().all(|(_, m)| m.value(point) == 0 && m.initial().value(point) != 0)
     }
 
-    /// Returns the product of the main degrees.
+    /// Returns the product of the main degrees; the largest number if it is larger.
     #[must_use]
     pub fn degree(&self) -> usize {
-        self.members().map(|(level, member)| member.degree(level)).product()
+        self.members().fold(1, |product: usize, (level, m)| product.saturating_mul(m.degree(level)))
     }
 
     /// Returns the remainder of a polynomial by all members whose level is at most `level`: zero if

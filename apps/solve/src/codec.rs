@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::chain::Chain;
-use crate::poly::{Poly, Ring};
+use crate::poly::{MAX_EXPONENT, Poly, Ring};
 use crate::task::{Equation, Task};
 
 /// How polynomials are written as integers: see the head of the module.
@@ -392,7 +392,7 @@ impl<'i> Reader<'i> {
 }
 
 /// The largest exponent that is decoded.
-const MOST_EXPONENT: usize = 1 << 30;
+const MOST_EXPONENT: usize = MAX_EXPONENT as usize;
 
 #[cfg(test)]
 mod tests {

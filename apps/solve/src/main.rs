@@ -66,8 +66,8 @@ struct Args {
     /// Give up after some seconds
     #[arg(long, value_name = "S", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// The memory of each worker in MiB
-    #[arg(long, value_name = "MIB")]
+    /// The memory of each worker in MiB, at least 8
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(8..))]
     memory: Option<u32>,
 }
 
@@ -181,6 +181,7 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let mut checked = None;
     if args.check {
+        end_at(args.timeout.and_then(|timeout| began.checked_add(timeout)), args);
         let mode = mode(args);
         let outcome =
             check(&system.ring, &system.equations, &nonzero, &solution, mode, args.factor);
@@ -194,12 +195,16 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
         let chains = solution.components.iter().map(|component| {
             component.chain.members().map(|(_, m)| m.to_string()).collect::<Vec<_>>()
         });
+        // True or unknown.
+        let known = solution.components.iter().map(|c| c.is_prime.then_some(true));
+        let known = known.collect::<Vec<_>>();
         let mut summary = json!({
             "dimension": solution.dimension(),
             "points": solution.points(),
             "degrees": solution.degrees,
             "dimensions": dimensions(&solution),
-            "irreducible": solution.components.iter().map(|c| c.is_prime).collect::<Vec<_>>(),
+            "irreducible": known,
+            "nonzero": args.nonzero,
             "order": order,
             "prime": system.ring.prime(),
             "chains": chains.collect::<Vec<_>>(),
@@ -235,6 +240,22 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
         return Err(Failure::Other(format!("standard output: {error}")));
     }
     Ok(if checked == Some(false) { ExitCode::from(3) } else { ExitCode::SUCCESS })
+}
+
+/// Ends the process at a deadline: a check is made in this process, and cannot be interrupted.
+fn end_at(deadline: Option<Instant>, args: &Args) {
+    let Some(deadline) = deadline else { return };
+    let seconds = args.timeout.unwrap_or_default().as_secs_f64();
+    std::thread::spawn(move || {
+        std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
+        fail(&format!("not checked within {seconds} s"), 4);
+        std::process::exit(4);
+    });
+}
+
+/// A number with a noun in the right form.
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 fn mode(args: &Args) -> Mode {
@@ -295,7 +316,7 @@ fn solved(
         },
         mode: mode(args),
         factor: args.factor,
-        deadline: args.timeout.map(|timeout| began + timeout),
+        deadline: args.timeout.and_then(|timeout| began.checked_add(timeout)),
         worker_memory: u64::from(args.memory.unwrap_or_default()) << 20,
         ..Solver::default()
     };
@@ -327,12 +348,20 @@ fn describe(out: &mut String, args: &Args, ring: &Ring, solution: &Solution) {
     let _ = match (solution.dimension(), solution.points()) {
         (None, _) => writeln!(out, "The system has no zeros."),
         (Some(_), Some(points)) => {
-            writeln!(out, "The system has {points} zeros, in {count} chains.")
+            writeln!(
+                out,
+                "The system has {}, in {}.",
+                counted(points, "zero"),
+                counted(count, "chain")
+            )
         }
         (Some(dimension), None) => {
-            writeln!(out, "The zeros have dimension {dimension}, in {count} chains.")
+            writeln!(out, "The zeros have dimension {dimension}, in {}.", counted(count, "chain"))
         }
     };
+    if count > 0 && !args.nonzero.is_empty() {
+        let _ = writeln!(out, "Without the zeros of {}.", args.nonzero.join(", "));
+    }
     for (number, component) in solution.components.iter().enumerate() {
         let chain = &component.chain;
         let free = chain.free().map(|level| ring.name(level)).collect::<Vec<_>>();

@@ -337,6 +337,9 @@ impl Solver {
         let done = outcome.expect("a task was submitted").result.map_err(worker_error)?;
         report.effort.add(&done.effort);
         let found = Reader::new(self.codec, ring, &done.chains.0).chains()?;
+        if done.primes.len() != found.len() || done.degrees.len() != found.len() {
+            return Err(SolveError::Worker { why: "its components are not complete".to_owned() });
+        }
         report.workers = pool.progress().started;
         report.lost = pool.progress().lost;
         pool.finish();

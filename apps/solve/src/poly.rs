@@ -9,204 +9,14 @@
 //! stores it, in lexicographic order; and recursively, as a polynomial in one variable with
 //! polynomials as coefficients ([`Poly::coefficients`]).
 
-use std::ffi::c_ulong;
-use std::fmt;
-use std::ops::{Add, Mul, Neg, Sub};
-use std::rc::Rc;
+mod operators;
+mod ring;
 
-use crate::error::SolveError;
-use crate::flint::{Const, Flint, Opaque, flint};
-use crate::modular;
+use crate::flint::{Const, Flint, Opaque};
+pub use ring::{MAX_EXPONENT, Ring};
 
 /// The position of a variable in the order of its ring, from 1; 0 for constants.
 pub type Level = usize;
-
-/// The polynomials over Z/p in some variables, which are ordered.
-#[derive(Clone)]
-pub struct Ring(Rc<RingData>);
-
-struct RingData {
-    flint: &'static Flint,
-    /// The context of FLINT, which keeps its place as long as the ring lives.
-    context: Box<[u64; 512]>,
-    prime: u64,
-    /// The names of the variables, greatest first.
-    names: Vec<String>,
-}
-
-impl RingData {
-    fn context(&self) -> Const {
-        self.context.as_ptr().cast()
-    }
-}
-
-impl Drop for RingData {
-    fn drop(&mut self) {
-        // SAFETY: the context was initialised in `Ring::new`, and all polynomials, which hold the
-        // ring, are gone.
-        unsafe { (self.flint.ctx_clear)(self.context.as_mut_ptr().cast()) }
-    }
-}
-
-impl fmt::Debug for Ring {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Z/{}[{}]", self.0.prime, self.0.names.join(", "))
-    }
-}
-
-impl PartialEq for Ring {
-    fn eq(&self, other: &Ring) -> bool {
-        Rc::ptr_eq(&self.0, &other.0)
-            || (self.0.prime == other.0.prime && self.0.names == other.0.names)
-    }
-}
-
-impl Eq for Ring {}
-
-/// FLINT's number for the lexicographic order.
-const ORD_LEX: i32 = 0;
-
-impl Ring {
-    /// Creates the ring of the polynomials over Z/`prime` in the variables `names`, greatest first.
-    ///
-    /// # Errors
-    /// [`SolveError::Flint`] where FLINT is not installed, [`SolveError::NotPrime`] and
-    /// [`SolveError::LargePrime`].
-    ///
-    /// # Panics
-    /// Without a variable.
-    pub fn new(names: &[String], prime: u64) -> Result<Ring, SolveError> {
-        assert!(!names.is_empty(), "a ring has at least one variable");
-        let flint = flint()?;
-        if !modular::is_prime(prime) {
-            return Err(SolveError::NotPrime { modulus: prime.to_string() });
-        }
-        if prime >> 63 != 0 {
-            return Err(SolveError::LargePrime { prime: prime.to_string() });
-        }
-        let mut context = Box::new([0; 512]);
-        // SAFETY: the context has room (see the head of `flint`); the modulus is not zero.
-        unsafe {
-            (flint.ctx_init)(context.as_mut_ptr().cast(), names.len() as i64, ORD_LEX, prime);
-        }
-        Ok(Ring(Rc::new(RingData { flint, context, prime, names: names.to_vec() })))
-    }
-
-    /// Returns the characteristic.
-    #[must_use]
-    pub fn prime(&self) -> u64 {
-        self.0.prime
-    }
-
-    /// Returns the number of variables.
-    #[must_use]
-    pub fn variables(&self) -> usize {
-        self.0.names.len()
-    }
-
-    /// Returns the names of the variables, greatest first.
-    #[must_use]
-    pub fn names(&self) -> &[String] {
-        &self.0.names
-    }
-
-    /// Returns the name of the variable of a level.
-    #[must_use]
-    pub fn name(&self, level: Level) -> &str {
-        &self.0.names[self.index(level)]
-    }
-
-    /// FLINT's number of a variable: 0 is the greatest.
-    fn index(&self, level: Level) -> usize {
-        debug_assert!((1..=self.variables()).contains(&level));
-        self.variables() - level
-    }
-
-    /// Returns the polynomial 0.
-    #[must_use]
-    pub fn zero(&self) -> Poly {
-        let mut body = [0; 8];
-        // SAFETY: the memory has room, and the context is initialised.
-        unsafe { (self.0.flint.init)(body.as_mut_ptr().cast(), self.0.context()) };
-        Poly { body, ring: self.clone() }
-    }
-
-    /// Returns a constant.
-    #[must_use]
-    pub fn constant(&self, value: u64) -> Poly {
-        let mut poly = self.zero();
-        // SAFETY: an initialised polynomial of this ring.
-        unsafe { (self.0.flint.set_ui)(poly.raw_mut(), value % self.prime(), self.0.context()) };
-        poly
-    }
-
-    /// Returns the variable of a level.
-    #[must_use]
-    pub fn variable(&self, level: Level) -> Poly {
-        let mut poly = self.zero();
-        let index = self.index(level) as i64;
-        // SAFETY: an initialised polynomial, and a variable of the ring.
-        unsafe { (self.0.flint.generator)(poly.raw_mut(), index, self.0.context()) };
-        poly
-    }
-
-    /// Returns the sum of terms, each of which is a coefficient and the exponents of the variables,
-    /// greatest variable first. Terms may have the same exponents, in any order.
-    ///
-    /// # Panics
-    /// If a term does not have one exponent for each variable.
-    #[must_use]
-    pub fn from_terms<'t>(&self, terms: impl IntoIterator<Item = (u64, &'t [u64])>) -> Poly {
-        let mut poly = self.zero();
-        let (flint, context) = (self.0.flint, self.0.context());
-        for (coefficient, exponents) in terms {
-            assert_eq!(exponents.len(), self.variables(), "one exponent for each variable");
-            // SAFETY: there are as many exponents as variables.
-            unsafe {
-                (flint.push_term_ui_ui)(
-                    poly.raw_mut(),
-                    coefficient % self.prime(),
-                    exponents.as_ptr(),
-                    context,
-                );
-            }
-        }
-        // SAFETY: terms in any order become a polynomial in canonical form by these two calls.
-        unsafe {
-            (flint.sort_terms)(poly.raw_mut(), context);
-            (flint.combine_like_terms)(poly.raw_mut(), context);
-        }
-        poly
-    }
-
-    /// Returns the polynomial in the variable of `level` with these coefficients, which do not
-    /// contain it, the constant one first.
-    #[must_use]
-    pub fn from_coefficients(&self, level: Level, coefficients: &[Poly]) -> Poly {
-        let mut univar = [0_u64; 8];
-        let univar: Opaque = univar.as_mut_ptr().cast();
-        let mut poly = self.zero();
-        let (flint, context) = (self.0.flint, self.0.context());
-        // SAFETY: the memory has room; all coefficients are polynomials of this ring; the structure
-        // is cleared after its last use.
-        unsafe {
-            (flint.univar_init)(univar, context);
-            for (exponent, coefficient) in coefficients.iter().enumerate().rev() {
-                if !coefficient.is_zero() {
-                    (flint.univar_set_coeff_ui)(
-                        univar,
-                        exponent as c_ulong,
-                        coefficient.raw(),
-                        context,
-                    );
-                }
-            }
-            (flint.from_univar)(poly.raw_mut(), univar, self.index(level) as i64, context);
-            (flint.univar_clear)(univar, context);
-        }
-        poly
-    }
-}
 
 /// A polynomial: see [`Ring`].
 pub struct Poly {
@@ -233,7 +43,7 @@ impl Clone for Poly {
 
 impl PartialEq for Poly {
     fn eq(&self, other: &Poly) -> bool {
-        debug_assert_eq!(self.ring, other.ring);
+        self.check(other);
         // SAFETY: both are polynomials of the ring.
         unsafe { (self.flint().equal)(self.raw(), other.raw(), self.context()) != 0 }
     }
@@ -251,6 +61,11 @@ impl Poly {
 
     fn raw_mut(&mut self) -> Opaque {
         self.body.as_mut_ptr().cast()
+    }
+
+    /// FLINT would read beyond the terms of a polynomial of another ring.
+    fn check(&self, other: &Poly) {
+        assert_eq!(self.ring, other.ring, "polynomials of different rings");
     }
 
     fn flint(&self) -> &'static Flint {
@@ -398,8 +213,8 @@ impl Poly {
         })
     }
 
-    /// Returns whether the leading coefficient in the main variable is a constant. This takes no more
-    /// than a look at two terms.
+    /// Returns whether the leading coefficient in the main variable is a constant. This takes no
+    /// more than a look at two terms.
     #[must_use]
     pub fn has_constant_initial(&self) -> bool {
         let level = self.main_level();
@@ -431,8 +246,13 @@ impl Poly {
     }
 
     /// Returns a power.
+    ///
+    /// # Panics
+    /// If its degree is greater than [`MAX_EXPONENT`].
     #[must_use]
     pub fn power(&self, exponent: u64) -> Poly {
+        let degree = (self.total_degree() as u64).checked_mul(exponent);
+        assert!(degree.is_some_and(|degree| degree <= MAX_EXPONENT), "a degree is too large");
         self.new_from(|flint, to, context| {
             // SAFETY: polynomials of the ring.
             unsafe { (flint.pow_ui)(to, self.raw(), exponent, context) };
@@ -445,6 +265,7 @@ impl Poly {
     /// If the divisor is 0.
     #[must_use]
     pub fn divide_exactly(&self, divisor: &Poly) -> Option<Poly> {
+        self.check(divisor);
         assert!(!divisor.is_zero(), "division by zero");
         let mut divides = 0;
         let quotient = self.new_from(|flint, to, context| {
@@ -461,6 +282,7 @@ impl Poly {
     /// If a divisor is 0.
     #[must_use]
     pub fn remainder(&self, divisors: &[&Poly]) -> Poly {
+        divisors.iter().for_each(|divisor| self.check(divisor));
         assert!(divisors.iter().all(|divisor| !divisor.is_zero()), "division by zero");
         if divisors.is_empty() {
             return self.clone();
@@ -475,6 +297,7 @@ impl Poly {
     /// If the divisor is 0.
     #[must_use]
     pub fn divide(&self, divisor: &Poly) -> (Poly, Poly) {
+        self.check(divisor);
         assert!(!divisor.is_zero(), "division by zero");
         let (mut quotients, remainder) = self.divided(&[divisor]);
         (quotients.remove(0), remainder)
@@ -507,6 +330,7 @@ impl Poly {
     /// If FLINT finds none, which is a fault.
     #[must_use]
     pub fn gcd(&self, other: &Poly) -> Poly {
+        self.check(other);
         let mut found = 0;
         let gcd = self.new_from(|flint, to, context| {
             // SAFETY: polynomials of the ring.
@@ -526,6 +350,8 @@ impl Poly {
         let mut found = 0;
         let mut indices =
             levels.iter().map(|&level| self.ring.index(level) as i64).collect::<Vec<_>>();
+        indices.sort_unstable();
+        indices.dedup();
         let content = self.new_from(|flint, to, context| {
             // SAFETY: polynomials of the ring, and distinct variables of it.
             found = unsafe {
@@ -591,7 +417,7 @@ impl Poly {
     /// If there is no level for a variable that occurs.
     #[must_use]
     pub fn mapped(&self, ring: &Ring, levels: &[Level]) -> Poly {
-        debug_assert_eq!(self.ring.prime(), ring.prime());
+        assert_eq!(self.ring.prime(), ring.prime(), "rings of different primes");
         let (here, there) = (self.ring.variables(), ring.variables());
         let terms = self
             .terms()
@@ -644,77 +470,5 @@ impl Poly {
         let mut poly = self.ring.zero();
         write(self.flint(), poly.raw_mut(), self.context());
         poly
-    }
-}
-
-impl Neg for &Poly {
-    type Output = Poly;
-
-    fn neg(self) -> Poly {
-        // SAFETY: polynomials of the ring.
-        self.new_from(|flint, to, context| unsafe { (flint.neg)(to, self.raw(), context) })
-    }
-}
-
-macro_rules! operators {
-    ($($operator:ident, $method:ident, $function:ident;)*) => {$(
-        impl $operator for &Poly {
-            type Output = Poly;
-
-            fn $method(self, other: &Poly) -> Poly {
-                debug_assert_eq!(self.ring, other.ring);
-                self.new_from(|flint, to, context| {
-                    // SAFETY: polynomials of one ring.
-                    unsafe { (flint.$function)(to, self.raw(), other.raw(), context) }
-                })
-            }
-        }
-    )*};
-}
-
-operators! {
-    Add, add, add;
-    Sub, sub, sub;
-    Mul, mul, mul;
-}
-
-/// Writes the terms in descending lexicographic order, with coefficients from -p/2 to p/2:
-/// `3*x^2*y - y + 1`.
-impl fmt::Display for Poly {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_zero() {
-            return f.write_str("0");
-        }
-        let prime = self.ring.prime();
-        for (index, (coefficient, exponents)) in self.terms().enumerate() {
-            let negative = coefficient > prime / 2;
-            f.write_str(match (index, negative) {
-                (0, false) => "",
-                (0, true) => "-",
-                (_, false) => " + ",
-                (_, true) => " - ",
-            })?;
-            let size = if negative { prime - coefficient } else { coefficient };
-            let mut separator = "";
-            if size != 1 || exponents.iter().all(|&e| e == 0) {
-                write!(f, "{size}")?;
-                separator = "*";
-            }
-            for (name, exponent) in self.ring.names().iter().zip(exponents) {
-                match exponent {
-                    0 => continue,
-                    1 => write!(f, "{separator}{name}")?,
-                    _ => write!(f, "{separator}{name}^{exponent}")?,
-                }
-                separator = "*";
-            }
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Poly {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }

@@ -23,7 +23,7 @@
 use crate::chain::{Chain, Split};
 use crate::modular;
 use crate::partition::{partition, parts};
-use crate::poly::{Level, Poly};
+use crate::poly::{Level, Poly, Ring};
 use crate::random::Random;
 use crate::regularize::Regularizer;
 use crate::subresultant::subresultants;
@@ -166,7 +166,9 @@ fn eliminate(rows: &mut [Vec<u64>], columns: usize, prime: u64) -> usize {
 }
 
 /// The number of shifts that are tried.
-const SHIFTS: usize = 8;
+const SHIFTS: usize = 12;
+/// From this prime on, there are enough numbers for shifts.
+const MANY: u64 = 1000;
 
 /// The components of a chain with free variables: see the head of the module.
 fn open_primes(regularizer: &Regularizer, chain: &Chain) -> Vec<Component> {
@@ -207,18 +209,34 @@ fn factors(
         let factors = member.factor().into_iter().map(|(factor, _)| factor);
         return (factors.filter(|factor| factor.degree(level) > 0).collect(), true);
     }
+    // The parts without multiple factors.
+    let chain = below.with(member.clone());
+    let (multiple, simple) = partition(regularizer, &member.derivative(level), &chain);
+    let parts = multiple.into_iter().chain(simple).collect::<Vec<_>>();
+    if parts.len() > 1 {
+        let mut found = Vec::new();
+        let mut known = true;
+        for part in parts {
+            let part = part.get(level).expect("a level with a member");
+            let (factors, all) = factors(regularizer, part, level, below);
+            found.extend(factors);
+            known &= all;
+        }
+        found.sort_by_cached_key(Poly::to_string);
+        found.dedup();
+        return (found, known);
+    }
     let ring = member.ring();
     let mut random = Random::new(level as u64);
     for _ in 0..SHIFTS {
         let mut shift = ring.zero();
         for (at, _) in below.members().filter(|(at, member)| member.degree(*at) > 1) {
-            shift = &shift + &ring.variable(at).scale(random.below(ring.prime()));
+            shift = &shift + &(&multiplier(ring, below, level, &mut random) * &ring.variable(at));
         }
         let variable = ring.variable(level);
-        let mut norm = composed(member, level, &(&variable - &shift));
-        for (at, lower) in below.members().collect::<Vec<_>>().into_iter().rev() {
-            norm = resultant(lower, &norm, at);
-        }
+        let Some(norm) = norm(&composed(member, level, &(&variable - &shift)), below) else {
+            continue;
+        };
         if norm.degree(level) == 0 {
             continue;
         }
@@ -226,7 +244,6 @@ fn factors(
         if norms.iter().any(|(_, exponent)| *exponent > 1) {
             continue;
         }
-        let chain = below.with(member.clone());
         let parts = norms
             .iter()
             .flat_map(|(norm, _)| {
@@ -249,13 +266,38 @@ fn primitive_in(p: &Poly, level: Level) -> Poly {
     p.divide_exactly(&content).expect("its content divides it")
 }
 
-/// Returns the resultant in the variable of `level`, up to the sign; `b` itself if it does not
-/// contain the variable.
+/// A random multiplier of a shift: a number; for small primes a linear polynomial in the free
+/// variables, since there are few numbers.
+fn multiplier(ring: &Ring, below: &Chain, level: Level, random: &mut Random) -> Poly {
+    let prime = ring.prime();
+    let mut multiplier = ring.constant(random.below(prime));
+    if prime < MANY {
+        for free in below.free().take_while(|&free| free < level) {
+            multiplier = &multiplier + &ring.variable(free).scale(random.below(prime));
+        }
+    }
+    multiplier
+}
+
+/// Returns the norm of a polynomial over the rational functions in the free variables, up to a
+/// factor in these; `None` if it is a power, as the polynomial does not contain one of the
+/// variables that are not free.
+fn norm(p: &Poly, below: &Chain) -> Option<Poly> {
+    let mut norm = p.clone();
+    for (level, member) in below.members().collect::<Vec<_>>().into_iter().rev() {
+        let (m, n) = (member.degree(level), norm.degree(level));
+        norm = match (m, n) {
+            (1, 0) => norm,
+            (_, 0) => return None,
+            _ => resultant(member, &norm, level),
+        };
+    }
+    Some(norm)
+}
+
+/// Returns the resultant in the variable of `level`, which both contain, up to the sign.
 fn resultant(a: &Poly, b: &Poly, level: Level) -> Poly {
     let (m, n) = (a.degree(level), b.degree(level));
-    if n == 0 {
-        return b.clone();
-    }
     let all = if m >= n { subresultants(a, b, level) } else { subresultants(b, a, level) };
     match all.last() {
         Some(last) if last.degree(level) == 0 => last.clone(),

@@ -41,6 +41,8 @@ use crate::solve::run;
 use crate::task::Task;
 use crate::tower;
 
+/// The attempts to find an equation, each of which fails with a small probability.
+const ATTEMPTS: usize = 8;
 /// The number of random linear spaces by which a degree is determined.
 const DRAWS: usize = 3;
 /// The least size of a field of random numbers, in bits, if the prime is smaller.
@@ -54,13 +56,7 @@ pub fn degree(chain: &Chain) -> usize {
     if chain.dimension() == 0 || chain.members().next().is_none() {
         return chain.degree();
     }
-    let mut section = Section::new(chain);
-    let forms = section.forms(chain.dimension());
-    let count = |section: &mut Section| {
-        let values = forms.iter().map(|_| section.number()).collect::<Vec<_>>();
-        section.count(&section.points(&forms, &values))
-    };
-    (0..DRAWS).map(|_| count(&mut section)).max().unwrap_or_default()
+    Section::new(chain).degree()
 }
 
 /// The equation of a cone over the closure of a chain: see the head of the module.
@@ -75,15 +71,18 @@ impl Cone {
     #[must_use]
     pub fn new(chain: &Chain) -> Cone {
         let mut section = Section::new(chain);
-        let dimension = chain.dimension();
-        let mut forms = section.forms(dimension + 1);
-        let last = forms.pop().expect("at least two forms");
-        loop {
-            let degree = degree(chain);
+        // Other random numbers in each attempt, and in the degree as well.
+        for _ in 0..ATTEMPTS {
+            let degree = section.degree();
+            let mut forms = section.forms(chain.dimension() + 1);
+            let last = forms.pop().expect("at least two forms");
             if let Some(equation) = section.equation(degree, &forms, &last) {
                 return Cone { section, equation };
             }
         }
+        // An equation of nothing: no variety is told to be contained.
+        let equation = section.ring.constant(1);
+        Cone { section, equation }
     }
 
     /// Returns whether the closure contains an irreducible variety.
@@ -161,6 +160,16 @@ impl Section {
         number
     }
 
+    /// The degree of the closure of the chain.
+    fn degree(&mut self) -> usize {
+        let forms = self.forms(self.chain.dimension());
+        let draw = |_| {
+            let values = forms.iter().map(|_| self.number()).collect::<Vec<_>>();
+            self.count(&self.points(&forms, &values))
+        };
+        (0..DRAWS).map(draw).max().unwrap_or_default()
+    }
+
     /// Random linear forms.
     fn forms(&mut self, count: usize) -> Vec<Poly> {
         let mut random = self.random.clone();
@@ -197,17 +206,20 @@ impl Section {
 
     /// The equation of the projection by `forms` and `last`; `None` if a section does not have as
     /// many points as the degree.
-    fn equation(&self, degree: usize, forms: &[Poly], last: &Poly) -> Option<Poly> {
+    fn equation(&mut self, degree: usize, forms: &[Poly], last: &Poly) -> Option<Poly> {
         // The monomials of f in c, and as many sections.
         let exponents = exponents_up_to(degree, forms.len());
         let mut sections = Vec::new();
         let mut rows = Vec::new();
         let mut random = self.random.clone();
-        let heights = (0..=degree).map(|_| self.number_from(&mut random)).collect::<Vec<_>>();
+        // Another stream, so that a later attempt has other numbers.
+        self.random = Random::new(self.random.below(u64::MAX));
+        let this = &*self;
+        let heights = (0..=degree).map(|_| this.number_from(&mut random)).collect::<Vec<_>>();
         let powers = |values: &[Poly], exponents: &[Vec<u64>]| {
             let monomial = |exponents: &Vec<u64>| {
-                values.iter().zip(exponents).fold(self.ring.constant(1), |product, (value, &e)| {
-                    self.reduce(&(&product * &tower::power(value, e, &self.base())))
+                values.iter().zip(exponents).fold(this.ring.constant(1), |product, (value, &e)| {
+                    this.reduce(&(&product * &tower::power(value, e, &this.base())))
                 })
             };
             exponents.iter().map(monomial).collect::<Vec<_>>()
@@ -218,9 +230,9 @@ impl Section {
             .collect::<Vec<_>>();
         let mut unlucky = 0;
         while sections.len() < exponents.len() {
-            let values = forms.iter().map(|_| self.number_from(&mut random)).collect::<Vec<_>>();
-            let points = self.points(forms, &values);
-            if self.count(&points) != degree {
+            let values = forms.iter().map(|_| this.number_from(&mut random)).collect::<Vec<_>>();
+            let points = this.points(forms, &values);
+            if this.count(&points) != degree {
                 unlucky += 1;
                 if unlucky > 4 + sections.len() {
                     return None;
@@ -229,12 +241,12 @@ impl Section {
             }
             // The values at some heights of the polynomial whose zeros are the values of `last`.
             let at_heights = heights.iter().map(|height| {
-                points.iter().fold(self.ring.constant(1), |product, chain| {
-                    self.reduce(&(&product * &self.norm(&(height - last), chain)))
+                points.iter().fold(this.ring.constant(1), |product, chain| {
+                    this.reduce(&(&product * &this.norm(&(height - last), chain)))
                 })
             });
             let at_heights = at_heights.collect::<Vec<_>>();
-            let coefficients = self.solve(&heights_matrix, &[at_heights])?.remove(0);
+            let coefficients = this.solve(&heights_matrix, &[at_heights])?.remove(0);
             rows.push(powers(&values, &exponents));
             sections.push(coefficients);
         }
@@ -242,21 +254,21 @@ impl Section {
         let values = (0..=degree)
             .map(|power| sections.iter().map(|section| section[power].clone()).collect())
             .collect::<Vec<Vec<Poly>>>();
-        let solved = self.solve(&rows, &values)?;
-        let mut equation = self.ring.zero();
+        let solved = this.solve(&rows, &values)?;
+        let mut equation = this.ring.zero();
         let monomials = exponents
             .iter()
             .map(|exponents| {
-                forms.iter().zip(exponents).fold(self.ring.constant(1), |product, (form, &e)| {
-                    self.reduce(&(&product * &self.reduce(&form.power(e))))
+                forms.iter().zip(exponents).fold(this.ring.constant(1), |product, (form, &e)| {
+                    this.reduce(&(&product * &this.reduce(&form.power(e))))
                 })
             })
             .collect::<Vec<_>>();
         for coefficients in solved.iter().rev() {
-            equation = self.reduce(&(&equation * last));
+            equation = this.reduce(&(&equation * last));
             for (coefficient, monomial) in coefficients.iter().zip(&monomials) {
                 if !coefficient.is_zero() {
-                    equation = &equation + &self.reduce(&(coefficient * monomial));
+                    equation = &equation + &this.reduce(&(coefficient * monomial));
                 }
             }
         }

@@ -58,7 +58,8 @@ impl Solution {
     /// Returns the number of zeros over the algebraic closure; `None` if it is infinite.
     #[must_use]
     pub fn points(&self) -> Option<usize> {
-        (self.dimension().unwrap_or_default() == 0).then(|| self.degrees.iter().sum())
+        (self.dimension().unwrap_or_default() == 0)
+            .then(|| self.degrees.iter().fold(0, |sum: usize, &degree| sum.saturating_add(degree)))
     }
 }
 

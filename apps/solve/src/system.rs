@@ -19,8 +19,8 @@ use crate::error::SolveError;
 use crate::modular;
 use crate::poly::{Poly, Ring};
 
-/// The largest exponent in a text.
-const MAX_EXPONENT: u64 = 1_000_000;
+/// The largest degree in a text.
+const MAX_DEGREE: u64 = 1_000_000;
 /// The largest number of terms of a power or product in a text.
 const MAX_TERMS: f64 = 1e7;
 /// The deepest nesting of parentheses.
@@ -52,6 +52,7 @@ impl<'t> Source<'t> {
     /// [`SolveError::Syntax`] with line and column, [`SolveError::NotPrime`],
     /// [`SolveError::LargePrime`].
     pub fn read(text: &'t str) -> Result<Source<'t>, SolveError> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut lines = lines(text).filter(|(_, line)| !line.is_empty());
         let first = lines.clone().next();
         let ours = first
@@ -61,8 +62,14 @@ impl<'t> Source<'t> {
         if ours {
             for (at, line) in lines {
                 if let Some(names) = keyword(line, "vars") {
+                    if !source.names.is_empty() {
+                        return Err(syntax(text, at, "a second line `vars`".to_owned()));
+                    }
                     source.names = variables(text, at + line.len() - names.len(), names)?;
                 } else if let Some(number) = keyword(line, "prime") {
+                    if prime.is_some() {
+                        return Err(syntax(text, at, "a second line `prime`".to_owned()));
+                    }
                     prime = Some((at + line.len() - number.len(), number));
                 } else {
                     source.polynomials.push((at, at + line.len()));
@@ -299,6 +306,9 @@ impl Parser<'_> {
         let mut product = self.power()?;
         while self.take(b'*') {
             let factor = self.power()?;
+            if (product.total_degree() + factor.total_degree()) as u64 > MAX_DEGREE {
+                return self.fail(format!("the degree is greater than {MAX_DEGREE}"));
+            }
             if product.len() as f64 * factor.len() as f64 > MAX_TERMS {
                 return self.fail("the product has too many terms");
             }
@@ -323,8 +333,9 @@ impl Parser<'_> {
             return self.unexpected("an exponent");
         }
         let exponent = digits.parse().unwrap_or(u64::MAX);
-        if exponent > MAX_EXPONENT {
-            return self.fail(format!("the exponent is greater than {MAX_EXPONENT}"));
+        let degree = (base.total_degree().max(1) as u64).checked_mul(exponent);
+        if degree.is_none_or(|degree| degree > MAX_DEGREE) {
+            return self.fail(format!("the degree is greater than {MAX_DEGREE}"));
         }
         // The number of monomials of that degree in as many variables as there are terms.
         let terms = (1..base.len())

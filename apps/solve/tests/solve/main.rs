@@ -1,6 +1,7 @@
 //! Decompositions against brute force, known invariants and Singular.
 
 mod command;
+mod found;
 mod random_systems;
 mod singular;
 mod systems;

@@ -25,7 +25,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Gathers the artefacts of cargo that exist. The command and the preload library are only copied,
+/// Gathers the artefacts of cargo that exist. The commands and the preload library are only copied,
 /// so any other program and library can stand in for them.
 fn built(dir: &Path) -> PathBuf {
     let folder = dir.join("built");
@@ -36,6 +36,7 @@ fn built(dir: &Path) -> PathBuf {
     for (other, name) in [
         (libraries().join("libsyncline_c.so"), "libsyncline_preload.so"),
         (std::env::current_exe().unwrap(), "syncline"),
+        (std::env::current_exe().unwrap(), "syncline-solve"),
     ] {
         std::os::unix::fs::symlink(other, folder.join(name)).unwrap();
     }
@@ -56,8 +57,9 @@ fn make_with(target: &str, built: &Path, prefix: &Path, destination: &Path, more
     succeed(make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"));
 }
 
-const INSTALLED: [&str; 11] = [
+const INSTALLED: [&str; 12] = [
     "bin/syncline",
+    "bin/syncline-solve",
     "include/syncline.h",
     "lib/cmake/Syncline/SynclineConfig.cmake",
     "lib/cmake/Syncline/SynclineConfigVersion.cmake",
@@ -207,6 +209,7 @@ fn what_is_installed_is_stripped() {
     make_with("install-files", &built, &whole, Path::new(""), &["STRIP="]);
     let all = [
         "bin/syncline",
+        "bin/syncline-solve",
         "lib/libsyncline_c.so",
         "lib/libsyncline_preload.so",
         "lib/libsyncline_c.a",

@@ -40,7 +40,7 @@ use crate::decompose::{Decomposer, Step};
 use crate::error::SolveError;
 use crate::poly::{Poly, Ring};
 use crate::primes::Component;
-use crate::solve::{Mode, Solution, solution};
+use crate::solve::{Job, Mode, Solution, solution};
 
 /// The number of workers that may die with a task before the solver gives up.
 pub const ATTEMPTS: u32 = 3;
@@ -413,8 +413,19 @@ fn obey(
             let (codec, ring) = (problem.codec, decomposer.ring());
             let solved = effort.reading(&solved, |i| Reader::new(codec, ring, i).chains())?;
             let mode = if lazard { Mode::Lazard } else { Mode::Kalkbrener };
+            let mut children = Effort::default();
+            let mut joined = Duration::ZERO;
+            let began = Instant::now();
             let Solution { components, degrees } =
-                effort.working(|| solution(decomposer, solved, mode, factor));
+                solution(decomposer, solved, mode, factor, &mut |jobs| {
+                    let began = Instant::now();
+                    let found = forked(codec, jobs, forks, &mut children);
+                    joined += began.elapsed();
+                    found
+                });
+            // The time of the jobs is that of the workers that do them.
+            effort.work_micros += began.elapsed().saturating_sub(joined).as_micros() as u64;
+            effort.add(&children);
             let primes = components.iter().map(|component| component.is_prime).collect();
             let chains = components.into_iter().map(|component| component.chain);
             let chains = chains.collect::<Vec<_>>();
@@ -422,6 +433,36 @@ fn obey(
             Ok(Done { chains, primes, degrees, effort, left: Vec::new() })
         }
     }
+}
+
+/// Forks jobs, and returns their results.
+fn forked(
+    codec: Codec,
+    jobs: Vec<Job>,
+    forks: &mut Forks<'_, Work, Done>,
+    effort: &mut Effort,
+) -> Vec<Vec<Chain>> {
+    let fork = |job: Job| {
+        let inputs = effort.writing(codec, |writer| {
+            writer.polys(job.inputs.iter());
+            writer.polys(job.inequations.iter());
+        });
+        let task = effort.writing(codec, |writer| writer.task(&job.task));
+        let (names, prime) = (job.ring.names().to_vec(), job.ring.prime());
+        let problem = Problem { names, prime, inputs, codec };
+        (job.ring, forks.fork(Work { problem, order: Order::Tree { task } }))
+    };
+    let children = jobs.into_iter().map(fork).collect::<Vec<_>>();
+    // The last one first: the others may have been taken by other workers.
+    let mut found = Vec::new();
+    for (ring, child) in children.into_iter().rev() {
+        let done = forks.join(child).unwrap_or_else(|error| panic!("{error}"));
+        effort.add(&done.effort);
+        let chains = effort.reading(&done.chains, |i| Reader::new(codec, &ring, i).chains());
+        found.push(chains.unwrap_or_else(|error| panic!("{error}")));
+    }
+    found.reverse();
+    found
 }
 
 /// Does a task and what follows from it until a time has passed; returns what is left.

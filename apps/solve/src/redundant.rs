@@ -25,6 +25,7 @@ use crate::partition::partition;
 use crate::primes::primes;
 use crate::regularize::Regularizer;
 use crate::section::Cone;
+use crate::solve::Runner;
 
 /// Returns closed chains with the same points, each of them once.
 #[must_use]
@@ -43,7 +44,11 @@ pub fn disjoint(regularizer: &Regularizer, chains: Vec<Chain>) -> Vec<Chain> {
 
 /// Returns chains whose closures have the same union, without components in other ones.
 #[must_use]
-pub fn irredundant(regularizer: &Regularizer, mut chains: Vec<Chain>) -> Vec<Chain> {
+pub fn irredundant(
+    regularizer: &Regularizer,
+    mut chains: Vec<Chain>,
+    runner: &mut Runner<'_>,
+) -> Vec<Chain> {
     chains.sort_by_key(|chain| std::cmp::Reverse(chain.dimension()));
     let mut kept: Vec<(Chain, Option<Cone>)> = Vec::new();
     for chain in chains {
@@ -58,7 +63,7 @@ pub fn irredundant(regularizer: &Regularizer, mut chains: Vec<Chain>) -> Vec<Cha
                     continue;
                 }
                 for boundary in &divided.boundary {
-                    let cone = cone.get_or_insert_with(|| Cone::new(other));
+                    let cone = cone.get_or_insert_with(|| Cone::new(other, runner));
                     let components = primes(regularizer, boundary).into_iter();
                     outside
                         .extend(components.map(|c| c.chain).filter(|chain| !cone.contains(chain)));

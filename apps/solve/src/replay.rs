@@ -98,6 +98,16 @@ impl Record {
     }
 }
 
+/// Returns the time that independent steps take on a number of workers, begun in their order.
+///
+/// # Panics
+/// Without a worker.
+#[must_use]
+pub fn span_of(durations: &[Duration], workers: usize) -> Duration {
+    let step = |&duration| Recorded { parent: None, dimension: 0, duration };
+    Record { steps: durations.iter().map(step).collect() }.span(workers)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,5 +124,7 @@ mod tests {
         let spans = [1, 2, 3, 9].map(|workers| record.span(workers).as_millis());
         assert_eq!(spans, [22, 18, 14, 14]);
         assert_eq!(record.total().as_millis(), 22);
+        let durations = [3, 1, 1, 1].map(Duration::from_millis);
+        assert_eq!([1, 2, 4].map(|n| span_of(&durations, n).as_millis()), [6, 3, 3]);
     }
 }

@@ -31,13 +31,12 @@
 use std::rc::Rc;
 
 use crate::chain::Chain;
-use crate::decompose::Decomposer;
 use crate::partition::{partition, parts};
 use crate::poly::{Level, Poly, Ring};
 use crate::random::Random;
 use crate::redundant::disjoint;
 use crate::regularize::Regularizer;
-use crate::solve::run;
+use crate::solve::{Job, Runner};
 use crate::task::Task;
 use crate::tower;
 
@@ -52,11 +51,11 @@ const PRIME_BITS: f64 = 12.0;
 
 /// Returns the degree of the closure of the points of a chain, as a projective variety.
 #[must_use]
-pub fn degree(chain: &Chain) -> usize {
+pub fn degree(chain: &Chain, runner: &mut Runner<'_>) -> usize {
     if chain.dimension() == 0 || chain.members().next().is_none() {
         return chain.degree();
     }
-    Section::new(chain).degree()
+    Section::new(chain).degree(runner)
 }
 
 /// The equation of a cone over the closure of a chain: see the head of the module.
@@ -69,14 +68,14 @@ pub struct Cone {
 impl Cone {
     /// Computes the equation for a chain of positive dimension, and at least one member.
     #[must_use]
-    pub fn new(chain: &Chain) -> Cone {
+    pub fn new(chain: &Chain, runner: &mut Runner<'_>) -> Cone {
         let mut section = Section::new(chain);
         // Other random numbers in each attempt, and in the degree as well.
         for _ in 0..ATTEMPTS {
-            let degree = section.degree();
+            let degree = section.degree(runner);
             let mut forms = section.forms(chain.dimension() + 1);
             let last = forms.pop().expect("at least two forms");
-            if let Some(equation) = section.equation(degree, &forms, &last) {
+            if let Some(equation) = section.equation(degree, &forms, &last, runner) {
                 return Cone { section, equation };
             }
         }
@@ -161,13 +160,12 @@ impl Section {
     }
 
     /// The degree of the closure of the chain.
-    fn degree(&mut self) -> usize {
+    fn degree(&mut self, runner: &mut Runner<'_>) -> usize {
         let forms = self.forms(self.chain.dimension());
-        let draw = |_| {
-            let values = forms.iter().map(|_| self.number()).collect::<Vec<_>>();
-            self.count(&self.points(&forms, &values))
-        };
-        (0..DRAWS).map(draw).max().unwrap_or_default()
+        let draw = |_| forms.iter().map(|_| self.number()).collect::<Vec<_>>();
+        let draws = (0..DRAWS).map(draw).collect::<Vec<_>>();
+        let found = self.points(&forms, &draws, runner);
+        found.iter().map(|points| self.count(points)).max().unwrap_or_default()
     }
 
     /// Random linear forms.
@@ -183,21 +181,31 @@ impl Section {
         forms
     }
 
-    /// The points of the chain at which forms have some values, as closed chains without common
-    /// points.
-    fn points(&self, forms: &[Poly], values: &[Poly]) -> Vec<Chain> {
-        let conditions =
-            forms.iter().zip(values).map(|(form, value)| Rc::new(form - value)).collect::<Vec<_>>();
+    /// For each draw of values, the points of the chain at which forms have these values, as closed
+    /// chains without common points.
+    fn points(
+        &self,
+        forms: &[Poly],
+        draws: &[Vec<Poly>],
+        runner: &mut Runner<'_>,
+    ) -> Vec<Vec<Chain>> {
         let members = self.chain.members().map(|(_, member)| member.as_ref().clone());
-        let inputs = members.chain(conditions.iter().map(|c| c.as_ref().clone()));
-        let initials = self.chain.members().map(|(_, member)| member.initial());
-        let initials = initials.filter(|initial| !initial.is_constant());
-        let decomposer =
-            Decomposer::new(&self.ring, &inputs.collect::<Vec<_>>(), &initials.collect::<Vec<_>>());
-        let mut task = Task::new(self.ring.variables(), &conditions);
-        task.checked = 0;
-        task.chain = self.chain.clone();
-        disjoint(decomposer.regularizer(), run(&decomposer, task))
+        let members = members.collect::<Vec<_>>();
+        let initials = members.iter().map(Poly::initial).filter(|initial| !initial.is_constant());
+        let inequations = initials.collect::<Vec<_>>();
+        let job = |values: &Vec<Poly>| {
+            let conditions = forms.iter().zip(values).map(|(form, value)| Rc::new(form - value));
+            let conditions = conditions.collect::<Vec<_>>();
+            let mut task = Task::new(self.ring.variables(), &conditions);
+            task.checked = 0;
+            task.chain = self.chain.clone();
+            let mut inputs = members.clone();
+            inputs.extend(conditions.iter().map(|condition| condition.as_ref().clone()));
+            Job { ring: self.ring.clone(), inputs, inequations: inequations.clone(), task }
+        };
+        let regularizer = Regularizer::new(&self.ring);
+        let found = runner(draws.iter().map(job).collect());
+        found.into_iter().map(|points| disjoint(&regularizer, points)).collect()
     }
 
     fn count(&self, points: &[Chain]) -> usize {
@@ -206,7 +214,13 @@ impl Section {
 
     /// The equation of the projection by `forms` and `last`; `None` if a section does not have as
     /// many points as the degree.
-    fn equation(&mut self, degree: usize, forms: &[Poly], last: &Poly) -> Option<Poly> {
+    fn equation(
+        &mut self,
+        degree: usize,
+        forms: &[Poly],
+        last: &Poly,
+        runner: &mut Runner<'_>,
+    ) -> Option<Poly> {
         // The monomials of f in c, and as many sections.
         let exponents = exponents_up_to(degree, forms.len());
         let mut sections = Vec::new();
@@ -230,25 +244,26 @@ impl Section {
             .collect::<Vec<_>>();
         let mut unlucky = 0;
         while sections.len() < exponents.len() {
-            let values = forms.iter().map(|_| this.number_from(&mut random)).collect::<Vec<_>>();
-            let points = this.points(forms, &values);
-            if this.count(&points) != degree {
-                unlucky += 1;
-                if unlucky > 4 + sections.len() {
-                    return None;
+            let draw = |_| forms.iter().map(|_| this.number_from(&mut random)).collect();
+            let draws = (sections.len()..exponents.len()).map(draw).collect::<Vec<Vec<_>>>();
+            for (values, points) in draws.iter().zip(this.points(forms, &draws, runner)) {
+                if this.count(&points) != degree {
+                    unlucky += 1;
+                    continue;
                 }
-                continue;
+                // The values at some heights of the polynomial whose zeros are those of `last`.
+                let at_heights = heights.iter().map(|height| {
+                    points.iter().fold(this.ring.constant(1), |product, chain| {
+                        this.reduce(&(&product * &this.norm(&(height - last), chain)))
+                    })
+                });
+                let at_heights = at_heights.collect::<Vec<_>>();
+                sections.push(this.solve(&heights_matrix, &[at_heights])?.remove(0));
+                rows.push(powers(values, &exponents));
             }
-            // The values at some heights of the polynomial whose zeros are the values of `last`.
-            let at_heights = heights.iter().map(|height| {
-                points.iter().fold(this.ring.constant(1), |product, chain| {
-                    this.reduce(&(&product * &this.norm(&(height - last), chain)))
-                })
-            });
-            let at_heights = at_heights.collect::<Vec<_>>();
-            let coefficients = this.solve(&heights_matrix, &[at_heights])?.remove(0);
-            rows.push(powers(&values, &exponents));
-            sections.push(coefficients);
+            if unlucky > 4 + sections.len() {
+                return None;
+            }
         }
         // For each power of y, the values of its coefficient at all sections.
         let values = (0..=degree)

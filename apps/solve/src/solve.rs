@@ -23,6 +23,36 @@ pub enum Mode {
     Lazard,
 }
 
+/// A task of a system of its own, which components need: the points of a random section.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The ring of the system.
+    pub ring: Ring,
+    /// Its equations.
+    pub inputs: Vec<Poly>,
+    /// Polynomials that must not vanish.
+    pub inequations: Vec<Poly>,
+    /// The first task.
+    pub task: Task,
+}
+
+impl Job {
+    /// Runs the task; returns the solved chains.
+    #[must_use]
+    pub fn run(self) -> Vec<Chain> {
+        run(&Decomposer::new(&self.ring, &self.inputs, &self.inequations), self.task)
+    }
+}
+
+/// Runs jobs that do not depend on one another, in this process ([`run_jobs`]) or in others.
+pub type Runner<'r> = dyn FnMut(Vec<Job>) -> Vec<Vec<Chain>> + 'r;
+
+/// Runs jobs one after the other, in this process.
+#[must_use]
+pub fn run_jobs(jobs: Vec<Job>) -> Vec<Vec<Chain>> {
+    jobs.into_iter().map(Job::run).collect()
+}
+
 /// Runs a task and all that follow from it, the greatest dimension first, and returns the solved
 /// chains.
 #[must_use]
@@ -74,14 +104,20 @@ pub fn solve(
 ) -> Solution {
     let decomposer = Decomposer::new(ring, equations, inequations);
     let solved = run(&decomposer, decomposer.first());
-    solution(&decomposer, solved, mode, factor)
+    solution(&decomposer, solved, mode, factor, &mut run_jobs)
 }
 
 /// Returns the components of a decomposition, with their degrees, from its solved chains.
 #[must_use]
-pub fn solution(decomposer: &Decomposer, solved: Vec<Chain>, mode: Mode, factor: bool) -> Solution {
-    let components = components(decomposer.regularizer(), solved, mode, factor);
-    let degrees = components.iter().map(|component| degree(&component.chain)).collect();
+pub fn solution(
+    decomposer: &Decomposer,
+    solved: Vec<Chain>,
+    mode: Mode,
+    factor: bool,
+    runner: &mut Runner<'_>,
+) -> Solution {
+    let components = components(decomposer.regularizer(), solved, mode, factor, runner);
+    let degrees = components.iter().map(|component| degree(&component.chain, runner)).collect();
     Solution { components, degrees }
 }
 
@@ -93,12 +129,13 @@ pub fn components(
     mut solved: Vec<Chain>,
     mode: Mode,
     factor: bool,
+    runner: &mut Runner<'_>,
 ) -> Vec<Component> {
     // The order of the chains does not depend on the order of the tasks.
     solved.sort_by_cached_key(|chain| (Reverse(chain.dimension()), format!("{chain:?}")));
     solved.dedup();
     let chains = match mode {
-        Mode::Kalkbrener => irredundant(regularizer, solved),
+        Mode::Kalkbrener => irredundant(regularizer, solved, runner),
         Mode::Lazard => without_known_points(regularizer, solved),
     };
     let mut components = Vec::new();

@@ -16,15 +16,15 @@
 
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use syncline_farm::Program;
 use syncline_solve::codec::Codec;
 use syncline_solve::decompose::Decomposer;
 use syncline_solve::parallel::{Effort, FarmCosts, Scheme, Solver, farm_costs, serve_worker};
-use syncline_solve::replay::Record;
-use syncline_solve::solve::{run, solution};
+use syncline_solve::replay::{Record, span_of};
+use syncline_solve::solve::{Job, run, run_jobs, solution};
 use syncline_solve::{Mode, Poly, Source, System};
 
 use crate::error::{Result, failed};
@@ -138,16 +138,15 @@ pub(crate) struct SolveWorkerArgs {
 struct Alone {
     seconds: f64,
     steps: usize,
-    /// The time of the components, which follow all steps.
-    components: f64,
-    /// The time of the steps on 2, 5 and 9 workers, by a replay.
+    /// The time of everything on 2, 5 and 9 workers, by a replay: the steps, and then the components,
+    /// of which only sections are done by several workers.
     spans: [f64; 3],
 }
 
 impl Alone {
     /// The speed-ups of the replay.
     fn replayed(&self) -> [f64; 3] {
-        self.spans.map(|span| self.seconds / (span + self.components))
+        self.spans.map(|span| self.seconds / span)
     }
 }
 
@@ -161,12 +160,28 @@ pub(crate) fn solve_worker(args: &SolveWorkerArgs) -> Result<()> {
         let decomposer = Decomposer::new(&ring, &equations, &[]);
         let (solved, record) = Record::of(&decomposer, decomposer.first());
         let components = Instant::now();
-        let _ = solution(&decomposer, solved, Mode::Kalkbrener, true);
+        let mut batches = Vec::new();
+        let _ = solution(&decomposer, solved, Mode::Kalkbrener, true, &mut |jobs| {
+            let mut batch = Vec::new();
+            let timed = |job: Job| {
+                let began = Instant::now();
+                let found = job.run();
+                batch.push(began.elapsed());
+                found
+            };
+            let found = jobs.into_iter().map(timed).collect();
+            batches.push(batch);
+            found
+        });
+        let alone_only = components.elapsed().saturating_sub(batches.iter().flatten().sum());
+        let span = |workers| {
+            let sections = batches.iter().map(|batch| span_of(batch, workers)).sum::<Duration>();
+            (record.span(workers) + alone_only + sections).as_secs_f64()
+        };
         let alone = Alone {
             seconds: began.elapsed().as_secs_f64(),
             steps: record.steps(),
-            components: components.elapsed().as_secs_f64(),
-            spans: [2, 5, 9].map(|workers| record.span(workers).as_secs_f64()),
+            spans: [2, 5, 9].map(span),
         };
         println!("{}", serde_json::to_string(&alone)?);
         return Ok(());
@@ -228,7 +243,7 @@ fn measure(
     let System { ring, equations } = source.system(source.names())?;
     let decomposer = Decomposer::new(&ring, &equations, &[]);
     let solved = run(&decomposer, decomposer.first());
-    let expected = solution(&decomposer, solved, Mode::Kalkbrener, true);
+    let expected = solution(&decomposer, solved, Mode::Kalkbrener, true, &mut run_jobs);
     let mut sequential = Vec::new();
     let mut farmed = CODECS.map(|(_, name)| (name, Vec::new(), Vec::new()));
     for _ in 0..args.rounds {

@@ -3,7 +3,7 @@
 use syncline_solve::chain::Chain;
 use syncline_solve::decompose::{Decomposer, Step};
 use syncline_solve::poly::{Poly, Ring};
-use syncline_solve::solve::{Mode, components};
+use syncline_solve::solve::{Mode, components, run_jobs};
 use syncline_testkit::Random;
 
 use crate::has_flint;
@@ -102,10 +102,23 @@ fn chains_have_exactly_the_points_of_random_systems() {
         let zeros = points.iter().filter(is_zero).cloned().collect::<Vec<_>>();
         let solved = run_checked(&decomposer, &zeros);
         let what = || format!("seed {seed}: {ring:?} {equations:?}, not zero {inequations:?}");
-        let kept =
-            |factor| components(decomposer.regularizer(), solved.clone(), Mode::Kalkbrener, factor);
+        let kept = |factor| {
+            components(
+                decomposer.regularizer(),
+                solved.clone(),
+                Mode::Kalkbrener,
+                factor,
+                &mut run_jobs,
+            )
+        };
         let (closures, primes) = (kept(false), kept(true));
-        let lazard = components(decomposer.regularizer(), solved.clone(), Mode::Lazard, false);
+        let lazard = components(
+            decomposer.regularizer(),
+            solved.clone(),
+            Mode::Lazard,
+            false,
+            &mut run_jobs,
+        );
         for point in points {
             let zero = equations.iter().all(|equation| equation.value(&point) == 0);
             let wanted = zero && inequations.iter().all(|q| q.value(&point) != 0);

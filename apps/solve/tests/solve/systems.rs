@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use syncline_solve::decompose::Decomposer;
 use syncline_solve::section::degree;
-use syncline_solve::solve::{Mode, components, run};
+use syncline_solve::solve::{Mode, components, run, run_jobs};
 use syncline_solve::system::Source;
 
 use crate::has_flint;
@@ -23,10 +23,12 @@ fn invariants(text: &str, reversed: bool) -> Invariants {
     let decomposer = Decomposer::new(&system.ring, &system.equations, &[]);
     let solved = run(&decomposer, decomposer.first());
     let mut degrees = BTreeMap::<_, Vec<_>>::new();
-    for component in components(decomposer.regularizer(), solved, Mode::Kalkbrener, true) {
+    for component in
+        components(decomposer.regularizer(), solved, Mode::Kalkbrener, true, &mut run_jobs)
+    {
         assert!(component.is_prime);
         let chain = component.chain;
-        degrees.entry(Reverse(chain.dimension())).or_default().push(degree(&chain));
+        degrees.entry(Reverse(chain.dimension())).or_default().push(degree(&chain, &mut run_jobs));
     }
     degrees
         .into_iter()

@@ -450,7 +450,7 @@ fn forked(
         let task = effort.writing(codec, |writer| writer.task(&job.task));
         let (names, prime) = (job.ring.names().to_vec(), job.ring.prime());
         let problem = Problem { names, prime, inputs, codec };
-        (job.ring, forks.fork(Work { problem, order: Order::Tree { task } }))
+        (job.ring, forks.fork(Work { problem, order: Order::Steps { task, micros: u64::MAX } }))
     };
     let children = jobs.into_iter().map(fork).collect::<Vec<_>>();
     // The last one first: the others may have been taken by other workers.

@@ -138,8 +138,8 @@ pub(crate) struct SolveWorkerArgs {
 struct Alone {
     seconds: f64,
     steps: usize,
-    /// The time of everything on 2, 5 and 9 workers, by a replay: the steps, and then the components,
-    /// of which only sections are done by several workers.
+    /// The time of everything on 2, 5 and 9 workers, by a replay: the steps, and then the
+    /// components, of which only sections are done by several workers.
     spans: [f64; 3],
 }
 

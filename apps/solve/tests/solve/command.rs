@@ -151,9 +151,9 @@ fn a_time_limit_ends_a_solution() {
     if !has_flint() {
         return;
     }
-    let output = command("classics/eco9.txt", &["--timeout", "0.05"]).output().unwrap();
+    let output = command("classics/eco9.txt", &["--timeout", "0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(4));
-    assert_eq!(output.stderr, b"error: not solved within 0.05 s\n");
+    assert_eq!(output.stderr, b"error: not solved within 0 s\n");
 }
 
 #[test]

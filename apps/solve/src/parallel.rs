@@ -1,22 +1,27 @@
 //! Decompositions on worker processes.
 //!
 //! # Method
-//! A worker is given a task and works on what follows from it, the greatest dimension first, until
-//! a time has passed; then it returns the solved chains and the tasks that are left, which are
-//! submitted again. There is no barrier between dimensions: the pool hands out the ready task of
-//! the greatest dimension, and of the largest cost among these. Workers cache subresultants, and
-//! the branches of one polynomial often meet again in one worker; only tasks are sent.
+//! A [`Scheme`] says how tasks come to workers. By default they are stolen: the first worker begins
+//! the first task, does one of the tasks that each step makes, and forks the others if they are not
+//! small; workers without a task steal forked ones. The chains of a forked task return to the
+//! worker that forked it. If tasks are farmed, a worker works on what follows from its task until a
+//! time has passed, and returns the tasks that are left, of which the manager hands out those of
+//! the greatest dimension first, and the largest of these. No scheme has a barrier between
+//! dimensions.
 //!
 //! ```text
-//!     manager ── [F, T, Q] ──> worker: steps for 1 to 20 ms ── chains, [F', T', Q'] ──> manager
+//!     stolen    worker ── forks [F', T', Q'] ──> worker ── chains ──> the worker that forked
+//!     farmed    manager ── [F, T, Q] ──> worker ── chains, [F', T', Q'] ──> manager
 //! ```
+//!
+//! Workers cache subresultants; only tasks and chains are sent.
 //!
 //! All steps are functions of their tasks, so the set of solved chains is the same for any number
 //! of workers, and so are the components.
 //!
-//! A worker that is killed costs its present task an attempt; after [`ATTEMPTS`] the solver gives
-//! up. A polynomial that makes FLINT abort does the same. The components are computed by a worker,
-//! too, so the manager never waits for FLINT, and a deadline holds at any time.
+//! A worker that is killed costs the tasks that it has begun an attempt; after [`ATTEMPTS`] the
+//! solver gives up. A polynomial that makes FLINT abort does the same. The components are computed
+//! by a worker, too, so the manager never waits for FLINT, and a deadline holds at any time.
 //!
 //! # Costs
 //! Two messages for each task, and for each piece of some ms of work.
@@ -93,9 +98,13 @@ struct Problem {
 /// What a worker is to do.
 #[derive(Serialize, Deserialize)]
 enum Order {
+    /// An answer only.
     Nothing,
+    /// Steps of a task until a time has passed.
     Steps { task: Integers, micros: u64 },
+    /// All steps of a task, some of them by other workers.
     Tree { task: Integers },
+    /// The components of solved chains.
     Components { solved: Integers, lazard: bool, factor: bool },
 }
 
@@ -174,9 +183,7 @@ impl Effort {
     /// Encodes integers, and counts them and the time.
     fn writing(&mut self, codec: Codec, write: impl FnOnce(&mut Writer)) -> Integers {
         let began = Instant::now();
-        let mut writer = Writer::new(codec);
-        write(&mut writer);
-        let integers = Integers(writer.finish());
+        let integers = encoded(codec, write);
         self.write_micros += began.elapsed().as_micros() as u64;
         self.written += integers.0.len() as u64;
         self.zeros += zeros(&integers);
@@ -189,6 +196,13 @@ impl Effort {
         self.work_micros += began.elapsed().as_micros() as u64;
         value
     }
+}
+
+/// Encodes integers.
+fn encoded(codec: Codec, write: impl FnOnce(&mut Writer)) -> Integers {
+    let mut writer = Writer::new(codec);
+    write(&mut writer);
+    Integers(writer.finish())
 }
 
 fn zeros(integers: &Integers) -> u64 {
@@ -206,7 +220,8 @@ pub struct Report {
     pub effort: Effort,
 }
 
-/// The progress of a decomposition.
+/// The progress of a decomposition whose tasks are farmed. In the other schemes the manager is told
+/// of the first task only, at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The number of tasks that wait or are worked on.
@@ -265,15 +280,10 @@ impl Solver {
         inequations: &[Poly],
         mut progress: impl FnMut(Progress),
     ) -> Result<(Solution, Report), SolveError> {
-        let integers = |write: &dyn Fn(&mut Writer)| {
-            let mut writer = Writer::new(self.codec);
-            write(&mut writer);
-            Integers(writer.finish())
-        };
         let problem = Problem {
             names: ring.names().to_vec(),
             prime: ring.prime(),
-            inputs: integers(&|writer| {
+            inputs: encoded(self.codec, |writer| {
                 writer.polys(equations.iter());
                 writer.polys(inequations.iter());
             }),
@@ -300,7 +310,7 @@ impl Solver {
             let micros = if pending < 2 * self.workers as u64 { SHORT_PIECE } else { LONG_PIECE };
             Work { problem: problem.clone(), order: Order::Steps { task, micros } }
         };
-        let task = integers(&|writer| writer.task(&first));
+        let task = encoded(self.codec, |writer| writer.task(&first));
         pool.submit(match self.scheme {
             Scheme::Farmed => steps(task, 0),
             Scheme::Forked | Scheme::Stolen => {
@@ -329,7 +339,7 @@ impl Solver {
             }
             progress(state);
         }
-        let solved = integers(&|writer| writer.chains(&chains));
+        let solved = encoded(self.codec, |writer| writer.chains(&chains));
         let lazard = self.mode == Mode::Lazard;
         let order = Order::Components { solved, lazard, factor: self.factor };
         pool.submit(Work { problem: problem.clone(), order });

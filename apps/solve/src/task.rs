@@ -66,7 +66,7 @@ impl Task {
     pub fn cost(&self) -> f64 {
         let terms = self.equations.iter().map(|equation| equation.reduced.len()).sum::<usize>()
             + self.chain.members().map(|(_, member)| member.len()).sum::<usize>();
-        (terms * self.chain.degree()) as f64
+        terms as f64 * self.chain.degree() as f64
     }
 
     /// Returns the task with another member in its chain.

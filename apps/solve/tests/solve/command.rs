@@ -48,8 +48,14 @@ fn the_answer_is_the_same_for_all_workers_and_codecs() {
     for system in ["eco6.txt", "nooburg4.txt", "ubikker.txt"] {
         let alone = json_of(&command(system, &["--factor", "--json"]).output().unwrap());
         assert_eq!(alone["dimension"], 0);
-        for (workers, wire) in [("2", "kronecker"), ("4", "terms"), ("8", "flat")] {
-            let args = ["--factor", "--json", "--workers", workers, "--wire", wire];
+        for (workers, wire, tasks) in [
+            ("2", "kronecker", "stolen"),
+            ("4", "terms", "forked"),
+            ("3", "flat", "farmed"),
+            ("8", "flat", "stolen"),
+        ] {
+            let args =
+                ["--factor", "--json", "--workers", workers, "--wire", wire, "--tasks", tasks];
             let farmed = json_of(&command(system, &args).output().unwrap());
             for key in ["dimension", "points", "degrees", "irreducible", "chains"] {
                 assert_eq!(alone[key], farmed[key], "{system} {args:?}");

@@ -18,6 +18,13 @@ fn components(text: &str) -> (Vec<(usize, usize)>, bool) {
     (degrees, solution.components.iter().all(|component| component.is_prime))
 }
 
+/// Checks the components of systems, all of which are known to be irreducible.
+fn assert_components<const N: usize>(cases: [(&str, Vec<(usize, usize)>); N]) {
+    for (text, expected) in cases {
+        assert_eq!(components(text), (expected, true), "{text}");
+    }
+}
+
 #[test]
 fn components_over_small_primes_are_irreducible() {
     if !has_flint() {
@@ -30,9 +37,7 @@ fn components_over_small_primes_are_irreducible() {
         ("vars z y t u\nprime 5\ny^2 - t\nz^4 - t*u^2", vec![(2, 4), (2, 4)]),
         ("vars z y t u\nprime 7\ny^2 - t\nz^4 - t*u^2", vec![(2, 4), (2, 4)]),
     ];
-    for (text, expected) in cases {
-        assert_eq!(components(text), (expected, true), "{text}");
-    }
+    assert_components(cases);
 }
 
 #[test]
@@ -53,9 +58,7 @@ fn multiple_factors_over_extensions_are_removed() {
         ("vars z y t\nprime 10007\ny^2 - t\nz^2 - 2*y*z + t", vec![(1, 2)]),
         ("vars z y t\nprime 10007\ny^3 - t\nz^3 - 4*y*z^2 + 5*y^2*z - 2*t", vec![(1, 3), (1, 3)]),
     ];
-    for (text, expected) in cases {
-        assert_eq!(components(text), (expected, true), "{text}");
-    }
+    assert_components(cases);
 }
 
 #[test]

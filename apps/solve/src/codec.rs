@@ -97,7 +97,9 @@ impl Writer {
         self.integers.extend(degrees.iter().map(|&degree| degree as i64));
         let begin = self.integers.len();
         self.integers.resize(begin + size, 0);
-        for (coefficient, exponents) in poly.terms() {
+        let mut exponents = vec![0; n];
+        for term in 0..poly.len() {
+            let coefficient = poly.copy_term(term, &mut exponents);
             let (mut at, mut weight) = (0, 1);
             for (exponent, degree) in exponents.iter().zip(&degrees) {
                 at += *exponent as usize * weight;
@@ -109,7 +111,10 @@ impl Writer {
 
     fn terms(&mut self, poly: &Poly) {
         self.push(poly.len());
-        for (coefficient, exponents) in poly.terms() {
+        let mut exponents = vec![0; poly.ring().variables()];
+        self.integers.reserve(poly.len() * (exponents.len() + 1));
+        for term in 0..poly.len() {
+            let coefficient = poly.copy_term(term, &mut exponents);
             self.integers.push(signed(coefficient, poly.ring().prime()));
             self.integers.extend(exponents.iter().map(|&exponent| exponent as i64));
         }
@@ -126,9 +131,10 @@ impl Writer {
         self.integers.resize(begin + poly.len() + packed(poly.len(), n, bits), 0);
         let (coefficients, words) = self.integers[begin..].split_at_mut(poly.len());
         let mut at = 0;
-        for (to, (coefficient, exponents)) in coefficients.iter_mut().zip(poly.terms()) {
-            *to = signed(coefficient, prime);
-            for exponent in exponents {
+        let mut exponents = vec![0; n];
+        for (term, to) in coefficients.iter_mut().enumerate() {
+            *to = signed(poly.copy_term(term, &mut exponents), prime);
+            for &exponent in &exponents {
                 words[at / 64] |= (exponent << (at % 64)) as i64;
                 at += bits as usize;
             }
@@ -254,33 +260,36 @@ impl<'i> Reader<'i> {
                 .ok_or(CodecError("the degrees are too large"))?;
         }
         let body = self.take(size)?;
-        let terms = body.iter().rev().enumerate().filter(|(_, c)| **c != 0).map(|(at, &c)| {
-            let mut rest = at;
-            let exponents = degrees.iter().map(|degree| {
-                let exponent = rest % (degree + 1);
-                rest /= degree + 1;
-                exponent as u64
-            });
-            (c, exponents.collect::<Vec<_>>())
-        });
-        self.poly_from(&terms.collect::<Vec<_>>())
+        let (mut coefficients, mut exponents) = (Vec::new(), Vec::new());
+        let mut next = vec![0; n];
+        for &coefficient in body.iter().rev() {
+            if coefficient != 0 {
+                coefficients.push(coefficient);
+                exponents.extend_from_slice(&next);
+            }
+            for (exponent, &degree) in next.iter_mut().zip(&degrees) {
+                *exponent += 1;
+                if *exponent <= degree as u64 {
+                    break;
+                }
+                *exponent = 0;
+            }
+        }
+        self.poly_from(&coefficients, &exponents)
     }
 
     fn terms(&mut self) -> Decoded<Poly> {
         let n = self.ring.variables();
         let count = self.number(self.integers.len())?;
         let body = self.take(count.checked_mul(n + 1).ok_or(CodecError("too many terms"))?)?;
-        let mut terms = Vec::with_capacity(count);
+        let mut coefficients = Vec::with_capacity(count);
+        let mut exponents = Vec::with_capacity(count * n);
         for term in body.chunks(n + 1) {
-            let exponents = term[1..].iter().map(|&exponent| {
-                let exponent = u64::try_from(exponent).ok();
-                exponent
-                    .filter(|&exponent| exponent <= MOST_EXPONENT as u64)
-                    .ok_or(CodecError("an exponent is out of range"))
-            });
-            terms.push((term[0], exponents.collect::<Decoded<Vec<_>>>()?));
+            coefficients.push(term[0]);
+            // A negative exponent becomes one that is too large.
+            exponents.extend(term[1..].iter().map(|&exponent| exponent as u64));
         }
-        self.poly_from(&terms)
+        self.poly_from(&coefficients, &exponents)
     }
 
     fn flat(&mut self) -> Decoded<Poly> {
@@ -293,32 +302,25 @@ impl<'i> Reader<'i> {
         let coefficients = self.take(count)?;
         let words = self.take(packed(count, n, bits))?;
         let mask = (1_u64 << bits) - 1;
-        let mut at = 0;
-        let terms = coefficients.iter().map(|&coefficient| {
-            let exponents = (0..n).map(|_| {
-                let exponent = words[at / 64] as u64 >> (at % 64) & mask;
-                at += bits as usize;
-                exponent
-            });
-            (coefficient, exponents.collect::<Vec<_>>())
+        let exponents = (0..count * n).map(|index| {
+            let at = index * bits as usize;
+            words[at / 64] as u64 >> (at % 64) & mask
         });
-        let terms = terms.collect::<Vec<_>>();
-        if terms.iter().flat_map(|(_, e)| e).any(|&exponent| exponent > MOST_EXPONENT as u64) {
-            return Err(CodecError("an exponent is out of range"));
-        }
-        self.poly_from(&terms)
+        self.poly_from(coefficients, &exponents.collect::<Vec<_>>())
     }
 
-    fn poly_from(&self, terms: &[(i64, Vec<u64>)]) -> Decoded<Poly> {
+    /// The polynomial with these coefficients, and the exponents of all terms.
+    fn poly_from(&self, coefficients: &[i64], exponents: &[u64]) -> Decoded<Poly> {
         let prime = self.ring.prime() as i64;
-        let mut unsigned = Vec::with_capacity(terms.len());
-        for (coefficient, exponents) in terms {
-            if coefficient.unsigned_abs() > prime as u64 / 2 {
-                return Err(CodecError("a coefficient is out of range"));
-            }
-            unsigned.push((coefficient.rem_euclid(prime) as u64, exponents.as_slice()));
+        if coefficients.iter().any(|c| c.unsigned_abs() > prime as u64 / 2) {
+            return Err(CodecError("a coefficient is out of range"));
         }
-        Ok(self.ring.from_terms(unsigned))
+        if exponents.iter().any(|&exponent| exponent > MOST_EXPONENT as u64) {
+            return Err(CodecError("an exponent is out of range"));
+        }
+        let unsigned = |&c: &i64| if c < 0 { (c + prime) as u64 } else { c as u64 };
+        let exponents = exponents.chunks(self.ring.variables());
+        Ok(self.ring.from_terms(coefficients.iter().map(unsigned).zip(exponents)))
     }
 
     /// Reads polynomials.

@@ -46,6 +46,7 @@ use crate::error::SolveError;
 use crate::poly::{Poly, Ring};
 use crate::primes::Component;
 use crate::solve::{Job, Mode, Solution, solution};
+use crate::task::Task;
 
 /// The number of workers that may die with a task before the solver gives up.
 pub const ATTEMPTS: u32 = 3;
@@ -86,6 +87,48 @@ impl<'de> Deserialize<'de> for Integers {
     }
 }
 
+/// A value that is encoded for other processes. Within a process, it goes along with its integers,
+/// so that it need not be decoded.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+struct Passed<X> {
+    integers: Integers,
+    #[serde(skip)]
+    here: Option<X>,
+}
+
+impl<X> Default for Passed<X> {
+    fn default() -> Passed<X> {
+        Passed { integers: Integers::default(), here: None }
+    }
+}
+
+/// A value that is passed.
+trait Value: Sized {
+    fn write(&self, writer: &mut Writer);
+    fn read(reader: Reader<'_>) -> Result<Self, CodecError>;
+}
+
+impl Value for Task {
+    fn write(&self, writer: &mut Writer) {
+        writer.task(self);
+    }
+
+    fn read(reader: Reader<'_>) -> Result<Task, CodecError> {
+        reader.whole_task()
+    }
+}
+
+impl Value for Vec<Chain> {
+    fn write(&self, writer: &mut Writer) {
+        writer.chains(self);
+    }
+
+    fn read(reader: Reader<'_>) -> Result<Vec<Chain>, CodecError> {
+        reader.chains()
+    }
+}
+
 /// A system, and how it is to be solved.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct Problem {
@@ -95,17 +138,27 @@ struct Problem {
     codec: Codec,
 }
 
+impl Problem {
+    fn new(ring: &Ring, equations: &[Poly], inequations: &[Poly], codec: Codec) -> Problem {
+        let inputs = encoded(codec, |writer| {
+            writer.polys(equations.iter());
+            writer.polys(inequations.iter());
+        });
+        Problem { names: ring.names().to_vec(), prime: ring.prime(), inputs, codec }
+    }
+}
+
 /// What a worker is to do.
 #[derive(Serialize, Deserialize)]
 enum Order {
     /// An answer only.
     Nothing,
     /// Steps of a task until a time has passed.
-    Steps { task: Integers, micros: u64 },
+    Steps { task: Passed<Task>, micros: u64 },
     /// All steps of a task, some of them by other workers.
-    Tree { task: Integers },
+    Tree { task: Passed<Task> },
     /// The components of solved chains.
-    Components { solved: Integers, lazard: bool, factor: bool },
+    Components { solved: Passed<Vec<Chain>>, lazard: bool, factor: bool },
 }
 
 /// A task of the pool.
@@ -118,7 +171,7 @@ struct Work {
 /// A task that is left, with what the pool orders tasks by.
 #[derive(Serialize, Deserialize)]
 struct Left {
-    task: Integers,
+    task: Passed<Task>,
     dimension: usize,
     cost: f64,
 }
@@ -126,7 +179,7 @@ struct Left {
 /// What a worker has done.
 #[derive(Default, Serialize, Deserialize)]
 struct Done {
-    chains: Integers,
+    chains: Passed<Vec<Chain>>,
     primes: Vec<bool>,
     degrees: Vec<usize>,
     left: Vec<Left>,
@@ -166,28 +219,33 @@ impl Effort {
         self.write_micros += other.write_micros;
     }
 
-    /// Decodes integers, and counts them and the time.
-    fn reading<X>(
+    /// Returns a value, and counts the integers that are decoded for it, and the time.
+    fn read<X: Value>(
         &mut self,
-        integers: &Integers,
-        read: impl FnOnce(&[i64]) -> Result<X, CodecError>,
+        codec: Codec,
+        ring: &Ring,
+        passed: Passed<X>,
     ) -> Result<X, CodecError> {
+        let Passed { integers, here } = passed;
+        if let Some(value) = here {
+            return Ok(value);
+        }
         let began = Instant::now();
-        let value = read(&integers.0)?;
+        let value = X::read(Reader::new(codec, ring, &integers.0))?;
         self.read_micros += began.elapsed().as_micros() as u64;
         self.read += integers.0.len() as u64;
-        self.zeros += zeros(integers);
+        self.zeros += zeros(&integers);
         Ok(value)
     }
 
-    /// Encodes integers, and counts them and the time.
-    fn writing(&mut self, codec: Codec, write: impl FnOnce(&mut Writer)) -> Integers {
+    /// Encodes a value, and counts the integers and the time.
+    fn write<X: Value>(&mut self, codec: Codec, value: X) -> Passed<X> {
         let began = Instant::now();
-        let integers = encoded(codec, write);
+        let integers = encoded(codec, |writer| value.write(writer));
         self.write_micros += began.elapsed().as_micros() as u64;
         self.written += integers.0.len() as u64;
         self.zeros += zeros(&integers);
-        integers
+        Passed { integers, here: Some(value) }
     }
 
     fn working<X>(&mut self, work: impl FnOnce() -> X) -> X {
@@ -280,15 +338,7 @@ impl Solver {
         inequations: &[Poly],
         mut progress: impl FnMut(Progress),
     ) -> Result<(Solution, Report), SolveError> {
-        let problem = Problem {
-            names: ring.names().to_vec(),
-            prime: ring.prime(),
-            inputs: encoded(self.codec, |writer| {
-                writer.polys(equations.iter());
-                writer.polys(inequations.iter());
-            }),
-            codec: self.codec,
-        };
+        let problem = Problem::new(ring, equations, inequations, self.codec);
         let program = match &self.program {
             Some(program) => program.clone(),
             None => Program::this().map_err(farm_error)?,
@@ -310,7 +360,7 @@ impl Solver {
             let micros = if pending < 2 * self.workers as u64 { SHORT_PIECE } else { LONG_PIECE };
             Work { problem: problem.clone(), order: Order::Steps { task, micros } }
         };
-        let task = encoded(self.codec, |writer| writer.task(&first));
+        let task = report.effort.write(self.codec, first);
         pool.submit(match self.scheme {
             Scheme::Farmed => steps(task, 0),
             Scheme::Forked | Scheme::Stolen => {
@@ -322,7 +372,7 @@ impl Solver {
         while let Some(outcome) = pool.next_deadline(self.deadline).map_err(farm_error)? {
             let mut done = outcome.result.map_err(worker_error)?;
             report.effort.add(&done.effort);
-            let found = Reader::new(self.codec, ring, &done.chains.0).chains()?;
+            let found = report.effort.read(self.codec, ring, done.chains)?;
             state.dimension = done.left.iter().map(|left| left.dimension).max().unwrap_or_default();
             state.done += 1;
             state.open += done.left.len() as u64;
@@ -339,14 +389,14 @@ impl Solver {
             }
             progress(state);
         }
-        let solved = encoded(self.codec, |writer| writer.chains(&chains));
+        let solved = report.effort.write(self.codec, chains);
         let lazard = self.mode == Mode::Lazard;
         let order = Order::Components { solved, lazard, factor: self.factor };
         pool.submit(Work { problem: problem.clone(), order });
         let outcome = pool.next_deadline(self.deadline).map_err(farm_error)?;
         let done = outcome.expect("a task was submitted").result.map_err(worker_error)?;
         report.effort.add(&done.effort);
-        let found = Reader::new(self.codec, ring, &done.chains.0).chains()?;
+        let found = report.effort.read(self.codec, ring, done.chains)?;
         if done.primes.len() != found.len() || done.degrees.len() != found.len() {
             return Err(SolveError::Worker { why: "its components are not complete".to_owned() });
         }
@@ -416,12 +466,12 @@ fn obey(
 ) -> Result<Done, CodecError> {
     match order {
         Order::Nothing => Ok(Done::default()),
-        Order::Steps { task, micros } => piece(problem, decomposer, &task, micros),
-        Order::Tree { task } => tree(problem, decomposer, &task, forks),
+        Order::Steps { task, micros } => piece(problem, decomposer, task, micros),
+        Order::Tree { task } => tree(problem, decomposer, task, forks),
         Order::Components { solved, lazard, factor } => {
             let mut effort = Effort { tasks: 1, ..Effort::default() };
             let (codec, ring) = (problem.codec, decomposer.ring());
-            let solved = effort.reading(&solved, |i| Reader::new(codec, ring, i).chains())?;
+            let solved = effort.read(codec, ring, solved)?;
             let mode = if lazard { Mode::Lazard } else { Mode::Kalkbrener };
             let mut children = Effort::default();
             let mut joined = Duration::ZERO;
@@ -439,7 +489,7 @@ fn obey(
             let primes = components.iter().map(|component| component.is_prime).collect();
             let chains = components.into_iter().map(|component| component.chain);
             let chains = chains.collect::<Vec<_>>();
-            let chains = effort.writing(codec, |writer| writer.chains(&chains));
+            let chains = effort.write(codec, chains);
             Ok(Done { chains, primes, degrees, effort, left: Vec::new() })
         }
     }
@@ -453,13 +503,8 @@ fn forked(
     effort: &mut Effort,
 ) -> Vec<Vec<Chain>> {
     let fork = |job: Job| {
-        let inputs = effort.writing(codec, |writer| {
-            writer.polys(job.inputs.iter());
-            writer.polys(job.inequations.iter());
-        });
-        let task = effort.writing(codec, |writer| writer.task(&job.task));
-        let (names, prime) = (job.ring.names().to_vec(), job.ring.prime());
-        let problem = Problem { names, prime, inputs, codec };
+        let problem = Problem::new(&job.ring, &job.inputs, &job.inequations, codec);
+        let task = effort.write(codec, job.task);
         (job.ring, forks.fork(Work { problem, order: Order::Steps { task, micros: u64::MAX } }))
     };
     let children = jobs.into_iter().map(fork).collect::<Vec<_>>();
@@ -468,7 +513,7 @@ fn forked(
     for (ring, child) in children.into_iter().rev() {
         let done = forks.join(child).unwrap_or_else(|error| panic!("{error}"));
         effort.add(&done.effort);
-        let chains = effort.reading(&done.chains, |i| Reader::new(codec, &ring, i).chains());
+        let chains = effort.read(codec, &ring, done.chains);
         found.push(chains.unwrap_or_else(|error| panic!("{error}")));
     }
     found.reverse();
@@ -479,12 +524,12 @@ fn forked(
 fn piece(
     problem: &Problem,
     decomposer: &Decomposer,
-    task: &Integers,
+    task: Passed<Task>,
     micros: u64,
 ) -> Result<Done, CodecError> {
     let (codec, ring) = (problem.codec, decomposer.ring());
     let mut effort = Effort { tasks: 1, ..Effort::default() };
-    let task = effort.reading(task, |integers| Reader::new(codec, ring, integers).whole_task())?;
+    let task = effort.read(codec, ring, task)?;
     let mut tasks = vec![task];
     let mut solved: Vec<Chain> = Vec::new();
     let began = Instant::now();
@@ -498,13 +543,13 @@ fn piece(
             Step::Solved(chain) => solved.push(chain),
         }
     }
-    let left = tasks.iter().map(|task| Left {
+    let left = tasks.into_iter().map(|task| Left {
         dimension: task.dimension(),
         cost: task.cost(),
-        task: effort.writing(codec, |writer| writer.task(task)),
+        task: effort.write(codec, task),
     });
     let left = left.collect();
-    let chains = effort.writing(codec, |writer| writer.chains(&solved));
+    let chains = effort.write(codec, solved);
     Ok(Done { chains, left, effort, ..Done::default() })
 }
 
@@ -515,12 +560,12 @@ const LEAST_FORKED: f64 = 300.0;
 fn tree(
     problem: &Problem,
     decomposer: &Decomposer,
-    task: &Integers,
+    task: Passed<Task>,
     forks: &mut Forks<'_, Work, Done>,
 ) -> Result<Done, CodecError> {
     let (codec, ring) = (problem.codec, decomposer.ring());
     let mut effort = Effort { tasks: 1, ..Effort::default() };
-    let task = effort.reading(task, |integers| Reader::new(codec, ring, integers).whole_task())?;
+    let task = effort.read(codec, ring, task)?;
     let mut tasks = vec![task];
     let mut solved = Vec::new();
     let mut forked = Vec::new();
@@ -534,8 +579,7 @@ fn tree(
                     if tasks.is_empty() || task.cost() < LEAST_FORKED {
                         tasks.push(task);
                     } else {
-                        let task = effort.writing(codec, |writer| writer.task(&task));
-                        let order = Order::Tree { task };
+                        let order = Order::Tree { task: effort.write(codec, task) };
                         forked.push(forks.fork(Work { problem: problem.clone(), order }));
                     }
                 }
@@ -545,10 +589,9 @@ fn tree(
     for child in forked.into_iter().rev() {
         let done = forks.join(child).unwrap_or_else(|error| panic!("{error}"));
         effort.add(&done.effort);
-        let chains = Reader::new(codec, ring, &done.chains.0).chains();
-        solved.extend(chains?);
+        solved.extend(effort.read(codec, ring, done.chains)?);
     }
-    let chains = effort.writing(codec, |writer| writer.chains(&solved));
+    let chains = effort.write(codec, solved);
     Ok(Done { chains, effort, ..Done::default() })
 }
 

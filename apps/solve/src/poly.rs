@@ -124,16 +124,24 @@ impl Poly {
 
     /// Returns the coefficient and the exponents of a term, greatest variable first.
     fn term(&self, index: usize) -> (u64, Vec<u64>) {
-        debug_assert!(index < self.len());
         let mut exponents = vec![0; self.ring.variables()];
+        (self.copy_term(index, &mut exponents), exponents)
+    }
+
+    /// Copies the exponents of a term, greatest variable first, and returns its coefficient.
+    ///
+    /// # Panics
+    /// If there is no such term, or not one exponent for each variable.
+    pub(crate) fn copy_term(&self, index: usize, exponents: &mut [u64]) -> u64 {
+        assert!(index < self.len(), "a polynomial of {} terms has no term {index}", self.len());
+        assert_eq!(exponents.len(), self.ring.variables(), "one exponent for each variable");
         // SAFETY: the polynomial has that term, and there is room for the exponents. They are those
         // of polynomials in memory, so they fit.
-        let coefficient = unsafe {
+        unsafe {
             let (flint, context) = (self.flint(), self.context());
             (flint.get_term_exp_ui)(exponents.as_mut_ptr(), self.raw(), index as i64, context);
             (flint.get_term_coeff_ui)(self.raw(), index as i64, context)
-        };
-        (coefficient, exponents)
+        }
     }
 
     /// Returns the terms in descending lexicographic order: each has a coefficient and the

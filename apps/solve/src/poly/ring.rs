@@ -150,23 +150,25 @@ impl Ring {
     pub fn from_terms<'t>(&self, terms: impl IntoIterator<Item = (u64, &'t [u64])>) -> Poly {
         let mut poly = self.zero();
         let (flint, context) = (self.0.flint, self.0.context());
+        let mut last: Option<&[u64]> = None;
+        let mut is_canonical = true;
         for (coefficient, exponents) in terms {
             assert!(exponents.iter().all(|&e| e <= MAX_EXPONENT), "an exponent is too large");
             assert_eq!(exponents.len(), self.variables(), "one exponent for each variable");
+            let coefficient = coefficient % self.prime();
+            is_canonical &= coefficient != 0 && last.is_none_or(|last| last > exponents);
+            last = Some(exponents);
             // SAFETY: there are as many exponents as variables.
             unsafe {
-                (flint.push_term_ui_ui)(
-                    poly.raw_mut(),
-                    coefficient % self.prime(),
-                    exponents.as_ptr(),
-                    context,
-                );
+                (flint.push_term_ui_ui)(poly.raw_mut(), coefficient, exponents.as_ptr(), context);
             }
         }
-        // SAFETY: terms in any order become a polynomial in canonical form by these two calls.
-        unsafe {
-            (flint.sort_terms)(poly.raw_mut(), context);
-            (flint.combine_like_terms)(poly.raw_mut(), context);
+        if !is_canonical {
+            // SAFETY: terms in any order become a polynomial in canonical form by these two calls.
+            unsafe {
+                (flint.sort_terms)(poly.raw_mut(), context);
+                (flint.combine_like_terms)(poly.raw_mut(), context);
+            }
         }
         poly
     }

@@ -355,6 +355,12 @@ fn an_offer_that_does_not_see_the_sleeper_is_found() {
     plant::with("fork table: no fence", offered_to_a_sleeper);
 }
 
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_deque_that_thieves_do_not_see_is_found() {
+    plant::with("fork table: hidden deque", offered_to_a_sleeper);
+}
+
 /// A process joins while the manager marks it as started: it joins, and stays joined.
 fn joined_while_started(reserved: ProcessState) {
     model(move || {

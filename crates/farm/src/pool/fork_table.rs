@@ -57,7 +57,8 @@
 //! # Costs
 //! A fork and join without a theft: four compare-and-swaps (a free cell is popped and pushed back,
 //! on a line that all workers share; the task is claimed and its holder cleared, on a line that the
-//! worker owns) and one fence. A theft: the lines of a deque, of the cell, and of the task.
+//! worker owns) and one fence. A theft: the lines of a deque, of the cell, and of the task. A look: a line of
+//! each deque that has ever had a ticket.
 //!
 //! # Source
 //! Michael, Vechev and Saraswat, "Idempotent work stealing" (PPoPP 2009): queues without exchanges,
@@ -196,6 +197,8 @@ pub(crate) struct Deque {
 pub(crate) struct Head {
     supply: Supply,
     asleep: [AtomicU64; WORKERS.div_ceil(64)],
+    /// The last deque that a ticket was ever added to: thieves do not look beyond it.
+    last: AtomicU64,
 }
 
 /// A view of a fork table.
@@ -223,7 +226,11 @@ impl Default for Deque {
 
 impl Default for Head {
     fn default() -> Self {
-        Head { supply: Supply::default(), asleep: std::array::from_fn(|_| AtomicU64::new(0)) }
+        Head {
+            supply: Supply::default(),
+            asleep: std::array::from_fn(|_| AtomicU64::new(0)),
+            last: AtomicU64::new(0),
+        }
     }
 }
 
@@ -307,6 +314,12 @@ impl<'a> ForkTable<'a> {
     /// Adds a ticket at the bottom of the deque of `worker`.
     fn add(self, worker: usize, ticket: Ticket) {
         let deque = &self.deques[worker];
+        // Relaxed: the fences of `wake` and `announce` order it, as they order the tickets.
+        if self.head.last.load(Ordering::Relaxed) < worker as u64
+            && !plant::is("fork table: hidden deque")
+        {
+            self.head.last.fetch_max(worker as u64, Ordering::Relaxed);
+        }
         // A thief may have advanced `top` past a ticket that was taken back.
         let bottom = deque.bottom.load(Ordering::Relaxed).max(deque.top.load(Ordering::Relaxed));
         deque.tickets[bottom as usize % TICKETS].store(ticket.0, Ordering::Relaxed);
@@ -358,8 +371,9 @@ impl<'a> ForkTable<'a> {
 
     /// Claims the oldest task of the first deque that has one, beginning with the deque of `first`.
     pub(crate) fn steal(self, worker: usize, first: usize) -> Option<Claim> {
-        let workers = self.deques.len();
-        (0..workers).find_map(|turn| self.steal_from(worker, (first + turn) % workers))
+        let last = self.head.last.load(Ordering::Relaxed) as usize;
+        let deques = last.min(self.deques.len() - 1) + 1;
+        (0..deques).find_map(|turn| self.steal_from(worker, (first + turn) % deques))
     }
 
     fn steal_from(self, worker: usize, victim: usize) -> Option<Claim> {

@@ -14,8 +14,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use syncline_solve::check::check;
 use syncline_solve::codec::Codec;
+use syncline_solve::decompose::Decomposer;
 use syncline_solve::parallel::{Report, Scheme, Solver, serve_worker};
-use syncline_solve::{Mode, Poly, Ring, Solution, SolveError, Source, polynomial, solve};
+use syncline_solve::solve::{Progress, run, run_jobs, solution};
+use syncline_solve::{Mode, Poly, Ring, Solution, SolveError, Source, polynomial};
 
 /// Decompose the zeros of a system of polynomials over Z/p into triangular chains.
 ///
@@ -101,7 +103,7 @@ fn main() -> ExitCode {
         return fail(&error.to_string(), 1);
     }
     let args = Args::parse();
-    let outcome = run(&args);
+    let outcome = execute(&args);
     match outcome {
         Ok(code) => code,
         Err(Failure::Solve(SolveError::TimedOut)) => {
@@ -140,7 +142,7 @@ impl From<SolveError> for Failure {
     }
 }
 
-fn run(args: &Args) -> Result<ExitCode, Failure> {
+fn execute(args: &Args) -> Result<ExitCode, Failure> {
     let text = match args.file.as_os_str() == "-" {
         true => {
             let mut text = String::new();
@@ -298,8 +300,27 @@ fn solved(
     nonzero: &[Poly],
     began: Instant,
 ) -> Result<(Solution, Option<Report>), SolveError> {
+    let bar = if std::io::stderr().is_terminal() {
+        let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}");
+        let bar = ProgressBar::new_spinner();
+        bar.enable_steady_tick(Duration::from_millis(100));
+        bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+    } else {
+        ProgressBar::hidden()
+    };
+    let told = |progress: Progress| {
+        bar.set_message(format!(
+            "tasks: {} open, {} done; dimension {}; {} chains",
+            progress.open, progress.done, progress.dimension, progress.solved
+        ));
+    };
     if args.workers == 1 && args.timeout.is_none() && args.memory.is_none() {
-        return Ok((solve(ring, equations, nonzero, mode(args), args.factor), None));
+        let decomposer = Decomposer::new(ring, equations, nonzero);
+        let solved = run(&decomposer, decomposer.first(), &mut { told });
+        bar.set_message("components");
+        let solution = solution(&decomposer, solved, mode(args), args.factor, &mut run_jobs);
+        bar.finish_and_clear();
+        return Ok((solution, None));
     }
     let codec = match args.wire {
         Wire::Kronecker => Codec::Kronecker,
@@ -320,20 +341,7 @@ fn solved(
         worker_memory: u64::from(args.memory.unwrap_or_default()) << 20,
         ..Solver::default()
     };
-    let bar = if std::io::stderr().is_terminal() {
-        let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}");
-        let bar = ProgressBar::new_spinner();
-        bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
-    } else {
-        ProgressBar::hidden()
-    };
-    let outcome = solver.solve(ring, equations, nonzero, |progress| {
-        bar.set_message(format!(
-            "tasks: {} open, {} done; dimension {}; {} chains",
-            progress.open, progress.done, progress.dimension, progress.solved
-        ));
-        bar.tick();
-    });
+    let outcome = solver.solve(ring, equations, nonzero, told);
     bar.finish_and_clear();
     outcome.map(|(solution, report)| (solution, Some(report)))
 }

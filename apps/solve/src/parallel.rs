@@ -30,14 +30,14 @@
 //! Moreno Maza and Xie, "Component-level parallelization of triangular decompositions", PASCO 2007.
 //! Changed: no barrier between dimensions, and pieces of work by time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use syncline_farm::pool::{Forks, serve_forks};
-use syncline_farm::{FarmError, PoolBuilder, Program, Task as PoolTask};
+use syncline_farm::pool::{Forks, Outcome, PUBLISHED, serve_forks};
+use syncline_farm::{FarmError, Pool, PoolBuilder, Program, Task as PoolTask};
 
 use crate::chain::Chain;
 use crate::codec::{Codec, CodecError, Reader, Writer};
@@ -45,7 +45,7 @@ use crate::decompose::{Decomposer, Step};
 use crate::error::SolveError;
 use crate::poly::{Poly, Ring};
 use crate::primes::Component;
-use crate::solve::{Job, Mode, Solution, solution};
+use crate::solve::{Job, Mode, Progress, Solution, solution};
 use crate::task::Task;
 
 /// The number of workers that may die with a task before the solver gives up.
@@ -278,19 +278,45 @@ pub struct Report {
     pub effort: Effort,
 }
 
-/// The progress of a decomposition whose tasks are farmed. In the other schemes the manager is told
-/// of the first task only, at its end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// The number of tasks that wait or are worked on.
-    pub open: u64,
-    /// The number of tasks that workers have ended.
-    pub done: u64,
-    /// The number of solved chains.
-    pub solved: usize,
-    /// The dimension of the task that was ended last.
-    pub dimension: usize,
+/// What a worker publishes of its tasks while it runs them.
+#[derive(Debug, Default)]
+struct Tally {
+    done: Cell<u64>,
+    made: Cell<u64>,
+    solved: Cell<u64>,
 }
+
+impl Tally {
+    /// Publishes that a step of a task of some dimension begins.
+    fn begin(&self, forks: &mut Forks<'_, Work, Done>, dimension: usize) {
+        let [done, made, solved] = [&self.done, &self.made, &self.solved].map(Cell::get);
+        forks.publish([done, made, solved, dimension as u64, 0, 0]);
+    }
+
+    /// Counts a step.
+    fn end(&self, step: &Step) {
+        let add = |to: &Cell<u64>, count: usize| to.set(to.get() + count as u64);
+        add(&self.done, 1);
+        match step {
+            Step::Tasks(more) => add(&self.made, more.len()),
+            Step::Solved(_) => add(&self.solved, 1),
+        }
+    }
+
+    /// The progress of a decomposition from what all workers have published.
+    fn progress(published: &[[u64; PUBLISHED]]) -> Progress {
+        let sum = |at: usize| published.iter().map(|numbers| numbers[at]).sum::<u64>();
+        Progress {
+            open: (1 + sum(1)).saturating_sub(sum(0)),
+            done: sum(0),
+            solved: sum(2),
+            dimension: published.iter().map(|numbers| numbers[3]).max().unwrap_or_default(),
+        }
+    }
+}
+
+/// How often progress is told.
+const TOLD: Duration = Duration::from_millis(100);
 
 /// How tasks come to workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -326,7 +352,7 @@ pub struct Solver {
 }
 
 impl Solver {
-    /// Solves a system on worker processes, and calls `progress` after each piece of work.
+    /// Solves a system on worker processes, and calls `progress` ten times a second.
     ///
     /// # Errors
     /// [`SolveError::TimedOut`], [`SolveError::Worker`] after a task has ended [`ATTEMPTS`]
@@ -368,18 +394,13 @@ impl Solver {
             }
         });
         let mut chains = Vec::new();
-        let mut state = Progress { open: 1, ..Progress::default() };
-        while let Some(outcome) = pool.next_deadline(self.deadline).map_err(farm_error)? {
+        let mut pending = 1;
+        while let Some(outcome) = self.next(&mut pool, &mut progress)? {
             let mut done = outcome.result.map_err(worker_error)?;
             report.effort.add(&done.effort);
-            let found = report.effort.read(self.codec, ring, done.chains)?;
-            state.dimension = done.left.iter().map(|left| left.dimension).max().unwrap_or_default();
-            state.done += 1;
-            state.open += done.left.len() as u64;
-            state.open -= 1;
-            state.solved += found.len();
-            chains.extend(found);
-            let pending = state.open;
+            chains.extend(report.effort.read(self.codec, ring, done.chains)?);
+            pending += done.left.len() as u64;
+            pending -= 1;
             done.left.sort_by(|a, b| a.cost.total_cmp(&b.cost));
             for left in done.left {
                 let task = PoolTask::new(steps(left.task, pending))
@@ -387,13 +408,12 @@ impl Solver {
                     .cost(left.cost);
                 pool.submit(task);
             }
-            progress(state);
         }
         let solved = report.effort.write(self.codec, chains);
         let lazard = self.mode == Mode::Lazard;
         let order = Order::Components { solved, lazard, factor: self.factor };
         pool.submit(Work { problem: problem.clone(), order });
-        let outcome = pool.next_deadline(self.deadline).map_err(farm_error)?;
+        let outcome = self.next(&mut pool, &mut progress)?;
         let done = outcome.expect("a task was submitted").result.map_err(worker_error)?;
         report.effort.add(&done.effort);
         let found = report.effort.read(self.codec, ring, done.chains)?;
@@ -406,6 +426,24 @@ impl Solver {
         let components = found.into_iter().zip(done.primes);
         let components = components.map(|(chain, is_prime)| Component { chain, is_prime });
         Ok((Solution { components: components.collect(), degrees: done.degrees }, report))
+    }
+
+    /// Waits for the next outcome of a pool; tells the progress meanwhile.
+    fn next(
+        &self,
+        pool: &mut Pool<Work, Done>,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<Option<Outcome<Done>>, SolveError> {
+        loop {
+            let soon = Instant::now() + TOLD;
+            let deadline = self.deadline.map_or(soon, |deadline| deadline.min(soon));
+            match pool.next_deadline(Some(deadline)) {
+                Err(FarmError::TimedOut { .. }) if Some(deadline) != self.deadline => {
+                    progress(Tally::progress(&pool.published()));
+                }
+                outcome => return outcome.map_err(farm_error),
+            }
+        }
     }
 }
 
@@ -434,6 +472,7 @@ impl From<CodecError> for SolveError {
 pub fn serve_worker() -> Result<(), SolveError> {
     // The decomposer of the last problem, with its cached subresultants.
     let last: RefCell<Option<Rc<(Problem, Decomposer)>>> = RefCell::new(None);
+    let tally = Tally::default();
     serve_forks(|work: Work, forks: &mut Forks<'_, Work, Done>| {
         let known = last.borrow().clone().filter(|known| known.0 == work.problem);
         let known = known.unwrap_or_else(|| {
@@ -443,7 +482,7 @@ pub fn serve_worker() -> Result<(), SolveError> {
         });
         *last.borrow_mut() = Some(known.clone());
         let (problem, decomposer) = &*known;
-        obey(problem, decomposer, work.order, forks)
+        obey(problem, decomposer, work.order, forks, &tally)
             .unwrap_or_else(|error| panic!("a worker cannot read its task: {error}"))
     })
     .map_err(farm_error)
@@ -463,11 +502,12 @@ fn obey(
     decomposer: &Decomposer,
     order: Order,
     forks: &mut Forks<'_, Work, Done>,
+    tally: &Tally,
 ) -> Result<Done, CodecError> {
     match order {
         Order::Nothing => Ok(Done::default()),
-        Order::Steps { task, micros } => piece(problem, decomposer, task, micros),
-        Order::Tree { task } => tree(problem, decomposer, task, forks),
+        Order::Steps { task, micros } => piece(problem, decomposer, task, micros, forks, tally),
+        Order::Tree { task } => tree(problem, decomposer, task, forks, tally),
         Order::Components { solved, lazard, factor } => {
             let mut effort = Effort { tasks: 1, ..Effort::default() };
             let (codec, ring) = (problem.codec, decomposer.ring());
@@ -479,6 +519,7 @@ fn obey(
             let Solution { components, degrees } =
                 solution(decomposer, solved, mode, factor, &mut |jobs| {
                     let began = Instant::now();
+                    tally.made.set(tally.made.get() + jobs.len() as u64);
                     let found = forked(codec, jobs, forks, &mut children);
                     joined += began.elapsed();
                     found
@@ -526,6 +567,8 @@ fn piece(
     decomposer: &Decomposer,
     task: Passed<Task>,
     micros: u64,
+    forks: &mut Forks<'_, Work, Done>,
+    tally: &Tally,
 ) -> Result<Done, CodecError> {
     let (codec, ring) = (problem.codec, decomposer.ring());
     let mut effort = Effort { tasks: 1, ..Effort::default() };
@@ -538,7 +581,10 @@ fn piece(
     {
         effort.steps += 1;
         let task = tasks.swap_remove(index);
-        match effort.working(|| decomposer.step(task)) {
+        tally.begin(forks, task.dimension());
+        let step = effort.working(|| decomposer.step(task));
+        tally.end(&step);
+        match step {
             Step::Tasks(more) => tasks.extend(more),
             Step::Solved(chain) => solved.push(chain),
         }
@@ -562,6 +608,7 @@ fn tree(
     decomposer: &Decomposer,
     task: Passed<Task>,
     forks: &mut Forks<'_, Work, Done>,
+    tally: &Tally,
 ) -> Result<Done, CodecError> {
     let (codec, ring) = (problem.codec, decomposer.ring());
     let mut effort = Effort { tasks: 1, ..Effort::default() };
@@ -572,7 +619,10 @@ fn tree(
     while let Some(index) = (0..tasks.len()).max_by_key(|&at| (tasks[at].dimension(), at)) {
         effort.steps += 1;
         let task = tasks.swap_remove(index);
-        match effort.working(|| decomposer.step(task)) {
+        tally.begin(forks, task.dimension());
+        let step = effort.working(|| decomposer.step(task));
+        tally.end(&step);
+        match step {
             Step::Solved(chain) => solved.push(chain),
             Step::Tasks(more) => {
                 for task in more {

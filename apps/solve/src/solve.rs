@@ -40,7 +40,8 @@ impl Job {
     /// Runs the task; returns the solved chains.
     #[must_use]
     pub fn run(self) -> Vec<Chain> {
-        run(&Decomposer::new(&self.ring, &self.inputs, &self.inequations), self.task)
+        let decomposer = Decomposer::new(&self.ring, &self.inputs, &self.inequations);
+        run(&decomposer, self.task, &mut |_| ())
     }
 }
 
@@ -53,18 +54,39 @@ pub fn run_jobs(jobs: Vec<Job>) -> Vec<Vec<Chain>> {
     jobs.into_iter().map(Job::run).collect()
 }
 
+/// The progress of a decomposition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The number of tasks that wait or are worked on.
+    pub open: u64,
+    /// The number of steps that are done.
+    pub done: u64,
+    /// The number of solved chains.
+    pub solved: u64,
+    /// The dimension of a task that is worked on, the greatest of all.
+    pub dimension: u64,
+}
+
 /// Runs a task and all that follow from it, the greatest dimension first, and returns the solved
-/// chains.
+/// chains. Calls `progress` before each step.
 #[must_use]
-pub fn run(decomposer: &Decomposer, first: Task) -> Vec<Chain> {
+pub fn run(decomposer: &Decomposer, first: Task, progress: &mut dyn FnMut(Progress)) -> Vec<Chain> {
     let mut tasks = vec![first];
     let mut solved = Vec::new();
+    let mut done = 0;
     while let Some(index) = (0..tasks.len()).max_by_key(|&index| (tasks[index].dimension(), index))
     {
+        progress(Progress {
+            open: tasks.len() as u64,
+            done,
+            solved: solved.len() as u64,
+            dimension: tasks[index].dimension() as u64,
+        });
         match decomposer.step(tasks.swap_remove(index)) {
             Step::Tasks(more) => tasks.extend(more),
             Step::Solved(chain) => solved.push(chain),
         }
+        done += 1;
     }
     solved
 }
@@ -103,7 +125,7 @@ pub fn solve(
     factor: bool,
 ) -> Solution {
     let decomposer = Decomposer::new(ring, equations, inequations);
-    let solved = run(&decomposer, decomposer.first());
+    let solved = run(&decomposer, decomposer.first(), &mut |_| ());
     solution(&decomposer, solved, mode, factor, &mut run_jobs)
 }
 

@@ -44,6 +44,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use crate::record::PUBLISHED;
 use syncline_fabric::Member;
 pub use worker::{Forked, Forks, serve, serve_forks};
 
@@ -530,6 +531,13 @@ where
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.manager.progress
+    }
+
+    /// Returns the numbers that its live workers have published last ([`Forks::publish`]), zeros for
+    /// a worker that has not. No task is waited for, and a retried task may count twice.
+    #[must_use]
+    pub fn published(&self) -> Vec<[u64; PUBLISHED]> {
+        self.manager.published()
     }
 
     /// Returns the process IDs of its workers.

@@ -101,6 +101,24 @@ pub(crate) struct ProgressRecord {
     /// The start time of the last task, in nanoseconds of the monotonic clock; 0: that task has
     /// ended.
     pub(crate) since: AtomicU64,
+    /// What the tasks of the worker publish.
+    pub(crate) published: [AtomicU64; PUBLISHED],
+}
+
+/// The number of numbers that a worker can publish: they fill the line of its progress.
+pub const PUBLISHED: usize = 6;
+
+impl ProgressRecord {
+    pub(crate) fn publish(&self, numbers: &[u64; PUBLISHED]) {
+        for (to, &number) in self.published.iter().zip(numbers) {
+            // Relaxed: each number is read by itself, as a hint.
+            to.store(number, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn published(&self) -> [u64; PUBLISHED] {
+        std::array::from_fn(|index| self.published[index].load(Ordering::Relaxed))
+    }
 }
 
 /// The reason why a process no longer exists.
@@ -334,6 +352,7 @@ impl Record {
         ] {
             field.store(0, Ordering::Relaxed);
         }
+        self.progress.publish(&[0; PUBLISHED]);
         // Release: pairs with the Acquire in `now`.
         self.life.store(word(generation + 1, ProcessState::Free), Ordering::Release);
     }

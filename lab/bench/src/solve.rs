@@ -242,7 +242,7 @@ fn measure(
     let source = Source::read(subject.text)?;
     let System { ring, equations } = source.system(source.names())?;
     let decomposer = Decomposer::new(&ring, &equations, &[]);
-    let solved = run(&decomposer, decomposer.first());
+    let solved = run(&decomposer, decomposer.first(), &mut |_| ());
     let expected = solution(&decomposer, solved, Mode::Kalkbrener, true, &mut run_jobs);
     let mut sequential = Vec::new();
     let mut farmed = CODECS.map(|(_, name)| (name, Vec::new(), Vec::new()));

@@ -21,7 +21,7 @@ fn invariants(text: &str, reversed: bool) -> Invariants {
     }
     let system = source.system(&names).unwrap();
     let decomposer = Decomposer::new(&system.ring, &system.equations, &[]);
-    let solved = run(&decomposer, decomposer.first());
+    let solved = run(&decomposer, decomposer.first(), &mut |_| ());
     let mut degrees = BTreeMap::<_, Vec<_>>::new();
     for component in
         components(decomposer.regularizer(), solved, Mode::Kalkbrener, true, &mut run_jobs)

@@ -31,7 +31,7 @@ use crate::pool::steal_manager::StealManager;
 use crate::pool::{Outcome, PoolBuilder, PoolKind, Progress, Task, TaskError, TaskId, monotonic};
 use crate::pool_transport::{Event, PoolTransport};
 use crate::program::Program;
-use crate::record::ExitCause;
+use crate::record::{ExitCause, PUBLISHED, ProgressRecord};
 use crate::vpid::Vpid;
 
 mod assign;
@@ -560,6 +560,12 @@ where
         for vpid in self.workers.iter().filter(late).map(|worker| worker.vpid).collect::<Vec<_>>() {
             self.kill(vpid, TaskError::TimedOut { after, tries: 1 });
         }
+    }
+
+    /// Returns the numbers that the live workers have published.
+    pub(crate) fn published(&self) -> Vec<[u64; PUBLISHED]> {
+        let records = self.workers.iter().filter_map(|worker| self.transport.progress(worker.vpid));
+        records.map(ProgressRecord::published).collect()
     }
 
     /// Returns the process IDs of the live workers.

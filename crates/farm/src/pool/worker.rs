@@ -19,6 +19,7 @@ use crate::pool::order::{Order, Ran, ReportRef};
 use crate::pool::steal::Seat;
 use crate::pool::{TaskError, monotonic};
 use crate::pool_transport::PoolTransport;
+use crate::record::PUBLISHED;
 use crate::vpid::Vpid;
 use crate::wire::WireError;
 
@@ -488,6 +489,21 @@ impl<'w, T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Forks
     /// [`Pool::cancel`]: crate::Pool::cancel
     pub fn is_cancelled(&mut self) -> bool {
         self.worker.seat.is_none() && self.worker.is_cancelled()
+    }
+
+    /// Publishes numbers of this worker, which the manager can read at any time
+    /// ([`Pool::published`]), each by itself: for example how much of its work is done.
+    ///
+    /// It stores a line of shared memory. Workers on other hosts publish nothing.
+    ///
+    /// [`Pool::published`]: crate::Pool::published
+    pub fn publish(&mut self, numbers: [u64; PUBLISHED]) {
+        let transport = &self.worker.transport;
+        if self.worker.check_not_forked().is_ok()
+            && let Some(progress) = transport.progress(transport.vpid())
+        {
+            progress.publish(&numbers);
+        }
     }
 
     /// Forks a task as a child of the running one: any worker may begin it from now on.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
+use syncline_farm::pool::PUBLISHED;
 use syncline_farm::{
     FarmError, Pool, PoolBuilder, Program, Task, TaskError,
     pool::{Forks, Outcome, serve_forks},
@@ -72,7 +73,11 @@ fn works() {
 /// Not a test: a worker whose tasks fork others.
 #[test]
 fn forks() {
-    serve_forks(|tree: Tree, forks| tree.sum(forks)).unwrap();
+    serve_forks(|tree: Tree, forks| {
+        forks.publish([tree.number; PUBLISHED]);
+        tree.sum(forks)
+    })
+    .unwrap();
 }
 
 fn builder(workers: usize) -> PoolBuilder {
@@ -365,6 +370,18 @@ fn large_trees_are_as_one_after_the_other() {
             assert_eq!((tree.nodes(), outcome.result), (10_000, Ok(tree.sequential())));
         }
         assert_eq!(pool.progress().lost, 0);
+    }
+}
+
+#[test]
+fn a_worker_publishes_numbers() {
+    for builder in [forking(1), forking(1).stealing()] {
+        let mut pool = builder.start::<Tree, u64>().unwrap();
+        assert!(pool.published().is_empty());
+        for number in [7, 9] {
+            assert_eq!(pool.run(Tree { number, children: Vec::new() }), Ok(number));
+            assert_eq!(pool.published(), [[number; PUBLISHED]]);
+        }
     }
 }
 

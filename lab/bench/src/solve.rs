@@ -7,7 +7,7 @@
 //! integers   what workers read and write, and how many of these are zero
 //! time       where the time of the workers goes; the overhead in per cent of the net work
 //! analysis   per spawn, per message, per integer
-//! others     Singular's minAssGTZ, where it is installed
+//! others     Singular's minAssGTZ and FriCAS's zeroSetSplit, where they are installed
 //! ```
 //!
 //! In every round, each system is solved once in one process, and once with each codec on workers.
@@ -15,6 +15,7 @@
 //! integers, of all workers together; waiting is not in it.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ use crate::stop::Signals;
 
 /// Measures triangular decompositions: the tables of the paper, of which the systems are.
 ///
-/// It needs FLINT. Singular is raced where it is installed.
+/// It needs FLINT. Singular and FriCAS are raced where they are installed.
 #[derive(Clone, Debug, clap::Args)]
 #[command(override_usage = "syncline-lab bench solve [OPTIONS]")]
 pub(crate) struct BenchSolveArgs {
@@ -122,6 +123,7 @@ struct Results {
     replayed: [f64; 3],
     farmed: Vec<Farmed>,
     singular: Option<f64>,
+    fricas: Option<f64>,
 }
 
 /// Works for `bench solve`.
@@ -310,6 +312,7 @@ fn measure(
         sequential: sequential.iter().map(|alone| alone.seconds).collect(),
         farmed: farmed.collect(),
         singular: singular(source.names(), ring.prime(), &equations),
+        fricas: fricas(source.names(), ring.prime(), &equations),
     })
 }
 
@@ -323,22 +326,52 @@ fn singular(names: &[String], prime: u64, equations: &[Poly]) -> Option<f64> {
          print(\"milliseconds \" + string(timer - t)); quit;",
         names.join(","),
     );
-    let output = Command::new("timeout")
-        .args(["-k", "1", "20", "Singular", "-q", "--no-warn", "-c", &script])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = told("Singular", &["-q", "--no-warn", "-c", &script], "")?;
     let line = text.lines().find_map(|line| line.strip_prefix("milliseconds "))?;
     Some(line.trim().parse::<f64>().ok()? / 1000.0)
+}
+
+/// The seconds that FriCAS takes for regular chains, which it neither factors nor compares; `None`
+/// if it is not installed, or takes more than 20 s.
+fn fricas(names: &[String], prime: u64, equations: &[Poly]) -> Option<f64> {
+    let quoted = names.iter().map(|name| format!("'{name}")).collect::<Vec<_>>().join(",");
+    let mut script = format!(
+        "F := PF({prime})\nls : List Symbol := [{quoted}]\nV := OVAR(ls)\nP := NSMP(F, V)\n\
+         T := REGSET(F, IndexedExponents V, V, P)\nlp : List P := []\n"
+    );
+    for name in names {
+        let _ = writeln!(script, "{name} : P := '{name}");
+    }
+    for equation in equations {
+        let _ = writeln!(script, "lp := concat(lp, ({equation})::P);");
+    }
+    script.push_str(")set messages time on\nlts := zeroSetSplit(lp)$T;\n)quit\n");
+    let text = told("fricas", &["-nosman"], &script)?;
+    let line = text.lines().find(|line| line.contains("Time:"))?;
+    line.rsplit('=').next()?.trim().strip_suffix("sec")?.trim().parse().ok()
+}
+
+/// What a program prints within 20 s.
+fn told(program: &str, args: &[&str], input: &str) -> Option<String> {
+    let mut child = Command::new("timeout")
+        .args(["-k", "1", "20", program])
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    // Closed at once; a program that has ended already reads nothing.
+    let _ = child.stdin.take()?.write_all(input.as_bytes());
+    let output = child.wait_with_output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// All results as tables.
 fn tables(args: &BenchSolveArgs, all: &[Results], costs: FarmCosts, machine: &Machine) -> String {
     let mut out = format!("{}\n{} rounds, medians\n", machine.line(), args.rounds);
     out.push_str(
-        "\nfeatures     n  d       p  seconds 2008  seconds now     ratio  steps  Singular\n",
+        "\nfeatures     n  d       p  seconds 2008  seconds now     ratio  steps  Singular  FriCAS\n",
     );
     for results in all {
         let now = median(&results.sequential);
@@ -346,7 +379,7 @@ fn tables(args: &BenchSolveArgs, all: &[Results], costs: FarmCosts, machine: &Ma
         let ratio = results.paper_seconds.map_or("-".to_owned(), |s| format!("{:.0}", s / now));
         let _ = writeln!(
             out,
-            "{:10} {:3} {:2} {:7} {:>13} {now:12.4} {ratio:>9} {:6} {:>9}",
+            "{:10} {:3} {:2} {:7} {:>13} {now:12.4} {ratio:>9} {:6} {:>9} {:>7}",
             results.name,
             results.variables,
             results.degree,
@@ -354,6 +387,7 @@ fn tables(args: &BenchSolveArgs, all: &[Results], costs: FarmCosts, machine: &Ma
             optional(results.paper_seconds),
             results.steps,
             optional(results.singular),
+            optional(results.fricas),
         );
     }
     let workers = args.workers;

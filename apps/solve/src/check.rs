@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use crate::fibre::fibre;
 use crate::poly::{Poly, Ring};
 use crate::random::Random;
-use crate::solve::{Mode, Solution, solve};
+use crate::solve::{Method, Mode, Solution, solve};
 
 /// Checks a solution of a system: see the head of the module. Returns what is wrong with it, if
 /// anything is.
@@ -24,6 +24,7 @@ pub fn check(
     inequations: &[Poly],
     solution: &Solution,
     mode: Mode,
+    method: Method,
     factor: bool,
 ) -> Result<(), String> {
     let mut random = Random::new(0xC4EC);
@@ -54,7 +55,8 @@ pub fn check(
         }
     };
     let changed = |polys: &[Poly]| polys.iter().map(|p| composed(p, &forms)).collect::<Vec<_>>();
-    let second = solve(ring, &changed(equations), &changed(inequations), mode, factor);
+    let (prepared, _) = method.prepare(ring, &changed(equations));
+    let second = solve(ring, &prepared, &changed(inequations), mode, factor);
     let known = |solution: &Solution| solution.components.iter().all(|c| c.is_prime);
     let apart = factor && known(solution) && known(&second);
     let (mut first, mut second) = (degrees(solution, apart), degrees(&second, apart));

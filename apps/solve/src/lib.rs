@@ -34,6 +34,7 @@
 //! | [`regularize`]  | zero, regular or zero divisor; [`subresultant`], [`tower`], [`fibre`] |
 //! | [`redundant`]   | the removal of redundant components; [`section`]                      |
 //! | [`primes`]      | irreducible components; [`normal`]: their canonical chains            |
+//! | [`groebner`]    | Gröbner bases, another route to chains                                |
 //! | [`codec`]       | polynomials, chains and tasks as integers                             |
 //! | [`replay`]      | the speed-up that more processors would see                           |
 //!
@@ -47,6 +48,7 @@ pub mod decompose;
 mod error;
 pub mod fibre;
 mod flint;
+pub mod groebner;
 mod modular;
 pub mod normal;
 pub mod parallel;
@@ -67,5 +69,5 @@ pub mod tower;
 
 pub use error::SolveError;
 pub use poly::{Poly, Ring};
-pub use solve::{Mode, Solution, solve};
+pub use solve::{Method, Mode, Solution, solve};
 pub use system::{Source, System, polynomial};

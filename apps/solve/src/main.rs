@@ -17,7 +17,7 @@ use syncline_solve::codec::Codec;
 use syncline_solve::decompose::Decomposer;
 use syncline_solve::parallel::{Report, Scheme, Solver, serve_worker};
 use syncline_solve::solve::{Progress, run, run_jobs, solution};
-use syncline_solve::{Mode, Poly, Ring, Solution, SolveError, Source, polynomial};
+use syncline_solve::{Method, Mode, Poly, Ring, Solution, SolveError, Source, polynomial};
 
 /// Decompose the zeros of a system of polynomials over Z/p into triangular chains.
 ///
@@ -50,6 +50,9 @@ struct Args {
     /// What the zeros are the union of: closures of chains (kalkbrener), or their points (lazard)
     #[arg(long, value_enum, default_value_t = Chains::Kalkbrener)]
     mode: Chains,
+    /// How chains are found: by themselves, or with a Groebner basis if the zeros are finitely many
+    #[arg(long, value_enum, default_value_t = Way::Chains)]
+    method: Way,
     /// Divide components into irreducible ones over Z/p
     #[arg(long)]
     factor: bool,
@@ -91,6 +94,12 @@ enum Tasks {
 enum Chains {
     Kalkbrener,
     Lazard,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Way {
+    Chains,
+    Auto,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -163,7 +172,22 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
         })
         .collect::<Result<Vec<_>, _>>()?;
     let began = Instant::now();
-    let (solution, report) = solved(args, &system.ring, &system.equations, &nonzero, began)?;
+    let method = match args.method {
+        Way::Chains => Method::Chains,
+        Way::Auto => Method::Auto,
+    };
+    let deadline = args.timeout.and_then(|timeout| began.checked_add(timeout));
+    if method == Method::Auto {
+        end_at(deadline, args, "solved");
+    }
+    let (equations, no_basis) = method.prepare(&system.ring, &system.equations);
+    if method == Method::Auto {
+        match &no_basis {
+            None => eprintln!("method: a Groebner basis"),
+            Some(why) => eprintln!("method: chains, without a Groebner basis: {why}"),
+        }
+    }
+    let (solution, report) = solved(args, &system.ring, &equations, &nonzero, deadline)?;
     let seconds = began.elapsed().as_secs_f64();
     let mut out = String::new();
     describe(&mut out, args, &system.ring, &solution);
@@ -183,10 +207,10 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
     }
     let mut checked = None;
     if args.check {
-        end_at(args.timeout.and_then(|timeout| began.checked_add(timeout)), args);
+        end_at(deadline, args, "checked");
         let mode = mode(args);
         let outcome =
-            check(&system.ring, &system.equations, &nonzero, &solution, mode, args.factor);
+            check(&system.ring, &system.equations, &nonzero, &solution, mode, method, args.factor);
         let _ = match &outcome {
             Ok(()) => writeln!(out, "Checked: right."),
             Err(why) => writeln!(out, "Checked: WRONG: {why}."),
@@ -207,6 +231,7 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
             "dimensions": dimensions(&solution),
             "irreducible": known,
             "nonzero": args.nonzero,
+            "method": if method == Method::Auto && no_basis.is_none() { "basis" } else { "chains" },
             "order": order,
             "prime": system.ring.prime(),
             "chains": chains.collect::<Vec<_>>(),
@@ -244,13 +269,14 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
     Ok(if checked == Some(false) { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }
 
-/// Ends the process at a deadline: a check is made in this process, and cannot be interrupted.
-fn end_at(deadline: Option<Instant>, args: &Args) {
+/// Ends the process at a deadline: a basis or a check is made in this process, and cannot be
+/// interrupted.
+fn end_at(deadline: Option<Instant>, args: &Args, what: &'static str) {
     let Some(deadline) = deadline else { return };
     let seconds = args.timeout.unwrap_or_default().as_secs_f64();
     std::thread::spawn(move || {
         std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
-        fail(&format!("not checked within {seconds} s"), 4);
+        fail(&format!("not {what} within {seconds} s"), 4);
         std::process::exit(4);
     });
 }
@@ -298,7 +324,7 @@ fn solved(
     ring: &Ring,
     equations: &[Poly],
     nonzero: &[Poly],
-    began: Instant,
+    deadline: Option<Instant>,
 ) -> Result<(Solution, Option<Report>), SolveError> {
     let bar = if std::io::stderr().is_terminal() {
         let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}");
@@ -337,7 +363,7 @@ fn solved(
         },
         mode: mode(args),
         factor: args.factor,
-        deadline: args.timeout.and_then(|timeout| began.checked_add(timeout)),
+        deadline,
         worker_memory: u64::from(args.memory.unwrap_or_default()) << 20,
         ..Solver::default()
     };

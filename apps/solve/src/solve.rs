@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use crate::chain::Chain;
 use crate::decompose::{Decomposer, Step};
+use crate::groebner::{NoBasis, lexicographic};
 use crate::normal::normalised;
 use crate::partition::parts;
 use crate::poly::{Poly, Ring};
@@ -21,6 +22,36 @@ pub enum Mode {
     Kalkbrener,
     /// The zeros are the union of the chains' points.
     Lazard,
+}
+
+/// How a decomposition is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// By chains alone.
+    #[default]
+    Chains,
+    /// With a Gröbner basis, where there is one (see [`groebner`](crate::groebner)); by chains
+    /// otherwise.
+    Auto,
+}
+
+impl Method {
+    /// Returns equations with the same zeros as `equations`, which decompositions begin with; for
+    /// [`Method::Auto`], also the reason why there is no basis among them.
+    #[must_use]
+    pub fn prepare(self, ring: &Ring, equations: &[Poly]) -> (Vec<Poly>, Option<NoBasis>) {
+        let mut prepared = equations.to_vec();
+        match self {
+            Method::Chains => (prepared, None),
+            Method::Auto => match lexicographic(ring, equations) {
+                Ok(basis) => {
+                    prepared.extend(basis);
+                    (prepared, None)
+                }
+                Err(why) => (prepared, Some(why)),
+            },
+        }
+    }
 }
 
 /// A task of a system of its own, which components need: the points of a random section.

@@ -1,5 +1,6 @@
 //! Decompositions against brute force, known invariants and Singular.
 
+mod basis;
 mod command;
 mod found;
 mod random_systems;

@@ -25,7 +25,7 @@ pub(crate) fn random_poly(ring: &Ring, random: &mut Random) -> Poly {
 }
 
 /// A random system: products as well, which have components of several dimensions.
-fn random_system(random: &mut Random) -> (Ring, Vec<Poly>) {
+pub(crate) fn random_system(random: &mut Random) -> (Ring, Vec<Poly>) {
     let prime = [2, 3, 5, 7, 11][random.below(5)];
     let variables = if prime > 5 { 2 + random.below(2) } else { 2 + random.below(3) };
     let names = ["x", "y", "z", "t"][..variables].iter().map(|&name| name.to_owned());
@@ -39,7 +39,7 @@ fn random_system(random: &mut Random) -> (Ring, Vec<Poly>) {
 }
 
 /// All points over the prime field.
-fn all_points(ring: &Ring) -> Vec<Vec<u64>> {
+pub(crate) fn all_points(ring: &Ring) -> Vec<Vec<u64>> {
     let mut points = vec![Vec::new()];
     for _ in 0..ring.variables() {
         points = points

@@ -1,0 +1,84 @@
+//! Decompositions with a Gröbner basis, against those by chains alone.
+
+use syncline_solve::groebner::{NoBasis, lexicographic};
+use syncline_solve::{Method, Mode, Poly, Ring, Solution, Source, polynomial, solve};
+use syncline_testkit::Random;
+
+use crate::has_flint;
+use crate::random_systems::{all_points, random_system};
+
+fn solution(ring: &Ring, equations: &[Poly], method: Method) -> (Solution, Option<NoBasis>) {
+    let (prepared, no_basis) = method.prepare(ring, equations);
+    (solve(ring, &prepared, &[], Mode::Kalkbrener, true), no_basis)
+}
+
+#[test]
+fn a_basis_leads_to_the_same_components() {
+    if !has_flint() {
+        return;
+    }
+    let cases = std::env::var("SYNCLINE_SYSTEMS").map_or(200, |cases| cases.parse().unwrap());
+    let mut found = 0;
+    for seed in 0..cases {
+        let mut random = Random::new(seed);
+        let (ring, equations) = random_system(&mut random);
+        let what = format!("seed {seed}: {ring:?} {equations:?}");
+        let (chains, _) = solution(&ring, &equations, Method::Chains);
+        let (with, no_basis) = solution(&ring, &equations, Method::Auto);
+        assert_eq!(with, chains, "{what}");
+        let infinite = chains.dimension().is_some_and(|dimension| dimension > 0);
+        assert_eq!(no_basis, infinite.then_some(NoBasis::Infinite), "{what}");
+        let Ok(basis) = lexicographic(&ring, &equations) else { continue };
+        found += 1;
+        for point in all_points(&ring) {
+            let [of_basis, of_inputs] =
+                [&basis, &equations].map(|polys| polys.iter().all(|p| p.value(&point) == 0));
+            assert_eq!(of_basis, of_inputs, "{what} {point:?}");
+        }
+        // The least of all variables has a polynomial of its own, unless there are no zeros.
+        let univariate = basis.iter().filter(|p| p.main_level() <= 1).count();
+        assert_eq!(univariate, 1, "{what} {basis:?}");
+    }
+    assert!(found > cases / 4, "{found} of {cases} systems have a basis");
+}
+
+#[test]
+fn large_systems_have_all_their_zeros() {
+    if !has_flint() {
+        return;
+    }
+    for (text, zeros) in [
+        (include_str!("../systems/classics/katsura6.txt"), 64),
+        (include_str!("../systems/classics/cyclic6.txt"), 156),
+        (include_str!("../systems/classics/reimer5.txt"), 144),
+    ] {
+        let source = Source::read(text).unwrap();
+        let system = source.system(source.names()).unwrap();
+        let (solution, no_basis) = solution(&system.ring, &system.equations, Method::Auto);
+        assert_eq!((solution.points(), no_basis), (Some(zeros), None));
+    }
+}
+
+#[test]
+fn what_has_no_basis_says_why() {
+    if !has_flint() {
+        return;
+    }
+    let reason = |prime: u64, variables: usize, equations: &[&str]| {
+        let names = (1..=variables).map(|index| format!("x{index}")).collect::<Vec<_>>();
+        let ring = Ring::new(&names, prime).unwrap();
+        let equations = equations.iter().map(|text| polynomial(&ring, text).unwrap());
+        lexicographic(&ring, &equations.collect::<Vec<_>>()).map(|basis| format!("{basis:?}"))
+    };
+    assert_eq!(reason(7, 1, &[]), Err(NoBasis::Infinite));
+    assert_eq!(reason(7, 1, &["0"]), Err(NoBasis::Infinite));
+    assert_eq!(reason(7, 2, &["x1*x2"]), Err(NoBasis::Infinite));
+    assert_eq!(reason((1 << 31) - 1, 1, &["x1"]), Ok("[x1]".to_owned()));
+    assert_eq!(reason((1 << 61) - 1, 1, &["x1"]), Err(NoBasis::Prime));
+    assert_eq!(reason(7, 17, &["x1"]), Err(NoBasis::Variables));
+    assert_eq!(reason(7, 2, &["x1^100*x2^28", "x1"]), Err(NoBasis::Degree));
+    assert_eq!(reason(7, 2, &["x1^70 - x2", "x2^70 - x1"]), Err(NoBasis::Zeros));
+    assert_eq!(reason(7, 2, &["x1*x2 - 1", "x1"]), Ok("[1]".to_owned()));
+    let square = reason(7, 2, &["x1^2 + x2^2 - 5", "x1*x2 - 2"]);
+    assert_eq!(square, Ok("[x2^4 + 2*x2^2 - 3, x1 - 3*x2^3 + x2]".to_owned()));
+}

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use syncline_solve::poly::{Poly, Ring};
-use syncline_solve::{Mode, Source, solve};
+use syncline_solve::{Method, Mode, Source, solve};
 use syncline_testkit::Random;
 
 use crate::has_flint;
@@ -14,8 +14,9 @@ use crate::random_systems::random_poly;
 /// The dimension and the degree of each component, in order.
 type Degrees = Vec<(usize, usize)>;
 
-fn own_degrees(ring: &Ring, equations: &[Poly]) -> Degrees {
-    let solution = solve(ring, equations, &[], Mode::Kalkbrener, true);
+fn own_degrees(ring: &Ring, equations: &[Poly], method: Method) -> Degrees {
+    let (equations, _) = method.prepare(ring, equations);
+    let solution = solve(ring, &equations, &[], Mode::Kalkbrener, true);
     assert!(solution.components.iter().all(|component| component.is_prime), "{equations:?}");
     let dimensions = solution.components.iter().map(|component| component.chain.dimension());
     let mut degrees = dimensions.zip(solution.degrees.iter().copied()).collect::<Vec<_>>();
@@ -78,7 +79,10 @@ fn singular_degrees(systems: &[(Ring, Vec<Poly>)]) -> Option<Vec<Degrees>> {
 fn compare(systems: &[(Ring, Vec<Poly>)]) {
     let Some(theirs) = singular_degrees(systems) else { return };
     for ((ring, equations), theirs) in systems.iter().zip(theirs) {
-        assert_eq!(own_degrees(ring, equations), theirs, "{ring:?} {equations:?}");
+        for method in [Method::Chains, Method::Auto] {
+            let own = own_degrees(ring, equations, method);
+            assert_eq!(own, theirs, "{method:?} {ring:?} {equations:?}");
+        }
     }
 }
 

@@ -32,6 +32,7 @@
 mod fglm;
 mod monomial;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use thiserror::Error;
@@ -44,6 +45,8 @@ use monomial::{MAX_DEGREE, MAX_VARIABLES, Monomial};
 pub const MOST_ZEROS: usize = 1500;
 /// The largest number of multiplications in rows.
 pub const MOST_WORK: u64 = 20_000_000_000;
+/// The largest number of terms of the rows of one matrix: some 2 GiB.
+const MOST_TERMS: usize = 50_000_000;
 /// Primes are smaller: a product and a sum fit a word.
 const MOST_PRIME: u64 = 1 << 31;
 
@@ -69,6 +72,9 @@ pub enum NoBasis {
     /// It takes too long.
     #[error("it needs more than {MOST_WORK} operations")]
     Work,
+    /// It needs too much memory.
+    #[error("it needs matrices of more than {MOST_TERMS} terms")]
+    Terms,
 }
 
 /// Returns the lexicographic basis of the ideal of `equations`: see the head of the module.
@@ -141,7 +147,7 @@ impl Engine {
                 Ok((Monomial::new(&exponents).ok_or(NoBasis::Degree)?, coefficient as u32))
             })
             .collect::<Result<Vec<_>, NoBasis>>()?;
-        terms.sort_by(|a, b| b.0.cmp(&a.0));
+        terms.sort_by_key(|term| Reverse(term.0));
         let (monomials, coefficients) = terms.into_iter().unzip();
         Ok(self.monic(Row { monomials, coefficients }))
     }
@@ -253,8 +259,12 @@ impl Engine {
         for (number, row) in rows.iter().enumerate() {
             leads.entry(row.monomials[0]).or_insert(Some(number));
         }
-        let mut next = 0;
+        let (mut next, mut terms) = (0, 0);
         while next < rows.len() {
+            terms += rows[next].monomials.len();
+            if terms > MOST_TERMS {
+                return Err(NoBasis::Terms);
+            }
             for at in 0..rows[next].monomials.len() {
                 let monomial = rows[next].monomials[at];
                 if leads.contains_key(&monomial) {
@@ -270,7 +280,7 @@ impl Engine {
             next += 1;
         }
         let mut columns = leads.into_iter().collect::<Vec<_>>();
-        columns.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        columns.sort_unstable_by_key(|column| Reverse(column.0));
         Ok(columns.into_iter().unzip())
     }
 

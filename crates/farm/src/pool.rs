@@ -533,8 +533,8 @@ where
         self.manager.progress
     }
 
-    /// Returns the numbers that its live workers have published last ([`Forks::publish`]), zeros for
-    /// a worker that has not. No task is waited for, and a retried task may count twice.
+    /// Returns the numbers that its live workers have published last ([`Forks::publish`]), zeros
+    /// for a worker that has not. No task is waited for, and a retried task may count twice.
     #[must_use]
     pub fn published(&self) -> Vec<[u64; PUBLISHED]> {
         self.manager.published()

@@ -26,7 +26,7 @@ use syncline_solve::decompose::Decomposer;
 use syncline_solve::parallel::{Effort, FarmCosts, Scheme, Solver, farm_costs, serve_worker};
 use syncline_solve::replay::{Record, span_of};
 use syncline_solve::solve::{Job, run, run_jobs, solution};
-use syncline_solve::{Mode, Poly, Source, System};
+use syncline_solve::{Method, Mode, Poly, Source, System, solve as solve_system};
 
 use crate::error::{Result, failed};
 use crate::race::Machine;
@@ -118,6 +118,8 @@ struct Results {
     prime: u64,
     paper_seconds: Option<f64>,
     sequential: Vec<f64>,
+    /// The seconds of the method `auto`, a median.
+    auto: f64,
     steps: usize,
     /// The speed-ups of the replay on 2, 5 and 9 workers.
     replayed: [f64; 3],
@@ -139,6 +141,8 @@ pub(crate) struct SolveWorkerArgs {
 #[derive(Debug, Deserialize, Serialize)]
 struct Alone {
     seconds: f64,
+    /// The seconds of the method `auto`.
+    auto: f64,
     steps: usize,
     /// The time of everything on 2, 5 and 9 workers, by a replay: the steps, and then the
     /// components, of which only sections are done by several workers.
@@ -180,11 +184,13 @@ pub(crate) fn solve_worker(args: &SolveWorkerArgs) -> Result<()> {
             let sections = batches.iter().map(|batch| span_of(batch, workers)).sum::<Duration>();
             (record.span(workers) + alone_only + sections).as_secs_f64()
         };
-        let alone = Alone {
-            seconds: began.elapsed().as_secs_f64(),
-            steps: record.steps(),
-            spans: [2, 5, 9].map(span),
-        };
+        let seconds = began.elapsed().as_secs_f64();
+        let spans = [2, 5, 9].map(span);
+        let began = Instant::now();
+        let (prepared, _) = Method::Auto.prepare(&ring, &equations);
+        let _ = solve_system(&ring, &prepared, &[], Mode::Kalkbrener, true);
+        let alone =
+            Alone { seconds, auto: began.elapsed().as_secs_f64(), steps: record.steps(), spans };
         println!("{}", serde_json::to_string(&alone)?);
         return Ok(());
     }
@@ -310,6 +316,7 @@ fn measure(
         steps: typical.steps,
         replayed: typical.replayed(),
         sequential: sequential.iter().map(|alone| alone.seconds).collect(),
+        auto: median(&sequential.iter().map(|alone| alone.auto).collect::<Vec<_>>()),
         farmed: farmed.collect(),
         singular: singular(source.names(), ring.prime(), &equations),
         fricas: fricas(source.names(), ring.prime(), &equations),
@@ -371,7 +378,7 @@ fn told(program: &str, args: &[&str], input: &str) -> Option<String> {
 fn tables(args: &BenchSolveArgs, all: &[Results], costs: FarmCosts, machine: &Machine) -> String {
     let mut out = format!("{}\n{} rounds, medians\n", machine.line(), args.rounds);
     out.push_str(
-        "\nfeatures     n  d       p  seconds 2008  seconds now     ratio  steps  Singular  FriCAS\n",
+        "\nfeatures     n  d       p  seconds 2008  seconds now     ratio  steps  auto now  Singular  FriCAS\n",
     );
     for results in all {
         let now = median(&results.sequential);
@@ -379,13 +386,14 @@ fn tables(args: &BenchSolveArgs, all: &[Results], costs: FarmCosts, machine: &Ma
         let ratio = results.paper_seconds.map_or("-".to_owned(), |s| format!("{:.0}", s / now));
         let _ = writeln!(
             out,
-            "{:10} {:3} {:2} {:7} {:>13} {now:12.4} {ratio:>9} {:6} {:>9} {:>7}",
+            "{:10} {:3} {:2} {:7} {:>13} {now:12.4} {ratio:>9} {:6} {:9.4} {:>9} {:>7}",
             results.name,
             results.variables,
             results.degree,
             results.prime,
             optional(results.paper_seconds),
             results.steps,
+            results.auto,
             optional(results.singular),
             optional(results.fricas),
         );

@@ -124,10 +124,10 @@ impl Quotient {
         let mut sum = vec![0; self.size];
         for (&value, product) in vector.iter().zip(&self.products[variable]) {
             let value = u64::from(value);
-            match product {
+            match *product {
                 _ if value == 0 => (),
-                &Product::Standard(at) => add_multiple(&mut sum[at..=at], &[1], value, square),
-                &Product::Vector(at) => add_multiple(&mut sum, &self.vectors[at], value, square),
+                Product::Standard(at) => add_multiple(&mut sum[at..=at], &[1], value, square),
+                Product::Vector(at) => add_multiple(&mut sum, &self.vectors[at], value, square),
             }
         }
         sum.into_iter().map(|value| (value % self.prime) as u32).collect()
@@ -141,8 +141,8 @@ pub(super) fn convert(engine: &mut Engine, ring: &Ring) -> Result<Vec<Poly>, NoB
     }
     let quotient = Quotient::new(engine)?;
     let (size, prime, n) = (quotient.size, quotient.prime, engine.variables);
-    // The lexicographic standard monomials, with their vectors. An echelon row has a vector, and its
-    // coordinates in these monomials behind it.
+    // The lexicographic standard monomials, with their vectors. An echelon row has a vector, and
+    // its coordinates in these monomials behind it.
     let mut standard: Vec<(Vec<u64>, Vec<u32>)> = Vec::new();
     let mut echelon: Vec<Option<Vec<u32>>> = vec![None; size];
     let mut leads: Vec<Vec<u64>> = Vec::new();

@@ -8,8 +8,8 @@
 //!            e1 + ... + en   e1 + ... + e(n-1)     ...   e1        zeros
 //! ```
 //! So monomials multiply as numbers add, and the greater number is the greater monomial in the
-//! order by degree, and reverse lexicographically within a degree. The number minus itself, moved by
-//! a byte, has the exponents in its bytes.
+//! order by degree, and reverse lexicographically within a degree. The number minus itself, moved
+//! by a byte, has the exponents in its bytes.
 
 /// The largest number of variables.
 pub(super) const MAX_VARIABLES: usize = 16;

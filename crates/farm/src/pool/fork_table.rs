@@ -57,8 +57,8 @@
 //! # Costs
 //! A fork and join without a theft: four compare-and-swaps (a free cell is popped and pushed back,
 //! on a line that all workers share; the task is claimed and its holder cleared, on a line that the
-//! worker owns) and one fence. A theft: the lines of a deque, of the cell, and of the task. A look: a line of
-//! each deque that has ever had a ticket.
+//! worker owns) and one fence. A theft: the lines of a deque, of the cell, and of the task. A look:
+//! a line of each deque that has ever had a ticket.
 //!
 //! # Source
 //! Michael, Vechev and Saraswat, "Idempotent work stealing" (PPoPP 2009): queues without exchanges,

@@ -3,8 +3,9 @@
 //! * The inputs are zero modulo each chain, so the components have no points that are no zeros.
 //! * The inputs vanish at all points of a component over random values of its free variables: the
 //!   same, by other arithmetic.
-//! * A second solution, after a random linear change of variables, has as many components of each
-//!   dimension and degree: so nothing is missing.
+//! * A second solution, after a random linear change of variables, and with a Gröbner basis if the
+//!   zeros are finitely many, has as many components of each dimension and degree: so nothing is
+//!   missing.
 
 use std::cmp::Reverse;
 
@@ -24,7 +25,6 @@ pub fn check(
     inequations: &[Poly],
     solution: &Solution,
     mode: Mode,
-    method: Method,
     factor: bool,
 ) -> Result<(), String> {
     let mut random = Random::new(0xC4EC);
@@ -55,8 +55,9 @@ pub fn check(
         }
     };
     let changed = |polys: &[Poly]| polys.iter().map(|p| composed(p, &forms)).collect::<Vec<_>>();
-    let (prepared, _) = method.prepare(ring, &changed(equations));
-    let second = solve(ring, &prepared, &changed(inequations), mode, factor);
+    let (equations, inequations) = (changed(equations), changed(inequations));
+    let (prepared, _) = Method::Auto.prepare(ring, &equations, &inequations);
+    let second = solve(ring, &prepared, &inequations, mode, factor);
     let known = |solution: &Solution| solution.components.iter().all(|c| c.is_prime);
     let apart = factor && known(solution) && known(&second);
     let (mut first, mut second) = (degrees(solution, apart), degrees(&second, apart));

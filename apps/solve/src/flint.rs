@@ -127,6 +127,12 @@ fn load(name: &OsStr) -> Result<Flint, libloading::Error> {
     unsafe { Library::open(Some(name), RTLD_LAZY | RTLD_LOCAL) }.and_then(Flint::bind)
 }
 
+/// The reason why a file cannot be loaded.
+fn reason(name: &OsStr, error: &libloading::Error) -> String {
+    let why = std::error::Error::source(error).map_or_else(|| error.to_string(), |e| e.to_string());
+    format!("{}: {why}", name.display())
+}
+
 /// Returns the functions of FLINT; the first call loads it.
 ///
 /// # Errors
@@ -134,13 +140,13 @@ fn load(name: &OsStr) -> Result<Flint, libloading::Error> {
 pub(crate) fn flint() -> Result<&'static Flint, SolveError> {
     static FLINT: OnceLock<Result<Flint, String>> = OnceLock::new();
     let find = || match std::env::var_os("SYNCLINE_FLINT") {
-        Some(path) => load(&path).map_err(|why| why.to_string()),
+        Some(path) => load(&path).map_err(|why| format!("SYNCLINE_FLINT={}", reason(&path, &why))),
         None => {
             let mut first = None;
             for name in NAMES {
                 match load(name.as_ref()) {
                     Ok(found) => return Ok(found),
-                    Err(why) => _ = first.get_or_insert(why.to_string()),
+                    Err(why) => _ = first.get_or_insert(reason(name.as_ref(), &why)),
                 }
             }
             Err(first.unwrap_or_default())

@@ -1,9 +1,9 @@
 //! Gröbner bases of systems with finitely many zeros: another route to their chains.
 //!
 //! # Contract
-//! [`lexicographic`] returns polynomials of the ideal of the inputs. So a system has the same zeros
-//! with them as without, whatever happens here. If all goes well they are the lexicographic basis,
-//! from whose members with few variables a decomposition is found at once.
+//! [`lexicographic`] returns polynomials that vanish at the zeros of the inputs. So a system has
+//! the same zeros with them as without, whatever happens here. If all goes well they are a
+//! lexicographic basis, from whose members with few variables a decomposition is found at once.
 //!
 //! ```text
 //!   inputs ── F4 ──> basis by degree ── normal forms ──> multiplication by each variable
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! It gives up, with the reason, if there are infinitely many zeros, or more than [`MOST_ZEROS`],
-//! or after [`MOST_WORK`] operations: the same on all machines, so that the answer is the same.
+//! or after a number of operations: the same on all machines, so that the answer is the same.
 //!
 //! # Method
 //! F4: all critical pairs of the least degree are reduced together, as rows of a matrix with a
@@ -43,8 +43,10 @@ use monomial::{MAX_DEGREE, MAX_VARIABLES, Monomial};
 
 /// The largest number of zeros, counted with multiplicity.
 pub const MOST_ZEROS: usize = 1500;
-/// The largest number of multiplications in rows.
+/// The largest number of multiplications in rows, for a system: they take half a minute.
 pub const MOST_WORK: u64 = 20_000_000_000;
+/// What a term of a matrix costs beside multiplications, as a number of them.
+const TERM_WORK: usize = 16;
 /// The largest number of terms of the rows of one matrix: some 2 GiB.
 const MOST_TERMS: usize = 50_000_000;
 /// Primes are smaller: a product and a sum fit a word.
@@ -70,25 +72,54 @@ pub enum NoBasis {
     #[error("degrees exceed {MAX_DEGREE}")]
     Degree,
     /// It takes too long.
-    #[error("it needs more than {MOST_WORK} operations")]
+    #[error("it needs too many operations")]
     Work,
     /// It needs too much memory.
     #[error("it needs matrices of more than {MOST_TERMS} terms")]
     Terms,
 }
 
-/// Returns the lexicographic basis of the ideal of `equations`: see the head of the module.
+/// Returns the lexicographic basis of the ideal of the polynomials that vanish where `equations` do
+/// and none of `inequations` does: of the ideal of `equations`, saturated. It gives up after
+/// `most_work` operations, such as [`MOST_WORK`]. See the head of the module.
 ///
 /// # Errors
 /// The reason why there is none.
-pub fn lexicographic(ring: &Ring, equations: &[Poly]) -> Result<Vec<Poly>, NoBasis> {
+pub fn lexicographic(
+    ring: &Ring,
+    equations: &[Poly],
+    inequations: &[Poly],
+    most_work: u64,
+) -> Result<Vec<Poly>, NoBasis> {
+    let (n, more) = (ring.variables(), inequations.len());
     if ring.prime() >= MOST_PRIME {
         return Err(NoBasis::Prime);
     }
-    if ring.variables() > MAX_VARIABLES {
+    if n + more > MAX_VARIABLES {
         return Err(NoBasis::Variables);
     }
-    let mut engine = Engine::new(ring);
+    if more == 0 {
+        return basis(ring, equations, most_work);
+    }
+    // A greater variable t for each inequation q, and the equation t q = 1 (Rabinowitsch). The
+    // members of the basis without t are those that are asked for.
+    let names = (0..more).map(|index| format!("inverse {index}"));
+    let names = names.chain(ring.names().iter().cloned()).collect::<Vec<_>>();
+    let larger = Ring::new(&names, ring.prime()).expect("a ring of this prime exists");
+    let levels = (0..=n).collect::<Vec<_>>();
+    let mut all = equations.iter().map(|p| p.mapped(&larger, &levels)).collect::<Vec<_>>();
+    all.extend(inequations.iter().enumerate().map(|(index, q)| {
+        let product = &larger.variable(n + more - index) * &q.mapped(&larger, &levels);
+        &product - &larger.constant(1)
+    }));
+    let found = basis(&larger, &all, most_work)?;
+    let without = found.iter().filter(|p| p.main_level() <= n);
+    Ok(without.map(|p| p.mapped(ring, &levels)).collect())
+}
+
+/// The lexicographic basis of the ideal of `equations`.
+fn basis(ring: &Ring, equations: &[Poly], most_work: u64) -> Result<Vec<Poly>, NoBasis> {
+    let mut engine = Engine::new(ring, most_work);
     let inputs = equations.iter().filter(|equation| !equation.is_zero());
     let rows = inputs.map(|equation| engine.row(equation)).collect::<Result<Vec<_>, _>>()?;
     engine.complete(rows)?;
@@ -125,19 +156,25 @@ struct Engine {
     variables: usize,
     members: Vec<Member>,
     pairs: Vec<Pair>,
-    /// The number of multiplications so far.
-    work: u64,
+    /// The number of multiplications that are left.
+    work_left: u64,
 }
 
 impl Engine {
-    fn new(ring: &Ring) -> Engine {
+    fn new(ring: &Ring, most_work: u64) -> Engine {
         Engine {
             prime: ring.prime(),
             variables: ring.variables(),
             members: Vec::new(),
             pairs: Vec::new(),
-            work: 0,
+            work_left: most_work,
         }
+    }
+
+    /// Counts work.
+    fn works(&mut self, count: usize) -> Result<(), NoBasis> {
+        self.work_left = self.work_left.checked_sub(count as u64).ok_or(NoBasis::Work)?;
+        Ok(())
     }
 
     fn row(&self, poly: &Poly) -> Result<Row, NoBasis> {
@@ -290,6 +327,7 @@ impl Engine {
     fn reduce(&mut self, mut rows: Vec<Row>) -> Result<Vec<Row>, NoBasis> {
         let given = rows.len();
         let (monomials, leads) = self.close(&mut rows)?;
+        self.works(TERM_WORK * rows.iter().map(|row| row.monomials.len()).sum::<usize>())?;
         let column = monomials.iter().enumerate().map(|(at, &monomial)| (monomial, at as u32));
         let column = column.collect::<HashMap<_, _>>();
         let mut sparse = rows
@@ -316,6 +354,7 @@ impl Engine {
                 dense[at as usize] = u64::from(coefficient);
             }
             let mut rest: (Vec<u32>, Vec<u32>) = Default::default();
+            let mut work = 0;
             for at in first..dense.len() {
                 let value = std::mem::take(&mut dense[at]) % prime;
                 if value == 0 {
@@ -327,16 +366,14 @@ impl Engine {
                     continue;
                 };
                 let (columns, coefficients) = &sparse[pivot];
-                self.work += columns.len() as u64;
+                work += columns.len();
                 let factor = prime - value;
                 for (&to, &coefficient) in columns.iter().zip(coefficients).skip(1) {
                     let sum = dense[to as usize] + factor * u64::from(coefficient);
                     dense[to as usize] = sum.min(sum.wrapping_sub(square));
                 }
             }
-            if self.work > MOST_WORK {
-                return Err(NoBasis::Work);
-            }
+            self.works(work)?;
             if let Some(&lead) = rest.0.first() {
                 let row = self.monic(Row { monomials: Vec::new(), coefficients: rest.1 });
                 pivots[lead as usize] = Some(number);

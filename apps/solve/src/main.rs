@@ -1,7 +1,4 @@
 //! The `syncline-solve` command: triangular decomposition of polynomial systems over Z/p.
-//!
-//! Exit codes: 0 for success; 1 for an error; 2 for a wrong command line; 3 for a solution that
-//! `--check` finds wrong; 4 when the time is over.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Read as _, Write as _};
@@ -19,6 +16,9 @@ use syncline_solve::parallel::{Report, Scheme, Solver, serve_worker};
 use syncline_solve::solve::{Progress, run, run_jobs, solution};
 use syncline_solve::{Method, Mode, Poly, Ring, Solution, SolveError, Source, polynomial};
 
+const EXIT_CODES: &str = "Exit codes: 0 for success; 1 for an error; 2 for a wrong command line; \
+                          3 for a solution that --check finds wrong; 4 when the time is over.";
+
 /// Decompose the zeros of a system of polynomials over Z/p into triangular chains.
 ///
 /// The file has the variables, greatest first, the prime, and one polynomial in each line:
@@ -31,7 +31,7 @@ use syncline_solve::{Method, Mode, Poly, Ring, Solution, SolveError, Source, pol
 /// Files of msolve are read as well. Each chain that is printed is a component of the zeros, or
 /// several; its variables without a polynomial are free.
 #[derive(Debug, Parser)]
-#[command(version, verbatim_doc_comment, max_term_width = 100)]
+#[command(version, verbatim_doc_comment, max_term_width = 100, after_help = EXIT_CODES)]
 struct Args {
     /// The system; `-` reads standard input
     file: PathBuf,
@@ -63,7 +63,7 @@ struct Args {
     #[arg(long)]
     check: bool,
     /// A polynomial that must not vanish; may be repeated
-    #[arg(long, value_name = "POLY")]
+    #[arg(long, value_name = "POLY", allow_hyphen_values = true)]
     nonzero: Vec<String>,
     /// Print the solution as one line of JSON, the last one
     #[arg(long)]
@@ -103,8 +103,9 @@ enum Way {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    let seconds = text.parse::<f64>().ok();
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "not a number of seconds".to_owned())
 }
 
 fn main() -> ExitCode {
@@ -180,7 +181,7 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
     if method == Method::Auto {
         end_at(deadline, args, "solved");
     }
-    let (equations, no_basis) = method.prepare(&system.ring, &system.equations);
+    let (equations, no_basis) = method.prepare(&system.ring, &system.equations, &nonzero);
     if method == Method::Auto {
         match &no_basis {
             None => eprintln!("method: a Groebner basis"),
@@ -206,13 +207,15 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
         }
     }
     let mut checked = None;
+    let check_began = Instant::now();
     if args.check {
         end_at(deadline, args, "checked");
         let mode = mode(args);
         let outcome =
-            check(&system.ring, &system.equations, &nonzero, &solution, mode, method, args.factor);
+            check(&system.ring, &system.equations, &nonzero, &solution, mode, args.factor);
+        let check_seconds = check_began.elapsed().as_secs_f64();
         let _ = match &outcome {
-            Ok(()) => writeln!(out, "Checked: right."),
+            Ok(()) => writeln!(out, "Checked in {check_seconds:.3} s: right."),
             Err(why) => writeln!(out, "Checked: WRONG: {why}."),
         };
         checked = Some(outcome.is_ok());
@@ -260,7 +263,7 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
         }
         let _ = writeln!(out, "{summary}");
     } else {
-        let _ = writeln!(out, "{seconds:.3} s");
+        let _ = writeln!(out, "Solved in {seconds:.3} s.");
     }
     let mut stdout = std::io::stdout().lock();
     if let Err(error) = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()) {
@@ -380,7 +383,11 @@ fn dimensions(solution: &Solution) -> Vec<usize> {
 fn describe(out: &mut String, args: &Args, ring: &Ring, solution: &Solution) {
     let count = solution.components.len();
     let _ = match (solution.dimension(), solution.points()) {
-        (None, _) => writeln!(out, "The system has no zeros."),
+        (None, _) if args.nonzero.is_empty() => writeln!(out, "The system has no zeros."),
+        (None, _) => {
+            let excluded = args.nonzero.join(", ");
+            writeln!(out, "The system has no zeros other than those of {excluded}.")
+        }
         (Some(_), Some(points)) => {
             writeln!(
                 out,
@@ -408,7 +415,7 @@ fn describe(out: &mut String, args: &Args, ring: &Ring, solution: &Solution) {
         );
         if component.is_prime {
             out.push_str(", irreducible");
-        } else if args.factor {
+        } else if args.factor && (mode(args) == Mode::Kalkbrener || chain.dimension() == 0) {
             out.push_str(", perhaps reducible");
         }
         if !free.is_empty() {

@@ -33,6 +33,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -146,6 +147,14 @@ impl Problem {
         });
         Problem { names: ring.names().to_vec(), prime: ring.prime(), inputs, codec }
     }
+
+    /// The equations and the inequations.
+    fn polys(&self, ring: &Ring) -> Result<(Vec<Poly>, Vec<Poly>), CodecError> {
+        let mut reader = Reader::new(self.codec, ring, &self.inputs.0);
+        let polys = (reader.polys()?, reader.polys()?);
+        reader.finish()?;
+        Ok(polys)
+    }
 }
 
 /// What a worker is to do.
@@ -155,6 +164,8 @@ enum Order {
     Nothing,
     /// Steps of a task until a time has passed.
     Steps { task: Passed<Task>, micros: u64 },
+    /// The points of a task, whose system is the problem: a [`Job`].
+    Points { task: Passed<Task> },
     /// All steps of a task, some of them by other workers.
     Tree { task: Passed<Task> },
     /// The components of solved chains.
@@ -473,7 +484,10 @@ pub fn serve_worker() -> Result<(), SolveError> {
     // The decomposer of the last problem, with its cached subresultants.
     let last: RefCell<Option<Rc<(Problem, Decomposer)>>> = RefCell::new(None);
     let tally = Tally::default();
+    let quiet = Once::new();
     serve_forks(|work: Work, forks: &mut Forks<'_, Work, Done>| {
+        // FLINT tells of an error on standard output, where the solution is printed.
+        quiet.call_once(|| _ = rustix::stdio::dup2_stdout(std::io::stderr()));
         let known = last.borrow().clone().filter(|known| known.0 == work.problem);
         let known = known.unwrap_or_else(|| {
             let decomposer = decomposer(&work.problem)
@@ -490,9 +504,7 @@ pub fn serve_worker() -> Result<(), SolveError> {
 
 fn decomposer(problem: &Problem) -> Result<Decomposer, SolveError> {
     let ring = Ring::new(&problem.names, problem.prime)?;
-    let mut reader = Reader::new(problem.codec, &ring, &problem.inputs.0);
-    let (equations, inequations) = (reader.polys()?, reader.polys()?);
-    reader.finish()?;
+    let (equations, inequations) = problem.polys(&ring)?;
     Ok(Decomposer::new(&ring, &equations, &inequations))
 }
 
@@ -507,6 +519,16 @@ fn obey(
     match order {
         Order::Nothing => Ok(Done::default()),
         Order::Steps { task, micros } => piece(problem, decomposer, task, micros, forks, tally),
+        Order::Points { task } => {
+            let mut effort = Effort { tasks: 1, ..Effort::default() };
+            let (codec, ring) = (problem.codec, decomposer.ring().clone());
+            let task = effort.read(codec, &ring, task)?;
+            let (inputs, inequations) = problem.polys(&ring)?;
+            let job = Job { ring, inputs, inequations, task };
+            let chains = effort.working(|| job.run());
+            let chains = effort.write(codec, chains);
+            Ok(Done { chains, effort, ..Done::default() })
+        }
         Order::Tree { task } => tree(problem, decomposer, task, forks, tally),
         Order::Components { solved, lazard, factor } => {
             let mut effort = Effort { tasks: 1, ..Effort::default() };
@@ -546,7 +568,7 @@ fn forked(
     let fork = |job: Job| {
         let problem = Problem::new(&job.ring, &job.inputs, &job.inequations, codec);
         let task = effort.write(codec, job.task);
-        (job.ring, forks.fork(Work { problem, order: Order::Steps { task, micros: u64::MAX } }))
+        (job.ring, forks.fork(Work { problem, order: Order::Points { task } }))
     };
     let children = jobs.into_iter().map(fork).collect::<Vec<_>>();
     // The last one first: the others may have been taken by other workers.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::chain::Chain;
 use crate::decompose::{Decomposer, Step};
-use crate::groebner::{NoBasis, lexicographic};
+use crate::groebner::{MOST_WORK, NoBasis, lexicographic};
 use crate::normal::normalised;
 use crate::partition::parts;
 use crate::poly::{Poly, Ring};
@@ -36,25 +36,31 @@ pub enum Method {
 }
 
 impl Method {
-    /// Returns equations with the same zeros as `equations`, which decompositions begin with; for
-    /// [`Method::Auto`], also the reason why there is no basis among them.
+    /// Returns equations that have the zeros of `equations` at which none of `inequations`
+    /// vanishes, to begin a decomposition with; for [`Method::Auto`], also the reason why there is
+    /// no basis among them.
     #[must_use]
-    pub fn prepare(self, ring: &Ring, equations: &[Poly]) -> (Vec<Poly>, Option<NoBasis>) {
-        let mut prepared = equations.to_vec();
+    pub fn prepare(
+        self,
+        ring: &Ring,
+        equations: &[Poly],
+        inequations: &[Poly],
+    ) -> (Vec<Poly>, Option<NoBasis>) {
         match self {
-            Method::Chains => (prepared, None),
-            Method::Auto => match lexicographic(ring, equations) {
-                Ok(basis) => {
-                    prepared.extend(basis);
-                    (prepared, None)
-                }
-                Err(why) => (prepared, Some(why)),
+            Method::Chains => (equations.to_vec(), None),
+            Method::Auto => match lexicographic(ring, equations, inequations, MOST_WORK) {
+                Ok(basis) => ([equations, &basis].concat(), None),
+                Err(why) => (equations.to_vec(), Some(why)),
             },
         }
     }
 }
 
-/// A task of a system of its own, which components need: the points of a random section.
+/// The number of operations of a basis of a section: they take some tenths of a second.
+const SECTION_WORK: u64 = 300_000_000;
+
+/// A task of a system of its own, which components need: the points of a random section. Its points
+/// are the zeros of the inputs at which no inequation vanishes.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The ring of the system.
@@ -68,11 +74,18 @@ pub struct Job {
 }
 
 impl Job {
-    /// Runs the task; returns the solved chains.
+    /// Returns chains with the points of the task: by a basis if there is one, and by its steps
+    /// otherwise.
     #[must_use]
     pub fn run(self) -> Vec<Chain> {
-        let decomposer = Decomposer::new(&self.ring, &self.inputs, &self.inequations);
-        run(&decomposer, self.task, &mut |_| ())
+        let Job { ring, inputs, inequations, task } = self;
+        let basis = lexicographic(&ring, &inputs, &inequations, SECTION_WORK);
+        let (equations, first) = match basis {
+            Ok(basis) => ([inputs, basis].concat(), None),
+            Err(_) => (inputs, Some(task)),
+        };
+        let decomposer = Decomposer::new(&ring, &equations, &inequations);
+        run(&decomposer, first.unwrap_or_else(|| decomposer.first()), &mut |_| ())
     }
 }
 

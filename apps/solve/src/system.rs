@@ -66,6 +66,9 @@ impl<'t> Source<'t> {
                         return Err(syntax(text, at, "a second line `vars`".to_owned()));
                     }
                     source.names = variables(text, at + line.len() - names.len(), names)?;
+                    if source.names.is_empty() {
+                        return Err(syntax(text, at, "`vars` without a variable".to_owned()));
+                    }
                 } else if let Some(number) = keyword(line, "prime") {
                     if prime.is_some() {
                         return Err(syntax(text, at, "a second line `prime`".to_owned()));
@@ -286,7 +289,10 @@ impl Parser<'_> {
     }
 
     fn sum(&mut self) -> Result<Poly, SolveError> {
-        let mut sum = self.ring.zero();
+        // Sums of 1, 2, 4, ... summands, as the digits of a counter: each term is added to few
+        // others, also in a sum of a hundred thousand.
+        let mut sums: Vec<Poly> = Vec::new();
+        let mut count = 0_usize;
         let mut minus = false;
         loop {
             while let Some(sign @ (b'+' | b'-')) = self.peek() {
@@ -294,10 +300,16 @@ impl Parser<'_> {
                 self.at += 1;
             }
             let product = self.product()?;
-            sum = if minus { &sum - &product } else { &sum + &product };
+            let mut sum = if minus { -&product } else { product };
             minus = false;
+            for _ in 0..count.trailing_ones() {
+                sum = &sums.pop().expect("a sum for each digit") + &sum;
+            }
+            sums.push(sum);
+            count += 1;
             if !matches!(self.peek(), Some(b'+' | b'-')) {
-                return Ok(sum);
+                let zero = self.ring.zero();
+                return Ok(sums.iter().rev().fold(zero, |all, sum| &all + sum));
             }
         }
     }

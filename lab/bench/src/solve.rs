@@ -187,7 +187,7 @@ pub(crate) fn solve_worker(args: &SolveWorkerArgs) -> Result<()> {
         let seconds = began.elapsed().as_secs_f64();
         let spans = [2, 5, 9].map(span);
         let began = Instant::now();
-        let (prepared, _) = Method::Auto.prepare(&ring, &equations);
+        let (prepared, _) = Method::Auto.prepare(&ring, &equations, &[]);
         let _ = solve_system(&ring, &prepared, &[], Mode::Kalkbrener, true);
         let alone =
             Alone { seconds, auto: began.elapsed().as_secs_f64(), steps: record.steps(), spans };

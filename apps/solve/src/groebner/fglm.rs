@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::monomial::Monomial;
-use super::{Engine, MOST_WORK, MOST_ZEROS, NoBasis, multiple};
+use super::{Engine, MOST_ZEROS, NoBasis, multiple};
 use crate::modular;
 use crate::poly::{Poly, Ring};
 
@@ -87,6 +87,7 @@ impl Quotient {
         for (&monomial, lead) in monomials.iter().zip(leads).rev() {
             let Some(row) = lead.map(|number| &rows[number]) else { continue };
             let mut sum = vec![0; size];
+            let mut work = 0;
             for (monomial, &coefficient) in row.monomials.iter().zip(&row.coefficients).skip(1) {
                 let factor = prime - u64::from(coefficient);
                 match number.get(monomial) {
@@ -94,13 +95,11 @@ impl Quotient {
                     None => {
                         let vector: &Vec<u32> = &vectors[vector_of[monomial]];
                         add_multiple(&mut sum, vector, factor, prime * prime);
-                        engine.work += size as u64;
+                        work += size;
                     }
                 }
             }
-            if engine.work > MOST_WORK {
-                return Err(NoBasis::Work);
-            }
+            engine.works(work)?;
             vector_of.insert(monomial, vectors.len());
             vectors.push(sum.into_iter().map(|value| (value % prime) as u32).collect());
         }
@@ -161,7 +160,7 @@ pub(super) fn convert(engine: &mut Engine, ring: &Ring) -> Result<Vec<Poly>, NoB
             *to = u64::from(value);
         }
         dense[size + standard.len()] = 1;
-        let mut pivot = None;
+        let (mut pivot, mut work) = (None, 0);
         for at in 0..size {
             dense[at] %= prime;
             if dense[at] == 0 {
@@ -171,14 +170,12 @@ pub(super) fn convert(engine: &mut Engine, ring: &Ring) -> Result<Vec<Poly>, NoB
                 Some(row) => {
                     let factor = prime - dense[at];
                     add_multiple(&mut dense[at..], &row[at..], factor, prime * prime);
-                    engine.work += (row.len() - at) as u64;
+                    work += row.len() - at;
                 }
                 None => pivot = pivot.or(Some(at)),
             }
         }
-        if engine.work > MOST_WORK {
-            return Err(NoBasis::Work);
-        }
+        engine.works(work)?;
         if let Some(at) = pivot {
             let inverse = modular::inverse(dense[at] % prime, prime);
             let row = dense.iter().map(|&value| (value % prime * inverse % prime) as u32);

@@ -1,17 +1,22 @@
 //! Decompositions with a Gröbner basis, against those by chains alone.
 
 use syncline_solve::decompose::Decomposer;
-use syncline_solve::groebner::{NoBasis, lexicographic};
+use syncline_solve::groebner::{MOST_WORK, NoBasis, lexicographic};
 use syncline_solve::solve::run;
 use syncline_solve::{Method, Mode, Poly, Ring, Solution, Source, polynomial, solve};
 use syncline_testkit::Random;
 
 use crate::has_flint;
-use crate::random_systems::{all_points, random_system};
+use crate::random_systems::{all_points, random_poly, random_system};
 
-fn solution(ring: &Ring, equations: &[Poly], method: Method) -> (Solution, Option<NoBasis>) {
-    let (prepared, no_basis) = method.prepare(ring, equations);
-    (solve(ring, &prepared, &[], Mode::Kalkbrener, true), no_basis)
+fn solution(
+    ring: &Ring,
+    equations: &[Poly],
+    inequations: &[Poly],
+    method: Method,
+) -> (Solution, Option<NoBasis>) {
+    let (prepared, no_basis) = method.prepare(ring, equations, inequations);
+    (solve(ring, &prepared, inequations, Mode::Kalkbrener, true), no_basis)
 }
 
 #[test]
@@ -24,24 +29,28 @@ fn a_basis_leads_to_the_same_components() {
     for seed in 0..cases {
         let mut random = Random::new(seed);
         let (ring, equations) = random_system(&mut random);
-        let what = format!("seed {seed}: {ring:?} {equations:?}");
-        let basis = match lexicographic(&ring, &equations) {
+        let inequations =
+            if seed % 3 == 0 { vec![random_poly(&ring, &mut random)] } else { Vec::new() };
+        let what = format!("seed {seed}: {ring:?} {equations:?}, not zero {inequations:?}");
+        let basis = match lexicographic(&ring, &equations, &inequations, MOST_WORK) {
             Ok(basis) => basis,
             Err(why) => {
-                let decomposer = Decomposer::new(&ring, &equations, &[]);
+                let decomposer = Decomposer::new(&ring, &equations, &inequations);
                 let solved = run(&decomposer, decomposer.first(), &mut |_| ());
                 assert!(solved.iter().any(|chain| chain.dimension() > 0), "{what}");
                 assert_eq!(why, NoBasis::Infinite, "{what}");
                 continue;
             }
         };
-        let (chains, _) = solution(&ring, &equations, Method::Chains);
-        assert_eq!(solution(&ring, &equations, Method::Auto), (chains, None), "{what}");
+        let (chains, _) = solution(&ring, &equations, &inequations, Method::Chains);
+        let with = solution(&ring, &equations, &inequations, Method::Auto);
+        assert_eq!(with, (chains, None), "{what}");
         found += 1;
         for point in all_points(&ring) {
             let [of_basis, of_inputs] =
                 [&basis, &equations].map(|polys| polys.iter().all(|p| p.value(&point) == 0));
-            assert_eq!(of_basis, of_inputs, "{what} {point:?}");
+            let excluded = inequations.iter().any(|q| q.value(&point) == 0);
+            assert_eq!(of_basis, of_inputs && !excluded, "{what} {point:?}");
         }
         // The least of all variables has a polynomial of its own, unless there are no zeros.
         let univariate = basis.iter().filter(|p| p.main_level() <= 1).count();
@@ -62,7 +71,7 @@ fn large_systems_have_all_their_zeros() {
     ] {
         let source = Source::read(text).unwrap();
         let system = source.system(source.names()).unwrap();
-        let (solution, no_basis) = solution(&system.ring, &system.equations, Method::Auto);
+        let (solution, no_basis) = solution(&system.ring, &system.equations, &[], Method::Auto);
         assert_eq!((solution.points(), no_basis), (Some(zeros), None));
     }
 }
@@ -76,7 +85,8 @@ fn what_has_no_basis_says_why() {
         let names = (1..=variables).map(|index| format!("x{index}")).collect::<Vec<_>>();
         let ring = Ring::new(&names, prime).unwrap();
         let equations = equations.iter().map(|text| polynomial(&ring, text).unwrap());
-        lexicographic(&ring, &equations.collect::<Vec<_>>()).map(|basis| format!("{basis:?}"))
+        lexicographic(&ring, &equations.collect::<Vec<_>>(), &[], MOST_WORK)
+            .map(|basis| format!("{basis:?}"))
     };
     assert_eq!(reason(7, 1, &[]), Err(NoBasis::Infinite));
     assert_eq!(reason(7, 1, &["0"]), Err(NoBasis::Infinite));

@@ -83,6 +83,16 @@ fn options_change_what_is_told() {
     assert_eq!(told["order"], serde_json::json!(["y", "x"]));
     let told = json_of(&on_text(text, &["--json", "--mode", "lazard", "--order", "auto"]));
     assert_eq!(told["dimension"], 1);
+    let auto = ["--json", "--method", "auto", "--nonzero", "-y+3"];
+    let output = on_text(text, &auto);
+    assert_eq!(
+        (&json_of(&output)["method"], &json_of(&output)["points"]),
+        (&"basis".into(), &2.into())
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "method: a Groebner basis\n");
+    let output = on_text(text, &auto[..3]);
+    assert_eq!(json_of(&output)["method"], "chains");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("infinitely many zeros"));
 }
 
 #[test]
@@ -111,6 +121,7 @@ fn bad_input_is_named() {
         ("", "no variables"),
         ("vars x\nx - 1", "no line `prime`"),
         ("prime 7\nx - 1", "no line `vars`"),
+        ("vars\nprime 7\n1", "line 1, column 1: `vars` without a variable"),
         ("vars x\nprime 7\nprime 11\nx", "a second line `prime`"),
         ("vars x\nprime 15\nx", "15 is not a prime"),
         ("vars x\nprime 0\nx", "characteristic is 0"),
@@ -150,6 +161,7 @@ fn a_missing_flint_is_named() {
         command("eco6.txt", &[]).env("SYNCLINE_FLINT", "/no/such/libflint.so").output().unwrap();
     let error = error_of(&output);
     assert!(error.contains("FLINT") && error.contains("apt install libflint-dev"), "{error}");
+    assert!(error.contains("SYNCLINE_FLINT=/no/such/libflint.so"), "{error}");
 }
 
 #[test]
@@ -173,6 +185,8 @@ fn a_memory_limit_is_an_error() {
     let last = error.lines().last().unwrap();
     assert!(last.starts_with("error: a task cannot be done: "), "{error}");
     assert!(last.ends_with("; perhaps it needs more than --memory 10"), "{error}");
+    // What FLINT prints is no part of the answer.
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
 }
 
 /// The processes whose parent is `pid`.

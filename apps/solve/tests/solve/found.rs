@@ -1,7 +1,7 @@
 //! Systems that an earlier version solved wrongly, or not at all.
 
 use syncline_solve::check::check;
-use syncline_solve::{Method, Mode, Ring, Source, polynomial, solve};
+use syncline_solve::{Mode, Ring, Source, polynomial, solve};
 
 use crate::has_flint;
 
@@ -12,7 +12,7 @@ fn components(text: &str) -> (Vec<(usize, usize)>, bool) {
     let system = source.system(source.names()).unwrap();
     let mode = Mode::Kalkbrener;
     let solution = solve(&system.ring, &system.equations, &[], mode, true);
-    check(&system.ring, &system.equations, &[], &solution, mode, Method::Chains, true).unwrap();
+    check(&system.ring, &system.equations, &[], &solution, mode, true).unwrap();
     let dimensions = solution.components.iter().map(|component| component.chain.dimension());
     let degrees = dimensions.zip(solution.degrees.iter().copied()).collect();
     (degrees, solution.components.iter().all(|component| component.is_prime))

@@ -15,7 +15,7 @@ use crate::random_systems::random_poly;
 type Degrees = Vec<(usize, usize)>;
 
 fn own_degrees(ring: &Ring, equations: &[Poly], method: Method) -> Degrees {
-    let (equations, _) = method.prepare(ring, equations);
+    let (equations, _) = method.prepare(ring, equations, &[]);
     let solution = solve(ring, &equations, &[], Mode::Kalkbrener, true);
     assert!(solution.components.iter().all(|component| component.is_prime), "{equations:?}");
     let dimensions = solution.components.iter().map(|component| component.chain.dimension());

@@ -56,8 +56,8 @@ impl Method {
     }
 }
 
-/// The number of operations of a basis of a section: they take some tenths of a second.
-const SECTION_WORK: u64 = 300_000_000;
+/// The number of operations of a basis of a section: they take some hundredths of a second.
+const SECTION_WORK: u64 = 30_000_000;
 
 /// A task of a system of its own, which components need: the points of a random section. Its points
 /// are the zeros of the inputs at which no inequation vanishes.

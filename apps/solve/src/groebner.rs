@@ -210,6 +210,14 @@ impl Engine {
         self.minimal().find(|(_, member)| divides(member)).map(|(index, _)| index)
     }
 
+    /// The multiple of a member with this leading monomial.
+    fn leading(&self, member: usize, monomial: Monomial) -> Row {
+        let Row { monomials, coefficients } = &self.members[member].row;
+        let factor = monomial.over(monomials[0]);
+        let monomials = monomials.iter().map(|monomial| monomial.times(factor)).collect();
+        Row { monomials, coefficients: coefficients.clone() }
+    }
+
     /// Completes the basis.
     fn complete(&mut self, mut pending: Vec<Row>) -> Result<(), NoBasis> {
         loop {
@@ -234,13 +242,8 @@ impl Engine {
             }));
             halves.sort_unstable();
             halves.dedup();
-            let mut rows = halves
-                .iter()
-                .map(|&(lcm, member)| {
-                    let row = &self.members[member].row;
-                    multiple(row, lcm.over(row.monomials[0]))
-                })
-                .collect::<Vec<_>>();
+            let mut rows =
+                halves.iter().map(|&(lcm, member)| self.leading(member, lcm)).collect::<Vec<_>>();
             rows.extend(new);
             for row in self.reduce(rows)? {
                 if row.monomials[0].is_one() {
@@ -309,10 +312,7 @@ impl Engine {
                 }
                 let divisor = self.divisor(monomial);
                 leads.insert(monomial, divisor.map(|_| rows.len()));
-                if let Some(member) = divisor {
-                    let row = &self.members[member].row;
-                    rows.push(multiple(row, monomial.over(row.monomials[0])));
-                }
+                rows.extend(divisor.map(|member| self.leading(member, monomial)));
             }
             next += 1;
         }
@@ -392,10 +392,4 @@ impl Engine {
         found.sort_by_key(|row| row.monomials[0]);
         Ok(found)
     }
-}
-
-/// Returns a row times a monomial.
-fn multiple(row: &Row, factor: Monomial) -> Row {
-    let monomials = row.monomials.iter().map(|monomial| monomial.times(factor)).collect();
-    Row { monomials, coefficients: row.coefficients.clone() }
 }

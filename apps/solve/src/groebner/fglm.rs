@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::monomial::Monomial;
-use super::{Engine, MOST_ZEROS, NoBasis, multiple};
+use super::{Engine, MOST_ZEROS, NoBasis};
 use crate::modular;
 use crate::poly::{Poly, Ring};
 
@@ -75,10 +75,7 @@ impl Quotient {
         border.dedup();
         let mut rows = border
             .iter()
-            .map(|&(product, member)| {
-                let row = &engine.members[member].row;
-                multiple(row, product.over(row.monomials[0]))
-            })
+            .map(|&(product, member)| engine.leading(member, product))
             .collect::<Vec<_>>();
         let (monomials, leads) = engine.close(&mut rows)?;
         let (size, prime) = (standard.len(), engine.prime);

@@ -1,0 +1,247 @@
+//! The workers of a solver.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use syncline_farm::pool::{Forks, PUBLISHED, serve_forks};
+
+use super::farm_error;
+use super::messages::{Done, Effort, Left, Order, Passed, Problem, Work};
+use crate::chain::Chain;
+use crate::codec::{Codec, CodecError};
+use crate::decompose::{Decomposer, Step};
+use crate::error::SolveError;
+use crate::poly::Ring;
+use crate::solve::{Job, Mode, Progress, Solution, solution};
+use crate::task::Task;
+
+/// What a worker publishes of its tasks while it runs them.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    done: Cell<u64>,
+    made: Cell<u64>,
+    solved: Cell<u64>,
+}
+
+impl Tally {
+    /// Publishes that a step of a task of some dimension begins.
+    fn begin(&self, forks: &mut Forks<'_, Work, Done>, dimension: usize) {
+        let [done, made, solved] = [&self.done, &self.made, &self.solved].map(Cell::get);
+        forks.publish([done, made, solved, dimension as u64, 0, 0]);
+    }
+
+    /// Counts a step.
+    fn end(&self, step: &Step) {
+        let add = |to: &Cell<u64>, count: usize| to.set(to.get() + count as u64);
+        add(&self.done, 1);
+        match step {
+            Step::Tasks(more) => add(&self.made, more.len()),
+            Step::Solved(_) => add(&self.solved, 1),
+        }
+    }
+
+    /// The progress of a decomposition from what all workers have published.
+    pub(super) fn progress(published: &[[u64; PUBLISHED]]) -> Progress {
+        let sum = |at: usize| published.iter().map(|numbers| numbers[at]).sum::<u64>();
+        Progress {
+            open: (1 + sum(1)).saturating_sub(sum(0)),
+            done: sum(0),
+            solved: sum(2),
+            dimension: published.iter().map(|numbers| numbers[3]).max().unwrap_or_default(),
+        }
+    }
+}
+
+/// Serves a solver, if this process is one of its workers, and exits when there are no more tasks.
+/// In any other process it returns at once.
+///
+/// # Errors
+/// [`SolveError::Farm`] if the process cannot join its farm.
+pub fn serve_worker() -> Result<(), SolveError> {
+    // The decomposer of the last problem, with its cached subresultants.
+    let last: RefCell<Option<Rc<(Problem, Decomposer)>>> = RefCell::new(None);
+    let tally = Tally::default();
+    let quiet = Once::new();
+    serve_forks(|work: Work, forks: &mut Forks<'_, Work, Done>| {
+        // FLINT tells of an error on standard output, where the solution is printed.
+        quiet.call_once(|| _ = rustix::stdio::dup2_stdout(std::io::stderr()));
+        let known = last.borrow().clone().filter(|known| known.0 == work.problem);
+        let known = known.unwrap_or_else(|| {
+            let decomposer = decomposer(&work.problem)
+                .unwrap_or_else(|error| panic!("a worker cannot read its problem: {error}"));
+            Rc::new((work.problem, decomposer))
+        });
+        *last.borrow_mut() = Some(known.clone());
+        let (problem, decomposer) = &*known;
+        obey(problem, decomposer, work.order, forks, &tally)
+            .unwrap_or_else(|error| panic!("a worker cannot read its task: {error}"))
+    })
+    .map_err(farm_error)
+}
+
+fn decomposer(problem: &Problem) -> Result<Decomposer, SolveError> {
+    let ring = Ring::new(&problem.names, problem.prime)?;
+    let (equations, inequations) = problem.polys(&ring)?;
+    Ok(Decomposer::new(&ring, &equations, &inequations))
+}
+
+/// Does what is ordered.
+fn obey(
+    problem: &Problem,
+    decomposer: &Decomposer,
+    order: Order,
+    forks: &mut Forks<'_, Work, Done>,
+    tally: &Tally,
+) -> Result<Done, CodecError> {
+    match order {
+        Order::Nothing => Ok(Done::default()),
+        Order::Steps { task, micros } => piece(problem, decomposer, task, micros, forks, tally),
+        Order::Points { task } => {
+            let mut effort = Effort { tasks: 1, ..Effort::default() };
+            let (codec, ring) = (problem.codec, decomposer.ring().clone());
+            let task = effort.read(codec, &ring, task)?;
+            let (inputs, inequations) = problem.polys(&ring)?;
+            let job = Job { ring, inputs, inequations, task };
+            let chains = effort.working(|| job.run());
+            let chains = effort.write(codec, chains);
+            Ok(Done { chains, effort, ..Done::default() })
+        }
+        Order::Tree { task } => tree(problem, decomposer, task, forks, tally),
+        Order::Components { solved, lazard, factor } => {
+            let mut effort = Effort { tasks: 1, ..Effort::default() };
+            let (codec, ring) = (problem.codec, decomposer.ring());
+            let solved = effort.read(codec, ring, solved)?;
+            let mode = if lazard { Mode::Lazard } else { Mode::Kalkbrener };
+            let mut children = Effort::default();
+            let mut joined = Duration::ZERO;
+            let began = Instant::now();
+            let Solution { components, degrees } =
+                solution(decomposer, solved, mode, factor, &mut |jobs| {
+                    let began = Instant::now();
+                    tally.made.set(tally.made.get() + jobs.len() as u64);
+                    let found = forked(codec, jobs, forks, &mut children);
+                    joined += began.elapsed();
+                    found
+                });
+            // The time of the jobs is that of the workers that do them.
+            effort.work_micros += began.elapsed().saturating_sub(joined).as_micros() as u64;
+            effort.add(&children);
+            let primes = components.iter().map(|component| component.is_prime).collect();
+            let chains = components.into_iter().map(|component| component.chain);
+            let chains = chains.collect::<Vec<_>>();
+            let chains = effort.write(codec, chains);
+            Ok(Done { chains, primes, degrees, effort, left: Vec::new() })
+        }
+    }
+}
+
+/// Forks jobs, and returns their results.
+fn forked(
+    codec: Codec,
+    jobs: Vec<Job>,
+    forks: &mut Forks<'_, Work, Done>,
+    effort: &mut Effort,
+) -> Vec<Vec<Chain>> {
+    let fork = |job: Job| {
+        let problem = Problem::new(&job.ring, &job.inputs, &job.inequations, codec);
+        let task = effort.write(codec, job.task);
+        (job.ring, forks.fork(Work { problem, order: Order::Points { task } }))
+    };
+    let children = jobs.into_iter().map(fork).collect::<Vec<_>>();
+    // The last one first: the others may have been taken by other workers.
+    let mut found = Vec::new();
+    for (ring, child) in children.into_iter().rev() {
+        let done = forks.join(child).unwrap_or_else(|error| panic!("{error}"));
+        effort.add(&done.effort);
+        let chains = effort.read(codec, &ring, done.chains);
+        found.push(chains.unwrap_or_else(|error| panic!("{error}")));
+    }
+    found.reverse();
+    found
+}
+
+/// Does a task and what follows from it until a time has passed; returns what is left.
+fn piece(
+    problem: &Problem,
+    decomposer: &Decomposer,
+    task: Passed<Task>,
+    micros: u64,
+    forks: &mut Forks<'_, Work, Done>,
+    tally: &Tally,
+) -> Result<Done, CodecError> {
+    let (codec, ring) = (problem.codec, decomposer.ring());
+    let mut effort = Effort { tasks: 1, ..Effort::default() };
+    let task = effort.read(codec, ring, task)?;
+    let mut tasks = vec![task];
+    let mut solved: Vec<Chain> = Vec::new();
+    let began = Instant::now();
+    while let Some(index) = (0..tasks.len()).max_by_key(|&at| (tasks[at].dimension(), at))
+        && (effort.steps == 0 || began.elapsed() < Duration::from_micros(micros))
+    {
+        effort.steps += 1;
+        let task = tasks.swap_remove(index);
+        tally.begin(forks, task.dimension());
+        let step = effort.working(|| decomposer.step(task));
+        tally.end(&step);
+        match step {
+            Step::Tasks(more) => tasks.extend(more),
+            Step::Solved(chain) => solved.push(chain),
+        }
+    }
+    let left = tasks.into_iter().map(|task| Left {
+        dimension: task.dimension(),
+        cost: task.cost(),
+        task: effort.write(codec, task),
+    });
+    let left = left.collect();
+    let chains = effort.write(codec, solved);
+    Ok(Done { chains, left, effort, ..Done::default() })
+}
+
+/// Tasks of a smaller cost are not forked.
+const LEAST_FORKED: f64 = 300.0;
+
+/// Does a task and all that follow from it; forks tasks that others may take meanwhile.
+fn tree(
+    problem: &Problem,
+    decomposer: &Decomposer,
+    task: Passed<Task>,
+    forks: &mut Forks<'_, Work, Done>,
+    tally: &Tally,
+) -> Result<Done, CodecError> {
+    let (codec, ring) = (problem.codec, decomposer.ring());
+    let mut effort = Effort { tasks: 1, ..Effort::default() };
+    let task = effort.read(codec, ring, task)?;
+    let mut tasks = vec![task];
+    let mut solved = Vec::new();
+    let mut forked = Vec::new();
+    while let Some(index) = (0..tasks.len()).max_by_key(|&at| (tasks[at].dimension(), at)) {
+        effort.steps += 1;
+        let task = tasks.swap_remove(index);
+        tally.begin(forks, task.dimension());
+        let step = effort.working(|| decomposer.step(task));
+        tally.end(&step);
+        match step {
+            Step::Solved(chain) => solved.push(chain),
+            Step::Tasks(more) => {
+                for task in more {
+                    if tasks.is_empty() || task.cost() < LEAST_FORKED {
+                        tasks.push(task);
+                    } else {
+                        let order = Order::Tree { task: effort.write(codec, task) };
+                        forked.push(forks.fork(Work { problem: problem.clone(), order }));
+                    }
+                }
+            }
+        }
+    }
+    for child in forked.into_iter().rev() {
+        let done = forks.join(child).unwrap_or_else(|error| panic!("{error}"));
+        effort.add(&done.effort);
+        solved.extend(effort.read(codec, ring, done.chains)?);
+    }
+    let chains = effort.write(codec, solved);
+    Ok(Done { chains, effort, ..Done::default() })
+}

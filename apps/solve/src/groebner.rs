@@ -42,7 +42,7 @@ use crate::poly::{Poly, Ring};
 use monomial::{MAX_DEGREE, MAX_VARIABLES, Monomial};
 
 /// The largest number of zeros, counted with multiplicity.
-pub const MOST_ZEROS: usize = 1500;
+pub const MOST_ZEROS: usize = 2000;
 /// The largest number of multiplications in rows, for a system: they take half a minute.
 pub const MOST_WORK: u64 = 20_000_000_000;
 /// What a term of a matrix costs beside multiplications, as a number of them.

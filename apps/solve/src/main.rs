@@ -118,7 +118,11 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(Failure::Solve(SolveError::TimedOut)) => {
             let seconds = args.timeout.unwrap_or_default().as_secs_f64();
-            fail(&format!("not solved within {seconds} s"), 4)
+            let hint = match args.method {
+                Way::Chains => "; perhaps --method auto or another --order is faster",
+                Way::Auto => "",
+            };
+            fail(&format!("not solved within {seconds} s{hint}"), 4)
         }
         Err(Failure::Solve(error @ SolveError::Syntax { .. })) => {
             fail(&format!("{}: {error}", args.file.display()), 1)
@@ -264,6 +268,9 @@ fn execute(args: &Args) -> Result<ExitCode, Failure> {
         let _ = writeln!(out, "{summary}");
     } else {
         let _ = writeln!(out, "Solved in {seconds:.3} s.");
+        if method == Method::Chains && seconds > 1.0 && solution.points().is_some() {
+            out.push_str("Perhaps --method auto is faster: the zeros are finitely many.\n");
+        }
     }
     let mut stdout = std::io::stdout().lock();
     if let Err(error) = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()) {

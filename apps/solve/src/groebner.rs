@@ -60,7 +60,7 @@ pub enum NoBasis {
     #[error("there are infinitely many zeros")]
     Infinite,
     /// There are too many zeros.
-    #[error("there are more than {MOST_ZEROS} zeros")]
+    #[error("there are more than {MOST_ZEROS} zeros, counted with multiplicity")]
     Zeros,
     /// The prime is too large.
     #[error("the prime is not less than 2^31")]

@@ -209,6 +209,12 @@ impl<'i> Reader<'i> {
         Reader { codec, ring: ring.clone(), integers }
     }
 
+    /// Returns the ring of the polynomials.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
     /// Checks that nothing is left.
     ///
     /// # Errors

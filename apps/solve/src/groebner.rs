@@ -1,9 +1,10 @@
 //! Gröbner bases of systems with finitely many zeros: another route to their chains.
 //!
 //! # Contract
-//! [`lexicographic`] returns polynomials that vanish at the zeros of the inputs. So a system has
-//! the same zeros with them as without, whatever happens here. If all goes well they are a
-//! lexicographic basis, from whose members with few variables a decomposition is found at once.
+//! [`lexicographic`] returns polynomials that vanish at the zeros of the equations at which no
+//! inequation vanishes. So a system has the same zeros with them as without, whatever happens here.
+//! They are a lexicographic basis, from whose members with few variables a decomposition is found
+//! at once.
 //!
 //! ```text
 //!   inputs ── F4 ──> basis by degree ── normal forms ──> multiplication by each variable
@@ -299,12 +300,9 @@ impl Engine {
         for (number, row) in rows.iter().enumerate() {
             leads.entry(row.monomials[0]).or_insert(Some(number));
         }
-        let (mut next, mut terms) = (0, 0);
+        let mut terms = rows.iter().map(|row| row.monomials.len()).sum::<usize>();
+        let mut next = 0;
         while next < rows.len() {
-            terms += rows[next].monomials.len();
-            if terms > MOST_TERMS {
-                return Err(NoBasis::Terms);
-            }
             for at in 0..rows[next].monomials.len() {
                 let monomial = rows[next].monomials[at];
                 if leads.contains_key(&monomial) {
@@ -312,7 +310,13 @@ impl Engine {
                 }
                 let divisor = self.divisor(monomial);
                 leads.insert(monomial, divisor.map(|_| rows.len()));
-                rows.extend(divisor.map(|member| self.leading(member, monomial)));
+                if let Some(member) = divisor {
+                    terms += self.members[member].row.monomials.len();
+                    if terms > MOST_TERMS {
+                        return Err(NoBasis::Terms);
+                    }
+                    rows.push(self.leading(member, monomial));
+                }
             }
             next += 1;
         }

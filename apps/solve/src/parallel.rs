@@ -14,7 +14,8 @@
 //!     farmed    manager ── [F, T, Q] ──> worker ── chains, [F', T', Q'] ──> manager
 //! ```
 //!
-//! Workers cache subresultants; only tasks and chains are sent.
+//! Workers cache subresultants; only tasks and chains are sent. A worker that takes back a task
+//! that it has forked does not decode it.
 //!
 //! All steps are functions of their tasks, so the set of solved chains is the same for any number
 //! of workers, and so are the components.
@@ -56,6 +57,7 @@ pub const ATTEMPTS: u32 = 3;
 /// little to hand out, and otherwise.
 const SHORT_PIECE: u64 = 1_000;
 const LONG_PIECE: u64 = 20_000;
+
 /// The work of all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {

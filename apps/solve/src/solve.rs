@@ -12,7 +12,7 @@ use crate::primes::{Component, primes};
 use crate::redundant::{disjoint, divided, irredundant};
 use crate::regularize::Regularizer;
 use crate::section::degree;
-use crate::task::Task;
+use crate::task::{Task, take_next};
 
 /// What the chains of a decomposition stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,15 +118,14 @@ pub fn run(decomposer: &Decomposer, first: Task, progress: &mut dyn FnMut(Progre
     let mut tasks = vec![first];
     let mut solved = Vec::new();
     let mut done = 0;
-    while let Some(index) = (0..tasks.len()).max_by_key(|&index| (tasks[index].dimension(), index))
-    {
+    while let Some(task) = take_next(&mut tasks) {
         progress(Progress {
-            open: tasks.len() as u64,
+            open: 1 + tasks.len() as u64,
             done,
             solved: solved.len() as u64,
-            dimension: tasks[index].dimension() as u64,
+            dimension: task.dimension() as u64,
         });
-        match decomposer.step(tasks.swap_remove(index)) {
+        match decomposer.step(task) {
             Step::Tasks(more) => tasks.extend(more),
             Step::Solved(chain) => solved.push(chain),
         }

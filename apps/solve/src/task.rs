@@ -34,6 +34,12 @@ pub struct Task {
     pub(crate) checked: Level,
 }
 
+/// Takes the next one of some tasks: of the greatest dimension, and of these the last.
+pub(crate) fn take_next(tasks: &mut Vec<Task>) -> Option<Task> {
+    let next = (0..tasks.len()).max_by_key(|&at| (tasks[at].dimension(), at))?;
+    Some(tasks.swap_remove(next))
+}
+
 impl Task {
     /// Creates the task of all common zeros of `equations`.
     #[must_use]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::chain::Chain;
 use crate::codec::{Codec, CodecError, Reader, Writer};
 use crate::poly::{Poly, Ring};
+use crate::solve::Job;
 use crate::task::Task;
 
 /// Integers, sent as bytes.
@@ -83,6 +84,20 @@ impl Value for Vec<Chain> {
     }
 }
 
+impl Value for Job {
+    fn write(&self, writer: &mut Writer) {
+        writer.polys(self.inputs.iter());
+        writer.polys(self.inequations.iter());
+        writer.task(&self.task);
+    }
+
+    fn read(mut reader: Reader<'_>) -> Result<Job, CodecError> {
+        let ring = reader.ring().clone();
+        let (inputs, inequations) = (reader.polys()?, reader.polys()?);
+        Ok(Job { ring, inputs, inequations, task: reader.whole_task()? })
+    }
+}
+
 /// A system, and how it is to be solved.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Problem {
@@ -105,14 +120,6 @@ impl Problem {
         });
         Problem { names: ring.names().to_vec(), prime: ring.prime(), inputs, codec }
     }
-
-    /// The equations and the inequations.
-    pub(super) fn polys(&self, ring: &Ring) -> Result<(Vec<Poly>, Vec<Poly>), CodecError> {
-        let mut reader = Reader::new(self.codec, ring, &self.inputs.0);
-        let polys = (reader.polys()?, reader.polys()?);
-        reader.finish()?;
-        Ok(polys)
-    }
 }
 
 /// What a worker is to do.
@@ -122,8 +129,8 @@ pub(super) enum Order {
     Nothing,
     /// Steps of a task until a time has passed.
     Steps { task: Passed<Task>, micros: u64 },
-    /// The points of a task, whose system is the problem: a job of components.
-    Points { task: Passed<Task> },
+    /// A job of components, with a system of its own in the ring of the problem.
+    Points { job: Passed<Job> },
     /// All steps of a task, some of them by other workers.
     Tree { task: Passed<Task> },
     /// The components of solved chains.

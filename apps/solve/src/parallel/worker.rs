@@ -10,12 +10,12 @@ use syncline_farm::pool::{Forks, PUBLISHED, serve_forks};
 use super::farm_error;
 use super::messages::{Done, Effort, Left, Order, Passed, Problem, Work};
 use crate::chain::Chain;
-use crate::codec::{Codec, CodecError};
+use crate::codec::{Codec, CodecError, Reader};
 use crate::decompose::{Decomposer, Step};
 use crate::error::SolveError;
 use crate::poly::Ring;
 use crate::solve::{Job, Mode, Progress, Solution, solution};
-use crate::task::Task;
+use crate::task::{Task, take_next};
 
 /// What a worker publishes of its tasks while it runs them.
 #[derive(Debug, Default)]
@@ -34,12 +34,15 @@ impl Tally {
 
     /// Counts a step.
     fn end(&self, step: &Step) {
-        let add = |to: &Cell<u64>, count: usize| to.set(to.get() + count as u64);
-        add(&self.done, 1);
+        Tally::add(&self.done, 1);
         match step {
-            Step::Tasks(more) => add(&self.made, more.len()),
-            Step::Solved(_) => add(&self.solved, 1),
+            Step::Tasks(more) => Tally::add(&self.made, more.len()),
+            Step::Solved(_) => Tally::add(&self.solved, 1),
         }
+    }
+
+    fn add(to: &Cell<u64>, count: usize) {
+        to.set(to.get() + count as u64);
     }
 
     /// The progress of a decomposition from what all workers have published.
@@ -83,7 +86,9 @@ pub fn serve_worker() -> Result<(), SolveError> {
 
 fn decomposer(problem: &Problem) -> Result<Decomposer, SolveError> {
     let ring = Ring::new(&problem.names, problem.prime)?;
-    let (equations, inequations) = problem.polys(&ring)?;
+    let mut reader = Reader::new(problem.codec, &ring, &problem.inputs.0);
+    let (equations, inequations) = (reader.polys()?, reader.polys()?);
+    reader.finish()?;
     Ok(Decomposer::new(&ring, &equations, &inequations))
 }
 
@@ -98,14 +103,13 @@ fn obey(
     match order {
         Order::Nothing => Ok(Done::default()),
         Order::Steps { task, micros } => piece(problem, decomposer, task, micros, forks, tally),
-        Order::Points { task } => {
+        Order::Points { job } => {
             let mut effort = Effort { tasks: 1, ..Effort::default() };
-            let (codec, ring) = (problem.codec, decomposer.ring().clone());
-            let task = effort.read(codec, &ring, task)?;
-            let (inputs, inequations) = problem.polys(&ring)?;
-            let job = Job { ring, inputs, inequations, task };
+            let job = effort.read(problem.codec, decomposer.ring(), job)?;
+            tally.begin(forks, 0);
             let chains = effort.working(|| job.run());
-            let chains = effort.write(codec, chains);
+            Tally::add(&tally.done, 1);
+            let chains = effort.write(problem.codec, chains);
             Ok(Done { chains, effort, ..Done::default() })
         }
         Order::Tree { task } => tree(problem, decomposer, task, forks, tally),
@@ -120,7 +124,7 @@ fn obey(
             let Solution { components, degrees } =
                 solution(decomposer, solved, mode, factor, &mut |jobs| {
                     let began = Instant::now();
-                    tally.made.set(tally.made.get() + jobs.len() as u64);
+                    Tally::add(&tally.made, jobs.len());
                     let found = forked(codec, jobs, forks, &mut children);
                     joined += began.elapsed();
                     found
@@ -145,9 +149,10 @@ fn forked(
     effort: &mut Effort,
 ) -> Vec<Vec<Chain>> {
     let fork = |job: Job| {
-        let problem = Problem::new(&job.ring, &job.inputs, &job.inequations, codec);
-        let task = effort.write(codec, job.task);
-        (job.ring, forks.fork(Work { problem, order: Order::Points { task } }))
+        // The ring alone: all jobs of a component have the same problem.
+        let problem = Problem::new(&job.ring, &[], &[], codec);
+        let ring = job.ring.clone();
+        (ring, forks.fork(Work { problem, order: Order::Points { job: effort.write(codec, job) } }))
     };
     let children = jobs.into_iter().map(fork).collect::<Vec<_>>();
     // The last one first: the others may have been taken by other workers.
@@ -160,6 +165,21 @@ fn forked(
     }
     found.reverse();
     found
+}
+
+/// Takes a step, counts it, and publishes it.
+fn step(
+    decomposer: &Decomposer,
+    task: Task,
+    effort: &mut Effort,
+    forks: &mut Forks<'_, Work, Done>,
+    tally: &Tally,
+) -> Step {
+    effort.steps += 1;
+    tally.begin(forks, task.dimension());
+    let step = effort.working(|| decomposer.step(task));
+    tally.end(&step);
+    step
 }
 
 /// Does a task and what follows from it until a time has passed; returns what is left.
@@ -177,15 +197,10 @@ fn piece(
     let mut tasks = vec![task];
     let mut solved: Vec<Chain> = Vec::new();
     let began = Instant::now();
-    while let Some(index) = (0..tasks.len()).max_by_key(|&at| (tasks[at].dimension(), at))
-        && (effort.steps == 0 || began.elapsed() < Duration::from_micros(micros))
+    while (effort.steps == 0 || began.elapsed() < Duration::from_micros(micros))
+        && let Some(task) = take_next(&mut tasks)
     {
-        effort.steps += 1;
-        let task = tasks.swap_remove(index);
-        tally.begin(forks, task.dimension());
-        let step = effort.working(|| decomposer.step(task));
-        tally.end(&step);
-        match step {
+        match step(decomposer, task, &mut effort, forks, tally) {
             Step::Tasks(more) => tasks.extend(more),
             Step::Solved(chain) => solved.push(chain),
         }
@@ -217,13 +232,8 @@ fn tree(
     let mut tasks = vec![task];
     let mut solved = Vec::new();
     let mut forked = Vec::new();
-    while let Some(index) = (0..tasks.len()).max_by_key(|&at| (tasks[at].dimension(), at)) {
-        effort.steps += 1;
-        let task = tasks.swap_remove(index);
-        tally.begin(forks, task.dimension());
-        let step = effort.working(|| decomposer.step(task));
-        tally.end(&step);
-        match step {
+    while let Some(task) = take_next(&mut tasks) {
+        match step(decomposer, task, &mut effort, forks, tally) {
             Step::Solved(chain) => solved.push(chain),
             Step::Tasks(more) => {
                 for task in more {

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
-use syncline_signal::{Policy, Signal};
+use syncline_signal::{Policy, Signal, poll_schedule::PollSchedule};
 use syncline_sync::{
     Lock, LockError, Mcs, SpaceError, Ticket,
     lock::{LockMember, RawLock},
@@ -204,7 +204,7 @@ fn direct<R: RawLock>(
         let waiting = scene.asking[rank].wait_until(round, &Policy::default(), deadline());
         waiting.map_err(|_| wrong("a member does not request the lock"))?;
         let thread = scene.threads[rank].load(Ordering::Relaxed);
-        let until = Instant::now() + PATIENCE;
+        let (until, mut poll) = (Instant::now() + PATIENCE, PollSchedule::new());
         // Checked twice: the thread may have slept for a moment on its way, for example for memory.
         while !(sleeps(thread) && {
             std::thread::yield_now();
@@ -213,7 +213,7 @@ fn direct<R: RawLock>(
             if Instant::now() > until {
                 return Err(wrong("a member that requested the lock does not sleep"));
             }
-            std::thread::yield_now();
+            poll.pause();
         }
     }
     drop(held);

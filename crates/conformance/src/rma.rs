@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use syncline_fabric::{Advised, Member};
 use syncline_rma::unstable::{LockKind, Window, fence_all_asking, mutexes, with_radix};
 use syncline_rma::{Rma, RmaError};
+use syncline_signal::poll_schedule::PollSchedule;
 use syncline_sync::BarrierMember;
 
 use super::scene::hash;
@@ -100,12 +101,12 @@ fn sync(rma: &mut Rma, choice: u64) -> Result<(), RmaError> {
         0 => rma.sync_global(),
         1 => {
             rma.sync_start()?;
-            let late = Instant::now() + PATIENCE;
+            let (late, mut poll) = (Instant::now() + PATIENCE, PollSchedule::new());
             while !rma.sync_done()? {
                 if Instant::now() > late {
                     return Err(syncline_sync::Fault::TimedOut.into());
                 }
-                std::thread::yield_now();
+                poll.pause();
             }
             Ok(())
         }
@@ -209,14 +210,17 @@ fn fences(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
         }
         rma.put(&flags, right, 8 * rank, &[round]).map_err(wrong)?;
         let left = (rank + size - 1) % size;
-        let late = Instant::now() + PATIENCE;
+        let (late, mut poll) = (Instant::now() + PATIENCE, PollSchedule::new());
         let mut flag = [0];
-        while flag[0] < round {
+        loop {
             rma.get(&flags, rank, 8 * left, &mut flag).map_err(wrong)?;
+            if flag[0] >= round {
+                break;
+            }
             if Instant::now() > late {
                 return Err(Wrong(round, "no member makes progress any more".to_owned()));
             }
-            std::thread::yield_now();
+            poll.pause();
             if let Some(dead) = me.fault_list().after(0) {
                 return Err(Wrong(round, format!("member {dead} is dead")));
             }
@@ -257,12 +261,12 @@ fn words(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
         rma.put(&mine, rank, round as usize, &[ticket as u64]).map_err(wrong)?;
         let handle = rma.start_fetch_add(&small, home, 1, -2).map_err(wrong)?;
         // A lock: 0 means free.
-        let late = Instant::now() + PATIENCE;
+        let (late, mut poll) = (Instant::now() + PATIENCE, PollSchedule::new());
         while rma.compare_swap(&tickets, home, 1, 0, 1 + rank as i64).map_err(wrong)? != 0 {
             if Instant::now() > late {
                 return Err(Wrong(round, "no member releases the lock word any more".to_owned()));
             }
-            std::thread::yield_now();
+            poll.pause();
         }
         let mut sum = [0];
         rma.get(&small, home, 0, &mut sum).map_err(wrong)?;

@@ -24,20 +24,32 @@
 //! time that it has waited, or 100 us. A thread may change between the two methods: the next sleep
 //! goes on from the last one, within the limit of the method.
 //!
+//! For an event that is a few instructions of another thread away, the schedule may [begin with
+//! pauses](PollSchedule::with_pauses): 64 of them, before the yields.
+//!
 //! # Costs
 //! A waiting thread looks some 10 000 times a second in the end, an idle one 500 times. It never
 //! spins: that would take the core from the process that is waited for (a rank that spins in
 //! `MPI_Recv` takes 12 to 38 % of a core, and answers after milliseconds where ranks outnumber
 //! cores). A sleep ends up to 50 us late unless the thread has set its timer slack.
 //!
+//! # Why yields end
+//! A thread that yields for ever is no friendly one. In Linux 6.18 with autogroups (one for each
+//! session, so for each rank of some MPIs), such a thread delayed other threads of its session by
+//! seconds, in one run by a minute, while threads of other sessions kept the processors busy. With
+//! sleeps between the yields, the longest delay was 10 ms.
+//!
 //! # Why it is no `SpinWait`
 //! [`SpinWait`](crate::spin_wait::SpinWait) is the phase before a sleep that a wake-up ends; it is
 //! short, and bounded by time. Here no wake-up comes: the schedule has no end, and it decides how
 //! late an event is noticed.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::primitive::{hint, yield_now};
+
+/// Pauses before the first yield, for a thread that asks for them.
+const PAUSES: u32 = 64;
 /// Yields before the first sleep.
 const YIELDS: u32 = 50;
 /// The first sleep.
@@ -67,6 +79,7 @@ const LONGEST_IDLE: Duration = Duration::from_millis(2);
 /// ```
 #[derive(Clone, Debug)]
 pub struct PollSchedule {
+    pauses: u32,
     yields: u32,
     sleep: Duration,
     /// When it yields instead of sleeping.
@@ -77,7 +90,14 @@ impl PollSchedule {
     /// The beginning of the schedule. A thread that has found something begins again here.
     #[must_use]
     pub fn new() -> Self {
-        PollSchedule { yields: YIELDS, sleep: FIRST, expected: None }
+        PollSchedule { pauses: 0, yields: YIELDS, sleep: FIRST, expected: None }
+    }
+
+    /// The beginning of the schedule of a thread that waits for a few instructions of another
+    /// thread, which may have lost its core: 64 pauses of the processor come first.
+    #[must_use]
+    pub fn with_pauses() -> Self {
+        PollSchedule { pauses: if cfg!(loom) { 0 } else { PAUSES }, ..PollSchedule::new() }
     }
 
     /// The beginning of the schedule of a thread that will probably wait for this time.
@@ -96,7 +116,16 @@ impl PollSchedule {
 
     /// Passes time between two looks of a thread that waits for what it looks for: sleeps grow by
     /// an eighth, to 100 us.
+    #[inline]
     pub fn pause(&mut self) {
+        if self.pauses > 0 {
+            self.pauses -= 1;
+            return hint::spin_loop();
+        }
+        self.pause_longer();
+    }
+
+    fn pause_longer(&mut self) {
         let sleep = self.next(LONGEST, |sleep| sleep * 9 / 8);
         match (sleep, self.expected) {
             (Some(sleep), Some(expected)) => rest(near(sleep, expected, Instant::now())),
@@ -139,8 +168,9 @@ fn near(sleep: Duration, [from, to]: [Instant; 2], now: Instant) -> Option<Durat
 
 fn rest(sleep: Option<Duration>) {
     match sleep {
-        Some(sleep) => thread::sleep(sleep),
-        None => thread::yield_now(),
+        // A model has no time: its threads only yield.
+        Some(sleep) if !cfg!(loom) => std::thread::sleep(sleep),
+        _ => yield_now(),
     }
 }
 
@@ -169,6 +199,17 @@ mod tests {
     }
 
     #[test]
+    fn pauses_come_before_yields() {
+        let mut schedule = PollSchedule::with_pauses();
+        (0..PAUSES).for_each(|_| schedule.pause());
+        assert_eq!((schedule.pauses, schedule.yields), (0, YIELDS));
+        (0..YIELDS).for_each(|_| schedule.pause());
+        assert_eq!((schedule.yields, schedule.sleep), (0, FIRST));
+        schedule.pause();
+        assert!(schedule.sleep > FIRST);
+    }
+
+    #[test]
     fn a_thread_yields_around_the_expected_time() {
         let (start, ms) = (Instant::now(), Duration::from_millis);
         let expected = [start + ms(70), start + ms(90)];
@@ -184,7 +225,7 @@ mod tests {
 
     #[test]
     fn an_idle_thread_that_waits_again_sleeps_no_longer_than_one_that_waits() {
-        let mut schedule = PollSchedule { yields: 0, sleep: DOUBLED, expected: None };
+        let mut schedule = PollSchedule { yields: 0, sleep: DOUBLED, ..PollSchedule::new() };
         schedule.idle();
         assert_eq!(schedule.sleep, DOUBLED + DOUBLED / 64);
         assert_eq!(waiting(&mut schedule), Some(LONGEST));

@@ -1,18 +1,19 @@
 //! A word for critical sections of a few instructions.
 //!
 //! # Contract
-//! Mutual exclusion, nothing else: no queue, no fairness, no sleep. Only for sections that neither
-//! call foreign code nor wait. Order among tasks is made by the queues that such sections guard,
-//! never by which thread gets the word first.
+//! Mutual exclusion, nothing else: no queue, no fairness, no wake-up. Only for sections that
+//! neither call foreign code nor wait. Order among tasks is made by the queues that such sections
+//! guard, never by which thread gets the word first.
 //!
 //! # Costs
-//! Uncontended: one compare-and-swap and one store on one cache line. Contended: 64 pauses, then
-//! yields, so that a holder that lost its core gets it back. These have no end, as no sleep
-//! follows: so it is no [`SpinWait`](crate::spin_wait::SpinWait), which would read the clock for
-//! each yield.
+//! Uncontended: one compare-and-swap and one store on one cache line. Contended: 64 pauses, then a
+//! [`PollSchedule`], which yields and later sleeps, so that a holder that lost its core gets it
+//! back. It is no [`SpinWait`](crate::spin_wait::SpinWait), as the end of a section wakes no
+//! thread.
 
 use crate::plant;
-use crate::primitive::{AtomicU32, Ordering, hint, yield_now};
+use crate::poll_schedule::PollSchedule;
+use crate::primitive::{AtomicU32, Ordering};
 
 /// A word for critical sections of a few instructions. Four bytes, `#[repr(C)]`, no pointers.
 ///
@@ -69,15 +70,10 @@ impl SpinLock {
 
     #[cold]
     fn lock_slowly(&self) {
-        let mut looks = 0_u32;
+        let mut poll = PollSchedule::with_pauses();
         loop {
             while self.0.load(Ordering::Relaxed) != 0 {
-                looks += 1;
-                if cfg!(loom) || looks > 64 {
-                    yield_now();
-                } else {
-                    hint::spin_loop();
-                }
+                poll.pause();
             }
             // Acquire: as in `lock`.
             if self.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {

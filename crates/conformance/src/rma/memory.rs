@@ -17,6 +17,7 @@ use syncline_rma::{
     Element, Global, Rma, RmaError, Strided,
     element::{Complex, Number},
 };
+use syncline_signal::poll_schedule::PollSchedule;
 
 use super::super::scene::hash;
 use super::{PATIENCE, Random, Wrong, sync};
@@ -184,9 +185,9 @@ impl Step {
             (true, 2) if self.is_plain() => {
                 let mut handle =
                     rma.start_accumulate(memory, target, self.offset, factor, plain())?;
-                let late = Instant::now() + PATIENCE;
+                let (late, mut poll) = (Instant::now() + PATIENCE, PollSchedule::new());
                 while !rma.test(&mut handle)? && Instant::now() < late {
-                    std::thread::yield_now();
+                    poll.pause();
                 }
                 Ok(())
             }

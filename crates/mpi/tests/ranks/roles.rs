@@ -13,6 +13,7 @@ use syncline_mpi::{
     message::{Kept, Message, Sending},
     shim::Family,
 };
+use syncline_signal::poll_schedule::PollSchedule;
 
 /// The time after which a rank aborts, so that no process outlives a test.
 const DEADLINE: Duration = Duration::from_secs(380);
@@ -60,13 +61,21 @@ fn named(variable: &str) -> PathBuf {
 
 /// Waits for the next message with a tag.
 fn next(world: &Communicator, tag: u16) -> Message {
-    let start = Instant::now();
+    let (start, mut poll) = (Instant::now(), PollSchedule::new());
     loop {
         if let Some(message) = world.probe(tag).unwrap() {
             return message;
         }
         assert!(start.elapsed() < DEADLINE);
-        std::thread::yield_now();
+        poll.pause();
+    }
+}
+
+/// Polls until a condition holds.
+fn until(mut holds: impl FnMut() -> bool) {
+    let mut poll = PollSchedule::new();
+    while !holds() {
+        poll.pause();
     }
 }
 
@@ -107,9 +116,7 @@ fn messages() {
             pool.push(buffer);
         }
         for mut sending in sendings {
-            while !sending.test().unwrap() {
-                std::thread::yield_now();
-            }
+            until(|| sending.test().unwrap());
             assert!(sending.test().unwrap(), "done stays done");
             assert_eq!(sending.wait().unwrap().len(), size);
         }
@@ -220,9 +227,7 @@ fn direct() {
             let receives = got.each_ref().map(receive);
             [receives, sent.each_ref().map(send)].into_iter().flatten().collect::<Vec<_>>()
         };
-        while !transfers.iter_mut().all(|transfer| transfer.test().unwrap()) {
-            std::thread::yield_now();
-        }
+        until(|| transfers.iter_mut().all(|transfer| transfer.test().unwrap()));
         assert_eq!(transfers.iter().map(Kept::received).collect::<Vec<_>>(), [size, size, 0, 0]);
         drop(transfers);
         for (n, got) in got.into_iter().enumerate() {
@@ -235,10 +240,10 @@ fn direct() {
     // SAFETY: the owner keeps the buffer valid, and no thread accesses it.
     let given = unsafe { world.irecv_kept(from, 10, unused.as_ptr(), 8, unused.clone()) }.unwrap();
     given.give_up();
-    while Arc::strong_count(&unused) > 1 {
+    until(|| {
         assert!(world.probe(10).unwrap().is_none());
-        std::thread::yield_now();
-    }
+        Arc::strong_count(&unused) == 1
+    });
     // A receive without a message is cancelled.
     let mut place = [0_u8; 8];
     // SAFETY: `place` stays valid and unused until the transfer is cancelled.
@@ -289,9 +294,10 @@ fn errors() {
 
     let mut receiving = world.irecv(other, 1, Vec::with_capacity(4)).unwrap();
     let sending = world.isend(other, 1, vec![7; 100]).unwrap();
+    let mut poll = PollSchedule::new();
     let error = loop {
         match receiving.test() {
-            Ok(false) => std::thread::yield_now(),
+            Ok(false) => poll.pause(),
             Ok(true) => panic!("100 bytes are no 4"),
             Err(error) => break error,
         }
@@ -519,11 +525,11 @@ fn failures() {
         std::process::abort();
     }
     world.isend(1, 0, vec![1]).unwrap().wait().unwrap();
-    let start = Instant::now();
+    let (start, mut poll) = (Instant::now(), PollSchedule::new());
     let fault = loop {
         assert!(start.elapsed() < DEADLINE);
         match world.barrier() {
-            Ok(()) => std::thread::yield_now(),
+            Ok(()) => poll.pause(),
             Err(error) => break error.fault().unwrap(),
         }
     };

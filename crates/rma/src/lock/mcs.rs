@@ -57,7 +57,7 @@ use std::time::Instant;
 use syncline_fabric::Member;
 use syncline_fabric::endpoint::{Out, Service};
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_signal::{Policy, Signal, WaitError};
+use syncline_signal::{Policy, Signal, WaitError, poll_schedule::PollSchedule};
 use syncline_sync::{
     Fault, Space, SpaceError,
     agreement::Thing,
@@ -356,15 +356,11 @@ impl Nodes {
         match &rma.sync {
             Syncs::Hosts(far) => far.endpoint.wait(None, || link() != 0)?,
             Syncs::Host(_) => {
-                let mut looks = 0_u32;
+                let (mut looks, mut poll) = (0_u32, PollSchedule::with_pauses());
                 while link() == 0 {
                     looks += 1;
-                    if looks < 64 {
-                        std::hint::spin_loop();
-                    } else {
-                        std::thread::yield_now();
-                    }
-                    if looks.is_multiple_of(4096)
+                    poll.pause();
+                    if looks.is_multiple_of(1024)
                         && let Some(fault) = self.fault_list.fault(0)
                     {
                         return Err(fault);

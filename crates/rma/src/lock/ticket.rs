@@ -16,6 +16,7 @@
 
 use std::time::Instant;
 
+use syncline_signal::poll_schedule::PollSchedule;
 use syncline_sync::Fault;
 
 use super::poison::Wanted;
@@ -38,7 +39,7 @@ pub(crate) fn lock(
         None => Some(rma.fetch_add(words, rank, at, 1)?),
         Some(_) => None,
     };
-    let mut looks = 0_u32;
+    let (mut looks, mut poll) = (0_u32, PollSchedule::new());
     loop {
         // Acquire: on the owner's host the fetch-add acquires the Release of the unlock; elsewhere
         // its answer is a received message.
@@ -57,7 +58,7 @@ pub(crate) fn lock(
         }
         looks += 1;
         if looks.is_multiple_of(16) {
-            std::thread::yield_now();
+            poll.pause();
             wanted.lost()?;
         }
     }

@@ -39,8 +39,8 @@
 
 use std::time::Instant;
 
-use syncline_signal::primitive::{AtomicU64, Ordering, hint, yield_now};
-use syncline_signal::{Liveness, Policy, Signal, WaitError, plant};
+use syncline_signal::primitive::{AtomicU64, Ordering};
+use syncline_signal::{Liveness, Policy, Signal, WaitError, plant, poll_schedule::PollSchedule};
 
 use super::queue::{Inside, Queue};
 use crate::error::SpaceError;
@@ -144,18 +144,14 @@ impl Mcs {
             if self.tail().compare_exchange(me, 0, order, Ordering::Relaxed).is_ok() {
                 return None;
             }
-            let mut looks = 0_u32;
+            let (mut looks, mut poll) = (0_u32, PollSchedule::with_pauses());
             loop {
                 link = next.load(Ordering::Acquire); // as above
                 if link != 0 {
                     break;
                 }
                 looks += 1;
-                if cfg!(loom) || looks > 64 {
-                    yield_now();
-                } else {
-                    hint::spin_loop();
-                }
+                poll.pause();
                 // The successor may have died before it linked itself.
                 if looks.is_multiple_of(1024) && gone.gone().is_some() {
                     return None;

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Runs the tests under the conditions of other machines: one mode after the other, with the counts
 # of each.
-#   testbed/anywhere.sh [MODE...]       all modes but slow, if none is named
+#   testbed/anywhere.sh [MODE...]       all modes but slow and busy, if none is named
 #     core      a cgroup of one core, and one processor
 #     memory    a cgroup of 4 GiB, without swap
 #     always    transparent_hugepage always
 #     never     transparent_hugepage never
 #     tmpfs     a copy of the working tree in memory, with its target directory and temporary files
 #     slow      a cgroup of a quarter of a core: tests that depend on timing fail
+#     busy      beside two programs for each processor that only compute, each in a session of its
+#               own: a thread that yields for ever keeps others of its session from running
 #     bare      an ordinary user, without apt and without the tools that tests use beside Rust:
 #               tests print what they skip
 #   TESTS="..."    the arguments of cargo test [--workspace]; for example
@@ -28,6 +30,7 @@ work=$(mktemp -d /var/tmp/syncline-anywhere.XXXXXX)
 chmod 755 "$work"
 before= # the content of `pages`, while it is changed
 running=
+busy=() # the programs of the mode of that name
 
 say() { printf '%s\n' "anywhere: $*"; }
 
@@ -49,6 +52,7 @@ clean() {
 	local dir pid
 	trap - EXIT INT TERM
 	[ -z "$running" ] || kill -TERM -- "-$running" 2>/dev/null
+	quiet
 	[ -z "$before" ] || echo "$before" >"$pages" 2>/dev/null
 	for dir in /sys/fs/cgroup/{cpu,memory}/"$group" /sys/fs/cgroup/"$group"; do
 		[ -d "$dir" ] || continue
@@ -63,6 +67,12 @@ clean() {
 }
 trap clean EXIT
 trap 'exit 130' INT TERM
+
+# Ends the programs of `busy`.
+quiet() {
+	[ ${#busy[@]} = 0 ] || kill -KILL "${busy[@]}" 2>/dev/null
+	busy=()
+}
 
 # counts NAME STATUS: prints the counts of a log, the tests that failed, and the reasons for skips.
 counts() {
@@ -165,6 +175,14 @@ mode() {
 		dir=$(quota 25000) || { say "slow: skipped: there is no cpu controller of cgroups"; return; }
 		in_group slow "$dir" "${test_command[@]}"
 		;;
+	busy)
+		for _ in $(seq $((2 * $(nproc)))); do
+			setsid sh -c 'while :; do :; done' &
+			busy+=($!)
+		done
+		run busy "${test_command[@]}"
+		quiet
+		;;
 	memory)
 		dir=$(bounded $((4 << 30))) || { say "memory: skipped: there is no memory controller of cgroups"; return; }
 		in_group memory "$dir" "${test_command[@]}"
@@ -187,7 +205,7 @@ mode() {
 		;;
 	bare) bare || say "bare: skipped: there is no rustc to copy" ;;
 	*)
-		say "there is no mode $1: core memory always never tmpfs slow bare"
+		say "there is no mode $1: core memory always never tmpfs slow busy bare"
 		exit 2
 		;;
 	esac

@@ -179,6 +179,7 @@ mode() {
 		for _ in $(seq $((2 * $(nproc)))); do
 			setsid sh -c 'while :; do :; done' &
 			busy+=($!)
+			disown # its end is not reported
 		done
 		run busy "${test_command[@]}"
 		quiet

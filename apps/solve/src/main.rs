@@ -373,7 +373,7 @@ fn solved(
         },
         mode: mode(args),
         factor: args.factor,
-        deadline,
+        timeout: deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
         worker_memory: u64::from(args.memory.unwrap_or_default()) << 20,
         ..Solver::default()
     };

@@ -22,10 +22,12 @@
 //!
 //! A worker that is killed costs the tasks that it has begun an attempt; after [`ATTEMPTS`] the
 //! solver gives up. A polynomial that makes FLINT abort does the same. The components are computed
-//! by a worker, too, so the manager never waits for FLINT, and a deadline holds at any time.
+//! by a worker, too, so the manager never waits for FLINT, and a timeout holds at any time.
 //!
 //! # Costs
-//! Two messages for each task, and for each piece of some ms of work.
+//! Two messages for each task, and for each piece of some ms of work. A worker takes 3 ms from its
+//! start to its first answer, half of them for FLINT and the libraries below it; [`Workers`] that
+//! are kept do that once for many systems.
 //!
 //! # Source
 //! Moreno Maza and Xie, "Component-level parallelization of triangular decompositions", PASCO 2007.
@@ -36,7 +38,7 @@ mod worker;
 
 use std::time::{Duration, Instant};
 
-use syncline_farm::pool::Outcome;
+use syncline_farm::pool::{Outcome, PUBLISHED};
 use syncline_farm::{FarmError, Pool, PoolBuilder, Program, Task as PoolTask};
 
 use crate::codec::{Codec, CodecError};
@@ -45,6 +47,7 @@ use crate::error::SolveError;
 use crate::poly::{Poly, Ring};
 use crate::primes::Component;
 use crate::solve::{Mode, Progress, Solution};
+use crate::task::Task;
 pub use messages::Effort;
 use messages::{Done, Integers, Order, Problem, Work};
 use worker::Tally;
@@ -99,26 +102,40 @@ pub struct Solver {
     pub mode: Mode,
     /// Whether components are divided into irreducible ones.
     pub factor: bool,
-    /// When to give up.
-    pub deadline: Option<Instant>,
+    /// The time after which the solution of a system is given up.
+    pub timeout: Option<Duration>,
     /// The number of bytes that a worker may have [default: 0, any number].
     pub worker_memory: u64,
 }
 
 impl Solver {
-    /// Solves a system on worker processes, and calls `progress` ten times a second.
+    /// Solves a system on worker processes that are started for it, and calls `progress` ten times
+    /// a second.
     ///
     /// # Errors
-    /// [`SolveError::TimedOut`], [`SolveError::Worker`] after a task has ended [`ATTEMPTS`]
-    /// workers, [`SolveError::Farm`] if the farm cannot be founded.
+    /// As [`start`](Self::start) and [`Workers::solve`].
     pub fn solve(
         &self,
         ring: &Ring,
         equations: &[Poly],
         inequations: &[Poly],
-        mut progress: impl FnMut(Progress),
+        progress: impl FnMut(Progress),
     ) -> Result<(Solution, Report), SolveError> {
-        let problem = Problem::new(ring, equations, inequations, self.codec);
+        let mut workers = self.start()?;
+        let solved = workers.solve(ring, equations, inequations, progress)?;
+        workers.finish();
+        Ok(solved)
+    }
+
+    /// Founds a farm of worker processes for any number of systems. They start with the first one.
+    ///
+    /// # Errors
+    /// [`SolveError::Farm`] if the farm cannot be founded.
+    pub fn start(&self) -> Result<Workers, SolveError> {
+        Ok(Workers { pool: Some(self.pool()?), solver: self.clone(), systems: 0 })
+    }
+
+    fn pool(&self) -> Result<Pool<Work, Done>, SolveError> {
         let program = match &self.program {
             Some(program) => program.clone(),
             None => Program::this().map_err(farm_error)?,
@@ -133,9 +150,22 @@ impl Solver {
             Scheme::Forked => builder.forks(),
             Scheme::Stolen => builder.stealing(),
         };
-        let mut pool = builder.start::<Work, Done>().map_err(farm_error)?;
+        builder.start().map_err(farm_error)
+    }
+
+    /// Solves a system in a pool that has no tasks.
+    fn solve_in(
+        &self,
+        pool: &mut Pool<Work, Done>,
+        ring: &Ring,
+        problem: &Problem,
+        first: Task,
+        progress: impl FnMut(Progress),
+    ) -> Result<(Solution, Report), SolveError> {
+        let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let before = pool.progress();
+        let mut watch = Watch { deadline, before: pool.published(), progress };
         let mut report = Report::default();
-        let first = Decomposer::new(ring, equations, inequations).first();
         let steps = |task, pending: u64| {
             let micros = if pending < 2 * self.workers as u64 { SHORT_PIECE } else { LONG_PIECE };
             Work { problem: problem.clone(), order: Order::Steps { task, micros } }
@@ -149,7 +179,7 @@ impl Solver {
         });
         let mut chains = Vec::new();
         let mut pending = 1;
-        while let Some(outcome) = self.next(&mut pool, &mut progress)? {
+        while let Some(outcome) = watch.next(pool)? {
             let mut done = outcome.result.map_err(worker_error)?;
             report.effort.add(&done.effort);
             chains.extend(report.effort.read(self.codec, ring, done.chains)?);
@@ -167,33 +197,100 @@ impl Solver {
         let lazard = self.mode == Mode::Lazard;
         let order = Order::Components { solved, lazard, factor: self.factor };
         pool.submit(Work { problem: problem.clone(), order });
-        let outcome = self.next(&mut pool, &mut progress)?;
+        let outcome = watch.next(pool)?;
         let done = outcome.expect("a task was submitted").result.map_err(worker_error)?;
         report.effort.add(&done.effort);
         let found = report.effort.read(self.codec, ring, done.chains)?;
         if done.primes.len() != found.len() || done.degrees.len() != found.len() {
             return Err(SolveError::Worker { why: "its components are not complete".to_owned() });
         }
-        report.workers = pool.progress().started;
-        report.lost = pool.progress().lost;
-        pool.finish();
+        report.workers = pool.progress().started - before.started;
+        report.lost = pool.progress().lost - before.lost;
         let components = found.into_iter().zip(done.primes);
         let components = components.map(|(chain, is_prime)| Component { chain, is_prime });
         Ok((Solution { components: components.collect(), degrees: done.degrees }, report))
     }
+}
 
+/// Worker processes that solve systems, one after the other, so that only the first one waits for
+/// their start. They end when this is dropped.
+///
+/// ```no_run
+/// use syncline_solve::parallel::{Solver, serve_worker};
+/// use syncline_solve::{SolveError, Source};
+///
+/// fn main() -> Result<(), SolveError> {
+///     serve_worker()?; // returns at once in the first process
+///     let mut workers = Solver { workers: 2, ..Solver::default() }.start()?;
+///     for text in ["vars x y\n prime 10007\n x^2 - 2\n x*y - 1", "vars a\n prime 7\n a^2 - 2"] {
+///         let source = Source::read(text)?;
+///         let system = source.system(source.names())?;
+///         let (solution, _) = workers.solve(&system.ring, &system.equations, &[], |_| ())?;
+///         assert_eq!(solution.points(), Some(2));
+///     }
+///     Ok(())
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Workers {
+    solver: Solver,
+    /// The pool, unless the last solution has failed and left tasks in it.
+    pool: Option<Pool<Work, Done>>,
+    /// The number of systems so far.
+    systems: u64,
+}
+
+impl Workers {
+    /// Solves a system, and calls `progress` ten times a second. After an error, the next system
+    /// has new workers.
+    ///
+    /// # Errors
+    /// [`SolveError::TimedOut`], [`SolveError::Worker`] after a task has ended [`ATTEMPTS`]
+    /// workers, [`SolveError::Farm`] if new workers cannot be started.
+    pub fn solve(
+        &mut self,
+        ring: &Ring,
+        equations: &[Poly],
+        inequations: &[Poly],
+        progress: impl FnMut(Progress),
+    ) -> Result<(Solution, Report), SolveError> {
+        let mut pool = match self.pool.take() {
+            Some(pool) => pool,
+            None => self.solver.pool()?,
+        };
+        self.systems += 1;
+        let problem = Problem::new(self.systems, ring, equations, inequations, self.solver.codec);
+        let first = Decomposer::new(ring, equations, inequations).first();
+        let solved = self.solver.solve_in(&mut pool, ring, &problem, first, progress)?;
+        self.pool = Some(pool);
+        Ok(solved)
+    }
+
+    /// Ends the workers, and waits for their ends.
+    pub fn finish(self) {
+        if let Some(pool) = self.pool {
+            pool.finish();
+        }
+    }
+}
+
+/// The wait for the outcomes of one system.
+struct Watch<P> {
+    deadline: Option<Instant>,
+    /// What the workers had published before: of earlier systems.
+    before: Vec<[u64; PUBLISHED]>,
+    progress: P,
+}
+
+impl<P: FnMut(Progress)> Watch<P> {
     /// Waits for the next outcome of a pool; tells the progress meanwhile.
-    fn next(
-        &self,
-        pool: &mut Pool<Work, Done>,
-        progress: &mut impl FnMut(Progress),
-    ) -> Result<Option<Outcome<Done>>, SolveError> {
+    fn next(&mut self, pool: &mut Pool<Work, Done>) -> Result<Option<Outcome<Done>>, SolveError> {
         loop {
             let soon = Instant::now() + TOLD;
             let deadline = self.deadline.map_or(soon, |deadline| deadline.min(soon));
             match pool.next_deadline(Some(deadline)) {
                 Err(FarmError::TimedOut { .. }) if Some(deadline) != self.deadline => {
-                    progress(Tally::progress(&pool.published()));
+                    (self.progress)(Tally::progress(&self.before, &pool.published()));
                 }
                 outcome => return outcome.map_err(farm_error),
             }
@@ -234,7 +331,7 @@ pub struct FarmCosts {
 pub fn farm_costs(program: &Program) -> Result<FarmCosts, SolveError> {
     let names = vec!["x".to_owned()];
     let inputs = Integers(vec![0, 0]);
-    let problem = Problem { names, prime: 2, inputs, codec: Codec::Terms };
+    let problem = Problem { number: 0, names, prime: 2, inputs, codec: Codec::Terms };
     let (mut spawns, mut trips) = (Vec::new(), Vec::new());
     for _ in 0..9 {
         let builder = PoolBuilder::new(1).program(program.clone()).batch(1);

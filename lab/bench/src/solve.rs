@@ -10,9 +10,11 @@
 //! others     Singular's minAssGTZ and FriCAS's zeroSetSplit, where they are installed
 //! ```
 //!
-//! In every round, each system is solved once in one process, and once with each codec on workers.
-//! Medians are told. The overhead is the paper's: spawns, messages, and the reading and writing of
-//! integers, of all workers together; waiting is not in it.
+//! In every round, each system is solved in one process; with each codec, on workers that are
+//! started for it and end with it; and again on workers that have solved it once and wait. They
+//! cache nothing of it, but have FLINT and their memory. Medians are told. The overhead is the
+//! paper's: spawns, messages, and the reading and writing of integers, of all workers together;
+//! waiting is not in it.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -23,10 +25,14 @@ use serde::{Deserialize, Serialize};
 use syncline_farm::Program;
 use syncline_solve::codec::Codec;
 use syncline_solve::decompose::Decomposer;
-use syncline_solve::parallel::{Effort, FarmCosts, Scheme, Solver, farm_costs, serve_worker};
+use syncline_solve::parallel::{
+    Effort, FarmCosts, Report, Scheme, Solver, farm_costs, serve_worker,
+};
 use syncline_solve::replay::{Record, span_of};
 use syncline_solve::solve::{Job, run, run_jobs, solution};
-use syncline_solve::{Method, Mode, Poly, Source, System, solve as solve_system};
+use syncline_solve::{
+    Method, Mode, Poly, Solution, SolveError, Source, System, solve as solve_system,
+};
 
 use crate::error::{Result, failed};
 use crate::race::Machine;
@@ -95,6 +101,8 @@ const CODECS: [(Codec, &str); 3] =
 struct Farmed {
     codec: &'static str,
     seconds: Vec<f64>,
+    /// The same with workers that have solved another system before.
+    waiting: Vec<f64>,
     workers: u64,
     tasks: u64,
     read: u64,
@@ -253,12 +261,11 @@ fn measure(
     let solved = run(&decomposer, decomposer.first(), &mut |_| ());
     let expected = solution(&decomposer, solved, Mode::Kalkbrener, true, &mut run_jobs);
     let mut sequential = Vec::new();
-    let mut farmed = CODECS.map(|(_, name)| (name, Vec::new(), Vec::new()));
+    let mut farmed = CODECS.map(|(_, name)| (name, [const { Vec::new() }; 2], Vec::new()));
     for _ in 0..args.rounds {
         signals.check()?;
         sequential.push(alone(subject)?);
-        for ((codec, _), (_, seconds, reports)) in CODECS.iter().zip(&mut farmed) {
-            signals.check()?;
+        for ((codec, _), (_, [seconds, waiting], reports)) in CODECS.iter().zip(&mut farmed) {
             let solver = Solver {
                 workers: args.workers,
                 program: Some(program.clone()),
@@ -267,20 +274,33 @@ fn measure(
                 factor: true,
                 ..Solver::default()
             };
+            let check = |solved: Result<(Solution, Report), SolveError>| {
+                let (found, report) = solved?;
+                signals.check()?;
+                if found != expected {
+                    let name = subject.name;
+                    return Err(failed("compare", format!("workers solve {name} differently")));
+                }
+                Ok(report)
+            };
+            signals.check()?;
             let began = Instant::now();
-            let (found, report) = solver.solve(&ring, &equations, &[], |_| ())?;
+            let solved = solver.solve(&ring, &equations, &[], |_| ());
             seconds.push(began.elapsed().as_secs_f64());
-            if found != expected {
-                let name = subject.name;
-                return Err(failed("compare", format!("workers solve {name} differently")));
-            }
-            reports.push(report);
+            reports.push(check(solved)?);
+            // The second system of workers that are there.
+            let mut workers = solver.start()?;
+            check(workers.solve(&ring, &equations, &[], |_| ()))?;
+            let began = Instant::now();
+            let solved = workers.solve(&ring, &equations, &[], |_| ());
+            waiting.push(began.elapsed().as_secs_f64());
+            check(solved)?;
         }
     }
     // The replay is that of the median.
     sequential.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let typical = &sequential[sequential.len() / 2];
-    let farmed = farmed.into_iter().map(|(codec, seconds, mut reports)| {
+    let farmed = farmed.into_iter().map(|(codec, [seconds, waiting], mut reports)| {
         reports.sort_by_key(|report| report.effort.work_micros);
         let report = reports[reports.len() / 2];
         let Effort { tasks, read, written, zeros, .. } = report.effort;
@@ -294,6 +314,7 @@ fn measure(
         Farmed {
             codec,
             seconds,
+            waiting,
             workers: report.workers,
             tasks,
             read,
@@ -402,7 +423,7 @@ fn tables(args: &BenchSolveArgs, all: &[Results], costs: FarmCosts, machine: &Ma
     let _ = writeln!(
         out,
         "\nspeed-ups   paper: CPUs, Kronecker, terms   replay 2, 5, 9       measured with {workers}: \
-         kronecker, terms, flat   of the replay"
+         kronecker, terms, flat   of the replay; by workers that wait"
     );
     for results in all {
         let paper = SUBJECTS.iter().find(|subject| subject.name == results.name);
@@ -410,15 +431,22 @@ fn tables(args: &BenchSolveArgs, all: &[Results], costs: FarmCosts, machine: &Ma
             .and_then(|subject| subject.paper)
             .map_or("-".to_owned(), |paper| format!("{}  {:.1}  {:.1}", paper.1, paper.2, paper.3));
         let now = median(&results.sequential);
-        let measured =
-            results.farmed.iter().map(|farmed| now / median(&farmed.seconds)).collect::<Vec<_>>();
+        let speed_ups = |of: fn(&Farmed) -> &[f64]| {
+            results.farmed.iter().map(|farmed| now / median(of(farmed))).collect::<Vec<_>>()
+        };
         let [two, five, nine] = results.replayed;
-        let best = measured.iter().copied().fold(0.0, f64::max);
-        let of_replay = if workers == 2 { format!("{:.2}", best / two) } else { "-".to_owned() };
+        let of_replay = |measured: &[f64]| {
+            let best = measured.iter().copied().fold(0.0, f64::max);
+            if workers == 2 { format!("{:.2}", best / two) } else { "-".to_owned() }
+        };
+        let measured = speed_ups(|farmed| &farmed.seconds);
+        let waiting = of_replay(&speed_ups(|farmed| &farmed.waiting));
+        let of_replay = of_replay(&measured);
         let measured = measured.iter().map(|m| format!("{m:.2}")).collect::<Vec<_>>().join("  ");
         let _ = writeln!(
             out,
-            "{:10} {paper:>20} {two:17.2}  {five:.2}  {nine:.2} {measured:>33} {of_replay:>19}",
+            "{:10} {paper:>20} {two:17.2}  {five:.2}  {nine:.2} {measured:>33} {of_replay:>19} \
+             {waiting:>8}",
             results.name
         );
     }

@@ -101,6 +101,9 @@ impl Value for Job {
 /// A system, and how it is to be solved.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Problem {
+    /// Which of the systems of its [`Workers`](super::Workers) it is. Another one begins without
+    /// cached subresultants, even if it is the same system.
+    pub(super) number: u64,
     pub(super) names: Vec<String>,
     pub(super) prime: u64,
     pub(super) inputs: Integers,
@@ -109,6 +112,7 @@ pub(super) struct Problem {
 
 impl Problem {
     pub(super) fn new(
+        number: u64,
         ring: &Ring,
         equations: &[Poly],
         inequations: &[Poly],
@@ -118,7 +122,7 @@ impl Problem {
             writer.polys(equations.iter());
             writer.polys(inequations.iter());
         });
-        Problem { names: ring.names().to_vec(), prime: ring.prime(), inputs, codec }
+        Problem { number, names: ring.names().to_vec(), prime: ring.prime(), inputs, codec }
     }
 }
 

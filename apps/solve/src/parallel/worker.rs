@@ -10,7 +10,7 @@ use syncline_farm::pool::{Forks, PUBLISHED, serve_forks};
 use super::farm_error;
 use super::messages::{Done, Effort, Left, Order, Passed, Problem, Work};
 use crate::chain::Chain;
-use crate::codec::{Codec, CodecError, Reader};
+use crate::codec::{CodecError, Reader};
 use crate::decompose::{Decomposer, Step};
 use crate::error::SolveError;
 use crate::poly::Ring;
@@ -45,13 +45,20 @@ impl Tally {
         to.set(to.get() + count as u64);
     }
 
-    /// The progress of a decomposition from what all workers have published.
-    pub(super) fn progress(published: &[[u64; PUBLISHED]]) -> Progress {
-        let sum = |at: usize| published.iter().map(|numbers| numbers[at]).sum::<u64>();
+    /// The progress of a decomposition from what all workers have published, before it and now.
+    pub(super) fn progress(
+        before: &[[u64; PUBLISHED]],
+        published: &[[u64; PUBLISHED]],
+    ) -> Progress {
+        let sum = |numbers: &[[u64; PUBLISHED]], at: usize| {
+            numbers.iter().map(|numbers| numbers[at]).sum::<u64>()
+        };
+        let [done, made, solved] =
+            [0, 1, 2].map(|at| sum(published, at).saturating_sub(sum(before, at)));
         Progress {
-            open: (1 + sum(1)).saturating_sub(sum(0)),
-            done: sum(0),
-            solved: sum(2),
+            open: (1 + made).saturating_sub(done),
+            done,
+            solved,
             dimension: published.iter().map(|numbers| numbers[3]).max().unwrap_or_default(),
         }
     }
@@ -125,7 +132,7 @@ fn obey(
                 solution(decomposer, solved, mode, factor, &mut |jobs| {
                     let began = Instant::now();
                     Tally::add(&tally.made, jobs.len());
-                    let found = forked(codec, jobs, forks, &mut children);
+                    let found = forked(problem, jobs, forks, &mut children);
                     joined += began.elapsed();
                     found
                 });
@@ -141,16 +148,17 @@ fn obey(
     }
 }
 
-/// Forks jobs, and returns their results.
+/// Forks jobs of a problem's components, and returns their results.
 fn forked(
-    codec: Codec,
+    problem: &Problem,
     jobs: Vec<Job>,
     forks: &mut Forks<'_, Work, Done>,
     effort: &mut Effort,
 ) -> Vec<Vec<Chain>> {
+    let Problem { number, codec, .. } = *problem;
     let fork = |job: Job| {
         // The ring alone: all jobs of a component have the same problem.
-        let problem = Problem::new(&job.ring, &[], &[], codec);
+        let problem = Problem::new(number, &job.ring, &[], &[], codec);
         let ring = job.ring.clone();
         (ring, forks.fork(Work { problem, order: Order::Points { job: effort.write(codec, job) } }))
     };

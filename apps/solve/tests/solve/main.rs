@@ -6,6 +6,7 @@ mod found;
 mod random_systems;
 mod singular;
 mod systems;
+mod workers;
 
 use syncline_solve::SolveError;
 use syncline_solve::poly::Ring;

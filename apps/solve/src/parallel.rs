@@ -66,7 +66,8 @@ const LONG_PIECE: u64 = 20_000;
 pub struct Report {
     /// The number of worker processes that were started.
     pub workers: u64,
-    /// The number of workers that ended while they had a task.
+    /// The number of workers that ended irregularly, since the last system or with a task of this
+    /// one.
     pub lost: u64,
     /// What they have done.
     pub effort: Effort,

@@ -70,7 +70,7 @@ trap 'exit 130' INT TERM
 
 # Ends the programs of `busy`.
 quiet() {
-	[ ${#busy[@]} = 0 ] || kill -KILL "${busy[@]}" 2>/dev/null
+	[ ${#busy[@]} = 0 ] || kill "${busy[@]}" 2>/dev/null
 	busy=()
 }
 
@@ -176,8 +176,10 @@ mode() {
 		in_group slow "$dir" "${test_command[@]}"
 		;;
 	busy)
+		[ "$(cat /proc/sys/kernel/sched_autogroup_enabled 2>/dev/null)" = 1 ] ||
+			say "busy: sessions are not scheduled as groups here"
 		for _ in $(seq $((2 * $(nproc)))); do
-			setsid sh -c 'while :; do :; done' &
+			setsid timeout "$limit" sh -c 'while :; do :; done' &
 			busy+=($!)
 			disown # its end is not reported
 		done

@@ -38,7 +38,7 @@ mod worker;
 
 use std::time::{Duration, Instant};
 
-use syncline_farm::pool::{Outcome, PUBLISHED};
+use syncline_farm::pool::Outcome;
 use syncline_farm::{FarmError, Pool, PoolBuilder, Program, Task as PoolTask};
 
 use crate::codec::{Codec, CodecError};
@@ -61,10 +61,10 @@ pub const ATTEMPTS: u32 = 3;
 const SHORT_PIECE: u64 = 1_000;
 const LONG_PIECE: u64 = 20_000;
 
-/// The work of all workers.
+/// The work of all workers for a system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The number of worker processes that were started.
+    /// The number of worker processes that were started for it: 0 if all were there.
     pub workers: u64,
     /// The number of workers that ended irregularly, since the last system or with a task of this
     /// one.
@@ -128,7 +128,8 @@ impl Solver {
         Ok(solved)
     }
 
-    /// Founds a farm of worker processes for any number of systems. They start with the first one.
+    /// Founds a farm of worker processes for any number of systems. The workers start when the
+    /// first system is solved.
     ///
     /// # Errors
     /// [`SolveError::Farm`] if the farm cannot be founded.
@@ -161,11 +162,9 @@ impl Solver {
         ring: &Ring,
         problem: &Problem,
         first: Task,
-        progress: impl FnMut(Progress),
+        mut watch: Watch<impl FnMut(Progress)>,
     ) -> Result<(Solution, Report), SolveError> {
-        let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let before = pool.progress();
-        let mut watch = Watch { deadline, before: pool.published(), progress };
         let mut report = Report::default();
         let steps = |task, pending: u64| {
             let micros = if pending < 2 * self.workers as u64 { SHORT_PIECE } else { LONG_PIECE };
@@ -213,8 +212,8 @@ impl Solver {
     }
 }
 
-/// Worker processes that solve systems, one after the other, so that only the first one waits for
-/// their start. They end when this is dropped.
+/// Worker processes that solve systems, one after the other, so that only the first system waits
+/// for their start. The workers end when this is dropped.
 ///
 /// ```no_run
 /// use syncline_solve::parallel::{Solver, serve_worker};
@@ -255,6 +254,7 @@ impl Workers {
         inequations: &[Poly],
         progress: impl FnMut(Progress),
     ) -> Result<(Solution, Report), SolveError> {
+        let deadline = self.solver.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut pool = match self.pool.take() {
             Some(pool) => pool,
             None => self.solver.pool()?,
@@ -262,7 +262,8 @@ impl Workers {
         self.systems += 1;
         let problem = Problem::new(self.systems, ring, equations, inequations, self.solver.codec);
         let first = Decomposer::new(ring, equations, inequations).first();
-        let solved = self.solver.solve_in(&mut pool, ring, &problem, first, progress)?;
+        let watch = Watch { deadline, system: self.systems, progress };
+        let solved = self.solver.solve_in(&mut pool, ring, &problem, first, watch)?;
         self.pool = Some(pool);
         Ok(solved)
     }
@@ -278,8 +279,7 @@ impl Workers {
 /// The wait for the outcomes of one system.
 struct Watch<P> {
     deadline: Option<Instant>,
-    /// What the workers had published before: of earlier systems.
-    before: Vec<[u64; PUBLISHED]>,
+    system: u64,
     progress: P,
 }
 
@@ -291,7 +291,7 @@ impl<P: FnMut(Progress)> Watch<P> {
             let deadline = self.deadline.map_or(soon, |deadline| deadline.min(soon));
             match pool.next_deadline(Some(deadline)) {
                 Err(FarmError::TimedOut { .. }) if Some(deadline) != self.deadline => {
-                    (self.progress)(Tally::progress(&self.before, &pool.published()));
+                    (self.progress)(Tally::progress(self.system, &pool.published()));
                 }
                 outcome => return outcome.map_err(farm_error),
             }

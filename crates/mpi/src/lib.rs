@@ -30,15 +30,15 @@
 //!     let library = Library::find(&launched)?;
 //!     let mut mpi = Mpi::start(library, ThreadSupport::Multiple, Some(&launched))?;
 //!     let world = mpi.world()?;
-//!     let mut sending = world.isend((world.rank() + 1) % world.size(), 7, b"hello".to_vec())?;
+//!     let sending = world.isend((world.rank() + 1) % world.size(), 7, b"hello".to_vec())?;
 //!     let message = loop {
 //!         match world.probe(7)? {
 //!             Some(message) => break message,
-//!             None => std::thread::yield_now(),
+//!             None => std::thread::sleep(std::time::Duration::from_micros(20)),
 //!         }
 //!     };
 //!     assert_eq!(message.receive(Vec::new())?, b"hello");
-//!     while !sending.test()? {}
+//!     sending.wait()?;
 //!     mpi.finalize()?;
 //! }
 //! # Ok::<(), syncline_mpi::MpiError>(())

@@ -33,6 +33,7 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The maximum number of followed groups; further groups are not followed, which is no error.
 const MOST: usize = 1 << 14;
@@ -143,7 +144,8 @@ impl Drop for FollowedGroup {
         // Both SeqCst: see the module documentation.
         GROUPS[self.place].store(0, Ordering::SeqCst);
         while SENDING.load(Ordering::SeqCst) > 0 {
-            std::thread::yield_now(); // a handler sends its signals and never blocks
+            // A handler sends its signals and never blocks, but its thread may have lost its core.
+            std::thread::sleep(Duration::from_micros(20));
         }
         books().free.push(self.place);
     }

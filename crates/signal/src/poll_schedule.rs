@@ -1,9 +1,9 @@
-//! The schedule of a thread that polls: it yields first, then sleeps longer and longer.
+//! The schedule of a thread that polls: it yields, then sleeps longer and longer.
 //!
 //! # Contract
 //! What can only be polled (a network, a request of MPI) has no word to sleep on: a thread that
-//! waits for it looks again and again, and calls [`PollSchedule::pause`] or
-//! [`PollSchedule::idle`] after each look that found nothing.
+//! waits for it looks again and again, and calls [`PollSchedule::pause`] or [`PollSchedule::idle`]
+//! after each look that found nothing.
 //!
 //! | method  | for                            | yields | first sleep | next sleep     | at most |
 //! |---------|--------------------------------|--------|-------------|----------------|---------|
@@ -12,8 +12,9 @@
 //! |         |                                |        |             | 1/64 ms longer | 2 ms    |
 //!
 //! A thread that waits again and again, such as for messages of a pipeline, mostly waits as long as
-//! the last time. It may [expect](PollSchedule::expecting) that: within a sixteenth of this time it
-//! yields, as a core that has gone idle needs some 100 us in a virtual machine to run again.
+//! the last time. It may [expect](PollSchedule::expecting) that: within a sixteenth of this time,
+//! but no more than 10 ms, it yields, as a core that has gone idle needs some 100 us in a virtual
+//! machine to run again.
 //!
 //! ```text
 //! sleeps      5 us ... growing ... 100 us 100 us | yields, yields | 5 us ... growing ... 100 us
@@ -25,19 +26,19 @@
 //! goes on from the last one, within the limit of the method.
 //!
 //! For an event that is a few instructions of another thread away, the schedule may [begin with
-//! pauses](PollSchedule::with_pauses): 64 of them, before the yields.
+//! pauses](PollSchedule::with_pauses): 64 of them, below 2 us, before the yields of `pause`.
 //!
 //! # Costs
-//! A waiting thread looks some 10 000 times a second in the end, an idle one 500 times. It never
-//! spins: that would take the core from the process that is waited for (a rank that spins in
-//! `MPI_Recv` takes 12 to 38 % of a core, and answers after milliseconds where ranks outnumber
+//! A waiting thread looks some 10 000 times a second in the end, an idle one 500 times. It does not
+//! spin for long: that would take the core from the process that is waited for (a rank that spins
+//! in `MPI_Recv` takes 12 to 38 % of a core, and answers after milliseconds where ranks outnumber
 //! cores). A sleep ends up to 50 us late unless the thread has set its timer slack.
 //!
 //! # Why yields end
-//! A thread that yields for ever is no friendly one. In Linux 6.18 with autogroups (one for each
-//! session, so for each rank of some MPIs), such a thread delayed other threads of its session by
-//! seconds, in one run by a minute, while threads of other sessions kept the processors busy. With
-//! sleeps between the yields, the longest delay was 10 ms.
+//! A thread that only yields can keep others from running. In Linux 6.18 with autogroups (one for
+//! each session, so for each rank of some MPIs), such a thread delayed other threads of its session
+//! by seconds, in one run by a minute, while threads of other sessions kept the processors busy.
+//! With sleeps between the yields, the longest delay was 10 ms.
 //!
 //! # Why it is no `SpinWait`
 //! [`SpinWait`](crate::spin_wait::SpinWait) is the phase before a sleep that a wake-up ends; it is
@@ -52,6 +53,8 @@ use crate::primitive::{hint, yield_now};
 const PAUSES: u32 = 64;
 /// Yields before the first sleep.
 const YIELDS: u32 = 50;
+/// The longest time that a thread yields before, and after, the time that it expects.
+const MOST_YIELDING: Duration = Duration::from_millis(10);
 /// The first sleep.
 const FIRST: Duration = Duration::from_micros(5);
 /// The longest sleep of a thread that waits.
@@ -103,13 +106,14 @@ impl PollSchedule {
     /// The beginning of the schedule of a thread that will probably wait for this time.
     #[must_use]
     pub fn expecting(time: Duration) -> Self {
-        let (now, part) = (Instant::now(), time / 16);
+        let (now, part) = (Instant::now(), (time / 16).min(MOST_YIELDING));
         let at = |wait: Duration| now.checked_add(wait);
         let expected = at(time.saturating_sub(part)).zip(at(time.saturating_add(part)));
         PollSchedule { expected: expected.map(|(from, to)| [from, to]), ..PollSchedule::new() }
     }
 
-    /// Begins again, as the thread has found something. It still expects what it expected.
+    /// Begins again with the yields, as the thread has found something. It still expects what it
+    /// expected.
     pub fn begin_again(&mut self) {
         *self = PollSchedule { expected: self.expected, ..PollSchedule::new() };
     }

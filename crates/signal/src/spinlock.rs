@@ -8,7 +8,8 @@
 //! # Costs
 //! Uncontended: one compare-and-swap and one store on one cache line. Contended: 64 pauses, then a
 //! [`PollSchedule`], which yields and later sleeps, so that a holder that lost its core gets it
-//! back. It is no [`SpinWait`](crate::spin_wait::SpinWait), as the end of a section wakes no
+//! back. A waiter notices the end of a section at most 100 us late, plus the time to get a core. It
+//! is no [`SpinWait`](crate::spin_wait::SpinWait), as the end of a section wakes no
 //! thread.
 
 use crate::plant;
@@ -70,8 +71,8 @@ impl SpinLock {
 
     #[cold]
     fn lock_slowly(&self) {
-        let mut poll = PollSchedule::with_pauses();
         loop {
+            let mut poll = PollSchedule::with_pauses();
             while self.0.load(Ordering::Relaxed) != 0 {
                 poll.pause();
             }

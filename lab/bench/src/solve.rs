@@ -101,7 +101,7 @@ const CODECS: [(Codec, &str); 3] =
 struct Farmed {
     codec: &'static str,
     seconds: Vec<f64>,
-    /// The same with workers that have solved another system before.
+    /// The same with workers that have solved the system once before.
     waiting: Vec<f64>,
     workers: u64,
     tasks: u64,

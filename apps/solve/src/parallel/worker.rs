@@ -17,19 +17,28 @@ use crate::poly::Ring;
 use crate::solve::{Job, Mode, Progress, Solution, solution};
 use crate::task::{Task, take_next};
 
-/// What a worker publishes of its tasks while it runs them.
+/// What a worker publishes of its tasks of one system while it runs them.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
+    /// The number of the system.
+    system: Cell<u64>,
     done: Cell<u64>,
     made: Cell<u64>,
     solved: Cell<u64>,
 }
 
 impl Tally {
+    /// Begins the counts of a system, unless it is the last one.
+    fn count(&self, system: u64) {
+        if self.system.replace(system) != system {
+            [&self.done, &self.made, &self.solved].iter().for_each(|count| count.set(0));
+        }
+    }
+
     /// Publishes that a step of a task of some dimension begins.
     fn begin(&self, forks: &mut Forks<'_, Work, Done>, dimension: usize) {
         let [done, made, solved] = [&self.done, &self.made, &self.solved].map(Cell::get);
-        forks.publish([done, made, solved, dimension as u64, 0, 0]);
+        forks.publish([done, made, solved, dimension as u64, self.system.get(), 0]);
     }
 
     /// Counts a step.
@@ -45,21 +54,15 @@ impl Tally {
         to.set(to.get() + count as u64);
     }
 
-    /// The progress of a decomposition from what all workers have published, before it and now.
-    pub(super) fn progress(
-        before: &[[u64; PUBLISHED]],
-        published: &[[u64; PUBLISHED]],
-    ) -> Progress {
-        let sum = |numbers: &[[u64; PUBLISHED]], at: usize| {
-            numbers.iter().map(|numbers| numbers[at]).sum::<u64>()
-        };
-        let [done, made, solved] =
-            [0, 1, 2].map(|at| sum(published, at).saturating_sub(sum(before, at)));
+    /// The progress of a system from what all workers have published.
+    pub(super) fn progress(system: u64, published: &[[u64; PUBLISHED]]) -> Progress {
+        let of_it = published.iter().filter(|numbers| numbers[4] == system);
+        let sum = |at: usize| of_it.clone().map(|numbers| numbers[at]).sum::<u64>();
         Progress {
-            open: (1 + made).saturating_sub(done),
-            done,
-            solved,
-            dimension: published.iter().map(|numbers| numbers[3]).max().unwrap_or_default(),
+            open: (1 + sum(1)).saturating_sub(sum(0)),
+            done: sum(0),
+            solved: sum(2),
+            dimension: of_it.clone().map(|numbers| numbers[3]).max().unwrap_or_default(),
         }
     }
 }
@@ -85,6 +88,7 @@ pub fn serve_worker() -> Result<(), SolveError> {
         });
         *last.borrow_mut() = Some(known.clone());
         let (problem, decomposer) = &*known;
+        tally.count(problem.number);
         obey(problem, decomposer, work.order, forks, &tally)
             .unwrap_or_else(|error| panic!("a worker cannot read its task: {error}"))
     })

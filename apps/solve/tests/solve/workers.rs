@@ -1,10 +1,13 @@
 //! Workers that solve several systems.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use syncline_farm::Program;
 use syncline_solve::codec::Codec;
+use syncline_solve::decompose::Decomposer;
 use syncline_solve::parallel::{Scheme, Solver};
+use syncline_solve::solve::run;
 use syncline_solve::{Mode, Poly, Solution, SolveError, Source, System, polynomial, solve};
 
 use crate::has_flint;
@@ -59,6 +62,41 @@ fn workers_solve_one_system_after_the_other() {
             assert!(started <= 2 || scheme == Scheme::Forked, "{started} workers were started");
             workers.finish();
         }
+    }
+}
+
+#[test]
+fn the_system_after_a_panic_has_new_workers() {
+    if !has_flint() {
+        return;
+    }
+    let (small, nonzero) = system(SYSTEMS[0].0, "1");
+    let (large, _) = system(include_str!("../systems/classics/eco9.txt"), "1");
+    let mut workers = solver().start().unwrap();
+    // A machine may solve the large system before the first report.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        workers.solve(&large.ring, &large.equations, &[], |_| panic!("a progress bar fails"))
+    }));
+    let solved = workers.solve(&small.ring, &small.equations, &nonzero, |_| ());
+    assert_eq!(solved.unwrap().0, alone(&(small, nonzero)));
+}
+
+#[test]
+fn progress_is_that_of_the_present_system() {
+    if !has_flint() {
+        return;
+    }
+    let (large, _) = system(include_str!("../systems/classics/eco9.txt"), "1");
+    let mut workers = solver().start().unwrap();
+    let decomposer = Decomposer::new(&large.ring, &large.equations, &[]);
+    let mut steps = 0;
+    let _ = run(&decomposer, decomposer.first(), &mut |progress| steps = progress.done + 1);
+    for _ in 0..3 {
+        let solved = workers.solve(&large.ring, &large.equations, &[], |progress| {
+            // Sections of components count as well, but they are fewer than the steps.
+            assert!(progress.done <= 2 * steps, "{progress:?}");
+        });
+        assert!(solved.is_ok());
     }
 }
 

@@ -360,7 +360,7 @@ impl Nodes {
                 while link() == 0 {
                     looks += 1;
                     poll.pause();
-                    if looks.is_multiple_of(1024)
+                    if looks.is_multiple_of(64)
                         && let Some(fault) = self.fault_list.fault(0)
                     {
                         return Err(fault);

@@ -8,7 +8,8 @@
 //!
 //! # Costs
 //! Two fetch-adds to lock if the mutex is free, one to unlock. All waiters poll one word: on a host
-//! its cache line moves with each poll; from other hosts each poll takes two messages.
+//! its cache line moves with each poll; from other hosts each poll takes two messages. A waiter
+//! yields after 16 polls, and sleeps, up to 100 us, if no ticket has been served for 800.
 //!
 //! # Source
 //! Mellor-Crummey and Scott (1991); ARMCI for locks of the own host, as in Saify's thesis, section
@@ -39,7 +40,7 @@ pub(crate) fn lock(
         None => Some(rma.fetch_add(words, rank, at, 1)?),
         Some(_) => None,
     };
-    let (mut looks, mut poll) = (0_u32, PollSchedule::new());
+    let (mut looks, mut poll, mut before) = (0_u32, PollSchedule::new(), None);
     loop {
         // Acquire: on the owner's host the fetch-add acquires the Release of the unlock; elsewhere
         // its answer is a received message.
@@ -55,6 +56,9 @@ pub(crate) fn lock(
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             wanted.lost()?;
             return Err(Fault::TimedOut.into());
+        }
+        if before.replace(served).is_some_and(|before| before != served) {
+            poll.begin_again();
         }
         looks += 1;
         if looks.is_multiple_of(16) {

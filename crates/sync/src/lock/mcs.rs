@@ -153,7 +153,7 @@ impl Mcs {
                 looks += 1;
                 poll.pause();
                 // The successor may have died before it linked itself.
-                if looks.is_multiple_of(1024) && gone.gone().is_some() {
+                if looks.is_multiple_of(64) && gone.gone().is_some() {
                     return None;
                 }
             }

@@ -97,6 +97,8 @@ pub(crate) struct Engine {
     form: AtomicU32,
     /// Whether the run may be compiled at all.
     may_compile: bool,
+    /// The number of the first task in traces.
+    traced: u32,
     /// In a run on a team: what tells the other members of a failure. Such a run is always
     /// compiled.
     share: Option<Box<dyn Share>>,
@@ -119,6 +121,8 @@ pub(crate) struct Setup {
     /// The number of workers of a compiled run.
     pub(crate) workers: usize,
     pub(crate) may_compile: bool,
+    /// The number of the first task in traces.
+    pub(crate) traced: u32,
     /// Present in a run on a team.
     pub(crate) shared: Option<Shared>,
 }
@@ -214,7 +218,7 @@ impl Route for Engine {
         // Release: the granter's work under its grant happens before the subtraction. Acquire: the
         // last granter synchronizes with all others before it makes the task ready.
         if self.slots[task as usize].missing.fetch_sub(1, Ordering::AcqRel) == 1 {
-            trace::record(trace::EventKind::Grant, task, 0);
+            trace::mark(trace::Activity::Ready, self.traced + task, 0);
             match &self.ready {
                 Ready::Pool(queues) => queues.push(task),
                 Ready::Threads(starts) => {
@@ -249,7 +253,7 @@ impl Engine {
         setup: Setup,
         stop: (u64, Option<Test>),
     ) -> Self {
-        let Setup { ready, home, workers, may_compile, shared } = setup;
+        let Setup { ready, home, workers, may_compile, traced, shared } = setup;
         let tasks = home.len();
         let seats = if matches!(ready, Ready::Threads(_)) { tasks } else { workers };
         let mut requests = Vec::new();
@@ -297,6 +301,7 @@ impl Engine {
             halt: AtomicBool::new(false),
             form: AtomicU32::new(FRESH),
             may_compile,
+            traced,
             share,
             born: Generation::current(),
             outside: AtomicU32::new(0),
@@ -316,14 +321,9 @@ impl Engine {
     #[inline]
     pub(crate) fn iterate(&self, task: u32, iteration: u64, body: &mut Body<'_>) -> Option<u64> {
         let mut step = Step { iteration, norm: 0.0, leave: false };
-        let traced = trace::is_enabled();
-        if traced {
-            trace::record(trace::EventKind::Begin, task, iteration);
-        }
+        let traced = trace::span(trace::Activity::Step, self.traced + task, iteration);
         let outcome = body.run(&mut step);
-        if traced {
-            trace::record(trace::EventKind::End, task, iteration);
-        }
+        drop(traced);
         if let Err(source) = outcome {
             self.fail(Failure::Body { task, source });
             return None;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_signal::Policy;
+use syncline_trace::{Activity, span};
 
 use crate::error::AcquireError;
 use crate::location::{BY_HAND, Core, Location};
@@ -226,7 +227,10 @@ impl<T: ?Sized, M: Mode> Handle<T, M> {
     fn wait(&mut self, deadline: Option<Instant>) -> Result<Guard<'_, T, M>, AcquireError> {
         self.post();
         let granted = self.core().nodes.node(self.node).grants();
-        if granted.wait_until(self.grants, &Policy::default(), deadline).is_err() {
+        let waits = span(Activity::AwaitLocation, self.core().traced, 0);
+        let waited = granted.wait_until(self.grants, &Policy::default(), deadline);
+        drop(waits);
+        if waited.is_err() {
             return Err(AcquireError::TimedOut { location: self.location.name().to_owned() });
         }
         self.guard()

@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use syncline_signal::primitive::Ordering;
 use syncline_signal::{Policy, Signal};
+use syncline_trace::{Activity, span};
 
 use crate::compiled::claimed::{CLAIMED, rounds};
 use crate::engine::{Engine, Failure, Seat};
@@ -94,7 +95,9 @@ impl Engine {
         let seat = &self.seats[task as usize];
         for turn in 1.. {
             // Without a death word and a deadline the wait cannot fail.
+            let waits = span(Activity::AwaitTask, 0, 0);
             let _ = start.wait_until(turn, &Policy::default(), None);
+            drop(waits);
             // A failed run raises the signal beyond all turns. Acquire: pairs with `halt`.
             if self.halt.load(Ordering::Acquire) || !self.step_in_queues(seat, task, body) {
                 return;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytemuck::Pod;
+use syncline_trace::note::new_ids;
 
 use crate::access::{Placement, Read, Write};
 use crate::handle::{Exclusive, Handle, Inclusive};
@@ -34,6 +35,8 @@ pub struct Core {
     pub(crate) raw: RawLocation,
     pub(crate) nodes: NodePool,
     pub(crate) name: String,
+    /// The number of the location in traces.
+    pub(crate) traced: u32,
     /// The name of the task that poisoned the location.
     poisoner: Mutex<String>,
     /// The engine of the overlay that runs over this location, if one does. `routed` mirrors
@@ -74,6 +77,7 @@ impl Core {
             raw: RawLocation::new(),
             nodes: NodePool::new(),
             name,
+            traced: new_ids(1),
             poisoner: Mutex::default(),
             route: Mutex::default(),
             routed: AtomicBool::new(false),

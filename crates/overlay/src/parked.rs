@@ -35,6 +35,7 @@
 use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering};
 use syncline_signal::{Policy, WaitError, event_count::EventCount, plant};
 use syncline_sync::{Space, space::Array};
+use syncline_trace::{Activity, span};
 
 #[derive(Debug)]
 pub(crate) struct ParkedWorkers {
@@ -95,7 +96,12 @@ impl ParkedWorkers {
         if late {
             self.announced[0].fetch_add(1, Ordering::Relaxed);
         }
-        let waited = if nothing() { worker.wait(seen, policy, None) } else { Ok(()) };
+        let waited = if nothing() {
+            let _waits = span(Activity::AwaitTask, 0, 0);
+            worker.wait(seen, policy, None)
+        } else {
+            Ok(())
+        };
         if worker.cancel() {
             self.announced[0].fetch_sub(1, Ordering::Relaxed);
         }

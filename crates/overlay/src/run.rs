@@ -7,6 +7,8 @@ use std::sync::{Arc, PoisonError};
 
 use syncline_signal::PaddedSignal;
 use syncline_signal::primitive::Ordering;
+use syncline_trace::note::{self, Note, ObjectClass, new_ids};
+use syncline_trace::{Role, set_role};
 
 use crate::compiled::Program;
 use crate::compiled::claimed::{CLAIMED, Claimed, rounds};
@@ -274,8 +276,37 @@ pub(crate) fn new_engine(
         _ => Ready::Pool(ReadyQueues::new(workers, home.clone(), runner.is_deep())),
     };
     let may_compile = matches!(runner, Runner::Pool { .. } | Runner::Static { .. });
-    let setup = Setup { ready, home, workers, may_compile, shared };
+    let traced = traced(overlay);
+    let setup = Setup { ready, home, workers, may_compile, traced, shared };
     Engine::new(&overlay.cores, &overlay.queues, setup, stop)
+}
+
+/// Reserves the numbers of the tasks in traces, and returns the first. While recording is on, notes
+/// the names of tasks and locations, and the requests.
+fn traced(overlay: &Checked<'_>) -> u32 {
+    let plan = &overlay.live.plan;
+    let first = new_ids(plan.tasks.len() as u32);
+    note::add(|| {
+        let location = |l: u32| overlay.cores[l as usize].traced;
+        let names = overlay.cores.iter().map(|core| Note::Name {
+            class: ObjectClass::Location,
+            id: core.traced,
+            name: core.name.clone(),
+        });
+        let tasks = (0_u32..).zip(&plan.tasks).map(|(t, name)| {
+            let member = overlay.ranks.get(&t).map(|&rank| rank as u32);
+            Note::Task { id: first + t, name: name.clone(), member }
+        });
+        let accesses = (first..).zip(&plan.requests).flat_map(move |(task, requests)| {
+            requests.iter().map(move |&(l, mode)| {
+                let exclusive = mode == AccessMode::Exclusive;
+                Note::Access { task, location: location(l), exclusive }
+            })
+        });
+        let run = Note::Overlay { first, tasks: plan.tasks.len() as u32 };
+        [run].into_iter().chain(names).chain(tasks).chain(accesses).collect::<Vec<_>>()
+    });
+    first
 }
 
 /// Runs phase by phase, until all tasks have stopped or the run has failed. Returns the reason why
@@ -412,13 +443,17 @@ pub(crate) fn run_workers<'env>(
     std::thread::scope(|scope| {
         for me in 1..workers {
             let name = format!("worker {me}");
-            let worker = move || guarded(engine, &engine.seats[me], || work(me, bodies));
+            let worker = move || {
+                set_role(Role::Worker(me as u32));
+                guarded(engine, &engine.seats[me], || work(me, bodies));
+            };
             if let Err(source) =
                 std::thread::Builder::new().name(name.clone()).spawn_scoped(scope, worker)
             {
                 engine.fail(Failure::Thread { what: name, source });
             }
         }
+        set_role(Role::Worker(0));
         guarded(engine, &engine.seats[0], || work(0, bodies));
     });
 }

@@ -1,43 +1,69 @@
-//! Records thread activity, into one ring of events per thread.
+//! Records what threads do and what they wait for, into one ring of events per thread, and writes
+//! the rings to a file while the program runs.
 //!
-//! This crate only records: tables, plots and files are made elsewhere, from a [`snapshot`].
+//! This crate records, writes and reads. Reports, time lines and exports are made elsewhere.
 //!
 //! | call | called by | cost |
 //! |---|---|---|
-//! | [`record`], off | any thread, all the time | one relaxed load and a predictable branch |
-//! | [`record`], on | any thread | a clock reading and four stores to the thread's own ring |
+//! | [`span`], [`mark`], off | any thread, all the time | one relaxed load and a predictable branch |
+//! | [`span`], on | any thread | two time stamps and ten stores to lines of its own thread |
 //! | [`snapshot`] | any thread, at any time | a copy of all rings; writers are not delayed |
+//! | [`start`], [`finish`] | any thread, at any time | a thread that writes ten times a second |
 //! | [`enable`], [`disable`], [`clear`] | any thread, at any time | short |
+//!
+//! A program need not call [`start`]: if the environment variable `SYNCLINE_TRACE` names a file when
+//! a thread records for the first time, the process records to it.
+//!
+//! ```text
+//!   program        span(..) ─┐  mark(..) ─┐  note::add(..) ─┐        Reader ──> reports, exports,
+//!                            v            v                 v          ^        the live view
+//!   this crate     ring per thread, open spans,      pending notes     │
+//!                            └──────────── writer thread ──┴──> file ──┘
+//! ```
 //!
 //! # Examples
 //! ```
-//! use syncline_trace::{EventKind, clear, disable, enable, record, snapshot};
+//! use syncline_trace::{Activity, clear, disable, enable, mark, snapshot, span};
 //!
-//! record(EventKind::Mark, 1, 0); // off: forgotten
+//! mark(Activity::Mark, 1, 0); // off: forgotten
 //! enable(1000);
-//! record(EventKind::Begin, 7, 42);
-//! std::thread::spawn(|| record(EventKind::Mark, 8, 43)).join().unwrap();
-//! record(EventKind::End, 7, 44);
+//! let step = span(Activity::Step, 7, 42);
+//! std::thread::spawn(|| mark(Activity::Mark, 8, 43)).join().unwrap();
+//! drop(step);
 //! disable();
 //!
 //! let events = snapshot();
-//! assert_eq!(events.iter().map(|event| event.value).collect::<Vec<_>>(), [42, 43, 44]);
-//! assert_eq!(events[0].thread, events[2].thread);
+//! assert_eq!(events.iter().map(|event| event.detail).collect::<Vec<_>>(), [42, 43]);
+//! assert!(events[0].since_ns <= events[1].since_ns && events[1].until_ns <= events[0].until_ns);
 //! clear();
 //! assert!(snapshot().is_empty());
 //! ```
 
-mod event;
+mod activity;
+pub mod clock;
+mod error;
+pub mod frame;
+pub mod note;
+mod open;
 #[doc(hidden)]
 pub mod plant;
+mod reader;
 #[doc(hidden)]
 pub mod recorder;
 mod ring;
+mod sample;
 mod sync;
+mod writer;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use event::{Event, EventKind};
-pub use recorder::{clear, disable, enable, is_enabled, record, snapshot};
+pub use activity::{Activity, ActivityClass, Event};
+pub use error::TraceError;
+pub use reader::Reader;
+pub use recorder::{
+    Role, Span, clear, disable, enable, is_enabled, mark, set_role, since, snapshot, span,
+    span_since,
+};
+pub use writer::{Recorded, VARIABLE, finish, start};

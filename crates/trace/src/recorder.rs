@@ -6,23 +6,30 @@
 //! each.
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::mem::discriminant;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
 
-use crate::ring::{Ring, Writer};
-use crate::{Event, EventKind};
+use crate::clock::{self, ClockPair};
+use crate::note;
+use crate::open::OpenSpans;
+use crate::ring::{Ring, Words, Writer};
+use crate::{Activity, Event};
 
-/// The maximum number of events that a ring keeps: 2^24 slots, 384 MiB.
+/// The maximum number of events that a ring keeps: 2^24 slots, 512 MiB.
 pub const MAX_EVENTS_PER_THREAD: usize = (1 << 24) - 1;
+
+/// The value of [`CAPACITY`] until the environment has been asked.
+const UNDECIDED: usize = usize::MAX;
 
 /// The number of events that each thread's ring keeps; 0 while recording is off. All accesses are
 /// Relaxed: the value orders nothing, and a thread that sees a change late starts or stops
-/// recording a little later.
-static CAPACITY: AtomicUsize = AtomicUsize::new(0);
+/// recording a little later. Models of other crates do not record.
+static CAPACITY: AtomicUsize = AtomicUsize::new(if cfg!(loom) { 0 } else { UNDECIDED });
 
-/// Time zero of all events.
-static ORIGIN: OnceLock<Instant> = OnceLock::new();
+/// Time zero of [`snapshot`].
+static ORIGIN: OnceLock<ClockPair> = OnceLock::new();
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry { lanes: Vec::new(), threads: 0 });
 
@@ -33,44 +40,75 @@ thread_local! {
 /// The state with which a thread records its events.
 struct Mine {
     writer: Writer,
-    thread: u32,
-    origin: Instant,
+    lane: Arc<LaneState>,
+    /// The number of open spans.
+    depth: usize,
+}
+
+/// The part of a thread's state that other threads read.
+#[derive(Debug)]
+pub(crate) struct LaneState {
+    pub(crate) ring: Arc<Ring>,
+    pub(crate) open: OpenSpans,
+    /// The number of the thread in this process.
+    pub(crate) thread: u32,
+    /// The thread's number in the system.
+    pub(crate) thread_id: u32,
+    /// The name of the thread.
+    pub(crate) name: String,
+    /// What the thread is to the run, such as a member and its rank.
+    pub(crate) role: Mutex<Option<Role>>,
+}
+
+/// What a thread is to the run. The later ones in this list replace the earlier ones.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[non_exhaustive]
+pub enum Role {
+    /// A worker of an overlay's pool in this process, or of a pool of processes.
+    Worker(u32),
+    /// The manager of a pool.
+    Manager,
+    /// A thread that serves requests of other hosts.
+    Server(u32),
+    /// A member of a team.
+    Member(u32),
 }
 
 /// The registry's entry for a ring.
 #[derive(Clone)]
-struct Lane {
-    ring: Arc<Ring>,
-    thread: u32,
-    /// The number of the first entry that has not been cleared.
-    from: u64,
+pub(crate) struct Lane {
+    pub(crate) state: Arc<LaneState>,
+    /// The number of the first entry that has not been cleared or written to the file.
+    pub(crate) from: u64,
 }
 
-struct Registry {
+pub(crate) struct Registry {
     /// The rings, in the order of creation.
-    lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<Lane>,
     /// The number of threads that have recorded so far.
     threads: u32,
 }
 
-/// Starts recording, keeping the last `events_per_thread` events of each thread.
+/// Starts recording in memory, keeping the last `events_per_thread` events of each thread.
 ///
 /// May be called by any thread at any time. The size is clamped to the range from 1 to
-/// [`MAX_EVENTS_PER_THREAD`]. A ring takes 24 bytes for each slot, and the number of its slots is
+/// [`MAX_EVENTS_PER_THREAD`]. A ring takes 32 bytes for each slot, and the number of its slots is
 /// the next power of two above the size: 1023 is cheaper than 1024. Events recorded earlier are
 /// kept. A thread whose ring has another size starts a new ring at its next event; the old one
 /// stays readable until [`clear`].
 ///
 /// Time zero is the first call in the process.
 pub fn enable(events_per_thread: usize) {
-    ORIGIN.get_or_init(Instant::now);
+    ORIGIN.get_or_init(ClockPair::now);
     CAPACITY.store(events_per_thread.clamp(1, MAX_EVENTS_PER_THREAD), Relaxed);
 }
 
 /// Stops recording. Events recorded so far are kept.
 ///
-/// May be called by any thread at any time. A thread that is inside [`record`] at this moment may
-/// still record that event.
+/// May be called by any thread at any time. A span that is open at this moment is still recorded
+/// when it ends.
 pub fn disable() {
     CAPACITY.store(0, Relaxed);
 }
@@ -81,10 +119,65 @@ pub fn disable() {
 /// Relaxed: the result orders no other memory access.
 #[inline]
 pub fn is_enabled() -> bool {
-    CAPACITY.load(Relaxed) != 0
+    CAPACITY.load(Relaxed) != 0 && decided() != 0
 }
 
-/// Records an event of this thread at the current time, if recording is on.
+/// Returns the size of the rings; at the first call in the process, the environment decides whether
+/// recording is on.
+#[cold]
+fn decided() -> usize {
+    let capacity = CAPACITY.load(Relaxed);
+    if capacity != UNDECIDED {
+        return capacity;
+    }
+    // Only one thread decides; the others go on without recording until it has.
+    if CAPACITY.compare_exchange(UNDECIDED, 0, Relaxed, Relaxed).is_ok() {
+        crate::writer::start_from_environment();
+    }
+    CAPACITY.load(Relaxed)
+}
+
+/// An open span: it ends, and is recorded, when it is dropped.
+///
+/// A span belongs to the thread that opened it. Spans of a thread are nested.
+#[derive(Debug)]
+#[must_use = "a span ends when it is dropped"]
+pub struct Span {
+    /// The begin in ticks; 0 if recording is off.
+    since: u64,
+    what: u64,
+    detail: u64,
+    depth: usize,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Span {
+    const OFF: Span = Span { since: 0, what: 0, detail: 0, depth: 0, _of_this_thread: PhantomData };
+
+    /// Changes the detail of the span, for something that is known only at its end.
+    pub fn set_detail(&mut self, detail: u64) {
+        self.detail = detail;
+    }
+
+    /// Ends the span without recording it.
+    pub fn cancel(mut self) {
+        if self.since != 0 {
+            leave(self.depth);
+            self.since = 0;
+        }
+    }
+}
+
+impl Drop for Span {
+    #[inline]
+    fn drop(&mut self) {
+        if self.since != 0 {
+            end(self);
+        }
+    }
+}
+
+/// Opens a span of this thread, if recording is on.
 ///
 /// Never blocks and never allocates, except at the thread's first event (and at the first after
 /// [`enable`] changed the size), when its ring is made. When the ring is full, the oldest event is
@@ -92,97 +185,228 @@ pub fn is_enabled() -> bool {
 ///
 /// # Memory ordering
 /// A call synchronises with nothing that a caller may rely on. An event is in every [`snapshot`]
-/// that it happens before, for as long as the ring keeps it.
+/// that its end happens before, for as long as the ring keeps it.
 ///
 /// # Examples
 /// ```
-/// use syncline_trace::{EventKind, enable, record, snapshot};
+/// use syncline_trace::{Activity, enable, snapshot, span};
 ///
 /// enable(3);
-/// for value in 0..10 {
-///     record(EventKind::Mark, 0, value);
+/// for iteration in 0..10 {
+///     let _step = span(Activity::Step, 7, iteration);
 /// }
-/// assert_eq!(snapshot().iter().map(|event| event.value).collect::<Vec<_>>(), [7, 8, 9]);
+/// assert_eq!(snapshot().iter().map(|event| event.detail).collect::<Vec<_>>(), [7, 8, 9]);
 /// ```
 #[inline]
-pub fn record(kind: EventKind, subject: u32, value: u64) {
-    let capacity = CAPACITY.load(Relaxed);
-    if capacity != 0 {
-        record_now(capacity, kind, subject, value);
+pub fn span(activity: Activity, subject: u32, detail: u64) -> Span {
+    if CAPACITY.load(Relaxed) == 0 { Span::OFF } else { begin(activity, subject, detail) }
+}
+
+/// Records a moment of this thread, if recording is on. Costs and losses are those of [`span`].
+#[inline]
+pub fn mark(activity: Activity, subject: u32, detail: u64) {
+    if CAPACITY.load(Relaxed) != 0 {
+        let now = clock::now();
+        push([now, now, what(activity, subject), detail]);
     }
+}
+
+/// Records a span whose begin was another call's [`now`](crate::clock::now), and which ends now.
+///
+/// For spans that are not nested, such as requests to a disk. Nothing is recorded if recording is
+/// off, or if `since` is 0.
+#[inline]
+pub fn span_since(activity: Activity, subject: u32, detail: u64, since: u64) {
+    if since != 0 && CAPACITY.load(Relaxed) != 0 {
+        push([since, clock::now(), what(activity, subject), detail]);
+    }
+}
+
+/// Returns the time for [`span_since`]: the ticks of this moment, or 0 if recording is off.
+#[inline]
+pub fn since() -> u64 {
+    if CAPACITY.load(Relaxed) == 0 { 0 } else { clock::now() }
+}
+
+/// Tells what this thread is to the run, if recording is on. A member that also works in a pool
+/// stays a member: a role is replaced by the same one or by a later one in the list of [`Role`].
+pub fn set_role(role: Role) {
+    if is_enabled() {
+        with_mine(|mine| {
+            let mut now = mine.lane.role.lock().unwrap_or_else(PoisonError::into_inner);
+            let same = now.is_some_and(|now| discriminant(&now) == discriminant(&role));
+            if same || *now < Some(role) {
+                *now = Some(role);
+            }
+        });
+    }
+}
+
+fn what(activity: Activity, subject: u32) -> u64 {
+    u64::from(activity as u8) << 32 | u64::from(subject)
 }
 
 /// `cold` keeps the function out of line, and off the path of programs that do not record.
 #[cold]
-fn record_now(capacity: usize, kind: EventKind, subject: u32, value: u64) {
-    // Both steps succeed, unless the thread is ending, or an allocator records while the thread's
-    // ring is being made: such an event is lost.
+fn begin(activity: Activity, subject: u32, detail: u64) -> Span {
+    let what = what(activity, subject);
+    let opened = with_mine(|mine| {
+        let depth = mine.depth;
+        mine.depth += 1;
+        // Ticks are 0 only at the start of a machine.
+        let since = clock::now().max(1);
+        mine.lane.open.open(depth, since, what, detail);
+        Span { since, what, detail, depth, _of_this_thread: PhantomData }
+    });
+    opened.unwrap_or(Span::OFF)
+}
+
+#[cold]
+fn end(span: &mut Span) {
+    let until = clock::now();
+    // The ring is made again only at a begin: a span that was open when recording stopped is
+    // recorded all the same.
     let _ = MINE.try_with(|mine| {
         let Ok(mut mine) = mine.try_borrow_mut() else { return };
-        if mine.as_ref().is_none_or(|mine| mine.writer.ring().keep() != capacity) {
-            *mine = Some(register(capacity, mine.as_ref().map(|mine| mine.thread)));
-        }
+        let Some(mine) = &mut *mine else { return };
+        mine.lane.open.close(span.depth);
+        mine.depth = span.depth;
+        write(&mut mine.writer, [span.since, until, span.what, span.detail]);
+    });
+}
+
+/// Closes the span of this depth, which is not recorded.
+fn leave(depth: usize) {
+    let _ = MINE.try_with(|mine| {
+        let Ok(mut mine) = mine.try_borrow_mut() else { return };
         if let Some(mine) = &mut *mine {
-            let time_ns = mine.origin.elapsed().as_nanos() as u64;
-            mine.writer.push(Event::encode(time_ns, kind, subject, value));
+            mine.lane.open.close(depth);
+            mine.depth = depth;
         }
     });
 }
 
-/// Makes a ring for this thread, which has the number `thread`, or gets the next one.
-fn register(capacity: usize, thread: Option<u32>) -> Mine {
-    let writer = Writer::new(capacity);
-    // `enable` has set the origin; a thread that does not see it yet blocks here until it does.
-    let origin = *ORIGIN.get_or_init(Instant::now);
-    let mut registry = registry();
-    let thread = thread.unwrap_or_else(|| {
-        registry.threads += 1;
-        registry.threads - 1
-    });
-    registry.lanes.push(Lane { ring: writer.ring().clone(), thread, from: 0 });
-    Mine { writer, thread, origin }
+#[cold]
+fn push(words: Words) {
+    with_mine(|mine| write(&mut mine.writer, words));
 }
 
-/// Returns all events that are kept, of living and ended threads, sorted by time.
+/// Appends an entry. A half of the ring later the thread that writes the file is woken, so that
+/// nothing is lost while it keeps up.
+#[inline]
+fn write(writer: &mut Writer, words: Words) {
+    if writer.push(words) {
+        crate::writer::wake();
+    }
+}
+
+/// Calls `act` with this thread's state, which it makes if there is none of the right size.
 ///
-/// May be called by any thread at any time; recording continues meanwhile. Each thread's events are
-/// consecutive and in order. Events that are overwritten while they are being copied are left out.
+/// Returns `None` if recording is off, if the thread is ending, or if an allocator records while
+/// the thread's ring is being made: such an event is lost.
+#[inline]
+fn with_mine<T>(act: impl FnOnce(&mut Mine) -> T) -> Option<T> {
+    let capacity = match CAPACITY.load(Relaxed) {
+        UNDECIDED => decided(),
+        capacity => capacity,
+    };
+    if capacity == 0 {
+        return None;
+    }
+    let done = MINE.try_with(|mine| {
+        let mut mine = mine.try_borrow_mut().ok()?;
+        if mine.as_ref().is_none_or(|mine| mine.writer.ring().keep() != capacity) {
+            let old = mine.take();
+            *mine = Some(register(capacity, old));
+        }
+        mine.as_mut().map(act)
+    });
+    done.ok().flatten()
+}
+
+/// Makes a ring for this thread, which continues the `old` one, if there is one.
+#[cold]
+fn register(capacity: usize, old: Option<Mine>) -> Mine {
+    let writer = Writer::new(capacity);
+    // A caller without `enable`, in a thread that saw its store first, sets time zero a little
+    // later.
+    ORIGIN.get_or_init(ClockPair::now);
+    let role =
+        old.as_ref().and_then(|old| *old.lane.role.lock().unwrap_or_else(PoisonError::into_inner));
+    let depth = old.as_ref().map_or(0, |old| old.depth);
+    let mut registry = registry();
+    let thread = old.map_or_else(
+        || {
+            registry.threads += 1;
+            registry.threads - 1
+        },
+        |old| old.lane.thread,
+    );
+    let lane = Arc::new(LaneState {
+        ring: writer.ring().clone(),
+        open: OpenSpans::new(),
+        thread,
+        thread_id: rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs(),
+        name: std::thread::current().name().unwrap_or_default().to_owned(),
+        role: Mutex::new(role),
+    });
+    registry.lanes.push(Lane { state: Arc::clone(&lane), from: 0 });
+    Mine { writer, lane, depth }
+}
+
+/// Returns all events that are kept in memory, of living and ended threads, sorted by their begin.
+///
+/// May be called by any thread at any time; recording continues meanwhile. Events that are
+/// overwritten while they are being copied are left out. Spans that are open are not events yet.
+/// Events that a file already has are not returned. The times of an event in two snapshots may
+/// differ by some nanoseconds, as each snapshot determines the rate of the clock.
 ///
 /// # Memory ordering
-/// The result contains every event that happens before the call, unless it was overwritten or
+/// The result contains every event whose end happens before the call, unless it was overwritten or
 /// cleared.
 pub fn snapshot() -> Vec<Event> {
+    let Some(origin) = ORIGIN.get() else { return Vec::new() };
     // The rings are copied without the mutex, so that no thread waits for a copy at its first
     // event.
     let lanes = registry().lanes.clone();
+    let now = ClockPair::now();
+    let time = |ticks| origin.convert(&now, ticks).saturating_sub(origin.monotonic_ns);
     let mut events: Vec<Event> = lanes
         .iter()
         .flat_map(|lane| {
-            lane.ring
-                .read(lane.from)
-                .into_iter()
-                .filter_map(|words| Event::decode(lane.thread, words))
+            let (_, entries) = lane.state.ring.read(lane.from);
+            entries.into_iter().filter_map(|[since, until, what, detail]| {
+                Some(Event {
+                    since_ns: time(since),
+                    until_ns: time(until),
+                    thread: lane.state.thread,
+                    activity: Activity::from_number((what >> 32) as u8)?,
+                    subject: what as u32,
+                    detail,
+                })
+            })
         })
         .collect();
     // The sort is stable: events of one thread at the same nanosecond keep their order.
-    events.sort_by_key(|event| event.time_ns);
+    events.sort_by_key(|event| event.since_ns);
     events
 }
 
-/// Clears all recorded events, and frees the rings that no thread will write to again.
+/// Clears all recorded events and notes, and frees the rings that no thread will write to again.
 ///
 /// May be called by any thread at any time. Recording stays on or off, as it is; an event recorded
 /// concurrently may be cleared or kept.
 pub fn clear() {
+    note::clear();
     registry().lanes.retain_mut(|lane| {
-        lane.from = lane.ring.head();
+        lane.from = lane.state.ring.head();
         // The other holders are the thread itself and snapshots. A ring that only a snapshot holds
         // is empty from now on, and the next clear frees it.
-        Arc::strong_count(&lane.ring) > 1
+        Arc::strong_count(&lane.state) > 1
     });
 }
 
 /// Locks the registry. A poisoned lock is usable: every change to the registry is a single step.
-fn registry() -> MutexGuard<'static, Registry> {
+pub(crate) fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }

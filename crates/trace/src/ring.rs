@@ -1,4 +1,4 @@
-//! A ring of three-word entries with one writer and any number of readers, none of which blocks.
+//! A ring of four-word entries with one writer and any number of readers, none of which blocks.
 //!
 //! # Contract
 //! A ring has one [`Writer`], whose `push` is wait-free. [`Ring::read`] may be called by any thread
@@ -23,7 +23,7 @@
 //! own.
 //!
 //! # Costs
-//! `push` is four stores to cache lines that only the writer writes (on x86-64 the fence and the
+//! `push` is five stores to cache lines that only the writer writes (on x86-64 the fence and the
 //! orderings are free; on ARM they cost a barrier each). `read` copies the entries, and loads
 //! `head` twice.
 
@@ -34,7 +34,7 @@ use crate::plant;
 use crate::sync::{AtomicU64, fence};
 
 /// The words of one entry.
-pub(crate) type Words = [u64; 3];
+pub(crate) type Words = [u64; 4];
 
 /// The readers' side of a ring.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct Ring {
     /// The number of entries ever written, which is the number of the next entry.
     head: AtomicU64,
     /// The number of slots is a power of two greater than `keep`.
-    slots: Box<[[AtomicU64; 3]]>,
+    slots: Box<[[AtomicU64; 4]]>,
     keep: usize,
 }
 
@@ -63,7 +63,7 @@ impl Writer {
     /// power of two.
     pub(crate) fn new(keep: usize) -> Writer {
         let slots = (keep + 1).next_power_of_two();
-        let slot = |_| [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
+        let slot = |_| [(); 4].map(|()| AtomicU64::new(0));
         let ring = Ring { head: AtomicU64::new(0), slots: (0..slots).map(slot).collect(), keep };
         Writer { ring: Arc::new(ring), next: 0 }
     }
@@ -73,9 +73,10 @@ impl Writer {
         &self.ring
     }
 
-    /// Appends an entry, overwriting the oldest if the ring is full.
+    /// Appends an entry, overwriting the oldest if the ring is full. Returns whether half of the
+    /// ring has been written since the last call that returned true, so that a reader can keep up.
     #[inline]
-    pub(crate) fn push(&mut self, words: Words) {
+    pub(crate) fn push(&mut self, words: Words) -> bool {
         if !plant::is("no fence in push") {
             // Pairs with the fence in `read`: a reader that has seen any of the stores below also
             // sees that `head` has reached `next`, and does not take the slot for the old entry.
@@ -87,6 +88,8 @@ impl Writer {
         self.next += 1;
         // Release: pairs with the Acquire load in `read`, which then sees these words or newer.
         self.ring.head.store(self.next, Release);
+        // The length is a power of two of at least 2.
+        self.next & (self.ring.slots.len() as u64 / 2 - 1) == 0
     }
 }
 
@@ -101,8 +104,10 @@ impl Ring {
         self.head.load(Relaxed)
     }
 
-    /// Copies the entries that are still present, from number `from` on, oldest first.
-    pub(crate) fn read(&self, from: u64) -> Vec<Words> {
+    /// Copies the entries that are still present, from number `from` on, oldest first. Returns the
+    /// number of the first of them, or of the next entry if there are none: entries between `from`
+    /// and this number are lost.
+    pub(crate) fn read(&self, from: u64) -> (u64, Vec<Words>) {
         // Acquire: pairs with the Release store in `push`, so that the loads below return the words
         // of entries before `end`, or of newer entries in the same slots.
         let end = self.head.load(Acquire);
@@ -123,10 +128,10 @@ impl Ring {
         let intact = (head + under_way).saturating_sub(self.slots.len() as u64);
         let lost = intact.saturating_sub(first).min(end - first);
         entries.drain(..lost as usize);
-        entries
+        (first + lost, entries)
     }
 
-    fn slot(&self, entry: u64) -> &[AtomicU64; 3] {
+    fn slot(&self, entry: u64) -> &[AtomicU64; 4] {
         // The length is a power of two, so the mask computes the remainder, and the index is in
         // bounds.
         &self.slots[entry as usize & (self.slots.len() - 1)]
@@ -143,13 +148,14 @@ mod tests {
         fn keeps_the_last_entries(keep in 1usize..20, pushed in 0u64..60, from in 0u64..70) {
             let mut writer = Writer::new(keep);
             for entry in 0..pushed {
-                writer.push([entry, entry + 1, entry + 2]);
+                writer.push([entry, entry + 1, entry + 2, entry + 3]);
             }
             let ring = writer.ring();
             prop_assert_eq!(ring.head(), pushed);
             let first = from.max(pushed.saturating_sub(keep as u64));
-            let expected: Vec<Words> = (first..pushed).map(|entry| [entry, entry + 1, entry + 2]).collect();
-            prop_assert_eq!(ring.read(from), expected);
+            let entry = |entry| [entry, entry + 1, entry + 2, entry + 3];
+            let expected: Vec<Words> = (first..pushed).map(entry).collect();
+            prop_assert_eq!(ring.read(from), (first.min(pushed), expected));
         }
     }
 }
@@ -160,7 +166,7 @@ mod loom_tests {
     use loom::thread;
 
     fn entry(number: u64) -> Words {
-        [10 + number, 20 + number, 30 + number]
+        [10 + number, 20 + number, 30 + number, 40 + number]
     }
 
     /// Checks that a reader at any moment sees whole, consecutive entries, and the last ones after
@@ -169,18 +175,19 @@ mod loom_tests {
         loom::model(move || {
             let mut writer = Writer::new(keep);
             let ring = writer.ring().clone();
-            let writer =
-                thread::spawn(move || (0..pushes).for_each(|number| writer.push(entry(number))));
-            let seen = ring.read(0);
+            let writer = thread::spawn(move || {
+                for number in 0..pushes {
+                    writer.push(entry(number));
+                }
+            });
+            let (first, seen) = ring.read(0);
             assert!(seen.len() <= keep);
-            if let Some(&[first, ..]) = seen.first() {
-                let whole: Vec<Words> = (first - 10..).take(seen.len()).map(entry).collect();
-                assert_eq!(seen, whole, "torn or out of order");
-                assert!(first - 10 + seen.len() as u64 <= pushes);
-            }
+            let whole: Vec<Words> = (first..).take(seen.len()).map(entry).collect();
+            assert_eq!(seen, whole, "torn or out of order");
+            assert!(first + seen.len() as u64 <= pushes);
             writer.join().unwrap();
             let last: Vec<Words> = (pushes - keep as u64..pushes).map(entry).collect();
-            assert_eq!(ring.read(0), last);
+            assert_eq!(ring.read(0), (pushes - keep as u64, last));
         });
     }
 

@@ -7,21 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use proptest::prelude::*;
-use syncline_trace::{Event, EventKind, clear, disable, enable, is_enabled, record, snapshot};
+use syncline_trace::{Activity, Event, clear, disable, enable, is_enabled, mark, snapshot, span};
 
 static TURN: Mutex<()> = Mutex::new(());
 
-const KINDS: [EventKind; 9] = [
-    EventKind::Post,
-    EventKind::Grant,
-    EventKind::Begin,
-    EventKind::End,
-    EventKind::Wait,
-    EventKind::Woken,
-    EventKind::Map,
-    EventKind::Unmap,
-    EventKind::Mark,
-];
+const KINDS: [Activity; 23] = Activity::ALL;
 
 /// Turns the recorder off and clears it; the guard keeps other tests out.
 fn my_turn() -> MutexGuard<'static, ()> {
@@ -35,7 +25,7 @@ fn my_turn() -> MutexGuard<'static, ()> {
 enum Step {
     Enable(usize),
     Disable,
-    Record(EventKind, u32, u64),
+    Record(Activity, u32, u64),
     Clear,
 }
 
@@ -51,7 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// The parts of an event that a test chooses.
-type Chosen = (EventKind, u32, u64);
+type Chosen = (Activity, u32, u64);
 
 /// The expected contents of the recorder for one thread: one vector per ring, of which the last is
 /// written to.
@@ -92,7 +82,7 @@ fn apply(step: &Step) {
         Step::Enable(capacity) => enable(capacity),
         Step::Disable => disable(),
         Step::Clear => clear(),
-        Step::Record(kind, subject, value) => record(kind, subject, value),
+        Step::Record(kind, subject, value) => mark(kind, subject, value),
     }
 }
 
@@ -108,10 +98,10 @@ proptest! {
                 apply(step);
                 model.apply(step);
                 let events = snapshot();
-                let found: Vec<_> = events.iter().map(|e| (e.kind, e.subject, e.value)).collect();
+                let found: Vec<_> = events.iter().map(|e| (e.activity, e.subject, e.detail)).collect();
                 assert_eq!(found, model.events(), "after {} steps", count + 1);
                 assert!(events.iter().all(|event| event.thread == events[0].thread));
-                assert!(events.is_sorted_by_key(|event| event.time_ns));
+                assert!(events.is_sorted_by_key(|event| event.since_ns));
                 assert_eq!(is_enabled(), model.capacity != 0);
             }
         })
@@ -123,8 +113,8 @@ proptest! {
 /// Records an event whose kind and subject follow from its value.
 fn record_nth(writer: u64, count: u64) {
     let value = writer << 32 | count;
-    record(
-        KINDS[(count % 9) as usize],
+    mark(
+        KINDS[(count % 23) as usize],
         (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32,
         value,
     );
@@ -135,11 +125,11 @@ fn record_nth(writer: u64, count: u64) {
 fn check(events: &[Event]) -> BTreeMap<u64, (u64, usize)> {
     let mut threads = BTreeMap::new();
     let mut writers = BTreeMap::new();
-    assert!(events.is_sorted_by_key(|event| event.time_ns));
+    assert!(events.is_sorted_by_key(|event| event.since_ns));
     for event in events {
-        let (writer, count) = (event.value >> 32, event.value & 0xffff_ffff);
-        assert_eq!(event.kind, KINDS[(count % 9) as usize], "torn: {event:?}");
-        let subject = (event.value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        let (writer, count) = (event.detail >> 32, event.detail & 0xffff_ffff);
+        assert_eq!(event.activity, KINDS[(count % 23) as usize], "torn: {event:?}");
+        let subject = (event.detail.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
         assert_eq!(event.subject, subject, "torn: {event:?}");
         assert_eq!(*threads.entry(event.thread).or_insert(writer), writer, "two writers in a ring");
         let (last, number) = writers.entry(writer).or_insert((count.wrapping_sub(1), 0));
@@ -189,7 +179,7 @@ fn rings_of_ended_threads_stay_until_cleared() {
     record_nth(3, 0);
     let events = snapshot();
     assert_eq!(check(&events).len(), 4);
-    assert_eq!(snapshot(), events, "reading takes nothing away");
+    assert_eq!(check(&snapshot()), check(&events), "reading takes nothing away");
     clear();
     assert!(snapshot().is_empty());
     record_nth(3, 1);
@@ -211,7 +201,7 @@ fn off_records_nothing_and_keeps_what_there_was() {
     record_nth(0, 2);
     let events = snapshot();
     assert_eq!(events.len(), 1);
-    assert_eq!(events[0].value, 1);
+    assert_eq!(events[0].detail, 1);
 }
 
 /// Events from the destructors of a thread's local variables are kept or lost, without further
@@ -236,4 +226,22 @@ fn recording_while_a_thread_ends_is_harmless() {
     .join()
     .unwrap();
     assert!((1..=2).contains(&check(&snapshot())[&0].1));
+}
+
+#[test]
+fn spans_nest_and_a_cancelled_one_is_not_recorded() {
+    let _turn = my_turn();
+    enable(10);
+    let outer = span(Activity::Step, 1, 0);
+    let mut inner = span(Activity::AwaitLock, 2, 0);
+    inner.set_detail(5);
+    span(Activity::AwaitBarrier, 3, 0).cancel();
+    drop(inner);
+    disable();
+    drop(outer);
+    drop(span(Activity::Step, 4, 0));
+    let events = snapshot();
+    let found: Vec<_> = events.iter().map(|e| (e.activity, e.subject, e.detail)).collect();
+    assert_eq!(found, [(Activity::Step, 1, 0), (Activity::AwaitLock, 2, 5)]);
+    assert!(events[1].until_ns <= events[0].until_ns);
 }

@@ -1,8 +1,22 @@
 //! Reports of traces: what bounds a run, what each thread did when, and exports for other tools.
 //!
 //! ```text
-//!   trace files ──Reader──> Trace ──analysis──> model::Report ──page──> report.html
-//!                           (aligned times)             └──serde──> JSON
+//!   trace files ──load──> Trace ──collect──> sums, grids, bins ──causes──> model::Report ──> page
+//!                         (aligned times)                                      └──serde──> JSON
 //! ```
+//!
+//! A trace may be larger than memory: it is read twice, frame by frame, and what is collected is
+//! bounded by the size of the page.
 
+mod align;
+mod causes;
+mod collect;
+mod error;
+mod load;
 pub mod model;
+mod report;
+
+pub use align::Alignment;
+pub use error::ReportError;
+pub use load::{Lane, Process, Span, Task, Trace};
+pub use report::report;

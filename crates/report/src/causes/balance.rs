@@ -1,0 +1,164 @@
+//! One thread, or one task, that takes longer than the others.
+
+use syncline_trace::{Activity, Role};
+
+use super::{Evidence, median, percent, time};
+use crate::model::Cause;
+
+/// A thread is late if it takes this many times as long as the median.
+const LATE: f64 = 1.25;
+
+/// Threads of the same kind that wait for one of them.
+pub(super) fn balance(evidence: &Evidence<'_>) -> Option<Cause> {
+    by_steps(evidence).or_else(|| by_heavy_task(evidence)).or_else(|| by_work(evidence))
+}
+
+/// The part of the time in which the other threads waited for something that a late thread delays.
+fn others_wait(evidence: &Evidence<'_>, late: usize) -> f64 {
+    const FOR_OTHERS: [Activity; 6] = [
+        Activity::AwaitTask,
+        Activity::AwaitBarrier,
+        Activity::AwaitSync,
+        Activity::AwaitMessage,
+        Activity::AwaitLocation,
+        Activity::AwaitSignal,
+    ];
+    let others = evidence.workers.iter().filter(|&&lane| lane != late);
+    let waits = others.map(|&lane| FOR_OTHERS.iter().map(|&a| evidence.time(lane, a)).sum::<f64>());
+    waits.sum::<f64>() / evidence.total
+}
+
+/// A thread whose steps take longer than the same kind of steps in other threads.
+fn by_steps(evidence: &Evidence<'_>) -> Option<Cause> {
+    let kinds = &evidence.collected.steps.kinds;
+    let mut found: Option<(f64, usize, f64, f64)> = None;
+    for kind in kinds {
+        let lanes: Vec<(usize, f64, f64)> = kind
+            .lanes
+            .iter()
+            .filter(|(lane, steps)| steps.count >= 3 && evidence.workers.contains(lane))
+            .map(|(&lane, steps)| (lane, steps.median() as f64, steps.sum as f64))
+            .collect();
+        for &(lane, own, sum) in &lanes {
+            let others = lanes.iter().filter(|other| other.0 != lane).map(|other| other.1);
+            let usual = median(others.collect());
+            if usual <= 0.0 || own < LATE * usual {
+                continue;
+            }
+            let lost = sum * (1.0 - usual / own);
+            if found.is_none_or(|(most, ..)| lost > most) {
+                found = Some((lost, lane, own, usual));
+            }
+        }
+    }
+    let (lost, lane, own, usual) = found?;
+    let count = evidence.workers.len() as f64;
+    let cost = others_wait(evidence, lane).min(lost * (count - 1.0) / evidence.total)
+        + lost / evidence.total;
+    Some(Cause {
+        kind: "straggler".into(),
+        what: format!(
+            "A straggler: {} takes {:.1} times as long for a step as the others.",
+            evidence.name(lane),
+            own / usual
+        ),
+        evidence: format!(
+            "Its steps take {}, those of others {}; the others wait for {} of all time. {}",
+            time(own),
+            time(usual),
+            percent(others_wait(evidence, lane)),
+            why_late(evidence, lane)
+        ),
+        advice:
+            "Look at what else runs on its processor or host, and at the clock of its processor; \
+                 or give it less work."
+                .into(),
+        cost,
+    })
+}
+
+/// Returns what the kernel says of a late thread.
+fn why_late(evidence: &Evidence<'_>, lane: usize) -> String {
+    let Some((first, last)) = &evidence.trace.lanes[lane].samples else { return String::new() };
+    let ran = last.ran_ns.saturating_sub(first.ran_ns) as f64;
+    let queued = last.queued_ns.saturating_sub(first.queued_ns) as f64;
+    let worked = evidence.worked(lane).max(1.0);
+    if queued > 0.2 * worked {
+        return format!("It had no processor for {} of its work.", percent(queued / worked));
+    }
+    if ran > 0.0 && ran + queued < 0.7 * worked {
+        let slept = percent(1.0 - (ran + queued) / worked);
+        return format!(
+            "It slept for {slept} of its work: it waits for something inside its steps."
+        );
+    }
+    "It ran all the time: its processor is slower, or its data are larger.".into()
+}
+
+/// A task that takes so long that all others wait for it.
+fn by_heavy_task(evidence: &Evidence<'_>) -> Option<Cause> {
+    let kinds = evidence.collected.steps.kinds.iter();
+    let heavy = kinds.filter_map(|kind| {
+        let mean = |&(work, steps): &(u64, u64)| work as f64 / steps.max(1) as f64;
+        let (task, work) =
+            kind.work.iter().enumerate().max_by(|a, b| mean(a.1).total_cmp(&mean(b.1)))?;
+        let usual = median(kind.work.iter().filter(|work| work.1 > 0).map(mean).collect());
+        (kind.tasks.len() > 2 && usual > 0.0)
+            .then(|| (kind, task, work.0 as f64, mean(work) / usual))
+    });
+    let (kind, task, work, times) = heavy.max_by(|a, b| a.2.total_cmp(&b.2))?;
+    let length = evidence.trace.length.max(1) as f64;
+    let waits = evidence.part(Activity::AwaitTask) + evidence.part(Activity::AwaitLocation);
+    (times > 2.0 && work > 0.4 * length).then(|| Cause {
+        kind: "imbalance".into(),
+        what: format!(
+            "Imbalance: task {} takes {times:.1} times as long as the median of its kind.",
+            kind.tasks[task]
+        ),
+        evidence: format!(
+            "It works for {} of the run; the threads wait for tasks for {} of their time.",
+            percent(work / length),
+            percent(waits)
+        ),
+        advice: "Divide the task, or give it less data.".into(),
+        cost: waits,
+    })
+}
+
+/// A member that works longer than the others between the same barriers, syncs or messages.
+fn by_work(evidence: &Evidence<'_>) -> Option<Cause> {
+    let members = evidence.workers.iter().copied().filter(|&lane| {
+        matches!(evidence.trace.lanes[lane].role, Some(Role::Member(_))) || !steps(evidence, lane)
+    });
+    let members: Vec<usize> = members.collect();
+    let waits = |lane: usize| {
+        [Activity::AwaitBarrier, Activity::AwaitSync, Activity::AwaitMessage, Activity::AwaitTask]
+            .iter()
+            .map(|&activity| evidence.time(lane, activity))
+            .sum::<f64>()
+    };
+    let &late =
+        members.iter().max_by(|&&a, &&b| evidence.worked(a).total_cmp(&evidence.worked(b)))?;
+    let others = || members.iter().copied().filter(|&lane| lane != late);
+    let (own, usual) =
+        (evidence.worked(late), median(others().map(|l| evidence.worked(l)).collect()));
+    let waited = others().map(waits).sum::<f64>() / evidence.total;
+    (own > LATE * usual && waits(late) < own).then(|| Cause {
+        kind: "straggler".into(),
+        what: format!("A straggler: the others wait for {}.", evidence.name(late)),
+        evidence: format!(
+            "It works for {}, the others for {} (median), and they wait for {} of all time. {}",
+            time(own),
+            time(usual),
+            percent(waited),
+            why_late(evidence, late)
+        ),
+        advice: "Give it less work, or look at what else runs on its processor or host.".into(),
+        cost: waited,
+    })
+}
+
+fn steps(evidence: &Evidence<'_>, lane: usize) -> bool {
+    let count = &evidence.collected.shares.lanes[lane].count;
+    count[Activity::Step as usize] + count[Activity::Job as usize] > 0
+}

@@ -1,0 +1,51 @@
+//! Workers of a pool that wait for tasks.
+
+use syncline_trace::Activity;
+
+use super::{Evidence, percent, time};
+use crate::model::Cause;
+
+/// Workers wait for tasks: at the end, because the manager is late, or because tasks are small.
+pub(super) fn farm(evidence: &Evidence<'_>) -> Option<Cause> {
+    let farm = &evidence.collected.farm;
+    let (longest, lengths) = (farm.longest?, &farm.lengths);
+    let cost = evidence.part(Activity::AwaitJob);
+    let length = evidence.trace.length.max(1);
+    let waited = format!(
+        "{} tasks of {} (median); the workers wait for tasks for {} of their time",
+        lengths.count,
+        time(lengths.median() as f64),
+        percent(cost)
+    );
+    // After the last begin, workers end one after the other.
+    let tail = length.saturating_sub(farm.last_begin) as f64 / length as f64;
+    if tail > 0.15 && longest.length() as f64 > 2.0 * lengths.median() as f64 {
+        return Some(Cause {
+            kind: "farm-tail".into(),
+            what: format!(
+                "The end of the farm: task {} takes {}, and the others end before it.",
+                longest.detail,
+                time(longest.length() as f64)
+            ),
+            evidence: format!("{waited}; the last {} of the run begin no task.", percent(tail)),
+            advice: "Submit the longest tasks first, or divide them.".into(),
+            cost,
+        });
+    }
+    if lengths.mean() < 100_000.0 {
+        return Some(Cause {
+            kind: "small-tasks".into(),
+            what: format!("Small tasks: a task of the pool takes {}.", time(lengths.mean())),
+            evidence: format!("{waited}; a trip to a worker and back takes some 10 us."),
+            advice: "Put several into one task.".into(),
+            cost,
+        });
+    }
+    Some(Cause {
+        kind: "farm-manager".into(),
+        what: "The farm: the workers wait for the manager.".into(),
+        evidence: format!("{waited}."),
+        advice: "Submit tasks earlier, or use fewer workers.".into(),
+        cost,
+    })
+}

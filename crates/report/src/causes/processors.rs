@@ -1,0 +1,242 @@
+//! Threads without a processor, tasks on the wrong members, and pages that come from the disk.
+
+use std::collections::BTreeMap;
+
+use syncline_trace::Activity;
+
+use super::{Evidence, percent};
+use crate::model::Cause;
+
+/// What the kernel says of a thread over the run, in nanoseconds.
+struct OnProcessor {
+    lane: usize,
+    ran: f64,
+    queued: f64,
+    allowed: Vec<u32>,
+    faults: u64,
+}
+
+fn threads(evidence: &Evidence<'_>) -> Vec<OnProcessor> {
+    let thread = |&lane: &usize| {
+        let (first, last) = evidence.trace.lanes[lane].samples.as_ref()?;
+        // A thread whose first sample is its last began during the run: all of it counts.
+        let before = if first == last { Default::default() } else { first.clone() };
+        Some(OnProcessor {
+            lane,
+            ran: last.ran_ns.saturating_sub(before.ran_ns) as f64,
+            queued: last.queued_ns.saturating_sub(before.queued_ns) as f64,
+            allowed: numbers(&last.allowed),
+            faults: last.major_faults.saturating_sub(before.major_faults),
+        })
+    };
+    evidence.workers.iter().filter_map(thread).collect()
+}
+
+/// Returns the numbers of ranges such as `0-3,8`.
+fn numbers(ranges: &str) -> Vec<u32> {
+    let range = |range: &str| {
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        Some(from.parse::<u32>().ok()?..=to.parse::<u32>().ok()?)
+    };
+    ranges.split(',').filter_map(range).flatten().take(4096).collect()
+}
+
+/// What the processors of the machine did during the run.
+#[derive(Default)]
+struct Machine {
+    /// The part of its time that each processor was idle.
+    idle: Vec<f64>,
+    /// The busy time of all processors in nanoseconds, and the time that a hypervisor took.
+    busy: f64,
+    stolen: f64,
+}
+
+fn machine(evidence: &Evidence<'_>) -> Option<Machine> {
+    let samples = evidence.trace.processes.iter().map(|process| &process.machine);
+    let samples = samples.max_by_key(|samples| samples.len())?;
+    let ((_, first), (_, last)) = (samples.first()?, samples.last()?);
+    let mut machine = Machine::default();
+    for (from, to) in first.processors.iter().zip(&last.processors) {
+        let [busy, idle, waiting, stolen] =
+            [0, 1, 2, 3].map(|i| to[i].saturating_sub(from[i]) as f64);
+        let all = busy + idle + waiting + stolen;
+        machine.idle.push(if all > 0.0 { (idle + waiting) / all } else { 0.0 });
+        machine.busy += busy * 1e7;
+        machine.stolen += stolen * 1e7;
+    }
+    (machine.busy > 0.0).then_some(machine)
+}
+
+/// Threads were ready to run, and had no processor.
+pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
+    let threads = threads(evidence);
+    let queued: f64 = threads.iter().map(|thread| thread.queued).sum();
+    let cost = queued / evidence.total;
+    let machine = machine(evidence).unwrap_or_default();
+    let mut late: Vec<&OnProcessor> = threads.iter().filter(|t| t.queued * 20.0 > t.ran).collect();
+    late.sort_by(|a, b| b.queued.total_cmp(&a.queued));
+    let lanes: Vec<usize> = late.iter().map(|thread| thread.lane).collect();
+    let ready = format!(
+        "{} were ready to run for {} of their time, and had no processor",
+        evidence.names(&lanes),
+        percent(queued / threads.iter().map(|t| t.ran + t.queued).sum::<f64>().max(1.0))
+    );
+    let mut sets: BTreeMap<&[u32], Vec<usize>> = BTreeMap::new();
+    for thread in &threads {
+        sets.entry(&thread.allowed).or_default().push(thread.lane);
+    }
+    let crowded = sets.iter().find(|(set, lanes)| {
+        let elsewhere =
+            machine.idle.iter().zip(0..).any(|(&idle, p)| idle > 0.3 && !set.contains(&p));
+        lanes.len() > set.len() && elsewhere
+    });
+    if let Some((set, lanes)) = crowded {
+        let idle: Vec<String> = machine
+            .idle
+            .iter()
+            .zip(0_u32..)
+            .filter(|&(&idle, p)| idle > 0.3 && !set.contains(&p))
+            .map(|(&idle, p)| format!("processor {p} was idle for {}", percent(idle)))
+            .take(3)
+            .collect();
+        let allowed: Vec<String> = set.iter().map(u32::to_string).collect();
+        return Some(Cause {
+            kind: "placement".into(),
+            what: format!(
+                "Wrong placement: {} may run on processor {} only, while others are idle.",
+                evidence.names(lanes),
+                allowed.join(", ")
+            ),
+            evidence: format!("{ready}; {}.", idle.join(", ")),
+            advice: "Let each thread have a processor of its own: look at taskset, at the binding \
+                     options of mpirun, and at the cpuset of the container."
+                .into(),
+            cost,
+        });
+    }
+    let processors = machine.idle.len().max(1);
+    let own: f64 = threads.iter().map(|thread| thread.ran).sum();
+    let computing = threads.iter().filter(|thread| thread.ran + thread.queued > 0.0).count();
+    let allowed = threads.iter().map(|thread| thread.allowed.len()).max().unwrap_or(processors);
+    if computing > allowed.max(1) {
+        return Some(Cause {
+            kind: "oversubscribed".into(),
+            what: format!("Too many threads: {computing} compute on {allowed} processors."),
+            evidence: format!("{ready}."),
+            advice: "Use as many threads or processes as there are processors.".into(),
+            cost,
+        });
+    }
+    let others = (machine.busy - own).max(0.0);
+    let stolen = machine.stolen > others;
+    let which = if stolen { "the hypervisor" } else { "other programs" };
+    let taken = if stolen { machine.stolen } else { others };
+    Some(Cause {
+        kind: "busy-machine".into(),
+        what: format!("The machine is busy: {which} took processors that the threads needed."),
+        evidence: format!(
+            "{ready}; {which} used {:.1} of {processors} processors.",
+            taken / evidence.trace.length.max(1) as f64
+        ),
+        advice: "Run when the machine is free, or use fewer threads.".into(),
+        cost,
+    })
+}
+
+/// The tasks of a team are on few members, or far from the tasks that they exchange data with.
+pub(super) fn tasks_of_a_team(evidence: &Evidence<'_>) -> Option<Cause> {
+    let process = evidence.trace.processes.iter().max_by_key(|process| process.tasks.len())?;
+    let members: Vec<u32> = process.tasks.values().filter_map(|task| task.member).collect();
+    let count = members.iter().max()? + 1;
+    if count < 2 || members.len() < process.tasks.len() {
+        return None;
+    }
+    let cost = evidence.part(Activity::AwaitTask) + evidence.part(Activity::AwaitMessage);
+    let mut of_member = vec![0_usize; count as usize];
+    members.iter().for_each(|&member| of_member[member as usize] += 1);
+    let (most, &tasks) = of_member.iter().enumerate().max_by_key(|&(_, tasks)| tasks)?;
+    if tasks * count as usize > members.len() * 3 / 2
+        && tasks > members.len().div_ceil(count as usize)
+    {
+        return Some(Cause {
+            kind: "placement".into(),
+            what: format!(
+                "Wrong placement: member {most} runs {tasks} of {} tasks.",
+                members.len()
+            ),
+            evidence: format!(
+                "The members run {of_member:?} tasks; they wait for {}.",
+                percent(cost)
+            ),
+            advice: "Place equal parts of the tasks in the members, or leave out Overlay::place."
+                .into(),
+            cost,
+        });
+    }
+    let parts: BTreeMap<u32, u32> = process
+        .tasks
+        .keys()
+        .enumerate()
+        .map(|(i, &id)| (id, (i * count as usize / process.tasks.len()) as u32))
+        .collect();
+    let placed = |id: u32| process.tasks.get(&id).and_then(|task| task.member);
+    let (now, contiguous, all) = crossings(&process.accesses, placed, |id| parts.get(&id).copied());
+    (now > 2 * contiguous.max(1) && now * 5 > all).then(|| Cause {
+        kind: "placement".into(),
+        what: format!("Wrong placement: {now} of {all} requests are at locations of other members."),
+        evidence: format!(
+            "With equal parts of consecutive tasks {contiguous} requests would be; the members wait for {}.",
+            percent(cost)
+        ),
+        advice: "Place tasks that share locations in the same member.".into(),
+        cost,
+    })
+}
+
+/// Returns the requests whose location another member writes, for two placements, and all requests.
+fn crossings(
+    accesses: &[(u32, u32, bool)],
+    placed: impl Fn(u32) -> Option<u32>,
+    other: impl Fn(u32) -> Option<u32>,
+) -> (usize, usize, usize) {
+    let writers: BTreeMap<u32, u32> = accesses
+        .iter()
+        .filter(|&&(_, _, exclusive)| exclusive)
+        .map(|&(task, location, _)| (location, task))
+        .collect();
+    let reads = || accesses.iter().filter(|access| !access.2);
+    let pairs =
+        || reads().filter_map(|&(task, location, _)| Some((task, *writers.get(&location)?)));
+    let crossing =
+        |of: &dyn Fn(u32) -> Option<u32>| pairs().filter(|&(a, b)| of(a) != of(b)).count();
+    (crossing(&placed), crossing(&other), pairs().count())
+}
+
+/// Pages came from the disk while threads needed them.
+pub(super) fn memory(evidence: &Evidence<'_>) -> Option<Cause> {
+    let threads = threads(evidence);
+    let faults: u64 = threads.iter().map(|thread| thread.faults).sum();
+    let seconds = evidence.trace.length as f64 / 1e9;
+    if (faults as f64) < 20.0 * seconds.max(0.1) {
+        return None;
+    }
+    // A thread that neither ran nor was ready slept: in its work, for pages.
+    let slept =
+        |thread: &OnProcessor| (evidence.worked(thread.lane) - thread.ran - thread.queued).max(0.0);
+    let slept: f64 = threads.iter().filter(|thread| thread.faults > 0).map(slept).sum();
+    Some(Cause {
+        kind: "memory".into(),
+        what: "Memory: the threads wait for pages that come from the disk.".into(),
+        evidence: format!(
+            "{faults} page faults waited for the disk, {:.0} in a second; the threads slept for {} \
+             of their time inside their work.",
+            faults as f64 / seconds.max(1e-9),
+            percent(slept / evidence.total)
+        ),
+        advice:
+            "Give the run more memory, or use the streamed executor with --memory below what is \
+                 free."
+                .into(),
+        cost: slept / evidence.total,
+    })
+}

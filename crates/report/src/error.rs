@@ -1,0 +1,29 @@
+//! Errors of reports.
+
+use std::io;
+use std::path::PathBuf;
+
+use syncline_trace::TraceError;
+
+/// Why a report or an export cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// A trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A trace has no events, or no process that recorded any.
+    #[error("{} has no events: the program recorded nothing before it ended", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A result cannot be written.
+    #[error("cannot write {what}: {source}")]
+    Write {
+        /// The result.
+        what: String,
+        /// The reason.
+        source: io::Error,
+    },
+}

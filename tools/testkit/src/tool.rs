@@ -94,7 +94,7 @@ pub fn output(command: &mut Command) -> Output {
     if status.is_none() {
         // `kill` is the shell's builtin: a program of that name may be missing.
         Command::new("sh")
-            .args(["-c", "kill -KILL -- -$0", &child.id().to_string()])
+            .args(["-c", "kill -s KILL -- -$0", &child.id().to_string()])
             .status()
             .unwrap();
         child.wait().unwrap();

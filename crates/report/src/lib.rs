@@ -3,6 +3,7 @@
 //! ```text
 //!   trace files ──load──> Trace ──collect──> sums, grids, bins ──causes──> model::Report ──> page
 //!                         (aligned times)                                      └──serde──> JSON
+//!                             └──export──> Perfetto, comma-separated values
 //! ```
 //!
 //! A trace may be larger than memory: it is read twice, frame by frame, and what is collected is
@@ -12,6 +13,7 @@ mod align;
 mod causes;
 mod collect;
 mod error;
+pub mod export;
 mod load;
 pub mod model;
 pub mod page;

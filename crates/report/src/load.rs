@@ -93,6 +93,8 @@ pub struct Lane {
     pub process: usize,
     /// Its number in the process.
     pub thread: u32,
+    /// Its number in the system; 0 if it is not known.
+    pub thread_id: u32,
     /// Its name.
     pub name: String,
     /// Its role.
@@ -276,6 +278,12 @@ impl Trace {
             },
             _ => String::new(),
         }
+    }
+
+    /// Returns the name of a task of a process.
+    pub(crate) fn task(&self, process: usize, task: u32) -> String {
+        let known = self.processes[process].tasks.get(&task);
+        known.map_or_else(|| format!("task {task}"), |known| known.name.clone())
     }
 
     /// Returns the label of a thread.
@@ -519,6 +527,7 @@ impl Lane {
     fn take(&mut self, part: &LanePart) {
         if let Some(about) = &part.about {
             self.name.clone_from(&about.name);
+            self.thread_id = about.thread_id;
         }
         if part.role.is_some() {
             self.role = part.role;

@@ -4,6 +4,7 @@ mod farm;
 mod launch;
 mod mpi;
 mod overlay;
+mod report;
 mod run;
 mod verify;
 
@@ -15,6 +16,7 @@ pub(crate) use farm::{FarmBoundArgs, FarmCommand, FarmGuardArgs, FarmRunArgs, Pr
 pub(crate) use launch::LaunchArgs;
 pub(crate) use mpi::{DoctorArgs, MpiBuildArgs, MpiCommand, MpiListArgs};
 pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
+pub(crate) use report::{ReportArgs, TraceOption};
 pub(crate) use run::{BlockOrder, ExecutorKind, Extent, KernelName, RunArgs, RunnerKind};
 pub(crate) use verify::{Places, Verify, VerifyArgs};
 
@@ -51,6 +53,7 @@ progress, its speed, its memory, and what it waits for.";
 pub(crate) enum Command {
     Gen(GenArgs),
     Run(RunArgs),
+    Report(ReportArgs),
     Convert(ConvertArgs),
     Launch(LaunchArgs),
     /// Runs many tasks on a few workers, and leaves no process behind

@@ -27,6 +27,12 @@ pub(crate) enum Error {
     /// An error of a team of processes.
     #[error(transparent)]
     Team(#[from] TeamError),
+    /// An error of a trace that is to be written.
+    #[error(transparent)]
+    Trace(#[from] syncline_trace::TraceError),
+    /// An error of a report.
+    #[error(transparent)]
+    Report(#[from] syncline_report::ReportError),
     /// The system does not reserve the memory that was requested for a team.
     #[error(
         "the system does not reserve {size} of memory for the team: {source}; give a smaller {asked}"

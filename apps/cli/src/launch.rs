@@ -6,11 +6,14 @@ use syncline_fabric::{Launcher, TeamError};
 
 use crate::args::LaunchArgs;
 use crate::error::{Error, Result};
+use crate::report;
 use crate::units::Bytes;
 
 /// `syncline launch`. Signals are forwarded to the processes; their end determines the exit code.
 pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
-    let LaunchArgs { processes, threads, memory, program } = args;
+    let LaunchArgs { processes, threads, memory, program, trace } = args;
+    // The processes record to the same file: the launcher holds it for all of them.
+    report::start(trace)?;
     if std::env::var_os("SYNCLINE_PER_HOST").is_some() {
         let _ = std::io::stderr().write_all(
             b"warning: SYNCLINE_PER_HOST is not for `syncline launch`, whose processes all share memory; start the \
@@ -26,7 +29,9 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
         Some(bytes) => launcher.memory(usize::try_from(bytes).unwrap_or(usize::MAX)),
         None => launcher,
     };
-    launcher.run().map_err(|error| match error {
+    let done = launcher.run();
+    report::finish(trace, false);
+    done.map_err(|error| match error {
         TeamError::Memory(syncline_memory::Error::Segment {
             op: "reserve", len, source, ..
         }) => {

@@ -23,6 +23,7 @@
 //! | `mpi`      | `syncline mpi`: shims for the MPIs of this machine                          |
 //! | `doctor`   | `syncline doctor`: problems of this machine                                 |
 //! | `watch`    | work in its own thread, with a progress bar, ended by signals               |
+//! | `report`   | `syncline report`, and recording by `--trace`                               |
 //! | `summary`  | the summary of a run, as text and as JSON                                   |
 //! | `system`   | memory and disk figures of the operating system                             |
 //! | `terminal` | the width of the terminal, and the target of progress bars                  |
@@ -51,6 +52,7 @@ mod output;
 mod overlay;
 mod probe;
 mod progress;
+mod report;
 mod results;
 mod run;
 mod summary;
@@ -139,7 +141,10 @@ fn dispatch(args: Args) -> Result<()> {
         }
         Command::Run(args) => {
             signals.speak(args.quiet);
-            let (text, converged) = run::run(&args, &signals)?;
+            report::start(&args.trace)?;
+            let done = run::run(&args, &signals);
+            report::finish(&args.trace, args.quiet);
+            let (text, converged) = done?;
             print(&text)?;
             // The summary has reported it.
             return if converged { Ok(()) } else { Err(Error::Told { code: UNCONVERGED }) };
@@ -148,6 +153,7 @@ fn dispatch(args: Args) -> Result<()> {
             signals.speak(args.quiet);
             convert::convert(&args, &signals)
         }
+        Command::Report(args) => report::make(&args),
         Command::Launch(args) => return launch::launch(&args),
         Command::Farm(FarmCommand::Run(args)) => return farm::run(&args, &signals),
         Command::Farm(FarmCommand::Guard(args)) => return farm::guard(&args),

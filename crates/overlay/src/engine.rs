@@ -218,7 +218,6 @@ impl Route for Engine {
         // Release: the granter's work under its grant happens before the subtraction. Acquire: the
         // last granter synchronizes with all others before it makes the task ready.
         if self.slots[task as usize].missing.fetch_sub(1, Ordering::AcqRel) == 1 {
-            trace::mark(trace::Activity::Ready, self.traced + task, 0);
             match &self.ready {
                 Ready::Pool(queues) => queues.push(task),
                 Ready::Threads(starts) => {
@@ -320,10 +319,35 @@ impl Engine {
     /// Runs one iteration of a task, and returns its state afterwards, or `None` if it failed.
     #[inline]
     pub(crate) fn iterate(&self, task: u32, iteration: u64, body: &mut Body<'_>) -> Option<u64> {
+        self.iterate_as::<false>(task, iteration, body)
+    }
+
+    /// As [`iterate`](Self::iterate), and records the step.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn iterate_traced(
+        &self,
+        task: u32,
+        iteration: u64,
+        body: &mut Body<'_>,
+    ) -> Option<u64> {
+        self.iterate_as::<true>(task, iteration, body)
+    }
+
+    #[inline(always)]
+    fn iterate_as<const TRACED: bool>(
+        &self,
+        task: u32,
+        iteration: u64,
+        body: &mut Body<'_>,
+    ) -> Option<u64> {
         let mut step = Step { iteration, norm: 0.0, leave: false };
-        let traced = trace::span(trace::Activity::Step, self.traced + task, iteration);
-        let outcome = body.run(&mut step);
-        drop(traced);
+        let outcome = if TRACED {
+            let _span = trace::span(trace::Activity::Step, self.traced + task, iteration);
+            body.run(&mut step)
+        } else {
+            body.run(&mut step)
+        };
         if let Err(source) = outcome {
             self.fail(Failure::Body { task, source });
             return None;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use syncline_signal::primitive::Ordering;
 use syncline_signal::{Policy, Signal};
-use syncline_trace::{Activity, span};
+use syncline_trace::{Activity, is_enabled, span};
 
 use crate::compiled::claimed::{CLAIMED, rounds};
 use crate::engine::{Engine, Failure, Seat};
@@ -44,7 +44,12 @@ impl Engine {
 
     /// Runs one iteration of a ready task. Returns false when the task has stopped, or the run is
     /// over.
-    pub(crate) fn step_in_queues(&self, seat: &Seat, task: u32, body: &mut Body<'_>) -> bool {
+    pub(crate) fn step_in_queues<const TRACED: bool>(
+        &self,
+        seat: &Seat,
+        task: u32,
+        body: &mut Body<'_>,
+    ) -> bool {
         let slot = &self.slots[task as usize];
         let iteration = rounds(self.states[task as usize].load(Ordering::Relaxed));
         let requests = self.requests_of(task);
@@ -56,7 +61,11 @@ impl Engine {
             return false;
         }
         seat.take(task);
-        let Some(state) = self.iterate(task, iteration, body) else { return false };
+        let state = match TRACED {
+            false => self.iterate(task, iteration, body),
+            true => self.iterate_traced(task, iteration, body),
+        };
+        let Some(state) = state else { return false };
         self.states[task as usize].store(state, Ordering::Relaxed);
         let goes_on = state & CLAIMED == 0;
         if goes_on {
@@ -99,7 +108,14 @@ impl Engine {
             let _ = start.wait_until(turn, &Policy::default(), None);
             drop(waits);
             // A failed run raises the signal beyond all turns. Acquire: pairs with `halt`.
-            if self.halt.load(Ordering::Acquire) || !self.step_in_queues(seat, task, body) {
+            if self.halt.load(Ordering::Acquire) {
+                return;
+            }
+            let goes_on = match is_enabled() {
+                false => self.step_in_queues::<false>(seat, task, body),
+                true => self.step_in_queues::<true>(seat, task, body),
+            };
+            if !goes_on {
                 return;
             }
         }

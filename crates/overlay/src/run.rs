@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use syncline_signal::PaddedSignal;
 use syncline_signal::primitive::Ordering;
 use syncline_trace::note::{self, Note, ObjectClass, new_ids};
-use syncline_trace::{Role, set_role};
+use syncline_trace::{Role, is_enabled, set_role};
 
 use crate::compiled::Program;
 use crate::compiled::claimed::{CLAIMED, Claimed, rounds};
@@ -369,25 +369,38 @@ fn poisoned(engine: &Engine, overlay: &Checked<'_>) -> Option<Failure> {
 }
 
 fn compiled(engine: &Engine, program: &Program, runner: Runner, bodies: &mut [Body<'_>]) {
+    match is_enabled() {
+        false => compiled_as::<false>(engine, program, runner, bodies),
+        true => compiled_as::<true>(engine, program, runner, bodies),
+    }
+}
+
+fn compiled_as<const TRACED: bool>(
+    engine: &Engine,
+    program: &Program,
+    runner: Runner,
+    bodies: &mut [Body<'_>],
+) {
     let workers = engine.seats.len();
     let (states, home, parked) = (&engine.states, &engine.home, &engine.parked);
     // A single worker runs in the order of the program, in which no task has to wait.
     if matches!(runner, Runner::Static { .. }) || workers == 1 && !runner.is_deep() {
         let tasks = Partitioned::new(program, states, home, workers, parked);
         run_workers(engine, workers, bodies, |me, bodies| {
-            tasks.work(me, &engine.halt, step(engine, me, bodies));
+            tasks.work(me, &engine.halt, step::<TRACED>(engine, me, bodies));
         });
     } else {
         let tasks = Claimed::new(program, states, home, workers, runner.is_deep(), parked);
         run_workers(engine, workers, bodies, |me, bodies| {
-            tasks.work(me, &engine.halt, step(engine, me, bodies));
+            tasks.work(me, &engine.halt, step::<TRACED>(engine, me, bodies));
         });
     }
 }
 
 /// Returns how worker `me` runs one round of a task of a compiled run. The result is the task's new
-/// state, or `None` if it failed.
-fn step(
+/// state, or `None` if it failed. Whether steps are recorded is decided when the workers begin, so
+/// that a step pays nothing for it.
+fn step<const TRACED: bool>(
     engine: &Engine,
     me: usize,
     bodies: &Bodies<'_, '_>,
@@ -398,7 +411,10 @@ fn step(
         // SAFETY: no other thread uses the body: a task has one worker at a time, that of its home
         // or the one that has claimed it.
         let body = unsafe { bodies.get(task) };
-        let state = engine.iterate(task, round, body)?;
+        let state = match TRACED {
+            false => engine.iterate(task, round, body),
+            true => engine.iterate_traced(task, round, body),
+        }?;
         seat.leave();
         if state & CLAIMED != 0 {
             engine.one_less();
@@ -415,6 +431,13 @@ fn a_while(engine: &Engine) -> usize {
 }
 
 fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
+    match is_enabled() {
+        false => pool_as::<false>(engine, queues, bodies),
+        true => pool_as::<true>(engine, queues, bodies),
+    }
+}
+
+fn pool_as<const TRACED: bool>(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
     run_workers(engine, queues.workers(), bodies, |me, bodies| {
         let seat = &engine.seats[me];
         let (mut alone, a_while) = (0, a_while(engine));
@@ -422,7 +445,7 @@ fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
             // SAFETY: no other thread uses the body: a task is ready for one worker at a time, the
             // one that popped it.
             let body = unsafe { bodies.get(task) };
-            engine.step_in_queues(seat, task, body);
+            engine.step_in_queues::<TRACED>(seat, task, body);
             alone = if engine.is_alone() { alone + 1 } else { 0 };
             if alone == a_while {
                 engine.halt();

@@ -64,6 +64,6 @@ pub use error::TraceError;
 pub use reader::Reader;
 pub use recorder::{
     Role, Span, clear, disable, enable, is_enabled, mark, set_role, since, snapshot, span,
-    span_since,
+    span_since, within,
 };
 pub use writer::{Recorded, VARIABLE, finish, start};

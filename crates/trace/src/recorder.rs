@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::clock::{self, ClockPair};
 use crate::note;
-use crate::open::OpenSpans;
+use crate::open::{DEPTH, OpenSpans};
 use crate::ring::{Ring, Words, Writer};
 use crate::{Activity, Event};
 
@@ -41,8 +41,8 @@ thread_local! {
 struct Mine {
     writer: Writer,
     lane: Arc<LaneState>,
-    /// The number of open spans.
-    depth: usize,
+    /// The open spans: since, what, detail; the outermost first.
+    open: Vec<[u64; 3]>,
 }
 
 /// The part of a thread's state that other threads read.
@@ -119,7 +119,30 @@ pub fn disable() {
 /// Relaxed: the result orders no other memory access.
 #[inline]
 pub fn is_enabled() -> bool {
-    CAPACITY.load(Relaxed) != 0 && decided() != 0
+    !is_off() && decided() != 0
+}
+
+/// Calls `work` in a span of this thread, if recording is on.
+///
+/// For the hottest loops: while recording is off, it costs one load and a branch, and no cleanup. A
+/// panic of `work` ends the span.
+#[inline(always)]
+pub fn within<T>(activity: Activity, subject: u32, detail: u64, work: impl FnOnce() -> T) -> T {
+    if is_off() { work() } else { traced(activity, subject, detail, work) }
+}
+
+#[cold]
+#[inline(never)]
+fn traced<T>(activity: Activity, subject: u32, detail: u64, work: impl FnOnce() -> T) -> T {
+    let _span = span(activity, subject, detail);
+    work()
+}
+
+/// Returns whether recording is off for sure. A build with `--cfg syncline_untraced` never records:
+/// it is for measuring what the check costs.
+#[inline]
+fn is_off() -> bool {
+    cfg!(syncline_untraced) || CAPACITY.load(Relaxed) == 0
 }
 
 /// Returns the size of the rings; at the first call in the process, the environment decides whether
@@ -143,36 +166,40 @@ fn decided() -> usize {
 #[derive(Debug)]
 #[must_use = "a span ends when it is dropped"]
 pub struct Span {
-    /// The begin in ticks; 0 if recording is off.
-    since: u64,
-    what: u64,
-    detail: u64,
-    depth: usize,
+    /// The number of open spans of this thread, this one included; 0 if recording is off. One
+    /// register, so that a span costs nothing but its checks while recording is off.
+    depth: u32,
     _of_this_thread: PhantomData<*const ()>,
 }
 
 impl Span {
-    const OFF: Span = Span { since: 0, what: 0, detail: 0, depth: 0, _of_this_thread: PhantomData };
+    const OFF: Span = Span { depth: 0, _of_this_thread: PhantomData };
 
     /// Changes the detail of the span, for something that is known only at its end.
     pub fn set_detail(&mut self, detail: u64) {
-        self.detail = detail;
+        if self.depth != 0 {
+            let _ = with_own(|mine| {
+                if let Some([.., old]) = mine.open.get_mut(self.depth as usize - 1) {
+                    *old = detail;
+                }
+            });
+        }
     }
 
     /// Ends the span without recording it.
-    pub fn cancel(mut self) {
-        if self.since != 0 {
-            leave(self.depth);
-            self.since = 0;
+    pub fn cancel(self) {
+        if self.depth != 0 {
+            let _ = with_own(|mine| mine.close(self.depth));
         }
+        std::mem::forget(self);
     }
 }
 
 impl Drop for Span {
     #[inline]
     fn drop(&mut self) {
-        if self.since != 0 {
-            end(self);
+        if self.depth != 0 {
+            end(self.depth);
         }
     }
 }
@@ -199,16 +226,22 @@ impl Drop for Span {
 /// ```
 #[inline]
 pub fn span(activity: Activity, subject: u32, detail: u64) -> Span {
-    if CAPACITY.load(Relaxed) == 0 { Span::OFF } else { begin(activity, subject, detail) }
+    if is_off() { Span::OFF } else { begin(activity, subject, detail) }
 }
 
 /// Records a moment of this thread, if recording is on. Costs and losses are those of [`span`].
 #[inline]
 pub fn mark(activity: Activity, subject: u32, detail: u64) {
-    if CAPACITY.load(Relaxed) != 0 {
-        let now = clock::now();
-        push([now, now, what(activity, subject), detail]);
+    if !is_off() {
+        record_mark(activity, subject, detail);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn record_mark(activity: Activity, subject: u32, detail: u64) {
+    let now = clock::now();
+    push([now, now, what(activity, subject), detail]);
 }
 
 /// Records a span whose begin was another call's [`now`](crate::clock::now), and which ends now.
@@ -217,15 +250,27 @@ pub fn mark(activity: Activity, subject: u32, detail: u64) {
 /// off, or if `since` is 0.
 #[inline]
 pub fn span_since(activity: Activity, subject: u32, detail: u64, since: u64) {
-    if since != 0 && CAPACITY.load(Relaxed) != 0 {
-        push([since, clock::now(), what(activity, subject), detail]);
+    if since != 0 && !is_off() {
+        record_since(activity, subject, detail, since);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn record_since(activity: Activity, subject: u32, detail: u64, since: u64) {
+    push([since, clock::now(), what(activity, subject), detail]);
 }
 
 /// Returns the time for [`span_since`]: the ticks of this moment, or 0 if recording is off.
 #[inline]
 pub fn since() -> u64 {
-    if CAPACITY.load(Relaxed) == 0 { 0 } else { clock::now() }
+    if is_off() { 0 } else { ticks() }
+}
+
+#[cold]
+#[inline(never)]
+fn ticks() -> u64 {
+    clock::now().max(1)
 }
 
 /// Tells what this thread is to the run, if recording is on. A member that also works in a pool
@@ -251,42 +296,48 @@ fn what(activity: Activity, subject: u32) -> u64 {
 fn begin(activity: Activity, subject: u32, detail: u64) -> Span {
     let what = what(activity, subject);
     let opened = with_mine(|mine| {
-        let depth = mine.depth;
-        mine.depth += 1;
         // Ticks are 0 only at the start of a machine.
         let since = clock::now().max(1);
-        mine.lane.open.open(depth, since, what, detail);
-        Span { since, what, detail, depth, _of_this_thread: PhantomData }
+        mine.lane.open.open(mine.open.len(), since, what, detail);
+        mine.open.push([since, what, detail]);
+        Span { depth: mine.open.len() as u32, _of_this_thread: PhantomData }
     });
     opened.unwrap_or(Span::OFF)
 }
 
+/// Records the open span of this depth, which ends now. A span that was open when recording stopped
+/// is recorded all the same.
 #[cold]
-fn end(span: &mut Span) {
+fn end(depth: u32) {
     let until = clock::now();
-    // The ring is made again only at a begin: a span that was open when recording stopped is
-    // recorded all the same.
-    let _ = MINE.try_with(|mine| {
-        let Ok(mut mine) = mine.try_borrow_mut() else { return };
-        let Some(mine) = &mut *mine else { return };
-        mine.lane.open.close(span.depth);
-        mine.depth = span.depth;
-        write(&mut mine.writer, [span.since, until, span.what, span.detail]);
-    });
-}
-
-/// Closes the span of this depth, which is not recorded.
-fn leave(depth: usize) {
-    let _ = MINE.try_with(|mine| {
-        let Ok(mut mine) = mine.try_borrow_mut() else { return };
-        if let Some(mine) = &mut *mine {
-            mine.lane.open.close(depth);
-            mine.depth = depth;
+    let _ = with_own(|mine| {
+        if let Some([since, what, detail]) = mine.close(depth) {
+            write(&mut mine.writer, [since, until, what, detail]);
         }
     });
 }
 
-#[cold]
+/// Calls `act` with this thread's state, if it has one. Returns `None` also while the thread ends.
+#[inline]
+fn with_own<T>(act: impl FnOnce(&mut Mine) -> T) -> Option<T> {
+    let done = MINE.try_with(|mine| mine.try_borrow_mut().ok()?.as_mut().map(act));
+    done.ok().flatten()
+}
+
+impl Mine {
+    /// Closes the open span of this depth, and those inside it, which were not dropped.
+    #[inline]
+    fn close(&mut self, depth: u32) -> Option<[u64; 3]> {
+        let outer = depth as usize - 1;
+        let span = self.open.get(outer).copied();
+        for inner in outer..self.open.len() {
+            self.lane.open.close(inner);
+        }
+        self.open.truncate(outer);
+        span
+    }
+}
+
 fn push(words: Words) {
     with_mine(|mine| write(&mut mine.writer, words));
 }
@@ -333,15 +384,14 @@ fn register(capacity: usize, old: Option<Mine>) -> Mine {
     ORIGIN.get_or_init(ClockPair::now);
     let role =
         old.as_ref().and_then(|old| *old.lane.role.lock().unwrap_or_else(PoisonError::into_inner));
-    let depth = old.as_ref().map_or(0, |old| old.depth);
     let mut registry = registry();
-    let thread = old.map_or_else(
-        || {
+    let (thread, open) = match old {
+        Some(old) => (old.lane.thread, old.open),
+        None => {
             registry.threads += 1;
-            registry.threads - 1
-        },
-        |old| old.lane.thread,
-    );
+            (registry.threads - 1, Vec::with_capacity(2 * DEPTH))
+        }
+    };
     let lane = Arc::new(LaneState {
         ring: writer.ring().clone(),
         open: OpenSpans::new(),
@@ -351,7 +401,7 @@ fn register(capacity: usize, old: Option<Mine>) -> Mine {
         role: Mutex::new(role),
     });
     registry.lanes.push(Lane { state: Arc::clone(&lane), from: 0 });
-    Mine { writer, lane, depth }
+    Mine { writer, lane, open }
 }
 
 /// Returns all events that are kept in memory, of living and ended threads, sorted by their begin.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use super::TraceOption;
 use crate::units::parse_size;
 
 /// Runs a program as a team of processes that share memory and watch one another.
@@ -40,6 +41,8 @@ pub(crate) struct LaunchArgs {
     /// SYNCLINE_MEMORY, or as much as possible]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
+    #[command(flatten)]
+    pub(crate) trace: TraceOption,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,

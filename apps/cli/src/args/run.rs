@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use syncline_wave::{Order, lanes::Lanes};
 
+use super::TraceOption;
 use crate::kernels::Known;
 use crate::units::{BlockSize, parse_block_size, parse_size};
 
@@ -188,6 +189,8 @@ pub(crate) struct RunArgs {
     /// Report no progress: no bar, and without a terminal no line every ten seconds
     #[arg(long, short)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) trace: TraceOption,
 }
 
 const AFTER: &str = "\

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
 use syncline_signal::primitive::Ordering;
+use syncline_trace::is_enabled;
 
 use crate::access::Placement;
 use crate::compiled::claimed::{Among, CLAIMED, Claimed, ELSEWHERE, LEFT};
@@ -367,7 +368,10 @@ impl<'t> Part<'t> {
                     engine.fail(Failure::Body { task, source: error.into() });
                     return None;
                 }
-                let state = engine.iterate(task, round, body)?;
+                let state = match is_enabled() {
+                    false => engine.iterate(task, round, body),
+                    true => engine.iterate_traced(task, round, body),
+                }?;
                 if let Err(error) = self.encoded.store(exchange, task, round) {
                     engine.fail(Failure::Body { task, source: error.into() });
                     return None;

@@ -116,7 +116,9 @@ pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
     }
     let processors = machine.idle.len().max(1);
     let own: f64 = threads.iter().map(|thread| thread.ran).sum();
-    let computing = threads.iter().filter(|thread| thread.ran + thread.queued > 0.0).count();
+    // Threads that want a processor for most of the run.
+    let length = evidence.trace.length as f64;
+    let computing = threads.iter().filter(|t| t.ran + t.queued > 0.5 * length).count();
     let allowed = threads.iter().map(|thread| thread.allowed.len()).max().unwrap_or(processors);
     if computing > allowed.max(1) {
         return Some(Cause {

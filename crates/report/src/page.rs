@@ -30,6 +30,9 @@ const SCRIPTS: [&str; 17] = [
     include_str!("../page/main.js"),
 ];
 
+/// The beginning of every page, by which a page of an earlier report is recognised.
+pub const HEAD: &str = "<!doctype html>\n<!-- a report of Syncline -->\n";
+
 /// Returns the page of a report.
 ///
 /// Numbers that are not finite become `null` in the embedded JSON; the page shows a dash for them.

@@ -114,7 +114,8 @@ fn write(path: &Path, format: Format, trace: &Trace, report: &Report) -> Result<
     match format {
         Format::Page => save(path, page::render(report).as_bytes()),
         Format::Json => {
-            let text = serde_json::to_string_pretty(report).map_err(|error| failed(path, error.into()))?;
+            let text =
+                serde_json::to_string_pretty(report).map_err(|error| failed(path, error.into()))?;
             save(path, text.as_bytes())
         }
         Format::Csv => export::csv(trace, &mut create(path)?).map_err(Error::Report),

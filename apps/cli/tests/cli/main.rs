@@ -15,6 +15,7 @@ mod memory;
 mod mpi;
 mod overlay;
 mod probe;
+mod report;
 mod results;
 mod resume;
 mod rma;

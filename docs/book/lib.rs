@@ -22,6 +22,7 @@ pages! {
     FarmLines "src/farm-lines.md",
     Solve "src/solve.md",
     Beyond "src/beyond.md",
+    TracePage "src/trace.md",
     OrderedLocks "src/ordered-locks.md",
     DeadlockCheck "src/deadlock-check.md",
     CompiledSteps "src/compiled-steps.md",

@@ -19,6 +19,7 @@ pub mod rma;
 pub mod store;
 pub mod sync;
 pub mod team;
+pub mod trace;
 pub mod wave;
 
 pub use syncline_fabric::Team;

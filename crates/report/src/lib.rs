@@ -14,12 +14,11 @@ mod causes;
 mod collect;
 mod error;
 pub mod export;
-mod load;
+pub mod load;
 pub mod model;
 pub mod page;
 mod report;
 
-pub use align::Alignment;
 pub use error::ReportError;
-pub use load::{Lane, Process, Span, Task, Trace};
+pub use load::Trace;
 pub use report::report;

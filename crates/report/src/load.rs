@@ -26,7 +26,8 @@ use syncline_trace::frame::{
 use syncline_trace::note::{Note, ObjectClass};
 use syncline_trace::{Activity, Reader, Role, clock::ClockPair};
 
-use crate::align::{self, Alignment};
+use crate::align;
+pub use crate::align::Alignment;
 use crate::error::ReportError;
 
 /// The first reading of a trace.

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use serde_json::Value;
-use syncline_report::{Span, Trace, export};
+use syncline_report::{Trace, export, load::Span};
 use syncline_testkit::succeed;
 use syncline_trace::note::{self, Note, ObjectClass};
 use syncline_trace::{Activity, ActivityClass, Role};

@@ -40,6 +40,7 @@
 //! ```
 
 mod activity;
+#[doc(hidden)]
 pub mod clock;
 mod error;
 pub mod frame;
@@ -63,7 +64,10 @@ pub use activity::{Activity, ActivityClass, Event};
 pub use error::TraceError;
 pub use reader::Reader;
 pub use recorder::{
-    Role, Span, clear, disable, enable, is_enabled, mark, set_role, since, snapshot, span,
-    span_since, within,
+    Role, Span, clear, disable, enable, is_enabled, mark, set_role, snapshot, span,
 };
-pub use writer::{Recorded, VARIABLE, finish, start};
+#[doc(hidden)]
+pub use recorder::{since, span_since, within};
+#[doc(hidden)]
+pub use writer::VARIABLE;
+pub use writer::{Recorded, finish, start};

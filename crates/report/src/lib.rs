@@ -14,6 +14,7 @@ mod causes;
 mod collect;
 mod error;
 pub mod export;
+pub mod live;
 pub mod load;
 pub mod model;
 pub mod page;

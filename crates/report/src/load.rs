@@ -47,7 +47,7 @@ pub struct Trace {
     /// What the trace lacks.
     pub missing: Vec<String>,
     streams: HashMap<u64, usize>,
-    threads: HashMap<(usize, u32), usize>,
+    pub(crate) threads: HashMap<(usize, u32), usize>,
 }
 
 /// A process of the run.
@@ -71,7 +71,7 @@ pub struct Process {
     pub ended: bool,
     /// Events that were overwritten, and notes that were dropped.
     pub lost: u64,
-    clocks: Vec<ClockPair>,
+    pub(crate) clocks: Vec<ClockPair>,
     /// The number of frames, and the greatest number of a frame.
     frames: (u64, u64),
     /// The number of its host in the trace.
@@ -318,8 +318,8 @@ impl Trace {
         workers.filter(|lane| matches!(lane.role, Some(Role::Worker(_)))).count() == 1
     }
 
-    /// Takes what a frame says beside its spans.
-    fn note(&mut self, frame: &Frame) {
+    /// Takes what a frame says beside its spans, and returns the index of its process.
+    pub(crate) fn note(&mut self, frame: &Frame) -> usize {
         let next = self.processes.len();
         let index = *self.streams.entry(frame.stream).or_insert(next);
         if index == next {
@@ -348,6 +348,7 @@ impl Trace {
             }
             self.lanes[lane].take(part);
         }
+        index
     }
 
     fn note_damage(&mut self, path: &Path, reader: &Reader) {
@@ -546,7 +547,7 @@ impl Lane {
 }
 
 /// Adds the files of other hosts: `FILE.HOST` beside `FILE`, if they are traces.
-fn with_siblings(paths: &[&Path]) -> Vec<PathBuf> {
+pub(crate) fn with_siblings(paths: &[&Path]) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = Vec::new();
     let mut add = |path: PathBuf| {
         if !all.contains(&path) {

@@ -47,7 +47,8 @@ pub fn report(trace: &Trace) -> Result<Report, ReportError> {
     })
 }
 
-fn title(trace: &Trace) -> String {
+/// Returns the command line of the first process.
+pub(crate) fn title(trace: &Trace) -> String {
     let longest = trace.processes.iter().max_by_key(|process| {
         // The process that began first is the command; of equals, the one with facts.
         (std::cmp::Reverse(process.info.began.realtime_ns), process.facts.len())

@@ -48,16 +48,12 @@ pub(crate) struct Inner {
 impl ShareCollector {
     /// For this number of threads.
     pub(crate) fn new(lanes: usize) -> ShareCollector {
-        let lane = LaneShare {
-            time: [0; ACTIVITIES],
-            count: [0; ACTIVITIES],
-            waits: HashMap::new(),
-            from: u64::MAX,
-            to: 0,
-            covered: 0,
-            inner: Vec::new(),
-        };
-        ShareCollector { lanes: vec![lane; lanes] }
+        ShareCollector { lanes: vec![LaneShare::new(); lanes] }
+    }
+
+    /// Adds a thread.
+    pub(crate) fn add_lane(&mut self) {
+        self.lanes.push(LaneShare::new());
     }
 
     /// Adds a span, and returns the spans that it contains.
@@ -93,6 +89,18 @@ impl ShareCollector {
 }
 
 impl LaneShare {
+    fn new() -> LaneShare {
+        LaneShare {
+            time: [0; ACTIVITIES],
+            count: [0; ACTIVITIES],
+            waits: HashMap::new(),
+            from: u64::MAX,
+            to: 0,
+            covered: 0,
+            inner: Vec::new(),
+        }
+    }
+
     /// Makes one of every two of the older half of the ended spans.
     fn merge(&mut self) {
         let newer = self.inner.split_off(MOST_CHILDREN / 2);

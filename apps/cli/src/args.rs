@@ -6,6 +6,7 @@ mod mpi;
 mod overlay;
 mod report;
 mod run;
+mod top;
 mod verify;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ pub(crate) use mpi::{DoctorArgs, MpiBuildArgs, MpiCommand, MpiListArgs};
 pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
 pub(crate) use report::{ReportArgs, TraceOption};
 pub(crate) use run::{BlockOrder, ExecutorKind, Extent, KernelName, RunArgs, RunnerKind};
+pub(crate) use top::TopArgs;
 pub(crate) use verify::{Places, Verify, VerifyArgs};
 
 use crate::probe::{ProbeDiskArgs, TABLE};
@@ -55,6 +57,7 @@ pub(crate) enum Command {
     Run(RunArgs),
     Report(ReportArgs),
     Convert(ConvertArgs),
+    Top(TopArgs),
     Launch(LaunchArgs),
     /// Runs many tasks on a few workers, and leaves no process behind
     #[command(subcommand)]

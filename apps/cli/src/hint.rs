@@ -7,14 +7,14 @@ use clap::Parser as _;
 use crate::args::Args;
 use crate::farm::quoted;
 
-/// Returns a hint for a command line of `syncline launch` or `syncline farm run` that lacks `--`
+/// Returns a hint for a command line of `syncline launch`, `top` or `farm run` that lacks `--`
 /// before its program: the command line with `--`, quoted for a shell.
 ///
 /// The program starts at the last place where `--` makes the command line valid, as no word of a
 /// program can precede it.
 pub(crate) fn before_program(line: &[OsString]) -> Option<String> {
     let first = match line {
-        [launch, ..] if launch == "launch" => 1,
+        [launch, ..] if launch == "launch" || launch == "top" => 1,
         [farm, run, ..] if farm == "farm" && run == "run" => 2,
         _ => return None,
     };
@@ -51,6 +51,7 @@ mod tests {
             "launch --processes=4",
             "launch -n 4 --threads 2",
             "launch -n 4 --memory=1G",
+            "top --interval 2s",
             "farm run",
             "farm run -k",
             "farm run -k -j 4",

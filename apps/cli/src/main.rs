@@ -26,6 +26,7 @@
 //! | `report`   | `syncline report`, and recording by `--trace`                               |
 //! | `summary`  | the summary of a run, as text and as JSON                                   |
 //! | `system`   | memory and disk figures of the operating system                             |
+//! | `top`      | `syncline top`: what the threads of a run do now                            |
 //! | `terminal` | the width of the terminal, and the target of progress bars                  |
 //! | `units`    | sizes, blocks, rates and times, parsed and printed                          |
 //! | `error`    | error messages of one line each                                             |
@@ -58,6 +59,7 @@ mod run;
 mod summary;
 mod system;
 mod terminal;
+mod top;
 mod units;
 mod verify;
 mod watch;
@@ -154,6 +156,7 @@ fn dispatch(args: Args) -> Result<()> {
             convert::convert(&args, &signals)
         }
         Command::Report(args) => report::make(&args),
+        Command::Top(args) => return top::top(&args, &signals),
         Command::Launch(args) => return launch::launch(&args),
         Command::Farm(FarmCommand::Run(args)) => return farm::run(&args, &signals),
         Command::Farm(FarmCommand::Guard(args)) => return farm::guard(&args),

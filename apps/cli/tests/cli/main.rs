@@ -22,4 +22,5 @@ mod rma;
 mod signals;
 mod sweeps;
 mod team;
+mod top;
 mod verify;

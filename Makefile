@@ -10,7 +10,7 @@ LAB = $(BUILT)/syncline-lab
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .PHONY: help demo demo-for-tests command-for-tests test test-deps test-anywhere loom miri tsan lint bench bench-overlay bench-sync bench-rma bench-farm bench-rma-testbed bench-peers-deps bench-disk bench-papers soak book \
-	testbed-deps testbed-test mpi-wheels build build-lab install install-build install-files uninstall
+	testbed-deps testbed-test mpi-wheels build build-lab install install-build install-files install-documents uninstall
 
 help:
 	@echo "make demo        20 iterations in one pass over data four times larger than the memory bound; every bit checked"
@@ -18,7 +18,7 @@ help:
 	@echo "                 As root on Debian it first installs the tools of the tests (test-deps), unless NO_INSTALL=1"
 	@echo "make test-deps   as root, installs compilers and checkers for the tests by apt, and one MPI from PyPI; otherwise lists what is missing"
 	@echo "make test-anywhere  the tests on one core, in 4 GiB, with huge pages always and never, in memory, as an ordinary user (root, hours)"
-	@echo "make install     the commands, libraries, header, pkg-config file: PREFIX=/usr/local, DESTDIR=; STRIP= keeps the debug symbols"
+	@echo "make install     the commands, libraries, header, pkg-config file, manual pages, completions: PREFIX=/usr/local, DESTDIR=; STRIP= keeps the debug symbols"
 	@echo "make uninstall   removes them"
 	@echo "make lint        formatting, clippy, documentation, licences; no crate depends on a layer above its own"
 	@echo "make book        the book as pages of HTML, below target/book (mdBook; without it: the line that installs it)"
@@ -181,7 +181,7 @@ STRIP ?= strip
 stripped = $(if $(STRIP),$(STRIP) $(1) $(2) || echo "not stripped: $(2)")
 
 # Installs the files of an earlier build, so that root needs no Rust.
-install-files:
+install-files: install-documents
 	install -d $(TO)/bin $(TO)/lib/pkgconfig $(TO)/lib/cmake/Syncline $(TO)/include $(TO)/share/syncline
 	install -m 755 $(BUILT)/syncline $(TO)/bin
 	$(call stripped,,$(TO)/bin/syncline)
@@ -202,8 +202,25 @@ install-files:
 	>$(TO)/lib/cmake/Syncline/$$file.cmake || exit 1; done
 	chmod 644 $(TO)/lib/pkgconfig/syncline.pc $(TO)/lib/cmake/Syncline/*.cmake
 
+# Manual pages and completions, which the commands themselves write. A package for another
+# processor, whose commands do not run here, goes without them. DOCUMENTED names the commands.
+DOCUMENTED ?= syncline syncline-solve
+COMPLETIONS = bash-completion/completions zsh/site-functions fish/vendor_completions.d
+document = $(if $(filter $(1),$(DOCUMENTED)),set -e; umask 022; \
+	$(BUILT)/$(1) $(2) $(TO)/share/man/man1 || { echo "no manual pages: $(1) does not run here"; exit 0; }; \
+	$(BUILT)/$(1) $(3) bash >$(TO)/share/bash-completion/completions/$(1); \
+	$(BUILT)/$(1) $(3) zsh >$(TO)/share/zsh/site-functions/_$(1); \
+	$(BUILT)/$(1) $(3) fish >$(TO)/share/fish/vendor_completions.d/$(1).fish)
+install-documents:
+	install -d $(TO)/share/man/man1 $(addprefix $(TO)/share/,$(COMPLETIONS))
+	$(call document,syncline,man,completions)
+	$(call document,syncline-solve,--man,--completions)
+
 uninstall:
 	rm -f $(addprefix $(TO)/,$(INSTALLED))
+	rm -f $(TO)/share/man/man1/syncline.1 $(TO)/share/man/man1/syncline-*.1
+	rm -f $(foreach command,syncline syncline-solve,$(TO)/share/bash-completion/completions/$(command) \
+	$(TO)/share/zsh/site-functions/_$(command) $(TO)/share/fish/vendor_completions.d/$(command).fish)
 	-rmdir $(TO)/share/syncline $(TO)/lib/cmake/Syncline
 
 bench:

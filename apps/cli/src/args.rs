@@ -1,5 +1,6 @@
 //! The command line.
 
+mod documents;
 mod farm;
 mod launch;
 mod mpi;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub(crate) use documents::{CompletionsArgs, ManArgs};
 pub(crate) use farm::{FarmBoundArgs, FarmCommand, FarmGuardArgs, FarmRunArgs, Protocol};
 pub(crate) use launch::LaunchArgs;
 pub(crate) use mpi::{DoctorArgs, MpiBuildArgs, MpiCommand, MpiListArgs};
@@ -75,6 +77,9 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Mpi(MpiCommand),
     Doctor(DoctorArgs),
+    Completions(CompletionsArgs),
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 /// The subcommands of `syncline probe`.

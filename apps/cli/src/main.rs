@@ -22,6 +22,7 @@
 //! | `probe`    | `syncline probe`: the speed of a disk under the requests of a sweep         |
 //! | `mpi`      | `syncline mpi`: shims for the MPIs of this machine                          |
 //! | `doctor`   | `syncline doctor`: problems of this machine                                 |
+//! | `documents` | `syncline completions` and `syncline man`                                   |
 //! | `watch`    | work in its own thread, with a progress bar, ended by signals               |
 //! | `report`   | `syncline report`, and recording by `--trace`                               |
 //! | `summary`  | the summary of a run, as text and as JSON                                   |
@@ -40,6 +41,7 @@ mod budget;
 mod conformance;
 mod convert;
 mod doctor;
+mod documents;
 mod error;
 mod executor;
 mod farm;
@@ -177,6 +179,8 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Mpi(MpiCommand::Build(args)) => mpi::build_all(&args),
         Command::Mpi(MpiCommand::List(args)) => mpi::list(&args),
         Command::Doctor(args) => doctor::doctor(&args),
+        Command::Completions(args) => return documents::completions(&args),
+        Command::Man(args) => return documents::man(&args),
     };
     print(&text?)
 }

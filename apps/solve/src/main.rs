@@ -1,12 +1,14 @@
 //! The `syncline-solve` command: triangular decomposition of polynomial systems over Z/p.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory as _, Parser, ValueEnum};
+use clap_complete::Shell;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use syncline_solve::check::check;
@@ -112,6 +114,10 @@ fn main() -> ExitCode {
     if let Err(error) = serve_worker() {
         return fail(&error.to_string(), 1);
     }
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let Some(documented) = document(&words) {
+        return documented.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS);
+    }
     let args = Args::parse();
     let outcome = execute(&args);
     match outcome {
@@ -138,6 +144,28 @@ fn main() -> ExitCode {
         }
         Err(Failure::Other(message)) => fail(&message, 1),
     }
+}
+
+/// Writes what an installation has beside the command, by one of two options that are for `make
+/// install` alone: `--man DIR` writes the manual page, `--completions SHELL` prints completions.
+fn document(words: &[OsString]) -> Option<Result<(), String>> {
+    let [option, value] = words else { return None };
+    let mut command = Args::command();
+    if option == "--man" {
+        let written = clap_mangen::generate_to(command, value);
+        return Some(written.map_err(|error| format!("cannot write the manual page: {error}")));
+    }
+    if option != "--completions" {
+        return None;
+    }
+    let shell = value.to_string_lossy().parse::<Shell>();
+    Some(shell.and_then(|shell| {
+        // Generated in memory: clap panics where it cannot write.
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut command, "syncline-solve", &mut script);
+        let written = std::io::stdout().write_all(&script);
+        written.map_err(|error| format!("cannot write to standard output: {error}"))
+    }))
 }
 
 fn fail(message: &str, code: u8) -> ExitCode {

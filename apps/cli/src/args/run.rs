@@ -8,6 +8,7 @@ use serde::Serialize;
 use syncline_wave::{Order, lanes::Lanes};
 
 use super::TraceOption;
+use super::documents::KernelParser;
 use crate::kernels::Known;
 use crate::units::{BlockSize, parse_block_size, parse_size};
 
@@ -29,6 +30,7 @@ use crate::units::{BlockSize, parse_block_size, parse_size};
 #[command(override_usage = "syncline run <KERNEL> <DIR> --iterations <K> [OPTIONS]", after_long_help = AFTER)]
 pub(crate) struct RunArgs {
     /// The kernel: a built-in one (--help lists them), or a FILE.toml that describes one
+    #[arg(value_parser = KernelParser, hide_possible_values = true)]
     pub(crate) kernel: KernelName,
     /// The directory of the matrices
     pub(crate) dir: PathBuf,

@@ -8,6 +8,7 @@ mod common;
 mod data;
 mod executors;
 mod farm;
+mod install;
 mod kernels;
 mod kills;
 mod launch;

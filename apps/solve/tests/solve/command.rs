@@ -237,3 +237,25 @@ fn a_killed_worker_does_not_change_the_answer() {
         assert_eq!(json_of(&output)["chains"], alone["chains"]);
     }
 }
+
+/// Two options for `make install` write the manual page and completions.
+#[test]
+fn the_command_documents_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let ask = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_syncline-solve"));
+        command.args(args).current_dir(folder.path()).output().unwrap()
+    };
+    assert!(ask(&["--man", "."]).status.success());
+    let page = std::fs::read_to_string(folder.path().join("syncline-solve.1")).unwrap();
+    assert!(page.contains(".SH OPTIONS") && page.contains("\\-\\-factor"), "{page}");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = String::from_utf8(ask(&["--completions", shell]).stdout).unwrap();
+        assert!(script.contains("factor"), "{shell}: {script}");
+    }
+    let error = error_of(&ask(&["--man", "./no/such/folder"]));
+    assert!(error.starts_with("error: cannot write the manual page: "), "{error}");
+    let error = error_of(&ask(&["--completions", "command.com"]));
+    assert!(error.contains("command.com"), "{error}");
+    assert!(!ask(&["--help"]).stdout.windows(5).any(|word| word == b"--man"));
+}

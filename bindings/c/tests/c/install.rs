@@ -26,7 +26,8 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Gathers the artefacts of cargo that exist. The commands and the preload library are only copied,
-/// so any other program and library can stand in for them.
+/// so any other program and library can stand in for them. Manual pages and completions, which the
+/// commands write, are left to the tests of the commands.
 fn built(dir: &Path) -> PathBuf {
     let folder = dir.join("built");
     std::fs::create_dir(&folder).unwrap();
@@ -49,7 +50,7 @@ fn make(target: &str, built: &Path, prefix: &Path, destination: &Path) {
 
 fn make_with(target: &str, built: &Path, prefix: &Path, destination: &Path, more: &[&str]) {
     let mut make = Command::new("make");
-    make.arg("-C").arg(root().join("../..")).arg(target).args(more);
+    make.arg("-C").arg(root().join("../..")).arg(target).arg("DOCUMENTED=").args(more);
     for (name, value) in [("BUILT", built), ("PREFIX", prefix), ("DESTDIR", destination)] {
         make.arg(format!("{name}={}", value.display()));
     }

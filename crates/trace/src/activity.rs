@@ -5,27 +5,34 @@
 /// | activity        | subject          | detail                    | recorded by                    |
 /// |-----------------|------------------|---------------------------|--------------------------------|
 /// | `Step`          | task             | iteration                 | overlays, sweeps               |
-/// | `Job`           | 0                | the task's number         | workers of pools               |
+/// | `Job`           | 0                | the task, or `u64::MAX`   | workers of pools               |
 /// | `Section`       | section          | the caller's              | programs                       |
 /// | `Serve`         | peer             | 0                         | servers of one-sided memory    |
-/// | `Read`, `Write` | file             | bytes                     | direct and mapped input/output |
+/// | `Read`, `Write` | file             | bytes                     | direct input/output            |
 /// | `AwaitTask`     | 0                | 0                         | workers without a ready task   |
 /// | `AwaitLocation` | location         | 0                         | handles of locations           |
-/// | `AwaitBarrier`  | barrier          | episode                   | barriers                       |
-/// | `AwaitLock`     | lock             | 0                         | locks                          |
+/// | `AwaitBarrier`  | barrier          | episode, from 0           | barriers                       |
+/// | `AwaitLock`     | lock             | the rank of the member    | locks                          |
 /// | `AwaitFence`    | peer             | 0                         | fences                         |
-/// | `AwaitSync`     | 0                | epoch                     | fence and barrier in one       |
+/// | `AwaitSync`     | barrier          | episode, from 0           | fence and barrier in one       |
 /// | `AwaitMessage`  | peer             | 0                         | receivers                      |
 /// | `AwaitDisk`     | file             | 0                         | threads that need a request    |
-/// | `AwaitJob`      | 0                | 0                         | idle workers of pools          |
-/// | `AwaitResult`   | 0                | 0                         | the manager of a pool          |
-/// | `AwaitPermit`   | 0                | 0                         | semaphores                     |
-/// | `AwaitProcess`  | 0                | 0                         | starts and ends of processes   |
+/// | `AwaitJob`      | peer             | 0                         | idle workers of pools          |
+/// | `AwaitResult`   | peer             | 0                         | managers, parents of tasks     |
+/// | `AwaitPermit`   | 0, or the peer   | 0                         | semaphores, full channels      |
+/// | `AwaitProcess`  | peer             | 0                         | starts and ends of processes   |
 /// | `AwaitSignal`   | 0                | the value waited for      | programs                       |
 /// | `Ready`         | task             | 0                         | overlays: the last grant       |
-/// | `Sent`          | peer             | number on this connection | transports                     |
-/// | `Received`      | peer             | number on this connection | transports                     |
+/// | `Sent`          | peer             | a message: see below      | transports                     |
+/// | `Received`      | peer             | a message: see below      | transports                     |
 /// | `Mark`          | section          | the caller's              | programs                       |
+/// | `HoldLock`      | lock             | the rank of the member    | locks that others waited for   |
+///
+/// # Peers and messages
+/// A peer is the number of a process of the team, or `u32::MAX` for all of them; in a farm, it is
+/// the number of a process of the farm. The two marks of a message, `Sent` and `Received`, have the
+/// same detail, `number << 36 | way << 32 | sender << 16 | receiver`: on each way from one process
+/// to another, messages are numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -76,6 +83,9 @@ pub enum Activity {
     Received = 21,
     /// A point of the program's choice.
     Mark = 22,
+    /// A member held a lock while another one waited for it. The span overlaps what the member did
+    /// under the lock.
+    HoldLock = 23,
 }
 
 /// The classes of activities.
@@ -85,7 +95,8 @@ pub enum ActivityClass {
     Work,
     /// The thread waited.
     Wait,
-    /// A device worked. The thread did something else meanwhile, or waited in another span.
+    /// A device worked, or a lock was held. The thread did something else meanwhile, or waited, in
+    /// other spans.
     Device,
     /// A moment: `since` and `until` are equal.
     Mark,
@@ -93,7 +104,7 @@ pub enum ActivityClass {
 
 impl Activity {
     /// Every activity, at the index that is its number.
-    pub const ALL: [Activity; 23] = [
+    pub const ALL: [Activity; 24] = [
         Activity::Step,
         Activity::Job,
         Activity::Section,
@@ -117,6 +128,7 @@ impl Activity {
         Activity::Sent,
         Activity::Received,
         Activity::Mark,
+        Activity::HoldLock,
     ];
 
     /// Returns the activity with this number, if there is one.
@@ -130,7 +142,7 @@ impl Activity {
     pub fn class(self) -> ActivityClass {
         match self as u8 {
             0..=3 => ActivityClass::Work,
-            4..=5 => ActivityClass::Device,
+            4..=5 | 23 => ActivityClass::Device,
             6..=18 => ActivityClass::Wait,
             _ => ActivityClass::Mark,
         }
@@ -163,6 +175,7 @@ impl Activity {
             Activity::Sent => "sent",
             Activity::Received => "received",
             Activity::Mark => "mark",
+            Activity::HoldLock => "holds a lock",
         }
     }
 }

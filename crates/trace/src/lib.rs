@@ -68,6 +68,6 @@ pub use recorder::{
 };
 #[doc(hidden)]
 pub use recorder::{since, span_since, within};
-#[doc(hidden)]
-pub use writer::VARIABLE;
 pub use writer::{Recorded, finish, start};
+#[doc(hidden)]
+pub use writer::{VARIABLE, recording_path};

@@ -62,6 +62,8 @@ static WRITER: Mutex<Option<Thread>> = Mutex::new(None);
 
 /// The state of a recording.
 struct Recording {
+    /// The file that the program named, as an absolute path.
+    named: PathBuf,
     output: Output,
     /// Tells the writer thread to end.
     end: Arc<AtomicBool>,
@@ -109,6 +111,7 @@ pub fn start(path: &Path) -> Result<(), TraceError> {
         let path = recording.output.recorded.path.clone();
         return Err(TraceError::Recording { path });
     }
+    let named = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let path = own_path(path);
     let failed = |what| {
         let path = path.clone();
@@ -136,7 +139,7 @@ pub fn start(path: &Path) -> Result<(), TraceError> {
     let end = Arc::new(AtomicBool::new(false));
     let thread = spawn(Arc::clone(&end)).map_err(failed("start the writer of"))?;
     *WRITER.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread.thread().clone());
-    *recording = Some(Recording { output, end, thread: Some(thread) });
+    *recording = Some(Recording { named, output, end, thread: Some(thread) });
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
         extern "C" fn at_exit() {
@@ -182,6 +185,18 @@ pub fn finish() -> Result<Option<Recorded>, TraceError> {
         None => Ok(Some(recorded)),
         Some(source) => Err(TraceError::File { what: "write", path: recorded.path, source }),
     }
+}
+
+/// Returns the file that this process records to, as an absolute path: the value that [`VARIABLE`]
+/// must have in the environment of another process that is to record to the same file.
+///
+/// A process whose own environment has the variable passes it on anyway.
+#[must_use]
+pub fn recording_path() -> Option<PathBuf> {
+    if RECORDER.load(Relaxed) != std::process::id() {
+        return None;
+    }
+    recording().as_ref().map(|recording| recording.named.clone())
 }
 
 /// Begins to record if the environment names a file. A failure is one line on standard error, as

@@ -12,7 +12,9 @@ use std::thread;
 use proptest::prelude::*;
 use syncline_trace::frame::{Frame, LanePart, TickSpan};
 use syncline_trace::note::{self, Note, ObjectClass};
-use syncline_trace::{Activity, Reader, Role, TraceError, finish, mark, set_role, span, start};
+use syncline_trace::{
+    Activity, Reader, Role, TraceError, finish, mark, recording_path, set_role, span, start,
+};
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -51,6 +53,7 @@ fn threads_names_roles_and_open_spans_are_in_the_file() {
     let folder = folder();
     let file = folder.path().join("a.trace");
     start(&file).unwrap();
+    assert_eq!(recording_path().as_ref(), Some(&file));
     let lock = note::new_ids(1);
     note::add(|| [Note::Name { class: ObjectClass::Lock, id: lock, name: "table".into() }]);
     note::fact("rows", 17);
@@ -65,7 +68,7 @@ fn threads_names_roles_and_open_spans_are_in_the_file() {
     assert!(matches!(start(&file), Err(TraceError::Recording { .. })));
     let recorded = finish().unwrap().unwrap();
     drop(open);
-    assert_eq!(finish().unwrap(), None);
+    assert_eq!((finish().unwrap(), recording_path()), (None, None));
 
     let (frames, rest) = read(&file);
     assert_eq!(rest, 0);

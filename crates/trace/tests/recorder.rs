@@ -11,7 +11,7 @@ use syncline_trace::{Activity, Event, clear, disable, enable, is_enabled, mark, 
 
 static TURN: Mutex<()> = Mutex::new(());
 
-const KINDS: [Activity; 23] = Activity::ALL;
+const KINDS: [Activity; 24] = Activity::ALL;
 
 /// Turns the recorder off and clears it; the guard keeps other tests out.
 fn my_turn() -> MutexGuard<'static, ()> {

@@ -189,7 +189,7 @@ mod tests {
             Ok(true)
         }
 
-        fn wait_deadline(&mut self, _: Option<Instant>) -> Result<(), Fault> {
+        fn wait_untraced(&mut self, _: Option<Instant>) -> Result<(), Fault> {
             self.done().map(|_| ())
         }
 

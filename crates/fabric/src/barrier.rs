@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use syncline_signal::Policy;
 use syncline_sync::{
-    BarrierMember, Fault, Space, SpaceError,
+    Barrier as _, BarrierMember, Fault, Space, SpaceError,
     barrier::{AutoMember, Combined, CombinedMember, Counter, CounterMember, DisseminationMember},
     board::MemoryFlags,
     call_matching::Caller,
+    traced::Traced,
 };
 
 use crate::board::{self, Outer, TeamBoard};
@@ -45,6 +46,7 @@ pub(crate) fn levels(
     let among = |ranks: &[usize]| caller.clone().map(|caller| caller.among(ranks));
     let fault_list = node.control.fault_list.called(among(&ranks[host]));
     let inner = Counter::within(space, ranks[host].len())?.watching(&fault_list);
+    let traced = inner.traced();
     let leaders = among(&ranks.iter().map(|ranks| ranks[0]).collect::<Vec<_>>());
     let fault_list = node.control.fault_list.called(leaders.clone());
     let radix =
@@ -65,7 +67,8 @@ pub(crate) fn levels(
             (seat == 0).then(|| TeamBoard::across(endpoint, *services, flags, host, leaders))
         }
     };
-    let combined = Combined::new(host, inner, Outer::new(count, radix, board)).ranked(ranks);
+    let combined =
+        Combined::new(host, inner, Outer::new(count, radix, board, traced)).ranked(ranks);
     combined.watching(&node.control.fault_list).member(seat)
 }
 
@@ -91,6 +94,13 @@ impl BarrierMember for TeamBarrier {
         }
     }
 
+    fn traced(&self) -> Traced {
+        match &self.0 {
+            Kind::Host(barrier) => barrier.traced(),
+            Kind::Hosts(barrier) => barrier.traced(),
+        }
+    }
+
     #[inline]
     fn arrive(&mut self) -> Result<(), Fault> {
         match &mut self.0 {
@@ -108,10 +118,10 @@ impl BarrierMember for TeamBarrier {
     }
 
     #[inline]
-    fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
+    fn wait_untraced(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
         match &mut self.0 {
-            Kind::Host(barrier) => barrier.wait_deadline(deadline),
-            Kind::Hosts(barrier) => barrier.wait_deadline(deadline),
+            Kind::Host(barrier) => barrier.wait_untraced(deadline),
+            Kind::Hosts(barrier) => barrier.wait_untraced(deadline),
         }
     }
 

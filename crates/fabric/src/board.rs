@@ -27,6 +27,7 @@ use syncline_sync::{
     board::{Awaited, MemoryBoard, SignalBoard},
     call_matching::{Blocking, Caller},
     space::Array,
+    traced::Traced,
 };
 
 use crate::endpoint::{Endpoint, Out, Service};
@@ -62,6 +63,7 @@ pub(crate) struct Flags {
     left: Array<AtomicU64>,
     /// The process of each member.
     processes: Arc<[usize]>,
+    traced: Traced,
 }
 
 const LEFT: u64 = 1 << 63;
@@ -122,7 +124,8 @@ impl Flags {
         slots: usize,
     ) -> Result<Flags, SpaceError> {
         let members = processes.len();
-        Ok(Flags { cells: space.array(members * slots)?, left: space.array(members)?, processes })
+        let (cells, left) = (space.array(members * slots)?, space.array(members)?);
+        Ok(Flags { cells, left, processes, traced: space.traced() })
     }
 
     fn cell(&self, of: usize, slot: usize) -> Option<&Signal> {
@@ -188,6 +191,13 @@ impl SignalBoard for TeamBoard {
         match &self.0 {
             Kind::Memory(board) => board.members(),
             Kind::Hosts(board) => board.flags.processes.len(),
+        }
+    }
+
+    fn traced(&self) -> Traced {
+        match &self.0 {
+            Kind::Memory(board) => board.traced(),
+            Kind::Hosts(board) => board.flags.traced,
         }
     }
 
@@ -338,11 +348,17 @@ pub(crate) struct Outer {
     members: usize,
     radix: usize,
     board: std::sync::Mutex<Option<TeamBoard>>,
+    traced: Traced,
 }
 
 impl Outer {
-    pub(crate) fn new(members: usize, radix: usize, board: Option<TeamBoard>) -> Outer {
-        Outer { members, radix, board: board.into() }
+    pub(crate) fn new(
+        members: usize,
+        radix: usize,
+        board: Option<TeamBoard>,
+        traced: Traced,
+    ) -> Outer {
+        Outer { members, radix, board: board.into(), traced }
     }
 }
 
@@ -351,6 +367,10 @@ impl Barrier for Outer {
 
     fn members(&self) -> usize {
         self.members
+    }
+
+    fn traced(&self) -> Traced {
+        self.traced
     }
 
     fn member(&self, rank: usize) -> Result<Self::Member, SpaceError> {

@@ -37,6 +37,7 @@ mod tournament;
 use std::time::Instant;
 
 use syncline_signal::Policy;
+use syncline_trace::{Activity, span};
 
 pub use auto::{Auto, AutoMember};
 pub use combined::{Combined, CombinedMember};
@@ -47,6 +48,7 @@ pub use raw::RawCounter;
 pub use tournament::{Role, Tournament, TournamentMember, roles};
 
 use crate::error::{Fault, SpaceError};
+use crate::traced::Traced;
 
 /// The operations on a barrier that all its members share.
 pub trait Barrier: Send + Sync {
@@ -55,6 +57,12 @@ pub trait Barrier: Send + Sync {
 
     /// Returns the number of members.
     fn members(&self) -> usize;
+
+    /// Returns the identity of the barrier in traces.
+    #[doc(hidden)]
+    fn traced(&self) -> Traced {
+        Traced::default()
+    }
 
     /// Takes the seat of the member `rank`.
     ///
@@ -90,6 +98,12 @@ pub trait BarrierMember: Send {
     /// Returns the number of episodes that this member has observed complete.
     fn episodes(&self) -> u64;
 
+    /// Returns the identity of the barrier in traces.
+    #[doc(hidden)]
+    fn traced(&self) -> Traced {
+        Traced::default()
+    }
+
     /// Arrives at the next episode without waiting. Does nothing if the member has already arrived.
     ///
     /// # Collective
@@ -124,7 +138,18 @@ pub trait BarrierMember: Send {
     /// drops the handle earlier, the others may fail with [`Fault::Left`]: an arrival is complete
     /// by itself at a [`Counter`] only; in barriers of several rounds the others need later rounds
     /// of the member. For other errors see [`BarrierMember`].
-    fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault>;
+    #[inline]
+    fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
+        let _waits = span(Activity::AwaitBarrier, self.traced().id(), self.episodes());
+        self.wait_untraced(deadline)
+    }
+
+    /// Does what [`wait_deadline`](Self::wait_deadline) does, without a span in traces: barriers
+    /// that consist of others call it, so that a wait has one span.
+    ///
+    /// # Errors
+    /// As [`wait_deadline`](Self::wait_deadline).
+    fn wait_untraced(&mut self, deadline: Option<Instant>) -> Result<(), Fault>;
 
     /// Waits until the episode is complete. Arrives first if necessary.
     ///

@@ -29,6 +29,7 @@ use crate::call_matching::{Needs, Peers};
 use crate::error::{Fault, SpaceError};
 use crate::membership::{FaultList, Membership, Seats};
 use crate::space::{Array, Space};
+use crate::traced::Traced;
 
 /// One member's handle to a board.
 ///
@@ -40,6 +41,11 @@ pub trait SignalBoard: Send {
 
     /// Returns the number of members.
     fn members(&self) -> usize;
+
+    /// Returns the identity of the board in traces.
+    fn traced(&self) -> Traced {
+        Traced::default()
+    }
 
     /// Raises `slot` of the member `to` to `epoch`. Only the raiser of that slot calls it, once for
     /// each epoch, in order.
@@ -159,6 +165,12 @@ impl MemoryFlags {
         self.seats.members()
     }
 
+    /// Returns the identity of the board in traces.
+    #[must_use]
+    pub fn traced(&self) -> Traced {
+        self.seats.traced
+    }
+
     /// Returns the handle of the member `rank`.
     ///
     /// # Errors
@@ -210,6 +222,10 @@ impl SignalBoard for MemoryBoard {
 
     fn members(&self) -> usize {
         self.membership.members()
+    }
+
+    fn traced(&self) -> Traced {
+        self.membership.traced()
     }
 
     #[inline]

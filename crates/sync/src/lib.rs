@@ -46,6 +46,8 @@ mod loom_tests;
 #[doc(hidden)]
 pub mod membership;
 pub mod space;
+#[doc(hidden)]
+pub mod traced;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

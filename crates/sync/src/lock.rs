@@ -63,6 +63,7 @@ use bytemuck::Pod;
 use syncline_process::Generation;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Liveness, Policy, Signal, WaitError, asymmetric};
+use syncline_trace::{Activity, note::ObjectClass, since, span, span_since};
 
 use self::data::Data;
 pub use self::mcs::Mcs;
@@ -73,6 +74,7 @@ use crate::agreement::Thing;
 use crate::error::{Fault, LockError, SpaceError};
 use crate::membership::{FaultList, possible, usual};
 use crate::space::{Array, Element, Shared, Space};
+use crate::traced::Traced;
 
 /// A queue of members, ranked from 0, below a [`Lock`]. Only [`Ticket`] and [`Mcs`] implement it,
 /// as the soundness of a lock's data depends on the queue.
@@ -145,6 +147,7 @@ pub struct Lock<R, T = ()> {
     marks: Element<Marks>,
     data: Data<T>,
     fault_list: Option<FaultList>,
+    traced: Traced,
 }
 
 impl<R: RawLock, T: Send> Lock<R, T> {
@@ -165,7 +168,8 @@ impl<R: RawLock, T: Send> Lock<R, T> {
         let space = &mut *space.making(Thing::Lock);
         let raw = R::within(space, members)?;
         let (slots, marks) = (space.array(members)?, space.array(1)?.element(0));
-        Ok(Lock { raw, slots, marks, data: data(space)?, fault_list: None })
+        let (traced, data) = (space.traced(), data(space)?);
+        Ok(Lock { raw, slots, marks, data, fault_list: None, traced })
     }
 
     /// Returns the same lock, whose waits end for the faults in `fault_list`.
@@ -195,12 +199,13 @@ impl<R: RawLock, T: Send> Lock<R, T> {
         let process = u64::from(std::process::id());
         let free = slot.taken.compare_exchange(0, process, Ordering::Acquire, Ordering::Relaxed);
         free.map_err(|_| SpaceError::Taken { rank })?;
+        self.traced.name(ObjectClass::Lock, R::NAME);
         let Policy { pauses, yield_for, .. } = usual(self.slots.len());
         let (fault_list, slots, marks) =
             (self.fault_list.clone(), self.slots.clone(), self.marks.clone());
         let waiting = LockWait { fault_list, slots, marks, known: 0, pauses, yield_for };
         let (slot, born) = (self.slots.element(rank), Generation::current());
-        Ok(LockMember { lock: self.clone(), rank, slot, born, waiting })
+        Ok(LockMember { lock: self.clone(), rank, slot, born, waiting, held_since: 0 })
     }
 
     /// Returns the rank of the holder. It may change at any moment, so it is only a hint.
@@ -236,6 +241,7 @@ impl<R: Clone, T> Clone for Lock<R, T> {
             marks: self.marks.clone(),
             data: self.data.clone(),
             fault_list: self.fault_list.clone(),
+            traced: self.traced,
         }
     }
 }
@@ -313,6 +319,8 @@ pub struct LockMember<R: RawLock, T: Send = ()> {
     /// The generation of the process that took the handle.
     born: Generation,
     waiting: LockWait,
+    /// When the lock was acquired; 0 if recording was off.
+    held_since: u64,
 }
 
 impl<R: RawLock, T: Send> LockMember<R, T> {
@@ -391,12 +399,16 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         // Kept only if the queue is repaired: before that, these deaths must still end waits.
         let before = self.waiting.known;
         self.waiting.known = self.waiting.count();
-        if let Err(error) = self.repair(deadline) {
+        let waits = self.waits();
+        let repaired = self.repair(deadline);
+        drop(waits);
+        if let Err(error) = repaired {
             self.waiting.known = before;
             return Err(error);
         }
         self.acquire(deadline)?;
         self.slot(HOLDING);
+        self.held_since = since();
         // Relaxed: only the holder accesses poison, or a repairer while there is no holder.
         let poison = self.lock.marks().poison.swap(0, Ordering::Relaxed);
         Ok(LockGuard {
@@ -452,6 +464,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
 
     #[cold]
     fn wait(&self, mut asked: u64, deadline: Option<Instant>) -> Result<(), LockError> {
+        let _waits = self.waits();
         let (raw, policy) = (&self.lock.raw, self.waiting.policy());
         while !raw.wait(self.rank, asked, &policy, deadline, INSIDE).map_err(|error| {
             self.slot(IDLE);
@@ -504,6 +517,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
                 return Ok(());
             }
             self.slot(IDLE);
+            let _waits = self.waits();
             let ended =
                 self.lock.marks().repair.wait_until(now + 1, &self.waiting.policy(), deadline);
             ended.map_err(|error| self.lock_error(error))?;
@@ -517,6 +531,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     #[inline(always)]
     fn entered(&mut self) -> Result<LockGuard<'_, R, T>, LockError> {
         self.slot(HOLDING);
+        self.held_since = since();
         // Relaxed: as in `recover`.
         let poison = self.lock.marks().poison.load(Ordering::Relaxed);
         if poison != 0 {
@@ -536,8 +551,24 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         LockError::Poisoned { rank: poison as usize - 1 }
     }
 
+    fn waits(&self) -> syncline_trace::Span {
+        span(Activity::AwaitLock, self.lock.traced.id(), self.rank as u64)
+    }
+
+    /// Records that the lock was held, if another member waits for it.
+    #[cold]
+    fn held(&self) {
+        if self.lock.raw.is_awaited(self.rank, INSIDE) {
+            let id = self.lock.traced.id();
+            span_since(Activity::HoldLock, id, self.rank as u64, self.held_since);
+        }
+    }
+
     #[inline]
     fn leave(&self) {
+        if self.held_since != 0 {
+            self.held();
+        }
         // From here on the data are consistent, so a death does not poison the lock.
         self.slot(QUEUEING);
         let Lock { raw, slots, marks, .. } = &self.lock;

@@ -141,8 +141,8 @@ impl<M: BarrierMember> BarrierMember for Ranked<M> {
         self.member.done()
     }
 
-    fn wait_deadline(&mut self, deadline: Option<std::time::Instant>) -> Result<(), crate::Fault> {
-        self.member.wait_deadline(deadline)
+    fn wait_untraced(&mut self, deadline: Option<std::time::Instant>) -> Result<(), crate::Fault> {
+        self.member.wait_untraced(deadline)
     }
 
     fn set_policy(&mut self, policy: &Policy<'_>) {

@@ -25,6 +25,7 @@ use syncline_signal::{Liveness, Policy, WaitError, plant};
 use crate::call_matching::{Blocking, Caller, Needs};
 use crate::error::{Fault, Silence, SpaceError};
 use crate::space::{Array, Shared, Space};
+use crate::traced::Traced;
 
 /// The maximum number of members of a barrier or lock.
 pub const MAX_MEMBERS: usize = 4096;
@@ -321,6 +322,7 @@ pub(crate) fn pause() {
 #[derive(Clone, Debug)]
 pub(crate) struct Seats {
     words: Array<AtomicU64>,
+    pub(crate) traced: Traced,
 }
 
 const FREE: u64 = 0;
@@ -337,7 +339,7 @@ pub(crate) fn possible(members: usize) -> Result<(), SpaceError> {
 impl Seats {
     pub(crate) fn within(space: &mut Space, members: usize) -> Result<Seats, SpaceError> {
         possible(members)?;
-        Ok(Seats { words: space.array(members)? })
+        Ok(Seats { words: space.array(members)?, traced: space.traced() })
     }
 
     pub(crate) fn members(&self) -> usize {
@@ -433,6 +435,10 @@ impl Membership {
 
     pub(crate) fn members(&self) -> usize {
         self.seats.members()
+    }
+
+    pub(crate) fn traced(&self) -> Traced {
+        self.seats.traced
     }
 
     /// Begins a wait, with this member's policy and its checks for faults.

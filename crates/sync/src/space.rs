@@ -34,6 +34,7 @@ use syncline_signal::{PaddedSignal, Signal, event_count::EventCount};
 use crate::agreement::{Asked, Difference, Thing};
 use crate::call_matching::Calls;
 use crate::error::SpaceError;
+use crate::traced::Traced;
 
 /// Types that processes may share and whose `Default` value is all bytes zero.
 ///
@@ -98,6 +99,8 @@ pub struct Space {
     calls: Option<Calls>,
     /// The thing that arrays are allocated for.
     thing: Option<Thing>,
+    /// The number of things that this view has made.
+    things: u32,
 }
 
 /// A space whose arrays are allocated for a thing: see [`Space::making`].
@@ -149,7 +152,7 @@ impl Space {
     /// Creates a space whose arrays are allocated on the heap of this process.
     #[must_use]
     pub fn heap() -> Space {
-        Space { region: None, owner: None, calls: None, thing: None }
+        Space { region: None, owner: None, calls: None, thing: None, things: 0 }
     }
 
     /// Creates a view of a segment, whose arrays are allocated in it one after the other.
@@ -165,7 +168,7 @@ impl Space {
         let bytes = WORDS * size_of::<AtomicU64>();
         let start = region.take(bytes, ALIGN)?;
         region.segment.commit(start..start + bytes).map_err(|_| no_memory(bytes))?;
-        Ok(Space { region: Some(region), owner: None, calls: None, thing: None })
+        Ok(Space { region: Some(region), owner: None, calls: None, thing: None, things: 0 })
     }
 
     /// Returns the same view, owned by a member of this process: a child made by `fork` gets no
@@ -188,8 +191,16 @@ impl Space {
     #[must_use]
     pub fn making(&mut self, thing: Thing) -> Making<'_> {
         let before = self.thing;
+        self.things += u32::from(before.is_none());
         self.thing = before.or(Some(thing));
         Making { space: self, before }
+    }
+
+    /// Returns an identity for the thing that is being [made](Self::making).
+    #[doc(hidden)]
+    #[must_use]
+    pub fn traced(&self) -> Traced {
+        Traced::new(self.region.as_ref().map(|_| self.things.saturating_sub(1)))
     }
 
     /// Allocates an array of `len` values, all zero unless another view has the same array already.

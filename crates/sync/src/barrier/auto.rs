@@ -25,6 +25,7 @@ use crate::cost::{self, Algorithm};
 use crate::error::{Fault, SpaceError};
 use crate::membership::{FaultList, possible};
 use crate::space::Space;
+use crate::traced::Traced;
 
 /// A barrier that selects its algorithm by the numbers of members and cores.
 ///
@@ -99,6 +100,13 @@ impl Barrier for Auto {
         }
     }
 
+    fn traced(&self) -> Traced {
+        match &self.0 {
+            Choice::Counter(counter) => counter.traced(),
+            Choice::Dissemination(dissemination) => dissemination.traced(),
+        }
+    }
+
     fn member(&self, rank: usize) -> Result<AutoMember, SpaceError> {
         Ok(AutoMember(match &self.0 {
             Choice::Counter(counter) => Choice::Counter(counter.member(rank)?),
@@ -134,6 +142,10 @@ impl BarrierMember for AutoMember {
         chosen!(self, member => member.members())
     }
 
+    fn traced(&self) -> Traced {
+        chosen!(self, member => member.traced())
+    }
+
     fn episodes(&self) -> u64 {
         chosen!(self, member => member.episodes())
     }
@@ -149,8 +161,8 @@ impl BarrierMember for AutoMember {
     }
 
     #[inline]
-    fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
-        chosen!(mut self, member => member.wait_deadline(deadline))
+    fn wait_untraced(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
+        chosen!(mut self, member => member.wait_untraced(deadline))
     }
 
     fn set_policy(&mut self, policy: &Policy<'_>) {

@@ -38,10 +38,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_signal::{Policy, plant};
+use syncline_trace::note::ObjectClass;
 
 use super::{Barrier, BarrierMember, LedMember, Phased};
 use crate::error::{Fault, SpaceError};
 use crate::membership::FaultList;
+use crate::traced::Traced;
 
 /// One group of a barrier of two levels: the inner barrier of this group, and the outer barrier of
 /// the leaders of all groups.
@@ -80,6 +82,7 @@ pub struct CombinedMember<Inner, Outer> {
     rank: usize,
     members: usize,
     episodes: u64,
+    traced: Traced,
     group: usize,
     /// The number of members in a group.
     size: usize,
@@ -144,17 +147,22 @@ impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
             ranks.get(group).and_then(|group| group.get(rank)).copied()
         });
         let named = named.ok_or(SpaceError::Rank { rank, members: size })?;
+        // All groups have the outer barrier in common.
+        let traced = self.outer.traced();
         // The outer seat is taken first: another group may have taken it.
         let outer = if leads { Some(self.outer.member(group)?) } else { None };
+        let inner = Some(self.inner.led(rank)?);
+        traced.name(ObjectClass::Barrier, "combined");
         Ok(CombinedMember {
             rank: named,
             members: self.members(),
             episodes: 0,
+            traced,
             group,
             size,
             ranks: self.ranks.clone(),
             fault_list: self.fault_list.clone(),
-            inner: Some(self.inner.led(rank)?),
+            inner,
             outer,
             leads,
             arrived: false,
@@ -265,6 +273,10 @@ impl<Inner: LedMember, Outer: BarrierMember> BarrierMember for CombinedMember<In
         self.episodes
     }
 
+    fn traced(&self) -> Traced {
+        self.traced
+    }
+
     #[inline]
     fn arrive(&mut self) -> Result<(), Fault> {
         if !self.arrived {
@@ -293,7 +305,7 @@ impl<Inner: LedMember, Outer: BarrierMember> BarrierMember for CombinedMember<In
     }
 
     #[inline]
-    fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
+    fn wait_untraced(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
         if !self.arrived {
             self.arrived = true;
             self.within(Inner::arrive)?;
@@ -304,11 +316,11 @@ impl<Inner: LedMember, Outer: BarrierMember> BarrierMember for CombinedMember<In
                 self.outside = true;
             }
             if !plant::is("combined: no outer barrier") {
-                self.without(|outer| outer.wait_deadline(deadline))?;
+                self.without(|outer| outer.wait_untraced(deadline))?;
             }
             self.within(Inner::release)?;
         } else {
-            self.within(|inner| inner.wait_deadline(deadline))?;
+            self.within(|inner| inner.wait_untraced(deadline))?;
         }
         self.finish();
         Ok(())

@@ -26,6 +26,7 @@
 use std::time::Instant;
 
 use syncline_signal::{PaddedSignal, Policy, plant};
+use syncline_trace::note::ObjectClass;
 
 use super::{Barrier, BarrierMember, LedMember, Phased};
 use crate::agreement::Thing;
@@ -33,6 +34,7 @@ use crate::call_matching::{ARRIVED, LAST, Needs, Peers};
 use crate::error::{Fault, SpaceError};
 use crate::membership::{FaultList, Membership, Seats};
 use crate::space::{Element, Space};
+use crate::traced::Traced;
 
 /// A barrier of one word: the best choice for few members, and when members outnumber cores.
 ///
@@ -103,6 +105,7 @@ impl Counter {
 
     fn seat(&self, rank: usize, led: bool) -> Result<CounterMember, SpaceError> {
         let membership = Membership::new(&self.seats, self.fault_list.as_ref(), rank)?;
+        membership.traced().name(ObjectClass::Barrier, "counter");
         let goal = membership.members() as u64;
         Ok(CounterMember { membership, word: self.word.clone(), goal, arrived: false, led })
     }
@@ -113,6 +116,10 @@ impl Barrier for Counter {
 
     fn members(&self) -> usize {
         self.seats.members()
+    }
+
+    fn traced(&self) -> Traced {
+        self.seats.traced
     }
 
     fn member(&self, rank: usize) -> Result<CounterMember, SpaceError> {
@@ -191,6 +198,10 @@ impl BarrierMember for CounterMember {
         self.membership.members()
     }
 
+    fn traced(&self) -> Traced {
+        self.membership.traced()
+    }
+
     fn episodes(&self) -> u64 {
         self.membership.episodes
     }
@@ -225,7 +236,7 @@ impl BarrierMember for CounterMember {
     }
 
     #[inline]
-    fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
+    fn wait_untraced(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
         self.arrive()?;
         if self.leads() {
             self.wait_gathered(deadline)?;

@@ -27,6 +27,7 @@
 use std::time::Instant;
 
 use syncline_signal::Policy;
+use syncline_trace::note::ObjectClass;
 
 use super::{Barrier, BarrierMember};
 use crate::agreement::Thing;
@@ -34,6 +35,7 @@ use crate::board::{Awaited, Flags, MemoryBoard, MemoryFlags, SignalBoard};
 use crate::error::{Fault, SpaceError};
 use crate::membership::{FaultList, possible};
 use crate::space::Space;
+use crate::traced::Traced;
 
 /// A barrier with the fewest rounds: log2 P, and fewer with a greater radix.
 ///
@@ -128,6 +130,10 @@ impl Barrier for Dissemination {
         self.flags.members()
     }
 
+    fn traced(&self) -> Traced {
+        self.flags.traced()
+    }
+
     fn member(&self, rank: usize) -> Result<DisseminationMember, SpaceError> {
         Ok(DisseminationMember::new(self.flags.board(rank)?, self.radix))
     }
@@ -143,6 +149,7 @@ impl<B: SignalBoard> DisseminationMember<B> {
     /// Creates the member that owns this handle to a board of [`slots`](Self::slots) slots, with a
     /// radix of at least 2.
     pub fn new(board: B, radix: usize) -> Self {
+        board.traced().name(ObjectClass::Barrier, "dissemination");
         DisseminationMember { board, radix: radix.max(2), at: None }
     }
 
@@ -224,6 +231,10 @@ impl<B: SignalBoard> BarrierMember for DisseminationMember<B> {
         self.board.members()
     }
 
+    fn traced(&self) -> Traced {
+        self.board.traced()
+    }
+
     fn episodes(&self) -> u64 {
         self.board.episodes()
     }
@@ -243,7 +254,7 @@ impl<B: SignalBoard> BarrierMember for DisseminationMember<B> {
     }
 
     #[inline]
-    fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
+    fn wait_untraced(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
         let mut wait = |board: &mut B, slot, epoch, awaited| {
             board.wait(slot, epoch, awaited, deadline).map(|()| true)
         };

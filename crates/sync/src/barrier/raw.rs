@@ -36,6 +36,7 @@
 
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, Signal, plant};
+use syncline_trace::{Activity, span};
 
 use crate::membership::{pause, usual};
 
@@ -88,6 +89,9 @@ impl RawCounter {
             self.left.increment();
         }
         let goal = mine.next_multiple_of(members);
+        // There is no room for a number in the barrier: in traces its address stands for it.
+        let address = std::ptr::from_ref(self).addr() / align_of::<Self>();
+        let _waits = span(Activity::AwaitBarrier, 1 << 31 | address as u32, goal / members - 1);
         // The last thread has reached its goal; its wait only acquires what the others did before
         // they arrived, as `count` only releases. Without a deadline and without a failure
         // detector, a wait ends in no other way.

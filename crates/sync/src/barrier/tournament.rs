@@ -37,6 +37,7 @@
 use std::time::Instant;
 
 use syncline_signal::{Policy, plant};
+use syncline_trace::note::ObjectClass;
 
 use super::{Barrier, BarrierMember, LedMember, Phased};
 use crate::agreement::Thing;
@@ -45,6 +46,7 @@ use crate::call_matching::{ARRIVED, LAST};
 use crate::error::{Fault, SpaceError};
 use crate::membership::{FaultList, possible};
 use crate::space::Space;
+use crate::traced::Traced;
 
 /// The role of a member in one round of a tournament.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +184,10 @@ impl Barrier for Tournament {
         self.flags.members()
     }
 
+    fn traced(&self) -> Traced {
+        self.flags.traced()
+    }
+
     fn member(&self, rank: usize) -> Result<TournamentMember, SpaceError> {
         Ok(TournamentMember::new(self.flags.board(rank)?))
     }
@@ -204,6 +210,7 @@ impl<B: SignalBoard> TournamentMember<B> {
 
     /// Creates the member that owns this handle to a board of [`slots`](Self::slots) slots.
     pub fn new(board: B) -> Self {
+        board.traced().name(ObjectClass::Barrier, "tournament");
         TournamentMember { board, state: State::Outside }
     }
 
@@ -322,6 +329,10 @@ impl<B: SignalBoard> BarrierMember for TournamentMember<B> {
         self.board.members()
     }
 
+    fn traced(&self) -> Traced {
+        self.board.traced()
+    }
+
     fn episodes(&self) -> u64 {
         self.board.episodes()
     }
@@ -343,7 +354,7 @@ impl<B: SignalBoard> BarrierMember for TournamentMember<B> {
     }
 
     #[inline]
-    fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
+    fn wait_untraced(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
         if self.state == State::Outside {
             self.state = State::Up { round: 0 };
         }

@@ -163,6 +163,8 @@ impl Mcs {
 }
 
 impl Queue for Mcs {
+    const NAME: &'static str = "MCS lock";
+
     fn within(space: &mut Space, members: usize) -> Result<Self, SpaceError> {
         Ok(Mcs { tail: space.array(1)?.element(0), nodes: space.array(members)? })
     }
@@ -246,6 +248,10 @@ impl Queue for Mcs {
             }
             (from, taken_out) = (next, true);
         }
+    }
+
+    fn is_awaited(&self, rank: usize, _: Inside) -> bool {
+        self.tail().load(Ordering::Relaxed) != rank as u64 + 1
     }
 
     fn reset(&self, _: Inside) {

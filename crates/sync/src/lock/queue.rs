@@ -19,6 +19,9 @@ pub struct Inside(pub(super) ());
 
 /// A queue of members, ranked from 0.
 pub trait Queue: Clone + Send + Sync + fmt::Debug + 'static {
+    /// The name of the kind of queue, for traces.
+    const NAME: &'static str;
+
     /// Creates a queue whose lock is free.
     ///
     /// # Errors
@@ -65,6 +68,10 @@ pub trait Queue: Clone + Send + Sync + fmt::Debug + 'static {
     /// # Memory ordering
     /// A release.
     fn release(&self, rank: usize, gone: &dyn Liveness, _: Inside);
+
+    /// Returns whether another member waits for the lock, which `rank` holds. A member that begins
+    /// to wait meanwhile may be missed.
+    fn is_awaited(&self, rank: usize, _: Inside) -> bool;
 
     /// Empties the queue. Only dead members, and members that gave up their places, may be in it.
     fn reset(&self, _: Inside);

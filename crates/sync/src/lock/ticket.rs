@@ -205,6 +205,8 @@ impl Ticket {
 }
 
 impl Queue for Ticket {
+    const NAME: &'static str = "ticket lock";
+
     fn within(space: &mut Space, members: usize) -> Result<Self, SpaceError> {
         let words = space.array(1)?.element(0);
         let turns = space.array(members.next_power_of_two())?;
@@ -269,6 +271,11 @@ impl Queue for Ticket {
         if words.attention.load(Ordering::Relaxed) != 0 {
             self.pass_on(next);
         }
+    }
+
+    fn is_awaited(&self, _: usize, _: Inside) -> bool {
+        let words = self.words();
+        words.next.load(Ordering::Relaxed) > words.serving.get() + 1
     }
 
     fn reset(&self, _: Inside) {

@@ -79,6 +79,7 @@ use syncline_signal::primitive::AtomicU64 as SharedU64;
 use syncline_sync::{
     Fault, Space, SpaceError, call_matching::Blocking, membership::FaultList, space::Array,
 };
+use syncline_trace::{Activity, Role, set_role, span};
 
 pub use self::service::{Out, Service};
 use self::state::{Attached, Early, State};
@@ -90,6 +91,7 @@ use crate::long::LongMessages;
 pub use crate::long::{Landing, Way};
 use crate::team_state::TeamState;
 use crate::transport::Transport;
+use crate::transport::marked::MarkedTransport;
 pub use crate::transport::place::{Owner, Place};
 use crate::wait_reports::WaitReports;
 
@@ -146,6 +148,7 @@ impl Endpoint {
         shape: Shape,
         timeout: Duration,
     ) -> Result<Arc<Endpoint>, SpaceError> {
+        let transport = Box::new(MarkedTransport::new(transport));
         let process = transport.process();
         let name = transport.describe();
         let detector =
@@ -429,9 +432,11 @@ impl Endpoint {
     /// Starts the thread that serves this host.
     pub(crate) fn serve(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let endpoint = Arc::clone(self);
-        let name = format!("server {}", self.hosts.of(self.process));
+        let host = self.hosts.of(self.process);
+        let name = format!("server {host}");
         let thread = thread::Builder::new().name(name).spawn(move || {
             exact_sleeps();
+            set_role(Role::Server(host as u32));
             let mut schedule = PollSchedule::new();
             // Relaxed: no other memory depends on the flag; all shared state of both threads is
             // under the lock.
@@ -467,6 +472,7 @@ impl Endpoint {
             detector.bye(&mut **transport, things);
         };
         said(&mut self.lock());
+        let waits = span(Activity::AwaitMessage, u32::MAX, 0);
         let mut schedule = PollSchedule::new();
         let mut over = None;
         loop {
@@ -489,6 +495,7 @@ impl Endpoint {
             drop(state);
             schedule.pause();
         }
+        drop(waits);
         self.over.store(true, Ordering::Relaxed);
         let more = self.more.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = more {

@@ -265,6 +265,7 @@ impl Watch<'_> {
             .chain(pipes)
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
+        let _waits = syncline_trace::span(syncline_trace::Activity::AwaitProcess, 0, 0);
         match rustix::event::poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),

@@ -13,6 +13,7 @@ use syncline_sync::{
     call_matching::{Call, Caller},
     membership::FaultList,
 };
+use syncline_trace::{Activity, span};
 
 use crate::barrier::{Kind, TeamBarrier, levels};
 use crate::ending::{AtEnd, Endings};
@@ -310,13 +311,16 @@ impl Member {
             let endpoint = self.endpoint().map(|endpoint| (endpoint, service));
             self.gathering.give(endpoint, self.rank, time, value);
         }
+        let waits = span(Activity::AwaitMessage, u32::MAX, 0);
         let words = self.gathering.take(
             self.endpoint(),
             self.fault_list(),
             self.gather_caller.as_ref(),
             time,
             deadline,
-        )?;
+        );
+        drop(waits);
+        let words = words?;
         (self.gathered.0, self.gathers) = (time + 1, false);
         Ok(words)
     }

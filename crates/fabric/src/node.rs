@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use syncline_mpi::Communicator;
 use syncline_sync::{Auto, Space};
+use syncline_trace::{is_enabled, note};
 
 use crate::endpoint::{Endpoint, exact_sleeps};
 use crate::environment::Shape;
@@ -32,6 +33,8 @@ pub(crate) struct Node {
     pub(crate) mpi: Mutex<Option<Communicator>>,
     /// The number of processes that had died before the team was made.
     pub(crate) died: usize,
+    /// Whether the other processes of the team are groups of threads of the same process.
+    pub(crate) in_process: bool,
 }
 
 impl Node {
@@ -48,6 +51,7 @@ impl Node {
             threaded: true,
             mpi: Mutex::default(),
             died: 0,
+            in_process: false,
         }
     }
 
@@ -72,12 +76,34 @@ impl Node {
             threaded: true,
             mpi: Mutex::default(),
             died: 0,
+            in_process: false,
         })
     }
 
     /// Returns the ranks of the members on a host, in ascending order.
     pub(crate) fn ranks_on(&self, host: usize) -> Vec<usize> {
         self.hosts.processes(host).iter().flat_map(|&process| self.shape.ranks(process)).collect()
+    }
+
+    /// Tells traces about the team. Rank `r` is in process `r / team.threads`, and the host of each
+    /// process is in the list `team.hosts.of`. A process that has several simulated ones in it has
+    /// no `team.process` and no `team.host`.
+    fn describe(&self) {
+        note::fact("team.members", self.shape.members());
+        note::fact("team.processes", self.shape.processes);
+        note::fact("team.threads", self.shape.threads);
+        note::fact("team.hosts", self.hosts.count());
+        let hosts = || (0..self.shape.processes).map(|process| self.hosts.of(process).to_string());
+        if is_enabled() {
+            note::fact("team.hosts.of", hosts().collect::<Vec<_>>().join(" "));
+        }
+        if let Some(endpoint) = &self.endpoint {
+            note::fact("team.transport", endpoint.transport());
+        }
+        if !self.in_process {
+            note::fact("team.process", self.process);
+            note::fact("team.host", self.hosts.of(self.process));
+        }
     }
 
     /// Runs the function in every member of the process.
@@ -88,6 +114,7 @@ impl Node {
     {
         let node = Arc::new(self);
         let Node { shape, process, ref control, ref endpoint, .. } = *node;
+        node.describe();
         let (results, server) = match start(&node, &mut space) {
             Ok((members, server)) => (run_all(&node, members, f), server),
             Err(error) => {

@@ -23,6 +23,7 @@ use std::time::Duration;
 use syncline_memory::{Segment, segment::is_sealed};
 use syncline_process::{inherit, lifeline::LifelineEnd};
 use syncline_sync::{Space, membership::MAX_MEMBERS};
+use syncline_trace::{Role, set_role};
 
 use crate::environment::{self, Inherited, Shape};
 use crate::error::TeamError;
@@ -384,7 +385,7 @@ impl HostTeam {
                 let transport = Box::new(links.transport(process));
                 let node =
                     Node::connected(shape, named.clone(), transport, &mut space, control, timeout)?;
-                nodes.push((node, space));
+                nodes.push((Node { in_process: true, ..node }, space));
             }
         }
         let f = &f;
@@ -553,6 +554,7 @@ pub(crate) fn attend<R>(
 ) -> (u64, Result<R, TeamError>) {
     let rank = member.rank();
     let outer = MEMBER.replace(Some(rank));
+    set_role(Role::Member(rank as u32));
     // The state that the function leaves behind belongs to the caller, which gets an error; the
     // member itself is dropped.
     let result = catch_unwind(AssertUnwindSafe(|| f(&mut member)));

@@ -23,6 +23,7 @@
 //! between machines.
 
 pub mod in_memory;
+pub(crate) mod marked;
 pub(crate) mod mpi;
 pub mod place;
 

@@ -156,5 +156,8 @@ fn spawn(
     let (segment, lifeline) = (spawn.hand(inherited.segment)?, spawn.hand(inherited.lifeline)?);
     let place = Inherited { shape: inherited.shape, process, segment, lifeline };
     inherited.mark.put_on(&mut spawn);
+    if let Some(path) = syncline_trace::recording_path() {
+        spawn.env(syncline_trace::VARIABLE, path);
+    }
     spawn.args(args).env(TEAM, place.value()).start()
 }

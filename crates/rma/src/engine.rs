@@ -78,6 +78,7 @@ use syncline_fabric::Hosts;
 use syncline_fabric::endpoint::{Endpoint, Landing, Out, Place, Service, Way};
 use syncline_process::Generation;
 use syncline_sync::Fault;
+use syncline_trace::{Activity, is_enabled, span};
 
 use crate::error::RmaError;
 use crate::lock::server::Locks;
@@ -107,6 +108,8 @@ struct Asked {
     /// The destinations of the data of each answer, in the order in which the answers come.
     into: VecDeque<Vec<Destination>>,
     value: u128,
+    /// The process that answers; known while recording is on.
+    peer: Option<u32>,
     refused: Option<RmaError>,
 }
 
@@ -354,7 +357,10 @@ impl Engine {
             room
         };
         loop {
-            endpoint.wait(None, || self.room(server, cost))?;
+            if !self.room(server, cost) {
+                let _waits = span(Activity::AwaitMessage, self.process_of(server), 0);
+                endpoint.wait(None, || self.room(server, cost))?;
+            }
             // These may leave with later messages: a thread that waits for them does so in
             // `Endpoint::wait`, which drives the endpoint.
             let written =
@@ -404,6 +410,11 @@ impl Engine {
         let sent = self.sent[server].fetch_add(1, Ordering::Relaxed) + 1;
         if kind.is_answered() {
             self.asked[server].store(sent, Ordering::Relaxed);
+            if is_enabled()
+                && let Some(asked) = state.asked.get_mut(&ticket)
+            {
+                asked.peer = Some(to as u32);
+            }
         }
         if let Data::Long(bytes) = data {
             let token = state.token(Moving::Put);
@@ -432,8 +443,18 @@ impl Engine {
         let mut state = self.state();
         state.tickets += 1;
         let ticket = state.tickets;
-        state.asked.insert(ticket, Asked { left: into.len(), into, value: 0, refused: None });
+        state.asked.insert(ticket, Asked { left: into.len(), into, ..Asked::default() });
         ticket
+    }
+
+    /// Returns the process that answers a request, for traces.
+    pub(crate) fn peer(&self, ticket: u64) -> u32 {
+        self.state().asked.get(&ticket).and_then(|asked| asked.peer).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the process of a server, for traces.
+    pub(crate) fn process_of(&self, server: usize) -> u32 {
+        self.hosts.servers()[server] as u32
     }
 
     /// Returns `None` until all answers have come or a request is refused; then removes the ticket,

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_fabric::{board::TeamBoard, endpoint::Endpoint};
-use syncline_sync::{Fault, call_matching::Blocking};
+use syncline_sync::{Fault, board::SignalBoard as _, call_matching::Blocking};
+use syncline_trace::{Activity, is_enabled, note::ObjectClass, span};
 
 use crate::engine::{Data, Engine, Request};
 use crate::error::RmaError;
@@ -49,6 +50,7 @@ impl Far {
         engine: Arc<Engine>,
         board: TeamBoard,
     ) -> Far {
+        board.traced().name(ObjectClass::Barrier, "sync");
         let marks = vec![0; endpoint.hosts().servers().len()];
         let (touched, covered) = (Vec::new(), Vec::new());
         Far { endpoint, service, engine, board, begun: 0, marks, touched, covered }
@@ -91,6 +93,7 @@ impl Far {
         ticket: u64,
         lost: impl Fn() -> Result<(), RmaError>,
     ) -> Result<u128, RmaError> {
+        let waits = is_enabled().then(|| span(Activity::AwaitMessage, self.engine.peer(ticket), 0));
         let (mut value, mut ended) = (None, Ok(()));
         let waited = self.endpoint.wait(None, || {
             value = value.take().or_else(|| self.engine.answered(ticket));
@@ -99,6 +102,7 @@ impl Far {
             }
             ended.is_err() || value.is_some() && self.engine.is_level()
         });
+        drop(waits);
         if waited.is_err() || ended.is_err() {
             self.engine.give_up(ticket);
         }
@@ -160,6 +164,7 @@ impl Far {
 
     /// Waits until `mark` requests to a server are acknowledged.
     pub(crate) fn acknowledged(&self, server: usize, mark: u64) -> Result<(), RmaError> {
+        let _waits = span(Activity::AwaitFence, self.engine.process_of(server), 0);
         self.prompt(server, mark)?;
         Ok(self.endpoint.wait(None, || self.engine.acked(server, mark))?)
     }
@@ -176,11 +181,13 @@ impl Far {
     }
 
     pub(crate) fn fence_all(&mut self) -> Result<(), RmaError> {
+        let waits = span(Activity::AwaitFence, u32::MAX, 0);
         let (engine, marks) = (&self.engine, &self.marks);
         self.touched.iter().try_for_each(|&server| self.prompt(server, marks[server]))?;
         self.endpoint.wait(None, || {
             self.touched.iter().all(|&server| engine.acked(server, marks[server]))
         })?;
+        drop(waits);
         for server in self.touched.drain(..) {
             self.marks[server] = 0;
         }
@@ -188,6 +195,7 @@ impl Far {
     }
 
     pub(crate) fn ask_all(&mut self, window: Window, rank: u64) -> Result<(), RmaError> {
+        let _waits = span(Activity::AwaitFence, u32::MAX, 0);
         let mut servers = std::mem::take(&mut self.touched);
         if window.random {
             // Each member asks the servers in a pseudo-random order of its own.
@@ -257,7 +265,6 @@ impl Far {
     }
 
     pub(crate) fn start(&mut self) {
-        use syncline_sync::board::SignalBoard as _;
         if self.board.episodes() < self.begun {
             return; // it has arrived already, as in barriers
         }
@@ -276,7 +283,6 @@ impl Far {
     }
 
     pub(crate) fn wait(&mut self, deadline: Option<Instant>) -> Result<(), RmaError> {
-        use syncline_sync::board::SignalBoard as _;
         if self.board.episodes() == self.begun {
             return Ok(());
         }
@@ -304,7 +310,6 @@ impl Far {
 
 impl Drop for Far {
     fn drop(&mut self) {
-        use syncline_sync::board::SignalBoard as _;
         // A sync at which the member has arrived needs nothing more of it: the engine completes the
         // sync. So the member counts as having left after that sync.
         if self.board.episodes() < self.begun {

@@ -37,6 +37,7 @@ use std::time::Instant;
 
 use syncline_fabric::Member;
 use syncline_sync::call_matching::Call;
+use syncline_trace::since;
 
 use self::poison::{Holds, MOST, Named, Own, Wanted};
 use crate::error::RmaError;
@@ -81,6 +82,8 @@ struct Held {
     mutex: Named,
     /// The state that its kind needs for the unlock.
     token: u64,
+    /// When it was locked; 0 if recording was off.
+    since: u64,
 }
 
 /// The number of words of a mutex: a pair of cache lines, so that no two mutexes share one.
@@ -243,7 +246,7 @@ impl Mutexes {
             (kind, _) => server::lock(rma, words, at, kind == LockKind::Hybrid, &wanted, deadline)?,
         };
         holds.note(slot, mutex);
-        self.held.push(Held { mutex, token });
+        self.held.push(Held { mutex, token, since: since() });
         Ok(())
     }
 
@@ -261,12 +264,12 @@ impl Mutexes {
         rma.check_not_forked()?;
         rma.complete_far()?;
         // A mutex that this member holds needs no check of its bounds.
-        let Some(token) = self.let_go(Named::new(rma.rank, rank, index)) else {
+        let Some((token, since)) = self.let_go(Named::new(rma.rank, rank, index)) else {
             return Err(self.not_held(rma, rank, index));
         };
         let at = index * WORDS;
         match (self.kind, &mut self.nodes) {
-            (LockKind::Mcs, Some(nodes)) => nodes.unlock(rma, &self.words, rank, at, token),
+            (LockKind::Mcs, Some(nodes)) => nodes.unlock(rma, &self.words, rank, at, token, since),
             (LockKind::Ticket, _) => ticket::unlock(rma, &self.words, rank, at, token),
             (LockKind::Hybrid, _) if rma.host_of(rank) == rma.host_of(rma.rank) => {
                 ticket::unlock(rma, &self.words, rank, at, token)
@@ -343,23 +346,23 @@ impl Mutexes {
 
     /// Removes a mutex from those that are held. Most often it is the last one.
     #[inline]
-    fn let_go(&mut self, mutex: Named) -> Option<u64> {
+    fn let_go(&mut self, mutex: Named) -> Option<(u64, u64)> {
         match self.held.pop_if(|last| last.mutex == mutex) {
             Some(last) => {
                 self.holds.0.clear(self.held.len());
-                Some(last.token)
+                Some((last.token, last.since))
             }
             None => self.let_go_among(mutex),
         }
     }
 
     #[inline(never)]
-    fn let_go_among(&mut self, mutex: Named) -> Option<u64> {
+    fn let_go_among(&mut self, mutex: Named) -> Option<(u64, u64)> {
         let place = self.held.iter().position(|held| held.mutex == mutex)?;
-        let Held { token, .. } = self.held.swap_remove(place);
+        let Held { token, since, .. } = self.held.swap_remove(place);
         self.holds.0.note(place, self.held[place].mutex);
         self.holds.0.clear(self.held.len());
-        Some(token)
+        Some((token, since))
     }
 }
 

@@ -30,6 +30,7 @@ use syncline_process::Generation;
 use syncline_sync::{
     Auto, Fault, SpaceError, agreement::Thing, barrier::AutoMember, call_matching::Call,
 };
+use syncline_trace::{Activity, span};
 
 use crate::allocate::Begun;
 use crate::element::Element;
@@ -515,7 +516,8 @@ impl Rma {
             Syncs::Host(barrier) => {
                 use syncline_sync::BarrierMember as _;
                 self.stored = false;
-                Ok(barrier.wait_deadline(deadline)?)
+                let _waits = span(Activity::AwaitSync, barrier.traced().id(), barrier.episodes());
+                Ok(barrier.wait_untraced(deadline)?)
             }
             Syncs::Hosts(_) => {
                 self.sync_start()?;
@@ -572,13 +574,22 @@ impl Rma {
         use syncline_sync::BarrierMember as _;
         self.check_not_forked()?;
         match &mut self.sync {
-            // A completed sync must not be waited for again: `wait_deadline` would arrive at the
+            // A completed sync must not be waited for again: `wait_untraced` would arrive at the
             // next one.
             Syncs::Host(barrier) => match barrier.done() {
                 Ok(true) => Ok(()),
-                _ => Ok(barrier.wait_deadline(deadline)?),
+                _ => {
+                    let _waits =
+                        span(Activity::AwaitSync, barrier.traced().id(), barrier.episodes());
+                    Ok(barrier.wait_untraced(deadline)?)
+                }
             },
-            Syncs::Hosts(far) => far.wait(deadline),
+            Syncs::Hosts(far) => {
+                use syncline_sync::board::SignalBoard as _;
+                let board = &far.board;
+                let _waits = span(Activity::AwaitSync, board.traced().id(), board.episodes());
+                far.wait(deadline)
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use syncline_fabric::endpoint::Out;
+use syncline_trace::{Activity, span};
 
 use super::{Engine, LONGEST, MOST, State, WINDOW, WINDOW_BYTES};
 use crate::lock::server::Tickets;
@@ -37,6 +38,7 @@ impl Engine {
         data: Option<&[u8]>,
         out: &mut Out<'_>,
     ) {
+        let _serves = span(Activity::Serve, from as u32, 0);
         let refused = match head.kind {
             RequestKind::Put | RequestKind::Add | RequestKind::Rmw | RequestKind::Get => {
                 match self.touch(state, from, head, rest, data, out) {

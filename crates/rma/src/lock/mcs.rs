@@ -51,6 +51,7 @@
 //!
 //! [`Endpoint::keep_serving`]: syncline_fabric::endpoint::Endpoint::keep_serving
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -64,6 +65,8 @@ use syncline_sync::{
     membership::FaultList,
     space::{Array, Shared},
 };
+use syncline_trace::note::{self, Note, ObjectClass};
+use syncline_trace::{Activity, Span, is_enabled, span, span_since};
 
 use super::poison::{MOST, Wanted};
 use crate::engine::Engine;
@@ -117,6 +120,8 @@ pub(crate) struct Nodes {
     waits: [u64; NODES],
     /// The abandoned places: owner, index, node.
     left: Vec<(usize, usize, usize)>,
+    /// By owner and first word: the number of each mutex that has a span in traces.
+    traced: HashMap<(usize, usize), u32>,
 }
 
 const LINK: u64 = 1;
@@ -240,6 +245,7 @@ impl Nodes {
             free,
             waits: [0; NODES],
             left,
+            traced: HashMap::new(),
         })
     }
 
@@ -261,6 +267,7 @@ impl Nodes {
             && let Some((node, holds)) = self.come_back(wanted)
         {
             if !holds {
+                let _waits = self.begin_wait(rma, words, wanted, at);
                 self.wait(rma, node, wanted, deadline)?;
             }
             self.level(rma)?;
@@ -280,6 +287,7 @@ impl Nodes {
             rma.swap(words, wanted.rank, at, mine).inspect_err(|_| self.free.push(node))?;
         if before != 0 {
             self.waits[node] = waits;
+            let _waits = self.begin_wait(rma, words, wanted, at);
             self.link(rma, before, mine);
             self.wait(rma, node, wanted, deadline)?;
         }
@@ -319,6 +327,32 @@ impl Nodes {
         }
     }
 
+    /// Returns the number of a mutex in traces, and notes its name, which is the same for all
+    /// members.
+    #[cold]
+    fn traced(&mut self, words: &Global<u64>, rank: usize, at: usize) -> u32 {
+        let (set, index) = (words.table.id, at / super::WORDS);
+        *self.traced.entry((rank, at)).or_insert_with(|| {
+            let id = note::new_ids(1);
+            let name = format!("mutex {index} of rank {rank} in set {set} of the team");
+            note::add(|| [Note::Name { class: ObjectClass::Lock, id, name }]);
+            id
+        })
+    }
+
+    /// Begins a wait for a mutex in traces.
+    fn begin_wait(
+        &mut self,
+        rma: &Rma,
+        words: &Global<u64>,
+        wanted: &Wanted<'_>,
+        at: usize,
+    ) -> Option<Span> {
+        let wait = |id| span(Activity::AwaitLock, id, rma.rank as u64);
+        is_enabled().then(|| wait(self.traced(words, wanted.rank, at)))
+    }
+
+    /// Unlocks a mutex that this member has held since `since`, in ticks of traces.
     pub(crate) fn unlock(
         &mut self,
         rma: &mut Rma,
@@ -326,6 +360,7 @@ impl Nodes {
         rank: usize,
         at: usize,
         mine: u64,
+        since: u64,
     ) -> Result<(), RmaError> {
         let (_, node, _) = named(mine);
         // Acquire: pairs with the Release in `link`.
@@ -346,6 +381,10 @@ impl Nodes {
             next = self.linked(rma, node)?;
         }
         self.free.push(node);
+        if since != 0 {
+            let id = self.traced(words, rank, at);
+            span_since(Activity::HoldLock, id, rma.rank as u64, since);
+        }
         self.grant(rma, next);
         Ok(())
     }

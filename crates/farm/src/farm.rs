@@ -15,6 +15,7 @@ use syncline_sync::{
     agreement::Thing,
     membership::{FaultList, LAUNCHER},
 };
+use syncline_trace::{self as trace, Activity, note, set_role, span};
 
 use crate::arena::{Arena, MAX_DEPTH, Slots};
 use crate::bounds::Bounds;
@@ -104,6 +105,8 @@ pub struct Farm {
     /// The number of processes that had ended at the last search for channels of ended ones.
     ends: u64,
     policy: Policy<'static>,
+    /// What the process waits for, in traces, when it waits for messages.
+    awaits: Activity,
     /// Whether `recv_any` also reports children that have exited with 0.
     every_end: bool,
 }
@@ -168,6 +171,11 @@ impl Role {
 /// The time that `reserve` waits for the place of an ended process.
 const FOR_A_PLACE: Duration = Duration::from_millis(200);
 
+/// Returns the subject of spans about a process: its place in the farm, or `u32::MAX` for any.
+fn traced(vpid: Vpid) -> u32 {
+    vpid.place() as u32
+}
+
 /// The vpid of this process: a process is spawned once, and joins once.
 static JOINED: OnceLock<Vpid> = OnceLock::new();
 
@@ -208,6 +216,9 @@ impl Farm {
         record.pid.store(u64::from(std::process::id()), Ordering::Relaxed);
         record.step(0, ProcessState::Free, ProcessState::Joined);
         arena.use_place(0);
+        note::fact("farm.process", Vpid::MANAGER);
+        note::fact("farm.processes", processes);
+        set_role(trace::Role::Manager);
         Ok(Farm::of(arena, Vpid::MANAGER, Role::Manager(supervisor)))
     }
 
@@ -270,6 +281,8 @@ impl Farm {
                 .map_err(|errno| FarmError::System { what, source: errno.into() })?;
         }
         inherit::forget_variable(FARM);
+        note::fact("farm.process", vpid);
+        set_role(trace::Role::Worker(vpid.place() as u32));
         Ok(Some(Farm::of(Arc::new(arena), vpid, Role::Worker { manager })))
     }
 
@@ -304,11 +317,17 @@ impl Farm {
             opened: 0,
             ends: 0,
             policy: Policy::default(),
+            awaits: Activity::AwaitMessage,
             every_end: false,
         }
     }
 
     /// Makes `recv_any` also report children that exit with 0.
+    /// Sets what the process waits for, in traces, when it waits for messages.
+    pub(crate) fn awaits(&mut self, activity: Activity) {
+        self.awaits = activity;
+    }
+
     pub(crate) fn report_every_end(&mut self) {
         self.every_end = true;
     }
@@ -372,6 +391,7 @@ impl Farm {
         let (arena, policy) = (Arc::clone(&self.arena), self.policy);
         let record = arena.record(self.me.place());
         record.set_waiting(true);
+        let _waits = span(Activity::AwaitProcess, u32::MAX, 0);
         let mut asked = None;
         let place = record.events.wait_for(&policy, deadline, || {
             // Read before the places: what becomes free after that look is counted after this one.
@@ -440,7 +460,10 @@ impl Farm {
     pub fn start(&mut self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
         self.known(vpid)?;
         let started = match &mut self.role {
-            Role::Manager(supervisor) => supervisor.start(vpid, program),
+            Role::Manager(supervisor) => {
+                let _waits = span(Activity::AwaitProcess, traced(vpid), 0);
+                supervisor.start(vpid, program)
+            }
             Role::Worker { .. } => self.ask(vpid, program),
             // A member of a team reserves no vpids.
             Role::Member { .. } => Err(FarmError::NotReserved { vpid }),
@@ -487,10 +510,12 @@ impl Farm {
         record.request.store(u64::from(block) | (len as u64) << 32, Ordering::Relaxed);
         record.step(vpid.generation(), ProcessState::Reserved, ProcessState::Asked);
         supervisor::ring(manager);
+        let waits = span(Activity::AwaitProcess, traced(vpid), 0);
         let events = &self.arena.record(self.me.place()).events;
         let answered = events.wait_for(&self.policy, None, || {
             Ok::<_, FarmError>((record.life(vpid) != ProcessState::Asked).then_some(()))
         });
+        drop(waits);
         // SAFETY: the manager copies the request, and tolerates that the block changes meanwhile.
         unsafe { self.arena.blocks().give(block, self.me.to_raw() + 1) };
         answered?;
@@ -560,7 +585,9 @@ impl Farm {
         let events = &self.arena.record(self.me.place()).events;
         // Long waits are usual here: no looks.
         let policy = Policy { yield_for: Duration::ZERO, ..self.policy };
+        let waits = span(Activity::AwaitProcess, traced(vpid), 0);
         let ended = events.wait_for(&policy, deadline, || self.cause(vpid))?;
+        drop(waits);
         if ended.is_some() && !self.has_sent(vpid) {
             self.unlink(vpid);
             self.note(vpid);

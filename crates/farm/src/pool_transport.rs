@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use syncline_fabric::Member;
 use syncline_sync::Fault;
+use syncline_trace::{Activity, span};
 
 use crate::error::FarmError;
 use crate::farm::Farm;
@@ -100,6 +101,7 @@ impl PoolTransport {
         let farm = match self {
             PoolTransport::Farm(farm) => farm,
             PoolTransport::Mail(mail) => {
+                let _waits = span(Activity::AwaitResult, u32::MAX, 0);
                 return match mail.recv(deadline) {
                     Ok(None) => Event::Nothing,
                     Ok(Some((from, bytes))) => event(from, wire::decode(&bytes)),
@@ -108,6 +110,7 @@ impl PoolTransport {
                 };
             }
         };
+        farm.awaits(Activity::AwaitResult);
         match farm.recv_any_or(deadline, other) {
             Ok(None) => Event::Nothing,
             Ok(Some((from, message))) => event(from, wire::read(message)),
@@ -117,16 +120,23 @@ impl PoolTransport {
         }
     }
 
-    /// Waits, at a worker, for the next order of the manager.
-    pub(crate) fn recv<V: DeserializeOwned>(&mut self) -> Result<V, FarmError> {
+    /// Waits, at a worker, for the next order of the manager. `awaits` is what the worker waits for
+    /// in traces.
+    pub(crate) fn recv<V: DeserializeOwned>(&mut self, awaits: Activity) -> Result<V, FarmError> {
         self.check_not_forked()?;
         let from = Vpid::MANAGER;
         let read = match self {
-            PoolTransport::Farm(farm) => wire::read(farm.recv_message(from)?),
-            PoolTransport::Mail(mail) => match mail.recv(None).map_err(dead)? {
-                Some((_, bytes)) => wire::decode(&bytes),
-                None => Err(WireError::Damaged { what: "its end" }),
-            },
+            PoolTransport::Farm(farm) => {
+                farm.awaits(awaits);
+                wire::read(farm.recv_message(from)?)
+            }
+            PoolTransport::Mail(mail) => {
+                let _waits = span(awaits, 0, 0);
+                match mail.recv(None).map_err(dead)? {
+                    Some((_, bytes)) => wire::decode(&bytes),
+                    None => Err(WireError::Damaged { what: "its end" }),
+                }
+            }
         };
         read.map_err(|why| FarmError::Garbled { from, why })
     }

@@ -280,6 +280,9 @@ impl SupervisorState {
             manager: spawn.hand(self.event.as_fd())?,
             vpid,
         };
+        if let Some(path) = syncline_trace::recording_path() {
+            spawn.env(syncline_trace::VARIABLE, path);
+        }
         for (name, value) in &program.variables {
             spawn.env(name, value);
         }

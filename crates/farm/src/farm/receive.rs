@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use syncline_process::watch::Ending;
 use syncline_signal::primitive::Ordering;
 use syncline_signal::{Liveness, Policy};
+use syncline_trace::span;
 
-use super::{Farm, Inbound, Role};
+use super::{Farm, Inbound, Role, traced};
 use crate::arena::{Arena, Slots};
 use crate::channel::{BLOCK, Body, LEN, Reader};
 use crate::error::FarmError;
@@ -92,6 +93,7 @@ impl Farm {
             liveness: fault_list.as_ref().map(|fault_list| fault_list as &dyn Liveness),
             ..self.policy_for(from)
         };
+        let _waits = span(self.awaits, traced(from), 0);
         let events = &arena.record(self.me.place()).events;
         let came = events.wait_for(&policy, deadline, || match take(self)? {
             Some(taken) => Ok(Some(taken)),
@@ -205,6 +207,7 @@ impl Farm {
             liveness: fault_list.as_ref().map(|fault_list| fault_list as &dyn Liveness),
             ..self.policy_for_any()
         };
+        let _waits = span(self.awaits, u32::MAX, 0);
         let events = &arena.record(self.me.place()).events;
         let came = events.wait_for(&policy, deadline, || self.take_any())?;
         came.ok_or_else(|| FarmError::TimedOut { what: "a message from any process".to_owned() })
@@ -224,6 +227,7 @@ impl Farm {
             liveness: fault_list.as_ref().map(|fault_list| fault_list as &dyn Liveness),
             ..self.policy_for_any()
         };
+        let _waits = span(self.awaits, u32::MAX, 0);
         let events = &arena.record(self.me.place()).events;
         let came = events.wait_for(&policy, deadline, || {
             let record = arena.record(self.me.place());

@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use serde::Serialize;
 use syncline_signal::{Liveness, Policy, WaitError};
+use syncline_trace::{Activity, span};
 
-use super::{Farm, Outbound, Role};
+use super::{Farm, Outbound, Role, traced};
 use crate::arena::{Arena, End};
 use crate::channel::Writer;
 use crate::error::FarmError;
@@ -147,7 +148,11 @@ impl Farm {
         let receiver = Receiver { arena: &self.arena, role: &self.role, vpid: to };
         let policy = Policy { liveness: Some(&receiver), ..self.policy };
         let waited = match &self.outbound[to.place()] {
-            Some(outbound) => outbound.writer.wait(&policy, deadline),
+            Some(outbound) if outbound.writer.is_free() => Ok(()),
+            Some(outbound) => {
+                let _waits = span(Activity::AwaitPermit, traced(to), 0);
+                outbound.writer.wait(&policy, deadline)
+            }
             None => Ok(()),
         };
         match waited {

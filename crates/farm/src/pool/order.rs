@@ -31,8 +31,12 @@ pub(crate) type Ran<R> = Result<R, TaskError>;
 
 #[derive(Serialize)]
 pub(crate) enum OrderRef<'a, I: Clone + ExactSizeIterator<Item: Serialize>, R> {
-    #[serde(serialize_with = "in_order")]
-    Run(I),
+    Run {
+        #[serde(serialize_with = "in_order")]
+        tasks: I,
+        /// The numbers of the tasks, for traces; none if nothing is recorded.
+        numbers: &'a [u64],
+    },
     Yours,
     Answer(&'a Result<R, TaskError>),
     End,
@@ -46,7 +50,7 @@ pub(crate) enum OrderRef<'a, I: Clone + ExactSizeIterator<Item: Serialize>, R> {
 
 #[derive(Deserialize)]
 pub(crate) enum Order<T, R> {
-    Run(Vec<T>),
+    Run { tasks: Vec<T>, numbers: Vec<u64> },
     Yours,
     Answer(Result<R, TaskError>),
     End,
@@ -89,10 +93,11 @@ mod tests {
     #[test]
     fn what_is_written_is_what_is_read() {
         type Nothing = std::vec::IntoIter<u8>;
-        let run = encode(&OrderRef::<'_, _, u8>::Run([1_u32, 2, 300].iter())).unwrap();
-        assert!(
-            matches!(decode(&run).unwrap(), Order::<u32, u8>::Run(tasks) if tasks == [1, 2, 300])
-        );
+        let tasks = [1_u32, 2, 300];
+        let run: OrderRef<'_, _, u8> = OrderRef::Run { tasks: tasks.iter(), numbers: &[7] };
+        let read: Order<u32, u8> = decode(&encode(&run).unwrap()).unwrap();
+        let same = |read: &[u32], numbers: &[u64]| read == tasks && numbers == [7];
+        assert!(matches!(read, Order::Run { tasks, numbers } if same(&tasks, &numbers)));
         let answer = encode(&OrderRef::<'_, Nothing, u8>::Answer(&Ok(7))).unwrap();
         assert!(matches!(decode(&answer).unwrap(), Order::<u8, u8>::Answer(Ok(7))));
         for (order, end) in [(OrderRef::<'_, Nothing, u8>::Yours, false), (OrderRef::End, true)] {

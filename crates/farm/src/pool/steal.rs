@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use syncline_signal::{Policy, spin_wait::SpinWait};
+use syncline_trace::{Activity, span};
 
 use crate::arena::Arena;
 use crate::channel::Body;
@@ -252,6 +253,9 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             if next.is_none() {
                 // Not for long: the worker that has chosen this one to be woken may be killed
                 // before it notifies.
+                let awaits =
+                    if child.is_some() { Activity::AwaitResult } else { Activity::AwaitJob };
+                let _waits = span(awaits, 0, 0);
                 let _ = events.wait(seen, &ASLEEP, Instant::now().checked_add(NAP));
             }
             chosen |= seat.table().cancel(seat.worker);
@@ -285,7 +289,9 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 let outer = self.begin(now);
                 let first = self.forks;
                 let run = AssertUnwindSafe(|| f(task, &mut Forks::new(self, f)));
+                let job = span(Activity::Job, 0, u64::MAX);
                 let ran = catch_unwind(run);
+                drop(job);
                 self.forget_forks_after(first);
                 if self.check_not_forked().is_err() {
                     // In a child that the task has forked: the fork table is not its own.

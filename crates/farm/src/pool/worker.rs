@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use syncline_trace::{Activity, span};
 
 use crate::error::FarmError;
 use crate::farm::Farm;
@@ -107,7 +108,7 @@ where
     R: Serialize + DeserializeOwned,
 {
     let mut worker = Worker::new(transport);
-    match worker.recv()? {
+    match worker.recv(Activity::AwaitJob)? {
         Order::ForkTable { block, worker: index } => {
             worker.sit(block, index).and_then(|()| worker.steal(&f))
         }
@@ -167,7 +168,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     }
 
     fn attend(&mut self, f: impl FnMut(T, &mut Self) -> R) -> Result<(), FarmError> {
-        let first = self.recv()?;
+        let first = self.recv(Activity::AwaitJob)?;
         self.attend_to(first, f)
     }
 
@@ -178,9 +179,9 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     ) -> Result<(), FarmError> {
         loop {
             match order {
-                Order::Run(tasks) => {
+                Order::Run { tasks, numbers } => {
                     self.cancelled = false;
-                    self.run(tasks, &mut f)?;
+                    self.run(tasks, &numbers, &mut f)?;
                 }
                 Order::End => return Ok(()),
                 Order::Forks => self.reports_forks = true,
@@ -196,7 +197,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             }
             order = match self.later.pop_front() {
                 Some(order) => order,
-                None => self.recv()?,
+                None => self.recv(Activity::AwaitJob)?,
             };
         }
     }
@@ -256,6 +257,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     fn run(
         &mut self,
         tasks: Vec<T>,
+        numbers: &[u64],
         f: &mut impl FnMut(T, &mut Self) -> R,
     ) -> Result<(), FarmError> {
         // For tasks that take less than a microsecond, the clock is read once for several tasks, as
@@ -265,7 +267,9 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         let last = tasks.len();
         for (place, task) in tasks.into_iter().enumerate() {
             self.begin(begin);
+            let job = span(Activity::Job, 0, numbers.get(place).copied().unwrap_or(u64::MAX));
             let ran = catch_unwind(AssertUnwindSafe(|| f(task, self)));
+            drop(job);
             let ran = ran.map_err(|panic| TaskError::Panicked { message: panic_message(panic) });
             // A child that the task has forked also gets here: the tasks do not belong to it.
             self.check_not_forked()?;
@@ -325,8 +329,8 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         self.transport.check_not_forked()
     }
 
-    fn recv(&mut self) -> Result<Order<T, R>, FarmError> {
-        self.transport.recv()
+    fn recv(&mut self, awaits: Activity) -> Result<Order<T, R>, FarmError> {
+        self.transport.recv(awaits)
     }
 
     fn send_report(&mut self, report: &ReportRef<'_, T, R>) -> Result<(), FarmError> {
@@ -392,10 +396,10 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             ));
         }
         self.send_report(&ReportRef::Join { number })?;
-        let mut answer = self.recv()?;
+        let mut answer = self.recv(Activity::AwaitResult)?;
         while let Order::Cancel = answer {
             self.cancelled = true;
-            answer = self.recv()?;
+            answer = self.recv(Activity::AwaitResult)?;
         }
         Ok(match (answer, forked) {
             (Order::Yours, Some((_, task))) => Child::Here(task),

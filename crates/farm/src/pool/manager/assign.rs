@@ -106,7 +106,8 @@ where
         };
         // All of them exist: `give` has checked it.
         let tasks = ids.iter().map(|id| task(id).expect("a task that was popped is there"));
-        let order = OrderRef::<'_, _, R>::Run(tasks);
+        let numbers = if syncline_trace::is_enabled() { ids } else { &[] };
+        let order: OrderRef<'_, _, R> = OrderRef::Run { tasks, numbers };
         match self.transport.send(vpid, &order) {
             Ok(()) => {
                 let worker = &mut self.workers[at];

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use syncline_memory::{Access, Segment};
 
-use crate::{Error, Result};
+use crate::{Error, Result, traced};
 
 /// Returns the number of bytes of one read-ahead advice for this file. The kernel silently
 /// truncates a longer advice to its read-ahead size or to the disk's largest request, whichever is
@@ -104,6 +104,8 @@ pub struct Chunk {
     held: OnceLock<Segment>,
     /// The result of [`read_ahead`].
     ahead: usize,
+    /// The number of the file in traces.
+    traced: u32,
     // Relaxed throughout: statistics, which do not order other accesses.
     read: AtomicU64,
     written: AtomicU64,
@@ -167,8 +169,13 @@ impl Chunk {
             Backing::File(file) => read_ahead(file),
             Backing::Memory(_) => usize::MAX,
         };
+        let traced = match &backing {
+            Backing::File(_) => traced::file(Path::new(&name)),
+            Backing::Memory(_) => u32::MAX,
+        };
         Self {
             ahead,
+            traced,
             backing,
             name,
             len,
@@ -363,6 +370,7 @@ impl Chunk {
             false => ("read", Advice::PopulateRead),
         };
         let bytes = offset + range.start as u64..offset + range.end as u64;
+        let _waits = traced::awaits(self.traced);
         segment.advise(range, advice).map_err(|error| self.part(action, bytes, reason(error)))
     }
 
@@ -378,6 +386,7 @@ impl Chunk {
     /// never fails.
     pub fn prefetch(&self, range: Range<u64>) {
         if let (Backing::File(file), None) = (&self.backing, self.held.get()) {
+            let _waits = traced::awaits(self.traced);
             for start in range.clone().step_by(self.ahead) {
                 let len = NonZeroU64::new((range.end - start).min(self.ahead as u64));
                 let _ = rustix::fs::fadvise(file, start, len, rustix::fs::Advice::WillNeed);
@@ -406,6 +415,7 @@ impl Chunk {
                 }
             }
             (None, Backing::File(file)) => {
+                let _waits = traced::awaits(self.traced);
                 file.read_exact_at(bytes, offset)
                     .map_err(|source| self.part("read", offset..end, source))?;
                 self.count(Touch::Read, bytes.len() as u64);
@@ -437,6 +447,7 @@ impl Chunk {
                 }
             }
             (None, Backing::File(file)) => {
+                let _waits = traced::awaits(self.traced);
                 file.write_all_at(bytes, offset)
                     .map_err(|source| self.part("write", offset..end, source))?;
                 self.count(Touch::Write, bytes.len() as u64);
@@ -540,6 +551,7 @@ impl Mapped<'_> {
     /// fails.
     pub(crate) fn read_ahead(&self, range: Range<usize>) {
         let ahead = self.chunk.ahead;
+        let _waits = self.fresh.is_some().then(|| traced::awaits(self.chunk.traced));
         for start in range.clone().step_by(ahead) {
             self.advise(start..range.end.min(start + ahead), Advice::WillNeed);
         }

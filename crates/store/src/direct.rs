@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
-use crate::{Error, Result, buffer::IoBuffer};
+use crate::{Error, Result, buffer::IoBuffer, traced};
 
 /// The alignment assumed if neither the kernel nor a trial determines it.
 const CAREFUL: usize = 4096;
@@ -72,6 +72,8 @@ pub struct DirectFile {
     /// The alignment of memory; divides `alignment`.
     memory: usize,
     writable: bool,
+    /// The number of the file in traces.
+    traced: u32,
 }
 
 impl DirectFile {
@@ -124,6 +126,7 @@ impl DirectFile {
             alignment,
             memory,
             writable: write,
+            traced: traced::file(name),
         })
     }
 
@@ -172,6 +175,11 @@ impl DirectFile {
     /// Returns the name of the file in messages.
     pub fn name(&self) -> &Path {
         &self.name
+    }
+
+    /// Returns the number of the file in traces.
+    pub(crate) const fn traced(&self) -> u32 {
+        self.traced
     }
 
     pub(crate) const fn is_writable(&self) -> bool {

@@ -38,7 +38,7 @@ use io_uring::{IoUring, Probe, opcode, types};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::transfer::{PIECE, Piece, Step};
-use crate::{Error, Result};
+use crate::{Error, Result, traced};
 
 /// The maximal number of requests in flight: as many as a disk needs for short pieces.
 const DEPTH: usize = 64;
@@ -191,6 +191,8 @@ impl<'r, 'a> Flight<'r, 'a> {
 
     /// Submits the pushed requests to the kernel, and waits for an answer.
     fn wait(&mut self) {
+        let file = self.slots.iter().flatten().next().map_or(u32::MAX, Piece::traced);
+        let _waits = traced::awaits(file);
         loop {
             match self.ring.uring.submit_and_wait(1) {
                 Ok(_) => return,

@@ -78,6 +78,7 @@ mod rows;
 pub mod shared;
 mod stream;
 mod tile;
+mod traced;
 mod transfer;
 mod whole;
 

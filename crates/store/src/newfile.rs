@@ -24,7 +24,7 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::chunk::modified;
-use crate::{Error, Result};
+use crate::{Error, Result, traced};
 
 /// An output in progress: a file that gets its name when it is [committed](Self::commit).
 ///
@@ -176,7 +176,9 @@ impl NewFile {
         if let Some(part) = &self.part {
             check_named(part)?;
         }
+        let waits = traced::awaits_named(&target);
         self.file.sync_data().map_err(failed("write"))?;
+        drop(waits);
         if self.part.is_none() {
             self.part = Some(link(&self.file, &target).map_err(failed("link"))?);
         }
@@ -191,7 +193,9 @@ impl NewFile {
             .map_err(failed("rename to"))?;
         }
         self.part = None;
-        let folder = File::open(folder(&target)).map_err(failed("sync the folder of"))?;
+        let folder = folder(&target);
+        let _waits = traced::awaits_named(folder);
+        let folder = File::open(folder).map_err(failed("sync the folder of"))?;
         folder.sync_all().map_err(failed("sync the folder of"))
     }
 }

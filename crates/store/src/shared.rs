@@ -47,7 +47,7 @@ use rustix::fs::{Advice, OFlags};
 
 use crate::chunk::modified;
 use crate::newfile::{FileState, folder, is_at};
-use crate::{Error, NewFile, Result, checksum::Checksum};
+use crate::{Error, NewFile, Result, checksum::Checksum, traced};
 
 #[cfg(test)]
 mod tests;
@@ -172,7 +172,9 @@ impl SharedNewFile {
             new.file().write_all_at(&name.in_file(), 0).map_err(failed)?;
         }
         // The length too.
+        let waits = traced::awaits_named(target);
         new.file().sync_all().map_err(failed)?;
+        drop(waits);
         // The page is not read from the cache again: another host may write it. A failure is
         // harmless, as the file is opened again to be read.
         let _ = rustix::fs::fadvise(new.file(), 0, None, Advice::DontNeed);

@@ -13,8 +13,9 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
 use rustix::io::Errno;
+use syncline_trace::{Activity, since, span_since};
 
-use crate::{Error, Result, direct::DirectFile};
+use crate::{Error, Result, direct::DirectFile, traced};
 
 /// The maximal length of a piece in bytes, a multiple of every alignment. Longer pieces are not
 /// faster.
@@ -33,6 +34,8 @@ pub(crate) struct Piece<'a> {
     done: usize,
     /// Whether the last request was direct.
     direct: bool,
+    /// When the first request was made; 0 if none was, or recording is off.
+    since: u64,
 }
 
 enum Memory<'a> {
@@ -68,12 +71,13 @@ impl<'a> Piece<'a> {
         into: &'a mut [u8],
         need: usize,
     ) -> Self {
-        Self { file, memory: Memory::Into(into), offset, need, done: 0, direct: false }
+        Self { file, memory: Memory::Into(into), offset, need, done: 0, direct: false, since: 0 }
     }
 
     /// Creates a piece that writes `from`.
     pub(crate) const fn write(file: &'a DirectFile, offset: u64, from: &'a [u8]) -> Self {
-        Self { file, memory: Memory::From(from), offset, need: from.len(), done: 0, direct: false }
+        let (memory, need) = (Memory::From(from), from.len());
+        Self { file, memory, offset, need, done: 0, direct: false, since: 0 }
     }
 
     /// Returns the number of bytes of memory.
@@ -87,6 +91,7 @@ impl<'a> Piece<'a> {
     /// Returns the next request. Its pointer is valid for `len` bytes as long as the piece lives;
     /// if the request is a write, for reading only.
     pub(crate) fn request(&mut self) -> Request {
+        self.begin();
         let (write, pointer, len) = match &mut self.memory {
             Memory::Into(bytes) => {
                 (false, bytes[self.done..].as_mut_ptr(), bytes.len() - self.done)
@@ -110,13 +115,33 @@ impl<'a> Piece<'a> {
         }
     }
 
+    /// Returns the number of the file in traces.
+    pub(crate) const fn traced(&self) -> u32 {
+        self.file.traced()
+    }
+
+    /// Notes the time of the first request.
+    fn begin(&mut self) {
+        if self.since == 0 {
+            self.since = since();
+        }
+    }
+
     /// Processes the answer to the last request: the number of bytes transferred.
     pub(crate) fn answer(&mut self, answer: Result<usize, Errno>) -> Result<Step> {
         match answer {
             Ok(0) => Err(self.failed(self.nothing())),
             Ok(bytes) => {
                 self.done += bytes;
-                Ok(if self.done < self.need { Step::Again } else { Step::Done })
+                if self.done < self.need {
+                    return Ok(Step::Again);
+                }
+                let activity = match self.memory {
+                    Memory::Into(_) => Activity::Read,
+                    Memory::From(_) => Activity::Write,
+                };
+                span_since(activity, self.traced(), self.done as u64, self.since);
+                Ok(Step::Done)
             }
             Err(Errno::INTR) => Ok(Step::Again),
             Err(Errno::INVAL | Errno::OPNOTSUPP) if self.direct => {
@@ -134,6 +159,8 @@ impl<'a> Piece<'a> {
 
     /// Transfers the rest by plain system calls.
     pub(crate) fn plain(mut self) -> Result<()> {
+        self.begin();
+        let _waits = traced::awaits(self.traced());
         loop {
             let (done, next) = (self.done, self.offset + self.done as u64);
             let answer = match &mut self.memory {

@@ -13,7 +13,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::newfile::free_bytes;
-use crate::{Error, Result};
+use crate::{Error, Result, traced};
 
 /// A change of the file system, or a sync of earlier changes.
 #[derive(Debug, Clone, Copy)]
@@ -141,17 +141,23 @@ pub(super) fn replace(file: &File, path: &Path, contents: &[u8]) -> Result<()> {
         file.set_len(0)?;
         file.write_all_at(contents, 0)
     })?;
-    make(Change::Sync(path), || file.sync_all())
+    sync_with(Change::Sync(path), path, || file.sync_all())
 }
 
 /// Syncs the file's data to disk.
 pub(super) fn sync(file: &File, path: &Path) -> Result<()> {
-    make(Change::Sync(path), || file.sync_data())
+    sync_with(Change::Sync(path), path, || file.sync_data())
 }
 
 /// Syncs the names in a folder to disk.
 pub(super) fn sync_folder(path: &Path) -> Result<()> {
-    make(Change::SyncFolder(path), || File::open(path)?.sync_all())
+    sync_with(Change::SyncFolder(path), path, || File::open(path)?.sync_all())
+}
+
+/// Makes a change that waits for the disk.
+fn sync_with(change: Change<'_>, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> Result<()> {
+    let _waits = traced::awaits_named(path);
+    make(change, sync)
 }
 
 /// Renames the file `from` to `to`, replacing an existing file.

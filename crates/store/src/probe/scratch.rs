@@ -21,6 +21,7 @@ use crate::{
     layout::Side,
     placement::{Placement, StridedRun},
     region::Contents,
+    traced,
 };
 
 /// The side of the largest block, as in the papers.
@@ -123,6 +124,7 @@ impl Scratch {
 
     fn sync(&self) -> Result<()> {
         let failed = |source| Error::File { action: "write", path: self.name.clone(), source };
+        let _waits = traced::awaits_named(&self.name);
         self.file.sync_data().map_err(failed)
     }
 

@@ -121,6 +121,9 @@ pub(crate) trait Blockwise<E: Real>: Sync {
     /// Returns the number of coefficients.
     fn coefficients(&self) -> usize;
 
+    /// Returns the name of the kernel's type.
+    fn name(&self) -> &'static str;
+
     /// Returns the neighbours that the kernel reads.
     fn stencil(&self) -> Stencil;
 
@@ -189,6 +192,10 @@ impl<E: Real> Blockwise<E> for Points<'_, E> {
 
     fn coefficients(&self) -> usize {
         self.kernel.coefficients()
+    }
+
+    fn name(&self) -> &'static str {
+        self.kernel.name()
     }
 
     fn stencil(&self) -> Stencil {

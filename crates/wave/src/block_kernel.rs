@@ -145,6 +145,10 @@ impl<T: Real, K: BlockKernel<T>> Blockwise<T> for Whole<'_, K> {
         self.0.coefficients()
     }
 
+    fn name(&self) -> &'static str {
+        std::any::type_name::<K>()
+    }
+
     fn stencil(&self) -> Stencil {
         self.0.stencil()
     }

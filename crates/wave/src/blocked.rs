@@ -48,7 +48,7 @@ use crate::plan::BlockPlan;
 use crate::semaphore::Semaphore;
 use crate::streamed::Arrays;
 use crate::sweep::{Order, Settings, SweepPlan, SweepReport};
-use crate::{Error, Result, monitor::Monitor};
+use crate::{Error, Result, facts, monitor::Monitor};
 
 /// The data of a location: a block of the result.
 struct Block<E: Real> {
@@ -98,6 +98,7 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
     {
         return Err(Error::Corners);
     }
+    facts::blocked(settings, kernel.name(), arrays, &plan);
     let Arrays { field, coefficients } = *arrays;
     let result_chunk = Arc::clone(result.chunk());
     let traffic = || {

@@ -26,6 +26,9 @@ pub(crate) trait Kernel<E: Real>: Sync {
     /// See [`Update::coefficients`].
     fn coefficients(&self) -> usize;
 
+    /// Returns the name of the kernel's type.
+    fn name(&self) -> &'static str;
+
     /// See [`Update::CORNERS`].
     fn corners(&self) -> bool;
 
@@ -70,6 +73,10 @@ impl<E: Real, U: Update> Kernel<E> for U {
 
     fn coefficients(&self) -> usize {
         Update::coefficients(self)
+    }
+
+    fn name(&self) -> &'static str {
+        std::any::type_name::<U>()
     }
 
     fn corners(&self) -> bool {

@@ -67,6 +67,7 @@ mod c_kernel;
 pub mod described;
 mod dynamic;
 mod error;
+mod facts;
 mod kernel;
 pub mod kernels;
 pub mod lanes;

@@ -17,6 +17,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use syncline_signal::{PaddedSignal, Policy};
+use syncline_trace::{Activity, span};
 
 /// A semaphore that bounds the blocks in memory at once.
 #[derive(Debug)]
@@ -39,9 +40,13 @@ impl Semaphore {
         // Relaxed: the number is only a position in the queue; the wait acquires the releases
         // before it.
         let place = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
-        // Without a death word or a deadline the wait cannot fail.
-        let _ =
-            self.returned.wait_until(place.saturating_sub(self.allowed), &Policy::default(), None);
+        let returned = place.saturating_sub(self.allowed);
+        // Acquire, in `get` and in the wait.
+        if self.returned.get() < returned {
+            let _waits = span(Activity::AwaitPermit, 0, 0);
+            // Without a death word or a deadline the wait cannot fail.
+            let _ = self.returned.wait_until(returned, &Policy::default(), None);
+        }
         Window(self)
     }
 }

@@ -119,7 +119,7 @@ pub(crate) struct Settings {
     pub(crate) lanes: Lanes,
     pub(crate) memory: u64,
     block: Option<Block>,
-    disk: Option<Disk>,
+    pub(crate) disk: Option<Disk>,
 }
 
 /// The time that a streamed sweep spent in each activity, summed over all threads.

@@ -20,7 +20,7 @@ use super::sums::Sums;
 use crate::dynamic::Kernel;
 use crate::lanes::Real;
 use crate::sweep::{Executor, Order, Settings, SweepPlan, SweepReport, Times};
-use crate::{Error, Result};
+use crate::{Error, Result, facts};
 
 /// The number of bytes that are read to measure the rate of the disk.
 const PROBE: u64 = 16 << 20;
@@ -126,7 +126,10 @@ pub(crate) fn plan_for<E: Real>(
     result_on_file: bool,
     iterations: u64,
 ) -> Result<StreamPlan> {
-    question_for(settings, kernel, arrays, held, result_on_file, iterations)?.answer()
+    let question = question_for(settings, kernel, arrays, held, result_on_file, iterations)?;
+    let plan = question.answer()?;
+    facts::streamed(settings, kernel.name(), arrays, &plan, question.disk);
+    Ok(plan)
 }
 
 /// Returns what decides the plan of a streamed sweep.

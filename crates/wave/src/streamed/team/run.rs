@@ -11,6 +11,7 @@ use syncline_store::generation::{Generations, Identity, Made};
 use syncline_store::newfile::{FileState, check_named};
 use syncline_store::shared::{InputView, SharedName, SharedNewFile};
 use syncline_store::{Layout, Matrix};
+use syncline_trace::{Activity, span};
 
 use super::data::{Buffers, Memory, Output, PassLayout, Sizes};
 use super::group::Groups;
@@ -32,7 +33,7 @@ use crate::strip::cut::Cuts;
 use crate::strip::ghosts::Ghosts;
 use crate::strip::tile::Chain;
 use crate::sweep::{Settings, SweepReport};
-use crate::{Error, Result};
+use crate::{Error, Result, facts};
 
 /// The first word of a sweep. Another collective call begins with another word, but by chance.
 const SWEEP: u64 = 0x5357_4545_5020_6f6e;
@@ -122,6 +123,7 @@ fn agree<E: Real>(
         plan => plan,
     };
     let plan = all(me, plan)?;
+    facts::streamed(settings, kernel.name(), arrays, &plan, question.disk);
     Ok(Agreed { begun, held, versions, groups, plan, threads: question.threads })
 }
 
@@ -579,6 +581,7 @@ impl<E: Real> Stages<'_, E> {
             let path = file.direct.name().to_owned();
             syncline_store::Error::File { action: "sync", path, source }
         };
+        let _waits = span(Activity::AwaitDisk, u32::MAX, 0);
         file.file.sync_data().map_err(failed)?;
         Ok(sums)
     }

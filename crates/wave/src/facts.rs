@@ -1,0 +1,107 @@
+//! The facts that traces have about a sweep.
+//!
+//! | fact                                 | value                                                |
+//! |--------------------------------------|------------------------------------------------------|
+//! | `sweep.kernel`                       | the name of the kernel's type                        |
+//! | `sweep.executor`                     | `streamed` or `blocked`                              |
+//! | `sweep.rows`, `.cols`, `.element`    | the matrix                                           |
+//! | `sweep.coefficients`                 | the number of coefficients                           |
+//! | `sweep.layout`                       | the layout of the field                              |
+//! | `sweep.iterations`                   | the number of iterations that the sweep does at most |
+//! | `sweep.threads`                      | the threads of a process that compute at once        |
+//! | `sweep.memory`, `.memory.allowed`    | bytes: those of the plan, and the bound              |
+//! | `sweep.depth`, `.passes`             | streamed: iterations in a pass, passes               |
+//! | `sweep.panels`, `.panel_rows`        | streamed: panels in memory at once (the ring), rows  |
+//! | `sweep.tile`, `.piece`               | streamed: columns of a tile, and of a task           |
+//! | `sweep.blocks`, `.block`             | blocked: rows x columns of blocks, and of a block    |
+//! | `sweep.windows`, `.held`             | blocked: blocks in memory at once; all are in memory |
+//! | `disk.read_peak`, `disk.write_peak`  | bytes per second, where they are known               |
+
+use syncline_trace::note::fact;
+
+use crate::lanes::Real;
+use crate::plan::BlockPlan;
+use crate::streamed::{Arrays, StreamPlan};
+use crate::sweep::Settings;
+
+/// Notes what both executors have in common. `kernel` is the name of a type.
+fn note<E: Real>(settings: &Settings, kernel: &str, arrays: &Arrays<'_, E>) {
+    let shape = arrays.field.shape();
+    fact("sweep.kernel", short(kernel));
+    fact("sweep.rows", shape.rows);
+    fact("sweep.cols", shape.cols);
+    fact("sweep.element", E::TYPE);
+    fact("sweep.coefficients", arrays.coefficients.len());
+    fact("sweep.layout", arrays.field.layout());
+    fact("sweep.iterations", settings.iterations);
+    fact("sweep.threads", settings.processors());
+    fact("sweep.memory.allowed", settings.memory);
+    if let Some(disk) = settings.disk {
+        fact("disk.read_peak", disk.read);
+        fact("disk.write_peak", disk.write);
+    }
+}
+
+/// Notes the facts of a streamed sweep. `disk` is the rate at which the disk reads.
+pub(crate) fn streamed<E: Real>(
+    settings: &Settings,
+    kernel: &str,
+    arrays: &Arrays<'_, E>,
+    plan: &StreamPlan,
+    disk: Option<f64>,
+) {
+    note(settings, kernel, arrays);
+    fact("sweep.executor", "streamed");
+    fact("sweep.depth", plan.depth);
+    fact("sweep.passes", plan.passes);
+    fact("sweep.panels", plan.panels);
+    fact("sweep.panel_rows", plan.rows);
+    fact("sweep.tile", plan.tile);
+    fact("sweep.piece", plan.piece);
+    fact("sweep.memory", plan.memory);
+    if let Some(rate) = disk {
+        fact("disk.read_peak", rate);
+    }
+}
+
+/// Notes the facts of a sweep in blocks.
+pub(crate) fn blocked<E: Real>(
+    settings: &Settings,
+    kernel: &str,
+    arrays: &Arrays<'_, E>,
+    plan: &BlockPlan,
+) {
+    note(settings, kernel, arrays);
+    let block = plan.grid.block_size();
+    fact("sweep.executor", "blocked");
+    fact("sweep.blocks", format_args!("{} x {}", plan.grid.rows(), plan.grid.cols()));
+    fact("sweep.block", format_args!("{} x {}", block.rows, block.cols));
+    fact("sweep.windows", plan.windows);
+    fact("sweep.held", plan.held);
+    fact("sweep.memory", plan.window.saturating_mul(plan.windows.min(plan.grid.len() as u64)));
+}
+
+/// Returns the last part of the name of a type, without the adapters of this crate.
+fn short(name: &str) -> &str {
+    let inner = name.split_once("Typed<").map_or(name, |(_, inner)| inner);
+    let inner = inner.strip_prefix("'_, ").unwrap_or(inner);
+    let end = inner.find(['<', ',', '>']).unwrap_or(inner.len());
+    inner[..end].rsplit("::").next().unwrap_or(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_types_are_shortened() {
+        for (name, expected) in [
+            ("syncline_wave::kernel::Typed<syncline_wave::kernels::lk23::Lk23, 5>", "Lk23"),
+            ("a::Typed<'_, a::Few<3>, 1>", "Few"),
+            ("a::described::Program<f64>", "Program"),
+            ("Own", "Own"),
+        ] {
+            assert_eq!(short(name), expected);
+        }
+    }
+}

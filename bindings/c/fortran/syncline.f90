@@ -226,6 +226,7 @@ module syncline
     public :: syncline_watch_stuck, syncline_last_failure
     public :: syncline_signal_get, syncline_signal_raise_to, syncline_signal_add
     public :: syncline_signal_wait, syncline_signal_wait_for
+    public :: syncline_trace_start, syncline_trace_finish, syncline_trace_begin, syncline_trace_end
     public :: syncline_barrier_new, syncline_barrier_free, syncline_barrier_leave
     public :: syncline_barrier_wait, syncline_barrier_wait_for, syncline_barrier_arrive, syncline_barrier_done
     public :: syncline_lock_new, syncline_lock_free, syncline_lock_declare_dead
@@ -508,6 +509,30 @@ module syncline
             logical(c_bool), value :: end_run
             integer(c_int32_t), value :: drawing
             type(c_ptr), intent(out) :: text
+            integer(c_int) :: status
+        end function
+
+        ! file: the name of the file, and a zero byte (c_null_char).
+        function syncline_trace_start(file) bind(C) result(status)
+            import
+            type(c_ptr), value :: file
+            integer(c_int) :: status
+        end function
+
+        function syncline_trace_finish() bind(C) result(status)
+            import
+            integer(c_int) :: status
+        end function
+
+        ! name: the name of the section, and a zero byte.
+        function syncline_trace_begin(name) bind(C) result(status)
+            import
+            type(c_ptr), value :: name
+            integer(c_int) :: status
+        end function
+
+        function syncline_trace_end() bind(C) result(status)
+            import
             integer(c_int) :: status
         end function
 

@@ -40,6 +40,10 @@
  *     processes that wait for it. A pool is a farm that hands tasks to workers: the failure of a
  *     worker is the error of its task. No process outlives the manager.
  *
+ * Traces
+ *     A program records what its threads do and wait for to a file, by syncline_trace_start() or by
+ *     SYNCLINE_TRACE in its environment. It may name sections of its own work.
+ *
  * Errors
  *     Functions that can fail return a syncline_status, 0 for success; syncline_status_text()
  *     describes a status. syncline_last_failure() describes the last failure of the calling thread.
@@ -100,6 +104,7 @@
  *     SYNCLINE_MPI        the file of the shim for the MPI, if it is not where
  *                         "syncline mpi build" puts it
  *     SYNCLINE_QUIET      1: no warning when members outnumber cores
+ *     SYNCLINE_TRACE      the file to which the program records what its threads do and wait for
  *     SYNCLINE_TEAM, SYNCLINE_LAUNCH and SYNCLINE_FARM are set only by launchers and managers, for
  *     the processes that they start; from SYNCLINE_LAUNCH a launcher identifies what its processes
  *     have left behind. bindings/c/README.md describes the variables of the preloaded libraries.
@@ -2866,6 +2871,47 @@ syncline_status syncline_member_lock(syncline_member *me, uint32_t kind, synclin
  * operations, such as those of a signal.
  */
 syncline_status syncline_member_memory(syncline_member *me, size_t bytes, void **memory);
+
+/**
+ * Starts to record what the threads of this process do and wait for, to a file. Processes that the
+ * library starts from now on record to the same file. `syncline report` reads it.
+ *
+ * A program need not call this: with `SYNCLINE_TRACE` in its environment it records from its first
+ * use of the library on. An earlier trace in the file is replaced.
+ *
+ * `SYNCLINE_STATUS_MISUSE` if this process records already; `SYNCLINE_STATUS_SYSTEM` if the file
+ * cannot be created; `SYNCLINE_STATUS_INVALID_ARGUMENT` if it has other contents than a trace,
+ * which are left alone.
+ *
+ * # Safety
+ * `file` must be `NULL`, or a string that ends with a zero byte.
+ */
+syncline_status syncline_trace_start(const char *file);
+
+/**
+ * Ends the recording of this process, and writes what is left to the file. The ordinary end of the
+ * process does the same. Does nothing if nothing is recorded.
+ *
+ * `SYNCLINE_STATUS_SYSTEM` if the file could not be written to its end.
+ */
+syncline_status syncline_trace_finish(void);
+
+/**
+ * Begins a section of the calling thread, which lasts until the matching `syncline_trace_end`. It
+ * appears under its name in the trace; sections of the same name belong together. Sections of a
+ * thread are nested. While nothing is recorded, the section is only counted.
+ *
+ * # Safety
+ * `name` must be `NULL`, or a string that ends with a zero byte.
+ */
+syncline_status syncline_trace_begin(const char *name);
+
+/**
+ * Ends the innermost section of the calling thread.
+ *
+ * `SYNCLINE_STATUS_MISUSE` if the thread is in no section.
+ */
+syncline_status syncline_trace_end(void);
 
 /**
  * Frees a text that a function of this library returned; does nothing for `NULL`.

@@ -20,6 +20,7 @@
 //!   operations on it. [`syncs`]: their completion.
 //! * [`farms`]: processes as tasks. [`messages`]: the messages that they exchange. [`pools`]: tasks
 //!   in, results out.
+//! * [`trace`]: what the threads of a program do and wait for, in a file.
 //! * [`status`]: the return values of all functions. [`error`]: the last failure of a thread, in
 //!   words.
 //!
@@ -51,6 +52,7 @@ pub mod signals;
 pub mod status;
 pub mod syncs;
 pub mod teams;
+pub mod trace;
 pub mod watch;
 pub mod words;
 

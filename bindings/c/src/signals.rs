@@ -12,6 +12,7 @@
 use std::time::Instant;
 
 use syncline_signal::{Policy, Signal as Number};
+use syncline_trace::{Activity, span};
 
 use crate::error::{Error, Status, borrow, call, deadline, optional, out};
 
@@ -74,6 +75,7 @@ unsafe fn wait(
         // SAFETY: the caller guarantees that `signal` points to a signal (see `# Safety`).
         let (signal, least) = (unsafe { the_signal(signal) }?, number(least)?);
         if signal.get() < least {
+            let _waits = span(Activity::AwaitSignal, 0, least);
             signal.wait_until(least, &Policy::default(), until())?;
         }
         Ok(())

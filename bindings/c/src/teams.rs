@@ -25,6 +25,7 @@ use syncline_sync::{
     Fault, SpaceError,
     space::{Array, Shared},
 };
+use syncline_trace::{Activity, span};
 
 use crate::SYNCLINE_FOREVER;
 use crate::barriers::{Barrier, Plan};
@@ -501,6 +502,7 @@ pub unsafe extern "C" fn syncline_member_await_for(
         let (signal, inside) = unsafe { (signals::the_signal(signal)?, the_member(me)?) };
         let policy = Policy::default().watching(inside.member.fault_list());
         inside.member.check_not_forked()?;
+        let _waits = span(Activity::AwaitSignal, 0, number);
         match signal.wait_until(signals::number(number)?, &policy, deadline(nanoseconds)) {
             Err(WaitError::Dead { member }) => {
                 let rank = member as usize;

@@ -1,6 +1,7 @@
 //! Programs in C, C++ and Fortran: the examples, and tests of every kind of misuse. They are linked
 //! with both libraries, and run plainly, under the sanitizers and under valgrind.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 use syncline_fabric::Launcher;
 use syncline_farm::{Farm, PoolBuilder, Program as Worker, wire::Numbers};
 use syncline_testkit::{Tool, output, succeed};
+use syncline_trace::note::{Note, ObjectClass};
+use syncline_trace::{Activity, Reader};
 
 use crate::tools::{SHARED, STATIC, compiled};
 
@@ -228,6 +231,44 @@ fn programs_in_fortran_run() {
             let executable = build(tool, &flags, library, program);
             assert_eq!(succeed(&mut Command::new(executable)), program.output);
         }
+    }
+}
+
+/// What a program records is in the file: one that names the file itself, and one that only has it
+/// in its environment.
+#[test]
+fn a_program_is_recorded_by_a_call_or_by_the_environment() {
+    let Some(tool) = Tool::find("gcc") else { return };
+    let program = Program { source: "tests/programs/traces.c", output: "recorded\n" };
+    let executable = build(tool, &["-std=c99"], &SHARED, &program);
+    let folder = tempfile::tempdir().unwrap();
+    for by_call in [true, false] {
+        let file = folder.path().join(format!("{by_call}.trace"));
+        let mut command = Command::new(&executable);
+        match by_call {
+            true => command.env_remove(syncline_trace::VARIABLE).arg(&file),
+            false => command.env(syncline_trace::VARIABLE, &file),
+        };
+        assert_eq!(succeed(&mut command), program.output);
+        let mut reader = Reader::open(&file).unwrap();
+        let frames: Vec<_> = std::iter::from_fn(|| reader.next_frame().unwrap()).collect();
+        assert!(frames.last().unwrap().last);
+        let named = |note: &Note| match note {
+            Note::Name { class: ObjectClass::Section, id, name } => Some((*id, name.clone())),
+            _ => None,
+        };
+        let names: HashMap<u32, String> =
+            frames.iter().flat_map(|frame| &frame.notes).filter_map(named).collect();
+        let lanes = frames.iter().flat_map(|frame| &frame.lanes);
+        let spans: Vec<_> = lanes.flat_map(|lane| lane.spans()).collect();
+        let sections: Vec<_> = spans
+            .iter()
+            .filter(|span| span.activity == Activity::Section)
+            .map(|span| names[&span.subject].as_str())
+            .collect();
+        assert_eq!(sections, ["inner", "inner", "inner", "outer"]);
+        let waits = spans.iter().filter(|span| span.activity == Activity::AwaitBarrier);
+        assert_eq!(waits.map(|span| span.detail).collect::<Vec<_>>(), [0, 1, 2]);
     }
 }
 

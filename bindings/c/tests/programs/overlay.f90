@@ -53,7 +53,11 @@ program overlay_in_fortran
     call check(syncline_overlay_draw(overlay, SYNCLINE_DRAWING_WORDS, text))
     if (index(syncline_text(text), 'left') == 0) error stop 'the drawing names the task'
     call syncline_text_dispose(text)
+    call check(syncline_trace_begin(c_loc(name_left)))
     call check(syncline_overlay_run(overlay, SYNCLINE_RUNNER_POOL, 2_c_size_t, 100_c_int64_t, done))
+    call check(syncline_trace_end())
+    if (syncline_trace_end() /= SYNCLINE_STATUS_MISUSE) error stop 'a section ends once'
+    call check(syncline_trace_finish())
     call c_f_pointer(done, report)
     print '(i0, a)', report%steps, ' steps'
     call syncline_report_dispose(done)

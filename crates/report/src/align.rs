@@ -171,7 +171,7 @@ fn spans(trace: &Trace, count: usize) -> Vec<[i128; 2]> {
 fn bounds(trace: &Trace) -> Result<HashMap<(usize, usize), Bounds>, ReportError> {
     let mut bounds: HashMap<(usize, usize), Bounds> = HashMap::new();
     let ranges = spans(trace, 1 + trace.processes.iter().map(|p| p.host).max().unwrap_or(0));
-    let mut matcher = Matcher::new(trace);
+    let mut matcher = Matcher::default();
     trace.for_each(&mut |span| {
         let Some((sent, received)) = matcher.take(span) else { return };
         let host = |lane: usize| trace.processes[trace.lanes[lane].process].host;
@@ -246,40 +246,16 @@ fn by_wall_clocks(trace: &Trace, count: usize) -> Alignment {
     Alignment { hosts: (1..count).map(line).collect(), error: None, words }
 }
 
-/// Matches the sending of messages with their arrival.
-#[derive(Debug)]
-pub(crate) struct Matcher<'t> {
-    trace: &'t Trace,
+/// Matches the sending of messages with their arrival: both marks of a message have the same detail.
+#[derive(Debug, Default)]
+pub(crate) struct Matcher {
     /// Sent and not received yet, or received before the sending was read.
-    open: HashMap<(u32, u32, u64), Span>,
-    /// The numbers of the processes in their team.
-    numbers: Vec<Option<u32>>,
+    open: HashMap<u64, Span>,
 }
 
-impl<'t> Matcher<'t> {
+impl Matcher {
     /// The most messages that wait for their other end; further ones are left out.
     const MOST: usize = 1 << 20;
-
-    pub(crate) fn new(trace: &'t Trace) -> Matcher<'t> {
-        let number =
-            |process: &crate::load::Process| process.facts.get("team.process")?.parse().ok();
-        let numbers = trace.processes.iter().map(number).collect();
-        Matcher { trace, open: HashMap::new(), numbers }
-    }
-
-    /// Returns the number of the process of a span, by its place in [`peers`](Self::peers).
-    pub(crate) fn peer(&self, span: &Span) -> usize {
-        self.trace.lanes[span.lane].process
-    }
-
-    /// Returns the names of the processes.
-    pub(crate) fn peers(&self) -> Vec<String> {
-        let name = |(process, number): (&crate::load::Process, &Option<u32>)| match number {
-            Some(number) => format!("process {number} on {}", process.info.host),
-            None => format!("process {} on {}", process.info.pid, process.info.host),
-        };
-        self.trace.processes.iter().zip(&self.numbers).map(name).collect()
-    }
 
     /// Returns the sender's and the receiver's mark, when `span` completes a message.
     pub(crate) fn take(&mut self, span: &Span) -> Option<(Span, Span)> {
@@ -288,19 +264,21 @@ impl<'t> Matcher<'t> {
             Activity::Received => false,
             _ => return None,
         };
-        let own = self.numbers[self.trace.lanes[span.lane].process]?;
-        let key = match sends {
-            true => (own, span.subject, span.detail),
-            false => (span.subject, own, span.detail),
-        };
-        if let Some(other) = self.open.remove(&key) {
-            return Some(if sends { (*span, other) } else { (other, *span) });
-        }
-        if self.open.len() < Self::MOST {
-            self.open.insert(key, *span);
+        match self.open.remove(&span.detail) {
+            Some(other) if (other.activity == Activity::Sent) != sends => {
+                return Some(if sends { (*span, other) } else { (other, *span) });
+            }
+            // The same message of a later team: its other end was lost.
+            _ if self.open.len() < Self::MOST => drop(self.open.insert(span.detail, *span)),
+            _ => {}
         }
         None
     }
+}
+
+/// Returns the numbers of the sending and the receiving process of a message.
+pub(crate) fn ends(detail: u64) -> (u32, u32) {
+    ((detail >> 16) as u32 & 0xffff, detail as u32 & 0xffff)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ const LEAST: f64 = 0.07;
 /// What the rules look at.
 pub(crate) struct Evidence<'a> {
     pub(crate) trace: &'a Trace,
-    pub(crate) collected: &'a Collected<'a>,
+    pub(crate) collected: &'a Collected,
     /// The threads whose time counts: members and workers, not servers and helpers.
     pub(crate) workers: Vec<usize>,
     /// The time of these threads in nanoseconds.
@@ -46,7 +46,7 @@ pub(crate) struct Evidence<'a> {
 }
 
 impl<'a> Evidence<'a> {
-    pub(crate) fn new(trace: &'a Trace, collected: &'a Collected<'a>) -> Evidence<'a> {
+    pub(crate) fn new(trace: &'a Trace, collected: &'a Collected) -> Evidence<'a> {
         let all = || 0..trace.lanes.len();
         let shares = &collected.shares.lanes;
         let is_worker = |&lane: &usize| {

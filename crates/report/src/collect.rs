@@ -18,18 +18,18 @@ use crate::load::Trace;
 
 /// All that is collected.
 #[derive(Debug)]
-pub(crate) struct Collected<'t> {
+pub(crate) struct Collected {
     pub(crate) shares: ShareCollector,
     pub(crate) time_line: TimeLineCollector,
     pub(crate) steps: StepCollector,
     pub(crate) disk: DiskCollector,
-    pub(crate) messages: MessageCollector<'t>,
+    pub(crate) messages: MessageCollector,
     pub(crate) farm: FarmCollector,
 }
 
-impl<'t> Collected<'t> {
+impl Collected {
     /// Reads the trace once more.
-    pub(crate) fn of(trace: &'t Trace) -> Result<Collected<'t>, ReportError> {
+    pub(crate) fn of(trace: &Trace) -> Result<Collected, ReportError> {
         let mut all = Collected {
             shares: ShareCollector::new(trace.lanes.len()),
             time_line: TimeLineCollector::new(trace),

@@ -42,7 +42,7 @@ pub fn report(trace: &Trace) -> Result<Report, ReportError> {
         wave: collected.steps.wave(trace),
         overlay: collected.steps.overlay(trace),
         disk: collected.disk.finish(trace),
-        messages: collected.messages.finish(),
+        messages: collected.messages.finish(trace),
         farm,
     })
 }
@@ -106,7 +106,7 @@ fn activities() -> Vec<ActivityInfo> {
     of_trace.chain([other]).collect()
 }
 
-fn lanes(trace: &Trace, collected: &Collected<'_>) -> Vec<LaneInfo> {
+fn lanes(trace: &Trace, collected: &Collected) -> Vec<LaneInfo> {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let lane = |(index, lane): (usize, &crate::load::Lane)| {
         let share = &collected.shares.lanes[index];

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use syncline_trace::{Activity, ActivityClass};
 
 use super::Histogram;
-use crate::align::Matcher;
-use crate::load::{Span, Trace};
+use crate::align::{Matcher, ends};
+use crate::load::{Lane, Span, Trace};
 use crate::model::Messages;
 
 /// The most messages and bars that a page shows.
@@ -14,20 +14,28 @@ const MOST: usize = 20_000;
 
 /// Matched messages.
 #[derive(Debug)]
-pub(crate) struct MessageCollector<'t> {
-    trace: &'t Trace,
-    matcher: Matcher<'t>,
-    /// Sender and receiver, as processes, with the times under way.
-    pub(crate) pairs: BTreeMap<(usize, usize), Histogram>,
-    arrows: Vec<(usize, usize, u64, u64)>,
+pub(crate) struct MessageCollector {
+    matcher: Matcher,
+    /// Sender and receiver, as numbers of processes in the team, with the times under way.
+    pub(crate) pairs: BTreeMap<(u32, u32), Histogram>,
+    arrows: Vec<(u32, u32, u64, u64)>,
     bars: Vec<Span>,
+    /// The number of each thread's process in the team. A thread that passes messages knows it;
+    /// otherwise the process has noted it.
+    peers: Vec<Option<u32>>,
 }
 
-impl<'t> MessageCollector<'t> {
-    pub(crate) fn new(trace: &'t Trace) -> MessageCollector<'t> {
-        let matcher = Matcher::new(trace);
-        let (arrows, bars) = (Vec::new(), Vec::new());
-        MessageCollector { trace, matcher, pairs: BTreeMap::new(), arrows, bars }
+impl MessageCollector {
+    pub(crate) fn new(trace: &Trace) -> MessageCollector {
+        let number =
+            |lane: &Lane| trace.processes[lane.process].facts.get("team.process")?.parse().ok();
+        MessageCollector {
+            matcher: Matcher::default(),
+            pairs: BTreeMap::new(),
+            arrows: Vec::new(),
+            bars: Vec::new(),
+            peers: trace.lanes.iter().map(number).collect(),
+        }
     }
 
     pub(crate) fn take(&mut self, span: &Span) {
@@ -37,8 +45,13 @@ impl<'t> MessageCollector<'t> {
         {
             self.bars.push(*span);
         }
+        let (from, to) = ends(span.detail);
+        match span.activity {
+            Activity::Sent => self.peers[span.lane] = Some(from),
+            Activity::Received => self.peers[span.lane] = Some(to),
+            _ => return,
+        }
         let Some((sent, received)) = self.matcher.take(span) else { return };
-        let (from, to) = (self.matcher.peer(&sent), self.matcher.peer(&received));
         self.pairs.entry((from, to)).or_default().add(received.since.saturating_sub(sent.since));
         if self.arrows.len() < MOST {
             self.arrows.push((from, to, sent.since, received.since));
@@ -56,31 +69,39 @@ impl<'t> MessageCollector<'t> {
         longest.map_or(0, Histogram::median)
     }
 
-    pub(crate) fn finish(&self) -> Option<Messages> {
+    pub(crate) fn finish(&self, trace: &Trace) -> Option<Messages> {
         let seconds = |ns: u64| ns as f64 / 1e9;
-        let peers = self.matcher.peers();
-        let bars = self.bars.iter().map(|span| {
-            let (peer, activity) = (self.matcher.peer(span) as u32, span.activity as u16);
-            (peer, activity, seconds(span.since), seconds(span.until))
+        let last = self.pairs.keys().map(|&(from, to)| from.max(to)).max()?;
+        let host = |number: u32| {
+            let lane = self.peers.iter().position(|&peer| peer == Some(number))?;
+            Some(&trace.processes[trace.lanes[lane].process].info.host)
+        };
+        let name = |number| match host(number) {
+            Some(host) => format!("process {number} on {host}"),
+            None => format!("process {number}"),
+        };
+        let bars = self.bars.iter().filter_map(|span| {
+            let peer = self.peers[span.lane].filter(|&peer| peer <= last)?;
+            Some((peer, span.activity as u16, seconds(span.since), seconds(span.until)))
         });
-        let arrows = self.arrows.iter().map(|&(from, to, sent, received)| {
-            (from as u32, to as u32, seconds(sent), seconds(received))
-        });
+        let arrows = self
+            .arrows
+            .iter()
+            .map(|&(from, to, sent, received)| (from, to, seconds(sent), seconds(received)));
         let pairs = self.pairs.iter().map(|(&(from, to), pair)| {
-            let (median, greatest) = (seconds(pair.median()), seconds(pair.greatest));
-            (from as u32, to as u32, pair.count, median, greatest)
+            (from, to, pair.count, seconds(pair.median()), seconds(pair.greatest))
         });
-        let clocks = match self.trace.alignment.words.as_str() {
+        let clocks = match trace.alignment.words.as_str() {
             "" => "All processes ran on one host and had their clock in common.".to_owned(),
             words => words.to_owned(),
         };
-        (self.count() > 0).then(|| Messages {
+        Some(Messages {
             bars: bars.collect(),
             arrows: arrows.collect(),
             all: self.count(),
             pairs: pairs.collect(),
             clocks,
-            peers,
+            peers: (0..=last).map(name).collect(),
         })
     }
 }

@@ -14,6 +14,7 @@
 //! | `contest` | barriers and locks: contenders in threads and in processes              |
 //! | `race`    | the harness of all races: entries that alternate, round after round     |
 //! | `peers`   | programs of other projects, compiled when a race begins                 |
+//! | `plot`    | figures: SVG and PNG                                                    |
 //! | `places`  | the processors on which threads are pinned                              |
 //! | `disk`    | the data of races out of core, and the disk's time for them             |
 //! | `kernel`  | a loop of known duration                                                |
@@ -35,6 +36,7 @@ mod overlay;
 mod papers;
 mod peers;
 mod places;
+mod plot;
 mod race;
 mod rma;
 mod solve;

@@ -1,9 +1,9 @@
 //! `syncline-lab schemes`: races older and other schemes of Livermore kernel 23 out of core.
 
-mod data;
-mod plot;
-mod race;
-mod report;
+pub(crate) mod data;
+pub(crate) mod plot;
+pub(crate) mod race;
+pub(crate) mod report;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ fn run(schemes: Schemes, signals: &Signals) -> Result<String> {
     };
     let text = report::text(&runs);
     if let Some(path) = plot {
-        let drawn = std::fs::write(&path, plot::svg(&runs));
+        let drawn = std::fs::write(&path, plot::svg(&runs)?);
         drawn.map_err(|error| failed(&format!("write {}", path.display()), error))?;
     }
     if json {

@@ -88,6 +88,22 @@ fn given_up(number: u64) -> bool {
     phase.is_multiple_of(2) && (1..GRANTED).contains(&phase)
 }
 
+impl<T: Send> crate::Lock<Mcs, T> {
+    /// Returns the rank of the last member in the queue, and for each member its successor and
+    /// whether it waits: for drawings. Each word is read by itself, at its own moment.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn links(&self) -> (Option<usize>, Vec<(Option<usize>, bool)>) {
+        // Relaxed: no other memory depends on these words.
+        let rank = |word: &AtomicU64| (word.load(Ordering::Relaxed) as usize).checked_sub(1);
+        let waits = |node: &Node| {
+            (node.place.get() % PHASES) % 2 == 1 && node.place.get() % PHASES < GRANTED
+        };
+        let nodes = self.raw.nodes.iter().map(|node| (rank(&node.next), waits(node)));
+        (rank(self.raw.tail()), nodes.collect())
+    }
+}
+
 impl Mcs {
     fn tail(&self) -> &AtomicU64 {
         &self.tail.0
@@ -269,6 +285,26 @@ mod tests {
 
     use super::*;
     use crate::{Lock, membership::FaultList};
+
+    #[test]
+    fn the_links_show_the_queue() {
+        let lock = Lock::<Mcs, ()>::new(3, ()).unwrap();
+        assert_eq!(lock.links(), (None, vec![(None, false); 3]));
+        let mut first = lock.member(0).unwrap();
+        let held = first.lock().unwrap();
+        assert_eq!(lock.links().0, Some(0));
+        std::thread::scope(|scope| {
+            let lock = &lock;
+            scope.spawn(move || drop(lock.member(2).unwrap().lock().unwrap()));
+            while lock.links().1[0].0 != Some(2) {
+                std::thread::yield_now();
+            }
+            let waiting = vec![(Some(2), false), (None, false), (None, true)];
+            assert_eq!(lock.links(), (Some(2), waiting));
+            drop(held);
+        });
+        assert_eq!(lock.links().0, None);
+    }
 
     /// A living successor takes a long time to link itself. It ignores the repaired death, so a
     /// release that gave up because of that death would leave it waiting without an end.

@@ -15,6 +15,8 @@
 
 mod advice;
 
+use std::path::Path;
+
 use syncline_lab::baselines::CounterBarrier;
 use syncline_sync::{
     Auto, Barrier, BarrierMember, Space, SpaceError,
@@ -68,6 +70,20 @@ static SUBJECT: Subject = Subject {
 /// Runs the race; returns the text to print.
 pub(crate) fn barrier(args: &BenchBarrierArgs, signals: &Signals) -> Result<String> {
     contest::contest(&args.contest, &SUBJECT, signals)
+}
+
+/// Races these contenders alone: see [`contest::race_of`].
+///
+/// # Errors
+/// Those of a race.
+pub(crate) fn race_of(
+    only: &[&str],
+    members: &[usize],
+    pace: (usize, usize),
+    folder: &Path,
+    signals: &Signals,
+) -> Result<Contest> {
+    contest::race_of(&SUBJECT, only, members, pace, folder, signals)
 }
 
 /// The contenders that are threads of this process, and the numbers of members that they support.
@@ -187,7 +203,7 @@ static SOURCES: [Source; 8] = [
 ];
 
 /// OpenMP's barriers with their default wait policy.
-const OPENMP_DEFAULT: [&str; 2] = ["OpenMP, libgomp (gcc)", "OpenMP, libomp (clang)"];
+pub(crate) const OPENMP_DEFAULT: [&str; 2] = ["OpenMP, libgomp (gcc)", "OpenMP, libomp (clang)"];
 
 fn ratios(race: &Contest) -> Vec<Ratio> {
     let hop = race.hop();

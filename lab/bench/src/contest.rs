@@ -192,7 +192,7 @@ pub(crate) fn contest(
     let work = move |folder: &Path, signals: &Signals| {
         let start = Instant::now();
         let mut contest = Contest::new(&args, subject);
-        let contenders = contest.contenders(folder)?;
+        let contenders = contest.contenders(folder, |_| true)?;
         let quick = args.options.quick;
         let pace = match args.options.rounds {
             Some(rounds) => Pace::exactly(rounds),
@@ -203,6 +203,28 @@ pub(crate) fn contest(
         if args.options.json { contest.json() } else { Ok(contest.text()) }
     };
     hold(signals, None, || (), work)
+}
+
+/// Races the contenders of these names, back to back, and returns the race.
+///
+/// # Errors
+/// Those of a race.
+pub(crate) fn race_of(
+    subject: &'static Subject,
+    only: &[&str],
+    members: &[usize],
+    (rounds, milliseconds): (usize, usize),
+    folder: &Path,
+    signals: &Signals,
+) -> Result<Contest> {
+    let options = Options { quick: false, json: false, rounds: Some(rounds) };
+    let members = members.iter().map(|&n| n as u16).collect();
+    let args = ContestArgs { options, members, milliseconds: Some(milliseconds) };
+    let mut contest = Contest::new(&args, subject);
+    contest.cells.retain(|cell| cell.work_ns == 0.0);
+    let contenders = contest.contenders(folder, |name| only.contains(&name))?;
+    contest.race(contenders, Pace::exactly(rounds), signals)?;
+    Ok(contest)
 }
 
 impl Contender {
@@ -272,15 +294,18 @@ impl Contest {
         }
     }
 
-    /// Returns all available contenders; programs of other projects are compiled into `folder`.
-    fn contenders(&mut self, folder: &Path) -> Result<Vec<Contender>> {
+    /// Returns the available contenders among those that are wanted; programs of other projects are
+    /// compiled into `folder`.
+    fn contenders(
+        &mut self,
+        folder: &Path,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Contender>> {
         let Subject { inside, processes, sources, .. } = self.subject;
-        let threads = inside.iter().map(|&(name, side, fits, run)| Contender {
-            name,
-            side,
-            fits,
-            how: How::Inside(run),
-        });
+        let threads = inside
+            .iter()
+            .filter(|one| wanted(one.0))
+            .map(|&(name, side, fits, run)| Contender { name, side, fits, how: How::Inside(run) });
         let mut all: Vec<_> = threads.collect();
         let process = |name, side, command| {
             Ok::<_, crate::error::Failure>(Contender {
@@ -290,12 +315,12 @@ impl Contest {
                 how: How::Process(Server::start(command)?),
             })
         };
-        for (name, way) in processes.iter() {
+        for (name, way) in processes.iter().filter(|one| wanted(one.0)) {
             all.push(process(name, Side::Ours, way.command()?)?);
         }
         eprintln!("compiling the peers");
         let mut workshop = Workshop::new(folder, &HEADERS)?;
-        for source in sources.iter() {
+        for source in sources.iter().filter(|source| wanted(source.name)) {
             match workshop.program(Path::new(source.compiler), source.file, source.flags)? {
                 Ok(program) => {
                     let mut command = Command::new(program);
@@ -350,6 +375,11 @@ impl Contest {
     /// no work.
     pub(crate) fn median(&self, way: &str, members: usize) -> Option<f64> {
         self.best(&[way], members)
+    }
+
+    /// Returns the names of the ways that could not be raced, with the reasons.
+    pub(crate) fn skipped(&self) -> impl Iterator<Item = String> + '_ {
+        self.skipped.iter().map(|skipped| format!("{}: {}", skipped.way, skipped.why))
     }
 
     /// Returns the least median of some ways.
@@ -541,7 +571,7 @@ mod tests {
         let mut contest = Contest::new(&args, &SLOW);
         contest.skipped.push(Skipped::told((), "absent", "no reason"));
         let folder = tempfile::tempdir().unwrap();
-        let contenders = contest.contenders(folder.path()).unwrap();
+        let contenders = contest.contenders(folder.path(), |_| true).unwrap();
         contest.race(contenders, Pace::exactly(2), &Signals::default()).unwrap();
         let standing = |cell: &crate::race::Cell<Cell>| {
             let to_best_peer = cell.spread.median / contest.best_peer(cell.key).unwrap();

@@ -17,7 +17,7 @@ pub(crate) struct Usage(pub(crate) String);
 
 /// An interruption by SIGINT or SIGTERM.
 #[derive(Debug, thiserror::Error)]
-#[error("interrupted by {}; nothing was written", signal_hook::low_level::signal_name((*.0).into()).unwrap_or("a signal"))]
+#[error("interrupted by {}; unfinished results are not kept", signal_hook::low_level::signal_name((*.0).into()).unwrap_or("a signal"))]
 pub(crate) struct Interrupted(pub(crate) u8);
 
 /// Returns the error "cannot `what`: `why`".

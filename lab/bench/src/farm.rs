@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::json;
+use syncline_farm::Program;
 
 pub(crate) use self::worker::{FarmWorkerArgs, farm_worker};
 use crate::error::Result;
@@ -262,4 +263,53 @@ impl Report {
         lines.all("target", self.targets())?;
         Ok(lines.text())
     }
+}
+
+/// What the parts of a farm cost, in nanoseconds: our own, and a farm as published.
+#[derive(Clone, Debug)]
+pub(crate) struct Cost {
+    /// The part: `spawn`, `tag`, `written` or `read`.
+    pub(crate) part: &'static str,
+    pub(crate) ours: Option<f64>,
+    pub(crate) published: Option<f64>,
+}
+
+/// Measures the parts of a farm that the paper on a farm of Aldor processes tells.
+///
+/// # Errors
+/// Errors of the farm, and [`Interrupted`](crate::error::Interrupted).
+pub(crate) fn costs(folder: &Path, rounds: usize, signals: &Signals) -> Result<Vec<Cost>> {
+    let kit = Kit { folder, places: Places::or_none(), held: 0 };
+    let mut stage = Hops::new(kit.places.clone());
+    let mut results = Results::default();
+    for heat in [cold::plain()?, trips::plain()?, data::plain()?] {
+        let pace = Pace::exactly(rounds).warm_up(rounds > 1);
+        results.extend(race(&mut stage, signals, &mut [heat.group], pace)?);
+    }
+    let of = |group, way: &str| results.median(&Of { group }, way);
+    let integers = |metric: &str| of("integers", &format!("{}: {metric}", data::SMALL));
+    Ok(vec![
+        Cost { part: "spawn", ours: of("cold", cold::COMMAND), published: of("cold", cold::PAPER) },
+        // A trip has two messages.
+        Cost {
+            part: "tag",
+            ours: of("trip", trips::USUAL).map(|ns| ns / 2.0),
+            published: of("trip", trips::PAPER).map(|ns| ns / 2.0),
+        },
+        Cost { part: "written", ours: integers("written"), published: None },
+        Cost { part: "read", ours: integers("read"), published: None },
+        Cost {
+            part: "both",
+            ours: of("integers", data::TRANSFERS[1].0),
+            published: of("integers", data::PUBLISHED),
+        },
+    ])
+}
+
+/// Returns this command as a worker that receives a number and sends its successor.
+///
+/// # Errors
+/// If the path of this command is not known.
+pub(crate) fn successor() -> Result<Program> {
+    worker::program(worker::Role::Hello)
 }

@@ -11,6 +11,7 @@
 //! | `bands`   | `bench bands`: the overlay of a sweep on a team, without arithmetic     |
 //! | `solve`   | `bench solve`: triangular decompositions on workers                     |
 //! | `papers`  | `schemes`: the papers' schemes of sweeps out of core                    |
+//! | `reproduce` | the figures and tables of the papers                                      |
 //! | `contest` | barriers and locks: contenders in threads and in processes              |
 //! | `race`    | the harness of all races: entries that alternate, round after round     |
 //! | `peers`   | programs of other projects, compiled when a race begins                 |
@@ -38,6 +39,7 @@ mod peers;
 mod places;
 mod plot;
 mod race;
+mod reproduce;
 mod rma;
 mod solve;
 mod stop;
@@ -67,6 +69,7 @@ enum Command {
     /// Races older and other schemes of out-of-core sweeps, as the papers' Fig. 7 does
     #[command(subcommand)]
     Schemes(papers::Schemes),
+    Reproduce(reproduce::ReproduceArgs),
     #[command(hide = true)]
     BenchMember(contest::BenchMemberArgs),
     #[command(hide = true)]
@@ -119,6 +122,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Bench(Bench::Bands(args)) => bands::bands(&args, &signals),
         Command::Bench(Bench::Solve(args)) => solve::solve(&args, &signals),
         Command::Schemes(args) => papers::schemes(&args, &signals),
+        Command::Reproduce(args) => reproduce::reproduce(&args, &signals),
         Command::BenchMember(args) => return contest::member(&args),
         Command::FarmWorker(args) => return farm::farm_worker(&args),
         Command::SolveWorker(args) => return solve::solve_worker(&args),

@@ -124,7 +124,7 @@ fn run(schemes: Schemes, signals: &Signals) -> Result<String> {
 }
 
 /// Prints; a closed pipe is an error, not a panic.
-fn print(text: &str) -> Result<()> {
+pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     printed.map_err(|error| failed("print", error))

@@ -115,11 +115,71 @@ fn session(me: &mut Member, args: &BenchRmaArgs, signals: &Signals) -> Result<St
             return Err("one member alone has no other to put to: at least two are needed".into());
         }
         1 => host::report(me, pace)?,
-        _ => far::report(me, pace, args.only.as_deref())?,
+        _ => {
+            let only: Vec<_> = args.only.iter().map(String::as_str).collect();
+            far::report(me, pace, far::Wanted { only: &only, all_fences: false })?
+        }
     };
     Ok(match rank {
         0 if options.json => report.json()?,
         0 => report.text(),
         _ => String::new(),
     })
+}
+
+/// A measurement on hosts that are groups of threads.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    /// The group, the setting and the way, as the tables name them.
+    pub(crate) group: &'static str,
+    pub(crate) setting: String,
+    pub(crate) way: String,
+    /// The median time, in nanoseconds.
+    pub(crate) ns: f64,
+    /// The messages of all members together, per operation.
+    pub(crate) messages: Option<f64>,
+}
+
+/// The hosts of a measurement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hosts {
+    /// Their number, and that of the threads of each.
+    pub(crate) hosts: usize,
+    pub(crate) threads: usize,
+    /// The time of a message between two of them.
+    pub(crate) latency: Duration,
+}
+
+/// Measures groups on hosts that are groups of threads of this process, with all numbers of targets
+/// that the thesis has.
+///
+/// # Errors
+/// Errors of the team and of its members, and [`Interrupted`](crate::error::Interrupted).
+pub(crate) fn on_hosts(
+    Hosts { hosts, threads, latency }: Hosts,
+    only: &[&str],
+    (rounds, most): (usize, Duration),
+    signals: &Signals,
+) -> Result<Vec<Measured>> {
+    let pace = Pace { rounds, most, signals };
+    let wanted = far::Wanted { only, all_fences: true };
+    let member = |me: &mut Member| {
+        let report = far::report(me, pace, wanted).map_err(|why| why.to_string())?;
+        Ok::<_, String>(report.cells)
+    };
+    let conditions = Conditions { latency, ..Conditions::default() };
+    let team = Team::hosts(hosts).threads(threads).conditions(conditions).quiet();
+    // The others of a process that works on many threads may be late.
+    let results = team.timeout(Duration::from_secs(60)).run(member);
+    signals.check()?;
+    let cells = results?.into_iter().next().ok_or("a team without members")?;
+    let cells = cells.map_err(|why| failed("measure", why))?;
+    let measured = |cell: race::Cell| Measured {
+        group: cell.key.group,
+        setting: cell.key.setting,
+        way: cell.way,
+        ns: cell.spread.median,
+        messages: cell.key.messages,
+    };
+    Ok(cells.into_iter().map(measured).collect())
 }

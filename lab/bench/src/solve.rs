@@ -59,11 +59,11 @@ pub(crate) struct BenchSolveArgs {
 }
 
 /// A system, and what the paper says about it.
-struct Subject {
-    name: &'static str,
+pub(crate) struct Subject {
+    pub(crate) name: &'static str,
     text: &'static str,
     /// Sequential seconds, processors, and the speed-ups with Kronecker's codec and by terms.
-    paper: Option<(f64, usize, f64, f64)>,
+    pub(crate) paper: Option<(f64, usize, f64, f64)>,
 }
 
 macro_rules! subject {
@@ -81,7 +81,7 @@ macro_rules! subject {
     };
 }
 
-const SUBJECTS: [Subject; 9] = [
+pub(crate) const SUBJECTS: [Subject; 9] = [
     subject!("eco6", "", Some((4.00, 5, 2.1, 2.1))),
     subject!("eco7", "", Some((727.95, 9, 6.1, 6.2))),
     subject!("cnogues2", "", Some((476.16, 9, 2.3, 2.2))),
@@ -98,42 +98,42 @@ const CODECS: [(Codec, &str); 3] =
 
 /// The results of one codec.
 #[derive(Debug, Serialize)]
-struct Farmed {
-    codec: &'static str,
-    seconds: Vec<f64>,
+pub(crate) struct Farmed {
+    pub(crate) codec: &'static str,
+    pub(crate) seconds: Vec<f64>,
     /// The same with workers that have solved the system once before.
-    waiting: Vec<f64>,
-    workers: u64,
-    tasks: u64,
-    read: u64,
-    written: u64,
-    zeros: u64,
-    work_seconds: f64,
-    read_seconds: f64,
-    write_seconds: f64,
-    spawn_seconds: f64,
-    message_seconds: f64,
+    pub(crate) waiting: Vec<f64>,
+    pub(crate) workers: u64,
+    pub(crate) tasks: u64,
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+    pub(crate) zeros: u64,
+    pub(crate) work_seconds: f64,
+    pub(crate) read_seconds: f64,
+    pub(crate) write_seconds: f64,
+    pub(crate) spawn_seconds: f64,
+    pub(crate) message_seconds: f64,
     /// Spawns, messages, reading and writing, in per cent of the work.
-    overhead: f64,
+    pub(crate) overhead: f64,
 }
 
 /// The results of one system.
 #[derive(Debug, Serialize)]
-struct Results {
-    name: &'static str,
-    variables: usize,
-    degree: usize,
-    prime: u64,
-    paper_seconds: Option<f64>,
-    sequential: Vec<f64>,
+pub(crate) struct Results {
+    pub(crate) name: &'static str,
+    pub(crate) variables: usize,
+    pub(crate) degree: usize,
+    pub(crate) prime: u64,
+    pub(crate) paper_seconds: Option<f64>,
+    pub(crate) sequential: Vec<f64>,
     /// The seconds of the method `auto`, a median.
-    auto: f64,
-    steps: usize,
+    pub(crate) auto: f64,
+    pub(crate) steps: usize,
     /// The speed-ups of the replay on 2, 5 and 9 workers.
-    replayed: [f64; 3],
-    farmed: Vec<Farmed>,
-    singular: Option<f64>,
-    fricas: Option<f64>,
+    pub(crate) replayed: [f64; 3],
+    pub(crate) farmed: Vec<Farmed>,
+    pub(crate) singular: Option<f64>,
+    pub(crate) fricas: Option<f64>,
 }
 
 /// Works for `bench solve`.
@@ -226,7 +226,8 @@ pub(crate) fn solve(args: &BenchSolveArgs, signals: &Signals) -> Result<String> 
     for subject in &SUBJECTS {
         if args.only.as_ref().is_none_or(|only| subject.name.contains(only.as_str())) {
             signals.check()?;
-            all.push(measure(args, subject, &program, costs, signals)?);
+            let (rounds, workers) = (args.rounds, args.workers);
+            all.push(measure((rounds, workers, true), subject, &program, costs, signals)?);
         }
     }
     let machine = Machine::here(args.workers);
@@ -242,14 +243,40 @@ pub(crate) fn solve(args: &BenchSolveArgs, signals: &Signals) -> Result<String> 
     Ok(tables(args, &all, costs, &machine))
 }
 
-fn median(values: &[f64]) -> f64 {
+/// Returns the reason why systems cannot be solved on this machine: FLINT is not installed.
+pub(crate) fn lacks() -> Option<String> {
+    let source = Source::read(SUBJECTS[0].text).ok()?;
+    source.system(source.names()).err().map(|why| why.to_string())
+}
+
+/// Measures the paper's systems of these names, without other programs that solve them.
+///
+/// # Errors
+/// Errors of the solver, and [`Interrupted`](crate::error::Interrupted).
+pub(crate) fn measured(
+    only: &[&str],
+    rounds: usize,
+    workers: usize,
+    signals: &Signals,
+) -> Result<(Vec<Results>, FarmCosts)> {
+    let program = Program::this()?.arg("solve-worker");
+    let costs = farm_costs(&program)?;
+    let wanted = SUBJECTS.iter().filter(|subject| only.contains(&subject.name));
+    let measure = |subject| measure((rounds, workers, false), subject, &program, costs, signals);
+    Ok((wanted.map(measure).collect::<Result<_>>()?, costs))
+}
+
+/// Returns the median; the greater of the two middle values if their number is even.
+pub(crate) fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
+/// Measures a system: a number of rounds, with a number of workers, and by others if they are
+/// wanted.
 fn measure(
-    args: &BenchSolveArgs,
+    (rounds, workers, others): (usize, usize, bool),
     subject: &Subject,
     program: &Program,
     costs: FarmCosts,
@@ -262,12 +289,12 @@ fn measure(
     let expected = solution(&decomposer, solved, Mode::Kalkbrener, true, &mut run_jobs);
     let mut sequential = Vec::new();
     let mut farmed = CODECS.map(|(_, name)| (name, [const { Vec::new() }; 2], Vec::new()));
-    for _ in 0..args.rounds {
+    for _ in 0..rounds {
         signals.check()?;
         sequential.push(alone(subject)?);
         for ((codec, _), (_, [seconds, waiting], reports)) in CODECS.iter().zip(&mut farmed) {
             let solver = Solver {
-                workers: args.workers,
+                workers,
                 program: Some(program.clone()),
                 scheme: Scheme::Stolen,
                 codec: *codec,
@@ -339,8 +366,8 @@ fn measure(
         sequential: sequential.iter().map(|alone| alone.seconds).collect(),
         auto: median(&sequential.iter().map(|alone| alone.auto).collect::<Vec<_>>()),
         farmed: farmed.collect(),
-        singular: singular(source.names(), ring.prime(), &equations),
-        fricas: fricas(source.names(), ring.prime(), &equations),
+        singular: others.then(|| singular(source.names(), ring.prime(), &equations)).flatten(),
+        fricas: others.then(|| fricas(source.names(), ring.prime(), &equations)).flatten(),
     })
 }
 

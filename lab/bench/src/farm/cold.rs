@@ -55,6 +55,15 @@ pub(super) fn heat(kit: &Kit<'_>) -> Result<Heat> {
     Ok(heat)
 }
 
+/// Makes the heat of this command as a worker, and of a published farm's.
+pub(super) fn plain() -> Result<Heat> {
+    let mut heat = Heat::new("cold", ("us", 1e3));
+    let mut start = starts(program(Role::Hello)?)?;
+    heat.add(Side::Ours, COMMAND, Ok(move || start(STARTS)));
+    heat.add(Side::Baseline, PAPER, rivals::paper_cold(None));
+    Ok(heat)
+}
+
 /// The names of our entries, and of one that they are compared with.
 pub(super) const COMMAND: &str = "spawn, this command (glibc)";
 pub(super) const HOLDING: &str = "spawn, this command, manager holding memory";

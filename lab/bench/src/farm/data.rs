@@ -38,6 +38,7 @@ pub(super) const TRANSFERS: [(&str, &str); 3] = [
 ];
 pub(super) const MEMCPY: &str = "memcpy";
 pub(super) const SENT: &str = "Numbers<u64>, looked at";
+pub(super) const PUBLISHED: &str = "published farm: to another process";
 const SUMMED: &str = "Numbers<u64>, summed";
 
 /// Returns numbers from 0 to 255, like Python's small integers.
@@ -69,20 +70,7 @@ pub(super) fn integers(kit: &Kit<'_>) -> Result<Heat> {
         }),
     );
     for (way, values) in [(SMALL, small()), (RANDOM, random(COUNT))] {
-        heat.add_all(
-            Side::Ours,
-            way,
-            &METRICS,
-            to_itself(move |farm, seconds| {
-                let start = Instant::now();
-                farm.send(Vpid::MANAGER, &values)?;
-                seconds[0].push(start.elapsed().as_secs_f64());
-                let start = Instant::now();
-                black_box(farm.recv::<Vec<u64>>(Vpid::MANAGER)?);
-                seconds[1].push(start.elapsed().as_secs_f64());
-                Ok(())
-            }),
-        );
+        heat.add_all(Side::Ours, way, &METRICS, values_to_itself(values));
     }
     let numbers = random(COUNT);
     let total = sum(&numbers);
@@ -107,16 +95,45 @@ pub(super) fn integers(kit: &Kit<'_>) -> Result<Heat> {
         let line = format!("{line} {COUNT} {times}");
         heat.ask(&python, way, &line, COUNT);
     }
-    let sent = rivals::paper_trips(None, TIMES, COUNT).map(|mut run| {
-        move || Ok(run()?.into_iter().map(|seconds| seconds / COUNT as f64).collect())
-    });
-    heat.add(Side::Baseline, "published farm: to another process", sent);
+    heat.add(Side::Baseline, PUBLISHED, published());
     heat.notes = vec![
         format!("{COUNT} in a message; small: 0 to 255; random: of 64 bits; written and read by one process"),
         "the published farm as published in 2007, an integer: 9 to 18 us written, 130 to 152 us read"
             .to_owned(),
     ];
     Ok(heat)
+}
+
+/// Measures integers by a published farm.
+fn published() -> Result<impl FnMut() -> Result<Samples>> {
+    rivals::paper_trips(None, TIMES, COUNT).map(|mut run| {
+        move || Ok(run()?.into_iter().map(|seconds| seconds / COUNT as f64).collect())
+    })
+}
+
+/// Makes the heat of small integers by our farm, and by a published one.
+pub(super) fn plain() -> Result<Heat> {
+    let mut heat = Heat::new("integers", ("ns per integer", 1.0));
+    heat.add_all(Side::Ours, SMALL, &METRICS, values_to_itself(small()));
+    let values = small();
+    let sent = move |farm: &mut Farm, worker| farm.send(worker, &values);
+    let run = to_another(Role::Values, COUNT, TIMES, COUNT as u64, sent);
+    heat.add(Side::Ours, TRANSFERS[1].0, run);
+    heat.add(Side::Baseline, PUBLISHED, published());
+    Ok(heat)
+}
+
+/// Measures messages of a process to itself: integers, one by one.
+fn values_to_itself(values: Vec<u64>) -> Result<impl FnMut() -> Result<Vec<Samples>>> {
+    to_itself(move |farm, seconds| {
+        let start = Instant::now();
+        farm.send(Vpid::MANAGER, &values)?;
+        seconds[0].push(start.elapsed().as_secs_f64());
+        let start = Instant::now();
+        black_box(farm.recv::<Vec<u64>>(Vpid::MANAGER)?);
+        seconds[1].push(start.elapsed().as_secs_f64());
+        Ok(())
+    })
 }
 
 /// Measures messages of a process to itself: seconds per integer to write and to read them.

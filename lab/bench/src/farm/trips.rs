@@ -87,6 +87,14 @@ pub(super) fn heat(kit: &Kit<'_>) -> Result<Heat> {
     Ok(heat)
 }
 
+/// Makes the heat of our trips by default, and of a published farm's.
+pub(super) fn plain() -> Result<Heat> {
+    let mut heat = Heat::new("trip", ("us", 1e3));
+    heat.add(Side::Ours, USUAL, trips(DEFAULT, None, &Places::none(), FEW));
+    heat.add(Side::Baseline, PAPER, rivals::paper_trips(None, FEW, 2));
+    Ok(heat)
+}
+
 /// Measures our trips.
 fn trips(
     waits: Waits,

@@ -35,8 +35,18 @@ use crate::race::{Machine, Side, Spread};
 
 type Far<'m> = Kit<'m>;
 
+/// The groups to measure.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted<'w> {
+    /// Only groups whose name contains one of these; empty: all groups.
+    pub(super) only: &'w [&'w str],
+    /// Whether fences have all numbers of targets and of requests in flight that the thesis has.
+    pub(super) all_fences: bool,
+}
+
 /// Measures all requested groups, as all members together.
-pub(super) fn report(me: &mut Member, pace: Pace<'_>, only: Option<&str>) -> Result<Report> {
+pub(super) fn report(me: &mut Member, pace: Pace<'_>, wanted: Wanted<'_>) -> Result<Report> {
+    let Wanted { only, all_fences } = wanted;
     let threads = me.threads();
     let shape = (me.hosts().count(), me.processes(), me.size());
     let transport =
@@ -45,14 +55,14 @@ pub(super) fn report(me: &mut Member, pace: Pace<'_>, only: Option<&str>) -> Res
     // A blocking MPI call prevents the other threads of its process from serving those that are
     // still to join it.
     let mpi = threads == 1 && kit.skipped.is_empty();
-    let wanted = |group: &str| only.is_none_or(|only| group.contains(only));
+    let wanted = |group: &str| only.is_empty() || only.iter().any(|only| group.contains(only));
     let mut cells = Vec::new();
     let (hosts, processes, size) = shape;
     let groups: [(&'static str, Vec<Entry<'_, Far<'_>>>); 10] = [
         ("ping", pings(mpi)),
         ("ring", rings(mpi)),
         ("long", longs(mpi)),
-        ("fence", fences(hosts)),
+        ("fence", fences(hosts, all_fences)),
         (
             "sync",
             [100, LONGEST].into_iter().flat_map(|bytes| syncs(hosts, bytes, 0, mpi)).collect(),
@@ -246,13 +256,14 @@ fn longs<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
 /// The number of operations in a batch where members wait for one another.
 const BATCH: usize = 4;
 
-fn fences<'a, 'm>(hosts: usize) -> Vec<Entry<'a, Far<'m>>> {
+fn fences<'a, 'm>(hosts: usize, full: bool) -> Vec<Entry<'a, Far<'m>>> {
     let mut entries = Vec::new();
     let most = (hosts - 1).min(7);
     for bytes in [100, LONGEST] {
-        for targets in (1..=most).filter(|&targets| targets <= 3 || targets == 5 || targets == most)
-        {
-            let windows = (1..=targets).filter(|&k| k <= 3 || k == targets);
+        let some = |targets: usize| targets <= 3 || targets == 5 || targets == most;
+        for targets in (1..=most).filter(|&targets| full || some(targets)) {
+            let odd = |k: usize| full && !k.is_multiple_of(2);
+            let windows = (1..=targets).filter(|&k| k <= 3 || k == targets || odd(k));
             let ways = windows.map(|k| match k {
                 1 => ("asking, K = 1".to_owned(), Some(1)),
                 k if k == targets => ("asking, K = all".to_owned(), Some(k)),

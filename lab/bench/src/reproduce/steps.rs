@@ -1,0 +1,152 @@
+//! The times of the steps of a sweep in blocks: 20 iterations, as in the paper of 2010.
+
+use std::time::Instant;
+
+use syncline_store::{Block, Grid};
+use syncline_trace::{EventKind, clear, disable, enable, record, snapshot};
+use syncline_wave::kernels::Lk23;
+use syncline_wave::{Executor, Order, Runner, Sweep};
+
+use super::lab::Lab;
+use crate::error::{Result, failed};
+use crate::papers::data::{Data, Inputs};
+
+/// One iteration of one task: its times, in seconds after the beginning of the run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) task: usize,
+    pub(crate) iteration: usize,
+    pub(crate) begin: f64,
+    pub(crate) end: f64,
+}
+
+/// The number of events that the ring of a thread keeps.
+const EVENTS: usize = (1 << 16) - 1;
+
+/// Returns the result of a run, and the steps of its tasks, in the order of their ends.
+///
+/// # Errors
+/// Those of the run; steps that are not complete.
+pub(crate) fn steps_of<T>(run: impl FnOnce() -> Result<T>) -> Result<(T, Vec<Step>)> {
+    clear();
+    enable(EVENTS);
+    record(EventKind::Mark, 0, 0);
+    let done = run();
+    disable();
+    let events = snapshot();
+    clear();
+    let done = done?;
+    let mark = events.iter().find(|event| event.kind == EventKind::Mark);
+    let zero = mark.map_or(0, |event| event.time_ns);
+    let seconds = |time: u64| time.saturating_sub(zero) as f64 / 1e9;
+    let mut begun = std::collections::HashMap::new();
+    let mut steps = Vec::new();
+    for event in &events {
+        let key = (event.subject, event.value);
+        match event.kind {
+            EventKind::Begin => drop(begun.insert(key, event.time_ns)),
+            EventKind::End => {
+                let begin = begun.remove(&key).ok_or("a step has ended that has not begun")?;
+                steps.push(Step {
+                    task: event.subject as usize,
+                    iteration: event.value as usize,
+                    begin: seconds(begin),
+                    end: seconds(event.time_ns),
+                });
+            }
+            _ => {}
+        }
+    }
+    steps.sort_by(|a, b| a.end.total_cmp(&b.end));
+    Ok((done, steps))
+}
+
+/// The number of iterations.
+pub(crate) const ITERATIONS: usize = 20;
+
+/// The number of blocks along a side: 64 blocks, and as many threads.
+pub(crate) const ALONG: usize = 8;
+
+/// A run of 20 iterations, with a thread for each block.
+#[derive(Clone, Debug)]
+pub(crate) struct Twenty {
+    pub(crate) data: Data,
+    pub(crate) order: Order,
+    /// The blocks along a side.
+    pub(crate) along: usize,
+    pub(crate) seconds: f64,
+    /// The bytes that it mapped for reading.
+    pub(crate) read: u64,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// The names of the layouts and of the starts.
+pub(crate) fn name(data: Data, order: Order) -> (&'static str, &'static str) {
+    let layout = if data == Data::Framed { "optimized layout" } else { "block layout" };
+    let start = if order == Order::Wave { "wave" } else { "maximal parallelism" };
+    (layout, start)
+}
+
+/// Runs 20 iterations with both layouts and both starts.
+///
+/// # Errors
+/// Errors of the sweeps and of files.
+pub(crate) fn twenty(lab: &Lab) -> Result<Vec<Twenty>> {
+    let along = lab.scale.pick(4, ALONG, ALONG);
+    let side = lab.scale.side() / along;
+    let folder = lab.matrices(&[side])?;
+    let mut all = Vec::new();
+    for data in [Data::Blocked, Data::Framed] {
+        for order in [Order::Wave, Order::MaxParallel] {
+            lab.signals.check()?;
+            let (layout, start) = name(data, order);
+            eprintln!("20 iterations: {layout}, {start}");
+            let Inputs { field, coefficients } = folder.open(data, side)?;
+            let (file, result) = folder.result(data.layout(folder.block(side)))?;
+            folder.drop_caches()?;
+            let sweep = Sweep::new(Lk23)
+                .iterations(ITERATIONS as u64)
+                .executor(Executor::Blocked)
+                .block(Block::new(side, side))
+                .order(order)
+                .runner(Runner::Threads)
+                .memory(lab.scale.memory());
+            let began = Instant::now();
+            let (report, steps) = steps_of(|| {
+                let (_, report) = sweep.run(&field, &coefficients, result)?;
+                file.file().sync_data().map_err(|error| failed("write the result", error))?;
+                Ok(report)
+            })?;
+            let seconds = began.elapsed().as_secs_f64();
+            let blocks = Grid::new(folder.shape, folder.block(side)).len();
+            if steps.len() != ITERATIONS * blocks {
+                let found =
+                    format!("{} steps are recorded, not {}", steps.len(), ITERATIONS * blocks);
+                return Err(failed("take the times of a sweep", found));
+            }
+            let read = report.bytes_read;
+            all.push(Twenty { data, order, along, seconds, read, steps });
+        }
+    }
+    Ok(all)
+}
+
+impl Twenty {
+    /// Returns the seconds of work of each task in each iteration, and the seconds of waiting
+    /// before it: task by task.
+    pub(crate) fn times(&self) -> [Vec<Vec<f64>>; 2] {
+        let tasks = self.along * self.along;
+        let mut begin = vec![vec![0.0; ITERATIONS]; tasks];
+        let mut end = begin.clone();
+        for step in &self.steps {
+            begin[step.task][step.iteration] = step.begin;
+            end[step.task][step.iteration] = step.end;
+        }
+        let work = |t: usize, n: usize| end[t][n] - begin[t][n];
+        let wait = |t: usize, n: usize| begin[t][n] - if n == 0 { 0.0 } else { end[t][n - 1] };
+        let grid = |of: &dyn Fn(usize, usize) -> f64| -> Vec<Vec<f64>> {
+            (0..tasks).map(|t| (0..ITERATIONS).map(|n| of(t, n)).collect()).collect()
+        };
+        [grid(&work), grid(&wait)]
+    }
+}

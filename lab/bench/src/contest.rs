@@ -19,6 +19,7 @@
 //! If there are processors for all members, each member is pinned to one; if there are not
 //! (oversubscribed), none is.
 
+mod chosen;
 mod contend;
 mod meet;
 mod member;
@@ -30,6 +31,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 
+pub(crate) use self::chosen::race_of;
 pub(crate) use self::member::{BenchMemberArgs, Way, member};
 use crate::error::{Result, failed};
 use crate::peers::{Server, Workshop};
@@ -205,28 +207,6 @@ pub(crate) fn contest(
     hold(signals, None, || (), work)
 }
 
-/// Races the contenders of these names, back to back, and returns the race.
-///
-/// # Errors
-/// Those of a race.
-pub(crate) fn race_of(
-    subject: &'static Subject,
-    only: &[&str],
-    members: &[usize],
-    (rounds, milliseconds): (usize, usize),
-    folder: &Path,
-    signals: &Signals,
-) -> Result<Contest> {
-    let options = Options { quick: false, json: false, rounds: Some(rounds) };
-    let members = members.iter().map(|&n| n as u16).collect();
-    let args = ContestArgs { options, members, milliseconds: Some(milliseconds) };
-    let mut contest = Contest::new(&args, subject);
-    contest.cells.retain(|cell| cell.work_ns == 0.0);
-    let contenders = contest.contenders(folder, |name| only.contains(&name))?;
-    contest.race(contenders, Pace::exactly(rounds), signals)?;
-    Ok(contest)
-}
-
 impl Contender {
     fn run(&self, bout: &Bout<'_>) -> Result<Measured> {
         let done = match &self.how {
@@ -375,11 +355,6 @@ impl Contest {
     /// no work.
     pub(crate) fn median(&self, way: &str, members: usize) -> Option<f64> {
         self.best(&[way], members)
-    }
-
-    /// Returns the names of the ways that could not be raced, with the reasons.
-    pub(crate) fn skipped(&self) -> impl Iterator<Item = String> + '_ {
-        self.skipped.iter().map(|skipped| format!("{}: {}", skipped.way, skipped.why))
     }
 
     /// Returns the least median of some ways.

@@ -46,7 +46,8 @@ use crate::stop::Signals;
 /// Items that share an experiment run it once. Exit code 1 if an item has failed.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    override_usage = "syncline-lab reproduce [OPTIONS] ITEM...\n       syncline-lab reproduce [OPTIONS] --all\n       \
+    override_usage = "syncline-lab reproduce [OPTIONS] ITEM...\n       syncline-lab reproduce \
+         [OPTIONS] --all\n       \
                       syncline-lab reproduce --list",
     after_long_help = "\
 Examples:

@@ -227,7 +227,7 @@ impl Race {
 }
 
 /// Returns the bytes that this process has caused to be read from and written to disks.
-fn disk() -> Result<(u64, u64)> {
+pub(crate) fn disk() -> Result<(u64, u64)> {
     const IO: &str = "/proc/self/io";
     let text = std::fs::read_to_string(IO).map_err(|error| failed(&format!("read {IO}"), error))?;
     let number = |name: &str| -> Result<u64> {

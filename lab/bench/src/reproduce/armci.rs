@@ -16,7 +16,8 @@ use crate::rma::Measured;
 /// What all items of this paper have in common.
 fn hosts(lab: &Lab) -> String {
     format!(
-        "hosts are groups of threads of one process; a message between them takes {} us, and no network or MPI takes part",
+        "hosts are groups of threads of one process; a message between them takes {} us, and no \
+             network or MPI takes part",
         lab.scale.latency().as_micros()
     )
 }
@@ -79,8 +80,11 @@ pub(super) fn fence_test(lab: &Lab) -> Result<Outcome> {
         let ratios: Vec<f64> = windows.iter().filter_map(better).collect();
         let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
         claims.push(Claim::new(
-            "more request buffers make the fence faster",
-            format!("between {hosts} hosts, all requests at once are at least {least:.2} times as fast as one after the other"),
+            "a faster fence with more request buffers",
+            format!(
+                "between {hosts} hosts, all requests at once are at least {least:.2} times \
+                 as fast as one after the other"
+            ),
             least > 1.05,
         ));
     }
@@ -88,7 +92,11 @@ pub(super) fn fence_test(lab: &Lab) -> Result<Outcome> {
     let outcome = claims.into_iter().fold(Outcome::default(), Outcome::claim);
     Ok(outcome
         .note(hosts(lab))
-        .note("the thesis has the mean of 1000 iterations over all clients; here one member fences, and the median of rounds is told, because all clients of a machine with few cores would wait for its scheduler")
+        .note(
+            "the thesis has the mean of 1000 iterations over all clients; here one member \
+             fences, and the median of rounds is told, because all clients of a machine with \
+             few cores would wait for its scheduler",
+        )
         .figure(Figure::charts("ARMCI: fence after puts of 100 B", 1, vec![latency(all, most)]))
         .table(fence_table(all, None)))
 }
@@ -136,7 +144,8 @@ fn fence_figure(lab: &Lab, place: usize, paper: f64, figures: &str, told: &str) 
         format!("at most {greatest:.2} times between {hosts_} hosts"),
         (greatest / paper - 1.0).abs() < 0.25,
     );
-    let why = "these messages only wait, for a fixed time that overlaps entirely, while those of the thesis kept processors and network cards busy";
+    let why = "these messages only wait, for a fixed time that overlaps entirely, while those \
+         of the thesis kept processors and network cards busy";
     Ok(Outcome::default()
         .claim(claim.because(why))
         .note(hosts(lab))
@@ -212,7 +221,8 @@ pub(super) fn worst_case(lab: &Lab) -> Result<Outcome> {
     };
     let ratios = [100, 4000].map(|bytes| ratio(bytes).unwrap_or(f64::NAN));
     outcome = outcome.claim(Claim::new(
-        "the new barrier faster than fence and barrier with messages of 100 and of 4000 bytes",
+        "a new barrier that is faster than fence and barrier, with messages of 100 and of 4000 \
+             bytes",
         format!("between {most} hosts {:.2} and {:.2} times as fast", ratios[0], ratios[1]),
         ratios.iter().all(|&ratio| ratio > 1.0),
     ));
@@ -274,7 +284,8 @@ pub(super) fn barrier_latency(lab: &Lab) -> Result<Outcome> {
     let rounds = (most as f64).log2().ceil();
     let expected = (2.0 * (most as f64 - 1.0) + rounds) / (2.0 * rounds);
     let why = format!(
-        "each message here takes the same time: {} serial messages against {}, which is {expected:.2} times",
+        "each message here takes the same time: {} serial messages against {}, which is \
+             {expected:.2} times",
         2 * (most - 1) + rounds as usize,
         2 * rounds as usize
     );
@@ -343,9 +354,10 @@ pub(super) fn barrier_delay(lab: &Lab) -> Result<Outcome> {
         changes.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), &c| (a.min(c), b.max(c)));
     let middle = crate::race::median(changes).unwrap_or(f64::NAN);
     let claim = Claim::new(
-        "a delay before the barrier does not alter its behaviour",
+        "no change in the behaviour of the barrier by a delay before it",
         format!(
-            "a barrier after a delay takes {middle:.2} of the time without it, in the median, and {low:.2} to {high:.2}"
+            "a barrier after a delay takes {middle:.2} of the time without it, in the median, \
+                 and {low:.2} to {high:.2}"
         ),
         (0.75..1.25).contains(&middle),
     );
@@ -400,8 +412,11 @@ pub(super) fn lock_contention(lab: &Lab) -> Result<Outcome> {
             .lines(lines);
     Ok(Outcome::default()
         .claim(Claim::new(
-            "the software queue scales well with the number of nodes",
-            format!("a lock and an unlock take {new:.0} us in the queue and {old:.0} us in ARMCI's way, with the most members"),
+            "a software queue that scales well with the number of nodes",
+            format!(
+                "a lock and an unlock take {new:.0} us in the queue and {old:.0} us in \
+                 ARMCI's way, with the most members"
+            ),
             new < old,
         ))
         .note(hosts(lab))
@@ -458,9 +473,19 @@ pub(super) fn lock_latency(lab: &Lab) -> Result<Outcome> {
         few < 1.0 && many > 0.8,
     );
     Ok(Outcome::default()
-        .claim(claim.because("a hand-over is one message in place of two, and messages take all of the time here"))
-        .claim(unlock.because("an unlock of the current way does not wait for its message, and a lone release of the queue asks the owner and waits"))
+        .claim(claim.because(
+            "a hand-over is one message in place of two, and messages take all \
+             of the time here",
+        ))
+        .claim(unlock.because(
+            "an unlock of the current way does not wait for its message, and \
+             a lone release of the queue asks the owner and waits",
+        ))
         .note(hosts(lab))
         .table(lock_table(all))
-        .figure(Figure::charts("ARMCI, Figs. 5.4 and 5.5: lock and unlock", 3, vec![chart("Fig. 5.4: lock", "lock"), chart("Fig. 5.5: unlock", "unlock"), improvement])))
+        .figure(Figure::charts(
+            "ARMCI, Figs. 5.4 and 5.5: lock and unlock",
+            3,
+            vec![chart("Fig. 5.4: lock", "lock"), chart("Fig. 5.5: unlock", "unlock"), improvement],
+        )))
 }

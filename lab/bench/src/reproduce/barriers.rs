@@ -79,7 +79,8 @@ pub(super) fn threads(lab: &Lab) -> Result<Outcome> {
     let (counter, tournament) = (seen(COUNTER), seen(TOURNAMENT));
     let crowd = own(COUNTER).len() < 3;
     let why = format!(
-        "this machine has {processors} processors: a barrier of more threads measures how they are scheduled, not its algorithm"
+        "this machine has {processors} processors: a barrier of more threads measures how they \
+             are scheduled, not its algorithm"
     );
     let (a, b) = (exponent(&counter), exponent(&tournament));
     let last = |points: &[(f64, f64)]| points.last().copied().unwrap_or((f64::NAN, f64::NAN));
@@ -137,7 +138,8 @@ fn us(all: &[Measured], way: &str) -> Option<f64> {
 /// What all items between hosts have in common.
 fn hosts(lab: &Lab) -> String {
     format!(
-        "hosts are groups of threads of one process, and a message between them takes {} us: no MPI and no network takes part, so there is no built-in barrier of MPI",
+        "hosts are groups of threads of one process, and a message between them takes {} us: no \
+             MPI and no network takes part, so there is no built-in barrier of MPI",
         lab.scale.latency().as_micros()
     )
 }
@@ -182,11 +184,14 @@ pub(super) fn processes(lab: &Lab) -> Result<Outcome> {
     let (at, after) = (powers(0), powers(1));
     let (jt, jd) = (jumps(&tournament), jumps(&dissemination));
     Ok(Outcome::default()
-        .claim(Claim::new(
-            format!("steps of the tournament at 2^k processes, {at:?}"),
-            format!("steps at {jt:?}"),
-            jt == at,
-        ).because("a tournament of P has log2 P rounds, rounded up, which grow at 2^k + 1: the paper's text contradicts that"))
+        .claim(
+            Claim::new(
+                format!("steps of the tournament at 2^k processes, {at:?}"),
+                format!("steps at {jt:?}"),
+                jt == at,
+            )
+            .because("a tournament of P has log2 P rounds, rounded up, which grow at 2^k + 1"),
+        )
         .claim(Claim::new(
             format!("steps of the dissemination at 2^k + 1 processes, {after:?}"),
             format!("steps at {jd:?}"),
@@ -258,7 +263,7 @@ pub(super) fn combined(lab: &Lab) -> Result<Outcome> {
     Ok(Outcome::default()
         .claim(
             Claim::new(
-                "the numbers of nodes in groups, 2 | 3 and 4 | 5 to 8, by the rounds between them",
+                "groups of nodes, 2 | 3 and 4 | 5 to 8, by the rounds between them",
                 format!("{} us | {} us | {} us", told(two), told(four), told(eight)),
                 apart,
             )
@@ -311,9 +316,11 @@ pub(super) fn pure_and_combined(lab: &Lab) -> Result<Outcome> {
         ).because("many threads on few processors wait for the scheduler"))
         .claim(Claim::new(
             "the dissemination significantly worse where the number of nodes is no power of two",
-            format!("it takes {other:.2} times as long as the combined barrier there, and {power:.2} times with powers of two"),
+            format!("it takes {other:.2} times as long as the combined barrier there, and \
+                 {power:.2} times with powers of two"),
             other > 1.1 * power,
-        ).because("its messages between hosts overlap here, however many there are: they share no network card"))
+        ).because("its messages between hosts overlap here, however many there are: they share \
+             no network card"))
         .note(hosts(lab))
         .table(groups_table(all))
         .figure(Figure::charts("Barriers, Fig. 4: dissemination and combined barrier", 2, charts)))

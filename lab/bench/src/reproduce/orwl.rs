@@ -12,7 +12,7 @@ use super::lab::Lab;
 use super::outcome::{Claim, Outcome};
 use crate::error::Result;
 use crate::papers::data::Data;
-use crate::papers::race::Name;
+use crate::papers::race::{Name, Run};
 use crate::papers::report::Runs;
 use crate::plot::{Axis, Chart, Figure, Line};
 
@@ -38,20 +38,15 @@ pub(super) fn block_sizes(lab: &Lab) -> Result<Outcome> {
     .lines(lines);
     let share = |block: usize| side / block.max(1);
     let here = format!(
-        "with {}^2 blocks for the block layout and {}^2 for the optimized one, of {side}^2: {}^2 and {}^2 blocks",
+        "with {}^2 blocks for the block layout and {}^2 for the optimized one, of {side}^2: \
+             {}^2 and {}^2 blocks",
         blocked.0,
         framed.0,
         share(blocked.0),
         share(framed.0)
     );
     let same = blocked.0 == framed.0 && share(blocked.0) == 8;
-    let most = runs.blocks().last().copied().unwrap_or(0);
-    let why = if [blocked.0, framed.0].contains(&most) {
-        "the largest blocks that fit in the memory are the best: this disk has no seeks to save, and \
-         a block costs a thread's wake-up"
-    } else {
-        "the best size belongs to the disk and the cache of a machine, not to the matrix"
-    };
+    let why = cached(lab.schemes()?);
     let claim = Claim::new(
         "the best time for both layouts with 2048^2 blocks of 16384^2: 8^2 blocks",
         here,
@@ -62,11 +57,37 @@ pub(super) fn block_sizes(lab: &Lab) -> Result<Outcome> {
         .claim(claim.because(why))
         .claim(Claim::beside(
             "no number for the gain of the optimized layout in this figure",
-            format!("the optimized layout takes {faster:.2} of the time of the block layout, each at its best"),
+            format!(
+                "the optimized layout takes {faster:.2} of the time of the block layout, \
+                 each at its best"
+            ),
         ))
         .note("the paper's figure has no numbers in the text, so there is no line of it")
         .note(memory(lab))
-        .figure(Figure::charts("ORWL, Fig. 3: one iteration of Livermore kernel 23", 1, vec![chart])))
+        .figure(Figure::charts(
+            "ORWL, Fig. 3: one iteration of Livermore kernel 23",
+            1,
+            vec![chart],
+        )))
+}
+
+/// Returns which part of the bytes that sweeps of one iteration asked for came from the disk, as a
+/// reason why its speed matters less here.
+pub(super) fn cached(runs: &[Run]) -> String {
+    let sum = |of: fn(&Run) -> u64| {
+        let one = runs.iter().filter(|run| run.iterations == 1 && run.block.is_some());
+        one.map(of).sum::<u64>().max(1) as f64
+    };
+    from_disk(sum(|run| run.disk_read) / sum(|run| run.asked_read))
+}
+
+/// Tells which part of some bytes came from the disk.
+pub(super) fn from_disk(part: f64) -> String {
+    format!(
+        "{:.0} % of the bytes that were asked for came from the disk, and the page cache \
+         gave the rest",
+        100.0 * part.min(1.0)
+    )
 }
 
 /// Returns the sizes and the memory of sweeps out of core, as a note.
@@ -74,7 +95,8 @@ pub(super) fn memory(lab: &Lab) -> String {
     let side = lab.scale.side();
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     format!(
-        "six matrices of {side}^2 doubles, {:.1} MiB; a sweep maps at most {:.0} MiB; the page cache is emptied before \
+        "six matrices of {side}^2 doubles, {:.1} MiB; a sweep maps at most {:.0} MiB; the page \
+             cache is emptied before \
          a run, and keeps what a run has read where the machine has the memory",
         mib(6 * 8 * (side * side) as u64),
         mib(lab.scale.memory())

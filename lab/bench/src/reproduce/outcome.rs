@@ -331,7 +331,8 @@ fn points(figures: &[(String, Figure)]) -> Option<Table> {
 /// Errors of files.
 pub(crate) fn write_page(items: &[Item], below: &Path) -> Result<()> {
     let mut text = String::from(
-        "# Figures and tables of the papers, reproduced\n\nMade by `syncline-lab reproduce`. Grey and dashed: \
+        "# Figures and tables of the papers, reproduced\n\nMade by `syncline-lab reproduce`. \
+             Grey and dashed: \
          numbers of a paper.\n",
     );
     let mut machine = String::new();

@@ -10,6 +10,7 @@ use syncline_wave::{Executor, Order, Runner, Sweep};
 use super::lab::Lab;
 use crate::error::{Result, failed};
 use crate::papers::data::{Data, Inputs};
+use crate::papers::race::disk;
 
 /// One iteration of one task: its times, in seconds after the beginning of the run.
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +76,9 @@ pub(crate) struct Twenty {
     /// The blocks along a side.
     pub(crate) along: usize,
     pub(crate) seconds: f64,
-    /// The bytes that it mapped for reading.
+    /// The bytes that it mapped for reading, and those of them that came from the disk.
     pub(crate) read: u64,
+    pub(crate) disk_read: u64,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -111,6 +113,7 @@ pub(crate) fn twenty(lab: &Lab) -> Result<Vec<Twenty>> {
                 .order(order)
                 .runner(Runner::Threads)
                 .memory(lab.scale.memory());
+            let before = disk()?.0;
             let began = Instant::now();
             let (report, steps) = steps_of(|| {
                 let (_, report) = sweep.run(&field, &coefficients, result)?;
@@ -124,8 +127,8 @@ pub(crate) fn twenty(lab: &Lab) -> Result<Vec<Twenty>> {
                     format!("{} steps are recorded, not {}", steps.len(), ITERATIONS * blocks);
                 return Err(failed("take the times of a sweep", found));
             }
-            let read = report.bytes_read;
-            all.push(Twenty { data, order, along, seconds, read, steps });
+            let (read, disk_read) = (report.bytes_read, disk()?.0 - before);
+            all.push(Twenty { data, order, along, seconds, read, disk_read, steps });
         }
     }
     Ok(all)

@@ -4,4 +4,5 @@ mod bench;
 mod common;
 mod contest;
 mod farm;
+mod reproduce;
 mod rma;

@@ -255,11 +255,15 @@ pub(in crate::reproduce) fn correctness(lab: &Lab) -> Result<Outcome> {
     let number = checks.len();
     Ok(Outcome::default()
         .claim(Claim::new(
-            "equal values in all members, the last time of a round before the first of the next one, and no member that skips a barrier",
+            "equal values in all members, the last time of a round before the first of the next \
+                 one, and no member that skips a barrier",
             format!("{sum} faults of {number} barriers in up to {rounds} rounds"),
             sum == 0,
         ))
-        .note(format!("hosts are groups of threads with {} us between them", lab.scale.latency().as_micros()))
+        .note(format!(
+            "hosts are groups of threads with {} us between them",
+            lab.scale.latency().as_micros()
+        ))
         .table(table)
         .table(printed)
         .figure(Figure::charts("Barriers: when members print after a barrier", 2, charts)))
@@ -340,14 +344,18 @@ pub(in crate::reproduce) fn timing(lab: &Lab) -> Result<Outcome> {
     Ok(Outcome::default()
         .claim(Claim::beside(
             "the mean of a loop of 1 million times 5 barriers, by the last-written begin and end",
-            format!("such a mean over {} barriers is {low:.2} to {high:.2} times the median of short rounds", 5 * loops),
+            format!(
+                "such a mean over {} barriers is {low:.2} to {high:.2} times the median of \
+                 short rounds",
+                5 * loops
+            ),
         ))
         .note("a long mean contains every disturbance of the machine")
         .table(table)
         .figure(Figure::charts("Barriers: two ways of timing", 1, vec![chart])))
 }
 
-/// Runs a loop of five barriers as the paper does: each thread writes the begin and the end, and the
+/// Runs a loop of five barriers as the paper does: each thread writes the begin and the end; the
 /// last written ones count.
 fn timed<'b>(loops: u64, members: Vec<Meet<'b>>) -> Result<Duration> {
     let zero = Instant::now();

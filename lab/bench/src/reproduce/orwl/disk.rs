@@ -5,13 +5,13 @@ use std::fs;
 use syncline_store::probe::{Pattern, Sample, Scratch, Way};
 use syncline_wave::Order;
 
-use super::memory;
+use super::{from_disk, memory};
 use crate::error::Result;
 use crate::papers::data::Data;
 use crate::plot::{Axis, Chart, Figure, Line};
 use crate::reproduce::lab::Lab;
 use crate::reproduce::outcome::{Cell, Claim, Outcome, Table};
-use crate::reproduce::steps::{ALONG, ITERATIONS, name};
+use crate::reproduce::steps::{ALONG, ITERATIONS, Twenty, name};
 
 const MIB: f64 = (1 << 20) as f64;
 const GIB: f64 = (1 << 30) as f64;
@@ -46,13 +46,15 @@ pub(in crate::reproduce) fn setting(lab: &Lab) -> Result<Outcome> {
     let claim = Claim::new(
         "data of 12 GiB, 6 times the memory of the machine",
         format!(
-            "data of {:.3} GiB, {times:.1} times what a sweep may map, and {:.4} times the memory of the machine",
+            "data of {:.3} GiB, {times:.1} times what a sweep may map, and {:.4} times the \
+                 memory of the machine",
             6.0 * bytes / GIB,
             6.0 * bytes / ram()
         ),
         6.0 * bytes > ram(),
     );
-    let why = "this scale is small: --scale paper has 12 GiB, and the limit of mapped memory stands for a small machine";
+    let why = "this scale is small: --scale paper has 12 GiB, and the limit of mapped memory \
+         stands for a small machine";
     let why = if lab.scale.name() == "paper" {
         "this machine has more memory than the data"
     } else {
@@ -62,7 +64,7 @@ pub(in crate::reproduce) fn setting(lab: &Lab) -> Result<Outcome> {
 }
 
 /// O23: the machine.
-pub(in crate::reproduce) fn machine(lab: &Lab) -> Result<Outcome> {
+pub(in crate::reproduce) fn machine(_: &Lab) -> Result<Outcome> {
     let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
     let cpu = read("/proc/cpuinfo").unwrap_or_default();
     let of = |key: &str| {
@@ -115,7 +117,6 @@ pub(in crate::reproduce) fn machine(lab: &Lab) -> Result<Outcome> {
     for (what, grelon, capricorne, here) in rows {
         table.row([what, grelon, capricorne].map(Cell::from).into_iter().chain([here.into()]));
     }
-    let _ = lab;
     let here = format!("{processors} processors, {:.1} GiB and Linux {kernel}", ram() / GIB);
     Ok(Outcome::default()
         .claim(Claim::beside("machines of 4 and 2 cores, 2 GiB, and Linux 2.6", here))
@@ -151,9 +152,20 @@ pub(in crate::reproduce) fn bandwidth(lab: &Lab) -> Result<Outcome> {
         write / 29.0
     );
     Ok(Outcome::default()
-        .claim(Claim::beside("64 and 29 MiB/s (Grelon), 52 and 47 MiB/s (Capricorne), by iozone", here))
-        .note("the product's own probe, direct where the file system permits it, after the page cache has dropped the file")
-        .figure(bars("ORWL, Table 2: sequential bandwidth of the disk", ["input", "output"], [("Grelon", [64.0, 29.0]), ("Capricorne", [52.0, 47.0])], [("here", [read, write])]))
+        .claim(Claim::beside(
+            "64 and 29 MiB/s (Grelon), 52 and 47 MiB/s (Capricorne), by iozone",
+            here,
+        ))
+        .note(
+            "the product's own probe, direct where the file system permits it, after the page \
+             cache has dropped the file",
+        )
+        .figure(bars(
+            "ORWL, Table 2: sequential bandwidth of the disk",
+            ["input", "output"],
+            [("Grelon", [64.0, 29.0]), ("Capricorne", [52.0, 47.0])],
+            [("here", [read, write])],
+        ))
         .table(table))
 }
 
@@ -207,19 +219,18 @@ pub(in crate::reproduce) fn computed_bandwidth(lab: &Lab) -> Result<Outcome> {
     let claim = Claim::new(
         "57 and 40 MiB/s on Grelon, which are 89 and 63 % of what its disk gives",
         format!(
-            "{blocked:.0} and {framed:.0} MiB/s asked for, which are {:.0} and {:.0} % of what this disk gives",
+            "{blocked:.0} and {framed:.0} MiB/s asked for, which are {:.0} and {:.0} % of what \
+                 this disk gives",
             ratio(blocked),
             ratio(framed)
         ),
         (50.0..110.0).contains(&ratio(blocked)) && (50.0..110.0).contains(&ratio(framed)),
     );
-    let why = if ratio(blocked).max(ratio(framed)) > 100.0 {
-        "data that were read once stay in this machine's page cache, so that most bytes do not come from the disk"
-    } else {
-        "the processors, and not the disk, bound the computation"
-    };
+    let sum = |of: fn(&Twenty) -> u64| runs.iter().map(of).sum::<u64>().max(1) as f64;
+    let why = from_disk(sum(|run| run.disk_read) / sum(|run| run.read));
     let order = Claim::new(
-        "more bytes per second with the block layout than with the optimized one (it reads whole neighbours)",
+        "more bytes per second with the block layout than with the optimized one (it reads \
+             whole neighbours)",
         format!("{:.2} times as many", blocked / framed),
         blocked > framed,
     );

@@ -114,7 +114,8 @@ pub(in crate::reproduce) fn overlay(_: &Lab) -> Result<Outcome> {
         .filter(|l| l.queue.first().is_some_and(|r| r.kind == Exclusive))
         .count();
     let claim = Claim::new(
-        "five tasks, three of which hold their exclusive request, and one active task, the light one",
+        "five tasks, three of which hold their exclusive request, and one active task, the \
+             light one",
         format!(
             "{} tasks, {heads} of which hold theirs, and active: {}",
             states.len(),
@@ -124,9 +125,15 @@ pub(in crate::reproduce) fn overlay(_: &Lab) -> Result<Outcome> {
     );
     let mut outcome = Outcome::default()
         .claim(claim)
-        .note("drawn from the queues of a checked plan; overlay.svg and overlay.txt are the product's own drawings of it")
+        .note(
+            "drawn from the queues of a checked plan; overlay.svg and overlay.txt are the \
+             product's own drawings of it",
+        )
         .table(table)
-        .figure(Figure::of("ORWL, Fig. 1: sample overlay", Panel::Drawing(picture(&tasks, &snapshot))));
+        .figure(Figure::of(
+            "ORWL, Fig. 1: sample overlay",
+            Panel::Drawing(picture(&tasks, &snapshot)),
+        ));
     outcome.files = vec![
         ("overlay.svg".to_owned(), snapshot.draw(Format::Svg)),
         ("overlay.txt".to_owned(), snapshot.draw(Format::Text)),
@@ -134,7 +141,7 @@ pub(in crate::reproduce) fn overlay(_: &Lab) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Runs an overlay of blocks, each of which reads its neighbours, and returns for each iteration and
+/// Runs an overlay of blocks, each of which reads its neighbours; returns for each iteration and
 /// block the length of the longest chain of steps that it had to wait for, with itself.
 fn clocks(along: usize, iterations: u64, initial: Initial) -> Result<Vec<Vec<u64>>> {
     let at = |row: usize, col: usize| row * along + col;
@@ -220,17 +227,15 @@ pub(in crate::reproduce) fn kernel_and_wave(lab: &Lab) -> Result<Outcome> {
     let wave = clocks(along, 3, Initial::Wave)?;
     let most = clocks(along, 3, Initial::MaxParallel)?;
     let square = |clocks: &[u64]| -> Vec<Vec<f64>> {
-        // The first row is at the bottom of a grid; in a matrix it is at the top.
-        clocks.chunks(along).rev().map(|row| row.iter().map(|&c| c as f64).collect()).collect()
+        clocks.chunks(along).map(|row| row.iter().map(|&c| c as f64).collect()).collect()
     };
     let mut panels = vec![Panel::Drawing(element())];
     for (start, all) in [("wave", &wave), ("maximal parallelism", &most)] {
         let title = format!("step of each block in iteration 1, start: {start}");
-        panels.push(Panel::Grid(Grid::new(
-            title,
-            ["column of blocks", "row of blocks, from below", "step"],
-            square(&all[0]),
-        )));
+        panels.push(Panel::Grid(
+            Grid::new(title, ["column of blocks", "row of blocks", "step"], square(&all[0]))
+                .downwards(),
+        ));
     }
     let mut table = Table::new("steps", ["start", "iteration", "row", "column", "step"]);
     for (start, all) in [("wave", &wave), ("maximal parallelism", &most)] {
@@ -252,15 +257,28 @@ pub(in crate::reproduce) fn kernel_and_wave(lab: &Lab) -> Result<Outcome> {
     let chained = wave[1].first().copied().unwrap_or(0);
     Ok(Outcome::default()
         .claim(Claim::new(
-            "elements on the same anti-diagonal computed in parallel, in a wave from the upper left to the lower right",
+            "elements on the same anti-diagonal computed in parallel, in a wave from the upper \
+                 left to the lower right",
             format!("{right} of {} blocks run in the step of their anti-diagonal", along * along),
             right == along * along,
         ))
         .claim(Claim::beside(
             "a start with the maximal degree of parallelism",
-            format!("such a start updates all blocks in {colours} steps, the wave in {}; its next iteration begins in step {chained}", wave[0].iter().max().copied().unwrap_or(0)),
+            format!(
+                "such a start updates all blocks in {colours} steps, the wave in {}; its \
+                 next iteration begins in step {chained}",
+                wave[0].iter().max().copied().unwrap_or(0)
+            ),
         ))
-        .note("steps are counted by the tasks of a real overlay: one more than the latest step of the blocks that a task reads. The element's update is a drawing; the book's page blocked-sweep describes it")
+        .note(
+            "steps are counted by the tasks of a real overlay: one more than the latest step \
+             of the blocks that a task reads. The element's update is a drawing; the book's \
+             page blocked-sweep describes it",
+        )
         .table(table)
-        .figure(Figure { title: "ORWL, Fig. 2: Livermore kernel 23".to_owned(), columns: 3, panels }))
+        .figure(Figure {
+            title: "ORWL, Fig. 2: Livermore kernel 23".to_owned(),
+            columns: 3,
+            panels,
+        }))
 }

@@ -1,6 +1,6 @@
 //! Twenty iterations with a thread for each block: Figs. 4 to 8.
 
-use super::memory;
+use super::{from_disk, memory};
 use crate::error::Result;
 use crate::papers::data::Data;
 use crate::papers::race::Name;
@@ -42,6 +42,8 @@ pub(in crate::reproduce) fn cumulative(lab: &Lab) -> Result<Outcome> {
         of.map(|run| run.seconds).next().unwrap_or(f64::NAN)
     };
     let (blocked, framed) = (time(Data::Blocked), time(Data::Framed));
+    let sum = |of: fn(&Twenty) -> u64| runs.iter().map(of).sum::<u64>().max(1) as f64;
+    let why = from_disk(sum(|run| run.disk_read) / sum(|run| run.read));
     let linear = Claim::new(
         "linear progress with both layouts",
         format!(
@@ -57,10 +59,7 @@ pub(in crate::reproduce) fn cumulative(lab: &Lab) -> Result<Outcome> {
     );
     Ok(Outcome::default()
         .claim(linear)
-        .claim(
-            faster
-                .because("the blocks of neighbours come from memory, and reordering costs copies"),
-        )
+        .claim(faster.because(why))
         .note(starts())
         .note(memory(lab))
         .table(table)
@@ -170,7 +169,8 @@ pub(in crate::reproduce) fn detailed(lab: &Lab) -> Result<Outcome> {
         low > 5.0 && high < 20.0,
     );
     let why = format!(
-        "{tasks} threads share {processors} processors and data in memory, not a saturated disk with 4 cores"
+        "{tasks} threads share {processors} processors and data in memory, not a saturated disk \
+             with 4 cores"
     );
     let sum = Claim::new(
         "sums much more regular than computations: waits absorb irregularity",
@@ -182,16 +182,20 @@ pub(in crate::reproduce) fn detailed(lab: &Lab) -> Result<Outcome> {
         last < 0.8,
     );
     let ripple = Claim::new(
-        "ripples, one for each row of blocks: the last thread of a row starts an iteration later than the leader of the next row",
+        "ripples, one for each row of blocks: the last thread of a row starts an iteration \
+             later than the leader of the next row",
         format!("started as a wave, it is {lag:.1} iterations later, in the median"),
         lag >= 1.0,
     );
     Ok(outcome
         .claim(waiting.because(why))
-        .claim(sum.because("a computation here takes a time that the scheduler of a loaded machine stretches, and so do waits"))
+        .claim(sum)
         .claim(ripple)
         .note(starts())
-        .note("grids have 12 equal levels of grey; the first iteration, which fills the caches, is in the grids and not in the means")
+        .note(
+            "grids have 12 equal levels of grey; the first iteration, which fills the caches, \
+             is in the grids and not in the means",
+        )
         .note(memory(lab))
         .table(table))
 }
@@ -238,7 +242,10 @@ pub(in crate::reproduce) fn pipelined(lab: &Lab) -> Result<Outcome> {
             if order == Order::Wave {
                 claims.push(Claim::new(
                     "blocks pipelined from the upper left to the lower right",
-                    format!("in the first iteration {rising} of {steps} diagonals start after the one before"),
+                    format!(
+                        "in the first iteration {rising} of {steps} diagonals start after \
+                         the one before"
+                    ),
                     rising * 10 >= steps * 8,
                 ));
                 // An iteration has been chained if it begins before the previous one has ended.
@@ -252,8 +259,13 @@ pub(in crate::reproduce) fn pipelined(lab: &Lab) -> Result<Outcome> {
                     run.steps.iter().filter(|step| step.iteration == 1).map(|step| step.begin);
                 let next = next.fold(f64::INFINITY, f64::min);
                 claims.push(Claim::new(
-                    "wave chaining: a new iteration starts while the last blocks finish the present one",
-                    format!("iteration 2 begins at {:.1} ms, and iteration 1 ends at {:.1} ms", next * 1e3, first_end * 1e3),
+                    "wave chaining: a new iteration starts while the last blocks finish the \
+                         present one",
+                    format!(
+                        "iteration 2 begins at {:.1} ms, and iteration 1 ends at {:.1} ms",
+                        next * 1e3,
+                        first_end * 1e3
+                    ),
                     next < first_end,
                 ));
             }
@@ -316,9 +328,11 @@ pub(in crate::reproduce) fn scenario(lab: &Lab) -> Result<Outcome> {
     let mean = compute.iter().sum::<f64>() / compute.len().max(1) as f64;
     Ok(Outcome::default()
         .claim(Claim::beside(
-            "three steps: the best block size, 20 iterations with times, compute and wait per thread and the disk's bandwidth",
+            "three steps: the best block size, 20 iterations with times, compute and wait per \
+                 thread and the disk's bandwidth",
             format!(
-                "the best blocks have sides {} and {}, threads wait {mean:.1} times as long as they compute, and the rates are in the table",
+                "the best blocks have sides {} and {}, threads wait {mean:.1} times as long as \
+                     they compute, and the rates are in the table",
                 best(Data::Blocked),
                 best(Data::Framed)
             ),

@@ -47,10 +47,10 @@ use crate::stop::Signals;
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline-lab reproduce [OPTIONS] ITEM...\n       syncline-lab reproduce \
-         [OPTIONS] --all\n       \
+                      [OPTIONS] --all\n       \
                       syncline-lab reproduce --list",
     after_long_help = "\
-Examples:
+                       Examples:
   syncline-lab reproduce --list
   syncline-lab reproduce orwl-fig3 B13
   syncline-lab reproduce --all --output target/reproduced"

@@ -134,8 +134,9 @@ pub(crate) struct Measured {
     pub(crate) group: &'static str,
     pub(crate) setting: String,
     pub(crate) way: String,
-    /// The median time, in nanoseconds.
+    /// The median time, and the least one, in nanoseconds.
     pub(crate) ns: f64,
+    pub(crate) best_ns: f64,
     /// The messages of all members together, per operation.
     pub(crate) messages: Option<f64>,
 }
@@ -179,6 +180,7 @@ pub(crate) fn on_hosts(
         setting: cell.key.setting,
         way: cell.way,
         ns: cell.spread.median,
+        best_ns: cell.spread.best,
         messages: cell.key.messages,
     };
     Ok(cells.into_iter().map(measured).collect())

@@ -164,7 +164,15 @@ impl Chart {
     pub(super) fn size(&self) -> (i32, i32) {
         let height = HEIGHT.max((self.lines.len() as i32 + 3) * LINE);
         let title = width_of(&self.title, TEXT + 2) + 4 * LINE;
-        ((WIDTH + self.legend()).max(title), height)
+        let places = match &self.x.kind {
+            // Names of places do not touch.
+            Kind::Places(places) => {
+                let widest = places.iter().map(|place| width_of(place, TEXT)).max().unwrap_or(0);
+                places.len() as i32 * (widest + 12) + 110
+            }
+            _ => 0,
+        };
+        ((WIDTH.max(places) + self.legend()).max(title), height)
     }
 
     pub(super) fn draw<B: DrawingBackend>(&self, on: &Canvas<'_, B>) -> Result<()> {
@@ -181,7 +189,7 @@ impl Chart {
             .margin(8)
             .margin_right(16)
             .x_label_area_size(44)
-            .y_label_area_size(72)
+            .y_label_area_size(76)
             .build_cartesian_2d(x, y)
             .map_err(not_drawn)?;
         chart
@@ -225,12 +233,14 @@ struct Pen {
 
 impl Pen {
     fn new(line: &Line, number: usize) -> Self {
+        // Beyond the number of colours, the combinations differ.
+        let turn = number / COLOURS.len();
         let dashes = [None, None, Some((10, 4)), Some((3, 3))];
         let (colour, dash) = match line.paper {
             true => (PAPER, Some((6, 4))),
-            false => (COLOURS[number % COLOURS.len()], dashes[number % dashes.len()]),
+            false => (COLOURS[number % COLOURS.len()], dashes[(number + turn) % dashes.len()]),
         };
-        let marker = if line.paper { 4 } else { number % MARKERS };
+        let marker = if line.paper { 4 } else { (number + 3 * turn) % MARKERS };
         Self { colour, dash, marker: (!line.plain).then_some(marker), line: !line.loose }
     }
 
@@ -239,7 +249,7 @@ impl Pen {
         let marks = points.clone();
         match self.dash.filter(|_| self.line) {
             Some((size, gap)) => {
-                let path = DashedPathElement::new(points.into_iter(), size, gap, style);
+                let path = DashedPathElement::new(points, size, gap, style);
                 on.draw(&path).map_err(not_drawn)?;
             }
             None if self.line => on.draw(&PathElement::new(points, style)).map_err(not_drawn)?,

@@ -166,7 +166,7 @@ fn lines<B: DrawingBackend>(on: &Canvas<'_, B>, at: At, text: &str, light: f64) 
 fn path<B: DrawingBackend>(on: &Canvas<'_, B>, from: At, to: At, dashed: bool) -> Result<()> {
     let points = vec![pixel(from), pixel(to)];
     if dashed {
-        let path = DashedPathElement::new(points.into_iter(), 5, 4, BLACK);
+        let path = DashedPathElement::new(points, 5, 4, BLACK);
         return on.draw(&path).map_err(not_drawn);
     }
     on.draw(&PathElement::new(points, BLACK)).map_err(not_drawn)

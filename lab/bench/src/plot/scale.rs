@@ -31,8 +31,11 @@ impl Scale {
         let (low, high) = if low > 0.0 { (low, high.max(low)) } else { (1.0, 10.0) };
         let (from, to) = (low / 1.3, high * 1.3);
         let powers = from.log10().floor() as i32..=to.log10().ceil() as i32;
-        let many = to / from > 3000.0;
-        let digits: &[f64] = if many { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let digits: &[f64] = match to / from {
+            few if few < 6.0 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0],
+            some if some < 3000.0 => &[1.0, 2.0, 5.0],
+            _ => &[1.0],
+        };
         let ticks = powers.flat_map(|power| {
             // A negative power of ten is not exact; its reciprocal, rounded once, prints without an
             // error.
@@ -129,7 +132,7 @@ fn nice(step: f64) -> f64 {
 /// Returns a number without superfluous digits.
 fn label(number: f64) -> String {
     let size = number.abs();
-    if size != 0.0 && !(1e-4..1e7).contains(&size) {
+    if size != 0.0 && !(1e-4..1e6).contains(&size) {
         return format!("{number:.0e}");
     }
     let text = format!("{number:.4}");
@@ -147,6 +150,7 @@ mod tests {
         let linear = all(Scale::linear([0.3, 5.9].into_iter(), true));
         assert_eq!(linear, ["0", "1", "2", "3", "4", "5", "6", "7"]);
         assert_eq!(all(Scale::log([0.2, 1.6].into_iter())), ["0.2", "0.5", "1", "2"]);
+        assert_eq!(all(Scale::log([3.0, 4.0].into_iter())), ["3", "4", "5"]);
         assert_eq!(all(Scale::log([1.0, 1e6].into_iter())).len(), 7);
         assert_eq!(all(Scale::at([4.0, 2.0, 4.0].into_iter(), false)), ["2", "4"]);
         for none in [Scale::linear([].into_iter(), true), Scale::log([0.0].into_iter())] {

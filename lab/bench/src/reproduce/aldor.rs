@@ -93,10 +93,10 @@ pub(super) fn costs(lab: &Lab) -> Result<Outcome> {
     Ok(Outcome::default()
         .claim(Claim::beside(
             "30 ms for a spawn, 145 us for a tag, and 130 and 9 us for an integer that is read \
-                 and written",
+             and written",
             format!(
                 "{:.2} ms and {:.1} us by our farm, {:.2} ms and {:.1} us by the paper's \
-                     protocol on this machine, and {:.4} and {:.4} us for an integer",
+                 protocol on this machine, and {:.4} and {:.4} us for an integer",
                 us("spawn", true) / 1e3,
                 us("tag", true),
                 us("spawn", false) / 1e3,
@@ -257,13 +257,13 @@ pub(super) fn speed_ups(lab: &Lab) -> Result<Outcome> {
                 "speed-ups from 1.8 to 6.2 with 5 or 9 CPUs",
                 format!(
                     "{low:.2} to {high:.2} with {processors} processors; replayed on as many \
-                 workers as the paper has, {first:.2} to {last:.2}"
+                     workers as the paper has, {first:.2} to {last:.2}"
                 ),
                 low >= 1.5,
             )
             .because(format!(
                 "this machine has {processors} processors, and systems take \
-             milliseconds here, which the start of a process exceeds"
+                 milliseconds here, which the start of a process exceeds"
             )),
         )
         .note(here(lab, solved))
@@ -333,7 +333,7 @@ pub(super) fn overhead(lab: &Lab) -> Result<Outcome> {
     Ok(outcome
         .claim(Claim::new(
             "1 to 3 times as many integers with DMPOLY as with Kronecker's method (its own \
-                 tables have less than 1 for two systems)",
+             tables have less than 1 for two systems)",
             format!("{low:.2} to {high:.2} times as many"),
             low >= 0.9 && high <= 3.3,
         ))
@@ -410,7 +410,7 @@ pub(super) fn time(lab: &Lab) -> Result<Outcome> {
     let shorter = crate::race::median(solved.0.iter().map(work).collect()).unwrap_or(f64::NAN);
     let why = format!(
         "the net work is {shorter:.0} times shorter here, in the median, so that a few spawns \
-             weigh \
+         weigh \
          more"
     );
     Ok(outcome
@@ -520,7 +520,7 @@ pub(super) fn analysis(lab: &Lab) -> Result<Outcome> {
     Ok(outcome
         .claim(Claim::beside(
             "averages of 30 and 37 ms per spawn, 145 and 153 us per tag, and 130 and 152 us per \
-                 integer read",
+             integer read",
             format!(
                 "{spawn:.2} ms per spawn, {message:.1} us per message, and {told} us per \
                  integer read"

@@ -34,7 +34,7 @@ pub(super) static ITEMS: &[Item] = &[
         title: "update of an element, and the wave",
         place: "ORWL 2010, Sec. 2.3",
         how: "draws the kernel's neighbours (a concept: the book's page blocked-sweep), and the \
-             wave as an overlay runs it, from both starts",
+              wave as an overlay runs it, from both starts",
         lacks: ANY,
         run: orwl::kernel_and_wave,
     },
@@ -155,7 +155,7 @@ pub(super) static ITEMS: &[Item] = &[
         title: "fence and barrier in one: block diagram and pseudo-code",
         place: "ARMCI 2002, Figs. 4.1 and 4.2",
         how: "records the messages of such a barrier; the block diagram and the pseudo-code are \
-             drawings of a concept (the book's page one-exchange-sync)",
+              drawings of a concept (the book's page one-exchange-sync)",
         lacks: ANY,
         run: armci::barrier_diagram,
     },
@@ -226,7 +226,7 @@ pub(super) static ITEMS: &[Item] = &[
         title: "architecture, serial and pipelined fence",
         place: "ARMCI 2002, Figs. 1.1 to 1.4, 2.1, 3.1, 3.2",
         how: "records the messages of fences; the architecture is a drawing of a concept (the \
-             book's page rma)",
+              book's page rma)",
         lacks: ANY,
         run: armci::fence_diagrams,
     },

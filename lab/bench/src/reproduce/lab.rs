@@ -198,7 +198,10 @@ impl Lab {
     fn on_hosts(&self, hosts: usize, threads: usize, only: &[&str]) -> Result<Vec<Measured>> {
         let hosts = Hosts { hosts, threads, latency: self.scale.latency() };
         eprintln!("measuring on {} hosts of {threads} threads: {}", hosts.hosts, only.join(", "));
-        rma::on_hosts(hosts, only, self.pace(), &self.signals)
+        let (rounds, most) = self.pace();
+        // A barrier is short, and many rounds of it are.
+        let rounds = if only == ["barrier"] { 5 * rounds } else { rounds };
+        rma::on_hosts(hosts, only, (rounds, most), &self.signals)
     }
 
     /// Returns the fences between 4 hosts, and between 8.

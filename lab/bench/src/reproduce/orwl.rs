@@ -39,7 +39,7 @@ pub(super) fn block_sizes(lab: &Lab) -> Result<Outcome> {
     let share = |block: usize| side / block.max(1);
     let here = format!(
         "with {}^2 blocks for the block layout and {}^2 for the optimized one, of {side}^2: \
-             {}^2 and {}^2 blocks",
+         {}^2 and {}^2 blocks",
         blocked.0,
         framed.0,
         share(blocked.0),
@@ -96,7 +96,7 @@ pub(super) fn memory(lab: &Lab) -> String {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     format!(
         "six matrices of {side}^2 doubles, {:.1} MiB; a sweep maps at most {:.0} MiB; the page \
-             cache is emptied before \
+         cache is emptied before \
          a run, and keeps what a run has read where the machine has the memory",
         mib(6 * 8 * (side * side) as u64),
         mib(lab.scale.memory())

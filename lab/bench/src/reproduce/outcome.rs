@@ -111,8 +111,8 @@ impl Table {
 
     /// Adds a row. It must have as many cells as the head.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        let mut cells: Vec<_> = cells.into_iter().collect();
-        cells.resize(self.head.len(), Cell::Text(String::new()));
+        let cells: Vec<_> = cells.into_iter().collect();
+        debug_assert_eq!(cells.len(), self.head.len(), "a row of {}", self.name);
         self.rows.push(cells);
     }
 
@@ -332,7 +332,7 @@ fn points(figures: &[(String, Figure)]) -> Option<Table> {
 pub(crate) fn write_page(items: &[Item], below: &Path) -> Result<()> {
     let mut text = String::from(
         "# Figures and tables of the papers, reproduced\n\nMade by `syncline-lab reproduce`. \
-             Grey and dashed: \
+         Grey and dashed: \
          numbers of a paper.\n",
     );
     let mut machine = String::new();

@@ -143,7 +143,7 @@ pub(super) fn space(_: &Lab) -> Result<Outcome> {
     Ok(Outcome::default()
         .claim(Claim::new(
             "512 bytes, 32 KiB, 2 MiB and 128 MiB of overhead for blocks of 4096^2, 512^2, 64^2 \
-                 and 8^2 of 16384^2 doubles",
+             and 8^2 of 16384^2 doubles",
             format!("{same} of {} rows are exactly these", OVERHEADS.len()),
             same == OVERHEADS.len(),
         ))
@@ -223,13 +223,13 @@ pub(super) fn conversion(lab: &Lab) -> Result<Outcome> {
                  which takes longer",
                 format!(
                     "{framed:.3} s to the optimized layout, and {least:.3} to {most:.3} s for \
-                 the others, in the mean over block sizes"
+                     the others, in the mean over block sizes"
                 ),
                 framed > 1.15 * most && most < 1.5 * least,
             )
             .because(
                 "the conversion here reads each row once, and takes the columns of frontiers \
-             from memory, where the paper's reads them from the file again",
+                 from memory, where the paper's reads them from the file again",
             ),
         )
         .note(memory(lab))
@@ -365,7 +365,7 @@ pub(super) fn chaining(lab: &Lab) -> Result<Outcome> {
     };
     let later = format!(
         "runs of several iterations took {:.0} % of their bytes from the disk, those of one \
-             {:.0} %",
+         {:.0} %",
         part(several),
         part(1)
     );

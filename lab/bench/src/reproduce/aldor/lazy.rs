@@ -60,14 +60,14 @@ pub(in crate::reproduce) fn lazy_solve(lab: &Lab) -> Result<Outcome> {
             (left, y + 0.9),
             format!(
                 "0 to {longest:.1} ms. Line: data sent; \
-             box: the process lives; line: result received"
+                 box: the process lives; line: result received"
             ),
         ));
     let early = times.iter().all(|[sent, spawned, _]| sent <= spawned);
     Ok(Outcome::default()
         .claim(Claim::new(
             "data that are sent to a worker before it is spawned, and results that are received \
-                 later",
+             later",
             format!(
                 "{right} of {count} workers received what was sent before their birth, and \
                  answered within {longest:.1} ms"

@@ -35,8 +35,24 @@ impl Recorded {
     }
 }
 
-/// Runs a team of hosts, and records the messages of an operation of all members.
+/// Runs a team of hosts several times, and returns the shortest record of an operation of all
+/// members: other programs disturb the others.
 fn record(
+    hosts: usize,
+    operation: impl Fn(&mut Member) -> Result<(Instant, Instant)> + Sync,
+) -> Result<Recorded> {
+    let mut shortest = record_once(hosts, &operation)?;
+    for _ in 1..5 {
+        let other = record_once(hosts, &operation)?;
+        if other.took() < shortest.took() {
+            shortest = other;
+        }
+    }
+    Ok(shortest)
+}
+
+/// Runs a team of hosts, and records the messages of an operation of all members.
+fn record_once(
     hosts: usize,
     operation: impl Fn(&mut Member) -> Result<(Instant, Instant)> + Sync,
 ) -> Result<Recorded> {
@@ -149,7 +165,7 @@ pub(in crate::reproduce) fn fence_diagrams(_: &Lab) -> Result<Outcome> {
     Ok(outcome
         .claim(Claim::new(
             "a client that waits for each acknowledgement before the next request, and a new \
-                 fence that sends K requests before it waits",
+             fence that sends K requests before it waits",
             format!("{} for {} servers", told.join(", "), hosts - 1),
             serial.1.took() > 1.5 * all.1.took(),
         ))
@@ -161,7 +177,7 @@ pub(in crate::reproduce) fn fence_diagrams(_: &Lab) -> Result<Outcome> {
             )
             .because(
                 "messages that do not belong to the fence, such as signs of life, were sent \
-             meanwhile",
+                 meanwhile",
             ),
         )
         .note(format!(
@@ -279,7 +295,7 @@ fn blocks() -> Drawing {
     drawing.with(Shape::arrow((6.6, 2.6), (23.2, 2.6), "put", false)).with(Shape::words(
         (0.6, 9.6),
         "a put adds 1 to op_init of the client and, stored, to op_done of the server; a \
-                 barrier reads op_done",
+         barrier reads op_done",
     ))
 }
 
@@ -290,7 +306,7 @@ fn pseudo_code() -> Drawing {
         "2  wait until op_done of the own server is the sum for it",
         "3  pairwise exchange again, as a barrier: log2 N rounds",
         "the thesis resets the counters here; Syncline's only grow, so that an early put is not \
-             lost",
+         lost",
     ];
     let texts = lines.into_iter().enumerate();
     let texts =
@@ -342,7 +358,7 @@ pub(in crate::reproduce) fn queue_states(lab: &Lab) -> Result<Outcome> {
     Ok(Outcome::default()
         .claim(Claim::new(
             "five states of the queue, in which the tail points to the last process and the \
-                 others wait on their own flags",
+             others wait on their own flags",
             format!("{right} of {} recorded states are these", names.len()),
             right == names.len(),
         ))

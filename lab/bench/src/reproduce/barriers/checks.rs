@@ -256,7 +256,7 @@ pub(in crate::reproduce) fn correctness(lab: &Lab) -> Result<Outcome> {
     Ok(Outcome::default()
         .claim(Claim::new(
             "equal values in all members, the last time of a round before the first of the next \
-                 one, and no member that skips a barrier",
+             one, and no member that skips a barrier",
             format!("{sum} faults of {number} barriers in up to {rounds} rounds"),
             sum == 0,
         ))
@@ -311,7 +311,7 @@ pub(in crate::reproduce) fn timing(lab: &Lab) -> Result<Outcome> {
         let at = names.len() as f64;
         paper.push((at, us));
         ours.extend(median.map(|median| (at, median)));
-        names.push(name.split(',').next().unwrap_or(name));
+        names.push(if name.contains("paper") { "counter (paper)" } else { name });
     }
     // Between hosts the member with rank 0 reads the clock.
     let conditions = Conditions { latency: lab.scale.latency(), ..Conditions::default() };

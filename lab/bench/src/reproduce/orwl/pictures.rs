@@ -115,7 +115,7 @@ pub(in crate::reproduce) fn overlay(_: &Lab) -> Result<Outcome> {
         .count();
     let claim = Claim::new(
         "five tasks, three of which hold their exclusive request, and one active task, the \
-             light one",
+         light one",
         format!(
             "{} tasks, {heads} of which hold theirs, and active: {}",
             states.len(),
@@ -258,7 +258,7 @@ pub(in crate::reproduce) fn kernel_and_wave(lab: &Lab) -> Result<Outcome> {
     Ok(Outcome::default()
         .claim(Claim::new(
             "elements on the same anti-diagonal computed in parallel, in a wave from the upper \
-                 left to the lower right",
+             left to the lower right",
             format!("{right} of {} blocks run in the step of their anti-diagonal", along * along),
             right == along * along,
         ))

@@ -170,7 +170,7 @@ pub(in crate::reproduce) fn detailed(lab: &Lab) -> Result<Outcome> {
     );
     let why = format!(
         "{tasks} threads share {processors} processors and data in memory, not a saturated disk \
-             with 4 cores"
+         with 4 cores"
     );
     let sum = Claim::new(
         "sums much more regular than computations: waits absorb irregularity",
@@ -183,7 +183,7 @@ pub(in crate::reproduce) fn detailed(lab: &Lab) -> Result<Outcome> {
     );
     let ripple = Claim::new(
         "ripples, one for each row of blocks: the last thread of a row starts an iteration \
-             later than the leader of the next row",
+         later than the leader of the next row",
         format!("started as a wave, it is {lag:.1} iterations later, in the median"),
         lag >= 1.0,
     );
@@ -260,7 +260,7 @@ pub(in crate::reproduce) fn pipelined(lab: &Lab) -> Result<Outcome> {
                 let next = next.fold(f64::INFINITY, f64::min);
                 claims.push(Claim::new(
                     "wave chaining: a new iteration starts while the last blocks finish the \
-                         present one",
+                     present one",
                     format!(
                         "iteration 2 begins at {:.1} ms, and iteration 1 ends at {:.1} ms",
                         next * 1e3,
@@ -329,10 +329,10 @@ pub(in crate::reproduce) fn scenario(lab: &Lab) -> Result<Outcome> {
     Ok(Outcome::default()
         .claim(Claim::beside(
             "three steps: the best block size, 20 iterations with times, compute and wait per \
-                 thread and the disk's bandwidth",
+             thread and the disk's bandwidth",
             format!(
                 "the best blocks have sides {} and {}, threads wait {mean:.1} times as long as \
-                     they compute, and the rates are in the table",
+                 they compute, and the rates are in the table",
                 best(Data::Blocked),
                 best(Data::Framed)
             ),

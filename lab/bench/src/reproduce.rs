@@ -191,18 +191,21 @@ fn say(line: &str) -> Result<()> {
 /// Returns the list of all items.
 fn list() -> String {
     let mut text = String::new();
-    let width = ITEMS.iter().map(|item| item.names.join(", ").len()).max().unwrap_or(0);
     for item in ITEMS {
-        let names = item.names.join(", ");
-        let Item { id, kind, title, place, how, .. } = item;
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{id:4} {names:width$}  {kind:3}  {title} ({place})");
+        let Item { id, kind, title, place, how, names, .. } = item;
         let what = match (item.lacks)() {
             Some(why) => format!("cannot be run here: {why}"),
             None => (*how).to_owned(),
         };
-        let _ = writeln!(text, "{:pad$}{what}", "", pad = width + 12);
+        let also = match &names[1..] {
+            [] => String::new(),
+            also => format!(" (also named {})", also.join(", ")),
+        };
+        let name = item.name();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{id:4} {name:20}  {kind:3}  {title} ({place})");
+        let _ = writeln!(text, "     {what}{also}");
     }
-    text.push_str(&format!("{} items", ITEMS.len()));
+    let _ = write!(text, "{} items", ITEMS.len());
     text
 }

@@ -33,6 +33,9 @@ fn its_shell_code_runs() {
     let mut ran = 0;
     for entry in fs::read_dir(book).unwrap() {
         let page = entry.unwrap().path();
+        if page.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
         let script = script(&fs::read_to_string(&page).unwrap());
         if script.is_empty() {
             continue;

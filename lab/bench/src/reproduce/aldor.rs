@@ -85,24 +85,28 @@ pub(super) fn costs(lab: &Lab) -> Result<Outcome> {
     .line(Line::of("2008, Kronecker", paper).of_paper())
     .line(Line::of("its protocol on this machine", published).loose())
     .line(Line::of("ours", ours).loose());
-    let us = |part: &str, ours: bool| {
-        of(part)
-            .and_then(|cost| if ours { cost.ours } else { cost.published })
-            .map_or(f64::NAN, |ns| ns / 1e3)
+    let told = |part: &str, ours: bool| {
+        let ns = of(part).and_then(|cost| if ours { cost.ours } else { cost.published });
+        match ns {
+            Some(ns) if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),
+            Some(ns) if ns >= 1e3 => format!("{:.1} us", ns / 1e3),
+            Some(ns) => format!("{ns:.1} ns"),
+            None => "no measurement".to_owned(),
+        }
     };
     Ok(Outcome::default()
         .claim(Claim::beside(
             "30 ms for a spawn, 145 us for a tag, and 130 and 9 us for an integer that is read \
              and written",
             format!(
-                "{:.2} ms and {:.1} us by our farm, {:.2} ms and {:.1} us by the paper's \
-                 protocol on this machine, and {:.4} and {:.4} us for an integer",
-                us("spawn", true) / 1e3,
-                us("tag", true),
-                us("spawn", false) / 1e3,
-                us("tag", false),
-                us("read", true),
-                us("written", true)
+                "{} and {} by our farm, {} and {} by the paper's protocol on this machine, and {} \
+                 and {} for an integer",
+                told("spawn", true),
+                told("tag", true),
+                told("spawn", false),
+                told("tag", false),
+                told("read", true),
+                told("written", true)
             ),
         ))
         .note("the paper's numbers contain Aldor's memory management, and a machine of 2008")
@@ -196,7 +200,8 @@ pub(super) fn speed_ups(lab: &Lab) -> Result<Outcome> {
         };
         let [two, five, nine] = results.replayed;
         let (k, t) = (speed("kronecker", false), speed("terms", false));
-        ratios.extend(k.zip(t).map(|(k, t)| k / t));
+        let waiting = speed("kronecker", true).zip(speed("terms", true));
+        ratios.extend(waiting.map(|(k, t)| k / t));
         measured.extend(k);
         let replay = if cpus == 5 { five } else { nine };
         replays.push((replay, kronecker));
@@ -249,7 +254,7 @@ pub(super) fn speed_ups(lab: &Lab) -> Result<Outcome> {
     Ok(Outcome::default()
         .claim(Claim::new(
             "similar running times of both methods",
-            format!("they differ by a factor of at most {worst:.2}"),
+            format!("they differ by a factor of at most {worst:.2}, on workers that wait"),
             worst < 1.35,
         ))
         .claim(

@@ -475,6 +475,7 @@ fn barriers<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
         ours("dissemination, radix 2", |kit| Ok(kit.dissemination.wait()?)),
         ours("dissemination, one round", |kit| Ok(kit.one_round.wait()?)),
         ours("combined", |kit| Ok(kit.combined.wait()?)),
+        ours("combined, radix 2", |kit| Ok(kit.combined_2.wait()?)),
         ours("sync, nothing put", |kit| Ok(kit.ours.rma.sync()?)),
     ];
     if mpi {

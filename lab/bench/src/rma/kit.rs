@@ -52,6 +52,8 @@ pub(super) struct Kit<'m> {
     /// Dissemination in one round.
     pub(super) one_round: DisseminationMember<TeamBoard>,
     pub(super) combined: TeamBarrier,
+    /// With the rounds between hosts of the paper on combined barriers.
+    pub(super) combined_2: TeamBarrier,
     pub(super) mutexes: Vec<Mutexes>,
     pub(super) counter: Global<u64>,
     /// The longest data in the memory of each member, and private ones.
@@ -108,6 +110,7 @@ impl<'m> Kit<'m> {
         let (counter, large) = (ours.rma.allocate(me, 1)?, ours.rma.allocate(me, MOST)?);
         let (dissemination, tournament) = (me.dissemination(2)?, me.tournament()?);
         let (one_round, combined) = (me.dissemination(me.size())?, me.combined(0)?);
+        let combined_2 = me.combined(2)?;
         let echo = me.attach(Echo::default).ok_or("a team on one host has no messages")?;
         let (mut skipped, mut mpi) = (Vec::new(), None);
         match Peer::new(me)? {
@@ -124,6 +127,7 @@ impl<'m> Kit<'m> {
             tournament,
             one_round,
             combined,
+            combined_2,
             mutexes,
             counter,
             large,

@@ -42,6 +42,7 @@ pages! {
     StreamedSweep "src/streamed-sweep.md",
     BlockedSweep "src/blocked-sweep.md",
     CrashSafeResults "src/crash-safe-results.md",
+    Reproduced "src/reproduced.md",
     FromOpenmp "src/from-openmp.md",
     FromMpi "src/from-mpi.md",
     FromDask "src/from-dask.md",

@@ -292,7 +292,7 @@ fn blocks() -> Drawing {
             .with(Shape::arrow((x + 9.4, 4.4), (x + 7.6, 6.0), "", false))
             .with(Shape::arrow((x + 5.0, 6.0), (x + 3.4, 4.4), "", true));
     }
-    drawing.with(Shape::arrow((6.6, 2.6), (23.2, 2.6), "put", false)).with(Shape::words(
+    drawing.with(Shape::arrow((6.6, 2.25), (23.2, 2.25), "put", false)).with(Shape::words(
         (0.6, 9.6),
         "a put adds 1 to op_init of the client and, stored, to op_done of the server; a \
          barrier reads op_done",

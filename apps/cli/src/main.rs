@@ -147,7 +147,9 @@ fn dispatch(args: Args) -> Result<()> {
             signals.speak(args.quiet);
             report::start(&args.trace)?;
             let done = run::run(&args, &signals);
-            report::finish(&args.trace, args.quiet);
+            // Of a team, the member that prints the summary tells.
+            let tells = done.as_ref().is_ok_and(|(text, _)| !text.is_empty());
+            report::finish(&args.trace, args.quiet || !tells);
             let (text, converged) = done?;
             print(&text)?;
             // The summary has reported it.

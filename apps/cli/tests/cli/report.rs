@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use syncline_testkit::browser::check_page;
+use syncline_browser::check_page;
 
 use crate::common::{command, fails_with, lk23_on_disk, ok, refused, until};
 
@@ -18,7 +18,7 @@ fn report(path: &Path, trace: &str) -> Value {
 }
 
 /// Writes the page of a trace and clicks through it.
-fn page(path: &Path, trace: &str) -> Option<syncline_testkit::browser::Seen> {
+fn page(path: &Path, trace: &str) -> Option<syncline_browser::Seen> {
     ok(path, &format!("report {trace} --output {trace}.html"));
     check_page(&path.join(format!("{trace}.html")))
 }

@@ -8,9 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
+use syncline_browser::Browser;
 use syncline_report::model::Report;
 use syncline_report::page;
-use syncline_testkit::browser::Browser;
 
 /// Returns the text of the element of JSON with this name.
 fn embedded<'p>(page: &'p str, id: &str) -> &'p str {

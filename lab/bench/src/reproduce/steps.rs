@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use syncline_store::{Block, Grid};
-use syncline_trace::{EventKind, clear, disable, enable, record, snapshot};
+use syncline_trace::{Activity, Event, clear, disable, enable, mark, snapshot};
 use syncline_wave::kernels::Lk23;
 use syncline_wave::{Executor, Order, Runner, Sweep};
 
@@ -24,40 +24,33 @@ pub(crate) struct Step {
 /// The number of events that the ring of a thread keeps.
 const EVENTS: usize = (1 << 16) - 1;
 
-/// Returns the result of a run, and the steps of its tasks, in the order of their ends.
+/// Returns the result of a run of one overlay, and the steps of its tasks, in the order of their
+/// ends.
 ///
 /// # Errors
-/// Those of the run; steps that are not complete.
+/// Those of the run.
 pub(crate) fn steps_of<T>(run: impl FnOnce() -> Result<T>) -> Result<(T, Vec<Step>)> {
     clear();
     enable(EVENTS);
-    record(EventKind::Mark, 0, 0);
+    mark(Activity::Mark, 0, 0);
     let done = run();
     disable();
     let events = snapshot();
     clear();
     let done = done?;
-    let mark = events.iter().find(|event| event.kind == EventKind::Mark);
-    let zero = mark.map_or(0, |event| event.time_ns);
+    let zero = events.iter().find(|event| event.activity == Activity::Mark);
+    let zero = zero.map_or(0, |event| event.since_ns);
     let seconds = |time: u64| time.saturating_sub(zero) as f64 / 1e9;
-    let mut begun = std::collections::HashMap::new();
-    let mut steps = Vec::new();
-    for event in &events {
-        let key = (event.subject, event.value);
-        match event.kind {
-            EventKind::Begin => drop(begun.insert(key, event.time_ns)),
-            EventKind::End => {
-                let begin = begun.remove(&key).ok_or("a step has ended that has not begun")?;
-                steps.push(Step {
-                    task: event.subject as usize,
-                    iteration: event.value as usize,
-                    begin: seconds(begin),
-                    end: seconds(event.time_ns),
-                });
-            }
-            _ => {}
-        }
-    }
+    let steps = || events.iter().filter(|event| event.activity == Activity::Step);
+    // The tasks of an overlay have consecutive numbers.
+    let first = steps().map(|event| event.subject).min().unwrap_or(0);
+    let step = |event: &Event| Step {
+        task: (event.subject - first) as usize,
+        iteration: event.detail as usize,
+        begin: seconds(event.since_ns),
+        end: seconds(event.until_ns),
+    };
+    let mut steps: Vec<Step> = steps().map(step).collect();
     steps.sort_by(|a, b| a.end.total_cmp(&b.end));
     Ok((done, steps))
 }

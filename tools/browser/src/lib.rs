@@ -1,12 +1,14 @@
-//! Checks of the pages of reports in a headless Chromium.
+//! Checks of the pages of reports in a headless Chromium, for tests of several crates.
+
+mod devtools;
 
 use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
+use syncline_testkit::Tool;
 
-use crate::Tool;
 use crate::devtools::Devtools;
 
 /// Records what the page prints to the console, its exceptions, and what its policy refuses.
@@ -24,7 +26,7 @@ addEventListener("unhandledrejection", (e) => window.faults.push(`rejection: ${e
 addEventListener("securitypolicyviolation", (e) => window.faults.push(`refused: ${e.violatedDirective} ${e.blockedURI}`));
 "#;
 
-const WALK: &str = include_str!("browser.js");
+const WALK: &str = include_str!("walk.js");
 
 /// A headless Chromium that checks pages.
 #[derive(Debug)]

@@ -162,7 +162,12 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Report(args) => report::make(&args),
         Command::Top(args) => return top::top(&args, &signals),
         Command::Launch(args) => return launch::launch(&args),
-        Command::Farm(FarmCommand::Run(args)) => return farm::run(&args, &signals),
+        Command::Farm(FarmCommand::Run(args)) => {
+            report::start(&args.trace)?;
+            let done = farm::run(&args, &signals);
+            report::finish(&args.trace, false);
+            return done;
+        }
         Command::Farm(FarmCommand::Guard(args)) => return farm::guard(&args),
         Command::Farm(FarmCommand::Bound(args)) => return farm::bound(&args),
         Command::Overlay(OverlayCommand::Grid(args)) => return overlay::grid(args, &signals),

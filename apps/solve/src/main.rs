@@ -76,6 +76,9 @@ struct Args {
     /// The memory of each worker in MiB, at least 8
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(8..))]
     memory: Option<u32>,
+    /// Record what workers do and what they wait for, for `syncline report FILE`
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -119,7 +122,15 @@ fn main() -> ExitCode {
         return documented.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS);
     }
     let args = Args::parse();
+    if let Some(path) = &args.trace
+        && let Err(error) = syncline_trace::start(path)
+    {
+        return fail(&error.to_string(), 1);
+    }
     let outcome = execute(&args);
+    if let Err(error) = syncline_trace::finish() {
+        eprintln!("warning: {error}; it ends there");
+    }
     match outcome {
         Ok(code) => code,
         Err(Failure::Solve(SolveError::TimedOut)) => {

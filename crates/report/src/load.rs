@@ -264,15 +264,16 @@ impl Trace {
                 Some(task) => format!("{}, iteration {detail}", task.name),
                 None => format!("task {subject}, iteration {detail}"),
             },
-            Activity::Job => format!("task {detail}"),
+            Activity::Job if detail == u64::MAX => "task".into(),
+            Activity::Job | Activity::Command => format!("task {detail}"),
             Activity::Section | Activity::Mark => named(ObjectClass::Section, "section"),
             Activity::Read | Activity::Write => {
                 format!("{}, {detail} bytes", named(ObjectClass::File, "file"))
             }
             Activity::AwaitDisk => named(ObjectClass::File, "file"),
             Activity::AwaitLocation => named(ObjectClass::Location, "location"),
-            Activity::AwaitBarrier => named(ObjectClass::Barrier, "barrier"),
-            Activity::AwaitLock => named(ObjectClass::Lock, "lock"),
+            Activity::AwaitBarrier | Activity::AwaitSync => named(ObjectClass::Barrier, "barrier"),
+            Activity::AwaitLock | Activity::HoldLock => named(ObjectClass::Lock, "lock"),
             Activity::AwaitMessage | Activity::AwaitFence | Activity::Serve => match subject {
                 u32::MAX => "all".into(),
                 peer => format!("peer {peer}"),

@@ -1,91 +1,124 @@
 //! What a thread did: the activities, their classes, and the objects that they name.
 
-/// The activity of a span or of a mark. The table gives what `subject` and `detail` mean.
-///
-/// | activity        | subject          | detail                    | recorded by                    |
-/// |-----------------|------------------|---------------------------|--------------------------------|
-/// | `Step`          | task             | iteration                 | overlays, sweeps               |
-/// | `Job`           | 0                | the task, or `u64::MAX`   | workers of pools               |
-/// | `Section`       | section          | the caller's              | programs                       |
-/// | `Serve`         | peer             | 0                         | servers of one-sided memory    |
-/// | `Read`, `Write` | file             | bytes                     | direct input/output            |
-/// | `AwaitTask`     | 0                | 0                         | workers without a ready task   |
-/// | `AwaitLocation` | location         | 0                         | handles of locations           |
-/// | `AwaitBarrier`  | barrier          | episode, from 0           | barriers                       |
-/// | `AwaitLock`     | lock             | the rank of the member    | locks                          |
-/// | `AwaitFence`    | peer             | 0                         | fences                         |
-/// | `AwaitSync`     | barrier          | episode, from 0           | fence and barrier in one       |
-/// | `AwaitMessage`  | peer             | 0                         | receivers                      |
-/// | `AwaitDisk`     | file             | 0                         | threads that need a request    |
-/// | `AwaitJob`      | peer             | 0                         | idle workers of pools          |
-/// | `AwaitResult`   | peer             | 0                         | managers, parents of tasks     |
-/// | `AwaitPermit`   | 0, or the peer   | 0                         | semaphores, full channels      |
-/// | `AwaitProcess`  | peer             | 0                         | starts and ends of processes   |
-/// | `AwaitSignal`   | 0                | the value waited for      | programs                       |
-/// | `Ready`         | task             | 0                         | overlays: the last grant       |
-/// | `Sent`          | peer             | a message: see below      | transports                     |
-/// | `Received`      | peer             | a message: see below      | transports                     |
-/// | `Mark`          | section          | the caller's              | programs                       |
-/// | `HoldLock`      | lock             | the rank of the member    | locks that others waited for   |
-///
-/// # Peers and messages
-/// A peer is the number of a process of the team, or `u32::MAX` for all of them; in a farm, it is
-/// the number of a process of the farm. The two marks of a message, `Sent` and `Received`, have the
-/// same detail, `number << 36 | way << 32 | sender << 16 | receiver`: on each way from one process
-/// to another, messages are numbered from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum Activity {
+/// Defines the activities in the order of their numbers: the name, the class, and the words for
+/// tables and time lines.
+macro_rules! activities {
+    ($($(#[$doc:meta])* $name:ident, $class:ident, $words:literal;)*) => {
+        /// The activity of a span or of a mark. The table gives what `subject` and `detail` mean.
+        ///
+        /// | activity        | subject         | detail             | recorded by                 |
+        /// |-----------------|-----------------|--------------------|-----------------------------|
+        /// | `Step`          | task            | iteration          | overlays, sweeps            |
+        /// | `Job`           | 0               | number of the task | workers of pools            |
+        /// | `Section`       | section         | the caller's       | programs                    |
+        /// | `Serve`         | peer            | 0                  | servers of memory           |
+        /// | `Read`, `Write` | file            | bytes              | direct input/output         |
+        /// | `AwaitTask`     | 0               | 0                  | idle workers of overlays    |
+        /// | `AwaitLocation` | location        | 0                  | handles of locations        |
+        /// | `AwaitBarrier`  | barrier         | episode, from 0    | barriers                    |
+        /// | `AwaitLock`     | lock            | rank of the member | locks                       |
+        /// | `AwaitFence`    | peer            | 0                  | fences                      |
+        /// | `AwaitSync`     | barrier         | episode, from 0    | fence and barrier in one    |
+        /// | `AwaitMessage`  | peer            | 0                  | receivers                   |
+        /// | `AwaitDisk`     | file            | 0                  | threads that need data      |
+        /// | `AwaitJob`      | peer            | 0                  | idle workers of pools       |
+        /// | `AwaitResult`   | peer            | 0                  | managers, parents of tasks  |
+        /// | `AwaitPermit`   | 0, or the peer  | 0                  | semaphores, full channels   |
+        /// | `AwaitProcess`  | peer            | 0                  | starts, ends of processes   |
+        /// | `AwaitSignal`   | 0               | the value          | programs                    |
+        /// | `Sent`          | peer            | a message          | transports                  |
+        /// | `Received`      | peer            | a message          | transports                  |
+        /// | `Mark`          | section         | the caller's       | programs                    |
+        /// | `HoldLock`      | lock            | rank of the member | locks that are waited for   |
+        /// | `Command`       | slot            | number of the task | `syncline farm run`         |
+        ///
+        /// A task of a stealing pool has no number: the detail of its `Job` is `u64::MAX`.
+        ///
+        /// # Peers and messages
+        /// A peer is the number of a process of the team, or `u32::MAX` for all of them; in a farm,
+        /// it is the number of a process of the farm. The two marks of a message, `Sent` and
+        /// `Received`, have the same detail, `number << 36 | way << 32 | sender << 16 | receiver`: on
+        /// each way from one process to another, messages are numbered from 0.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum Activity {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Activity {
+            /// Every activity, at the index that is its number.
+            pub const ALL: [Activity; [$($words),*].len()] = [$(Activity::$name),*];
+
+            /// Returns the class of the activity.
+            #[must_use]
+            pub fn class(self) -> ActivityClass {
+                match self {
+                    $(Activity::$name => ActivityClass::$class,)*
+                }
+            }
+
+            /// Returns the words for tables and time lines.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Activity::$name => $words,)*
+                }
+            }
+        }
+    };
+}
+
+activities! {
     /// A task of an overlay executed one iteration.
-    Step = 0,
+    Step, Work, "step";
     /// A worker of a pool executed a task.
-    Job = 1,
+    Job, Work, "task of a pool";
     /// A part of the program that has a name.
-    Section = 2,
+    Section, Work, "section";
     /// A server executed requests of other members.
-    Serve = 3,
+    Serve, Work, "serves requests";
     /// The disk executed a read request. Requests overlap one another and other spans.
-    Read = 4,
+    Read, Device, "read";
     /// The disk executed a write request.
-    Write = 5,
-    /// A worker waited because no task was ready.
-    AwaitTask = 6,
-    /// A handle waited for the grant of its request.
-    AwaitLocation = 7,
-    /// A member waited at a barrier.
-    AwaitBarrier = 8,
-    /// A member waited for a lock.
-    AwaitLock = 9,
-    /// A member waited for the completion of its one-sided operations.
-    AwaitFence = 10,
-    /// A member waited in a fence and barrier in one.
-    AwaitSync = 11,
-    /// A member waited for a message.
-    AwaitMessage = 12,
-    /// A thread waited for a request to the disk.
-    AwaitDisk = 13,
-    /// A worker of a pool waited for a task.
-    AwaitJob = 14,
-    /// The manager of a pool waited for results.
-    AwaitResult = 15,
-    /// A thread waited for a permit, such as one of a bounded number of slots.
-    AwaitPermit = 16,
-    /// A thread waited for the start or the end of a process.
-    AwaitProcess = 17,
-    /// A thread waited for a signal of the program.
-    AwaitSignal = 18,
-    /// A task received the last grant that it needed.
-    Ready = 19,
-    /// A message was passed to the transport.
-    Sent = 20,
-    /// A message was taken from the transport.
-    Received = 21,
-    /// A point of the program's choice.
-    Mark = 22,
+    Write, Device, "write";
     /// A member held a lock while another one waited for it. The span overlaps what the member did
     /// under the lock.
-    HoldLock = 23,
+    HoldLock, Device, "holds a lock";
+    /// A process executed a task of `syncline farm run`. Tasks overlap one another.
+    Command, Device, "command of a farm";
+    /// A worker waited because no task was ready.
+    AwaitTask, Wait, "no ready task";
+    /// A handle waited for the grant of its request.
+    AwaitLocation, Wait, "waits for a location";
+    /// A member waited at a barrier.
+    AwaitBarrier, Wait, "waits at a barrier";
+    /// A member waited for a lock.
+    AwaitLock, Wait, "waits for a lock";
+    /// A member waited for the completion of its one-sided operations.
+    AwaitFence, Wait, "waits in a fence";
+    /// A member waited in a fence and barrier in one.
+    AwaitSync, Wait, "waits in a sync";
+    /// A member waited for a message.
+    AwaitMessage, Wait, "waits for a message";
+    /// A thread waited for a request to the disk.
+    AwaitDisk, Wait, "waits for the disk";
+    /// A worker of a pool waited for a task.
+    AwaitJob, Wait, "waits for a task of the pool";
+    /// The manager of a pool waited for results.
+    AwaitResult, Wait, "waits for results";
+    /// A thread waited for a permit, such as one of a bounded number of slots.
+    AwaitPermit, Wait, "waits for a permit";
+    /// A thread waited for the start or the end of a process.
+    AwaitProcess, Wait, "waits for a process";
+    /// A thread waited for a signal of the program.
+    AwaitSignal, Wait, "waits for a signal";
+    /// A message was passed to the transport.
+    Sent, Mark, "sent";
+    /// A message was taken from the transport.
+    Received, Mark, "received";
+    /// A point of the program's choice.
+    Mark, Mark, "mark";
 }
 
 /// The classes of activities.
@@ -103,80 +136,10 @@ pub enum ActivityClass {
 }
 
 impl Activity {
-    /// Every activity, at the index that is its number.
-    pub const ALL: [Activity; 24] = [
-        Activity::Step,
-        Activity::Job,
-        Activity::Section,
-        Activity::Serve,
-        Activity::Read,
-        Activity::Write,
-        Activity::AwaitTask,
-        Activity::AwaitLocation,
-        Activity::AwaitBarrier,
-        Activity::AwaitLock,
-        Activity::AwaitFence,
-        Activity::AwaitSync,
-        Activity::AwaitMessage,
-        Activity::AwaitDisk,
-        Activity::AwaitJob,
-        Activity::AwaitResult,
-        Activity::AwaitPermit,
-        Activity::AwaitProcess,
-        Activity::AwaitSignal,
-        Activity::Ready,
-        Activity::Sent,
-        Activity::Received,
-        Activity::Mark,
-        Activity::HoldLock,
-    ];
-
     /// Returns the activity with this number, if there is one.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Activity> {
         Activity::ALL.get(usize::from(number)).copied()
-    }
-
-    /// Returns the class of the activity.
-    #[must_use]
-    pub fn class(self) -> ActivityClass {
-        match self as u8 {
-            0..=3 => ActivityClass::Work,
-            4..=5 | 23 => ActivityClass::Device,
-            6..=18 => ActivityClass::Wait,
-            _ => ActivityClass::Mark,
-        }
-    }
-
-    /// Returns the words for tables and time lines.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Activity::Step => "step",
-            Activity::Job => "task of a pool",
-            Activity::Section => "section",
-            Activity::Serve => "serves requests",
-            Activity::Read => "read",
-            Activity::Write => "write",
-            Activity::AwaitTask => "no ready task",
-            Activity::AwaitLocation => "waits for a location",
-            Activity::AwaitBarrier => "waits at a barrier",
-            Activity::AwaitLock => "waits for a lock",
-            Activity::AwaitFence => "waits in a fence",
-            Activity::AwaitSync => "waits in a sync",
-            Activity::AwaitMessage => "waits for a message",
-            Activity::AwaitDisk => "waits for the disk",
-            Activity::AwaitJob => "waits for a task of the pool",
-            Activity::AwaitResult => "waits for results",
-            Activity::AwaitPermit => "waits for a permit",
-            Activity::AwaitProcess => "waits for a process",
-            Activity::AwaitSignal => "waits for a signal",
-            Activity::Ready => "ready",
-            Activity::Sent => "sent",
-            Activity::Received => "received",
-            Activity::Mark => "mark",
-            Activity::HoldLock => "holds a lock",
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use syncline_trace::{Activity, Event, clear, disable, enable, is_enabled, mark, 
 
 static TURN: Mutex<()> = Mutex::new(());
 
-const KINDS: [Activity; 24] = Activity::ALL;
+const KINDS: [Activity; Activity::ALL.len()] = Activity::ALL;
 
 /// Turns the recorder off and clears it; the guard keeps other tests out.
 fn my_turn() -> MutexGuard<'static, ()> {
@@ -114,7 +114,7 @@ proptest! {
 fn record_nth(writer: u64, count: u64) {
     let value = writer << 32 | count;
     mark(
-        KINDS[(count % 23) as usize],
+        KINDS[(count % KINDS.len() as u64) as usize],
         (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32,
         value,
     );
@@ -128,7 +128,7 @@ fn check(events: &[Event]) -> BTreeMap<u64, (u64, usize)> {
     assert!(events.is_sorted_by_key(|event| event.since_ns));
     for event in events {
         let (writer, count) = (event.detail >> 32, event.detail & 0xffff_ffff);
-        assert_eq!(event.activity, KINDS[(count % 23) as usize], "torn: {event:?}");
+        assert_eq!(event.activity, KINDS[(count % KINDS.len() as u64) as usize], "torn: {event:?}");
         let subject = (event.detail.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
         assert_eq!(event.subject, subject, "torn: {event:?}");
         assert_eq!(*threads.entry(event.thread).or_insert(writer), writer, "two writers in a ring");

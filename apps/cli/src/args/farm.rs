@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 
+use super::TraceOption;
 use crate::farm::halt::{Halt, parse as parse_halt};
 use crate::farm::input::split;
 use crate::farm::joblog::Resume;
@@ -14,7 +15,7 @@ use crate::units::{parse_size, parse_time};
 /// The subcommands of `syncline farm`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FarmCommand {
-    Run(FarmRunArgs),
+    Run(Box<FarmRunArgs>),
     #[command(hide = true)]
     Guard(FarmGuardArgs),
     #[command(hide = true)]
@@ -167,6 +168,8 @@ pub(crate) struct FarmRunArgs {
     /// How workers receive their tasks
     #[arg(long, value_enum, default_value_t = Protocol::Each)]
     pub(crate) protocol: Protocol,
+    #[command(flatten)]
+    pub(crate) trace: TraceOption,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,

@@ -40,6 +40,7 @@ impl Each {
     fn exited(&mut self, ledger: &mut Ledger<'_>, at: usize) {
         let (task, slot, running) = self.running.swap_remove(at);
         self.free.insert(slot);
+        running.trace(slot);
         let (began, took) = (running.began, running.since.elapsed());
         let finished = running.finish(ledger.args, &mut ledger.hub.guard);
         let Some(over) = ledger.hub.attempt(finished) else { return };

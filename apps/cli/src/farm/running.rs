@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
+use syncline_trace::Activity;
 
 use super::GRACE;
 use super::group::{Group, Stream, Unstarted};
@@ -26,6 +27,8 @@ pub(super) struct Running {
     pub(super) began: SystemTime,
     pub(super) since: Instant,
     number: u64,
+    /// When it began, for the trace.
+    traced: u64,
     out: Pipe,
     spool: Spool,
     wrote: u64,
@@ -70,7 +73,7 @@ impl Running {
         args: &FarmRunArgs,
         guard: &mut Guard,
     ) -> Result<Self, Unstarted> {
-        let (began, since) = (SystemTime::now(), Instant::now());
+        let (began, since, traced) = (SystemTime::now(), Instant::now(), syncline_trace::since());
         let logs = args.logs.as_deref().map(|logs| logs_of(logs, number));
         let logs = logs.transpose().map_err(Unstarted::Farm)?;
         let mut log = None;
@@ -90,6 +93,7 @@ impl Running {
             began,
             since,
             number,
+            traced,
             out: Pipe::new(out),
             spool: Spool::default(),
             wrote: 0,
@@ -101,6 +105,11 @@ impl Running {
             next: args.timeout.and_then(|time| Some((since.checked_add(time)?, Signal::TERM))),
             late: false,
         })
+    }
+
+    /// Records the task, which has ended, as one of a slot.
+    pub(super) fn trace(&self, slot: usize) {
+        syncline_trace::span_since(Activity::Command, slot as u32, self.number, self.traced);
     }
 
     /// Returns the descriptors to poll; pipes only if there is room for their output.

@@ -189,6 +189,7 @@ fn attend(
     done.signal = done.signal.or_else(|| signals.take());
     let is_cut = kill.is_some() || done.signal.is_some();
     done.took = running.since.elapsed();
+    running.trace(done.rank);
     match running.finish(args, guard) {
         Ok(over) => {
             say(io::stdout().as_fd(), &over.rest[0]);

@@ -9,8 +9,8 @@ use crate::model::Cause;
 pub(super) fn farm(evidence: &Evidence<'_>) -> Option<Cause> {
     let farm = &evidence.collected.farm;
     let (longest, lengths) = (farm.longest?, &farm.lengths);
-    let cost = evidence.part(Activity::AwaitJob);
     let length = evidence.trace.length.max(1);
+    let cost = farm.idle(length).unwrap_or_else(|| evidence.part(Activity::AwaitJob));
     let waited = format!(
         "{} tasks of {} (median); the workers wait for tasks for {} of their time",
         lengths.count,

@@ -1,5 +1,7 @@
 //! Tasks of pools: which worker executed which when.
 
+use std::collections::BTreeSet;
+
 use syncline_trace::Activity;
 
 use super::Histogram;
@@ -16,8 +18,11 @@ const BINS: usize = 500;
 pub(crate) struct FarmCollector {
     tasks: Vec<Span>,
     pub(crate) lengths: Histogram,
-    /// The two longest tasks.
+    /// The longest task.
     pub(crate) longest: Option<Span>,
+    /// The slots of commands, and the time that tasks ran.
+    slots: BTreeSet<u32>,
+    pub(crate) ran: u64,
     bin: u64,
     pub(crate) running: Vec<u64>,
     pub(crate) last_begin: u64,
@@ -29,6 +34,8 @@ impl FarmCollector {
             tasks: Vec::new(),
             lengths: Histogram::default(),
             longest: None,
+            slots: BTreeSet::new(),
+            ran: 0,
             bin: trace.length.div_ceil(BINS as u64).max(1),
             running: vec![0; BINS],
             last_begin: 0,
@@ -36,10 +43,14 @@ impl FarmCollector {
     }
 
     pub(crate) fn take(&mut self, span: &Span) {
-        if span.activity != Activity::Job {
+        if !matches!(span.activity, Activity::Job | Activity::Command) {
             return;
         }
         self.lengths.add(span.length());
+        self.ran += span.length();
+        if span.activity == Activity::Command {
+            self.slots.insert(span.subject);
+        }
         self.last_begin = self.last_begin.max(span.since);
         if self.longest.is_none_or(|longest| longest.length() < span.length()) {
             self.longest = Some(*span);
@@ -49,6 +60,12 @@ impl FarmCollector {
         if self.tasks.len() < MOST {
             self.tasks.push(*span);
         }
+    }
+
+    /// Returns the part of the time in which slots of commands had no command, if there are any.
+    pub(crate) fn idle(&self, length: u64) -> Option<f64> {
+        let whole = self.slots.len() as f64 * length as f64;
+        (whole > 0.0).then(|| (1.0 - self.ran as f64 / whole).max(0.0))
     }
 
     /// Returns the number of running tasks in each bin, with the bin's time in seconds.
@@ -62,17 +79,24 @@ impl FarmCollector {
 
     pub(crate) fn finish(&self, trace: &Trace) -> Option<Farm> {
         let seconds = |ns: u64| ns as f64 / 1e9;
-        let mut lanes: Vec<usize> = self.tasks.iter().map(|span| span.lane).collect();
-        lanes.sort_unstable();
-        lanes.dedup();
+        // Commands of `farm run` have no thread of their own; they run in slots.
+        let mut workers: Vec<(usize, u32)> =
+            self.tasks.iter().map(|span| (span.lane, span.subject)).collect();
+        workers.sort_unstable();
+        workers.dedup();
         let tasks = self.tasks.iter().filter_map(|span| {
-            let worker = lanes.binary_search(&span.lane).ok()? as u32;
+            let worker = workers.binary_search(&(span.lane, span.subject)).ok()? as u32;
             Some((worker, span.detail, seconds(span.since), seconds(span.until)))
         });
+        let commands = self.tasks.iter().any(|span| span.activity == Activity::Command);
+        let name = |&(lane, slot): &(usize, u32)| match commands {
+            true => format!("slot {slot}"),
+            false => trace.lane_name(lane),
+        };
         let Histogram { least, greatest, .. } = self.lengths;
         (self.lengths.count > 0).then(|| Farm {
             tasks: tasks.collect(),
-            workers: lanes.iter().map(|&lane| trace.lane_name(lane)).collect(),
+            workers: workers.iter().map(name).collect(),
             running: self.curve().collect(),
             lengths: [
                 seconds(least),

@@ -374,7 +374,6 @@ fn name(trace: &Trace, process: usize, span: &Span) -> String {
         Activity::Job => String::new(),
         Activity::Sent => format!("to {}", span.subject),
         Activity::Received => format!("from {}", span.subject),
-        Activity::Ready => trace.task(process, span.subject),
         Activity::Step => return trace.task(process, span.subject),
         Activity::Read | Activity::Write => {
             trace.object(process, Activity::AwaitDisk, span.subject, 0)
@@ -386,14 +385,7 @@ fn name(trace: &Trace, process: usize, span: &Span) -> String {
     };
     match (object.as_str(), span.activity) {
         ("", _) => words.to_owned(),
-        (
-            object,
-            Activity::Read
-            | Activity::Write
-            | Activity::Sent
-            | Activity::Received
-            | Activity::Ready,
-        ) => {
+        (object, Activity::Read | Activity::Write | Activity::Sent | Activity::Received) => {
             format!("{words} {object}")
         }
         (object, _) => format!("{words}: {object}"),

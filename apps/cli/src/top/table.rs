@@ -76,12 +76,15 @@ fn state(state: &State) -> String {
     }
 }
 
-/// Returns the threads that get a line: all that have not ended, or all if the run is over.
+/// Returns the threads that get a line: all that have not ended; if the run is over, those that
+/// were there at its end.
 pub(super) fn shown(view: &View) -> Vec<&LaneView> {
-    view.lanes.iter().filter(|lane| !lane.ended || view.state.is_over()).collect()
+    let over = view.state.is_over();
+    let is_shown = |lane: &&LaneView| if over { !lane.ended_before } else { !lane.ended };
+    view.lanes.iter().filter(is_shown).collect()
 }
 
-/// Returns the line for threads that have ended while others run.
+/// Returns the line for the other threads.
 pub(super) fn ended(view: &View) -> Option<String> {
     match view.lanes.len() - shown(view).len() {
         0 => None,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use syncline_trace::frame::ThreadSample;
 use syncline_trace::{Activity, ActivityClass};
 
-use super::{BUCKET, BUCKETS};
+use super::{BUCKET, BUCKETS, QUIET};
 use crate::collect::shares::Inner;
 use crate::load::Span;
 
@@ -134,7 +134,10 @@ impl LaneLive {
             steps += own.steps;
         }
         let rates = match (self.samples.front(), self.samples.back()) {
-            (Some(&(t0, ran0, queued0)), Some(&(t1, ran1, queued1))) if t1 > t0 => {
+            // Of a thread that has ended, the kernel says nothing any more.
+            (Some(&(t0, ran0, queued0)), Some(&(t1, ran1, queued1)))
+                if t1 > t0 && now - t1 <= QUIET =>
+            {
                 let part = |from: u64, to: u64| {
                     (to.saturating_sub(from) as f64 / (t1 - t0) as f64).min(1.0)
                 };
@@ -209,6 +212,7 @@ mod tests {
         let recent = lane.recent(0, i128::from(60 * SECOND), &[]);
         assert!(near(recent.processor.unwrap(), 0.5) && near(recent.queued.unwrap(), 0.25));
         assert!(lane.samples.len() <= 8);
+        assert_eq!(lane.recent(0, i128::from(62 * SECOND), &[]).processor, None);
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub struct LaneView {
     pub name: String,
     /// Whether it has ended.
     pub ended: bool,
+    /// Whether it ended some time before the last word of its process.
+    pub ended_before: bool,
     /// The part that was work.
     pub work: f64,
     /// The part that was waiting. What is left is time outside of spans.

@@ -40,7 +40,6 @@ fn recorded() -> (TempDir, Trace) {
             for iteration in 0..200 {
                 let reads = [since(), since()];
                 let _step = span(Activity::Step, task, iteration);
-                mark(Activity::Ready, task, 0);
                 drop(span(Activity::AwaitLock, lock, 0));
                 mark(Activity::Sent, 0, 1000 * u64::from(worker) + iteration);
                 mark(Activity::Received, 0, 1000 * u64::from(worker) + iteration);
@@ -187,12 +186,11 @@ fn perfetto_reads_every_span_by_its_own_messages() {
             ActivityClass::Wait => ("wait", format!("waits for a lock: {LOCK}")),
             ActivityClass::Device => ("device", "read za.npy".to_owned()),
             _ => match span.activity {
-                Activity::Ready => ("mark", format!("ready {TASK}")),
                 Activity::Sent => ("mark", "sent to 0".to_owned()),
                 _ => ("mark", "received from 0".to_owned()),
             },
         };
-        let without = matches!(span.activity, Activity::AwaitLock | Activity::Ready);
+        let without = span.activity == Activity::AwaitLock;
         let detail = (!without).then_some(span.detail);
         (class.to_owned(), name, detail, span.since, span.length())
     });

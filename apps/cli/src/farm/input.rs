@@ -341,7 +341,7 @@ mod tests {
     fn args(line: &str) -> FarmRunArgs {
         let words = ["syncline", "farm", "run"].into_iter().chain(line.split(' '));
         match Args::try_parse_from(words).unwrap().command {
-            Command::Farm(FarmCommand::Run(args)) => args,
+            Command::Farm(FarmCommand::Run(args)) => *args,
             other => panic!("{other:?}"),
         }
     }

@@ -264,7 +264,8 @@ impl Trace {
                 Some(task) => format!("{}, iteration {detail}", task.name),
                 None => format!("task {subject}, iteration {detail}"),
             },
-            Activity::Job if detail == u64::MAX => "task".into(),
+            // A worker that does not know the number of its task.
+            Activity::Job if detail == u64::MAX => String::new(),
             Activity::Job | Activity::Command => format!("task {detail}"),
             Activity::Section | Activity::Mark => named(ObjectClass::Section, "section"),
             Activity::Read | Activity::Write => {

@@ -41,8 +41,10 @@ fn recorded() -> (TempDir, Trace) {
                 let reads = [since(), since()];
                 let _step = span(Activity::Step, task, iteration);
                 drop(span(Activity::AwaitLock, lock, 0));
-                mark(Activity::Sent, 0, 1000 * u64::from(worker) + iteration);
-                mark(Activity::Received, 0, 1000 * u64::from(worker) + iteration);
+                let message = (1000 * u64::from(worker) + iteration) << 36;
+                mark(Activity::Sent, 0, message);
+                mark(Activity::Received, 0, message);
+                span_since(Activity::HoldLock, lock, 5, reads[0]);
                 for since in reads {
                     span_since(Activity::Read, disk, 4096, since);
                 }
@@ -184,14 +186,19 @@ fn perfetto_reads_every_span_by_its_own_messages() {
             ActivityClass::Work if span.activity == Activity::Step => ("work", TASK.to_owned()),
             ActivityClass::Work => ("work", trace.label(&span)),
             ActivityClass::Wait => ("wait", format!("waits for a lock: {LOCK}")),
+            _ if span.activity == Activity::HoldLock => {
+                ("device", format!("{}: {LOCK}", span.activity.name()))
+            }
             ActivityClass::Device => ("device", "read za.npy".to_owned()),
             _ => match span.activity {
                 Activity::Sent => ("mark", "sent to 0".to_owned()),
                 _ => ("mark", "received from 0".to_owned()),
             },
         };
-        let without = span.activity == Activity::AwaitLock;
-        let detail = (!without).then_some(span.detail);
+        let detail = match span.activity {
+            Activity::Sent | Activity::Received => Some(span.detail >> 36),
+            _ => Some(span.detail),
+        };
         (class.to_owned(), name, detail, span.since, span.length())
     });
     let mut expected: Vec<Slice> = expected.collect();
@@ -217,7 +224,7 @@ fn perfetto_reads_every_span_by_its_own_messages() {
     let named = |name: &str| tracks.iter().filter(|track| track["name"] == name).count();
     assert_eq!((named("worker 0"), named("worker 1")), (1, 1));
     assert_eq!((named("requests to the disk 1"), named("requests to the disk 2")), (2, 2));
-    assert_eq!(named("requests to the disk 3"), 0);
+    assert_eq!((named("requests to the disk 3"), named("locks held 1")), (0, 2));
     assert!(tracks.iter().all(|track| track["parent"] != 0 || track["pid"] == std::process::id()));
     assert!(tracks.iter().all(|track| track["tid"] == 0 || track["tid"] != std::process::id()));
 }

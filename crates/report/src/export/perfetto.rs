@@ -3,6 +3,7 @@
 //! ```text
 //!   process ── thread ─── slices of work and waits, nested; marks as instants
 //!                    ├─── requests to the disk 1, 2, ...  one track for each overlapping request
+//!                    ├─── locks held 1, 2, ...            locks that other threads waited for
 //!                    └─── long spans 1, 2, ...            spans around more than the export holds
 //! ```
 //!
@@ -54,7 +55,7 @@ const FREE_NUMBERS: i32 = 1 << 22;
 const CATEGORIES: [ActivityClass; 4] =
     [ActivityClass::Work, ActivityClass::Wait, ActivityClass::Device, ActivityClass::Mark];
 /// What the details of activities are, by the numbers of their names.
-const DETAILS: [&str; 6] = ["iteration", "task", "bytes", "episode", "number", "value"];
+const DETAILS: [&str; 7] = ["iteration", "task", "bytes", "episode", "number", "value", "member"];
 
 /// Writes a trace for Perfetto, whose usual ending is `.pftrace`.
 ///
@@ -98,6 +99,7 @@ struct LaneTracks {
     nest: Nest,
     track: u64,
     disk: Side,
+    locks: Side,
     long: Side,
 }
 
@@ -121,6 +123,7 @@ impl<'t> Export<'t> {
             nest: Nest::new(most),
             track: 0,
             disk: Side::new("requests to the disk"),
+            locks: Side::new("locks held"),
             long: Side::new("long spans"),
         });
         let team = |process: &crate::load::Process| process.facts.get("team.process")?.parse().ok();
@@ -218,7 +221,9 @@ impl<'t> Export<'t> {
 
     fn take(&mut self, span: &Span) {
         let lane = &mut self.lanes[span.lane];
-        if span.activity.class() == ActivityClass::Device {
+        if span.activity == Activity::HoldLock {
+            self.beside(span, |lane| &mut lane.locks);
+        } else if span.activity.class() == ActivityClass::Device {
             self.beside(span, |lane| &mut lane.disk);
         } else if let Some(span) = lane.nest.take(span) {
             self.beside(&span, |lane| &mut lane.long);
@@ -265,7 +270,7 @@ impl<'t> Export<'t> {
             track_uuid: Some(track),
             ..TrackEvent::default()
         };
-        let flow = self.flow(span).into_iter().collect();
+        let flow = flow(span).into_iter().collect();
         if span.activity == Activity::Received {
             event.terminating_flow_ids = flow;
         } else {
@@ -317,20 +322,6 @@ impl<'t> Export<'t> {
         (self.trace.begin + i128::from(since)).clamp(0, i128::from(u64::MAX)) as u64
     }
 
-    /// Returns the number that the sending and the arrival of a message have in common.
-    fn flow(&self, span: &Span) -> Option<u64> {
-        let own = self.team[self.trace.lanes[span.lane].process]?;
-        let (from, to) = match span.activity {
-            Activity::Sent => (own, span.subject),
-            Activity::Received => (span.subject, own),
-            _ => return None,
-        };
-        // Numbers of messages follow one another: they differ for the pairs of members as well.
-        let pair = u64::from(from) << 32 | u64::from(to);
-        let spread = pair.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        Some(spread.rotate_left(32).wrapping_add(span.detail))
-    }
-
     fn write(&mut self, packet: Packet) {
         if self.written.is_err() {
             return;
@@ -352,42 +343,50 @@ impl<'t> Export<'t> {
     }
 }
 
+/// Returns the number that the sending and the arrival of a message have in common, and no other
+/// message under way has.
+fn flow(span: &Span) -> Option<u64> {
+    let is_message = matches!(span.activity, Activity::Sent | Activity::Received);
+    is_message.then(|| span.detail.wrapping_add(1))
+}
+
 /// Returns the detail of a span as an argument.
 fn detail(span: &Span) -> Option<DebugAnnotation> {
-    let what = match span.activity {
-        Activity::Step => "iteration",
-        Activity::Job => "task",
-        Activity::Read | Activity::Write => "bytes",
-        Activity::AwaitBarrier | Activity::AwaitSync => "episode",
-        Activity::Sent | Activity::Received => "number",
-        Activity::Section | Activity::Mark | Activity::AwaitSignal => "value",
+    let (what, value) = match span.activity {
+        Activity::Step => ("iteration", span.detail),
+        // A worker that does not know the number of its task.
+        Activity::Job if span.detail == u64::MAX => return None,
+        Activity::Job => ("task", span.detail),
+        Activity::Read | Activity::Write => ("bytes", span.detail),
+        Activity::AwaitBarrier | Activity::AwaitSync => ("episode", span.detail),
+        Activity::AwaitLock | Activity::HoldLock => ("member", span.detail),
+        Activity::Sent | Activity::Received => ("number", span.detail >> 36),
+        Activity::Section | Activity::Mark | Activity::AwaitSignal => ("value", span.detail),
         _ => return None,
     };
     let name = DETAILS.iter().position(|&detail| detail == what)?;
-    Some(DebugAnnotation { name_iid: Some(name as u64 + 1), uint_value: Some(span.detail) })
+    Some(DebugAnnotation { name_iid: Some(name as u64 + 1), uint_value: Some(value) })
 }
 
 /// Returns the name of a slice: of the task or section, or what the thread waits for.
 fn name(trace: &Trace, process: usize, span: &Span) -> String {
     let words = span.activity.name();
-    let object = match span.activity {
-        Activity::Job => String::new(),
-        Activity::Sent => format!("to {}", span.subject),
-        Activity::Received => format!("from {}", span.subject),
-        Activity::Step => return trace.task(process, span.subject),
-        Activity::Read | Activity::Write => {
-            trace.object(process, Activity::AwaitDisk, span.subject, 0)
-        }
-        Activity::Section | Activity::Mark => {
-            return trace.object(process, span.activity, span.subject, 0);
-        }
-        activity => trace.object(process, activity, span.subject, 0),
+    let object = |activity| trace.object(process, activity, span.subject, 0);
+    let peer = || match span.subject {
+        u32::MAX => "all".to_owned(),
+        peer => peer.to_string(),
     };
-    match (object.as_str(), span.activity) {
-        ("", _) => words.to_owned(),
-        (object, Activity::Read | Activity::Write | Activity::Sent | Activity::Received) => {
-            format!("{words} {object}")
-        }
-        (object, _) => format!("{words}: {object}"),
+    match span.activity {
+        Activity::Job | Activity::Command => words.to_owned(),
+        Activity::Sent => format!("{words} to {}", peer()),
+        Activity::Received => format!("{words} from {}", peer()),
+        Activity::Step => trace.task(process, span.subject),
+        Activity::Read | Activity::Write => format!("{words} {}", object(Activity::AwaitDisk)),
+        Activity::HoldLock => format!("{words}: {}", object(Activity::AwaitLock)),
+        Activity::Section | Activity::Mark => object(span.activity),
+        activity => match object(activity).as_str() {
+            "" => words.to_owned(),
+            object => format!("{words}: {object}"),
+        },
     }
 }

@@ -20,10 +20,14 @@ pub(super) fn words(
     };
     let object = || trace.object(process, activity, subject, detail);
     match activity {
+        Activity::Job if detail == u64::MAX => activity.name().to_owned(),
         Activity::Step | Activity::Job | Activity::Section => object(),
         Activity::AwaitLocation => named(ObjectClass::Location, "waits for", "location"),
         Activity::AwaitBarrier => named(ObjectClass::Barrier, "waits at", "barrier"),
         Activity::AwaitLock => named(ObjectClass::Lock, "waits for", "lock"),
+        Activity::AwaitSync if names.contains_key(&(ObjectClass::Barrier, subject)) => {
+            named(ObjectClass::Barrier, "waits in", "sync")
+        }
         Activity::AwaitDisk => named(ObjectClass::File, "waits for", "file"),
         Activity::AwaitMessage => format!("waits for a message from {}", object()),
         Activity::AwaitFence => format!("waits in a fence with {}", object()),

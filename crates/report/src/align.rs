@@ -1,10 +1,10 @@
 //! Aligning the clocks of several hosts by the messages between them.
 //!
 //! # Contract
-//! Processes of one boot of a host have their clock in common. For every other host, [`hosts`] finds
-//! an offset and a drift such that no message arrives before it was sent; they are in the middle of
-//! what the messages allow, and [`Alignment::error`] is half of that range. Without messages in both
-//! directions, the wall clocks are used, and [`Alignment::words`] says so.
+//! Processes of one boot of a host have their clock in common. For every other host, [`hosts`]
+//! finds an offset and a drift such that no message arrives before it was sent; they are in the
+//! middle of what the messages allow, and [`Alignment::error`] is half of that range. Without
+//! messages in both directions, the wall clocks are used, and [`Alignment::words`] says so.
 //!
 //! ```text
 //!   offset      u u         u: r - s of messages there: the offset is less
@@ -18,11 +18,11 @@
 //! # Method
 //! A message from the reference host to host `h`, sent at `s` and received at `r` (each by its own
 //! clock), gives `offset <= r - s`; a message back gives `offset >= s - r`, where `offset` is what
-//! `h`'s clock shows more. A line between the two sets of points is sought, as A. Duda, G. Harrus, Y.
-//! Haddad and G. Bernard do ("Estimating global time in distributed systems", ICDCS 1987); here the
-//! run is divided into 64 windows, of which the tightest bounds are kept, and the slope is found by
-//! a ternary search, as the distance is a concave function of it. Hosts that exchange no messages
-//! with the reference host are aligned by way of others.
+//! `h`'s clock shows more. A line between the two sets of points is sought, as A. Duda, G. Harrus,
+//! Y. Haddad and G. Bernard do ("Estimating global time in distributed systems", ICDCS 1987); here
+//! the run is divided into 64 windows, of which the tightest bounds are kept, and the slope is
+//! found by a ternary search, as the distance is a concave function of it. Hosts that exchange no
+//! messages with the reference host are aligned by way of others.
 
 use std::collections::HashMap;
 
@@ -246,7 +246,8 @@ fn by_wall_clocks(trace: &Trace, count: usize) -> Alignment {
     Alignment { hosts: (1..count).map(line).collect(), error: None, words }
 }
 
-/// Matches the sending of messages with their arrival: both marks of a message have the same detail.
+/// Matches the sending of messages with their arrival: both marks of a message have the same
+/// detail.
 #[derive(Debug, Default)]
 pub(crate) struct Matcher {
     /// Sent and not received yet, or received before the sending was read.

@@ -1,25 +1,27 @@
 //! What makes a run slower than it need be, by rules over what was collected.
 //!
-//! Each rule looks at one kind of cause, and returns the part of the threads' time that it costs and
-//! the figures that show it. A cause below 7 % is not named. Some waits have a cause that another
-//! rule names: threads that wait for tasks because the disk, a lock, a straggler or a processor is
-//! late are not also "bound by the order of tasks".
+//! Each rule looks at one kind of cause, and returns the part of the threads' time that it costs
+//! and the figures that show it. A cause below 7 % is not named. Some waits have a cause that
+//! another rule names: threads that wait for tasks because the disk, a lock, a straggler or a
+//! processor is late are not also "bound by the order of tasks".
 //!
-//! | kind           | the trace shows                                                  | file         |
-//! |----------------|------------------------------------------------------------------|--------------|
-//! | `stuck`        | the run did not end, and all threads wait                        | `waits`      |
-//! | `placement`    | threads share processors while others are idle; tasks of a team  | `processors` |
-//! |                | are on few members, or far from their neighbours                 |              |
-//! | `oversubscribed` | more computing threads than processors                         | `processors` |
-//! | `busy-machine` | threads are ready to run, and other programs have the processors | `processors` |
-//! | `memory`       | page faults that wait for the disk                               | `processors` |
-//! | `straggler`    | one thread takes longer for the same work, and others wait       | `balance`    |
-//! | `imbalance`    | one task, or the share of one thread, takes longer               | `balance`    |
-//! | `disk`         | threads wait while requests are under way                        | `waits`      |
-//! | `lock`         | threads wait for one lock                                        | `waits`      |
-//! | `messages`     | all members wait in syncs, fences or for messages                | `waits`      |
-//! | `farm-tail`, `farm-manager`, `small-tasks` | workers of a pool wait for tasks     | `farm`       |
-//! | `order`        | no task is ready for some threads                                | `waits`      |
+//! | kind             | the trace shows                                                        |
+//! |------------------|------------------------------------------------------------------------|
+//! | `stuck`          | the run did not end, and all threads wait                              |
+//! | `placement`      | threads share processors while others are idle; the tasks of a team    |
+//! |                  | are on few members, or far from their neighbours                       |
+//! | `oversubscribed` | more computing threads than processors                                 |
+//! | `busy-machine`   | threads are ready to run, and other programs have the processors       |
+//! | `memory`         | page faults that wait for the disk                                     |
+//! | `straggler`      | one thread takes longer for the same work, and others wait             |
+//! | `imbalance`      | one task takes longer                                                  |
+//! | `disk`           | threads wait while requests are under way                              |
+//! | `lock`           | threads wait for one lock                                              |
+//! | `messages`       | all members wait in syncs, fences or for messages                      |
+//! | `order`          | no task is ready for some threads                                      |
+//! | `farm-tail`      | workers of a pool wait for its longest task                            |
+//! | `farm-manager`   | workers of a pool wait for tasks                                       |
+//! | `small-tasks`    | tasks are hardly longer than what their order costs                    |
 
 mod balance;
 mod farm;

@@ -1,8 +1,8 @@
 //! Recording what threads do and what they wait for, for `syncline report` and `syncline top`.
 //!
 //! A program needs no call for it: if the environment variable `SYNCLINE_TRACE` names a file, the
-//! process records to it, and so do all processes of the run. [`start`] and [`finish`] record a part
-//! of a program; [`enable`] and [`snapshot`] record in memory.
+//! process records to it, and so do all processes of the run. [`start`] and [`finish`] record a
+//! part of a program; [`enable`] and [`snapshot`] record in memory.
 //!
 //! ```
 //! use syncline::trace::{Activity, enable, snapshot};

@@ -37,8 +37,8 @@ macro_rules! activities {
         /// # Peers and messages
         /// A peer is the number of a process of the team, or `u32::MAX` for all of them; in a farm,
         /// it is the number of a process of the farm. The two marks of a message, `Sent` and
-        /// `Received`, have the same detail, `number << 36 | way << 32 | sender << 16 | receiver`: on
-        /// each way from one process to another, messages are numbered from 0.
+        /// `Received`, have the same detail, `number << 36 | way << 32 | sender << 16 | receiver`:
+        /// on each way from one process to another, messages are numbered from 0.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         #[non_exhaustive]

@@ -5,14 +5,14 @@
 //!
 //! | call | called by | cost |
 //! |---|---|---|
-//! | [`span`], [`mark`], off | any thread, all the time | one relaxed load and a predictable branch |
+//! | [`span`], [`mark`], off | any thread, all the time | a relaxed load and a branch |
 //! | [`span`], on | any thread | two time stamps and ten stores to lines of its own thread |
 //! | [`snapshot`] | any thread, at any time | a copy of all rings; writers are not delayed |
 //! | [`start`], [`finish`] | any thread, at any time | a thread that writes ten times a second |
 //! | [`enable`], [`disable`], [`clear`] | any thread, at any time | short |
 //!
-//! A program need not call [`start`]: if the environment variable `SYNCLINE_TRACE` names a file when
-//! a thread records for the first time, the process records to it.
+//! A program need not call [`start`]: if the environment variable `SYNCLINE_TRACE` names a file
+//! when a thread records for the first time, the process records to it.
 //!
 //! ```text
 //!   program        span(..) ─┐  mark(..) ─┐  note::add(..) ─┐        Reader ──> reports, exports,

@@ -104,7 +104,8 @@ pub fn new_ids(count: u32) -> u32 {
 /// syncline_trace::enable(100);
 /// let id = new_ids(1);
 /// add(|| [Note::Name { class: ObjectClass::Lock, id, name: "the table".into() }]);
-/// assert!(notes().iter().any(|note| matches!(note, Note::Name { name, .. } if name == "the table")));
+/// let is_it = |note: &Note| matches!(note, Note::Name { name, .. } if name == "the table");
+/// assert!(notes().iter().any(is_it));
 /// ```
 pub fn add<I: IntoIterator<Item = Note>>(make: impl FnOnce() -> I) {
     if !is_enabled() {

@@ -31,7 +31,8 @@ const PIECE: usize = 1 << 20;
 /// let mut reader = Reader::open(&file)?;
 /// let mut steps = 0;
 /// while let Some(frame) = reader.next_frame()? {
-///     steps += frame.lanes.iter().flat_map(|lane| lane.spans()).filter(|span| span.subject == 7).count();
+///     let spans = frame.lanes.iter().flat_map(|lane| lane.spans());
+///     steps += spans.filter(|span| span.subject == 7).count();
 /// }
 /// assert_eq!((steps, reader.skipped_bytes()), (1, 0));
 /// # std::fs::remove_dir_all(&folder)?;

@@ -157,8 +157,8 @@ pub fn start(path: &Path) -> Result<(), TraceError> {
 /// Ends the recording of this process, and writes what is left. Spans that are open are written as
 /// open.
 ///
-/// May be called by any thread. Returns `None` if nothing was being recorded. The ordinary exit of a
-/// process does the same.
+/// May be called by any thread. Returns `None` if nothing was being recorded. The ordinary exit of
+/// a process does the same.
 ///
 /// # Errors
 /// If the file could not be written to its end: it contains what was written before.

@@ -1,5 +1,6 @@
 //! Helpers shared by the tests of several crates: random numbers, re-execution of the test program
-//! in another role, external tools and the files they make, and the MPI installations of the machine.
+//! in another role, external tools and the files they make, and the MPI installations of the
+//! machine.
 //!
 //! The crate is a dependency of tests only. It is below all other crates and depends on none of
 //! them.

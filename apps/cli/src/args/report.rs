@@ -41,8 +41,8 @@ pub(crate) struct ReportArgs {
     pub(crate) trace: PathBuf,
     /// The trace of another run, to compare with
     pub(crate) other: Option<PathBuf>,
-    /// The file to write: .html is a page, .json the report's data, .csv the spans, .pftrace a trace
-    /// for Perfetto
+    /// The file to write: .html is a page, .json the report's data, .csv the spans, .pftrace a
+    /// trace for Perfetto
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Replace an existing file that is not a page of an earlier report

@@ -154,7 +154,7 @@ pub struct Event {
     pub thread: u32,
     /// What the thread did.
     pub activity: Activity,
-    /// The object of the activity: a number from [`new_ids`](crate::new_ids) or a rank.
+    /// The object of the activity: a number from [`new_ids`](crate::note::new_ids) or a rank.
     pub subject: u32,
     /// Further detail, as [`Activity`] gives it.
     pub detail: u64,

@@ -175,6 +175,16 @@ impl LanePart {
         })
     }
 
+    /// Puts spans into a part that was made otherwise than by recording, in the order of their ends.
+    #[doc(hidden)]
+    pub fn set_spans(&mut self, spans: &[TickSpan]) {
+        let words = |span: &TickSpan| {
+            let what = u64::from(span.activity as u8) << 32 | u64::from(span.subject);
+            [span.since, span.until, what, span.detail]
+        };
+        self.spans = LanePart::pack(&spans.iter().map(words).collect::<Vec<_>>());
+    }
+
     /// Packs the entries of a ring.
     pub(crate) fn pack(entries: &[Words]) -> Vec<PackedSpan> {
         let mut end = 0_u64;
@@ -188,7 +198,9 @@ impl LanePart {
 }
 
 /// Returns the bytes of a frame.
-pub(crate) fn encode(frame: &Frame) -> Vec<u8> {
+#[doc(hidden)]
+#[must_use]
+pub fn encode(frame: &Frame) -> Vec<u8> {
     let mut bytes = vec![0; HEADER];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());

@@ -33,16 +33,19 @@ fn by_steps(evidence: &Evidence<'_>) -> Option<Cause> {
     let kinds = &evidence.collected.steps.kinds;
     let mut found: Option<(f64, usize, f64, f64)> = None;
     for kind in kinds {
-        let lanes: Vec<(usize, f64, f64)> = kind
+        let lanes: Vec<(usize, f64, f64, f64)> = kind
             .lanes
             .iter()
             .filter(|(lane, steps)| steps.count >= 3 && evidence.workers.contains(lane))
-            .map(|(&lane, steps)| (lane, steps.median() as f64, steps.sum as f64))
+            .map(|(&lane, steps)| {
+                (lane, steps.median() as f64, steps.quantile(0.25) as f64, steps.sum as f64)
+            })
             .collect();
-        for &(lane, own, sum) in &lanes {
+        for &(lane, own, quick, sum) in &lanes {
             let others = lanes.iter().filter(|other| other.0 != lane).map(|other| other.1);
             let usual = median(others.collect());
-            if usual <= 0.0 || own < LATE * usual {
+            // A thread that executes a quarter of its steps as fast as others has heavy tasks.
+            if usual <= 0.0 || own < LATE * usual || quick < LATE * usual {
                 continue;
             }
             let lost = sum * (1.0 - usual / own);

@@ -1,0 +1,299 @@
+//! The causes that reports name, for programs that were made to have them, and none for a healthy
+//! program.
+
+mod program;
+
+use program::{MS, Program, Thread, report_of};
+use syncline_report::model::Report;
+use syncline_trace::note::{Note, ObjectClass};
+use syncline_trace::{Activity, Role};
+
+/// Checks the first cause of a report, and what its headline contains.
+fn names(report: &Report, kind: &str, words: &[&str]) {
+    let found = report.summary.causes.first().map(|cause| cause.kind.as_str());
+    assert_eq!(found, Some(kind), "{:#?}", report.summary);
+    for word in words {
+        assert!(report.summary.headline.contains(word), "{word}: {:#?}", report.summary);
+    }
+}
+
+/// Threads that execute the steps of a row of tasks each, 50 iterations of 4 ms.
+fn sweep(threads: u32, step: impl Fn(u32, u64) -> u64, wait: impl Fn(u32, u64) -> u64) -> Program {
+    let thread = |worker| {
+        let mut thread = Thread::new(Role::Worker(worker));
+        for iteration in 0..50 {
+            thread.does(Activity::AwaitTask, 0, 0, wait(worker, iteration));
+            thread.does(Activity::Step, worker, iteration, step(worker, iteration));
+        }
+        thread
+    };
+    let mut program = Program::of((0..threads).map(thread).collect());
+    program.tasks("block", 1, threads);
+    program
+}
+
+#[test]
+fn a_healthy_run_has_no_cause() {
+    let report = report_of(&[sweep(4, |_, _| 4 * MS, |_, _| MS / 10)]);
+    assert_eq!(report.summary.causes, []);
+    assert_eq!(
+        report.summary.headline,
+        "Nothing holds the run up: 98 % of the threads' time is work."
+    );
+    assert_eq!(report.missing, [""; 0]);
+    let grid = &report.grids[0];
+    assert_eq!((grid.name.as_str(), grid.work.len(), grid.tasks.len()), ("block", 50, 4));
+    assert!((grid.work[7][2] - 0.004).abs() < 1e-9 && (grid.wait[7][2] - 0.0001).abs() < 1e-9);
+}
+
+#[test]
+fn threads_on_one_processor_are_a_wrong_placement() {
+    let mut program = sweep(4, |_, _| 4 * MS, |_, _| MS / 10);
+    for thread in &mut program.threads {
+        (thread.allowed, thread.queued) = ("0".into(), 150 * MS);
+    }
+    program.processors = vec![[100, 0, 0, 0], [2, 98, 0, 0], [1, 99, 0, 0], [0, 100, 0, 0]];
+    let words = ["Wrong placement", "worker 0, worker 1, worker 2, worker 3", "processor 0 only"];
+    names(&report_of(&[program]), "placement", &words);
+}
+
+#[test]
+fn more_threads_than_processors_are_named() {
+    let mut program = sweep(12, |_, _| 4 * MS, |_, _| MS / 10);
+    program.threads.iter_mut().for_each(|thread| thread.queued = 130 * MS);
+    program.processors = vec![[20, 0, 0, 0]; 4];
+    names(&report_of(&[program]), "oversubscribed", &["12 compute on 4 processors"]);
+}
+
+#[test]
+fn other_programs_are_named() {
+    let mut program = sweep(2, |_, _| 4 * MS, |_, _| MS / 10);
+    program.threads.iter_mut().for_each(|thread| thread.queued = 100 * MS);
+    program.processors = vec![[20, 0, 0, 0]; 4];
+    names(&report_of(&[program]), "busy-machine", &["other programs"]);
+}
+
+#[test]
+fn a_straggler_is_named() {
+    let slow = |worker, _| if worker == 2 { 10 * MS } else { 4 * MS };
+    let wait = |worker, _| if worker == 2 { 0 } else { 6 * MS };
+    names(&report_of(&[sweep(4, slow, wait)]), "straggler", &["worker 2", "2.5 times"]);
+}
+
+#[test]
+fn a_member_that_comes_late_to_barriers_is_named() {
+    let member = |rank| {
+        let mut member = Thread::new(Role::Member(rank));
+        for episode in 0..40 {
+            let (work, wait) = if rank == 1 { (9 * MS, MS / 5) } else { (3 * MS, 6 * MS) };
+            member.does(Activity::Section, 9, 0, work);
+            member.does(Activity::AwaitBarrier, 5, episode, wait);
+        }
+        member
+    };
+    let program = Program::of((0..3).map(member).collect());
+    names(&report_of(&[program]), "straggler", &["the others wait for member 1"]);
+}
+
+#[test]
+fn a_heavy_task_is_named() {
+    let thread = |worker: u32| {
+        let mut thread = Thread::new(Role::Worker(worker));
+        for iteration in 0..20 {
+            for task in [2 * worker, 2 * worker + 1] {
+                let heavy = task == 5;
+                thread.does(Activity::Step, task, iteration, if heavy { 18 * MS } else { 2 * MS });
+            }
+            thread.does(Activity::AwaitTask, 0, 0, if worker == 2 { 0 } else { 16 * MS });
+        }
+        thread
+    };
+    let mut program = Program::of((0..4).map(thread).collect());
+    program.tasks("block", 2, 4);
+    names(&report_of(&[program]), "imbalance", &["block (1, 1)", "9.0 times"]);
+}
+
+/// A sweep whose threads wait for reads, of 1 MB each.
+fn reading(milliseconds: u64) -> Program {
+    let mut program = sweep(2, |_, _| MS, |_, _| milliseconds * MS);
+    let mut reader = Thread::new(Role::Worker(9));
+    for request in 0..50 {
+        let since = request * (milliseconds + 1) * MS;
+        reader.beside(Activity::Read, 77, 1 << 20, [since, since + milliseconds * MS]);
+    }
+    reader.now = program.threads[0].now;
+    program.threads.push(reader);
+    program.notes.push(Note::Name { class: ObjectClass::File, id: 77, name: "za.npy".into() });
+    program
+}
+
+#[test]
+fn a_disk_that_is_slower_than_measured_is_named() {
+    let mut program = reading(20);
+    program.fact("disk.read_peak", "900000000");
+    program.fact("disk.write_peak", "800000000");
+    names(&report_of(&[program]), "disk", &["A slow disk", "52 MB/s", "800 MB/s"]);
+}
+
+#[test]
+fn a_disk_at_its_peak_bounds_the_run() {
+    let mut program = reading(20);
+    program.fact("disk.read_peak", "60000000");
+    program.fact("disk.write_peak", "60000000");
+    let report = report_of(&[program]);
+    names(&report, "disk", &["The disk bounds the run", "52 MB/s"]);
+    let disk = report.disk.unwrap();
+    let bytes: f64 = disk.read.iter().map(|rate| rate * disk.bin).sum();
+    assert!((bytes - 50.0 * 1_048_576.0).abs() < 1e3, "{bytes}");
+    assert_eq!(disk.files[0].0, "za.npy");
+}
+
+#[test]
+fn pages_from_the_disk_are_named() {
+    let mut program = sweep(2, |_, _| 4 * MS, |_, _| MS / 10);
+    program.threads.iter_mut().for_each(|thread| {
+        (thread.faults, thread.sleeps) = (400, true);
+    });
+    names(&report_of(&[program]), "memory", &["pages that come from the disk"]);
+}
+
+#[test]
+fn a_lock_is_named() {
+    let member = |rank| {
+        let mut member = Thread::new(Role::Member(rank));
+        for _ in 0..50 {
+            member.does(Activity::Section, 9, 0, 2 * MS);
+            member.does(Activity::AwaitLock, 40 + rank, 0, 2 * MS);
+        }
+        member
+    };
+    let mut program = Program::of((0..4).map(member).collect());
+    // Each member has its own number for the lock.
+    program.notes.extend((40..44).map(|id| Note::Name {
+        class: ObjectClass::Lock,
+        id,
+        name: "the table".into(),
+    }));
+    names(&report_of(&[program]), "lock", &["4 threads wait for the table"]);
+}
+
+/// The detail of a message.
+fn message(number: u64, from: u64, to: u64) -> u64 {
+    number << 36 | from << 16 | to
+}
+
+/// Two hosts whose members exchange messages in every step, each under way for 2 ms. The clock of
+/// the second one is ahead.
+fn exchanging(ahead: u64) -> [Program; 2] {
+    [0, 1].map(|own: u64| {
+        let other = 1 - own;
+        let mut member = Thread::new(Role::Member(own as u32));
+        for round in 0..60 {
+            member.does(Activity::Section, 9, 0, MS);
+            let now = member.now;
+            member.beside(Activity::Sent, other as u32, message(round, own, other), [now; 2]);
+            member.does(Activity::AwaitSync, 3, round, 2 * MS);
+            let now = member.now;
+            member.beside(Activity::Received, other as u32, message(round, other, own), [now; 2]);
+        }
+        let mut program = Program::of(vec![member]);
+        (program.host, program.ahead) = (format!("host {own}"), own * ahead);
+        program.fact("team.process", &own.to_string());
+        program
+    })
+}
+
+#[test]
+fn messages_are_named_and_clocks_are_aligned() {
+    for ahead in [0, 3_600_000_000_000] {
+        let report = report_of(&exchanging(ahead));
+        names(&report, "messages", &["under way for 2.0 ms"]);
+        let messages = report.messages.unwrap();
+        assert_eq!((messages.all, messages.peers.len()), (120, 2));
+        for &(_, _, sent, received) in &messages.arrows {
+            assert!((received - sent - 0.002).abs() < 1e-4, "{sent} {received}, ahead {ahead}");
+        }
+        assert!(
+            messages.clocks.contains("2 hosts were aligned by the messages"),
+            "{}",
+            messages.clocks
+        );
+        assert!((report.length - 0.18).abs() < 1e-3, "{}", report.length);
+    }
+}
+
+#[test]
+fn the_order_of_tasks_is_named() {
+    // One thread at a time has a ready task.
+    let wait = |worker: u32, iteration: u64| match (worker, iteration) {
+        (worker, 0) => u64::from(worker) * 4 * MS,
+        _ => 12 * MS,
+    };
+    let report = report_of(&[sweep(4, |_, _| 4 * MS, wait)]);
+    names(&report, "order", &["of 4 threads at work"]);
+}
+
+#[test]
+fn steps_that_are_too_small_are_named() {
+    let report = report_of(&[sweep(2, |_, _| 500, |_, _| 900)]);
+    names(&report, "small-tasks", &["Small tasks", "500 ns"]);
+}
+
+#[test]
+fn the_end_of_a_farm_is_named() {
+    let worker = |number: u32| {
+        let mut worker = Thread::new(Role::Worker(number));
+        for task in 0..10 {
+            let long = number == 3 && task == 9;
+            let id = u64::from(number) * 10 + task;
+            worker.does(Activity::Job, 0, id, if long { 200 * MS } else { 10 * MS });
+        }
+        if number != 3 {
+            worker.does(Activity::AwaitJob, 0, 0, 190 * MS);
+        }
+        worker
+    };
+    let program = Program::of((0..4).map(worker).collect());
+    names(&report_of(&[program]), "farm-tail", &["task 39", "200.0 ms"]);
+}
+
+#[test]
+fn a_run_that_is_stuck_is_named_with_what_it_waits_for() {
+    let mut program = sweep(2, |_, _| 4 * MS, |_, _| 0);
+    program.killed = true;
+    program.threads[0].hangs(Activity::AwaitLock, 40);
+    program.threads[1].hangs(Activity::AwaitBarrier, 41);
+    // A third thread, which is none of the workers, goes on for five seconds.
+    let mut other = Thread::new(Role::Server(0));
+    other.does(Activity::Serve, 0, 0, 5000 * MS);
+    program.threads.push(other);
+    program.notes.push(Note::Name { class: ObjectClass::Lock, id: 40, name: "the table".into() });
+    let report = report_of(&[program]);
+    names(&report, "stuck", &["The run is stuck"]);
+    let evidence = &report.summary.causes[0].evidence;
+    assert!(evidence.contains("worker 0 waits for a lock the table"), "{evidence}");
+    assert!(report.missing[0].contains("did not end its recording"), "{:?}", report.missing);
+}
+
+#[test]
+fn tasks_of_a_team_on_one_member_are_a_wrong_placement() {
+    let member = |rank: u32| {
+        let mut member = Thread::new(Role::Member(rank));
+        for iteration in 0..20 {
+            let tasks = if rank == 0 { 0..7 } else { 7..8 };
+            for task in tasks.clone() {
+                member.does(Activity::Step, task, iteration, 2 * MS);
+            }
+            member.does(Activity::AwaitTask, 0, 0, (7 - tasks.len() as u64) * 2 * MS);
+        }
+        member
+    };
+    let mut program = Program::of((0..2).map(member).collect());
+    program.notes.push(Note::Overlay { first: 0, tasks: 8 });
+    program.notes.extend((0..8).map(|id| Note::Task {
+        id,
+        name: format!("task {id}"),
+        member: Some(u32::from(id == 7)),
+    }));
+    names(&report_of(&[program]), "placement", &["member 0 runs 7 of 8 tasks"]);
+}

@@ -175,7 +175,8 @@ impl LanePart {
         })
     }
 
-    /// Puts spans into a part that was made otherwise than by recording, in the order of their ends.
+    /// Puts spans into a part that was made otherwise than by recording, in the order of their
+    /// ends.
     #[doc(hidden)]
     pub fn set_spans(&mut self, spans: &[TickSpan]) {
         let words = |span: &TickSpan| {

@@ -2,15 +2,20 @@
 
 use syncline_trace::{Activity, Role};
 
-use super::{Evidence, median, percent, time};
+use super::processors::processors;
+use super::{Evidence, LEAST, median, percent, time};
 use crate::model::Cause;
 
 /// A thread is late if it takes this many times as long as the median.
 const LATE: f64 = 1.25;
 
-/// Threads of the same kind that wait for one of them.
+/// Threads of the same kind that wait for one of them. Where threads lack processors, a thread that
+/// is late for that reason is no cause of its own.
 pub(super) fn balance(evidence: &Evidence<'_>) -> Option<Cause> {
-    by_steps(evidence).or_else(|| by_heavy_task(evidence)).or_else(|| by_work(evidence))
+    let lacks = processors(evidence).is_some_and(|cause| cause.cost >= LEAST);
+    by_steps(evidence, lacks)
+        .or_else(|| by_heavy_task(evidence))
+        .or_else(|| by_work(evidence, lacks))
 }
 
 /// The part of the time in which the other threads waited for something that a late thread delays.
@@ -29,7 +34,7 @@ fn others_wait(evidence: &Evidence<'_>, late: usize) -> f64 {
 }
 
 /// A thread whose steps take longer than the same kind of steps in other threads.
-fn by_steps(evidence: &Evidence<'_>) -> Option<Cause> {
+fn by_steps(evidence: &Evidence<'_>, lacks_processors: bool) -> Option<Cause> {
     let kinds = &evidence.collected.steps.kinds;
     let mut found: Option<(f64, usize, f64, f64)> = None;
     for kind in kinds {
@@ -55,6 +60,9 @@ fn by_steps(evidence: &Evidence<'_>) -> Option<Cause> {
         }
     }
     let (lost, lane, own, usual) = found?;
+    if lacks_processors && queued(evidence, lane) > 0.2 {
+        return None;
+    }
     let count = evidence.workers.len() as f64;
     let cost = others_wait(evidence, lane).min(lost * (count - 1.0) / evidence.total)
         + lost / evidence.total;
@@ -80,12 +88,18 @@ fn by_steps(evidence: &Evidence<'_>) -> Option<Cause> {
     })
 }
 
+/// Returns the part of its work for which a late thread was ready to run and had no processor.
+fn queued(evidence: &Evidence<'_>, lane: usize) -> f64 {
+    let Some((first, last)) = &evidence.trace.lanes[lane].samples else { return 0.0 };
+    last.queued_ns.saturating_sub(first.queued_ns) as f64 / evidence.worked(lane).max(1.0)
+}
+
 /// Returns what the kernel says of a late thread.
 fn why_late(evidence: &Evidence<'_>, lane: usize) -> String {
     let Some((first, last)) = &evidence.trace.lanes[lane].samples else { return String::new() };
     let ran = last.ran_ns.saturating_sub(first.ran_ns) as f64;
-    let queued = last.queued_ns.saturating_sub(first.queued_ns) as f64;
     let worked = evidence.worked(lane).max(1.0);
+    let queued = queued(evidence, lane) * worked;
     if queued > 0.2 * worked {
         return format!("It had no processor for {} of its work.", percent(queued / worked));
     }
@@ -129,7 +143,7 @@ fn by_heavy_task(evidence: &Evidence<'_>) -> Option<Cause> {
 }
 
 /// A member that works longer than the others between the same barriers, syncs or messages.
-fn by_work(evidence: &Evidence<'_>) -> Option<Cause> {
+fn by_work(evidence: &Evidence<'_>, lacks_processors: bool) -> Option<Cause> {
     let members = evidence.workers.iter().copied().filter(|&lane| {
         matches!(evidence.trace.lanes[lane].role, Some(Role::Member(_))) || !steps(evidence, lane)
     });
@@ -146,7 +160,8 @@ fn by_work(evidence: &Evidence<'_>) -> Option<Cause> {
     let (own, usual) =
         (evidence.worked(late), median(others().map(|l| evidence.worked(l)).collect()));
     let waited = others().map(waits).sum::<f64>() / evidence.total;
-    (own > LATE * usual && waits(late) < own).then(|| Cause {
+    let explained = lacks_processors && queued(evidence, late) > 0.2;
+    (own > LATE * usual && waits(late) < own && !explained).then(|| Cause {
         kind: "straggler".into(),
         what: format!("A straggler: the others wait for {}.", evidence.name(late)),
         evidence: format!(

@@ -57,25 +57,6 @@ struct Shared {
     /// The numbers of messages and bytes that were sent.
     messages: AtomicU64,
     bytes: AtomicU64,
-    /// Whether messages are recorded.
-    records: AtomicBool,
-    recorded: Mutex<Vec<Sent>>,
-}
-
-/// A recorded message: see [`Network::record`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Sent {
-    /// The number of the sending process.
-    pub from: usize,
-    /// The number of the receiving process.
-    pub to: usize,
-    /// The time of the call that sent it.
-    pub sent: Instant,
-    /// The time from which it could be received.
-    pub due: Instant,
-    /// Its length.
-    pub bytes: usize,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,8 +89,6 @@ impl Network {
             reported: (0..processes).map(|_| AtomicBool::new(false)).collect(),
             messages: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            records: AtomicBool::new(false),
-            recorded: Mutex::default(),
         };
         Network { shared: Arc::new(shared) }
     }
@@ -143,18 +122,6 @@ impl Network {
     pub fn report(&self, process: usize) {
         self.cut(process);
         self.shared.reported[process].store(true, Ordering::Relaxed);
-    }
-
-    /// Records each message that is sent from this moment on, but no pieces of long ones.
-    pub fn record(&self) {
-        self.shared.records.store(true, Ordering::Relaxed);
-    }
-
-    /// Stops recording, and returns the messages, each sender's in the order in which it sent them.
-    #[must_use]
-    pub fn recorded(&self) -> Vec<Sent> {
-        self.shared.records.store(false, Ordering::Relaxed);
-        std::mem::take(&mut *self.shared.recorded.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the number of messages that were sent and not received.
@@ -287,11 +254,6 @@ impl Transport for Channel {
         let due = self.last[to].map_or(due, |last| due.max(last));
         self.last[to] = Some(due);
         self.number += 1;
-        if self.shared.records.load(Ordering::Relaxed) {
-            let (from, sent) = (self.process, Instant::now());
-            let sent = Sent { from, to, sent, due, bytes: message.len() };
-            self.shared.recorded.lock().unwrap_or_else(PoisonError::into_inner).push(sent);
-        }
         let letter = Letter { due, number: self.number, from: self.process, message };
         self.shared.inboxes[to]
             .lock()
@@ -399,24 +361,6 @@ mod tests {
         }
         assert!(order.windows(2).any(|pair| pair[0] > pair[1]), "they mix");
         assert_eq!((c.receive(), network.traffic()), (Ok(None), (400, 400)));
-    }
-
-    #[test]
-    fn messages_are_recorded_while_they_are_to_be() {
-        let latency = Duration::from_millis(1);
-        let network = Network::new(2, Conditions { latency, ..Conditions::default() });
-        let mut end = network.transport(1);
-        let mut send = |message: &[u8]| end.send(0, message.to_vec()).unwrap();
-        send(b"before");
-        network.record();
-        send(b"one");
-        send(b"three");
-        let recorded = network.recorded();
-        send(b"after");
-        let told: Vec<_> = recorded.iter().map(|sent| (sent.from, sent.to, sent.bytes)).collect();
-        assert_eq!(told, [(1, 0, 3), (1, 0, 5)]);
-        assert!(recorded.iter().all(|sent| sent.due >= sent.sent), "{recorded:?}");
-        assert_eq!(network.recorded(), []);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Diagrams: messages of fences and of barriers as they were sent, and the states of a queue lock.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use syncline_fabric::transport::in_memory::{Conditions, Network, Sent};
+use syncline_fabric::transport::in_memory::Conditions;
 use syncline_fabric::{Member, Team};
 use syncline_rma::Rma;
 use syncline_rma::unstable::{Window, fence_all_asking, with_radix};
 use syncline_sync::{Lock, Mcs};
+use syncline_trace::{Activity, Event, clear, disable, enable, mark, snapshot};
 
 use crate::error::{Result, failed};
 use crate::plot::{Drawing, Figure, Panel, Shape};
@@ -17,11 +18,22 @@ use crate::reproduce::outcome::{Claim, Outcome, Table};
 /// The time of a message in a diagram: long, so that a busy machine does not blur it.
 const LATENCY: Duration = Duration::from_millis(3);
 
+/// The number of events that the ring of a thread keeps.
+const EVENTS: usize = (1 << 14) - 1;
+
+/// A message: the hosts, and when it was sent and taken.
+struct Message {
+    from: usize,
+    to: usize,
+    sent: Instant,
+    taken: Instant,
+}
+
 /// A recorded operation: its begin, its end, and the messages between.
 struct Recorded {
     begin: Instant,
     end: Instant,
-    messages: Vec<Sent>,
+    messages: Vec<Message>,
 }
 
 impl Recorded {
@@ -56,30 +68,48 @@ fn record_once(
     hosts: usize,
     operation: impl Fn(&mut Member) -> Result<(Instant, Instant)> + Sync,
 ) -> Result<Recorded> {
-    let kept: Mutex<Option<Network>> = Mutex::new(None);
-    let network = || kept.lock().unwrap_or_else(PoisonError::into_inner);
     let conditions = Conditions { latency: LATENCY, ..Conditions::default() };
     let team = Team::hosts(hosts).conditions(conditions).quiet();
-    let keep = |links: &Network| {
-        links.record();
-        *network() = Some(links.clone());
-    };
-    let times = team.run_on(keep, |me| operation(me).map_err(|why| why.to_string()))?;
-    let times = times.into_iter().collect::<Result<Vec<_>, _>>();
+    clear();
+    enable(EVENTS);
+    let zero = Instant::now();
+    mark(Activity::Mark, 0, 0);
+    let times = team.run(|me| operation(me).map_err(|why| why.to_string()));
+    disable();
+    let events = snapshot();
+    clear();
+    let times = times?.into_iter().collect::<Result<Vec<_>, _>>();
     let times = times.map_err(|why| failed("record messages", why))?;
     let begin = times.iter().map(|time| time.0).min().ok_or("a team without members")?;
     let end = times.iter().map(|time| time.1).max().ok_or("a team without members")?;
-    let messages = network().take().map(|links| links.recorded()).unwrap_or_default();
-    let messages = messages.into_iter().filter(|m| m.sent >= begin && m.due <= end).collect();
+    let messages = messages(&events, zero);
+    let messages = messages.into_iter().filter(|m| m.sent >= begin && m.taken <= end).collect();
     Ok(Recorded { begin, end, messages })
+}
+
+/// Returns the messages of which both ends are recorded, in the order of their arrival. `zero` is
+/// the moment of the first mark.
+fn messages(events: &[Event], zero: Instant) -> Vec<Message> {
+    let first = events.iter().find(|event| event.activity == Activity::Mark);
+    let first = first.map_or(0, |event| event.since_ns);
+    let time = |event: &Event| zero + Duration::from_nanos(event.since_ns.saturating_sub(first));
+    let of = |activity| events.iter().filter(move |event| event.activity == activity);
+    let sent: HashMap<u64, &Event> =
+        of(Activity::Sent).map(|event| (event.detail, event)).collect();
+    let message = |taken: &Event| {
+        // The sender and the receiver are in the detail: see `Activity`.
+        let (from, to) = ((taken.detail >> 16) as usize & 0xffff, taken.detail as usize & 0xffff);
+        Some(Message { from, to, sent: time(sent.get(&taken.detail)?), taken: time(taken) })
+    };
+    of(Activity::Received).filter_map(message).collect()
 }
 
 /// Returns the messages as a table.
 fn table(name: &str, recorded: &Recorded) -> Table {
-    let mut table = Table::new(name, ["from", "to", "sent ms", "arrived ms", "bytes"]);
+    let mut table = Table::new(name, ["from", "to", "sent ms", "arrived ms"]);
     for m in &recorded.messages {
-        let (sent, due) = (recorded.ms(m.sent), recorded.ms(m.due));
-        table.row([m.from.into(), m.to.into(), sent.into(), due.into(), m.bytes.into()]);
+        let (sent, taken) = (recorded.ms(m.sent), recorded.ms(m.taken));
+        table.row([m.from.into(), m.to.into(), sent.into(), taken.into()]);
     }
     table
 }
@@ -98,7 +128,7 @@ fn diagram(title: &str, hosts: usize, recorded: &Recorded, longest: f64) -> Draw
     }
     for m in &recorded.messages {
         let from = (x(recorded.ms(m.sent)), y(m.from));
-        drawing = drawing.with(Shape::arrow(from, (x(recorded.ms(m.due)), y(m.to)), "", false));
+        drawing = drawing.with(Shape::arrow(from, (x(recorded.ms(m.taken)), y(m.to)), "", false));
     }
     let axis = y(hosts - 1) + 1.2;
     let step = (longest / 6.0).ceil().max(1.0);

@@ -10,7 +10,7 @@ use syncline_report::{ReportError, Trace, export, page, report};
 
 use crate::args::{ReportArgs, TraceOption};
 use crate::error::{Error, Result};
-use crate::{terminal, units};
+use crate::terminal;
 
 /// The formats of outputs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,11 +36,8 @@ pub(crate) fn finish(option: &TraceOption, quiet: bool) {
     }
     match syncline_trace::finish() {
         Ok(Some(done)) if !quiet => {
-            let (path, bytes) = (done.path.display(), units::Bytes(done.bytes));
-            let events = done.events;
-            terminal::say(format_args!(
-                "trace: {path}, {events} events, {bytes}; syncline report {path}"
-            ));
+            let path = done.path.display();
+            terminal::say(format_args!("trace: {path}; syncline report {path}"));
         }
         Ok(_) => {}
         Err(error) => terminal::say(format_args!("warning: {error}; it ends there")),

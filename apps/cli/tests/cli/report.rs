@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use syncline_browser::check_page;
+use syncline_testkit::mpi::MPIS;
 
 use crate::common::{command, fails_with, lk23_on_disk, ok, until};
+use crate::rma::{ends, under};
+use crate::team::launch;
 
 /// Returns the report of a trace.
 fn report(path: &Path, trace: &str) -> Value {
@@ -27,6 +30,14 @@ fn page(path: &Path, trace: &str) -> Option<syncline_browser::Seen> {
 fn misused(path: &Path, line: &str, parts: &[&str]) {
     let said = fails_with(2, path, line);
     assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+}
+
+/// Runs a command that succeeds, and says once where its trace is.
+fn says_where_it_is(command: Command, line: &str) {
+    let output = ends(command, line);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("trace: a.trace; syncline report a.trace").count(), 1, "{said}");
 }
 
 fn grid<'r>(report: &'r Value, name: &str) -> &'r Value {
@@ -186,4 +197,64 @@ fn what_a_killed_run_wrote_counts() {
     assert!(missing.contains("did not end its recording"), "{missing}");
     let done = report["progress"][0]["points"].as_array().unwrap().last().unwrap()[1].as_f64();
     assert!(done.unwrap() > 1000.0);
+}
+
+#[test]
+fn the_tasks_of_a_farm_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let line = "farm run -j 2 --trace a.trace -- true ::: 1 2 3 4 5 6";
+    says_where_it_is(command(path, line), line);
+    let report = report(path, "a.trace");
+    let farm = &report["farm"];
+    let mut tasks: Vec<u64> =
+        farm["tasks"].as_array().unwrap().iter().map(|task| task[1].as_u64().unwrap()).collect();
+    tasks.sort_unstable();
+    assert_eq!(tasks, [1, 2, 3, 4, 5, 6]);
+    let workers = farm["workers"].as_array().unwrap();
+    assert!(workers.iter().all(|worker| worker == "slot 1" || worker == "slot 2"), "{workers:?}");
+    page(path, "a.trace");
+}
+
+#[test]
+fn the_processes_of_a_team_write_one_trace() {
+    let folder = lk23_on_disk(512, 256);
+    let path = folder.path();
+    let run = "run lk23 data --iterations 6 --quiet --output o.npy";
+    says_where_it_is(launch(path, "-n 3 --trace a.trace", run), run);
+    let report = report(path, "a.trace");
+    let lanes = report["lanes"].as_array().unwrap();
+    let members = (0..3).map(|rank| format!("member {rank}"));
+    for member in members {
+        assert!(lanes.iter().any(|lane| lane["name"] == *member), "{member}: {lanes:?}");
+    }
+    let missing = report["missing"].as_array().unwrap();
+    assert_eq!(missing.len(), 0, "{missing:?}");
+    page(path, "a.trace");
+}
+
+/// Ranks of MPI that exchange messages: the marks of both ends are matched.
+#[test]
+fn messages_between_hosts_are_reported() {
+    let Some(mpi) = MPIS.iter().find(|mpi| mpi.is_here()) else {
+        println!("skipped: no MPI");
+        return;
+    };
+    let folder = lk23_on_disk(512, 256);
+    let path = folder.path();
+    let line = "run lk23 data --iterations 6 --quiet --output o.npy --trace a.trace";
+    let Some(mut command) = under(mpi, 4, line) else { return };
+    command.current_dir(path).env("SYNCLINE_PER_HOST", "1");
+    let output = ends(command, line);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = report(path, "a.trace");
+    let messages = &report["messages"];
+    assert_eq!(messages["peers"].as_array().unwrap().len(), 4, "{messages}");
+    let arrows = messages["arrows"].as_array().unwrap();
+    assert!(!arrows.is_empty());
+    let time = |arrow: &Value, end: usize| arrow[end].as_f64().unwrap();
+    assert!(arrows.iter().all(|arrow| time(arrow, 2) <= time(arrow, 3)), "sent before received");
+    if let Some(seen) = page(path, "a.trace") {
+        assert!(!seen.empty.iter().any(|panel| panel == "messages"), "{seen:?}");
+    }
 }

@@ -12,7 +12,7 @@ use crate::common::{command, names, ok, succeeds, until};
 use crate::rma::{ends, shim, under};
 
 /// Returns `syncline launch` of a run in `folder`.
-fn launch(folder: &Path, options: &str, run: &str) -> Command {
+pub(crate) fn launch(folder: &Path, options: &str, run: &str) -> Command {
     let mut command = command(folder, &format!("launch {options} --"));
     command.arg(env!("CARGO_BIN_EXE_syncline")).args(run.split(' ')).env("SYNCLINE_QUIET", "1");
     command

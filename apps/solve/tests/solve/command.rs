@@ -259,3 +259,29 @@ fn the_command_documents_itself() {
     assert!(error.contains("command.com"), "{error}");
     assert!(!ask(&["--help"]).stdout.windows(5).any(|word| word == b"--man"));
 }
+
+/// The workers' spans are in the trace that the manager begins.
+#[test]
+fn a_solution_is_recorded() {
+    if !has_flint() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("solve.trace");
+    let trace = file.to_str().unwrap();
+    json_of(
+        &command("eco6.txt", &["--workers", "2", "--json", "--trace", trace]).output().unwrap(),
+    );
+    let mut reader = syncline_trace::Reader::open(&file).unwrap();
+    let (mut tasks, mut streams) = (0, std::collections::BTreeSet::new());
+    while let Some(frame) = reader.next_frame().unwrap() {
+        streams.insert(frame.stream);
+        let spans = frame.lanes.iter().flat_map(|lane| lane.spans());
+        tasks += spans.filter(|span| span.activity == syncline_trace::Activity::Job).count();
+    }
+    assert!(tasks > 0);
+    assert_eq!(streams.len(), 3, "the manager and two workers");
+    std::fs::write(&file, "my thesis").unwrap();
+    let output = command("eco6.txt", &["--trace", trace]).output().unwrap();
+    assert!(error_of(&output).contains("solve.trace is not a trace of Syncline"));
+}

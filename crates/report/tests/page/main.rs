@@ -48,7 +48,7 @@ fn hostile_names_stay_inside_of_their_element() {
     let page = page::render(&report);
     assert_eq!(parsed(&page, "report"), report);
     assert_eq!(page.matches("</script>").count(), 3);
-    assert!(!page.contains("<!--"));
+    assert!(!page.strip_prefix(page::HEAD).unwrap().contains("<!--"));
 }
 
 /// Writes a page below the target folder.

@@ -102,8 +102,6 @@ pub struct Lane {
     pub role: Option<Role>,
     /// The first and the last sample of the thread.
     pub samples: Option<(ThreadSample, ThreadSample)>,
-    /// The processors on which it may run, and those on which it was seen.
-    pub seen_on: Vec<u32>,
     /// Spans that were open at the end of the recording.
     pub open: Vec<OpenSpan>,
     /// The number of spans.
@@ -538,9 +536,6 @@ impl Lane {
         }
         if let Some(sample) = &part.sample {
             let first = self.samples.take().map_or_else(|| sample.clone(), |(first, _)| first);
-            if !self.seen_on.contains(&sample.processor) {
-                self.seen_on.push(sample.processor);
-            }
             self.samples = Some((first, sample.clone()));
         }
         self.open.clone_from(&part.open);

@@ -67,7 +67,7 @@ pub use recorder::{
     Role, Span, clear, disable, enable, is_enabled, mark, set_role, snapshot, span,
 };
 #[doc(hidden)]
-pub use recorder::{since, span_since, within};
+pub use recorder::{since, span_since};
 pub use writer::{Recorded, finish, start};
 #[doc(hidden)]
 pub use writer::{VARIABLE, recording_path};

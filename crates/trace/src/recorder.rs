@@ -122,22 +122,6 @@ pub fn is_enabled() -> bool {
     !is_off() && decided() != 0
 }
 
-/// Calls `work` in a span of this thread, if recording is on.
-///
-/// For the hottest loops: while recording is off, it costs one load and a branch, and no cleanup. A
-/// panic of `work` ends the span.
-#[inline(always)]
-pub fn within<T>(activity: Activity, subject: u32, detail: u64, work: impl FnOnce() -> T) -> T {
-    if is_off() { work() } else { traced(activity, subject, detail, work) }
-}
-
-#[cold]
-#[inline(never)]
-fn traced<T>(activity: Activity, subject: u32, detail: u64, work: impl FnOnce() -> T) -> T {
-    let _span = span(activity, subject, detail);
-    work()
-}
-
 /// Returns whether recording is off for sure. A build with `--cfg syncline_untraced` never records:
 /// it is for measuring what the check costs.
 #[inline]

@@ -134,7 +134,7 @@ fn failed(path: &Path, source: io::Error) -> Error {
 
 /// Returns the summary of a report.
 fn text(report: &Report) -> String {
-    let Summary { headline, causes, wait, waits, .. } = &report.summary;
+    let Summary { headline, causes, work, queued, wait, waits } = &report.summary;
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{headline}");
@@ -152,9 +152,12 @@ fn text(report: &Report) -> String {
         report.title,
         report.length,
         report.lanes.len(),
-        percent(1.0 - wait),
+        percent(*work),
         percent(*wait)
     );
+    if *queued >= 0.001 {
+        let _ = writeln!(text, "  {:>7}  ready, without a processor", percent(*queued));
+    }
     for &(activity, part) in waits.iter().filter(|wait| wait.1 >= 0.001) {
         let name = report.activities.get(activity).map_or("", |activity| activity.name.as_str());
         let _ = writeln!(text, "  {:>7}  {name}", percent(part));

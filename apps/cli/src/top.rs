@@ -100,7 +100,8 @@ fn once(path: &Path) -> Result<()> {
     if view.state == State::Empty {
         // A file that does not exist is named with the reason.
         syncline_trace::Reader::open(path)?;
-        return Err(Error::Report(ReportError::Empty { path: path.to_owned() }));
+        let why = "the program has recorded nothing yet".into();
+        return Err(Error::Report(ReportError::Empty { path: path.to_owned(), why }));
     }
     let mut cause = CauseFinder::new(path);
     cause.find(follower.bytes());

@@ -15,19 +15,19 @@ function disk_panel(report) {
     return say_missing(section, report, /\b(disk|files?)\b/i, "The run made no requests to a disk that the trace records.");
   }
   if (has_rates) {
-    const peak = disk.peak;
+    const peak = disk.peak || [];
     const lines = [
       { name: "read", points: bin_points(disk.read, disk.bin) },
       { name: "written", points: bin_points(disk.written, disk.bin) },
     ];
-    const marks = peak ? [
+    const marks = [
       { name: `measured: read ${rate_text(peak[0])}`, value: number(peak[0]), line: 0 },
       { name: `measured: write ${rate_text(peak[1])}`, value: number(peak[1]), line: 1 },
-    ] : [];
+    ].filter(({ value }) => value > 0);
     const mean = (list) => (list || []).reduce((sum, value) => sum + number(value), 0) / Math.max(1, (list || []).length);
-    const against = (rate, best) => (peak && number(best) > 0 ? ` (${percent_text(rate / best)} of the measured rate)` : "");
-    section.append(el("p", null, `Mean rates: read ${rate_text(mean(disk.read))}${against(mean(disk.read), peak?.[0])}, written ${rate_text(mean(disk.written))}${against(mean(disk.written), peak?.[1])}.`
-      + (peak ? "" : " The run did not measure the disk.")));
+    const against = (rate, best) => (number(best) > 0 ? ` (${percent_text(rate / best)} of the measured rate)` : "");
+    section.append(el("p", null, `Mean rates: read ${rate_text(mean(disk.read))}${against(mean(disk.read), peak[0])}, written ${rate_text(mean(disk.written))}${against(mean(disk.written), peak[1])}.`
+      + (marks.length ? "" : " The run did not measure the disk.")));
     line_chart(section, {
       label: "Rates of reading and writing over time.", lines, unit: "", format: rate_text,
       end: Math.max(number(report.length), (Math.max(lines[0].points.length, lines[1].points.length) - 1) * disk.bin), area: true, marks,

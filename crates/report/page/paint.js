@@ -94,6 +94,9 @@ function paints_of(activities) {
 }
 
 const UNKNOWN_PAINT = { hue: "#9aa2aa", hatch: null };
+// Threads that are ready to work.
+const QUEUED_PAINT = { hue: "#6a6d70", hatch: null };
+const QUEUED_NAME = "ready, without a processor";
 
 // A fill for the plotting library.
 function chart_fill(paint) {

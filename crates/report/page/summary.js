@@ -11,7 +11,10 @@ const KINDS = {
   "memory": "memory",
   "small-tasks": "small tasks",
   "farm-tail": "tail of the pool",
+  "farm-manager": "manager of the pool",
   "busy-machine": "busy machine",
+  "oversubscribed": "too many threads",
+  "limit": "limit of processor time",
 };
 
 function cause_cards(summary) {
@@ -21,7 +24,7 @@ function cause_cards(summary) {
     el("li", { class: "cause" },
       el("div", { class: "cause-head" },
         el("span", { class: "cause-kind" }, KINDS[cause.kind] || cause.kind),
-        el("span", { class: "cause-cost" }, `${percent_text(cause.cost)} of the threads' time`)),
+        el("span", { class: "cause-cost" }, `${percent_text(cause.cost)} of the run's time`)),
       el("div", { class: "cost-bar", "aria-hidden": "true" },
         el("span", { style: { width: `${clamp(number(cause.cost), 0, 1) * 100}%` } })),
       el("p", { class: "cause-what" }, cause.what),
@@ -56,19 +59,15 @@ function share_bar(parts) {
     painted(el("span", { style: { width: `${(part / total) * 100}%` } }), paint)));
 }
 
-// The bar of the whole run: work by activity where the lanes tell, and the waits of the summary.
+// The bar of the whole run: its work, threads without a processor, and its waits.
 function whole_parts(report, paints) {
   const summary = report.summary || {};
-  const seconds = new Map();
-  let all = 0;
-  for (const lane of report.lanes || []) {
-    all += Math.max(0, number(lane.to) - number(lane.from));
-    for (const [i, amount] of lane.shares || []) seconds.set(i, (seconds.get(i) || 0) + number(amount));
-  }
-  if (all > 0 && seconds.size) return bar_parts(report, paints, [...seconds], all);
-  const parts = bar_parts(report, paints, summary.waits, 1);
-  const work = number(summary.work);
-  return work > 0 ? [{ paint: { hue: HUES.work[0], hatch: null }, name: "work", kind: "work", part: work }, ...parts] : parts;
+  const part = (paint, name, kind, part) => ({ paint, name, kind, part: number(part) });
+  const first = [
+    part({ hue: HUES.work[0], hatch: null }, "work", "work", summary.work),
+    part(QUEUED_PAINT, QUEUED_NAME, "wait", summary.queued),
+  ];
+  return [...first.filter(({ part }) => part > 0), ...bar_parts(report, paints, summary.waits, 1)];
 }
 
 function lane_label(lane, report) {
@@ -105,7 +104,8 @@ function used_paints(report, paints) {
   const used = new Set();
   for (const lane of report.lanes || []) for (const [i, amount] of lane.shares || []) if (number(amount) > 0) used.add(i);
   for (const [i] of report.summary?.waits || []) used.add(i);
-  return [...used].sort((a, b) => a - b).map((i) => [paints[i] || UNKNOWN_PAINT, activity_name(report, i)]);
+  const names = [...used].sort((a, b) => a - b).map((i) => [paints[i] || UNKNOWN_PAINT, activity_name(report, i)]);
+  return number(report.summary?.queued) > 0 ? [...names, [QUEUED_PAINT, QUEUED_NAME]] : names;
 }
 
 function summary_panel(report, paints) {

@@ -1,7 +1,8 @@
 //! What makes a run slower than it need be, by rules over what was collected.
 //!
-//! Each rule looks at one kind of cause, and returns the part of the threads' time that it costs
-//! and the figures that show it. A cause below 7 % is not named. Some waits have a cause that
+//! Each rule looks at one kind of cause, and returns the part of the run's time that it costs and
+//! the figures that show it. The run's time is that of its threads, or of the processors where they
+//! are fewer: threads that take turns cost nothing. A cause below 7 % is not named. Some waits have a cause that
 //! another rule names: threads that wait for tasks because the disk, a lock, a straggler or a
 //! processor is late are not also "bound by the order of tasks".
 //!
@@ -12,6 +13,7 @@
 //! |                  | are on few members, or far from their neighbours                       |
 //! | `oversubscribed` | more computing threads than processors                                 |
 //! | `busy-machine`   | threads are ready to run, and other programs have the processors       |
+//! | `limit`          | threads are ready to run, and processors are idle                      |
 //! | `memory`         | page faults that wait for the disk                                     |
 //! | `straggler`      | one thread takes longer for the same work, and others wait             |
 //! | `imbalance`      | one task takes longer                                                  |
@@ -28,6 +30,8 @@ mod farm;
 mod processors;
 mod waits;
 
+use std::collections::BTreeMap;
+
 use syncline_trace::{Activity, ActivityClass, Role};
 
 use crate::collect::Collected;
@@ -43,8 +47,16 @@ pub(crate) struct Evidence<'a> {
     pub(crate) collected: &'a Collected,
     /// The threads whose time counts: members and workers, not servers and helpers.
     pub(crate) workers: Vec<usize>,
-    /// The time of these threads in nanoseconds.
+    /// The time that the run had, in nanoseconds: that of these threads, but on no host more than
+    /// that of its processors.
     pub(crate) total: f64,
+    /// The part of it in which a processor worked for the run.
+    work: f64,
+    /// The part in which threads were ready to work, and had no processor.
+    queued: f64,
+    /// What a nanosecond of a thread's waiting costs: less than one where threads take turns on the
+    /// processors, as the others work meanwhile.
+    scale: f64,
 }
 
 impl<'a> Evidence<'a> {
@@ -62,8 +74,46 @@ impl<'a> Evidence<'a> {
             let serves = |lane: &usize| matches!(trace.lanes[*lane].role, Some(Role::Server(_)));
             workers = all().filter(|lane| !serves(lane)).collect();
         }
-        let total: u64 = workers.iter().map(|&lane| shares[lane].length()).sum();
-        Evidence { trace, collected, workers, total: (total as f64).max(1.0) }
+        let mut evidence =
+            Evidence { trace, collected, workers, total: 1.0, work: 0.0, queued: 0.0, scale: 1.0 };
+        evidence.add_up();
+        evidence
+    }
+
+    /// Adds up the time that the run had, and what became of it.
+    fn add_up(&mut self) {
+        let mut hosts: BTreeMap<usize, (u64, u64, u64, u32)> = BTreeMap::new();
+        for &lane in &self.workers {
+            let share = &self.collected.shares.lanes[lane];
+            let process = &self.trace.processes[self.trace.lanes[lane].process];
+            let host = hosts.entry(process.host).or_insert((0, u64::MAX, 0, 0));
+            host.0 += share.length();
+            host.1 = host.1.min(share.from);
+            host.2 = host.2.max(share.to);
+            host.3 = host.3.max(process.info.processors);
+        }
+        let of_host = |&(sum, from, to, processors): &(u64, u64, u64, u32)| match processors {
+            0 => sum,
+            some => sum.min(to.saturating_sub(from).saturating_mul(some.into())),
+        };
+        self.total = (hosts.values().map(of_host).sum::<u64>() as f64).max(1.0);
+        let sum =
+            |of: &dyn Fn(usize) -> f64| self.workers.iter().map(|&lane| of(lane)).sum::<f64>();
+        let worked = sum(&|lane| self.worked(lane));
+        let waited = sum(&|lane| self.waited(lane));
+        let net = sum(&|lane| {
+            let worked = self.worked(lane);
+            match self.trace.lanes[lane].usage() {
+                Some(usage) => (worked - usage.queued).max(worked.min(usage.ran)),
+                None => worked,
+            }
+        });
+        let work = net.min(self.total);
+        let idle = waited + worked - net;
+        let scale = if idle > 0.0 { (self.total - work) / idle } else { 0.0 };
+        self.work = work / self.total;
+        self.queued = (worked - net) * scale / self.total;
+        self.scale = scale;
     }
 
     /// Returns the nanoseconds of an activity of a thread. Time between the steps or tasks of a
@@ -90,9 +140,14 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Returns the part of the threads' time that was an activity.
+    /// Returns the part of the run's time that threads' waits of this length cost.
+    pub(crate) fn cost(&self, waited: f64) -> f64 {
+        waited * self.scale / self.total
+    }
+
+    /// Returns the part of the run's time that the waits of an activity cost.
     pub(crate) fn part(&self, activity: Activity) -> f64 {
-        self.workers.iter().map(|&lane| self.time(lane, activity)).sum::<f64>() / self.total
+        self.cost(self.workers.iter().map(|&lane| self.time(lane, activity)).sum())
     }
 
     /// Returns the nanoseconds in which a thread waited.
@@ -143,6 +198,7 @@ pub(crate) fn summary(evidence: &Evidence<'_>) -> Summary {
     .flatten()
     .filter(|cause| cause.cost >= LEAST)
     .collect();
+    causes.iter_mut().for_each(|cause| cause.cost = cause.cost.min(1.0));
     let first = |cause: &Cause| cause.kind == "stuck";
     causes.sort_by(|a, b| first(b).cmp(&first(a)).then(b.cost.total_cmp(&a.cost)));
     // Waiting for tasks is a consequence where something else is late.
@@ -151,12 +207,11 @@ pub(crate) fn summary(evidence: &Evidence<'_>) -> Summary {
     }
     let headline = match causes.first() {
         Some(cause) => cause.what.clone(),
-        None => format!(
-            "Nothing holds the run up: {} of the threads' time is work.",
-            percent(1.0 - wait)
-        ),
+        None => {
+            format!("Nothing holds the run up: {} of its time is work.", percent(evidence.work))
+        }
     };
-    Summary { headline, causes, work: 1.0 - wait, wait, waits }
+    Summary { headline, causes, work: evidence.work, queued: evidence.queued, wait, waits }
 }
 
 /// Returns a part in percent.

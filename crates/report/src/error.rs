@@ -13,10 +13,12 @@ pub enum ReportError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// A trace has no events, or no process that recorded any.
-    #[error("{} has no events: the program recorded nothing before it ended", path.display())]
+    #[error("{} has no events: {why}", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
+        /// What is known of the reason.
+        why: String,
     },
     /// A result cannot be written.
     #[error("cannot write {what}: {source}")]

@@ -17,18 +17,19 @@
 //! Processes whose times overlap, directly or by way of others, are one run. The report is of the
 //! last one.
 
+mod lane;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use syncline_trace::frame::{
-    Frame, LanePart, MachineSample, OpenSpan, ProcessInfo, ThreadSample, TickSpan,
-};
+use syncline_trace::frame::{Frame, LanePart, MachineSample, OpenSpan, ProcessInfo, TickSpan};
 use syncline_trace::note::{Note, ObjectClass};
 use syncline_trace::{Activity, Reader, Role, clock::ClockPair};
 
 use crate::align;
 pub use crate::align::Alignment;
 use crate::error::ReportError;
+pub use lane::{Lane, Usage};
 
 /// The first reading of a trace.
 #[derive(Debug, Default)]
@@ -87,27 +88,6 @@ pub struct Task {
     pub member: Option<u32>,
 }
 
-/// A thread of the run.
-#[derive(Debug, Default)]
-pub struct Lane {
-    /// The index of its process.
-    pub process: usize,
-    /// Its number in the process.
-    pub thread: u32,
-    /// Its number in the system; 0 if it is not known.
-    pub thread_id: u32,
-    /// Its name.
-    pub name: String,
-    /// Its role.
-    pub role: Option<Role>,
-    /// The first and the last sample of the thread.
-    pub samples: Option<(ThreadSample, ThreadSample)>,
-    /// Spans that were open at the end of the recording.
-    pub open: Vec<OpenSpan>,
-    /// The number of spans.
-    pub spans: u64,
-}
-
 /// A span with aligned times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -151,7 +131,11 @@ impl Trace {
         trace.keep_last_run();
         if trace.lanes.iter().all(|lane| lane.spans == 0 && lane.open.is_empty()) {
             let path = trace.paths.first().cloned().unwrap_or_default();
-            return Err(ReportError::Empty { path });
+            let why = match trace.missing.is_empty() {
+                true => "the program recorded nothing before it ended".into(),
+                false => trace.missing.join("; "),
+            };
+            return Err(ReportError::Empty { path, why });
         }
         trace.align()?;
         trace.note_losses();
@@ -340,15 +324,38 @@ impl Trace {
         }
         frame.notes.iter().for_each(|note| process.take(note));
         for part in &frame.lanes {
-            process.lost += part.lost;
-            let next = self.lanes.len();
-            let lane = *self.threads.entry((index, part.thread)).or_insert(next);
-            if lane == next {
-                self.lanes.push(Lane { process: index, thread: part.thread, ..Lane::default() });
-            }
+            self.processes[index].lost += part.lost;
+            let lane = match self.threads.get(&(index, part.thread)) {
+                Some(&lane) => lane,
+                None => self.add_thread(index, frame, part),
+            };
             self.lanes[lane].take(part);
         }
         index
+    }
+
+    /// Returns the lane of a thread that is new: that of a worker which has ended before, if the
+    /// thread has the same number in a pool. A program may start its workers many times.
+    fn add_thread(&mut self, process: usize, frame: &Frame, part: &LanePart) -> usize {
+        let own = frame.lanes.iter().filter(|own| own.thread == part.thread);
+        let begins = own.flat_map(|own| {
+            let open = own.open.iter().map(|open| open.since);
+            own.spans().map(|span| span.since).chain(open)
+        });
+        let begin = begins.min().unwrap_or(frame.clock.ticks);
+        let role = part.role.filter(|role| matches!(role, Role::Worker(_)));
+        let before = self.lanes.iter().position(|lane| {
+            role.is_some()
+                && (lane.process, lane.role) == (process, role)
+                && lane.has_ended_before(begin)
+        });
+        let lane = before.unwrap_or_else(|| {
+            self.lanes.push(Lane::of(process));
+            self.lanes.len() - 1
+        });
+        self.lanes[lane].begin_thread(part.thread);
+        self.threads.insert((process, part.thread), lane);
+        lane
     }
 
     fn note_damage(&mut self, path: &Path, reader: &Reader) {
@@ -403,25 +410,28 @@ impl Trace {
         let mut old: Vec<Option<Process>> = self.processes.drain(..).map(Some).collect();
         self.processes = kept.iter().filter_map(|&index| old[index].take()).collect();
         self.streams.retain(|_, index| number.get(index).map(|&new| *index = new).is_some());
-        let lanes = std::mem::take(&mut self.lanes);
-        for mut lane in lanes {
+        let mut lanes: Vec<(usize, Lane)> = Vec::new();
+        for (old, mut lane) in std::mem::take(&mut self.lanes).into_iter().enumerate() {
             if let Some(&process) = number.get(&lane.process) {
                 lane.process = process;
-                self.lanes.push(lane);
+                lanes.push((old, lane));
             }
         }
-        let rank = |lane: &Lane| (lane.process, std::cmp::Reverse(lane.role), lane.thread);
         let order = |lane: &Lane| match lane.role {
             Some(Role::Member(rank) | Role::Worker(rank)) => rank,
             _ => 0,
         };
-        self.lanes.sort_by_key(|lane| (lane.process, order(lane), rank(lane)));
-        self.threads = self
-            .lanes
-            .iter()
-            .enumerate()
-            .map(|(i, lane)| ((lane.process, lane.thread), i))
-            .collect();
+        lanes.sort_by_key(|(_, lane)| {
+            (lane.process, order(lane), std::cmp::Reverse(lane.role), lane.thread)
+        });
+        let place: HashMap<usize, usize> =
+            lanes.iter().enumerate().map(|(new, &(old, _))| (old, new)).collect();
+        let threads = std::mem::take(&mut self.threads).into_iter().filter_map(|(key, old)| {
+            let process = *number.get(&key.0)?;
+            Some(((process, key.1), *place.get(&old)?))
+        });
+        self.threads = threads.collect();
+        self.lanes = lanes.into_iter().map(|(_, lane)| lane).collect();
     }
 
     /// Determines the offsets of hosts' clocks, and the begin and length of the run.
@@ -522,24 +532,6 @@ impl Process {
             .first()
             .map_or(0, |pair| i128::from(pair.realtime_ns) - i128::from(pair.monotonic_ns));
         monotonic + offset
-    }
-}
-
-impl Lane {
-    fn take(&mut self, part: &LanePart) {
-        if let Some(about) = &part.about {
-            self.name.clone_from(&about.name);
-            self.thread_id = about.thread_id;
-        }
-        if part.role.is_some() {
-            self.role = part.role;
-        }
-        if let Some(sample) = &part.sample {
-            let first = self.samples.take().map_or_else(|| sample.clone(), |(first, _)| first);
-            self.samples = Some((first, sample.clone()));
-        }
-        self.open.clone_from(&part.open);
-        self.spans += part.spans().count() as u64;
     }
 }
 

@@ -49,11 +49,14 @@ pub struct Summary {
     pub headline: String,
     /// The causes, the most expensive first. Empty for a healthy run.
     pub causes: Vec<Cause>,
-    /// The part of the threads' time that was work, from 0 to 1.
+    /// The part of the run's time that was work, from 0 to 1. The run's time is that of its
+    /// threads, but on no host more than that of the processors.
     pub work: f64,
+    /// The part in which threads were ready to work, and had no processor.
+    pub queued: f64,
     /// The part that was waiting.
     pub wait: f64,
-    /// The part of the waiting, by activity: index and part of the threads' time.
+    /// The part of the waiting, by activity: index and part of the run's time.
     pub waits: Vec<(usize, f64)>,
 }
 
@@ -69,7 +72,7 @@ pub struct Cause {
     pub evidence: String,
     /// What to change.
     pub advice: String,
-    /// The part of the threads' time that it costs, from 0 to 1.
+    /// The part of the run's time that it costs, from 0 to 1.
     pub cost: f64,
 }
 
@@ -191,7 +194,7 @@ pub struct Disk {
     pub written: Vec<f64>,
     /// The disk's measured rates of reading and writing in bytes per second, where the run measured
     /// them.
-    pub peak: Option<(f64, f64)>,
+    pub peak: (Option<f64>, Option<f64>),
     /// Requests by file: name, requests, bytes, median and greatest latency in seconds.
     pub files: Vec<(String, u64, u64, f64, f64)>,
 }

@@ -136,13 +136,7 @@ fn lanes(trace: &Trace, collected: &Collected) -> Vec<LaneInfo> {
             from: seconds(if share.from == u64::MAX { 0 } else { share.from }),
             to: seconds(share.to),
             shares,
-            processor: lane.samples.as_ref().map(|(first, last)| {
-                let since = if first == last { Default::default() } else { first.clone() };
-                (
-                    seconds(last.ran_ns.saturating_sub(since.ran_ns)),
-                    seconds(last.queued_ns.saturating_sub(since.queued_ns)),
-                )
-            }),
+            processor: lane.usage().map(|usage| (usage.ran / 1e9, usage.queued / 1e9)),
             open: open.collect(),
         }
     };

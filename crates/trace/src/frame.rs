@@ -92,6 +92,8 @@ pub struct LanePart {
     pub open: Vec<OpenSpan>,
     /// What the kernel says of the thread.
     pub sample: Option<ThreadSample>,
+    /// Whether the thread has ended, so that this is its last part.
+    pub ended: bool,
 }
 
 /// A thread.

@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::clock::{self, ClockPair};
+use crate::frame::ThreadSample;
 use crate::note;
 use crate::open::{DEPTH, OpenSpans};
 use crate::ring::{Ring, Words, Writer};
-use crate::{Activity, Event};
+use crate::{Activity, Event, sample};
 
 /// The maximum number of events that a ring keeps: 2^24 slots, 512 MiB.
 pub const MAX_EVENTS_PER_THREAD: usize = (1 << 24) - 1;
@@ -58,6 +59,8 @@ pub(crate) struct LaneState {
     pub(crate) name: String,
     /// What the thread is to the run, such as a member and its rank.
     pub(crate) role: Mutex<Option<Role>>,
+    /// What the kernel said of the thread at its first event, and at its end.
+    pub(crate) samples: Mutex<[Option<ThreadSample>; 2]>,
 }
 
 /// What a thread is to the run. The later ones in this list replace the earlier ones.
@@ -308,6 +311,14 @@ fn with_own<T>(act: impl FnOnce(&mut Mine) -> T) -> Option<T> {
     done.ok().flatten()
 }
 
+impl Drop for Mine {
+    /// The thread ends: what it did since the last frame would be unknown otherwise.
+    fn drop(&mut self) {
+        let last = sample::thread(self.lane.thread_id);
+        self.lane.samples.lock().unwrap_or_else(PoisonError::into_inner)[1] = last;
+    }
+}
+
 impl Mine {
     /// Closes the open span of this depth, and those inside it, which were not dropped.
     #[inline]
@@ -368,9 +379,11 @@ fn register(capacity: usize, old: Option<Mine>) -> Mine {
     ORIGIN.get_or_init(ClockPair::now);
     let role =
         old.as_ref().and_then(|old| *old.lane.role.lock().unwrap_or_else(PoisonError::into_inner));
+    let thread_id = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    let first = sample::thread(thread_id);
     let mut registry = registry();
     let (thread, open) = match old {
-        Some(old) => (old.lane.thread, old.open),
+        Some(mut old) => (old.lane.thread, std::mem::take(&mut old.open)),
         None => {
             registry.threads += 1;
             (registry.threads - 1, Vec::with_capacity(2 * DEPTH))
@@ -380,9 +393,10 @@ fn register(capacity: usize, old: Option<Mine>) -> Mine {
         ring: writer.ring().clone(),
         open: OpenSpans::new(),
         thread,
-        thread_id: rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs(),
+        thread_id,
         name: std::thread::current().name().unwrap_or_default().to_owned(),
         role: Mutex::new(role),
+        samples: Mutex::new([first, None]),
     });
     registry.lanes.push(Lane { state: Arc::clone(&lane), from: 0 });
     Mine { writer, lane, open }
@@ -434,6 +448,7 @@ pub fn clear() {
     note::clear();
     registry().lanes.retain_mut(|lane| {
         lane.from = lane.state.ring.head();
+        *lane.state.samples.lock().unwrap_or_else(PoisonError::into_inner) = [None, None];
         // The other holders are the thread itself and snapshots. A ring that only a snapshot holds
         // is empty from now on, and the next clear frees it.
         Arc::strong_count(&lane.state) > 1

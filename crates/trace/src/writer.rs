@@ -151,6 +151,10 @@ pub fn start(path: &Path) -> Result<(), TraceError> {
     });
     RECORDER.store(pid, Relaxed);
     recorder::enable(RING);
+    // The first frame says what the program is, and how busy the machine was before it.
+    if let Some(recording) = &mut *recording {
+        recording.output.append(false);
+    }
     Ok(())
 }
 
@@ -337,8 +341,8 @@ impl Output {
         // recorded is complete.
         let ended: Vec<bool> =
             lanes.iter().map(|lane| Arc::strong_count(&lane.state) == 2).collect();
-        for lane in &lanes {
-            self.read_lane(lane, &mut parts);
+        for (lane, &ended) in lanes.iter().zip(&ended) {
+            self.read_lane(lane, ended, &mut parts);
         }
         let clock = ClockPair::now();
         self.advance(&lanes, &ended, &parts);
@@ -371,7 +375,7 @@ impl Output {
 
     /// Reads what is new of a thread, in parts of at most [`MOST`] spans, with the number of the
     /// next entry.
-    fn read_lane(&mut self, lane: &Lane, parts: &mut Vec<(LanePart, u64)>) {
+    fn read_lane(&mut self, lane: &Lane, ended: bool, parts: &mut Vec<(LanePart, u64)>) {
         let state = &lane.state;
         let (first, entries) = state.ring.read(lane.from);
         let open = state.open.read().into_iter().map(|[since, what, detail]| OpenSpan {
@@ -381,8 +385,11 @@ impl Output {
             detail,
         });
         let open: Vec<OpenSpan> = open.collect();
-        let sample = sample::thread(state.thread_id);
-        if entries.is_empty() && open.is_empty() && sample.is_none() {
+        let samples =
+            std::mem::take(&mut *state.samples.lock().unwrap_or_else(PoisonError::into_inner));
+        let [first_sample, last_sample] = samples;
+        let sample = last_sample.or_else(|| sample::thread(state.thread_id));
+        if entries.is_empty() && open.is_empty() && sample.is_none() && !ended {
             return;
         }
         let about = (!self.known.contains(&state.thread)).then(|| {
@@ -396,6 +403,10 @@ impl Output {
         let next = first + entries.len() as u64;
         let of_thread = || LanePart { thread: state.thread, ..LanePart::default() };
         let mut part = LanePart { about, role, lost, ..of_thread() };
+        if first_sample.is_some() {
+            part.sample = first_sample;
+            parts.push((std::mem::replace(&mut part, of_thread()), lane.from));
+        }
         let mut pieces: Vec<&[Words]> = entries.chunks(MOST).collect();
         let rest = pieces.pop().unwrap_or_default();
         for piece in pieces {
@@ -405,6 +416,7 @@ impl Output {
         part.spans = LanePart::pack(rest);
         part.open = open;
         part.sample = sample;
+        part.ended = ended;
         parts.push((part, next));
     }
 

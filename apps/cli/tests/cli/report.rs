@@ -148,9 +148,12 @@ fn bad_traces_are_named() {
     let run = "run lk23 data --iterations 40 --executor blocked --block 16 --trace a.trace";
     ok(path, run);
     let whole = fs::read(path.join("a.trace")).unwrap();
-    fs::write(path.join("cut.trace"), &whole[..whole.len() - 10]).unwrap();
+    // Twice the run, as a fast one may be a single frame.
+    let twice = [&whole[..], &whole[..]].concat();
+    fs::write(path.join("cut.trace"), &twice[..twice.len() - 10]).unwrap();
     let text = ok(path, "report cut.trace");
     assert!(text.contains("note: cut.trace is cut off: its last "), "{text}");
+    fs::write(path.join("short.trace"), &whole[..100]).unwrap();
     fs::write(path.join("other.trace"), "no trace").unwrap();
     fs::write(path.join("empty.trace"), "").unwrap();
     let mut newer = whole.clone();
@@ -159,6 +162,7 @@ fn bad_traces_are_named() {
     for (name, why) in [
         ("other.trace", "other.trace is not a trace of Syncline"),
         ("empty.trace", "empty.trace has no events"),
+        ("short.trace", "short.trace has no events: short.trace is cut off: its last 100 bytes"),
         (
             "newer.trace",
             "newer.trace has version 9 of the trace format; this program has version 1",

@@ -281,6 +281,13 @@ fn a_solution_is_recorded() {
     }
     assert!(tasks > 0);
     assert_eq!(streams.len(), 3, "the manager and two workers");
+    let report = syncline_report::report(&syncline_report::Trace::open(&[&file]).unwrap()).unwrap();
+    assert_eq!(report.farm.as_ref().map(|farm| farm.tasks.len()), Some(tasks));
+    let page = folder.path().join("solve.html");
+    std::fs::write(&page, syncline_report::page::render(&report)).unwrap();
+    if let Some(seen) = syncline_browser::check_page(&page) {
+        assert!(!seen.empty.iter().any(|panel| panel == "farm"), "{seen:?}");
+    }
     std::fs::write(&file, "my thesis").unwrap();
     let output = command("eco6.txt", &["--trace", trace]).output().unwrap();
     assert!(error_of(&output).contains("solve.trace is not a trace of Syncline"));

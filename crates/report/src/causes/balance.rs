@@ -4,6 +4,7 @@ use syncline_trace::{Activity, Role};
 
 use super::processors::processors;
 use super::{Evidence, LEAST, median, percent, time};
+use crate::load::Usage;
 use crate::model::Cause;
 
 /// A thread is late if it takes this many times as long as the median.
@@ -30,7 +31,7 @@ fn others_wait(evidence: &Evidence<'_>, late: usize) -> f64 {
     ];
     let others = evidence.workers.iter().filter(|&&lane| lane != late);
     let waits = others.map(|&lane| FOR_OTHERS.iter().map(|&a| evidence.time(lane, a)).sum::<f64>());
-    waits.sum::<f64>() / evidence.total
+    evidence.cost(waits.sum())
 }
 
 /// A thread whose steps take longer than the same kind of steps in other threads.
@@ -90,16 +91,16 @@ fn by_steps(evidence: &Evidence<'_>, lacks_processors: bool) -> Option<Cause> {
 
 /// Returns the part of its work for which a late thread was ready to run and had no processor.
 fn queued(evidence: &Evidence<'_>, lane: usize) -> f64 {
-    let Some((first, last)) = &evidence.trace.lanes[lane].samples else { return 0.0 };
-    last.queued_ns.saturating_sub(first.queued_ns) as f64 / evidence.worked(lane).max(1.0)
+    let usage = evidence.trace.lanes[lane].usage();
+    usage.map_or(0.0, |usage| usage.queued / evidence.worked(lane).max(1.0))
 }
 
 /// Returns what the kernel says of a late thread.
 fn why_late(evidence: &Evidence<'_>, lane: usize) -> String {
-    let Some((first, last)) = &evidence.trace.lanes[lane].samples else { return String::new() };
-    let ran = last.ran_ns.saturating_sub(first.ran_ns) as f64;
+    let Some(Usage { ran, queued, .. }) = evidence.trace.lanes[lane].usage() else {
+        return String::new();
+    };
     let worked = evidence.worked(lane).max(1.0);
-    let queued = queued(evidence, lane) * worked;
     if queued > 0.2 * worked {
         return format!("It had no processor for {} of its work.", percent(queued / worked));
     }
@@ -159,7 +160,7 @@ fn by_work(evidence: &Evidence<'_>, lacks_processors: bool) -> Option<Cause> {
     let others = || members.iter().copied().filter(|&lane| lane != late);
     let (own, usual) =
         (evidence.worked(late), median(others().map(|l| evidence.worked(l)).collect()));
-    let waited = others().map(waits).sum::<f64>() / evidence.total;
+    let waited = evidence.cost(others().map(waits).sum());
     let explained = lacks_processors && queued(evidence, late) > 0.2;
     (own > LATE * usual && waits(late) < own && !explained).then(|| Cause {
         kind: "straggler".into(),

@@ -5,29 +5,20 @@ use std::collections::BTreeMap;
 use syncline_trace::Activity;
 
 use super::{Evidence, percent};
+use crate::load::Usage;
 use crate::model::Cause;
 
-/// What the kernel says of a thread over the run, in nanoseconds.
+/// What the kernel says of a thread over the run.
 struct OnProcessor {
     lane: usize,
-    ran: f64,
-    queued: f64,
+    usage: Usage,
     allowed: Vec<u32>,
-    faults: u64,
 }
 
 fn threads(evidence: &Evidence<'_>) -> Vec<OnProcessor> {
     let thread = |&lane: &usize| {
-        let (first, last) = evidence.trace.lanes[lane].samples.as_ref()?;
-        // A thread whose first sample is its last began during the run: all of it counts.
-        let before = if first == last { Default::default() } else { first.clone() };
-        Some(OnProcessor {
-            lane,
-            ran: last.ran_ns.saturating_sub(before.ran_ns) as f64,
-            queued: last.queued_ns.saturating_sub(before.queued_ns) as f64,
-            allowed: numbers(&last.allowed),
-            faults: last.major_faults.saturating_sub(before.major_faults),
-        })
+        let of = &evidence.trace.lanes[lane];
+        Some(OnProcessor { lane, usage: of.usage()?, allowed: numbers(of.allowed()) })
     };
     evidence.workers.iter().filter_map(thread).collect()
 }
@@ -70,55 +61,26 @@ fn machine(evidence: &Evidence<'_>) -> Option<Machine> {
 /// Threads were ready to run, and had no processor.
 pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
     let threads = threads(evidence);
-    let queued: f64 = threads.iter().map(|thread| thread.queued).sum();
+    let queued: f64 = threads.iter().map(|thread| thread.usage.queued).sum();
+    let ran: f64 = threads.iter().map(|thread| thread.usage.ran).sum();
     let cost = queued / evidence.total;
     let machine = machine(evidence).unwrap_or_default();
-    let mut late: Vec<&OnProcessor> = threads.iter().filter(|t| t.queued * 20.0 > t.ran).collect();
-    late.sort_by(|a, b| b.queued.total_cmp(&a.queued));
+    let mut late: Vec<&OnProcessor> =
+        threads.iter().filter(|t| t.usage.queued * 20.0 > t.usage.ran).collect();
+    late.sort_by(|a, b| b.usage.queued.total_cmp(&a.usage.queued));
     let lanes: Vec<usize> = late.iter().map(|thread| thread.lane).collect();
     let ready = format!(
         "{} were ready to run for {} of their time, and had no processor",
         evidence.names(&lanes),
-        percent(queued / threads.iter().map(|t| t.ran + t.queued).sum::<f64>().max(1.0))
+        percent(queued / (ran + queued).max(1.0))
     );
-    let mut sets: BTreeMap<&[u32], Vec<usize>> = BTreeMap::new();
-    for thread in &threads {
-        sets.entry(&thread.allowed).or_default().push(thread.lane);
-    }
-    let crowded = sets.iter().find(|(set, lanes)| {
-        let elsewhere =
-            machine.idle.iter().zip(0..).any(|(&idle, p)| idle > 0.3 && !set.contains(&p));
-        lanes.len() > set.len() && elsewhere
-    });
-    if let Some((set, lanes)) = crowded {
-        let idle: Vec<String> = machine
-            .idle
-            .iter()
-            .zip(0_u32..)
-            .filter(|&(&idle, p)| idle > 0.3 && !set.contains(&p))
-            .map(|(&idle, p)| format!("processor {p} was idle for {}", percent(idle)))
-            .take(3)
-            .collect();
-        let allowed: Vec<String> = set.iter().map(u32::to_string).collect();
-        return Some(Cause {
-            kind: "placement".into(),
-            what: format!(
-                "Wrong placement: {} may run on processor {} only, while others are idle.",
-                evidence.names(lanes),
-                allowed.join(", ")
-            ),
-            evidence: format!("{ready}; {}.", idle.join(", ")),
-            advice: "Let each thread have a processor of its own: look at taskset, at the binding \
-                     options of mpirun, and at the cpuset of the container."
-                .into(),
-            cost,
-        });
+    if let Some(cause) = crowded(evidence, &threads, &machine, &ready, cost) {
+        return Some(cause);
     }
     let processors = machine.idle.len().max(1);
-    let own: f64 = threads.iter().map(|thread| thread.ran).sum();
     // Threads that want a processor for most of the run.
     let length = evidence.trace.length as f64;
-    let computing = threads.iter().filter(|t| t.ran + t.queued > 0.5 * length).count();
+    let computing = threads.iter().filter(|t| t.usage.ran + t.usage.queued > 0.5 * length).count();
     let allowed = threads.iter().map(|thread| thread.allowed.len()).max().unwrap_or(processors);
     if computing > allowed.max(1) {
         return Some(Cause {
@@ -129,18 +91,74 @@ pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
             cost,
         });
     }
-    let others = (machine.busy - own).max(0.0);
-    let stolen = machine.stolen > others;
-    let which = if stolen { "the hypervisor" } else { "other programs" };
-    let taken = if stolen { machine.stolen } else { others };
+    // Threads that stand out are named.
+    let stand_out = late.iter().filter(|t| t.usage.queued * 2.0 > late[0].usage.queued);
+    let stand_out: Vec<usize> = stand_out.map(|thread| thread.lane).collect();
+    let which = match stand_out.len() < threads.len() {
+        true => evidence.names(&stand_out),
+        false => "the threads".into(),
+    };
+    let others = (machine.busy - ran).max(0.0);
+    let taken = others.max(machine.stolen);
+    // What others took must explain the lack.
+    if taken > 0.3 * queued {
+        let by = if machine.stolen > others { "the hypervisor" } else { "other programs" };
+        return Some(Cause {
+            kind: "busy-machine".into(),
+            what: format!("The machine is busy: {by} took processors that {which} needed."),
+            evidence: format!(
+                "{ready}; {by} used {:.1} of {processors} processors.",
+                taken / length
+            ),
+            advice: "Run when the machine is free, or use fewer threads.".into(),
+            cost,
+        });
+    }
+    let idle = machine.idle.iter().sum::<f64>() * length;
+    (idle > 0.5 * queued && !lanes.is_empty()).then(|| Cause {
+        kind: "limit".into(),
+        what: format!("A limit of processor time holds {which} back, while processors are idle."),
+        evidence: format!("{ready}; of {processors} processors {:.1} were idle.", idle / length),
+        advice:
+            "Look at the quota of the container or of the batch system (cpu.max, cpu.cfs_quota_us)."
+                .into(),
+        cost,
+    })
+}
+
+/// Threads share few processors while others are idle.
+fn crowded(
+    evidence: &Evidence<'_>,
+    threads: &[OnProcessor],
+    machine: &Machine,
+    ready: &str,
+    cost: f64,
+) -> Option<Cause> {
+    let mut sets: BTreeMap<&[u32], Vec<usize>> = BTreeMap::new();
+    for thread in threads {
+        sets.entry(&thread.allowed).or_default().push(thread.lane);
+    }
+    let idle_elsewhere = |set: &[u32]| -> Vec<(u32, f64)> {
+        let idle = (0_u32..).zip(machine.idle.iter().copied());
+        idle.filter(|&(processor, idle)| idle > 0.3 && !set.contains(&processor)).collect()
+    };
+    let (set, lanes) = sets
+        .iter()
+        .find(|(set, lanes)| lanes.len() > set.len() && !idle_elsewhere(set).is_empty())?;
+    let idle = idle_elsewhere(set).into_iter().take(3);
+    let idle = idle.map(|(p, idle)| format!("processor {p} was idle for {}", percent(idle)));
+    let allowed: Vec<String> = set.iter().map(u32::to_string).collect();
     Some(Cause {
-        kind: "busy-machine".into(),
-        what: format!("The machine is busy: {which} took processors that the threads needed."),
-        evidence: format!(
-            "{ready}; {which} used {:.1} of {processors} processors.",
-            taken / evidence.trace.length.max(1) as f64
+        kind: "placement".into(),
+        what: format!(
+            "Wrong placement: {} may run on processor {} only, while others are idle.",
+            evidence.names(lanes),
+            allowed.join(", ")
         ),
-        advice: "Run when the machine is free, or use fewer threads.".into(),
+        evidence: format!("{ready}; {}.", idle.collect::<Vec<_>>().join(", ")),
+        advice: "Let each thread have a processor of its own: look at taskset, at the binding \
+                 options of mpirun, and at the cpuset of the container."
+            .into(),
         cost,
     })
 }
@@ -217,15 +235,16 @@ fn crossings(
 /// Pages came from the disk while threads needed them.
 pub(super) fn memory(evidence: &Evidence<'_>) -> Option<Cause> {
     let threads = threads(evidence);
-    let faults: u64 = threads.iter().map(|thread| thread.faults).sum();
+    let faults: u64 = threads.iter().map(|thread| thread.usage.major_faults).sum();
     let seconds = evidence.trace.length as f64 / 1e9;
     if (faults as f64) < 20.0 * seconds.max(0.1) {
         return None;
     }
     // A thread that neither ran nor was ready slept: in its work, for pages.
-    let slept =
-        |thread: &OnProcessor| (evidence.worked(thread.lane) - thread.ran - thread.queued).max(0.0);
-    let slept: f64 = threads.iter().filter(|thread| thread.faults > 0).map(slept).sum();
+    let slept = |OnProcessor { lane, usage, .. }: &OnProcessor| {
+        (evidence.worked(*lane) - usage.ran - usage.queued).max(0.0)
+    };
+    let slept: f64 = threads.iter().filter(|t| t.usage.major_faults > 0).map(slept).sum();
     Some(Cause {
         kind: "memory".into(),
         what: "Memory: the threads wait for pages that come from the disk.".into(),

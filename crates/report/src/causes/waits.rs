@@ -61,45 +61,48 @@ pub(super) fn disk(evidence: &Evidence<'_>) -> Option<Cause> {
         let time = (index as f64 + 0.5) * collected.time_line.bin as f64;
         busy[((time / collected.disk.bin as f64) as usize).min(busy.len() - 1)]
     };
-    let cost: f64 = waiting.iter().enumerate().map(|(index, wait)| wait * at(index)).sum::<f64>()
-        / waiting.len().max(1) as f64;
+    let waited: f64 = waiting.iter().enumerate().map(|(index, wait)| wait * at(index)).sum();
+    let bins = (collected.time_line.bin * evidence.workers.len() as u64) as f64;
+    let cost = evidence.cost(waited * bins);
     let mapped = evidence.part(Activity::AwaitDisk);
-    let cost = cost.max(mapped);
     if !collected.disk.is_used() && mapped == 0.0 {
         return None;
     }
+    let by_pages = mapped > cost || !collected.disk.is_used();
+    let cost = cost.max(mapped);
     let delivered = collected.disk.rate_while_busy();
-    let waited = format!("Threads wait for {} of their time while the disk works", percent(cost));
-    let (what, figures, advice) = match DiskCollector::peak(evidence.trace) {
-        Some((read, write)) if delivered < AT_PEAK * read.min(write) => (
+    let (read, write) = DiskCollector::peak(evidence.trace);
+    let measured: Vec<String> = [("reading", read), ("writing", write)]
+        .iter()
+        .filter_map(|&(what, peak)| Some(format!("{what} was measured at {}", rate(peak?))))
+        .collect();
+    let least = read.into_iter().chain(write).min_by(f64::total_cmp);
+    let measured = match measured.is_empty() {
+        true => "the disk's own rates were not measured".to_owned(),
+        false => measured.join(", "),
+    };
+    let figures =
+        format!("Threads wait for {} of the time while the disk works; {measured}.", percent(cost));
+    let (what, advice) = match least {
+        _ if by_pages => (
+            "The disk bounds the run: threads wait for its pages.".into(),
+            "More memory, or a disk that is faster, lets the threads wait less.",
+        ),
+        Some(least) if delivered < AT_PEAK * least => (
             format!(
                 "A slow disk: it delivers {}, and {} were measured before.",
                 rate(delivered),
-                rate(read.min(write))
-            ),
-            format!(
-                "{waited}; reading was measured at {}, writing at {}.",
-                rate(read),
-                rate(write)
+                rate(least)
             ),
             "See what else uses the disk, and whether the file system is on the disk that was measured.",
         ),
-        Some((read, write)) => (
+        Some(_) => (
             format!("The disk bounds the run: it delivers {} all the time.", rate(delivered)),
-            format!(
-                "{waited}; reading was measured at {}, writing at {}.",
-                rate(read),
-                rate(write)
-            ),
             "More memory, or more iterations, let a pass carry more of them (--memory); a faster disk \
              helps as well.",
         ),
         None => (
-            match collected.disk.is_used() {
-                true => format!("The disk bounds the run: it delivers {}.", rate(delivered)),
-                false => "The disk bounds the run: threads wait for its pages.".into(),
-            },
-            format!("{waited}; the disk's own rates were not measured."),
+            format!("The disk bounds the run: it delivers {}.", rate(delivered)),
             "Measure the disk (syncline probe); more memory lets a pass carry more iterations.",
         ),
     };
@@ -120,7 +123,7 @@ pub(super) fn lock(evidence: &Evidence<'_>) -> Option<Cause> {
         }
     }
     let (name, (waited, threads)) = locks.into_iter().max_by_key(|(_, lock)| lock.0)?;
-    let cost = waited as f64 / evidence.total;
+    let cost = evidence.cost(waited as f64);
     Some(Cause {
         kind: "lock".into(),
         what: format!("A lock: {threads} threads wait for {name}."),

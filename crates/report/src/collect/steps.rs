@@ -38,6 +38,8 @@ pub(crate) struct StepCollector {
     /// Runs of overlays, by process and first task.
     runs: BTreeMap<(usize, u32), Run>,
     ends: HashMap<(usize, u32), u64>,
+    /// Waits for the disk of each thread, since its last step.
+    disk: Vec<u64>,
     bin: u64,
     /// The overlay of which the first tasks are drawn: process and first task.
     drawn: Option<(usize, u32)>,
@@ -63,7 +65,7 @@ pub(crate) struct Kind {
     numbers: Vec<Vec<u32>>,
     stride: (usize, u64),
     cells: Vec<Vec<Cell>>,
-    /// Steps by thread, without waits inside.
+    /// Steps by thread, without waits inside for other threads.
     pub(crate) lanes: BTreeMap<usize, Histogram>,
     /// Work by task, and the number of steps.
     pub(crate) work: Vec<(u64, u64)>,
@@ -133,14 +135,20 @@ impl StepCollector {
         let drawn = runs.iter().max_by_key(|(_, run)| run.end - run.begin).map(|(&run, _)| run);
         let bin = trace.length.div_ceil(BINS as u64).max(1);
         let drawn_steps = vec![Vec::new(); DRAWN_TASKS];
-        Ok(StepCollector { kinds, columns, runs, ends: HashMap::new(), bin, drawn, drawn_steps })
+        let disk = vec![0; trace.lanes.len()];
+        let ends = HashMap::new();
+        Ok(StepCollector { kinds, columns, runs, ends, disk, bin, drawn, drawn_steps })
     }
 
     /// Adds a step; `inside` is the time of waits in it.
     pub(crate) fn take(&mut self, trace: &Trace, span: &Span, inside: u64) {
+        if span.activity == Activity::AwaitDisk {
+            self.disk[span.lane] += span.length().saturating_sub(inside);
+        }
         if span.activity != Activity::Step {
             return;
         }
+        let disk = std::mem::take(&mut self.disk[span.lane]).min(inside);
         let process = trace.lanes[span.lane].process;
         let task = (process, span.subject);
         let Some(&(kind, column)) = self.columns.get(&task) else { return };
@@ -158,7 +166,7 @@ impl StepCollector {
         let bin = ((span.until / self.bin) as usize).min(BINS - 1);
         let kind = &mut self.kinds[kind];
         kind.progress[bin] += 1;
-        kind.lanes.entry(span.lane).or_default().add(own);
+        kind.lanes.entry(span.lane).or_default().add(own + disk);
         kind.work[column].0 += own;
         kind.work[column].1 += 1;
         kind.first_begin[column] = kind.first_begin[column].min(span.since);

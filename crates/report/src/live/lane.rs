@@ -96,6 +96,10 @@ impl LaneLive {
 
     /// Takes what the kernel says of the thread.
     pub(super) fn sample(&mut self, now: i128, sample: &ThreadSample) {
+        // A further thread of the same worker begins to count anew.
+        if self.samples.back().is_some_and(|&(_, ran, _)| sample.ran_ns < ran) {
+            self.samples.clear();
+        }
         self.samples.push_back((now, sample.ran_ns, sample.queued_ns));
         let old = now - BUCKET * BUCKETS as i128;
         // One sample from before the last seconds stays, so that all of them are covered.

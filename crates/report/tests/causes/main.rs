@@ -36,10 +36,7 @@ fn sweep(threads: u32, step: impl Fn(u32, u64) -> u64, wait: impl Fn(u32, u64) -
 fn a_healthy_run_has_no_cause() {
     let report = report_of(&[sweep(4, |_, _| 4 * MS, |_, _| MS / 10)]);
     assert_eq!(report.summary.causes, []);
-    assert_eq!(
-        report.summary.headline,
-        "Nothing holds the run up: 98 % of the threads' time is work."
-    );
+    assert_eq!(report.summary.headline, "Nothing holds the run up: 98 % of its time is work.");
     assert_eq!(report.missing, [""; 0]);
     let grid = &report.grids[0];
     assert_eq!((grid.name.as_str(), grid.work.len(), grid.tasks.len()), ("block", 50, 4));
@@ -71,6 +68,60 @@ fn other_programs_are_named() {
     program.threads.iter_mut().for_each(|thread| thread.queued = 100 * MS);
     program.processors = vec![[20, 0, 0, 0]; 4];
     names(&report_of(&[program]), "busy-machine", &["other programs"]);
+}
+
+#[test]
+fn a_limit_of_processor_time_is_named() {
+    let mut program = sweep(2, |_, _| 4 * MS, |_, _| MS / 10);
+    program.threads[1].queued = 150 * MS;
+    program.processors = vec![[10, 10, 0, 0], [6, 14, 0, 0], [0, 20, 0, 0], [0, 20, 0, 0]];
+    names(&report_of(&[program]), "limit", &["holds worker 1 back", "processors are idle"]);
+}
+
+/// Eight workers of which four compute at any time, on four processors.
+#[test]
+fn workers_that_take_turns_are_healthy() {
+    let turns = |worker: u32, iteration: u64| match (worker % 2, iteration) {
+        (0, 0) => 0,
+        _ => 4 * MS,
+    };
+    let report = report_of(&[sweep(8, |_, _| 4 * MS, turns)]);
+    assert_eq!(report.summary.causes, []);
+    assert!(report.summary.work > 0.98, "{:?}", report.summary);
+}
+
+/// A program that starts its workers for every pass.
+#[test]
+fn workers_that_are_started_again_are_one() {
+    let mut threads = Vec::new();
+    for pass in 0..7 {
+        for worker in 0..2 {
+            let mut thread = Thread::new(Role::Worker(worker));
+            thread.now = pass * 44 * MS;
+            for iteration in 0..10 {
+                thread.does(Activity::Step, worker, iteration, 4 * MS);
+            }
+            (thread.ends, thread.queued) = (true, MS);
+            threads.push(thread);
+        }
+    }
+    let mut program = Program::of(threads);
+    program.tasks("block", 1, 2);
+    let report = report_of(&[program]);
+    assert_eq!(report.lanes.len(), 2, "{:?}", report.lanes);
+    let (ran, queued) = report.lanes[1].processor.unwrap();
+    assert!((ran - 7.0 * 0.039).abs() < 1e-9 && (queued - 0.007).abs() < 1e-9, "{ran} {queued}");
+}
+
+/// One of two threads waits for the disk in its steps, the other one computes as long.
+#[test]
+fn threads_whose_steps_are_equally_long_are_no_stragglers() {
+    let mut program = sweep(2, |_, _| 4 * MS, |_, _| MS / 10);
+    for iteration in 0..50 {
+        let since = iteration * 41 * MS / 10 + MS / 10;
+        program.threads[1].beside(Activity::AwaitDisk, 77, 0, [since, since + 3 * MS]);
+    }
+    names(&report_of(&[program]), "disk", &["threads wait for its pages"]);
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub(crate) struct Thread {
     pub(crate) faults: u64,
     /// Whether its work was sleep.
     pub(crate) sleeps: bool,
+    /// Whether it ends after its last span.
+    pub(crate) ends: bool,
     pub(crate) allowed: String,
 }
 
@@ -119,7 +121,7 @@ impl Program {
             host: self.host.clone(),
             boot: self.host.clone(),
             command: vec!["program".into()],
-            processors: 4,
+            processors: self.processors.len() as u32,
             began: clock(BEGIN - MS),
             ..ProcessInfo::default()
         };
@@ -130,13 +132,19 @@ impl Program {
         for (number, &to) in times.iter().enumerate() {
             let (first, last) = (number == 0, number + 1 == times.len());
             let lane = |(index, thread): (usize, &Thread)| {
-                let mut ended: Vec<TickSpan> = thread
+                let begins = thread.spans.iter().map(|span| span.since).min().unwrap_or(0);
+                let ended = thread.ends && BEGIN + thread.now <= to;
+                if begins > to || ended && BEGIN + thread.now <= from {
+                    return Vec::new();
+                }
+                let (first, last) = (begins > from || first, last || ended);
+                let mut spans: Vec<TickSpan> = thread
                     .spans
                     .iter()
                     .filter(|span| span.until > from && (span.until <= to || last))
                     .copied()
                     .collect();
-                ended.sort_by_key(|span| span.until);
+                spans.sort_by_key(|span| span.until);
                 let part = |all: u64| if last { all } else { 0 };
                 let worked = if thread.sleeps { 0 } else { thread.worked() };
                 let mut lane = LanePart::default();
@@ -152,8 +160,13 @@ impl Program {
                     processor: 0,
                     allowed: thread.allowed.clone(),
                 });
-                lane.set_spans(&ended);
-                lane
+                lane.set_spans(&spans);
+                lane.ended = ended;
+                // A recording takes the first sample at a thread's first event.
+                let mut begin = LanePart::default();
+                (begin.thread, begin.role) = (lane.thread, lane.role);
+                begin.sample = Some(ThreadSample::default());
+                if first { vec![begin, lane] } else { vec![lane] }
             };
             let processors = match last {
                 true => self.processors.clone(),
@@ -165,7 +178,7 @@ impl Program {
                 clock: clock(to),
                 process: first.then(|| info.clone()),
                 notes: if first { self.notes.clone() } else { Vec::new() },
-                lanes: self.threads.iter().enumerate().map(lane).collect(),
+                lanes: self.threads.iter().enumerate().flat_map(lane).collect(),
                 machine: Some(MachineSample { processors }),
                 last: last && !self.killed,
                 ..Frame::default()

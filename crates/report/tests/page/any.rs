@@ -108,11 +108,12 @@ fn summary(f: BoxedStrategy<f64>) -> BoxedStrategy<Summary> {
     let cause = (text(), text(), text(), text(), f.clone()).prop_map(
         |(kind, what, evidence, advice, cost)| Cause { kind, what, evidence, advice, cost },
     );
-    (text(), few(cause), f.clone(), f.clone(), few((activity(), f)))
-        .prop_map(|(headline, causes, work, wait, waits)| Summary {
+    (text(), few(cause), f.clone(), f.clone(), f.clone(), few((activity(), f)))
+        .prop_map(|(headline, causes, work, queued, wait, waits)| Summary {
             headline,
             causes,
             work,
+            queued,
             wait,
             waits,
         })
@@ -167,7 +168,7 @@ fn grid(f: BoxedStrategy<f64>) -> BoxedStrategy<Grid> {
 
 fn disk(f: BoxedStrategy<f64>) -> BoxedStrategy<Disk> {
     let file = (text(), any::<u64>(), any::<u64>(), f.clone(), f.clone());
-    let peak = option::of((f.clone(), f.clone()));
+    let peak = (option::of(f.clone()), option::of(f.clone()));
     (f.clone(), few(f.clone()), few(f), peak, few(file))
         .prop_map(|(bin, read, written, peak, files)| Disk { bin, read, written, peak, files })
         .boxed()

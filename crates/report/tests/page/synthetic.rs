@@ -217,7 +217,7 @@ fn disk(random: &mut Random, length: f64) -> Disk {
         bin: length / bins as f64,
         read: (0..bins).map(|i| rate(i, 2.6e9, random)).collect(),
         written: (0..bins).map(|i| rate(i, 0.9e9, random)).collect(),
-        peak: Some((2.9e9, 1.4e9)),
+        peak: (Some(2.9e9), Some(1.4e9)),
         files: (0..6).map(file).collect(),
     }
 }
@@ -310,6 +310,7 @@ pub(crate) fn sweep(slow: f64) -> Report {
             ),
             causes,
             work,
+            queued: 0.0,
             wait: tasks + messages_wait,
             waits: vec![(3, tasks), (4, messages_wait)],
         },
@@ -394,7 +395,8 @@ pub(crate) fn farm() -> Report {
                 advice: "Start the longest tasks first.".into(),
                 cost: 0.21,
             }],
-            work,
+            work: 0.9 * work,
+            queued: 0.1 * work,
             wait: 1.0 - work,
             waits: vec![(6, 1.0 - work)],
         },

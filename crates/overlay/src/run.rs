@@ -431,13 +431,7 @@ fn a_while(engine: &Engine) -> usize {
 }
 
 fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
-    match is_enabled() {
-        false => pool_as::<false>(engine, queues, bodies),
-        true => pool_as::<true>(engine, queues, bodies),
-    }
-}
-
-fn pool_as<const TRACED: bool>(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
+    let traced = is_enabled();
     run_workers(engine, queues.workers(), bodies, |me, bodies| {
         let seat = &engine.seats[me];
         let (mut alone, a_while) = (0, a_while(engine));
@@ -445,7 +439,7 @@ fn pool_as<const TRACED: bool>(engine: &Engine, queues: &ReadyQueues, bodies: &m
             // SAFETY: no other thread uses the body: a task is ready for one worker at a time, the
             // one that popped it.
             let body = unsafe { bodies.get(task) };
-            engine.step_in_queues::<TRACED>(seat, task, body);
+            engine.step_in_queues(seat, task, body, traced);
             alone = if engine.is_alone() { alone + 1 } else { 0 };
             if alone == a_while {
                 engine.halt();

@@ -13,7 +13,7 @@
 //! |                  | are on few members, or far from their neighbours                       |
 //! | `oversubscribed` | more computing threads than processors                                 |
 //! | `busy-machine`   | threads are ready to run, and other programs have the processors       |
-//! | `limit`          | threads are ready to run, and processors are idle                      |
+//! | `limit`          | a control group stopped a process that had used its processor time     |
 //! | `memory`         | page faults that wait for the disk                                     |
 //! | `straggler`      | one thread takes longer for the same work, and others wait             |
 //! | `imbalance`      | one task takes longer                                                  |
@@ -165,13 +165,35 @@ impl<'a> Evidence<'a> {
         self.trace.lane_name(lane)
     }
 
-    /// Returns the names of threads, at most four of them.
+    /// Returns the names of threads, at most four of them; where several processes have workers,
+    /// those of the threads' processes.
     pub(crate) fn names(&self, lanes: &[usize]) -> String {
-        let names: Vec<String> = lanes.iter().take(4).map(|&lane| self.name(lane)).collect();
-        match lanes.len() {
+        let names: Vec<String> = match self.has_processes() {
+            true => {
+                let mut processes: Vec<usize> = Vec::new();
+                for process in lanes.iter().map(|&lane| self.trace.lanes[lane].process) {
+                    if !processes.contains(&process) {
+                        processes.push(process);
+                    }
+                }
+                processes.iter().map(|&process| self.trace.process_name(process)).collect()
+            }
+            false => lanes.iter().map(|&lane| self.name(lane)).collect(),
+        };
+        match names.len() {
             0..=4 => names.join(", "),
-            more => format!("{} and {} more", names.join(", "), more - 4),
+            more => format!("{} and {} more", names[..4].join(", "), more - 4),
         }
+    }
+
+    /// Whether several processes have workers, and one of them has several: then processes are
+    /// compared, not threads.
+    pub(crate) fn has_processes(&self) -> bool {
+        let mut processes: Vec<usize> =
+            self.workers.iter().map(|&lane| self.trace.lanes[lane].process).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        processes.len() > 1 && processes.len() < self.workers.len()
     }
 }
 
@@ -185,6 +207,7 @@ pub(crate) fn summary(evidence: &Evidence<'_>) -> Summary {
     let mut causes: Vec<Cause> = [
         waits::stuck(evidence),
         processors::processors(evidence),
+        processors::limit(evidence),
         processors::tasks_of_a_team(evidence),
         processors::memory(evidence),
         balance::balance(evidence),

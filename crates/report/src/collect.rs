@@ -92,6 +92,21 @@ impl Histogram {
         self.greatest = self.greatest.max(value);
     }
 
+    /// Adds the values of another histogram.
+    pub(crate) fn merge(&mut self, other: &Histogram) {
+        if other.count == 0 {
+            return;
+        }
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        self.counts.iter_mut().zip(&other.counts).for_each(|(own, other)| *own += other);
+        self.least = if self.count == 0 { other.least } else { self.least.min(other.least) };
+        self.greatest = self.greatest.max(other.greatest);
+        self.count += other.count;
+        self.sum += other.sum;
+    }
+
     /// Returns a value below which this part of all values is, within 9 %.
     pub(crate) fn quantile(&self, part: f64) -> u64 {
         let rank = (self.count as f64 * part) as u64;
@@ -136,7 +151,11 @@ mod tests {
         #[test]
         fn quantiles_are_near(mut values in proptest::collection::vec(1u64..1 << 40, 1..200), part in 0.0..1.0_f64) {
             let mut histogram = Histogram::default();
-            values.iter().for_each(|&value| histogram.add(value));
+            let (first, second) = values.split_at(values.len() / 3);
+            let mut other = Histogram::default();
+            first.iter().for_each(|&value| histogram.add(value));
+            second.iter().for_each(|&value| other.add(value));
+            histogram.merge(&other);
             values.sort_unstable();
             let exact = values[((values.len() as f64 * part) as usize).min(values.len() - 1)] as f64;
             let found = histogram.quantile(part) as f64;

@@ -296,6 +296,19 @@ impl Trace {
         }
     }
 
+    /// Returns the name of a process: that of its member, if it is a process of a team.
+    pub(crate) fn process_name(&self, process: usize) -> String {
+        let member = self
+            .lanes
+            .iter()
+            .position(|lane| lane.process == process && matches!(lane.role, Some(Role::Member(_))));
+        match (member, self.processes[process].facts.get("team.process")) {
+            (Some(lane), _) => self.lane_name(lane),
+            (None, Some(number)) => format!("process {number}"),
+            (None, None) => format!("process {}", self.processes[process].info.pid),
+        }
+    }
+
     /// Whether a process has one worker only: then it is a worker of a pool of processes.
     fn worker_process(&self, process: usize) -> bool {
         let workers = self.lanes.iter().filter(|lane| lane.process == process);

@@ -120,11 +120,15 @@ pub struct ThreadSample {
     pub allowed: String,
 }
 
-/// What the processors of a machine did, in ticks of the kernel (10 ms) since its start.
+/// What the processors of a machine did, and for how long the process was not allowed to use them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineSample {
-    /// For each processor: busy, idle, waiting for input/output, taken by the hypervisor.
+    /// For each processor: busy, idle, waiting for input/output, taken by the hypervisor. In ticks
+    /// of the kernel (10 ms) since its start.
     pub processors: Vec<[u64; 4]>,
+    /// Nanoseconds for which a limit of processor time stopped the process, since it began to
+    /// record.
+    pub throttled_ns: u64,
 }
 
 /// A span that has not ended.

@@ -92,6 +92,7 @@ struct Output {
     /// The threads whose names are in the file.
     known: Vec<u32>,
     machine: Option<Instant>,
+    limits: sample::Limits,
     recorded: Recorded,
     failure: Option<io::Error>,
 }
@@ -133,6 +134,7 @@ pub fn start(path: &Path) -> Result<(), TraceError> {
         number: 0,
         known: Vec::new(),
         machine: None,
+        limits: sample::Limits::default(),
         recorded: Recorded { path: path.clone(), ..Recorded::default() },
         failure: None,
     };
@@ -360,7 +362,7 @@ impl Output {
             if !more && self.machine.is_none_or(|since| last || since.elapsed() >= MACHINE_INTERVAL)
             {
                 self.machine = Some(Instant::now());
-                frame.machine = sample::machine();
+                frame.machine = sample::machine(&mut self.limits);
             }
             frame.process = self.process.take();
             frame.last = last && !more;

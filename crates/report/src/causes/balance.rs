@@ -1,9 +1,12 @@
 //! One thread, or one task, that takes longer than the others.
 
+use std::collections::BTreeMap;
+
 use syncline_trace::{Activity, Role};
 
 use super::processors::processors;
 use super::{Evidence, LEAST, median, percent, time};
+use crate::collect::Histogram;
 use crate::load::Usage;
 use crate::model::Cause;
 
@@ -20,7 +23,7 @@ pub(super) fn balance(evidence: &Evidence<'_>) -> Option<Cause> {
 }
 
 /// The part of the time in which the other threads waited for something that a late thread delays.
-fn others_wait(evidence: &Evidence<'_>, late: usize) -> f64 {
+fn others_wait(evidence: &Evidence<'_>, late: &[usize]) -> f64 {
     const FOR_OTHERS: [Activity; 6] = [
         Activity::AwaitTask,
         Activity::AwaitBarrier,
@@ -29,57 +32,68 @@ fn others_wait(evidence: &Evidence<'_>, late: usize) -> f64 {
         Activity::AwaitLocation,
         Activity::AwaitSignal,
     ];
-    let others = evidence.workers.iter().filter(|&&lane| lane != late);
+    let others = evidence.workers.iter().filter(|lane| !late.contains(lane));
     let waits = others.map(|&lane| FOR_OTHERS.iter().map(|&a| evidence.time(lane, a)).sum::<f64>());
     evidence.cost(waits.sum())
 }
 
-/// A thread whose steps take longer than the same kind of steps in other threads.
+/// A thread whose steps take longer than the same kind of steps in other threads; or a process, if
+/// several have threads.
 fn by_steps(evidence: &Evidence<'_>, lacks_processors: bool) -> Option<Cause> {
-    let kinds = &evidence.collected.steps.kinds;
-    let mut found: Option<(f64, usize, f64, f64)> = None;
-    for kind in kinds {
-        let lanes: Vec<(usize, f64, f64, f64)> = kind
-            .lanes
-            .iter()
-            .filter(|(lane, steps)| steps.count >= 3 && evidence.workers.contains(lane))
-            .map(|(&lane, steps)| {
-                (lane, steps.median() as f64, steps.quantile(0.25) as f64, steps.sum as f64)
-            })
+    let mut units: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for &lane in &evidence.workers {
+        let process = evidence.trace.lanes[lane].process;
+        let unit = if evidence.has_processes() { process } else { lane };
+        units.entry(unit).or_default().push(lane);
+    }
+    let mut found: Option<(f64, &[usize], f64, f64)> = None;
+    for kind in &evidence.collected.steps.kinds {
+        let times = |lanes: &[usize]| {
+            let mut all = Histogram::default();
+            lanes.iter().filter_map(|lane| kind.lanes.get(lane)).for_each(|one| all.merge(one));
+            all
+        };
+        let units: Vec<(&[usize], Histogram)> = units
+            .values()
+            .map(|lanes| (&lanes[..], times(lanes)))
+            .filter(|(_, steps)| steps.count >= 3)
             .collect();
-        for &(lane, own, quick, sum) in &lanes {
-            let others = lanes.iter().filter(|other| other.0 != lane).map(|other| other.1);
-            let usual = median(others.collect());
+        for (lanes, steps) in &units {
+            let own = steps.median() as f64;
+            let others = units.iter().filter(|other| other.0 != *lanes);
+            let usual = median(others.map(|other| other.1.median() as f64).collect());
             // A thread that executes a quarter of its steps as fast as others has heavy tasks.
+            let quick = steps.quantile(0.25) as f64;
             if usual <= 0.0 || own < LATE * usual || quick < LATE * usual {
                 continue;
             }
-            let lost = sum * (1.0 - usual / own);
+            let lost = steps.sum as f64 * (1.0 - usual / own);
             if found.is_none_or(|(most, ..)| lost > most) {
-                found = Some((lost, lane, own, usual));
+                found = Some((lost, lanes, own, usual));
             }
         }
     }
-    let (lost, lane, own, usual) = found?;
-    if lacks_processors && queued(evidence, lane) > 0.2 {
+    let (lost, late, own, usual) = found?;
+    if lacks_processors && queued(evidence, late) > 0.2 {
         return None;
     }
-    let count = evidence.workers.len() as f64;
-    let cost = others_wait(evidence, lane).min(lost * (count - 1.0) / evidence.total)
-        + lost / evidence.total;
+    let (all, own_count) = (evidence.workers.len() as f64, late.len() as f64);
+    let waited = others_wait(evidence, late);
+    let cost =
+        waited.min(lost * (all - own_count) / own_count / evidence.total) + lost / evidence.total;
     Some(Cause {
         kind: "straggler".into(),
         what: format!(
             "A straggler: {} takes {:.1} times as long for a step as the others.",
-            evidence.name(lane),
+            evidence.names(late),
             own / usual
         ),
         evidence: format!(
             "Its steps take {}, those of others {}; the others wait for {} of all time. {}",
             time(own),
             time(usual),
-            percent(others_wait(evidence, lane)),
-            why_late(evidence, lane)
+            percent(waited),
+            why_late(evidence, late)
         ),
         advice:
             "Look at what else runs on its processor or host, and at the clock of its processor; \
@@ -89,20 +103,32 @@ fn by_steps(evidence: &Evidence<'_>, lacks_processors: bool) -> Option<Cause> {
     })
 }
 
-/// Returns the part of its work for which a late thread was ready to run and had no processor.
-fn queued(evidence: &Evidence<'_>, lane: usize) -> f64 {
-    let usage = evidence.trace.lanes[lane].usage();
-    usage.map_or(0.0, |usage| usage.queued / evidence.worked(lane).max(1.0))
+/// Returns the work of late threads, and what the kernel says of it, if it says anything.
+fn late_work(evidence: &Evidence<'_>, late: &[usize]) -> (f64, Option<Usage>) {
+    let worked = late.iter().map(|&lane| evidence.worked(lane)).sum::<f64>().max(1.0);
+    let usage = late.iter().filter_map(|&lane| evidence.trace.lanes[lane].usage());
+    let usage = usage.reduce(|a, b| Usage {
+        ran: a.ran + b.ran,
+        queued: a.queued + b.queued,
+        major_faults: a.major_faults + b.major_faults,
+    });
+    (worked, usage)
 }
 
-/// Returns what the kernel says of a late thread.
-fn why_late(evidence: &Evidence<'_>, lane: usize) -> String {
-    let Some(Usage { ran, queued, .. }) = evidence.trace.lanes[lane].usage() else {
+/// Returns the part of their work for which late threads were ready to run and had no processor.
+fn queued(evidence: &Evidence<'_>, late: &[usize]) -> f64 {
+    let (worked, usage) = late_work(evidence, late);
+    usage.map_or(0.0, |usage| usage.queued / worked)
+}
+
+/// Returns what the kernel says of late threads.
+fn why_late(evidence: &Evidence<'_>, late: &[usize]) -> String {
+    let (worked, Some(Usage { ran, queued, .. })) = late_work(evidence, late) else {
         return String::new();
     };
-    let worked = evidence.worked(lane).max(1.0);
     if queued > 0.2 * worked {
-        return format!("It had no processor for {} of its work.", percent(queued / worked));
+        let part = (queued / worked).min(1.0);
+        return format!("It had no processor for {} of its work.", percent(part));
     }
     if ran > 0.0 && ran + queued < 0.7 * worked {
         let slept = percent(1.0 - (ran + queued) / worked);
@@ -161,7 +187,7 @@ fn by_work(evidence: &Evidence<'_>, lacks_processors: bool) -> Option<Cause> {
     let (own, usual) =
         (evidence.worked(late), median(others().map(|l| evidence.worked(l)).collect()));
     let waited = evidence.cost(others().map(waits).sum());
-    let explained = lacks_processors && queued(evidence, late) > 0.2;
+    let explained = lacks_processors && queued(evidence, &[late]) > 0.2;
     (own > LATE * usual && waits(late) < own && !explained).then(|| Cause {
         kind: "straggler".into(),
         what: format!("A straggler: the others wait for {}.", evidence.name(late)),
@@ -170,7 +196,7 @@ fn by_work(evidence: &Evidence<'_>, lacks_processors: bool) -> Option<Cause> {
             time(own),
             time(usual),
             percent(waited),
-            why_late(evidence, late)
+            why_late(evidence, &[late])
         ),
         advice: "Give it less work, or look at what else runs on its processor or host.".into(),
         cost: waited,

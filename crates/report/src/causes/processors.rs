@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use syncline_trace::Activity;
 
-use super::{Evidence, percent};
+use super::{Evidence, LEAST, percent};
 use crate::load::Usage;
 use crate::model::Cause;
+
+/// There are too many threads if this many want a processor for each that there is.
+const MANY: f64 = 1.25;
 
 /// What the kernel says of a thread over the run.
 struct OnProcessor {
@@ -78,31 +81,13 @@ pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
         return Some(cause);
     }
     let processors = machine.idle.len().max(1);
-    // Threads that want a processor for most of the run.
     let length = evidence.trace.length as f64;
-    let computing = threads.iter().filter(|t| t.usage.ran + t.usage.queued > 0.5 * length).count();
-    let allowed = threads.iter().map(|thread| thread.allowed.len()).max().unwrap_or(processors);
-    if computing > allowed.max(1) {
-        return Some(Cause {
-            kind: "oversubscribed".into(),
-            what: format!("Too many threads: {computing} compute on {allowed} processors."),
-            evidence: format!("{ready}."),
-            advice: "Use as many threads or processes as there are processors.".into(),
-            cost,
-        });
-    }
-    // Threads that stand out are named.
-    let stand_out = late.iter().filter(|t| t.usage.queued * 2.0 > late[0].usage.queued);
-    let stand_out: Vec<usize> = stand_out.map(|thread| thread.lane).collect();
-    let which = match stand_out.len() < threads.len() {
-        true => evidence.names(&stand_out),
-        false => "the threads".into(),
-    };
     let others = (machine.busy - ran).max(0.0);
     let taken = others.max(machine.stolen);
-    // What others took must explain the lack.
+    // What others took must explain the lack: threads of the run also wait for one another.
     if taken > 0.3 * queued {
         let by = if machine.stolen > others { "the hypervisor" } else { "other programs" };
+        let which = stand_out(evidence, &threads).unwrap_or_else(|| "the threads".into());
         return Some(Cause {
             kind: "busy-machine".into(),
             what: format!("The machine is busy: {by} took processors that {which} needed."),
@@ -114,13 +99,69 @@ pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
             cost,
         });
     }
-    let idle = machine.idle.iter().sum::<f64>() * length;
-    (idle > 0.5 * queued && !lanes.is_empty()).then(|| Cause {
+    // The number of threads that want a processor at a time.
+    let wanted = (ran + queued) / length;
+    let mut allowed: Vec<u32> = threads.iter().flat_map(|thread| thread.allowed.clone()).collect();
+    allowed.sort_unstable();
+    allowed.dedup();
+    let allowed = if allowed.is_empty() { processors } else { allowed.len() };
+    (wanted > MANY * allowed as f64).then(|| Cause {
+        kind: "oversubscribed".into(),
+        what: format!("Too many threads: {wanted:.0} compute on {allowed} processors."),
+        evidence: format!("{ready}."),
+        advice: "Use as many threads or processes as there are processors.".into(),
+        cost,
+    })
+}
+
+/// Returns the names of the threads that lack a processor more than others do; of their processes,
+/// if several have threads.
+fn stand_out(evidence: &Evidence<'_>, threads: &[OnProcessor]) -> Option<String> {
+    let unit = |lane: usize| match evidence.has_processes() {
+        true => evidence.trace.lanes[lane].process,
+        false => lane,
+    };
+    let mut units: BTreeMap<usize, (f64, usize)> = BTreeMap::new();
+    for thread in threads {
+        let unit = units.entry(unit(thread.lane)).or_insert((0.0, thread.lane));
+        unit.0 += thread.usage.queued;
+    }
+    let most = units.values().map(|unit| unit.0).fold(0.0, f64::max);
+    let late: Vec<usize> =
+        units.values().filter(|unit| unit.0 * 2.0 > most).map(|unit| unit.1).collect();
+    (late.len() < units.len()).then(|| evidence.names(&late))
+}
+
+/// A limit of processor time, such as that of a container, stopped a process.
+pub(super) fn limit(evidence: &Evidence<'_>) -> Option<Cause> {
+    let length = evidence.trace.length.max(1) as f64;
+    let stopped = |process: usize| {
+        let samples = &evidence.trace.processes[process].machine;
+        samples.last().map_or(0.0, |(_, last)| last.throttled_ns as f64 / length)
+    };
+    let mut held: Vec<usize> = evidence
+        .workers
+        .iter()
+        .copied()
+        .filter(|&lane| stopped(evidence.trace.lanes[lane].process) >= LEAST)
+        .collect();
+    let longest = |&lane: &usize| stopped(evidence.trace.lanes[lane].process);
+    held.sort_by(|a, b| longest(b).total_cmp(&longest(a)));
+    let cost = held.first().map(longest)?.min(1.0);
+    let which = match held.len() < evidence.workers.len() {
+        true => evidence.names(&held),
+        false => "the run".into(),
+    };
+    Some(Cause {
         kind: "limit".into(),
-        what: format!("A limit of processor time holds {which} back, while processors are idle."),
-        evidence: format!("{ready}; of {processors} processors {:.1} were idle.", idle / length),
+        what: format!("A limit of processor time holds {which} back."),
+        evidence: format!(
+            "The system stopped it for {} of the run, as it had used what it may.",
+            percent(cost)
+        ),
         advice:
-            "Look at the quota of the container or of the batch system (cpu.max, cpu.cfs_quota_us)."
+            "Look at the quota of the container or of the batch system (cpu.max), or use fewer \
+                 threads."
                 .into(),
         cost,
     })
@@ -134,17 +175,25 @@ fn crowded(
     ready: &str,
     cost: f64,
 ) -> Option<Cause> {
-    let mut sets: BTreeMap<&[u32], Vec<usize>> = BTreeMap::new();
+    let mut sets: BTreeMap<&[u32], (Vec<usize>, f64)> = BTreeMap::new();
     for thread in threads {
-        sets.entry(&thread.allowed).or_default().push(thread.lane);
+        let set = sets.entry(&thread.allowed).or_default();
+        set.0.push(thread.lane);
+        set.1 += thread.usage.ran;
     }
+    let length = evidence.trace.length as f64;
+    // They use their processors up, and would use more.
+    let full = |set: &[u32], ran: f64| ran > 0.7 * set.len() as f64 * length;
     let idle_elsewhere = |set: &[u32]| -> Vec<(u32, f64)> {
         let idle = (0_u32..).zip(machine.idle.iter().copied());
         idle.filter(|&(processor, idle)| idle > 0.3 && !set.contains(&processor)).collect()
     };
     let (set, lanes) = sets
         .iter()
-        .find(|(set, lanes)| lanes.len() > set.len() && !idle_elsewhere(set).is_empty())?;
+        .find(|(set, (lanes, ran))| {
+            lanes.len() > set.len() && full(set, *ran) && !idle_elsewhere(set).is_empty()
+        })
+        .map(|(set, (lanes, _))| (set, lanes))?;
     let idle = idle_elsewhere(set).into_iter().take(3);
     let idle = idle.map(|(p, idle)| format!("processor {p} was idle for {}", percent(idle)));
     let allowed: Vec<String> = set.iter().map(u32::to_string).collect();

@@ -186,8 +186,11 @@ pub(super) fn order(evidence: &Evidence<'_>) -> Option<Cause> {
     let collected = evidence.collected;
     let works = |activity: Activity| activity == Activity::Step;
     let working = collected.time_line.part(&evidence.workers, works);
-    let count = evidence.workers.len();
-    let mean = working.iter().sum::<f64>() / working.len().max(1) as f64 * count as f64;
+    let threads = evidence.workers.len();
+    let length = evidence.trace.length.max(1) as f64;
+    // Threads that take turns on the processors count as one.
+    let count = ((evidence.total / length).round() as usize).clamp(1, threads);
+    let mean = working.iter().sum::<f64>() / working.len().max(1) as f64 * threads as f64;
     let kind = collected.steps.kinds.iter().max_by_key(|kind| kind.steps())?;
     let (steps, work) = (kind.steps(), kind.work.iter().map(|work| work.0).sum::<u64>());
     let step = work as f64 / steps.max(1) as f64;
@@ -204,7 +207,6 @@ pub(super) fn order(evidence: &Evidence<'_>) -> Option<Cause> {
         });
     }
     let (loaded, flush) = kind.stable();
-    let length = evidence.trace.length.max(1) as f64;
     let outer = (loaded as f64 + (length - flush as f64).max(0.0)) / length;
     let advice = if outer > 0.5 {
         "Loading and flushing take most of the run: more iterations in one run, or smaller blocks, \
@@ -215,9 +217,12 @@ pub(super) fn order(evidence: &Evidence<'_>) -> Option<Cause> {
     };
     Some(Cause {
         kind: "order".into(),
-        what: format!("Order: the order of tasks keeps {mean:.1} of {count} threads at work."),
+        what: format!(
+            "Order: the order of tasks keeps {mean:.1} of {count} {} at work.",
+            if count < threads { "processors" } else { "threads" }
+        ),
         evidence: format!(
-            "No task is ready for {} of the threads' time; loading and flushing take {} of the run.",
+            "No task is ready for {} of the run's time; loading and flushing take {} of the run.",
             percent(cost),
             percent(outer.min(1.0))
         ),

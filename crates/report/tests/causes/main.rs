@@ -73,9 +73,8 @@ fn other_programs_are_named() {
 #[test]
 fn a_limit_of_processor_time_is_named() {
     let mut program = sweep(2, |_, _| 4 * MS, |_, _| MS / 10);
-    program.threads[1].queued = 150 * MS;
-    program.processors = vec![[10, 10, 0, 0], [6, 14, 0, 0], [0, 20, 0, 0], [0, 20, 0, 0]];
-    names(&report_of(&[program]), "limit", &["holds worker 1 back", "processors are idle"]);
+    program.throttled = 60 * MS;
+    names(&report_of(&[program]), "limit", &["A limit of processor time holds the run back"]);
 }
 
 /// Eight workers of which four compute at any time, on four processors.

@@ -82,6 +82,8 @@ pub(crate) struct Program {
     pub(crate) killed: bool,
     /// Ticks of the kernel that each processor was busy and idle, at the end.
     pub(crate) processors: Vec<[u64; 4]>,
+    /// Nanoseconds for which a limit stopped the process.
+    pub(crate) throttled: u64,
 }
 
 impl Program {
@@ -179,7 +181,7 @@ impl Program {
                 process: first.then(|| info.clone()),
                 notes: if first { self.notes.clone() } else { Vec::new() },
                 lanes: self.threads.iter().enumerate().flat_map(lane).collect(),
-                machine: Some(MachineSample { processors }),
+                machine: Some(MachineSample { processors, throttled_ns: self.throttled }),
                 last: last && !self.killed,
                 ..Frame::default()
             });

@@ -10,6 +10,8 @@ use crate::model::Cause;
 
 /// There are too many threads if this many want a processor for each that there is.
 const MANY: f64 = 1.25;
+/// Threads use their processors up if they run for this part of the processors' time.
+const FULL: f64 = 0.7;
 
 /// What the kernel says of a thread over the run.
 struct OnProcessor {
@@ -48,15 +50,18 @@ struct Machine {
 fn machine(evidence: &Evidence<'_>) -> Option<Machine> {
     let samples = evidence.trace.processes.iter().map(|process| &process.machine);
     let samples = samples.max_by_key(|samples| samples.len())?;
-    let ((_, first), (_, last)) = (samples.first()?, samples.last()?);
+    let ((begin, first), (end, last)) = (samples.first()?, samples.last()?);
+    // The samples of a run that has not ended do not reach to its last event.
+    let sampled = end.monotonic_ns.saturating_sub(begin.monotonic_ns).max(1);
+    let factor = 1e7 * evidence.trace.length as f64 / sampled as f64;
     let mut machine = Machine::default();
     for (from, to) in first.processors.iter().zip(&last.processors) {
         let [busy, idle, waiting, stolen] =
             [0, 1, 2, 3].map(|i| to[i].saturating_sub(from[i]) as f64);
         let all = busy + idle + waiting + stolen;
         machine.idle.push(if all > 0.0 { (idle + waiting) / all } else { 0.0 });
-        machine.busy += busy * 1e7;
-        machine.stolen += stolen * 1e7;
+        machine.busy += busy * factor;
+        machine.stolen += stolen * factor;
     }
     (machine.busy > 0.0).then_some(machine)
 }
@@ -84,11 +89,28 @@ pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
     let length = evidence.trace.length as f64;
     let others = (machine.busy - ran).max(0.0);
     let taken = others.max(machine.stolen);
-    // What others took must explain the lack: threads of the run also wait for one another.
-    if taken > 0.3 * queued {
+    let mut allowed: Vec<u32> = threads.iter().flat_map(|thread| thread.allowed.clone()).collect();
+    allowed.sort_unstable();
+    allowed.dedup();
+    let allowed = if allowed.is_empty() { processors } else { allowed.len() };
+    // The number of threads that want a processor at a time.
+    let wanted = (ran + queued) / length;
+    let full = allowed as f64 * length;
+    if wanted > MANY * allowed as f64 && ran > FULL * full && taken < ran {
+        return Some(Cause {
+            kind: "oversubscribed".into(),
+            what: format!("Too many threads: {wanted:.0} compute on {allowed} processors."),
+            evidence: format!("{ready}."),
+            advice: "Use as many threads or processes as there are processors.".into(),
+            cost,
+        });
+    }
+    // What others took must explain the lack, as threads of the run also wait for one another; or
+    // be a good part of the machine.
+    (taken > 0.3 * queued || taken > 0.15 * processors as f64 * length).then(|| {
         let by = if machine.stolen > others { "the hypervisor" } else { "other programs" };
         let which = stand_out(evidence, &threads).unwrap_or_else(|| "the threads".into());
-        return Some(Cause {
+        Cause {
             kind: "busy-machine".into(),
             what: format!("The machine is busy: {by} took processors that {which} needed."),
             evidence: format!(
@@ -97,20 +119,7 @@ pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
             ),
             advice: "Run when the machine is free, or use fewer threads.".into(),
             cost,
-        });
-    }
-    // The number of threads that want a processor at a time.
-    let wanted = (ran + queued) / length;
-    let mut allowed: Vec<u32> = threads.iter().flat_map(|thread| thread.allowed.clone()).collect();
-    allowed.sort_unstable();
-    allowed.dedup();
-    let allowed = if allowed.is_empty() { processors } else { allowed.len() };
-    (wanted > MANY * allowed as f64).then(|| Cause {
-        kind: "oversubscribed".into(),
-        what: format!("Too many threads: {wanted:.0} compute on {allowed} processors."),
-        evidence: format!("{ready}."),
-        advice: "Use as many threads or processes as there are processors.".into(),
-        cost,
+        }
     })
 }
 
@@ -183,7 +192,7 @@ fn crowded(
     }
     let length = evidence.trace.length as f64;
     // They use their processors up, and would use more.
-    let full = |set: &[u32], ran: f64| ran > 0.7 * set.len() as f64 * length;
+    let full = |set: &[u32], ran: f64| ran > FULL * set.len() as f64 * length;
     let idle_elsewhere = |set: &[u32]| -> Vec<(u32, f64)> {
         let idle = (0_u32..).zip(machine.idle.iter().copied());
         idle.filter(|&(processor, idle)| idle > 0.3 && !set.contains(&processor)).collect()

@@ -45,9 +45,9 @@ impl Engine {
     /// Runs one iteration of a ready task. Returns false when the task has stopped, or the run is
     /// over.
     ///
-    /// `traced` is no parameter of the type: with two copies of this function, what it calls has two
-    /// callers, and the compiler inlines less. A step over queues took 11 to 60 instructions more
-    /// then; the branch takes one or two.
+    /// `traced` is no parameter of the type: with two copies of this function, what it calls has
+    /// two callers, and the compiler inlines less. A step over queues took 11 to 60 instructions
+    /// more then; the branch takes one or two.
     pub(crate) fn step_in_queues(
         &self,
         seat: &Seat,

@@ -2,9 +2,9 @@
 //!
 //! Each rule looks at one kind of cause, and returns the part of the run's time that it costs and
 //! the figures that show it. The run's time is that of its threads, or of the processors where they
-//! are fewer: threads that take turns cost nothing. A cause below 7 % is not named. Some waits have a cause that
-//! another rule names: threads that wait for tasks because the disk, a lock, a straggler or a
-//! processor is late are not also "bound by the order of tasks".
+//! are fewer: threads that take turns cost nothing. A cause below 7 % is not named. Some waits have
+//! a cause that another rule names: threads that wait for tasks because the disk, a lock, a
+//! straggler or a processor is late are not also "bound by the order of tasks".
 //!
 //! | kind             | the trace shows                                                        |
 //! |------------------|------------------------------------------------------------------------|

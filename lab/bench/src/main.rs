@@ -10,6 +10,7 @@
 //! | `farm`    | `bench farm`: processes as tasks                                        |
 //! | `bands`   | `bench bands`: the overlay of a sweep on a team, without arithmetic     |
 //! | `solve`   | `bench solve`: triangular decompositions on workers                     |
+//! | `trace`   | `bench trace`: what recording costs                                     |
 //! | `papers`  | `schemes`: the papers' schemes of sweeps out of core                    |
 //! | `reproduce` | the figures and tables of the papers                                      |
 //! | `contest` | barriers and locks: contenders in threads and in processes              |
@@ -43,6 +44,7 @@ mod reproduce;
 mod rma;
 mod solve;
 mod stop;
+mod trace;
 mod wave;
 
 use std::io::{self, Write as _};
@@ -89,6 +91,7 @@ enum Bench {
     Farm(farm::BenchFarmArgs),
     Bands(bands::BenchBandsArgs),
     Solve(solve::BenchSolveArgs),
+    Trace(trace::BenchTraceArgs),
 }
 
 /// Returns a parser for a number of at least `least`.
@@ -121,6 +124,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Bench(Bench::Farm(args)) => farm::farm(&args, &signals),
         Command::Bench(Bench::Bands(args)) => bands::bands(&args, &signals),
         Command::Bench(Bench::Solve(args)) => solve::solve(&args, &signals),
+        Command::Bench(Bench::Trace(args)) => trace::trace(&args, &signals),
         Command::Schemes(args) => papers::schemes(&args, &signals),
         Command::Reproduce(args) => reproduce::reproduce(&args, &signals),
         Command::BenchMember(args) => return contest::member(&args),

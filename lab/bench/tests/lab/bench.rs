@@ -29,6 +29,21 @@ fn every_way_is_run_and_nothing_stays() {
 }
 
 #[test]
+fn the_cost_of_recording_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "bench trace --rows 200 --cols 300 --iterations 3 --rounds 2 --memory 24";
+    let (runs, _) = ok(folder.path(), &format!("{line} --json"), None);
+    let runs = records(&runs);
+    assert_eq!(runs.len(), 2 * 5);
+    assert!(runs.iter().all(|run| run["seconds"].as_f64().unwrap() > 0.0));
+    let traced = runs.iter().filter(|run| run["way"] == "on");
+    assert!(traced.clone().count() == 2 && traced.clone().all(|run| run["bytes"].is_number()));
+    let (table, _) = ok(folder.path(), line, None);
+    assert!(table.contains("with a trace / without"), "{table}");
+    assert_eq!(names(folder.path()), Vec::<String>::new());
+}
+
+#[test]
 fn the_least_matrix_is_raced_and_less_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();

@@ -50,6 +50,8 @@ pub(crate) struct Evidence<'a> {
     /// The time that the run had, in nanoseconds: that of these threads, but on no host more than
     /// that of its processors.
     pub(crate) total: f64,
+    /// The number of threads that can work at a time.
+    pub(crate) at_once: usize,
     /// The part of it in which a processor worked for the run.
     work: f64,
     /// The part in which threads were ready to work, and had no processor.
@@ -74,29 +76,44 @@ impl<'a> Evidence<'a> {
             let serves = |lane: &usize| matches!(trace.lanes[*lane].role, Some(Role::Server(_)));
             workers = all().filter(|lane| !serves(lane)).collect();
         }
+        let (total, at_once, work, queued, scale) = (1.0, 0, 0.0, 0.0, 1.0);
         let mut evidence =
-            Evidence { trace, collected, workers, total: 1.0, work: 0.0, queued: 0.0, scale: 1.0 };
+            Evidence { trace, collected, workers, total, at_once, work, queued, scale };
         evidence.add_up();
         evidence
     }
 
     /// Adds up the time that the run had, and what became of it.
     fn add_up(&mut self) {
-        let mut hosts: BTreeMap<usize, (u64, u64, u64, u32)> = BTreeMap::new();
+        #[derive(Default)]
+        struct Host {
+            threads: usize,
+            time: u64,
+            from: Option<u64>,
+            to: u64,
+            processors: u32,
+        }
+        let mut hosts: BTreeMap<usize, Host> = BTreeMap::new();
         for &lane in &self.workers {
             let share = &self.collected.shares.lanes[lane];
             let process = &self.trace.processes[self.trace.lanes[lane].process];
-            let host = hosts.entry(process.host).or_insert((0, u64::MAX, 0, 0));
-            host.0 += share.length();
-            host.1 = host.1.min(share.from);
-            host.2 = host.2.max(share.to);
-            host.3 = host.3.max(process.info.processors);
+            let host = hosts.entry(process.host).or_default();
+            host.threads += 1;
+            host.time += share.length();
+            host.from = Some(host.from.map_or(share.from, |from| from.min(share.from)));
+            host.to = host.to.max(share.to);
+            host.processors = host.processors.max(process.info.processors);
         }
-        let of_host = |&(sum, from, to, processors): &(u64, u64, u64, u32)| match processors {
-            0 => sum,
-            some => sum.min(to.saturating_sub(from).saturating_mul(some.into())),
-        };
-        self.total = (hosts.values().map(of_host).sum::<u64>() as f64).max(1.0);
+        let mut total = 0;
+        for host in hosts.values() {
+            let length = host.to.saturating_sub(host.from.unwrap_or(host.to));
+            // A trace may not tell the number of processors.
+            let told = host.processors > 0;
+            let processors = if told { host.processors as usize } else { host.threads };
+            self.at_once += processors.min(host.threads);
+            total += host.time.min(length.saturating_mul(processors as u64));
+        }
+        self.total = (total as f64).max(1.0);
         let sum =
             |of: &dyn Fn(usize) -> f64| self.workers.iter().map(|&lane| of(lane)).sum::<f64>();
         let worked = sum(&|lane| self.worked(lane));

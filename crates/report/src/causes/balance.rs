@@ -49,25 +49,33 @@ fn by_steps(evidence: &Evidence<'_>, lacks_processors: bool) -> Option<Cause> {
     let mut found: Option<(f64, &[usize], f64, f64)> = None;
     for kind in &evidence.collected.steps.kinds {
         let times = |lanes: &[usize]| {
-            let mut all = Histogram::default();
-            lanes.iter().filter_map(|lane| kind.lanes.get(lane)).for_each(|one| all.merge(one));
+            let mut all = <[Histogram; 2]>::default();
+            for lane in lanes.iter().filter_map(|lane| kind.lanes.get(lane)) {
+                all.iter_mut().zip(lane).for_each(|(all, lane)| all.merge(lane));
+            }
             all
         };
-        let units: Vec<(&[usize], Histogram)> = units
+        let units: Vec<(&[usize], [Histogram; 2])> = units
             .values()
             .map(|lanes| (&lanes[..], times(lanes)))
-            .filter(|(_, steps)| steps.count >= 3)
+            .filter(|(_, steps)| steps[0].count >= 3)
             .collect();
         for (lanes, steps) in &units {
-            let own = steps.median() as f64;
-            let others = units.iter().filter(|other| other.0 != *lanes);
-            let usual = median(others.map(|other| other.1.median() as f64).collect());
-            // A thread that executes a quarter of its steps as fast as others has heavy tasks.
-            let quick = steps.quantile(0.25) as f64;
-            if usual <= 0.0 || own < LATE * usual || quick < LATE * usual {
+            let others = |of: usize| {
+                let others = units.iter().filter(|other| other.0 != *lanes);
+                median(others.map(|other| other.1[of].median() as f64).collect())
+            };
+            // A thread that executes a quarter of its steps as fast as others has heavy tasks; one
+            // whose steps are as long as those of others, with the waits for the disk, is not late.
+            let is_late = |of: usize| {
+                let least = LATE * others(of).max(1.0);
+                steps[of].median() as f64 >= least && steps[of].quantile(0.25) as f64 >= least
+            };
+            if others(0) <= 0.0 || !is_late(0) || !is_late(1) {
                 continue;
             }
-            let lost = steps.sum as f64 * (1.0 - usual / own);
+            let (own, usual) = (steps[0].median() as f64, others(0));
+            let lost = steps[0].sum as f64 * (1.0 - usual / own);
             if found.is_none_or(|(most, ..)| lost > most) {
                 found = Some((lost, lanes, own, usual));
             }

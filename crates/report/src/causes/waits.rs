@@ -9,7 +9,7 @@ use crate::collect::disk::DiskCollector;
 use crate::model::Cause;
 
 /// A disk that works at this part of its measured rate is as fast as can be expected.
-const AT_PEAK: f64 = 0.6;
+const AT_PEAK: f64 = 0.4;
 
 /// The run did not end, and all of its threads wait.
 pub(super) fn stuck(evidence: &Evidence<'_>) -> Option<Cause> {
@@ -81,8 +81,17 @@ pub(super) fn disk(evidence: &Evidence<'_>) -> Option<Cause> {
         true => "the disk's own rates were not measured".to_owned(),
         false => measured.join(", "),
     };
-    let figures =
-        format!("Threads wait for {} of the time while the disk works; {measured}.", percent(cost));
+    let requests = match collected.disk.requests() {
+        0 => String::new(),
+        count => {
+            let bytes = collected.disk.bytes.iter().sum::<u64>() as f64 / count as f64;
+            format!("{count} requests of {:.0} kB (mean); ", bytes / 1e3)
+        }
+    };
+    let figures = format!(
+        "Threads wait for {} of the time while the disk works; {requests}{measured}.",
+        percent(cost)
+    );
     let (what, advice) = match least {
         _ if by_pages => (
             "The disk bounds the run: threads wait for its pages.".into(),
@@ -97,7 +106,7 @@ pub(super) fn disk(evidence: &Evidence<'_>) -> Option<Cause> {
             "See what else uses the disk, and whether the file system is on the disk that was measured.",
         ),
         Some(_) => (
-            format!("The disk bounds the run: it delivers {} all the time.", rate(delivered)),
+            format!("The disk bounds the run: it delivers {}.", rate(delivered)),
             "More memory, or more iterations, let a pass carry more of them (--memory); a faster disk \
              helps as well.",
         ),
@@ -188,8 +197,7 @@ pub(super) fn order(evidence: &Evidence<'_>) -> Option<Cause> {
     let working = collected.time_line.part(&evidence.workers, works);
     let threads = evidence.workers.len();
     let length = evidence.trace.length.max(1) as f64;
-    // Threads that take turns on the processors count as one.
-    let count = ((evidence.total / length).round() as usize).clamp(1, threads);
+    let count = evidence.at_once;
     let mean = working.iter().sum::<f64>() / working.len().max(1) as f64 * threads as f64;
     let kind = collected.steps.kinds.iter().max_by_key(|kind| kind.steps())?;
     let (steps, work) = (kind.steps(), kind.work.iter().map(|work| work.0).sum::<u64>());

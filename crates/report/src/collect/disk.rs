@@ -65,6 +65,11 @@ impl DiskCollector {
         file.1.add(span.length());
     }
 
+    /// Returns the number of requests.
+    pub(crate) fn requests(&self) -> u64 {
+        self.files.values().map(|(_, latency)| latency.count).sum()
+    }
+
     /// Returns whether there were requests.
     pub(crate) fn is_used(&self) -> bool {
         self.bytes != [0; 2]

@@ -65,8 +65,8 @@ pub(crate) struct Kind {
     numbers: Vec<Vec<u32>>,
     stride: (usize, u64),
     cells: Vec<Vec<Cell>>,
-    /// Steps by thread, without waits inside for other threads.
-    pub(crate) lanes: BTreeMap<usize, Histogram>,
+    /// Steps by thread: without the waits inside, and without those for other threads.
+    pub(crate) lanes: BTreeMap<usize, [Histogram; 2]>,
     /// Work by task, and the number of steps.
     pub(crate) work: Vec<(u64, u64)>,
     first_begin: Vec<u64>,
@@ -166,7 +166,9 @@ impl StepCollector {
         let bin = ((span.until / self.bin) as usize).min(BINS - 1);
         let kind = &mut self.kinds[kind];
         kind.progress[bin] += 1;
-        kind.lanes.entry(span.lane).or_default().add(own + disk);
+        let [without, with_disk] = kind.lanes.entry(span.lane).or_default();
+        without.add(own);
+        with_disk.add(own + disk);
         kind.work[column].0 += own;
         kind.work[column].1 += 1;
         kind.first_begin[column] = kind.first_begin[column].min(span.since);

@@ -118,7 +118,7 @@ function grids_panel(report) {
   if (!grids.length) {
     return say_missing(section, report, /\b(steps?|iterations?)\b/i, "No task of the run repeats iteration by iteration.");
   }
-  let [chosen, scale, each] = [0, GREYS, false];
+  let [chosen, scale, each] = [0, GREYS, true];
   const words = el("p", { "aria-live": "polite" });
   const legend_place = el("div");
   const controls = el("div", { class: "row" });
@@ -143,7 +143,7 @@ function grids_panel(report) {
     button.setAttribute("aria-pressed", String(scale === CIVIDIS));
     update();
   } }, "Colours");
-  const each_button = el("button", { type: "button", id: "scale-each", "aria-pressed": "false", onclick: () => {
+  const each_button = el("button", { type: "button", id: "scale-each", "aria-pressed": "true", onclick: () => {
     each = !each;
     each_button.setAttribute("aria-pressed", String(each));
     update();

@@ -3,7 +3,7 @@
 const MOST_BLOCKS = 250000;
 
 function wave_panel(report) {
-  const section = panel("wave", "Wave", "How many iterations each block of the matrix has completed at a moment, and which blocks are worked on.");
+  const section = panel("wave", "Wave", "How often each block of the matrix was complete at a moment, and which blocks are worked on.");
   const wave = report.wave;
   const [rows, cols] = [number(wave?.rows), number(wave?.cols)];
   if (!wave || !(wave.steps || []).length || rows < 1 || cols < 1) {
@@ -12,6 +12,7 @@ function wave_panel(report) {
   if (rows * cols > MOST_BLOCKS) {
     return say_missing(section, report, /\bblocks\b/i, `The matrix of ${count_text(rows)} by ${count_text(cols)} blocks is too large to be drawn.`);
   }
+  const [unit, units] = wave.unit === "pass" ? ["pass", "passes"] : ["iteration", "iterations"];
   const end = number(report.length);
   if (!(end > 0)) return say_missing(section, report, /\blength\b/i, "The run has no length, so no wave is shown.");
   const steps = Array.from({ length: rows * cols }, (_, i) => wave.steps[i] || []);
@@ -22,7 +23,7 @@ function wave_panel(report) {
   };
 
   section.append(el("div", { class: "scale", "aria-hidden": "true" }, CIVIDIS.map((colour) => el("div", { style: { background: css_colour(colour) } }))),
-    el("div", { class: "scale-ends" }, el("span", null, "1 iteration complete"), el("span", null, `all ${count_text(total)}`)),
+    el("div", { class: "scale-ends" }, el("span", null, `1 ${unit} complete`), el("span", null, `all ${count_text(total)}`)),
     el("ul", { class: "legend" },
       el("li", null, el("span", { class: "swatch", style: { background: "var(--faint)" } }), "none complete"),
       el("li", null, el("span", { class: "swatch", style: { background: "none", border: "2.5px solid #d55e00" } }), "is worked on")));
@@ -65,7 +66,7 @@ function wave_panel(report) {
     const done = states.map((one) => one.done);
     const active = states.filter((one) => one.active).length;
     const [low, high] = [least(done), greatest(done)];
-    const range = low === high ? `every block has completed ${plural(low, "iteration")}` : `blocks have completed ${low} to ${high} of ${plural(total, "iteration")}`;
+    const range = low === high ? `every block has completed ${plural(low, unit, units)}` : `blocks have completed ${low} to ${high} of ${plural(total, unit, units)}`;
     return `At ${seconds_text(time)}, ${range}; ${active === 1 ? "1 block is" : `${count_text(active)} blocks are`} worked on.`;
   };
   const slider = time_slider(section, "Wave", end, () => layout && draw(holder.clientWidth), say);

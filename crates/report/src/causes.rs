@@ -85,6 +85,14 @@ impl<'a> Evidence<'a> {
 
     /// Adds up the time that the run had, and what became of it.
     fn add_up(&mut self) {
+        let farm = &self.collected.farm;
+        if let Some(idle) = farm.idle(self.trace.length) {
+            // The work is that of commands, which have no threads here.
+            self.work = 1.0 - idle;
+            self.total = (farm.slots() as u64 * self.trace.length).max(1) as f64;
+            self.at_once = farm.slots();
+            return;
+        }
         #[derive(Default)]
         struct Host {
             threads: usize,

@@ -164,7 +164,9 @@ pub struct Wave {
     pub rows: u32,
     /// Columns of blocks.
     pub cols: u32,
-    /// For each block, row by row: the begins and ends of its steps, in the order of iterations.
+    /// What a step of a block is: an `iteration`, or a `pass` of several.
+    pub unit: String,
+    /// For each block, row by row: the begins and ends of its steps, in their order.
     pub steps: Vec<Vec<(f64, f64)>>,
 }
 

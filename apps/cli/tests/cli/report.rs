@@ -99,6 +99,16 @@ fn a_streamed_run_is_reported() {
         facts.iter().any(|fact| fact[0] == "sweep.executor" && fact[1] == "streamed"),
         "{facts:?}"
     );
+    // Every panel is in the matrix once, however many passes there were.
+    let wave = &report["wave"];
+    let passes: usize = facts.iter().find(|fact| fact[0] == "sweep.passes").unwrap()[1]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let steps = wave["steps"].as_array().unwrap();
+    let most = steps.iter().map(|steps| steps.as_array().unwrap().len()).max();
+    assert_eq!((wave["unit"].as_str(), most), (Some("pass"), Some(passes)));
     let disk = &report["disk"];
     let bytes = |kind: &str| -> f64 {
         let bin = disk["bin"].as_f64().unwrap();

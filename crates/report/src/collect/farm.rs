@@ -62,9 +62,14 @@ impl FarmCollector {
         }
     }
 
+    /// Returns the number of slots of commands.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Returns the part of the time in which slots of commands had no command, if there are any.
     pub(crate) fn idle(&self, length: u64) -> Option<f64> {
-        let whole = self.slots.len() as f64 * length as f64;
+        let whole = self.slots() as f64 * length as f64;
         (whole > 0.0).then(|| (1.0 - self.ran as f64 / whole).max(0.0))
     }
 

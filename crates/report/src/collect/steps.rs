@@ -72,7 +72,7 @@ pub(crate) struct Kind {
     first_begin: Vec<u64>,
     last_end: Vec<u64>,
     progress: Vec<u64>,
-    /// Column, iteration, begin and end of all steps, if they are few.
+    /// Column, iteration of its run, begin and end of all steps, if they are few.
     steps: Option<Vec<(usize, u64, u64, u64)>>,
     ring: u64,
 }
@@ -174,7 +174,7 @@ impl StepCollector {
         kind.first_begin[column] = kind.first_begin[column].min(span.since);
         kind.last_end[column] = kind.last_end[column].max(span.until);
         if let Some(steps) = &mut kind.steps {
-            steps.push((column, iteration, span.since, span.until));
+            steps.push((column, span.detail, span.since, span.until));
         }
         let cell = kind.cell(iteration, column);
         cell.work += span.length();
@@ -324,11 +324,20 @@ impl Kind {
 
     fn wave(&self, streamed: bool) -> Option<Wave> {
         let steps = self.steps.as_ref()?;
+        // Ranks of a team have columns of their own, one rank beside the other.
+        let mut widths: BTreeMap<u32, u64> = BTreeMap::new();
+        let rank = |numbers: &[u32]| numbers.get(2).copied().unwrap_or(0);
+        for numbers in self.numbers.iter().filter(|numbers| numbers.len() > 1) {
+            let width = widths.entry(rank(numbers)).or_default();
+            *width = (*width).max(u64::from(numbers[1]) + 1);
+        }
+        let before = |own: u32| widths.range(..own).map(|(_, width)| width).sum::<u64>();
         let place = |column: usize, iteration: u64| -> Option<(u64, u64)> {
-            let [row, col, ..] = self.numbers[column][..] else { return None };
+            let numbers = &self.numbers[column][..];
+            let &[row, col, ..] = numbers else { return None };
             // Streamed: a slot of the ring holds another panel in every turn.
             let row = u64::from(row) + if streamed { iteration * self.ring } else { 0 };
-            Some((row, u64::from(col)))
+            Some((row, before(rank(numbers)) + u64::from(col)))
         };
         let places: Option<Vec<_>> = steps.iter().map(|&(c, i, ..)| place(c, i)).collect();
         let places = places.filter(|places| !places.is_empty())?;
@@ -342,7 +351,8 @@ impl Kind {
             blocks[(row * cols + col) as usize].push((since as f64 / 1e9, until as f64 / 1e9));
         }
         blocks.iter_mut().for_each(|steps| steps.sort_by(|a, b| a.0.total_cmp(&b.0)));
-        Some(Wave { rows: rows as u32, cols: cols as u32, steps: blocks })
+        let unit = if streamed { "pass" } else { "iteration" };
+        Some(Wave { rows: rows as u32, cols: cols as u32, unit: unit.into(), steps: blocks })
     }
 }
 

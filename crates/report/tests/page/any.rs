@@ -53,8 +53,12 @@ pub(crate) fn report(f: BoxedStrategy<f64>) -> BoxedStrategy<Report> {
     let second = (infos, few(lane(f.clone())), time_line(f.clone()), few(grid(f.clone())));
     let series = (text(), text(), few((f.clone(), f.clone())))
         .prop_map(|(name, unit, points)| Series { name, unit, points });
-    let wave =
-        (index(), index(), steps()).prop_map(|(rows, cols, steps)| Wave { rows, cols, steps });
+    let wave = (index(), index(), text(), steps()).prop_map(|(rows, cols, unit, steps)| Wave {
+        rows,
+        cols,
+        unit,
+        steps,
+    });
     let graph = (
         few(text()),
         few(text()),

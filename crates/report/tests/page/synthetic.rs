@@ -333,7 +333,12 @@ pub(crate) fn sweep(slow: f64) -> Report {
             steps_done(&sweep),
             Series { name: "bytes read".into(), unit: "B".into(), points: bytes },
         ],
-        wave: Some(Wave { rows: ROWS as u32, cols: COLS as u32, steps: sweep.steps.clone() }),
+        wave: Some(Wave {
+            rows: ROWS as u32,
+            cols: COLS as u32,
+            unit: "iteration".into(),
+            steps: sweep.steps.clone(),
+        }),
         overlay: Some(overlay(&mut random, sweep.length)),
         disk: Some(disk),
         messages: Some(messages(&sweep)),

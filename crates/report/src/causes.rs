@@ -228,7 +228,7 @@ pub(crate) fn summary(evidence: &Evidence<'_>) -> Summary {
     let mut waits: Vec<(usize, f64)> =
         waits.map(|a| (a as usize, evidence.part(a))).filter(|&(_, part)| part > 0.0).collect();
     waits.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let wait: f64 = waits.iter().map(|&(_, part)| part).sum::<f64>().min(1.0);
+    let wait: f64 = waits.iter().map(|&(_, part)| part).sum::<f64>().clamp(0.0, 1.0);
     let mut causes: Vec<Cause> = [
         waits::stuck(evidence),
         processors::processors(evidence),

@@ -32,6 +32,23 @@ pub(super) fn farm(evidence: &Evidence<'_>) -> Option<Cause> {
             cost,
         });
     }
+    let long = longest.length() as f64;
+    if long > 0.4 * length as f64 && long > 5.0 * lengths.median() as f64 {
+        return Some(Cause {
+            kind: "imbalance".into(),
+            what: format!(
+                "Imbalance: task {} of the pool takes {}, and other workers wait meanwhile.",
+                longest.detail,
+                time(long)
+            ),
+            evidence: format!(
+                "{waited}; the task takes {} of the run.",
+                percent(long / length as f64)
+            ),
+            advice: "Divide the task, or begin it first.".into(),
+            cost,
+        });
+    }
     if lengths.mean() < 100_000.0 {
         return Some(Cause {
             kind: "small-tasks".into(),

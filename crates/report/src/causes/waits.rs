@@ -10,6 +10,8 @@ use crate::model::Cause;
 
 /// A disk that works at this part of its measured rate is as fast as can be expected.
 const AT_PEAK: f64 = 0.4;
+/// Requests of fewer bytes do not reach the measured rate on a disk that is well.
+const SMALL: f64 = 65_536.0;
 
 /// The run did not end, and all of its threads wait.
 pub(super) fn stuck(evidence: &Evidence<'_>) -> Option<Cause> {
@@ -81,12 +83,11 @@ pub(super) fn disk(evidence: &Evidence<'_>) -> Option<Cause> {
         true => "the disk's own rates were not measured".to_owned(),
         false => measured.join(", "),
     };
-    let requests = match collected.disk.requests() {
+    let count = collected.disk.requests();
+    let mean = collected.disk.bytes.iter().sum::<u64>() as f64 / count.max(1) as f64;
+    let requests = match count {
         0 => String::new(),
-        count => {
-            let bytes = collected.disk.bytes.iter().sum::<u64>() as f64 / count as f64;
-            format!("{count} requests of {:.0} kB (mean); ", bytes / 1e3)
-        }
+        count => format!("{count} requests of {:.0} kB (mean); ", mean / 1e3),
     };
     let figures = format!(
         "Threads wait for {} of the time while the disk works; {requests}{measured}.",
@@ -97,13 +98,21 @@ pub(super) fn disk(evidence: &Evidence<'_>) -> Option<Cause> {
             "The disk bounds the run: threads wait for its pages.".into(),
             "More memory, or a disk that is faster, lets the threads wait less.",
         ),
-        Some(least) if delivered < AT_PEAK * least => (
+        Some(least) if delivered < AT_PEAK * least && mean >= SMALL => (
             format!(
                 "A slow disk: it delivers {}, and {} were measured before.",
                 rate(delivered),
                 rate(least)
             ),
             "See what else uses the disk, and whether the file system is on the disk that was measured.",
+        ),
+        Some(_) if mean < SMALL => (
+            format!(
+                "The disk bounds the run: it delivers {} in requests of {:.0} kB.",
+                rate(delivered),
+                mean / 1e3
+            ),
+            "Larger pieces of data at once: fewer members on a host, or higher bands and wider columns.",
         ),
         Some(_) => (
             format!("The disk bounds the run: it delivers {}.", rate(delivered)),

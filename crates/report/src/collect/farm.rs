@@ -1,6 +1,6 @@
 //! Tasks of pools: which worker executed which when.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use syncline_trace::Activity;
 
@@ -25,6 +25,8 @@ pub(crate) struct FarmCollector {
     pub(crate) ran: u64,
     bin: u64,
     pub(crate) running: Vec<u64>,
+    /// Ended tasks of each thread that no outer task has contained yet: begin and end.
+    inner: HashMap<usize, Vec<(u64, u64)>>,
     pub(crate) last_begin: u64,
 }
 
@@ -38,6 +40,7 @@ impl FarmCollector {
             ran: 0,
             bin: trace.length.div_ceil(BINS as u64).max(1),
             running: vec![0; BINS],
+            inner: HashMap::new(),
             last_begin: 0,
         }
     }
@@ -57,6 +60,18 @@ impl FarmCollector {
         }
         let running = &mut self.running;
         super::divide(self.bin, BINS, span.since, span.until, |index, part| running[index] += part);
+        // A worker that waits for the results of its task runs others meanwhile: they count once.
+        if span.activity == Activity::Job {
+            let inner = self.inner.entry(span.lane).or_default();
+            while let Some(&(since, until)) = inner.last().filter(|last| last.0 >= span.since) {
+                super::divide(self.bin, BINS, since, until, |index, part| running[index] -= part);
+                inner.pop();
+            }
+            if inner.len() >= MOST {
+                inner.clear();
+            }
+            inner.push((span.since, span.until));
+        }
         if self.tasks.len() < MOST {
             self.tasks.push(*span);
         }

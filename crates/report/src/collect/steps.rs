@@ -295,11 +295,14 @@ impl Kind {
             0 => -1.0,
             count => sum as f64 / count as f64 / 1e9,
         };
+        // Runs of other tasks may precede the first one of these.
+        let is_empty = |row: &&Vec<Cell>| row.iter().all(|cell| cell.count == 0);
+        let cells = &self.cells[self.cells.iter().take_while(is_empty).count()..];
         let rows = |value: &dyn Fn(&Cell) -> f64| -> Vec<Vec<f64>> {
-            self.cells.iter().map(|row| row.iter().map(value).collect()).collect()
+            cells.iter().map(|row| row.iter().map(value).collect()).collect()
         };
         let mut sums = [(0, 0); 3];
-        for cell in self.cells.iter().flatten().filter(|cell| cell.count > 0) {
+        for cell in cells.iter().flatten().filter(|cell| cell.count > 0) {
             let sum: &mut (u64, u64) = &mut sums[usize::from(phase(cell))];
             *sum = (sum.0 + cell.work, sum.1 + cell.wait);
         }
@@ -316,7 +319,7 @@ impl Kind {
             stride: self.stride.1,
             work: rows(&|cell| mean(cell, cell.work)),
             wait: rows(&|cell| mean(cell, cell.wait)),
-            phase: self.cells.iter().map(|row| row.iter().map(phase).collect()).collect(),
+            phase: cells.iter().map(|row| row.iter().map(phase).collect()).collect(),
             ratio: ratio(sums.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))),
             ratios: sums.map(ratio),
         }

@@ -308,6 +308,24 @@ fn the_end_of_a_farm_is_named() {
 }
 
 #[test]
+fn a_long_task_of_a_farm_is_named() {
+    let mut first = Thread::new(Role::Worker(1));
+    first.does(Activity::Job, 0, 1, 10 * MS);
+    first.does(Activity::Job, 0, 2, 300 * MS);
+    first.does(Activity::Job, 0, 3, 10 * MS);
+    let mut second = Thread::new(Role::Worker(2));
+    // A task in a task.
+    second.beside(Activity::Job, 0, 4, [5 * MS, 15 * MS]);
+    second.does(Activity::Job, 0, 5, 20 * MS);
+    second.does(Activity::AwaitJob, 0, 0, 290 * MS);
+    second.does(Activity::Job, 0, 6, 10 * MS);
+    let report = report_of(&[Program::of(vec![first, second])]);
+    names(&report, "imbalance", &["task 2 of the pool takes 300.0 ms"]);
+    let running = report.farm.unwrap().running;
+    assert!(running.iter().all(|&(_, tasks)| tasks < 2.01), "{running:?}");
+}
+
+#[test]
 fn a_run_that_is_stuck_is_named_with_what_it_waits_for() {
     let mut program = sweep(2, |_, _| 4 * MS, |_, _| 0);
     program.killed = true;

@@ -32,7 +32,8 @@ const NAMES: [&str; 6] = ["za", "zr", "zb", "zu", "zv", "zz"];
 
 /// Measures what recording a trace costs: a span, and a streamed sweep.
 ///
-/// The sweep, Livermore kernel 23, runs with and without a trace in turn, 20 rounds, 5 with --quick.
+/// The sweep, Livermore kernel 23, runs with and without a trace in turn, 20 rounds, 5 with
+/// --quick.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = "\
 Example:

@@ -9,7 +9,7 @@ LAB = $(BUILT)/syncline-lab
 # CI runs the same targets as a person; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help demo demo-for-tests command-for-tests test test-deps test-anywhere loom miri tsan lint bench bench-overlay bench-sync bench-rma bench-farm bench-rma-testbed bench-peers-deps bench-disk bench-papers soak book \
+.PHONY: help demo demo-for-tests command-for-tests test test-deps test-anywhere loom miri tsan lint bench bench-overlay bench-sync bench-rma bench-farm bench-trace bench-rma-testbed bench-peers-deps bench-disk bench-papers soak book \
 	testbed-deps testbed-test mpi-wheels build build-lab install install-build install-files install-documents uninstall
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make bench-sync  barriers and locks against those of others and of textbooks (two minutes)"
 	@echo "make bench-rma   one-sided memory on this host, against the targets (a minute)"
 	@echo "make bench-farm  processes as tasks against Python's, MPI's and a published farm's (a minute)"
+	@echo "make bench-trace what recording a trace costs: a span, and a streamed sweep (five minutes)"
 	@echo "make bench-rma-testbed  fences, syncs, locks and barriers between 2 to 8 hosts with a delay (root; a quarter of an hour)"
 	@echo "make bench-peers-deps  installs the compilers of the peers (root, Debian); without them the peers are skipped"
 	@echo "make bench-disk  the papers' case out of core (root, 50 GiB of disk, an hour): see bench/README.md"
@@ -241,6 +242,9 @@ bench-rma: build-lab
 # skipped.
 bench-farm: build-lab
 	$(LAB) bench farm --quick
+
+bench-trace: build-lab
+	$(LAB) bench trace --dir target
 
 # See lab/scripts/rma_testbed.sh for its options.
 RMA_RESULTS ?= target/bench-rma

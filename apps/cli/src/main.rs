@@ -145,7 +145,6 @@ fn dispatch(args: Args) -> Result<()> {
         }
         Command::Run(args) => {
             signals.speak(args.quiet);
-            report::start(&args.trace)?;
             let done = run::run(&args, &signals);
             // Of a team, the member that prints the summary tells.
             let tells = done.as_ref().is_ok_and(|(text, _)| !text.is_empty());

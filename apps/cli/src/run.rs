@@ -34,7 +34,7 @@ use crate::output::Output;
 use crate::summary::Summary;
 use crate::units::{BlockSize, plural};
 use crate::watch::Signals;
-use crate::{executor, results, system, terminal, verify};
+use crate::{executor, report, results, system, terminal, verify};
 
 /// The parameter of a result of the order max-parallel that holds the size of its blocks.
 const BLOCK: &str = "block";
@@ -43,6 +43,7 @@ const BLOCK: &str = "block";
 /// one was given.
 pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
     if team::is_joined() {
+        report::start(&args.trace)?;
         let summary = team::run(args, signals)?;
         return Ok((summary.map_or(Ok(String::new()), |summary| text(args, &summary))?, true));
     }
@@ -52,10 +53,14 @@ pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
     let found = inputs.find(&kernel, args.field.as_deref())?;
     let summary = match found.element {
         ElementType::Float64 => {
-            Job::<f64>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals)
+            let job = Job::<f64>::open(args, &kernel, kernel.runs.clone(), &found)?;
+            report::start(&args.trace)?;
+            job.run(signals)
         }
         ElementType::Float32 => {
-            Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals)
+            let job = Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found)?;
+            report::start(&args.trace)?;
+            job.run(signals)
         }
     }?;
     Ok((text(args, &summary)?, args.until.is_none() || summary.has_converged()))

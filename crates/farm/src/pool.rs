@@ -432,7 +432,8 @@ pub struct Progress {
 /// The pool works while a call waits for results. The thread that owns it should do little else; a
 /// program that computes on incoming results loses nothing as long as that takes less than a batch.
 ///
-/// Dropping it kills its workers.
+/// Dropping it kills its workers; while a trace is recorded, the idle ones are given up to a second
+/// to write what they have recorded.
 pub struct Pool<T, R> {
     manager: Manager<T, R>,
 }

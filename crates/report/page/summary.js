@@ -15,6 +15,8 @@ const KINDS = {
   "busy-machine": "busy machine",
   "oversubscribed": "too many threads",
   "limit": "limit of processor time",
+  "stopped": "process that stood still",
+  "stuck": "stuck",
 };
 
 function cause_cards(summary) {

@@ -14,6 +14,7 @@
 //! | `oversubscribed` | more computing threads than processors                                 |
 //! | `busy-machine`   | threads are ready to run, and other programs have the processors       |
 //! | `limit`          | a control group stopped a process that had used its processor time     |
+//! | `stopped`        | a process of the run wrote nothing for a while                         |
 //! | `memory`         | page faults that wait for the disk                                     |
 //! | `straggler`      | one thread takes longer for the same work, and others wait             |
 //! | `imbalance`      | one task takes longer                                                  |
@@ -40,6 +41,8 @@ use crate::model::{Cause, Summary};
 
 /// Causes that cost less are not named.
 const LEAST: f64 = 0.07;
+/// A run without causes that works for less than this part of its time is not called healthy.
+const MOSTLY: f64 = 0.7;
 
 /// What the rules look at.
 pub(crate) struct Evidence<'a> {
@@ -233,6 +236,7 @@ pub(crate) fn summary(evidence: &Evidence<'_>) -> Summary {
         waits::stuck(evidence),
         processors::processors(evidence),
         processors::limit(evidence),
+        processors::stopped(evidence),
         processors::tasks_of_a_team(evidence),
         processors::memory(evidence),
         balance::balance(evidence),
@@ -247,14 +251,25 @@ pub(crate) fn summary(evidence: &Evidence<'_>) -> Summary {
     .filter(|cause| cause.cost >= LEAST)
     .collect();
     causes.iter_mut().for_each(|cause| cause.cost = cause.cost.min(1.0));
-    let first = |cause: &Cause| cause.kind == "stuck";
+    // What is certain comes first.
+    let first = |cause: &Cause| cause.kind == "stuck" || cause.kind == "stopped";
     causes.sort_by(|a, b| first(b).cmp(&first(a)).then(b.cost.total_cmp(&a.cost)));
     // Waiting for tasks is a consequence where something else is late.
-    if causes.iter().any(|cause| cause.kind != "order" && cause.kind != "stuck") {
+    let explains = |cause: &Cause| !["order", "stuck", "busy-machine"].contains(&&*cause.kind);
+    if causes.iter().any(explains) {
         causes.retain(|cause| cause.kind != "order");
     }
     let headline = match causes.first() {
         Some(cause) => cause.what.clone(),
+        None if evidence.work < MOSTLY => format!(
+            "No cause is named: {} of the run's time is work{}.",
+            percent(evidence.work),
+            match waits.first() {
+                Some(&(activity, part)) =>
+                    format!(", and {} {}", percent(part), Activity::ALL[activity].name()),
+                None => String::new(),
+            }
+        ),
         None => {
             format!("Nothing holds the run up: {} of its time is work.", percent(evidence.work))
         }

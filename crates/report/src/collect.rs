@@ -47,6 +47,7 @@ impl Collected {
             all.messages.take(span);
             all.farm.take(span);
         })?;
+        all.shares.extend(trace);
         Ok(all)
     }
 }

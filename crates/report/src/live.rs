@@ -138,7 +138,7 @@ impl Live {
     /// Whether a thread has ended.
     fn has_ended(&self, lane: usize, gone: &[bool]) -> bool {
         let process = self.trace.lanes[lane].process;
-        self.trace.lanes[lane].ended
+        self.trace.lanes[lane].ended.is_some()
             || self.trace.processes[process].ended
             || self.now(process) - self.lanes[lane].seen > QUIET
             || gone[process]

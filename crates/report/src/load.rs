@@ -3,7 +3,7 @@
 //! # Contract
 //! [`Trace::open`] reads all files once and keeps what does not grow with the number of spans.
 //! [`Trace::for_each`] reads them again and calls back with every span, by process in the order of
-//! ends, in aligned nanoseconds since the run's first event. Memory is bounded by the spans of two
+//! ends, in aligned nanoseconds since the run's begin. Memory is bounded by the spans of two
 //! consecutive frames of each process.
 //!
 //! ```text
@@ -39,7 +39,7 @@ pub struct Trace {
     pub processes: Vec<Process>,
     /// The threads of all processes.
     pub lanes: Vec<Lane>,
-    /// The first event and the end of the run, in aligned nanoseconds.
+    /// The begin of the first recording, in aligned nanoseconds.
     pub(crate) begin: i128,
     /// The length of the run in nanoseconds.
     pub length: u64,
@@ -93,7 +93,7 @@ pub struct Task {
 pub struct Span {
     /// The index of its thread.
     pub lane: usize,
-    /// The begin in nanoseconds since the run's first event.
+    /// The begin in nanoseconds since that of the run.
     pub since: u64,
     /// The end.
     pub until: u64,
@@ -207,7 +207,7 @@ impl Trace {
         Span { lane, since, until: until.max(since), activity, subject, detail }
     }
 
-    /// Converts ticks of a process to nanoseconds since the run's first event.
+    /// Converts ticks of a process to nanoseconds since the run's begin.
     pub(crate) fn time(&self, process: usize, ticks: u64) -> u64 {
         let monotonic = self.processes[process].monotonic(ticks);
         let aligned = self.alignment.aligned(self.processes[process].host, monotonic);
@@ -330,6 +330,8 @@ impl Trace {
         if let Some(info) = &frame.process {
             process.clocks.push(info.began);
             process.info = info.clone();
+            process.info.host = plain(&info.host);
+            process.info.command = info.command.iter().map(|word| plain(word)).collect();
         }
         process.clocks.push(frame.clock);
         if let Some(machine) = &frame.machine {
@@ -355,7 +357,8 @@ impl Trace {
             let open = own.open.iter().map(|open| open.since);
             own.spans().map(|span| span.since).chain(open)
         });
-        let begin = begins.min().unwrap_or(frame.clock.ticks);
+        let began = part.about.as_ref().map(|about| about.began);
+        let begin = began.into_iter().chain(begins).min().unwrap_or(frame.clock.ticks);
         let role = part.role.filter(|role| matches!(role, Role::Worker(_)));
         let before = self.lanes.iter().position(|lane| {
             role.is_some()
@@ -470,19 +473,22 @@ impl Trace {
         self.begin = times.iter().map(|&(from, _)| from).min().unwrap_or(0);
         let end = times.iter().map(|&(_, to)| to).max().unwrap_or(0);
         self.length = (end - self.begin).clamp(0, i128::from(u64::MAX)) as u64;
-        // The run begins with its first event, not with the first process.
-        let (mut first, mut last) = (u64::MAX, 0);
-        self.for_each(&mut |span| {
-            first = first.min(span.since);
-            last = last.max(span.until);
-        })?;
-        self.begin += i128::from(first.min(self.length));
-        self.length = last.saturating_sub(first);
         Ok(())
     }
 
+    /// Whether a process is a worker of a pool that waited for a task at its end: pools kill such
+    /// workers.
+    pub(crate) fn is_idle_worker(&self, process: usize) -> bool {
+        let mut lanes = self.lanes.iter().filter(|lane| lane.process == process);
+        let waits = |lane: &Lane| {
+            let innermost = lane.open.last().and_then(|open| Activity::from_number(open.activity));
+            innermost == Some(Activity::AwaitJob)
+        };
+        lanes.any(|lane| matches!(lane.role, Some(Role::Worker(_))) && waits(lane))
+    }
+
     fn note_losses(&mut self) {
-        for process in &self.processes {
+        for (index, process) in self.processes.iter().enumerate() {
             let pid = process.info.pid;
             if process.lost > 0 {
                 let lost = process.lost;
@@ -494,7 +500,7 @@ impl Trace {
             if gaps > 0 {
                 self.missing.push(format!("{gaps} frames of process {pid} are missing"));
             }
-            if !process.ended {
+            if !process.ended && !self.is_idle_worker(index) {
                 self.missing.push(format!(
                     "process {pid} did not end its recording: it was killed, or still runs"
                 ));
@@ -506,10 +512,12 @@ impl Trace {
 impl Process {
     fn take(&mut self, note: &Note) {
         match note.clone() {
-            Note::Fact { key, value } => drop(self.facts.insert(key, value)),
-            Note::Name { class, id, name } => drop(self.names.insert((class, id), name)),
+            Note::Fact { key, value } => drop(self.facts.insert(plain(&key), plain(&value))),
+            Note::Name { class, id, name } => drop(self.names.insert((class, id), plain(&name))),
             Note::Overlay { first, tasks } => self.overlays.push((first, tasks)),
-            Note::Task { id, name, member } => drop(self.tasks.insert(id, Task { name, member })),
+            Note::Task { id, name, member } => {
+                self.tasks.insert(id, Task { name: plain(&name), member });
+            }
             Note::Access { task, location, exclusive } => {
                 self.accesses.push((task, location, exclusive));
             }
@@ -546,6 +554,29 @@ impl Process {
             .map_or(0, |pair| i128::from(pair.realtime_ns) - i128::from(pair.monotonic_ns));
         monotonic + offset
     }
+}
+
+/// Returns a text of a trace as it may be printed: without control characters, which a terminal
+/// would obey, and not longer than a few lines.
+fn plain(text: &str) -> String {
+    const MOST: usize = 400;
+    let mut short = String::new();
+    for c in text.chars() {
+        if short.len() > MOST {
+            short.push('…');
+            break;
+        }
+        match c {
+            // Those that change the direction of writing as well.
+            c if c.is_control()
+                || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+            {
+                short.extend(c.escape_default());
+            }
+            c => short.push(c),
+        }
+    }
+    short
 }
 
 /// Adds the files of other hosts: `FILE.HOST` beside `FILE`, if they are traces.

@@ -83,12 +83,22 @@ fn facts(trace: &Trace) -> Vec<(String, String)> {
     for process in &trace.processes {
         for (key, value) in &process.facts {
             if !own.iter().any(|(known, _)| known == key) {
-                own.push((key.clone(), value.clone()));
+                own.push((key.clone(), with_unit(key, value)));
             }
         }
     }
     facts.extend(own);
     facts
+}
+
+/// Returns the value of a fact with its unit, if it is known to have one.
+fn with_unit(key: &str, value: &str) -> String {
+    let Ok(number) = value.parse::<f64>() else { return value.to_owned() };
+    match key {
+        "disk.read_peak" | "disk.write_peak" => causes::rate(number),
+        "sweep.memory" | "sweep.memory.allowed" => format!("{:.1} MB", number / 1e6),
+        _ => value.to_owned(),
+    }
 }
 
 fn activities() -> Vec<ActivityInfo> {

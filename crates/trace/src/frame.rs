@@ -92,8 +92,8 @@ pub struct LanePart {
     pub open: Vec<OpenSpan>,
     /// What the kernel says of the thread.
     pub sample: Option<ThreadSample>,
-    /// Whether the thread has ended, so that this is its last part.
-    pub ended: bool,
+    /// When the thread ended, in ticks: this is its last part.
+    pub ended: Option<u64>,
 }
 
 /// A thread.
@@ -103,6 +103,8 @@ pub struct LaneInfo {
     pub thread_id: u32,
     /// The thread's name.
     pub name: String,
+    /// The ticks of its first event.
+    pub began: u64,
 }
 
 /// What the kernel says of a thread, since the thread's beginning.

@@ -1,7 +1,7 @@
 //! Reading trace files, frame by frame, in memory that does not depend on the file's length.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::error::TraceError;
@@ -58,11 +58,12 @@ impl Reader {
     /// If the file cannot be read, does not begin as a trace, or begins with a frame of another
     /// version. An empty file is a trace without frames.
     pub fn open(path: &Path) -> Result<Reader, TraceError> {
-        let file = File::open(path).map_err(|source| TraceError::File {
-            what: "open",
-            path: path.to_owned(),
-            source,
-        })?;
+        let failed = |source| TraceError::File { what: "open", path: path.to_owned(), source };
+        // A pipe would be waited for.
+        if !path.metadata().map_err(failed)?.is_file() {
+            return Err(failed(io::Error::other("it is no regular file")));
+        }
+        let file = File::open(path).map_err(failed)?;
         let (path, buffer) = (path.to_owned(), Vec::new());
         let mut reader = Reader { file, path, buffer, at: 0, skipped: 0, other_version: None };
         reader.fill(HEADER)?;

@@ -8,8 +8,10 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::mem::discriminant;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
 use crate::clock::{self, ClockPair};
 use crate::frame::ThreadSample;
@@ -21,8 +23,11 @@ use crate::{Activity, Event, sample};
 /// The maximum number of events that a ring keeps: 2^24 slots, 512 MiB.
 pub const MAX_EVENTS_PER_THREAD: usize = (1 << 24) - 1;
 
-/// The value of [`CAPACITY`] until the environment has been asked.
+/// The value of [`CAPACITY`] until the environment has been asked, and while it is being asked.
 const UNDECIDED: usize = usize::MAX;
+const DECIDING: usize = usize::MAX - 1;
+/// How long a thread waits for another one that asks the environment.
+const DECISION: Duration = Duration::from_secs(2);
 
 /// The number of events that each thread's ring keeps; 0 while recording is off. All accesses are
 /// Relaxed: the value orders nothing, and a thread that sees a change late starts or stops
@@ -31,6 +36,9 @@ static CAPACITY: AtomicUsize = AtomicUsize::new(if cfg!(loom) { 0 } else { UNDEC
 
 /// Time zero of [`snapshot`].
 static ORIGIN: OnceLock<ClockPair> = OnceLock::new();
+
+/// The thread that asks the environment.
+static DECIDER: OnceLock<ThreadId> = OnceLock::new();
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry { lanes: Vec::new(), threads: 0 });
 
@@ -59,6 +67,11 @@ pub(crate) struct LaneState {
     pub(crate) name: String,
     /// What the thread is to the run, such as a member and its rank.
     pub(crate) role: Mutex<Option<Role>>,
+    /// When the thread recorded first, in ticks.
+    pub(crate) began: u64,
+    /// When the thread ended; 0 before. Relaxed: it is stored before the thread's last reference to
+    /// this state is dropped, and read after that.
+    pub(crate) ended: AtomicU64,
     /// What the kernel said of the thread at its first event, and at its end.
     pub(crate) samples: Mutex<[Option<ThreadSample>; 2]>,
 }
@@ -137,14 +150,29 @@ fn is_off() -> bool {
 #[cold]
 fn decided() -> usize {
     let capacity = CAPACITY.load(Relaxed);
-    if capacity != UNDECIDED {
+    if capacity < DECIDING {
         return capacity;
     }
-    // Only one thread decides; the others go on without recording until it has.
-    if CAPACITY.compare_exchange(UNDECIDED, 0, Relaxed, Relaxed).is_ok() {
+    // Only one thread decides. The others wait for it: their roles and names are recorded once.
+    let me = std::thread::current().id();
+    if CAPACITY.compare_exchange(UNDECIDED, DECIDING, Relaxed, Relaxed).is_ok() {
+        let _ = DECIDER.set(me);
         crate::writer::start_from_environment();
+        // Not recording, unless that call has started it.
+        let _ = CAPACITY.compare_exchange(DECIDING, 0, Relaxed, Relaxed);
+    } else if DECIDER.get() != Some(&me) {
+        // Not for ever: a child made by `fork` has no thread that decides.
+        let since = Instant::now();
+        while CAPACITY.load(Relaxed) == DECIDING && since.elapsed() < DECISION {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        let _ = CAPACITY.compare_exchange(DECIDING, 0, Relaxed, Relaxed);
     }
-    CAPACITY.load(Relaxed)
+    match CAPACITY.load(Relaxed) {
+        // The decider itself: what it does to decide is not recorded.
+        DECIDING => 0,
+        capacity => capacity,
+    }
 }
 
 /// An open span: it ends, and is recorded, when it is dropped.
@@ -314,6 +342,7 @@ fn with_own<T>(act: impl FnOnce(&mut Mine) -> T) -> Option<T> {
 impl Drop for Mine {
     /// The thread ends: what it did since the last frame would be unknown otherwise.
     fn drop(&mut self) {
+        self.lane.ended.store(clock::now().max(1), Relaxed);
         let last = sample::thread(self.lane.thread_id);
         self.lane.samples.lock().unwrap_or_else(PoisonError::into_inner)[1] = last;
     }
@@ -353,7 +382,7 @@ fn write(writer: &mut Writer, words: Words) {
 #[inline]
 fn with_mine<T>(act: impl FnOnce(&mut Mine) -> T) -> Option<T> {
     let capacity = match CAPACITY.load(Relaxed) {
-        UNDECIDED => decided(),
+        UNDECIDED | DECIDING => decided(),
         capacity => capacity,
     };
     if capacity == 0 {
@@ -383,7 +412,13 @@ fn register(capacity: usize, old: Option<Mine>) -> Mine {
     let first = sample::thread(thread_id);
     let mut registry = registry();
     let (thread, open) = match old {
-        Some(mut old) => (old.lane.thread, std::mem::take(&mut old.open)),
+        Some(mut old) => {
+            let (lane, open) = (Arc::clone(&old.lane), std::mem::take(&mut old.open));
+            drop(old);
+            // The thread goes on.
+            lane.ended.store(0, Relaxed);
+            (lane.thread, open)
+        }
         None => {
             registry.threads += 1;
             (registry.threads - 1, Vec::with_capacity(2 * DEPTH))
@@ -396,6 +431,8 @@ fn register(capacity: usize, old: Option<Mine>) -> Mine {
         thread_id,
         name: std::thread::current().name().unwrap_or_default().to_owned(),
         role: Mutex::new(role),
+        began: clock::now(),
+        ended: AtomicU64::new(0),
         samples: Mutex::new([first, None]),
     });
     registry.lanes.push(Lane { state: Arc::clone(&lane), from: 0 });

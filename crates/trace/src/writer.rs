@@ -26,7 +26,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,9 @@ static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
 /// and leaves the locks alone, which a thread of the parent may have held. Relaxed: a process reads
 /// its own number, or one that is not its own.
 static RECORDER: AtomicU32 = AtomicU32::new(0);
+/// The file that the environment named: then a failure has no caller, and is one line on standard
+/// error.
+static FROM_ENVIRONMENT: OnceLock<PathBuf> = OnceLock::new();
 static WRITER: Mutex<Option<Thread>> = Mutex::new(None);
 
 /// The state of a recording.
@@ -103,6 +106,9 @@ struct Output {
 /// to is continued; an earlier trace is replaced; a file with other contents is left alone. On file
 /// systems that hosts share, the name of the host is appended to the file's name.
 ///
+/// A child made by `fork` does not record: its spans are dropped, and the parent's recording goes
+/// on.
+///
 /// # Errors
 /// If the file cannot be created or locked, has contents that are no trace, or if this process
 /// records already.
@@ -145,7 +151,12 @@ pub fn start(path: &Path) -> Result<(), TraceError> {
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
         extern "C" fn at_exit() {
-            let _ = finish();
+            if let Err(error) = finish()
+                && let Some(path) = FROM_ENVIRONMENT.get()
+            {
+                let path = path.display();
+                let _ = writeln!(io::stderr(), "syncline: {VARIABLE}={path}: {error}");
+            }
         }
         // SAFETY: `at_exit` is a function that may be called at any time; it does not unwind, as
         // `finish` returns its errors.
@@ -210,6 +221,7 @@ pub fn recording_path() -> Option<PathBuf> {
 #[cold]
 pub(crate) fn start_from_environment() {
     let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else { return };
+    let _ = FROM_ENVIRONMENT.set(PathBuf::from(&path));
     if let Err(error) = start(Path::new(&path)) {
         let _ = writeln!(io::stderr(), "syncline: {VARIABLE}: {error}; nothing is recorded");
     }
@@ -396,7 +408,7 @@ impl Output {
         }
         let about = (!self.known.contains(&state.thread)).then(|| {
             self.known.push(state.thread);
-            LaneInfo { thread_id: state.thread_id, name: state.name.clone() }
+            LaneInfo { thread_id: state.thread_id, name: state.name.clone(), began: state.began }
         });
         let role = *state.role.lock().unwrap_or_else(PoisonError::into_inner);
         let lost = first - lane.from.min(first);
@@ -418,7 +430,7 @@ impl Output {
         part.spans = LanePart::pack(rest);
         part.open = open;
         part.sample = sample;
-        part.ended = ended;
+        part.ended = ended.then(|| state.ended.load(Relaxed)).filter(|&ticks| ticks > 0);
         parts.push((part, next));
     }
 

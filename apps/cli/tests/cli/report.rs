@@ -193,6 +193,16 @@ fn bad_traces_are_named() {
     let said = fails_with(1, path, line);
     assert!(said.contains("thesis is not a trace of Syncline"), "{said}");
     assert_eq!(fs::read_to_string(path.join("thesis")).unwrap(), "chapter 1");
+    // A run that is refused leaves the trace of the run before.
+    let before = fs::read(path.join("a.trace")).unwrap();
+    fails_with(1, path, run);
+    assert!(fs::read(path.join("a.trace")).unwrap() == before);
+    let pipe = path.join("pipe");
+    let fifo = Command::new("mkfifo").arg(&pipe).status();
+    if fifo.is_ok_and(|status| status.success()) {
+        let said = fails_with(1, path, "report pipe");
+        assert!(said.contains("no regular file"), "{said}");
+    }
 }
 
 #[test]

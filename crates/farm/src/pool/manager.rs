@@ -576,20 +576,7 @@ where
 
     /// Ends the idle workers and waits for their end; the others are killed when this is dropped.
     pub(crate) fn finish(mut self) {
-        if self.check_not_forked().is_err() {
-            return;
-        }
-        let idle =
-            self.workers.iter().filter(|worker| worker.tasks.is_empty()).map(|worker| worker.vpid);
-        let (idle, deadline) = (idle.collect::<Vec<_>>(), Instant::now().checked_add(GRACE));
-        for &vpid in &idle {
-            let _ = self.send_order(vpid, &OrderRef::End);
-        }
-        for &vpid in &idle {
-            if let Some(farm) = self.transport.farm() {
-                let _ = farm.wait(vpid, deadline);
-            }
-        }
+        self.end_idle();
     }
 
     /// Notifies all workers that their current tasks are not wanted.
@@ -603,6 +590,39 @@ where
     pub(crate) fn dismiss(mut self, members: usize) {
         for rank in 1..members {
             let _ = self.send_order(Vpid::new(rank, 0), &OrderRef::End); // or it is dead
+        }
+    }
+}
+
+impl<T, R> Manager<T, R> {
+    /// Ends the idle workers of a farm, and waits until they have ended, at most one second.
+    fn end_idle(&mut self) {
+        if self.transport.check_not_forked().is_err() || self.transport.farm().is_none() {
+            return;
+        }
+        let idle =
+            self.workers.iter().filter(|worker| worker.tasks.is_empty()).map(|worker| worker.vpid);
+        let (idle, deadline) = (idle.collect::<Vec<_>>(), Instant::now().checked_add(GRACE));
+        for &vpid in &idle {
+            // The order has no task, so its bytes are the same for all types. A worker that has
+            // ended needs none.
+            let end = OrderRef::<'_, std::slice::Iter<'_, ()>, ()>::End;
+            let _ = self.transport.send(vpid, &end);
+        }
+        for &vpid in &idle {
+            if let Some(farm) = self.transport.farm() {
+                let _ = farm.wait(vpid, deadline);
+            }
+        }
+    }
+}
+
+/// Workers are killed when the farm is dropped. While a trace is recorded, the idle ones may end by
+/// themselves, so that their last spans are in it.
+impl<T, R> Drop for Manager<T, R> {
+    fn drop(&mut self) {
+        if syncline_trace::is_enabled() && !std::thread::panicking() {
+            self.end_idle();
         }
     }
 }

@@ -71,14 +71,14 @@ pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
     let threads = threads(evidence);
     let queued: f64 = threads.iter().map(|thread| thread.usage.queued).sum();
     let ran: f64 = threads.iter().map(|thread| thread.usage.ran).sum();
-    let cost = queued / evidence.total;
+    let cost = (queued / evidence.total).min(1.0);
     let machine = machine(evidence).unwrap_or_default();
     let mut late: Vec<&OnProcessor> =
         threads.iter().filter(|t| t.usage.queued * 20.0 > t.usage.ran).collect();
     late.sort_by(|a, b| b.usage.queued.total_cmp(&a.usage.queued));
     let lanes: Vec<usize> = late.iter().map(|thread| thread.lane).collect();
     let ready = format!(
-        "{} were ready to run for {} of their time, and had no processor",
+        "{}: without a processor for {} of the time in which they could have run",
         evidence.names(&lanes),
         percent(queued / (ran + queued).max(1.0))
     );
@@ -96,7 +96,7 @@ pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
     // The number of threads that want a processor at a time.
     let wanted = (ran + queued) / length;
     let full = allowed as f64 * length;
-    if wanted > MANY * allowed as f64 && ran > FULL * full && taken < ran {
+    if wanted > MANY * allowed as f64 && ran > FULL * full && taken < ran && !lanes.is_empty() {
         return Some(Cause {
             kind: "oversubscribed".into(),
             what: format!("Too many threads: {wanted:.0} compute on {allowed} processors."),
@@ -107,7 +107,10 @@ pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
     }
     // What others took must explain the lack, as threads of the run also wait for one another; or
     // be a good part of the machine.
-    (taken > 0.3 * queued || taken > 0.15 * processors as f64 * length).then(|| {
+    let much = taken > 0.3 * queued || taken > 0.15 * processors as f64 * length;
+    // The kernel counts ticks of 10 ms on each processor.
+    let sure = taken > 4e7 * processors as f64 && !lanes.is_empty();
+    (much && sure).then(|| {
         let by = if machine.stolen > others { "the hypervisor" } else { "other programs" };
         let which = stand_out(evidence, &threads).unwrap_or_else(|| "the threads".into());
         Cause {
@@ -118,7 +121,7 @@ pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
                 taken / length
             ),
             advice: "Run when the machine is free, or use fewer threads.".into(),
-            cost,
+            cost: cost.min(taken / evidence.total),
         }
     })
 }
@@ -139,6 +142,39 @@ fn stand_out(evidence: &Evidence<'_>, threads: &[OnProcessor]) -> Option<String>
     let late: Vec<usize> =
         units.values().filter(|unit| unit.0 * 2.0 > most).map(|unit| unit.1).collect();
     (late.len() < units.len()).then(|| evidence.names(&late))
+}
+
+/// A process wrote nothing for a while, though it writes ten times a second as long as it runs.
+pub(super) fn stopped(evidence: &Evidence<'_>) -> Option<Cause> {
+    const LEAST_GAP: i128 = 1_000_000_000;
+    let trace = evidence.trace;
+    let gap = |process: usize| {
+        let clocks = &trace.processes[process].clocks;
+        let times = clocks.iter().map(|pair| i128::from(trace.time(process, pair.ticks)));
+        // A process that has not ended stands still up to the end of the run.
+        let end = (!trace.processes[process].ended).then_some(i128::from(trace.length));
+        let times: Vec<i128> = times.chain(end).collect();
+        times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
+    };
+    let processes = evidence.workers.iter().map(|&lane| (lane, trace.lanes[lane].process));
+    let (lane, gap) = processes
+        .filter(|&(_, process)| !trace.is_idle_worker(process))
+        .map(|(lane, process)| (lane, gap(process)))
+        .max_by_key(|&(_, gap)| gap)?;
+    (gap > LEAST_GAP).then(|| Cause {
+        kind: "stopped".into(),
+        what: format!(
+            "{} stood still for {}.",
+            trace.process_name(trace.lanes[lane].process),
+            super::time(gap as f64)
+        ),
+        evidence:
+            "Its process wrote no frame of the trace meanwhile: it was stopped or killed, or \
+                   had no processor."
+                .into(),
+        advice: "Look at the process, and at what the system or the batch system did to it.".into(),
+        cost: gap as f64 / trace.length.max(1) as f64,
+    })
 }
 
 /// A limit of processor time, such as that of a container, stopped a process.

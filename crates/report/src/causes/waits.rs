@@ -129,23 +129,29 @@ pub(super) fn disk(evidence: &Evidence<'_>) -> Option<Cause> {
 
 /// Threads wait for one lock.
 pub(super) fn lock(evidence: &Evidence<'_>) -> Option<Cause> {
-    let mut locks: HashMap<String, (u64, u64)> = HashMap::new();
+    let mut locks: HashMap<String, (u64, Vec<u64>)> = HashMap::new();
     for &lane in &evidence.workers {
         for (&(activity, subject), &waited) in &evidence.collected.shares.lanes[lane].waits {
             if activity == Activity::AwaitLock || activity == Activity::AwaitLocation {
                 let process = evidence.trace.lanes[lane].process;
                 let name = evidence.trace.object(process, activity, subject, 0);
                 let lock = locks.entry(name).or_default();
-                *lock = (lock.0 + waited, lock.1 + 1);
+                lock.0 += waited;
+                lock.1.push(waited);
             }
         }
     }
-    let (name, (waited, threads)) = locks.into_iter().max_by_key(|(_, lock)| lock.0)?;
+    let (name, (waited, each)) = locks.into_iter().max_by_key(|(_, lock)| lock.0)?;
     let cost = evidence.cost(waited as f64);
+    // A thread that hardly ever waits is the one for which the others do.
+    let longest = each.iter().max().copied().unwrap_or(0);
+    let threads = each.iter().filter(|&&own| own * 20 > longest).count();
+    let threads =
+        if threads == 1 { "a thread waits".into() } else { format!("{threads} threads wait") };
     Some(Cause {
         kind: "lock".into(),
-        what: format!("A lock: {threads} threads wait for {name}."),
-        evidence: format!("They wait for it for {} of all time.", percent(cost)),
+        what: format!("A lock: {threads} for {name}."),
+        evidence: format!("That takes {} of the run's time.", percent(cost)),
         advice:
             "Hold it for less time, divide what it protects, or collect changes and apply many at \
                  once."

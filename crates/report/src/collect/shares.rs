@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use syncline_trace::{Activity, ActivityClass};
+use syncline_trace::{Activity, ActivityClass, Role};
 
-use crate::load::Span;
+use crate::load::{Span, Trace};
 
 /// The number of activities.
 pub(crate) const ACTIVITIES: usize = Activity::ALL.len();
@@ -54,6 +54,32 @@ impl ShareCollector {
     /// Adds a thread.
     pub(crate) fn add_lane(&mut self) {
         self.lanes.push(LaneShare::new());
+    }
+
+    /// Extends the time of threads to their whole life, without that of a pool's workers: what
+    /// other threads do outside of spans is work as well. A process that has not ended goes on to
+    /// the end of the run.
+    pub(crate) fn extend(&mut self, trace: &Trace) {
+        for (of, lane) in trace.lanes.iter().zip(&mut self.lanes) {
+            if matches!(of.role, Some(Role::Worker(_))) {
+                continue;
+            }
+            let process = &trace.processes[of.process];
+            let last = process.clocks.last().map_or(0, |pair| pair.ticks);
+            // A thread without spans may have nothing but a role.
+            if let Some(began) = of.began.filter(|&began| began > 0) {
+                lane.from = lane.from.min(trace.time(of.process, began));
+            }
+            if lane.from == u64::MAX {
+                continue;
+            }
+            let end = match of.ended {
+                Some(ended) => trace.time(of.process, ended),
+                None if process.ended => trace.time(of.process, last),
+                None => trace.length,
+            };
+            lane.to = lane.to.max(end);
+        }
     }
 
     /// Adds a span, and returns the spans that it contains.

@@ -20,8 +20,10 @@ pub struct Lane {
     pub open: Vec<OpenSpan>,
     /// The number of spans.
     pub spans: u64,
-    /// Whether the last thread has ended.
-    pub ended: bool,
+    /// The first event of the first thread, in ticks.
+    pub began: Option<u64>,
+    /// The end of the last thread, in ticks.
+    pub ended: Option<u64>,
     /// The number of threads.
     threads: u32,
     /// The end of its last span, in ticks.
@@ -69,7 +71,7 @@ impl Lane {
 
     /// Whether its thread has ended, and no span of it ends after a moment.
     pub(super) fn has_ended_before(&self, ticks: u64) -> bool {
-        self.ended && self.until <= ticks
+        self.ended.is_some_and(|ended| ended.max(self.until) <= ticks)
     }
 
     /// A thread begins: the first of the lane, or a further one.
@@ -80,14 +82,15 @@ impl Lane {
         self.threads += 1;
         self.before = self.usage().unwrap_or(self.before);
         self.samples = None;
-        self.ended = false;
+        self.ended = None;
     }
 
     /// Takes what a frame says of the thread.
     pub(super) fn take(&mut self, part: &LanePart) {
         if let Some(about) = &part.about {
-            self.name.clone_from(&about.name);
+            self.name = super::plain(&about.name);
             self.thread_id = about.thread_id;
+            self.began = self.began.or(Some(about.began));
         }
         if part.role.is_some() {
             self.role = part.role;
@@ -96,7 +99,7 @@ impl Lane {
             let first = self.samples.take().map_or_else(|| sample.clone(), |(first, _)| first);
             self.samples = Some((first, sample.clone()));
         }
-        self.ended |= part.ended;
+        self.ended = self.ended.or(part.ended);
         self.open.clone_from(&part.open);
         for span in part.spans() {
             self.spans += 1;

@@ -145,6 +145,44 @@ fn a_member_that_comes_late_to_barriers_is_named() {
     names(&report_of(&[program]), "straggler", &["the others wait for member 1"]);
 }
 
+/// Member 1 never comes to the barrier, and records nothing but its role.
+#[test]
+fn a_member_that_does_not_come_is_named() {
+    let mut waiting = Thread::new(Role::Member(0));
+    waiting.does(Activity::Section, 9, 0, 10 * MS);
+    waiting.does(Activity::AwaitBarrier, 5, 0, 3000 * MS);
+    let mut absent = Thread::new(Role::Member(1));
+    absent.sleeps = true;
+    let report = report_of(&[Program::of(vec![waiting, absent])]);
+    names(&report, "straggler", &["the others wait for member 1"]);
+    assert!((report.length - 3.01).abs() < 1e-9);
+}
+
+#[test]
+fn a_process_that_stands_still_is_named() {
+    let [mut first, mut second] = exchanging(0);
+    for program in [&mut first, &mut second] {
+        program.threads[0].does(Activity::AwaitSync, 3, 60, 4000 * MS);
+    }
+    second.silent = 400 * MS..3900 * MS;
+    names(&report_of(&[first, second]), "stopped", &["member 1 stood still for 3.", " s"]);
+}
+
+/// What a terminal would obey is not in a report.
+#[test]
+fn names_are_printed_as_they_are_written() {
+    let mut program = sweep(2, |_, _| 4 * MS, |_, _| MS / 10);
+    program.notes.retain(|note| !matches!(note, Note::Task { .. }));
+    let hostile = format!("\u{1b}[2J\n{}", "long ".repeat(100_000));
+    program.notes.extend((0..2).map(|id| Note::Task { id, name: hostile.clone(), member: None }));
+    program.fact("\u{1b}]0;title\u{7}", "\u{202e}");
+    let report = report_of(&[program]);
+    let all = format!("{:?} {:?} {:?}", report.grids[0].tasks, report.facts, report.overlay);
+    let shown = report.grids[0].tasks.iter().chain(report.facts.iter().flat_map(|(a, b)| [a, b]));
+    assert!(shown.flat_map(|text| text.chars()).all(|c| !c.is_control() && c != '\u{202e}'));
+    assert!(all.len() < 10_000, "{}", all.len());
+}
+
 #[test]
 fn a_heavy_task_is_named() {
     let thread = |worker: u32| {

@@ -84,6 +84,8 @@ pub(crate) struct Program {
     pub(crate) processors: Vec<[u64; 4]>,
     /// Nanoseconds for which a limit stopped the process.
     pub(crate) throttled: u64,
+    /// The ticks in which the process wrote nothing.
+    pub(crate) silent: std::ops::Range<u64>,
 }
 
 impl Program {
@@ -124,10 +126,11 @@ impl Program {
             boot: self.host.clone(),
             command: vec!["program".into()],
             processors: self.processors.len() as u32,
-            began: clock(BEGIN - MS),
+            began: clock(BEGIN),
             ..ProcessInfo::default()
         };
         let mut times: Vec<u64> = (BEGIN..end).step_by(100 * MS as usize).skip(1).collect();
+        times.retain(|&time| !self.silent.contains(&(time - BEGIN)));
         times.push(end);
         let mut from = 0;
         let mut frames = Vec::new();
@@ -151,8 +154,11 @@ impl Program {
                 let worked = if thread.sleeps { 0 } else { thread.worked() };
                 let mut lane = LanePart::default();
                 lane.thread = index as u32;
-                lane.about =
-                    first.then(|| LaneInfo { thread_id: index as u32, ..LaneInfo::default() });
+                lane.about = first.then(|| LaneInfo {
+                    thread_id: index as u32,
+                    began: begins.max(BEGIN),
+                    ..LaneInfo::default()
+                });
                 lane.role = thread.role;
                 lane.open = if last { thread.open.clone() } else { Vec::new() };
                 lane.sample = Some(ThreadSample {
@@ -163,7 +169,7 @@ impl Program {
                     allowed: thread.allowed.clone(),
                 });
                 lane.set_spans(&spans);
-                lane.ended = ended;
+                lane.ended = ended.then_some(BEGIN + thread.now);
                 // A recording takes the first sample at a thread's first event.
                 let mut begin = LanePart::default();
                 (begin.thread, begin.role) = (lane.thread, lane.role);

@@ -121,7 +121,7 @@ pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
                 taken / length
             ),
             advice: "Run when the machine is free, or use fewer threads.".into(),
-            cost: cost.min(taken / evidence.total),
+            cost,
         }
     })
 }
@@ -287,14 +287,26 @@ pub(super) fn tasks_of_a_team(evidence: &Evidence<'_>) -> Option<Cause> {
             cost,
         });
     }
-    let parts: BTreeMap<u32, u32> = process
-        .tasks
-        .keys()
-        .enumerate()
-        .map(|(i, &id)| (id, (i * count as usize / process.tasks.len()) as u32))
-        .collect();
-    let placed = |id: u32| process.tasks.get(&id).and_then(|task| task.member);
-    let (now, contiguous, all) = crossings(&process.accesses, placed, |id| parts.get(&id).copied());
+    // The tasks of a sweep are placed by the sweep.
+    if evidence.trace.fact("sweep.executor").is_some() {
+        return None;
+    }
+    let (mut now, mut contiguous, mut all) = (0, 0, 0);
+    for &(first, tasks) in &process.overlays {
+        let ids = || process.tasks.range(first..first.saturating_add(tasks)).map(|(&id, _)| id);
+        let length = ids().count().max(1);
+        let parts: BTreeMap<u32, u32> =
+            ids().enumerate().map(|(i, id)| (id, (i * count as usize / length) as u32)).collect();
+        let placed = |id: u32| process.tasks.get(&id).and_then(|task| task.member);
+        let own: Vec<_> = process
+            .accesses
+            .iter()
+            .copied()
+            .filter(|access| parts.contains_key(&access.0))
+            .collect();
+        let found = crossings(&own, placed, |id| parts.get(&id).copied());
+        (now, contiguous, all) = (now + found.0, contiguous + found.1, all + found.2);
+    }
     (now > 2 * contiguous.max(1) && now * 5 > all).then(|| Cause {
         kind: "placement".into(),
         what: format!("Wrong placement: {now} of {all} requests are at locations of other members."),

@@ -256,6 +256,60 @@ fn processes_append_to_one_file_by_the_environment() {
     assert_eq!(frames.iter().filter(|frame| frame.last).count(), 5);
 }
 
+/// The part of the test below that runs in a process of its own.
+#[test]
+fn team() {
+    if std::env::var_os("SYNCLINE_TEST_TEAM").is_none() {
+        return;
+    }
+    let together = std::sync::Barrier::new(ROLES as usize);
+    std::thread::scope(|scope| {
+        for rank in 0..ROLES {
+            let together = &together;
+            scope.spawn(move || {
+                together.wait();
+                set_role(Role::Member(rank));
+            });
+        }
+    });
+}
+
+const ROLES: u32 = 12;
+
+/// The threads whose calls come while another one asks the environment wait for it.
+#[test]
+fn no_role_is_lost_while_the_environment_is_asked() {
+    let folder = folder();
+    let file = folder.path().join("team.trace");
+    for _ in 0..20 {
+        let team = Command::new(std::env::current_exe().unwrap())
+            .args(["team", "--exact"])
+            .envs([("SYNCLINE_TEST_TEAM", "1".as_ref()), ("SYNCLINE_TRACE", file.as_os_str())])
+            .output();
+        assert!(team.unwrap().status.success());
+        let (frames, _) = read(&file);
+        let lanes = frames.iter().flat_map(|frame| &frame.lanes);
+        let roles: std::collections::BTreeSet<_> = lanes.filter_map(|lane| lane.role).collect();
+        assert_eq!(roles, (0..ROLES).map(Role::Member).collect());
+    }
+}
+
+#[test]
+fn a_file_of_the_environment_that_cannot_be_written_is_one_line() {
+    if !Path::new("/dev/full").exists() {
+        println!("skipped: no /dev/full");
+        return;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["member", "--exact"])
+        .envs([("SYNCLINE_TEST_MEMBER", "1"), ("SYNCLINE_TRACE", "/dev/full")])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("syncline: SYNCLINE_TRACE=/dev/full: cannot write the trace"), "{text}");
+}
+
 #[test]
 fn a_wrong_name_in_the_environment_is_one_line_and_the_program_goes_on() {
     let output = Command::new(std::env::current_exe().unwrap())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use syncline_trace::Activity;
+use syncline_trace::{Activity, Role};
 
 use super::{Evidence, LEAST, percent};
 use crate::load::Usage;
@@ -68,6 +68,10 @@ fn machine(evidence: &Evidence<'_>) -> Option<Machine> {
 
 /// Threads were ready to run, and had no processor.
 pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
+    // The commands of a farm are other programs, and have no threads here.
+    if evidence.collected.farm.slots() > 0 {
+        return None;
+    }
     let threads = threads(evidence);
     let queued: f64 = threads.iter().map(|thread| thread.usage.queued).sum();
     let ran: f64 = threads.iter().map(|thread| thread.usage.ran).sum();
@@ -151,8 +155,14 @@ pub(super) fn stopped(evidence: &Evidence<'_>) -> Option<Cause> {
     let gap = |process: usize| {
         let clocks = &trace.processes[process].clocks;
         let times = clocks.iter().map(|pair| i128::from(trace.time(process, pair.ticks)));
-        // A process that has not ended stands still up to the end of the run.
-        let end = (!trace.processes[process].ended).then_some(i128::from(trace.length));
+        // A member that has not ended stands still up to the end of the run. A pool replaces a
+        // worker that was killed.
+        let is_member = trace
+            .lanes
+            .iter()
+            .any(|lane| lane.process == process && matches!(lane.role, Some(Role::Member(_))));
+        let goes_on = is_member && !trace.processes[process].ended;
+        let end = goes_on.then_some(i128::from(trace.length));
         let times: Vec<i128> = times.chain(end).collect();
         times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
     };

@@ -56,17 +56,16 @@ impl ShareCollector {
         self.lanes.push(LaneShare::new());
     }
 
-    /// Extends the time of threads to their whole life, without that of a pool's workers: what
-    /// other threads do outside of spans is work as well. A process that has not ended goes on to
-    /// the end of the run.
+    /// Extends the time of members to their whole life: what they do outside of spans is work as
+    /// well. A process that has not ended goes on to the end of the run.
     pub(crate) fn extend(&mut self, trace: &Trace) {
         for (of, lane) in trace.lanes.iter().zip(&mut self.lanes) {
-            if matches!(of.role, Some(Role::Worker(_))) {
+            if !matches!(of.role, Some(Role::Member(_))) {
                 continue;
             }
             let process = &trace.processes[of.process];
             let last = process.clocks.last().map_or(0, |pair| pair.ticks);
-            // A thread without spans may have nothing but a role.
+            // A member without spans has nothing but its role.
             if let Some(began) = of.began.filter(|&began| began > 0) {
                 lane.from = lane.from.min(trace.time(of.process, began));
             }

@@ -53,14 +53,10 @@ pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
     let found = inputs.find(&kernel, args.field.as_deref())?;
     let summary = match found.element {
         ElementType::Float64 => {
-            let job = Job::<f64>::open(args, &kernel, kernel.runs.clone(), &found)?;
-            report::start(&args.trace)?;
-            job.run(signals)
+            Job::<f64>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals)
         }
         ElementType::Float32 => {
-            let job = Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found)?;
-            report::start(&args.trace)?;
-            job.run(signals)
+            Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals)
         }
     }?;
     Ok((text(args, &summary)?, args.until.is_none() || summary.has_converged()))

@@ -25,7 +25,7 @@ use crate::summary::{Asked, Measured, Peak, Summary};
 use crate::units::{AtLeast, BlockSize, Bytes};
 use crate::verify::Verification;
 use crate::watch::{self, LINE, SYNC, Signals};
-use crate::{executor, output, system};
+use crate::{executor, output, report, system};
 
 impl<T: Real> Job<'_, T> {
     /// Handles a streamed sweep that does not fit the memory: runs in blocks if no option requires
@@ -92,6 +92,8 @@ impl<T: Real> Job<'_, T> {
     /// Runs in blocks. `instead` is the reason, if the command line does not ask for blocks.
     pub(super) fn run_blocked(self, instead: Option<String>, signals: &Signals) -> Result<Summary> {
         self.start(Executor::Blocked)?;
+        // Only now: a run that is refused leaves the trace of the run before.
+        report::start(&self.args.trace)?;
         let shape = self.arrays.field.shape();
         let (path, npy) = (&self.output.path, self.output.npy);
         let new = NewFile::create(path, Matrix::<T>::file_bytes(npy, shape, self.layout)?)?;

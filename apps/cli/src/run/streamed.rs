@@ -13,6 +13,7 @@ use syncline_wave::{Error as WaveError, Executor, SweepReport, lanes::Real, targ
 use super::{Job, Meter};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
+use crate::report;
 use crate::summary::{Asked, Measured, Peak, Summary};
 use crate::verify::{Verification, Verified};
 use crate::watch::{self, Attended, LINE, SYNC, Signals};
@@ -20,6 +21,8 @@ use crate::watch::{self, Attended, LINE, SYNC, Signals};
 impl<T: Real> Job<'_, T> {
     pub(super) fn run_streamed(self, signals: &Signals) -> Result<Summary> {
         self.start(Executor::Streamed)?;
+        // Only now: a run that is refused leaves the trace of the run before.
+        report::start(&self.args.trace)?;
         let shape = self.arrays.field.shape();
         let asked = Asked {
             args: self.args,

@@ -13,13 +13,15 @@ use crate::model::Cause;
 /// A thread is late if it takes this many times as long as the median.
 const LATE: f64 = 1.25;
 
-/// Threads of the same kind that wait for one of them. Where threads lack processors, a thread that
-/// is late for that reason is no cause of its own.
+/// Threads of the same kind that wait for one of them. A thread that is late for want of a processor
+/// is no cause of its own.
 pub(super) fn balance(evidence: &Evidence<'_>) -> Option<Cause> {
     let lacks = processors(evidence).is_some_and(|cause| cause.cost >= LEAST);
-    by_steps(evidence, lacks)
-        .or_else(|| by_heavy_task(evidence))
-        .or_else(|| by_work(evidence, lacks))
+    if let Some(late) = late_by_steps(evidence) {
+        return (!lacked_processors(evidence, &late.lanes, lacks))
+            .then(|| by_steps(evidence, &late));
+    }
+    by_heavy_task(evidence).or_else(|| by_work(evidence, lacks))
 }
 
 /// The part of the time in which the other threads waited for something that a late thread delays.
@@ -37,16 +39,26 @@ fn others_wait(evidence: &Evidence<'_>, late: &[usize]) -> f64 {
     evidence.cost(waits.sum())
 }
 
-/// A thread whose steps take longer than the same kind of steps in other threads; or a process, if
-/// several have threads.
-fn by_steps(evidence: &Evidence<'_>, lacks_processors: bool) -> Option<Cause> {
+/// Threads whose steps take longer than those of others.
+struct Late {
+    lanes: Vec<usize>,
+    /// The median of their steps in nanoseconds, and that of others.
+    own: f64,
+    usual: f64,
+    /// The nanoseconds that their steps took more than those of others would have.
+    lost: f64,
+}
+
+/// Finds a thread whose steps take longer than the same kind of steps in other threads; or a process,
+/// if several have threads.
+fn late_by_steps(evidence: &Evidence<'_>) -> Option<Late> {
     let mut units: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for &lane in &evidence.workers {
         let process = evidence.trace.lanes[lane].process;
         let unit = if evidence.has_processes() { process } else { lane };
         units.entry(unit).or_default().push(lane);
     }
-    let mut found: Option<(f64, &[usize], f64, f64)> = None;
+    let mut found: Option<Late> = None;
     for kind in &evidence.collected.steps.kinds {
         let times = |lanes: &[usize]| {
             let mut all = <[Histogram; 2]>::default();
@@ -76,20 +88,21 @@ fn by_steps(evidence: &Evidence<'_>, lacks_processors: bool) -> Option<Cause> {
             }
             let (own, usual) = (steps[0].median() as f64, others(0));
             let lost = steps[0].sum as f64 * (1.0 - usual / own);
-            if found.is_none_or(|(most, ..)| lost > most) {
-                found = Some((lost, lanes, own, usual));
+            if found.as_ref().is_none_or(|most| lost > most.lost) {
+                found = Some(Late { lanes: lanes.to_vec(), own, usual, lost });
             }
         }
     }
-    let (lost, late, own, usual) = found?;
-    if lacks_processors && queued(evidence, late) > 0.2 {
-        return None;
-    }
+    found
+}
+
+fn by_steps(evidence: &Evidence<'_>, late: &Late) -> Cause {
+    let Late { lanes: late, own, usual, lost } = late;
     let (all, own_count) = (evidence.workers.len() as f64, late.len() as f64);
     let waited = others_wait(evidence, late);
     let cost =
         waited.min(lost * (all - own_count) / own_count / evidence.total) + lost / evidence.total;
-    Some(Cause {
+    Cause {
         kind: "straggler".into(),
         what: format!(
             "A straggler: {} takes {:.1} times as long for a step as the others.",
@@ -98,8 +111,8 @@ fn by_steps(evidence: &Evidence<'_>, lacks_processors: bool) -> Option<Cause> {
         ),
         evidence: format!(
             "Its steps take {}, those of others {}; the others wait for {} of all time. {}",
-            time(own),
-            time(usual),
+            time(*own),
+            time(*usual),
             percent(waited),
             why_late(evidence, late)
         ),
@@ -108,7 +121,7 @@ fn by_steps(evidence: &Evidence<'_>, lacks_processors: bool) -> Option<Cause> {
                  or give it less work."
                 .into(),
         cost,
-    })
+    }
 }
 
 /// Returns the work of late threads, and what the kernel says of it, if it says anything.
@@ -127,6 +140,12 @@ fn late_work(evidence: &Evidence<'_>, late: &[usize]) -> (f64, Option<Usage>) {
 fn queued(evidence: &Evidence<'_>, late: &[usize]) -> f64 {
     let (worked, usage) = late_work(evidence, late);
     usage.map_or(0.0, |usage| usage.queued / worked)
+}
+
+/// Returns whether late threads are late for want of processors: the threads of a short run, or more
+/// threads than processors, delay one another though no cause of processors is named.
+fn lacked_processors(evidence: &Evidence<'_>, late: &[usize], named: bool) -> bool {
+    queued(evidence, late) > if named { 0.2 } else { 0.5 }
 }
 
 /// Returns what the kernel says of late threads.
@@ -195,7 +214,7 @@ fn by_work(evidence: &Evidence<'_>, lacks_processors: bool) -> Option<Cause> {
     let (own, usual) =
         (evidence.worked(late), median(others().map(|l| evidence.worked(l)).collect()));
     let waited = evidence.cost(others().map(waits).sum());
-    let explained = lacks_processors && queued(evidence, &[late]) > 0.2;
+    let explained = lacked_processors(evidence, &[late], lacks_processors);
     (own > LATE * usual && waits(late) < own && !explained).then(|| Cause {
         kind: "straggler".into(),
         what: format!("A straggler: the others wait for {}.", evidence.name(late)),

@@ -4,7 +4,7 @@
 mod program;
 
 use program::{MS, Program, Thread, report_of};
-use syncline_report::model::Report;
+use syncline_report::model::{Cause, Report};
 use syncline_trace::note::{Note, ObjectClass};
 use syncline_trace::{Activity, Role};
 
@@ -128,6 +128,24 @@ fn a_straggler_is_named() {
     let slow = |worker, _| if worker == 2 { 10 * MS } else { 4 * MS };
     let wait = |worker, _| if worker == 2 { 0 } else { 6 * MS };
     names(&report_of(&[sweep(4, slow, wait)]), "straggler", &["worker 2", "2.5 times"]);
+}
+
+/// The threads of a run may outnumber the processors for a moment, and delay one another.
+#[test]
+fn a_thread_without_a_processor_is_no_straggler() {
+    let lacking = |queued: u64| {
+        let slow = |worker, _| if worker == 2 { 10 * MS } else { 4 * MS };
+        let wait = |worker, _| if worker == 2 { 0 } else { 6 * MS };
+        let mut program = sweep(4, slow, wait);
+        program.threads[2].queued = queued;
+        program.processors = vec![[14, 36, 0, 0]; 4];
+        report_of(&[program])
+    };
+    let report = lacking(300 * MS);
+    let balance = |cause: &Cause| matches!(&*cause.kind, "straggler" | "imbalance");
+    assert!(!report.summary.causes.iter().any(balance), "{:#?}", report.summary);
+    // The lack does not explain the delay.
+    names(&lacking(150 * MS), "straggler", &["worker 2", "2.5 times"]);
 }
 
 #[test]

@@ -13,8 +13,8 @@ use crate::model::Cause;
 /// A thread is late if it takes this many times as long as the median.
 const LATE: f64 = 1.25;
 
-/// Threads of the same kind that wait for one of them. A thread that is late for want of a processor
-/// is no cause of its own.
+/// Threads of the same kind that wait for one of them. A thread that is late for want of a
+/// processor is no cause of its own.
 pub(super) fn balance(evidence: &Evidence<'_>) -> Option<Cause> {
     let lacks = processors(evidence).is_some_and(|cause| cause.cost >= LEAST);
     if let Some(late) = late_by_steps(evidence) {
@@ -49,8 +49,8 @@ struct Late {
     lost: f64,
 }
 
-/// Finds a thread whose steps take longer than the same kind of steps in other threads; or a process,
-/// if several have threads.
+/// Finds a thread whose steps take longer than the same kind of steps in other threads; or a
+/// process, if several have threads.
 fn late_by_steps(evidence: &Evidence<'_>) -> Option<Late> {
     let mut units: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for &lane in &evidence.workers {
@@ -142,8 +142,8 @@ fn queued(evidence: &Evidence<'_>, late: &[usize]) -> f64 {
     usage.map_or(0.0, |usage| usage.queued / worked)
 }
 
-/// Returns whether late threads are late for want of processors: the threads of a short run, or more
-/// threads than processors, delay one another though no cause of processors is named.
+/// Returns whether late threads are late for want of processors: the threads of a short run, or
+/// more threads than processors, delay one another though no cause of processors is named.
 fn lacked_processors(evidence: &Evidence<'_>, late: &[usize], named: bool) -> bool {
     queued(evidence, late) > if named { 0.2 } else { 0.5 }
 }

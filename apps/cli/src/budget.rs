@@ -114,9 +114,9 @@ impl Bound {
         arrays: &Arrays<T>,
         result: &Matrix<T>,
     ) -> Result<(SweepOptions, BlockPlan)> {
-        let own = own();
+        let own = own() + rings(how);
         let left = self.bytes.saturating_sub(own);
-        let per_block = if threads { PER_BLOCK + PER_THREAD } else { PER_BLOCK };
+        let per_block = if threads { PER_BLOCK + PER_THREAD + recorded(how) } else { PER_BLOCK };
         let tasks = |grid: &Grid| grid.len() as u64 * per_block;
         let plan = |how: &SweepOptions| -> Result<BlockPlan> {
             runs.plan(how, arrays, result)?.blocked().copied().ok_or(Error::Panic)
@@ -183,8 +183,10 @@ impl Bound {
 
     /// Returns the memory of the program, with the threads of a streamed sweep.
     fn streaming(self, threads: u64) -> u64 {
-        // The computing threads, and two for each panel, which wait for the disk.
-        own() + (threads + 2 * (threads + 2)) * PER_THREAD
+        // The computing threads, and two for each panel, which wait for the disk. The writer of a
+        // trace copies one ring at a time.
+        let all = threads + 2 * (threads + 2);
+        own() + all * PER_THREAD + (all + 1) * syncline_trace::memory_per_thread()
     }
 
     /// Returns the error of a streamed sweep, with all memory that it needs if it has too little.
@@ -197,7 +199,11 @@ impl Bound {
         let WaveError::StreamMemory { depth, needed, .. } = error else { return error.into() };
         let program = self.streaming(threads);
         let of_threads = program.saturating_sub(own());
-        let hint = if of_threads > program / 4 { " (fewer --threads take less)" } else { "" };
+        let hint = match (of_threads > program / 4, syncline_trace::memory_per_thread()) {
+            (true, 0) => " (fewer --threads take less)",
+            (true, _) => " (fewer --threads take less, and so does a run without a trace)",
+            _ => "",
+        };
         let iterations = if depth == 1 { "iteration" } else { "iterations" };
         let (matrices, cols) = (arrays.all().count(), arrays.field.shape().cols);
         // One iteration is the minimum; the options asked for more.
@@ -224,6 +230,23 @@ impl Bound {
         let (own, needed) = (AtLeast::with_a_little_more(own), AtLeast::new(needed));
         Error::Memory { option: "--memory", bound: Bytes(self.bytes), own, hint, piece, needed }
     }
+}
+
+/// Returns the memory in which the threads of a pool, and the two beside them, record what they do.
+fn rings(how: &SweepOptions) -> u64 {
+    match how.runner {
+        Runner::Pool { workers, .. } => {
+            (workers as u64).saturating_add(2).saturating_mul(syncline_trace::memory_per_thread())
+        }
+        _ => 0,
+    }
+}
+
+/// Returns the memory of the ring in which the thread of a block records what it does.
+fn recorded(how: &SweepOptions) -> u64 {
+    // A step, and its waits for permits, locations, and the disk: eight at most of 32 bytes each.
+    let events = how.iterations.saturating_mul(8 * 32).saturating_add(4 << 10);
+    events.min(syncline_trace::memory_per_thread())
 }
 
 /// Returns the memory of the program without data and without its executable.

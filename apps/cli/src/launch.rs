@@ -13,7 +13,7 @@ use crate::units::Bytes;
 pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
     let LaunchArgs { processes, threads, memory, program, trace } = args;
     // The processes record to the same file: the launcher holds it for all of them.
-    report::start(trace)?;
+    report::start(trace, None)?;
     if std::env::var_os("SYNCLINE_PER_HOST").is_some() {
         let _ = std::io::stderr().write_all(
             b"warning: SYNCLINE_PER_HOST is not for `syncline launch`, whose processes all share memory; start the \

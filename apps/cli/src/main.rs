@@ -162,7 +162,7 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Top(args) => return top::top(&args, &signals),
         Command::Launch(args) => return launch::launch(&args),
         Command::Farm(FarmCommand::Run(args)) => {
-            report::start(&args.trace)?;
+            report::start(&args.trace, None)?;
             let done = farm::run(&args, &signals);
             report::finish(&args.trace, false);
             return done;

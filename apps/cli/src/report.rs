@@ -21,12 +21,26 @@ enum Format {
     Perfetto,
 }
 
-/// Starts to record, if the option is given.
-pub(crate) fn start(option: &TraceOption) -> Result<()> {
-    match &option.trace {
-        Some(path) => Ok(syncline_trace::start(path)?),
-        None => Ok(()),
+/// Starts to record, if the option is given. The result of the command goes to another file.
+pub(crate) fn start(option: &TraceOption, output: Option<&Path>) -> Result<()> {
+    let Some(path) = &option.trace else { return Ok(()) };
+    if output.is_some_and(|output| is_same(path, output)) {
+        let path = path.display();
+        return Err(Error::Usage(format!("{path} cannot be both the trace and the output")));
     }
+    Ok(syncline_trace::start(path)?)
+}
+
+/// Whether two names are of the same file, which need not exist.
+fn is_same(a: &Path, b: &Path) -> bool {
+    let place = |path: &Path| {
+        path.canonicalize().ok().or_else(|| {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+            Some(folder.join(path.file_name()?))
+        })
+    };
+    place(a).is_some_and(|a| place(b) == Some(a))
 }
 
 /// Ends the recording, and says where it is, or why it is incomplete.
@@ -51,6 +65,11 @@ pub(crate) fn make(args: &ReportArgs) -> Result<String> {
         None => None,
     };
     if let Some((path, _)) = output {
+        let mut traces = std::iter::once(&args.trace).chain(&args.other);
+        if traces.any(|trace| is_same(path, trace)) {
+            let path = path.display();
+            return Err(Error::Usage(format!("{path} is a trace: the report needs another name")));
+        }
         may_replace(path, args.force)?;
     }
     let trace = Trace::open(&[&args.trace])?;
@@ -145,13 +164,15 @@ fn text(report: &Report) -> String {
         let _ = writeln!(text, "  {}", cause.evidence);
         let _ = writeln!(text, "  {}", cause.advice);
     }
-    let percent = |part: f64| format!("{:.1} %", 100.0 * part);
+    // Not -0.0 %, which sums of rounded parts may be.
+    let percent = |part: f64| format!("{:.1} %", (100.0 * part).max(0.0) + 0.0);
+    let threads = report.lanes.len();
     let _ = writeln!(
         text,
-        "\n{}: {:.3} s, {} threads: {} work, {} waiting",
+        "\n{}: {:.3} s, {threads} thread{}: {} work, {} waiting",
         report.title,
         report.length,
-        report.lanes.len(),
+        if threads == 1 { "" } else { "s" },
         percent(*work),
         percent(*wait)
     );

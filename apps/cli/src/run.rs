@@ -43,7 +43,7 @@ const BLOCK: &str = "block";
 /// one was given.
 pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
     if team::is_joined() {
-        report::start(&args.trace)?;
+        report::start(&args.trace, args.output.as_deref())?;
         let summary = team::run(args, signals)?;
         return Ok((summary.map_or(Ok(String::new()), |summary| text(args, &summary))?, true));
     }

@@ -246,7 +246,11 @@ impl Live {
             .collect();
         let open = if ended { &[] } else { &open[..] };
         let began = i128::from(process.info.began.monotonic_ns);
-        let recent = live.recent(began, now, open);
+        let mut recent = live.recent(began, now, open);
+        // A member counts all its life: what it does outside of spans is work.
+        if matches!(of.role, Some(Role::Member(_))) && !ended {
+            recent.work = 1.0 - recent.wait;
+        }
         let current = self.innermost(lane).filter(|_| !ended).map(|(open, activity)| Now {
             words: self.words(lane, &open, activity),
             class: activity.class(),

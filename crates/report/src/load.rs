@@ -129,15 +129,24 @@ impl Trace {
             trace.note_damage(&path, &reader);
         }
         trace.keep_last_run();
-        if trace.lanes.iter().all(|lane| lane.spans == 0 && lane.open.is_empty()) {
+        // A member counts all its life, also without a span.
+        let says = |lane: &Lane| {
+            lane.spans > 0 || !lane.open.is_empty() || matches!(lane.role, Some(Role::Member(_)))
+        };
+        let recorded = trace.lanes.iter().any(says);
+        if recorded {
+            trace.align()?;
+        }
+        // One moment is no time: it takes two frames, or a first one, which has two.
+        if !recorded || trace.length == 0 {
             let path = trace.paths.first().cloned().unwrap_or_default();
-            let why = match trace.missing.is_empty() {
-                true => "the program recorded nothing before it ended".into(),
-                false => trace.missing.join("; "),
+            let why = match (trace.missing.is_empty(), recorded) {
+                (false, _) => trace.missing.join("; "),
+                (true, true) => "what is left of it does not tell the time".into(),
+                (true, false) => "the program recorded nothing before it ended".into(),
             };
             return Err(ReportError::Empty { path, why });
         }
-        trace.align()?;
         trace.note_losses();
         Ok(trace)
     }
@@ -498,7 +507,8 @@ impl Trace {
             }
             let gaps = (process.frames.1 + 1).saturating_sub(process.frames.0);
             if gaps > 0 {
-                self.missing.push(format!("{gaps} frames of process {pid} are missing"));
+                let are = if gaps == 1 { "frame is" } else { "frames are" };
+                self.missing.push(format!("{gaps} {are} missing of process {pid}"));
             }
             if !process.ended && !self.is_idle_worker(index) {
                 self.missing.push(format!(
@@ -579,7 +589,7 @@ fn plain(text: &str) -> String {
     short
 }
 
-/// Adds the files of other hosts: `FILE.HOST` beside `FILE`, if they are traces.
+/// Adds the files of other hosts: `FILE.HOST` beside `FILE`, if they are traces of those hosts.
 pub(crate) fn with_siblings(paths: &[&Path]) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = Vec::new();
     let mut add = |path: PathBuf| {
@@ -609,10 +619,24 @@ fn siblings(path: &Path) -> Vec<PathBuf> {
     let prefix = format!("{name}.");
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries
-        .filter(|entry| entry.file_name().to_str().is_some_and(|other| other.starts_with(&prefix)))
-        .map(|entry| entry.path())
-        .filter(|path| path.is_file() && Reader::open(path).is_ok())
+        .filter_map(|entry| {
+            let other = entry.file_name().into_string().ok()?;
+            let host = other.strip_prefix(&prefix)?;
+            is_of_host(&entry.path(), host).then(|| entry.path())
+        })
         .collect();
     found.sort();
     found
+}
+
+/// Whether a file is the trace of processes on a host: not a copy that a user has made.
+fn is_of_host(path: &Path, host: &str) -> bool {
+    let Ok(mut reader) = Reader::open(path) else { return false };
+    // The first frame of a process says where it runs.
+    while let Ok(Some(frame)) = reader.next_frame() {
+        if let Some(process) = frame.process {
+            return process.host == host;
+        }
+    }
+    false
 }

@@ -81,8 +81,7 @@ pub struct Cause {
 pub struct ActivityInfo {
     /// Its words, such as `waits at a barrier`.
     pub name: String,
-    /// `work`, `wait`, `device`, `other` (time outside of spans) or `off` (ready to run without a
-    /// processor).
+    /// `work`, `wait`, `device`, `mark` or `other` (time outside of spans).
     pub class: String,
 }
 
@@ -95,7 +94,7 @@ pub struct LaneInfo {
     pub host: String,
     /// The process.
     pub pid: u32,
-    /// The times of its first and last event.
+    /// The time of its first event.
     pub from: f64,
     /// The time of its last event.
     pub to: f64,

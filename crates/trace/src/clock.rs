@@ -56,7 +56,9 @@ impl ClockPair {
         let rise = i128::from(other.monotonic_ns) - i128::from(self.monotonic_ns);
         let from = i128::from(ticks) - i128::from(self.ticks);
         let (run, rise) = if run == 0 { (1, 1) } else { (run, rise) };
-        (i128::from(self.monotonic_ns) + from * rise / run).clamp(0, i128::from(u64::MAX)) as u64
+        // A damaged trace may hold any numbers.
+        let risen = from.saturating_mul(rise) / run;
+        i128::from(self.monotonic_ns).saturating_add(risen).clamp(0, i128::from(u64::MAX)) as u64
     }
 }
 

@@ -53,6 +53,7 @@ mod reader;
 pub mod recorder;
 mod ring;
 mod sample;
+mod slots;
 mod sync;
 mod writer;
 
@@ -64,7 +65,8 @@ pub use activity::{Activity, ActivityClass, Event};
 pub use error::TraceError;
 pub use reader::Reader;
 pub use recorder::{
-    Role, Span, clear, disable, enable, is_enabled, mark, set_role, snapshot, span,
+    Role, Span, clear, disable, enable, is_enabled, mark, memory_per_thread, set_role, snapshot,
+    span,
 };
 #[doc(hidden)]
 pub use recorder::{since, span_since};

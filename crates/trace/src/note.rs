@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::recorder::is_enabled;
+use crate::writer;
 
 /// The most notes that wait for a file, or for [`notes`].
 const MOST: usize = 1 << 20;
@@ -108,7 +109,8 @@ pub fn new_ids(count: u32) -> u32 {
 /// assert!(notes().iter().any(is_it));
 /// ```
 pub fn add<I: IntoIterator<Item = Note>>(make: impl FnOnce() -> I) {
-    if !is_enabled() {
+    // The list may have been locked when a child was made by `fork`.
+    if !is_enabled() || writer::is_child() {
         return;
     }
     let made = make();

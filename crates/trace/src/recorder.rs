@@ -17,8 +17,8 @@ use crate::clock::{self, ClockPair};
 use crate::frame::ThreadSample;
 use crate::note;
 use crate::open::{DEPTH, OpenSpans};
-use crate::ring::{Ring, Words, Writer};
-use crate::{Activity, Event, sample};
+use crate::ring::{self, Ring, Words, Writer};
+use crate::{Activity, Event, sample, writer};
 
 /// The maximum number of events that a ring keeps: 2^24 slots, 512 MiB.
 pub const MAX_EVENTS_PER_THREAD: usize = (1 << 24) - 1;
@@ -138,6 +138,27 @@ pub fn is_enabled() -> bool {
     !is_off() && decided() != 0
 }
 
+/// Returns the bytes that each thread's recording takes at most: those of its ring. 0 if recording is
+/// off.
+///
+/// For programs that keep a bound of memory. A ring takes a page at the first event in it.
+///
+/// # Examples
+/// ```
+/// syncline_trace::enable(1023);
+/// assert_eq!(syncline_trace::memory_per_thread(), 32 << 10);
+/// ```
+#[must_use]
+pub fn memory_per_thread() -> u64 {
+    if is_off() {
+        return 0;
+    }
+    match decided() {
+        0 => 0,
+        events => ring::bytes(events),
+    }
+}
+
 /// Returns whether recording is off for sure. A build with `--cfg syncline_untraced` never records:
 /// it is for measuring what the check costs.
 #[inline]
@@ -157,7 +178,7 @@ fn decided() -> usize {
     let me = std::thread::current().id();
     if CAPACITY.compare_exchange(UNDECIDED, DECIDING, Relaxed, Relaxed).is_ok() {
         let _ = DECIDER.set(me);
-        crate::writer::start_from_environment();
+        writer::start_from_environment();
         // Not recording, unless that call has started it.
         let _ = CAPACITY.compare_exchange(DECIDING, 0, Relaxed, Relaxed);
     } else if DECIDER.get() != Some(&me) {
@@ -371,7 +392,7 @@ fn push(words: Words) {
 #[inline]
 fn write(writer: &mut Writer, words: Words) {
     if writer.push(words) {
-        crate::writer::wake();
+        writer::wake();
     }
 }
 
@@ -391,18 +412,23 @@ fn with_mine<T>(act: impl FnOnce(&mut Mine) -> T) -> Option<T> {
     let done = MINE.try_with(|mine| {
         let mut mine = mine.try_borrow_mut().ok()?;
         if mine.as_ref().is_none_or(|mine| mine.writer.ring().keep() != capacity) {
+            // The registry may have been locked when a child was made by `fork`.
+            if writer::is_child() {
+                return None;
+            }
             let old = mine.take();
-            *mine = Some(register(capacity, old));
+            *mine = register(capacity, old);
         }
         mine.as_mut().map(act)
     });
     done.ok().flatten()
 }
 
-/// Makes a ring for this thread, which continues the `old` one, if there is one.
+/// Makes a ring for this thread, which continues the `old` one, if there is one. Without memory for
+/// it, events are lost.
 #[cold]
-fn register(capacity: usize, old: Option<Mine>) -> Mine {
-    let writer = Writer::new(capacity);
+fn register(capacity: usize, old: Option<Mine>) -> Option<Mine> {
+    let writer = Writer::new(capacity)?;
     // A caller without `enable`, in a thread that saw its store first, sets time zero a little
     // later.
     ORIGIN.get_or_init(ClockPair::now);
@@ -436,7 +462,7 @@ fn register(capacity: usize, old: Option<Mine>) -> Mine {
         samples: Mutex::new([first, None]),
     });
     registry.lanes.push(Lane { state: Arc::clone(&lane), from: 0 });
-    Mine { writer, lane, open }
+    Some(Mine { writer, lane, open })
 }
 
 /// Returns all events that are kept in memory, of living and ended threads, sorted by their begin.

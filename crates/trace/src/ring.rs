@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::plant;
+use crate::slots::Slots;
 use crate::sync::{AtomicU64, fence};
 
 /// The words of one entry.
@@ -42,7 +43,7 @@ pub(crate) struct Ring {
     /// The number of entries ever written, which is the number of the next entry.
     head: AtomicU64,
     /// The number of slots is a power of two greater than `keep`.
-    slots: Box<[[AtomicU64; 4]]>,
+    slots: Slots,
     keep: usize,
 }
 
@@ -60,12 +61,10 @@ impl Writer {
     /// Makes a ring that keeps the last `keep` entries; `keep` is at least 1 and less than 2^62.
     ///
     /// One more slot is needed, for the entry that is being written, and the sum is rounded up to a
-    /// power of two.
-    pub(crate) fn new(keep: usize) -> Writer {
-        let slots = (keep + 1).next_power_of_two();
-        let slot = |_| [(); 4].map(|()| AtomicU64::new(0));
-        let ring = Ring { head: AtomicU64::new(0), slots: (0..slots).map(slot).collect(), keep };
-        Writer { ring: Arc::new(ring), next: 0 }
+    /// power of two. Returns `None` if there is no memory for it.
+    pub(crate) fn new(keep: usize) -> Option<Writer> {
+        let ring = Ring { head: AtomicU64::new(0), slots: Slots::new(slots(keep))?, keep };
+        Some(Writer { ring: Arc::new(ring), next: 0 })
     }
 
     /// Returns the ring, for its readers.
@@ -91,6 +90,16 @@ impl Writer {
         // The length is a power of two of at least 2.
         self.next & (self.ring.slots.len() as u64 / 2 - 1) == 0
     }
+}
+
+/// Returns the number of slots of a ring that keeps this many entries.
+fn slots(keep: usize) -> usize {
+    (keep + 1).next_power_of_two()
+}
+
+/// Returns the bytes that a ring takes when all of its slots are in use.
+pub(crate) fn bytes(keep: usize) -> u64 {
+    (slots(keep) * size_of::<Words>()) as u64
 }
 
 impl Ring {
@@ -146,7 +155,7 @@ mod tests {
     proptest! {
         #[test]
         fn keeps_the_last_entries(keep in 1usize..20, pushed in 0u64..60, from in 0u64..70) {
-            let mut writer = Writer::new(keep);
+            let mut writer = Writer::new(keep).unwrap();
             for entry in 0..pushed {
                 writer.push([entry, entry + 1, entry + 2, entry + 3]);
             }
@@ -173,7 +182,7 @@ mod loom_tests {
     /// the writer has ended.
     fn reader_against_writer(keep: usize, pushes: u64) {
         loom::model(move || {
-            let mut writer = Writer::new(keep);
+            let mut writer = Writer::new(keep).unwrap();
             let ring = writer.ring().clone();
             let writer = thread::spawn(move || {
                 for number in 0..pushes {

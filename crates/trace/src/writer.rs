@@ -24,8 +24,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
@@ -227,6 +229,12 @@ pub(crate) fn start_from_environment() {
     }
 }
 
+/// Returns whether this process is a child made by `fork` of the process that records.
+pub(crate) fn is_child() -> bool {
+    let recorder = RECORDER.load(Relaxed);
+    recorder != 0 && recorder != std::process::id()
+}
+
 /// Wakes the writer thread. Never blocks: while the writer is starting or ending, it needs no call.
 pub(crate) fn wake() {
     if let Ok(writer) = WRITER.try_lock()
@@ -313,8 +321,13 @@ fn own_path(path: &Path) -> PathBuf {
     }
 }
 
+/// Opens or creates the file. A write to a pipe would wait for its reader, perhaps for ever.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).append(true).create(true).open(path)
+    let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    match file.metadata()?.file_type() {
+        kind if kind.is_fifo() || kind.is_socket() => Err(io::Error::other("it is a pipe")),
+        _ => Ok(file),
+    }
 }
 
 /// Gets the shared lock; the first process of a run empties the file. Returns `None`, without a
@@ -355,6 +368,9 @@ impl Output {
         // recorded is complete.
         let ended: Vec<bool> =
             lanes.iter().map(|lane| Arc::strong_count(&lane.state) == 2).collect();
+        // Pairs with the Release of the drop by which the thread gave its reference up: its last
+        // entries and the time of its end are read below.
+        fence(Acquire);
         for (lane, &ended) in lanes.iter().zip(&ended) {
             self.read_lane(lane, ended, &mut parts);
         }

@@ -93,7 +93,7 @@ impl<T: Real> Job<'_, T> {
     pub(super) fn run_blocked(self, instead: Option<String>, signals: &Signals) -> Result<Summary> {
         self.start(Executor::Blocked)?;
         // Only now: a run that is refused leaves the trace of the run before.
-        report::start(&self.args.trace)?;
+        report::start(&self.args.trace, Some(&self.output.path))?;
         let shape = self.arrays.field.shape();
         let (path, npy) = (&self.output.path, self.output.npy);
         let new = NewFile::create(path, Matrix::<T>::file_bytes(npy, shape, self.layout)?)?;

@@ -22,7 +22,7 @@ impl<T: Real> Job<'_, T> {
     pub(super) fn run_streamed(self, signals: &Signals) -> Result<Summary> {
         self.start(Executor::Streamed)?;
         // Only now: a run that is refused leaves the trace of the run before.
-        report::start(&self.args.trace)?;
+        report::start(&self.args.trace, Some(&self.output.path))?;
         let shape = self.arrays.field.shape();
         let asked = Asked {
             args: self.args,

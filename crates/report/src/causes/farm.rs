@@ -1,6 +1,6 @@
 //! Workers of a pool that wait for tasks.
 
-use syncline_trace::Activity;
+use syncline_trace::{Activity, Role};
 
 use super::{Evidence, percent, time};
 use crate::model::Cause;
@@ -17,14 +17,18 @@ pub(super) fn farm(evidence: &Evidence<'_>) -> Option<Cause> {
         time(lengths.median() as f64),
         percent(cost)
     );
+    // A worker that does not know the number of its task records none.
+    let name = match longest.detail {
+        u64::MAX => "a task".to_owned(),
+        number => format!("task {number}"),
+    };
     // After the last begin, workers end one after the other.
     let tail = length.saturating_sub(farm.last_begin) as f64 / length as f64;
     if tail > 0.15 && longest.length() as f64 > 2.0 * lengths.median() as f64 {
         return Some(Cause {
             kind: "farm-tail".into(),
             what: format!(
-                "The end of the farm: task {} takes {}, and the others end before it.",
-                longest.detail,
+                "The end of the farm: {name} takes {}, and the others end before it.",
                 time(longest.length() as f64)
             ),
             evidence: format!("{waited}; the last {} of the run begin no task.", percent(tail)),
@@ -37,8 +41,7 @@ pub(super) fn farm(evidence: &Evidence<'_>) -> Option<Cause> {
         return Some(Cause {
             kind: "imbalance".into(),
             what: format!(
-                "Imbalance: task {} of the pool takes {}, and other workers wait meanwhile.",
-                longest.detail,
+                "Imbalance: {name} of the pool takes {}, and other workers wait meanwhile.",
                 time(long)
             ),
             evidence: format!(
@@ -58,11 +61,20 @@ pub(super) fn farm(evidence: &Evidence<'_>) -> Option<Cause> {
             cost,
         });
     }
+    let managers = evidence.trace.lanes.iter().filter(|lane| lane.role == Some(Role::Manager));
+    let lacked = managers.filter_map(|lane| lane.usage()).map(|usage| usage.queued).sum::<f64>();
+    let lacked = (lacked / length as f64).min(1.0);
+    let (ready, advice) = if lacked > 0.2 {
+        let ready = format!("; the manager had no processor for {} of the run", percent(lacked));
+        (ready, "Leave the manager a processor: use one worker fewer, or larger tasks.")
+    } else {
+        (String::new(), "Submit tasks earlier, make them larger, or use fewer workers.")
+    };
     Some(Cause {
         kind: "farm-manager".into(),
         what: "The farm: the workers wait for the manager.".into(),
-        evidence: format!("{waited}."),
-        advice: "Submit tasks earlier, or use fewer workers.".into(),
+        evidence: format!("{waited}{ready}."),
+        advice: advice.into(),
         cost,
     })
 }

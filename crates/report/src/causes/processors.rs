@@ -90,15 +90,17 @@ pub(super) fn processors(evidence: &Evidence<'_>) -> Option<Cause> {
         return Some(cause);
     }
     let processors = machine.idle.len().max(1);
-    let length = evidence.trace.length as f64;
+    let length = evidence.trace.length.max(1) as f64;
     let others = (machine.busy - ran).max(0.0);
     let taken = others.max(machine.stolen);
     let mut allowed: Vec<u32> = threads.iter().flat_map(|thread| thread.allowed.clone()).collect();
     allowed.sort_unstable();
     allowed.dedup();
     let allowed = if allowed.is_empty() { processors } else { allowed.len() };
-    // The number of threads that want a processor at a time.
-    let wanted = (ran + queued) / length;
+    // The number of threads that want a processor at a time, for work: threads that read ahead for
+    // others, or that take turns by permits, are more than that.
+    let worked: f64 = evidence.workers.iter().map(|&lane| evidence.worked(lane)).sum();
+    let wanted = (ran + queued).min(worked) / length;
     let full = allowed as f64 * length;
     if wanted > MANY * allowed as f64 && ran > FULL * full && taken < ran && !lanes.is_empty() {
         return Some(Cause {
@@ -271,8 +273,10 @@ fn crowded(
 pub(super) fn tasks_of_a_team(evidence: &Evidence<'_>) -> Option<Cause> {
     let process = evidence.trace.processes.iter().max_by_key(|process| process.tasks.len())?;
     let members: Vec<u32> = process.tasks.values().filter_map(|task| task.member).collect();
-    let count = members.iter().max()? + 1;
-    if count < 2 || members.len() < process.tasks.len() {
+    const MOST: u32 = 1 << 20;
+    let count = members.iter().max()?.saturating_add(1);
+    // A damaged trace may hold any numbers.
+    if !(2..MOST).contains(&count) || members.len() < process.tasks.len() {
         return None;
     }
     let cost = evidence.part(Activity::AwaitTask) + evidence.part(Activity::AwaitMessage);

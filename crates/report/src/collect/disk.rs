@@ -46,7 +46,8 @@ impl DiskCollector {
             Activity::Write => true,
             _ => return,
         };
-        self.bytes[usize::from(write)] += span.detail;
+        let all = &mut self.bytes[usize::from(write)];
+        *all = all.saturating_add(span.detail);
         let rate = span.detail as f64 / span.length().max(1) as f64;
         let bytes = if write { &mut self.written } else { &mut self.read };
         divide(self.bin, BINS, span.since, span.until.max(span.since + 1), |index, part| {

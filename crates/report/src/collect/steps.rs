@@ -22,6 +22,8 @@ use crate::model::{Grid, OverlayGraph, Series, Wave};
 const MOST_CELLS: usize = 512;
 /// The most steps of which the wave is shown.
 const MOST_STEPS: u64 = 300_000;
+/// The most tasks of an overlay: a damaged trace may hold any number.
+const MOST_TASKS: u32 = 1 << 22;
 /// The number of bins of the progress.
 const BINS: usize = 500;
 /// The most tasks of the drawing of an overlay, and the most steps of each.
@@ -364,7 +366,8 @@ fn tasks(trace: &Trace, runs: &BTreeMap<(usize, u32), Run>) -> Vec<(usize, u32)>
     let mut all = Vec::new();
     for &(process, first) in runs.keys() {
         let overlay = trace.processes[process].overlays.iter().find(|overlay| overlay.0 == first);
-        all.extend((first..first + overlay.map_or(1, |overlay| overlay.1)).map(|id| (process, id)));
+        let count = overlay.map_or(1, |overlay| overlay.1).min(MOST_TASKS);
+        all.extend((first..first.saturating_add(count)).map(|id| (process, id)));
     }
     all
 }
@@ -413,7 +416,7 @@ fn runs(trace: &Trace) -> Result<BTreeMap<(usize, u32), Run>, ReportError> {
         });
         run.begin = run.begin.min(span.since);
         run.end = run.end.max(span.until);
-        run.iterations = run.iterations.max(span.detail + 1);
+        run.iterations = run.iterations.max(span.detail.saturating_add(1));
     })?;
     for process in 0..trace.processes.len() {
         let of_process = runs.range((process, 0)..=(process, u32::MAX));

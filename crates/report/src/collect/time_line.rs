@@ -18,9 +18,9 @@ const MOST_BINS: usize = 256 * BINS;
 /// Spans and bins.
 #[derive(Debug)]
 pub(crate) struct TimeLineCollector {
-    spans: Vec<Span>,
+    /// Spans with the numbers of their labels.
+    spans: Vec<(Span, u32)>,
     labels: HashMap<String, u32>,
-    labelled: Vec<u32>,
     pub(crate) bin: u64,
     pub(crate) bins: usize,
     /// For each thread, bin and activity: nanoseconds. Inner spans are subtracted from outer ones.
@@ -34,7 +34,6 @@ impl TimeLineCollector {
         TimeLineCollector {
             spans: Vec::new(),
             labels: HashMap::new(),
-            labelled: Vec::new(),
             bin: trace.length.div_ceil(bins as u64).max(1),
             bins,
             time: vec![vec![[0; ACTIVITIES]; bins]; lanes],
@@ -58,12 +57,12 @@ impl TimeLineCollector {
                 }
             }
         }
-        if self.spans.len() < MOST_SPANS {
-            let next = self.labels.len() as u32;
-            self.labelled.push(*self.labels.entry(trace.label(span)).or_insert(next));
-        }
+        // One more than are shown tells that there are too many. Requests of devices are in other
+        // panels.
         if self.spans.len() <= MOST_SPANS && span.activity.class() != ActivityClass::Device {
-            self.spans.push(*span);
+            let next = self.labels.len() as u32;
+            let label = *self.labels.entry(trace.label(span)).or_insert(next);
+            self.spans.push((*span, label));
         }
     }
 
@@ -89,12 +88,12 @@ impl TimeLineCollector {
             for (label, &index) in &self.labels {
                 labels[index as usize].clone_from(label);
             }
-            let span = |(span, &label): (&Span, &u32)| {
+            let span = |&(span, label): &(Span, u32)| {
                 let (since, length) = (seconds(span.since), seconds(span.length()));
                 (span.lane as u32, span.activity as u16, since, length, label)
             };
             // Outer spans first, so that inner ones are drawn over them.
-            let mut spans: Vec<_> = self.spans.iter().zip(&self.labelled).map(span).collect();
+            let mut spans: Vec<_> = self.spans.iter().map(span).collect();
             spans.sort_by(|a, b| {
                 (a.0, a.2)
                     .partial_cmp(&(b.0, b.2))

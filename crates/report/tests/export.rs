@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use serde_json::Value;
-use syncline_report::{Trace, export, load::Span};
+use syncline_report::{Trace, export, load::Span, report};
 use syncline_testkit::succeed;
 use syncline_trace::note::{self, Note, ObjectClass};
 use syncline_trace::{Activity, ActivityClass, Role};
@@ -62,6 +62,28 @@ fn spans(trace: &Trace) -> Vec<Span> {
     let mut spans = Vec::new();
     trace.for_each(&mut |span| spans.push(*span)).unwrap();
     spans
+}
+
+/// Requests to the disk and held locks are not in the time line: the labels of others are theirs.
+#[test]
+fn the_time_line_names_each_span() {
+    let (_folder, trace) = recorded();
+    let line = report(&trace).unwrap().time_line;
+    let mut shown: Vec<_> = line
+        .spans
+        .iter()
+        .map(|&(lane, activity, since, _, label)| {
+            ((since * 1e9).round() as u64, lane, activity, line.labels[label as usize].clone())
+        })
+        .collect();
+    let lines = [ActivityClass::Work, ActivityClass::Wait];
+    let spans = spans(&trace).into_iter().filter(|span| lines.contains(&span.activity.class()));
+    let mut all: Vec<_> = spans
+        .map(|span| (span.since, span.lane as u32, span.activity as u16, trace.label(&span)))
+        .collect();
+    shown.sort();
+    all.sort();
+    assert_eq!(shown, all);
 }
 
 #[test]

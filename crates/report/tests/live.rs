@@ -114,10 +114,13 @@ fn a_trace_that_is_replaced_is_followed_anew() {
 fn other_hosts_are_followed_and_other_files_are_not() {
     let _turn = my_turn();
     let folder = tempfile::tempdir().unwrap();
-    let [file, other, text] =
-        ["run.trace", "run.trace.b", "run.trace.c"].map(|name| folder.path().join(name));
+    // The file of a host has its name.
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let [file, other, copy, text] = ["", host.trim(), "old", "c"]
+        .map(|end| folder.path().join(format!("run.trace.{end}").trim_end_matches('.')));
     record(&file);
     record(&other);
+    fs::copy(&file, copy).unwrap();
     fs::write(text, "my thesis").unwrap();
     let mut follower = Follower::new(&file);
     assert_eq!(view(&mut follower).lanes.len(), 2);

@@ -65,11 +65,10 @@ pub use activity::{Activity, ActivityClass, Event};
 pub use error::TraceError;
 pub use reader::Reader;
 pub use recorder::{
-    Role, Span, clear, disable, enable, is_enabled, mark, memory_per_thread, set_role, snapshot,
-    span,
+    Role, Span, clear, disable, enable, is_enabled, mark, set_role, snapshot, span,
 };
 #[doc(hidden)]
-pub use recorder::{since, span_since};
+pub use recorder::{memory_per_thread, since, span_since};
 pub use writer::{Recorded, finish, start};
 #[doc(hidden)]
 pub use writer::{VARIABLE, recording_path};

@@ -138,8 +138,8 @@ pub fn is_enabled() -> bool {
     !is_off() && decided() != 0
 }
 
-/// Returns the bytes that each thread's recording takes at most: those of its ring. 0 if recording is
-/// off.
+/// Returns the bytes that each thread's recording takes at most: those of its ring. 0 if recording
+/// is off.
 ///
 /// For programs that keep a bound of memory. A ring takes a page at the first event in it.
 ///

@@ -91,6 +91,7 @@ fn runs_larger_than_the_bound_stay_inside_it() {
         for options in [
             "--executor blocked --memory 24M --verify",
             "--executor blocked --memory 8M",
+            "--executor blocked --memory 24M --trace o.trace",
             "--memory 20M --runner threads --order barrier",
         ] {
             let report = inside(
@@ -214,6 +215,8 @@ fn streamed_runs_larger_than_the_bound_stay_inside_it() {
             "--memory 16M --depth 2",
             "--memory 24M --threads 5",
             "--memory 40M",
+            // What the threads record counts.
+            "--memory 50M --depth 2 --trace o.trace",
         ] {
             let report = inside(
                 path,

@@ -90,7 +90,7 @@ fn a_run_in_blocks_is_reported_step_by_step() {
 fn a_streamed_run_is_reported() {
     let folder = lk23_on_disk(1024, 512);
     let path = folder.path();
-    ok(path, "run lk23 data --iterations 8 --executor streamed --memory 16M --trace a.trace");
+    ok(path, "run lk23 data --iterations 8 --executor streamed --depth 2 --trace a.trace");
     let report = report(path, "a.trace");
     let read: f64 = grid(&report, "read")["work"].as_array().unwrap().len() as f64;
     assert!(read >= 1.0);
@@ -193,6 +193,26 @@ fn bad_traces_are_named() {
     let said = fails_with(1, path, line);
     assert!(said.contains("thesis is not a trace of Syncline"), "{said}");
     assert_eq!(fs::read_to_string(path.join("thesis")).unwrap(), "chapter 1");
+    // One file is not the trace and the output, or the trace and its report.
+    let line = "run lk23 data --iterations 1 --force --output both.npy --trace ./both.npy";
+    misused(path, line, &["./both.npy cannot be both the trace and the output"]);
+    assert!(!path.join("both.npy").exists());
+    fs::write(path.join("trace.html"), &whole).unwrap();
+    misused(path, "report trace.html --output ./trace.html --force", &["trace.html is a trace"]);
+    assert!(fs::read(path.join("trace.html")).unwrap() == whole);
+    // A copy is no trace of another host.
+    let steps = |name| report(path, name)["progress"].clone();
+    let alone = steps("a.trace");
+    fs::write(path.join("a.trace.old"), &whole).unwrap();
+    assert_eq!(steps("a.trace"), alone);
+    // Without its first frame, a short trace tells no time.
+    let mut damaged = whole.clone();
+    damaged[20] ^= 1;
+    fs::write(path.join("damaged.trace"), damaged).unwrap();
+    let text = command(path, "report damaged.trace").output().unwrap();
+    let text = [text.stdout, text.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains("damaged.trace is damaged") && !text.contains("inf"), "{text}");
     // A run that is refused leaves the trace of the run before.
     let before = fs::read(path.join("a.trace")).unwrap();
     fails_with(1, path, run);
@@ -202,6 +222,9 @@ fn bad_traces_are_named() {
     if fifo.is_ok_and(|status| status.success()) {
         let said = fails_with(1, path, "report pipe");
         assert!(said.contains("no regular file"), "{said}");
+        let line = "run lk23 data --iterations 1 --force --trace pipe";
+        let said = fails_with(1, path, line);
+        assert!(said.contains("cannot open the trace pipe: it is a pipe"), "{said}");
     }
 }
 

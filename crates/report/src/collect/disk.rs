@@ -62,7 +62,7 @@ impl DiskCollector {
         let name = process.names.get(&(ObjectClass::File, span.subject));
         let name = name.cloned().unwrap_or_else(|| format!("file {}", span.subject));
         let file = self.files.entry(name).or_default();
-        file.0 += span.detail;
+        file.0 = file.0.saturating_add(span.detail);
         file.1.add(span.length());
     }
 

@@ -156,7 +156,7 @@ impl StepCollector {
         let Some(&(kind, column)) = self.columns.get(&task) else { return };
         let run = self.runs.range(..=task).next_back();
         let Some((&(_, first), run)) = run.filter(|(key, _)| key.0 == process) else { return };
-        let iteration = run.before + span.detail;
+        let iteration = run.before + iteration_of(span);
         let before = self.ends.insert(task, span.until).unwrap_or(run.begin);
         let own = span.length().saturating_sub(inside);
         if self.drawn == Some((process, first))
@@ -176,7 +176,7 @@ impl StepCollector {
         kind.first_begin[column] = kind.first_begin[column].min(span.since);
         kind.last_end[column] = kind.last_end[column].max(span.until);
         if let Some(steps) = &mut kind.steps {
-            steps.push((column, span.detail, span.since, span.until));
+            steps.push((column, iteration_of(span), span.since, span.until));
         }
         let cell = kind.cell(iteration, column);
         cell.work += span.length();
@@ -372,6 +372,12 @@ fn tasks(trace: &Trace, runs: &BTreeMap<(usize, u32), Run>) -> Vec<(usize, u32)>
     all
 }
 
+/// Returns the iteration of a step within its run.
+fn iteration_of(span: &Span) -> u64 {
+    // So that sums of a damaged trace's numbers do not overflow.
+    span.detail.min(u64::MAX >> 16)
+}
+
 fn task_name(trace: &Trace, process: usize, id: u32) -> String {
     match trace.processes[process].tasks.get(&id) {
         Some(task) => task.name.clone(),
@@ -416,7 +422,7 @@ fn runs(trace: &Trace) -> Result<BTreeMap<(usize, u32), Run>, ReportError> {
         });
         run.begin = run.begin.min(span.since);
         run.end = run.end.max(span.until);
-        run.iterations = run.iterations.max(span.detail.saturating_add(1));
+        run.iterations = run.iterations.max(iteration_of(span) + 1);
     })?;
     for process in 0..trace.processes.len() {
         let of_process = runs.range((process, 0)..=(process, u32::MAX));

@@ -62,6 +62,20 @@ fn more_threads_than_processors_are_named() {
     names(&report_of(&[program]), "oversubscribed", &["12 compute on 4 processors"]);
 }
 
+/// Twelve threads that take turns by permits: they are ready to run, for moments, more often than
+/// they work.
+#[test]
+fn threads_that_take_turns_are_not_too_many() {
+    let mut program = sweep(12, |_, _| MS, |_, _| 3 * MS);
+    for thread in &mut program.threads {
+        (thread.queued, thread.beside_work) = (130 * MS, 100 * MS);
+    }
+    program.processors = vec![[20, 0, 0, 0]; 4];
+    let report = report_of(&[program]);
+    let many = report.summary.causes.iter().find(|cause| cause.kind == "oversubscribed");
+    assert_eq!(many, None, "{:#?}", report.summary);
+}
+
 #[test]
 fn other_programs_are_named() {
     let mut program = sweep(2, |_, _| 4 * MS, |_, _| MS / 10);
@@ -379,6 +393,66 @@ fn a_long_task_of_a_farm_is_named() {
     names(&report, "imbalance", &["task 2 of the pool takes 300.0 ms"]);
     let running = report.farm.unwrap().running;
     assert!(running.iter().all(|&(_, tasks)| tasks < 2.01), "{running:?}");
+}
+
+/// A worker that does not know the number of its task.
+#[test]
+fn a_task_without_a_number_has_no_number() {
+    let mut first = Thread::new(Role::Worker(1));
+    first.does(Activity::Job, 0, u64::MAX, 300 * MS);
+    let mut second = Thread::new(Role::Worker(2));
+    (0..3).for_each(|task| second.does(Activity::Job, 0, task, 10 * MS));
+    second.does(Activity::AwaitJob, 0, 0, 270 * MS);
+    let report = report_of(&[Program::of(vec![first, second])]);
+    names(&report, "farm-tail", &["a task takes 300.0 ms"]);
+}
+
+#[test]
+fn a_manager_without_a_processor_is_named() {
+    let worker = |number: u32| {
+        let mut worker = Thread::new(Role::Worker(number));
+        for task in 0..100 {
+            worker.does(Activity::Job, 0, 2 * task + u64::from(number), 4 * MS);
+            worker.does(Activity::AwaitJob, 0, 0, MS);
+        }
+        worker
+    };
+    let mut manager = Thread::new(Role::Manager);
+    manager.does(Activity::AwaitMessage, 0, 0, 500 * MS);
+    manager.queued = 300 * MS;
+    let report = report_of(&[Program::of(vec![worker(0), worker(1), manager])]);
+    let cause = report.summary.causes.iter().find(|cause| cause.kind == "farm-manager").unwrap();
+    assert!(cause.evidence.contains("the manager had no processor for 60 %"), "{cause:#?}");
+}
+
+/// Members that wait for nothing, and execute no steps.
+#[test]
+fn members_without_a_span_are_at_work() {
+    let member = |rank| {
+        let mut member = Thread::new(Role::Member(rank));
+        (member.now, member.ends) = (500 * MS, true);
+        member
+    };
+    let report = report_of(&[Program::of(vec![member(0), member(1)])]);
+    assert_eq!(report.summary.headline, "Nothing holds the run up: 100 % of its time is work.");
+}
+
+/// A damaged trace may hold any numbers, and its checks may be right.
+#[test]
+fn absurd_numbers_are_no_error() {
+    let mut program = sweep(2, |_, _| 4 * MS, |_, _| MS / 10);
+    program.threads[0].does(Activity::Step, u32::MAX, u64::MAX, MS);
+    for size in [u64::MAX, u64::MAX - 7] {
+        program.threads[0].does(Activity::Read, u32::MAX, size, MS);
+        program.threads[1].does(Activity::Job, u32::MAX, size, MS);
+        program.threads[1].does(Activity::Received, u32::MAX, size, 0);
+    }
+    for first in [u32::MAX - 1, 7] {
+        program.notes.push(Note::Overlay { first, tasks: u32::MAX });
+        let (id, name) = (first, "block 99999999999999999999, 4294967295".into());
+        program.notes.push(Note::Task { id, name, member: Some(u32::MAX - first % 2) });
+    }
+    assert!(report_of(&[program]).length > 0.2);
 }
 
 #[test]

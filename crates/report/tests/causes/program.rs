@@ -28,6 +28,8 @@ pub(crate) struct Thread {
     /// Nanoseconds ready to run without a processor, and page faults from the disk.
     pub(crate) queued: u64,
     pub(crate) faults: u64,
+    /// Nanoseconds on a processor beside its work, such as in requests to the kernel.
+    pub(crate) beside_work: u64,
     /// Whether its work was sleep.
     pub(crate) sleeps: bool,
     /// Whether it ends after its last span.
@@ -162,7 +164,7 @@ impl Program {
                 lane.role = thread.role;
                 lane.open = if last { thread.open.clone() } else { Vec::new() };
                 lane.sample = Some(ThreadSample {
-                    ran_ns: part(worked.saturating_sub(thread.queued)),
+                    ran_ns: part(worked.saturating_sub(thread.queued) + thread.beside_work),
                     queued_ns: part(thread.queued),
                     major_faults: part(thread.faults),
                     processor: 0,

@@ -177,16 +177,19 @@ impl Source {
             match raw.element {
                 ElementType::Float64 => Self::Float64(raw.open(&path)?),
                 ElementType::Float32 => Self::Float32(raw.open(&path)?),
+                other => return Err(Error::Whole(other)),
             }
         } else if !dir.has(name) && npy.is_file() {
             match ElementType::of_npy(&npy)? {
                 ElementType::Float64 => Self::Float64(Matrix::open(&npy)?),
                 ElementType::Float32 => Self::Float32(Matrix::open(&npy)?),
+                other => return Err(Error::Whole(other)),
             }
         } else {
             match dir.element(name)? {
                 ElementType::Float64 => Self::Float64(dir.matrix(name)?),
                 ElementType::Float32 => Self::Float32(dir.matrix(name)?),
+                other => return Err(Error::Whole(other)),
             }
         })
     }

@@ -142,6 +142,9 @@ pub(crate) enum Error {
         /// The name of the matrix of which it would be a result.
         field: String,
     },
+    /// A matrix of whole numbers.
+    #[error("matrices are of float64 or float32; {0} is for kernels that give it in [types]")]
+    Whole(ElementType),
     /// Arrays of different element types.
     #[error("the arrays of a run must have one type of elements, but {}", types(.0))]
     Types(Vec<(ElementType, Vec<PathBuf>)>),

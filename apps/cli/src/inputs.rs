@@ -145,7 +145,7 @@ impl Inputs {
         let others =
             kernel.coefficients.iter().map(|name| Ok(Array::Of(self.dir_of(name)?, name.clone())));
         let arrays: Vec<_> = std::iter::once(Ok(first)).chain(others).collect::<Result<_>>()?;
-        let mut of_type = ElementType::ALL.map(|element| (element, Vec::new()));
+        let mut of_type = ElementType::REAL.map(|element| (element, Vec::new()));
         for array in &arrays {
             let element = array.element()?;
             let files = of_type.iter_mut().find(|(own, _)| *own == element);

@@ -58,6 +58,7 @@ pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
         ElementType::Float32 => {
             Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals)
         }
+        other => Err(Error::Whole(other)),
     }?;
     Ok((text(args, &summary)?, args.until.is_none() || summary.has_converged()))
 }

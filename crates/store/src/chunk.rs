@@ -23,7 +23,8 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use syncline_memory::{Access, Segment};
+pub use syncline_memory::Access;
+use syncline_memory::Segment;
 
 use crate::{Error, Result, traced};
 

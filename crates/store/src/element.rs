@@ -1,13 +1,18 @@
-//! The element types of matrices.
+//! The element types of matrices and arrays.
 //!
-//! | type  | numpy name | in a `.npy` header | bytes | significand |
-//! |-------|------------|--------------------|-------|-------------|
-//! | `f64` | `float64`  | `<f8`              | 8     | 53 bits     |
-//! | `f32` | `float32`  | `<f4`              | 4     | 24 bits     |
+//! | type  | numpy name | in a `.npy` header | bytes | of a [`Matrix`](crate::Matrix) |
+//! |-------|------------|--------------------|-------|--------------------------------|
+//! | `f64` | `float64`  | `<f8`              | 8     | yes                            |
+//! | `f32` | `float32`  | `<f4`              | 4     | yes                            |
+//! | `u8`  | `uint8`    | `\|u1`             | 1     | no                             |
+//! | `i16` | `int16`    | `<i2`              | 2     | no                             |
+//! | `u16` | `uint16`   | `<u2`              | 2     | no                             |
+//! | `i32` | `int32`    | `<i4`              | 4     | no                             |
+//! | `i64` | `int64`    | `<i8`              | 8     | no                             |
 //!
-//! [`Element`] is the type at compile time, [`ElementType`] the type at run time, as read from a
-//! file. Both types have no padding, and every bit pattern is a valid value: a file can be mapped
-//! as it is.
+//! [`Element`] is the type of a matrix at compile time, [`ElementType`] the type at run time, as
+//! read from a file. All types have no padding, and every bit pattern is a valid value: a file can
+//! be mapped as it is. Values of whole numbers are elements of an [`Array`](crate::array::Array).
 
 use std::fmt::{self, Debug, Display, LowerExp};
 use std::path::Path;
@@ -101,7 +106,7 @@ impl Element for f32 {
     }
 }
 
-/// The type of the elements of a matrix, as read from a file.
+/// The type of the elements of a matrix or an array, as read from a file.
 ///
 /// ```
 /// use syncline_store::ElementType;
@@ -118,17 +123,40 @@ pub enum ElementType {
     Float64,
     /// `f32`.
     Float32,
+    /// `u8`.
+    Uint8,
+    /// `i16`.
+    Int16,
+    /// `u16`.
+    Uint16,
+    /// `i32`.
+    Int32,
+    /// `i64`.
+    Int64,
 }
 
 impl ElementType {
     /// All element types.
-    pub const ALL: [Self; 2] = [Self::Float64, Self::Float32];
+    pub const ALL: [Self; 7] = [
+        Self::Float64,
+        Self::Float32,
+        Self::Uint8,
+        Self::Int16,
+        Self::Uint16,
+        Self::Int32,
+        Self::Int64,
+    ];
+
+    /// The element types of a [`Matrix`](crate::Matrix).
+    pub const REAL: [Self; 2] = [Self::Float64, Self::Float32];
 
     /// Returns the number of bytes of one element.
     pub const fn bytes(self) -> usize {
         match self {
-            Self::Float64 => 8,
-            Self::Float32 => 4,
+            Self::Float64 | Self::Int64 => 8,
+            Self::Float32 | Self::Int32 => 4,
+            Self::Int16 | Self::Uint16 => 2,
+            Self::Uint8 => 1,
         }
     }
 
@@ -137,6 +165,11 @@ impl ElementType {
         match self {
             Self::Float64 => "<f8",
             Self::Float32 => "<f4",
+            Self::Uint8 => "|u1",
+            Self::Int16 => "<i2",
+            Self::Uint16 => "<u2",
+            Self::Int32 => "<i4",
+            Self::Int64 => "<i8",
         }
     }
 
@@ -145,7 +178,17 @@ impl ElementType {
         match self {
             Self::Float64 => "float64",
             Self::Float32 => "float32",
+            Self::Uint8 => "uint8",
+            Self::Int16 => "int16",
+            Self::Uint16 => "uint16",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
         }
+    }
+
+    /// Returns whether the values are real numbers, not whole ones.
+    pub const fn is_real(self) -> bool {
+        matches!(self, Self::Float64 | Self::Float32)
     }
 
     /// Returns the type of the elements of a `.npy` file, read from its header alone.
@@ -164,13 +207,13 @@ impl Display for ElementType {
     }
 }
 
-/// Parses the name of the type in numpy, or its `descr`.
+/// Parses the name in numpy, or the `descr`, of a type of matrices.
 impl FromStr for ElementType {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let named = |element: &Self| [element.name(), element.descr()].contains(&text);
-        Self::ALL
+        Self::REAL
             .into_iter()
             .find(named)
             .ok_or_else(|| Error::UnknownElement { text: text.to_owned() })

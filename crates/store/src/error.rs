@@ -78,6 +78,33 @@ pub enum Error {
         /// The `descr` of its header.
         found: String,
     },
+    /// The `.npy` file holds elements of a type that arrays do not support.
+    #[error(
+        "{} holds elements of type {found}; save it as one of {}, for example by numpy's \
+         `.astype`", path.display(), ElementType::ALL.map(ElementType::name).join(", ")
+    )]
+    UnsupportedDtype {
+        /// The file.
+        path: PathBuf,
+        /// The `descr` of its header.
+        found: String,
+    },
+    /// The `.npy` file has neither two nor three dimensions.
+    #[error("{} has {} dimension(s) {dims:?}, not 2 or 3", path.display(), dims.len())]
+    NotTwoOrThreeDimensions {
+        /// The file.
+        path: PathBuf,
+        /// Its dimensions.
+        dims: Vec<u64>,
+    },
+    /// The number of values is not that of the dimensions, or a dimension is 0 or too large.
+    #[error("{given} values do not make an array of {dims:?}")]
+    Dimensions {
+        /// The dimensions.
+        dims: Vec<usize>,
+        /// The number of values.
+        given: usize,
+    },
     /// A text does not name a type of elements.
     #[error("{text:?} is not a type of elements: use float64 or float32")]
     UnknownElement {

@@ -2,7 +2,8 @@
 //!
 //! | module       | holds                                                                  |
 //! |--------------|------------------------------------------------------------------------|
-//! | `element`    | [`Element`], [`ElementType`]: float64 and float32                      |
+//! | [`array`]    | [`Array`](array::Array): two or three dimensions, any type, in memory  |
+//! | `element`    | [`Element`], [`ElementType`]: real and whole numbers                   |
 //! | `layout`     | [`Shape`], [`Block`], [`Layout`], [`Grid`], [`Side`], [`Rect`]         |
 //! | `placement`  | [`Placement`]: the positions of blocks, frontiers and elements         |
 //! | `model`      | [`io_model`]: the amount of data that a sweep reads and writes         |
@@ -46,6 +47,7 @@
 //! [`WriteRequest`]: direct_io::WriteRequest
 //! [`DirectWriter`]: direct_io::DirectWriter
 
+pub mod array;
 mod buffer;
 mod bytes;
 #[doc(hidden)]
@@ -93,7 +95,6 @@ pub use error::{Error, Result};
 pub use layout::{Block, Grid, Layout, Shape};
 pub use matrix::Matrix;
 pub use newfile::NewFile;
-pub use syncline_memory::Access;
 
 /// Views of the blocks of a matrix, for reading and for writing.
 pub mod blocks {

@@ -158,7 +158,7 @@ impl<T: Element> Matrix<T> {
     /// Returns the bytes before the data in the file that [`create`](Self::create) fills: none
     /// unless the file is a `.npy` file.
     pub fn header(npy: bool, shape: Shape) -> Vec<u8> {
-        if npy { npy::header(T::TYPE, shape) } else { Vec::new() }
+        if npy { npy::header(T::TYPE, &[shape.rows, shape.cols]) } else { Vec::new() }
     }
 
     /// Returns the number of bytes of the file that [`create`](Self::create) fills.
@@ -171,7 +171,7 @@ impl<T: Element> Matrix<T> {
         match npy {
             false => Ok(data),
             true if layout == Layout::RowMajor => {
-                Ok(npy::header(T::TYPE, shape).len() as u64 + data)
+                Ok(npy::header(T::TYPE, &[shape.rows, shape.cols]).len() as u64 + data)
             }
             true => Err(Error::NotRowMajor { layout }),
         }

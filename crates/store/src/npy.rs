@@ -31,15 +31,14 @@ struct Dictionary {
     dims: Vec<u64>,
 }
 
-/// Returns the header of a file with a matrix of `shape`, padded so that the data start at a
-/// multiple of 64.
-pub(crate) fn header(element: ElementType, shape: Shape) -> Vec<u8> {
-    let Shape { rows, cols } = shape;
+/// Returns the header of a file with an array of two or three dimensions, padded so that the data
+/// start at a multiple of 64.
+pub(crate) fn header(element: ElementType, dims: &[usize]) -> Vec<u8> {
     let descr = element.descr();
-    let text =
-        format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({rows}, {cols}), }}");
+    let shape = dims.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
     let total = (MAGIC.len() + 4 + text.len() + 1).next_multiple_of(64);
-    // The text has at most 101 bytes, so the length fits.
+    // The text has at most 123 bytes, so the length fits.
     let length = (total - MAGIC.len() - 4) as u16;
     let mut bytes = Vec::with_capacity(total);
     bytes.extend_from_slice(MAGIC);
@@ -59,10 +58,51 @@ fn head(file: &File, path: &Path) -> Result<(Dictionary, usize)> {
     parse(&head).map_err(|why| Error::NotNpy { path: path.to_owned(), why })
 }
 
+/// The contents of a header: those of an array of any order and byte order.
+#[derive(Debug)]
+pub(crate) struct Header {
+    pub(crate) element: ElementType,
+    pub(crate) big_endian: bool,
+    pub(crate) fortran: bool,
+    pub(crate) dims: Vec<usize>,
+    /// The offset of the data.
+    pub(crate) start: u64,
+}
+
+/// Reads the header of a file with an array of two or three dimensions, and checks that the length
+/// of the file matches.
+pub(crate) fn array(file: &File, path: &Path) -> Result<Header> {
+    let (Dictionary { descr, fortran, dims }, start) = head(file, path)?;
+    let little = |element: &ElementType| element.descr() == descr;
+    let big = |element: &ElementType| {
+        descr.strip_prefix('>').is_some_and(|rest| element.descr().strip_prefix('<') == Some(rest))
+    };
+    let known = ElementType::ALL.into_iter().find(little).map(|element| (element, false));
+    let known = known.or_else(|| ElementType::ALL.into_iter().find(big).map(|e| (e, true)));
+    let Some((element, big_endian)) = known else {
+        return Err(Error::UnsupportedDtype { path: path.to_owned(), found: descr });
+    };
+    if !matches!(dims.len(), 2 | 3) {
+        return Err(Error::NotTwoOrThreeDimensions { path: path.to_owned(), dims });
+    }
+    let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
+    let actual = file.metadata().map_err(failed)?.len();
+    let elements = dims.iter().try_fold(1_u64, |product, n| product.checked_mul(*n));
+    let bytes = elements.and_then(|n| n.checked_mul(element.bytes() as u64)).unwrap_or(u64::MAX);
+    let expected = bytes.saturating_add(start as u64);
+    if bytes == 0 || bytes > isize::MAX as u64 || actual != expected {
+        let what = format!("a .npy array of {dims:?}");
+        return Err(Error::Length { path: path.to_owned(), what, expected, actual });
+    }
+    // No dimension exceeds their product, which fits.
+    let dims = dims.into_iter().map(|n| n as usize).collect();
+    Ok(Header { element, big_endian, fortran, dims, start: start as u64 })
+}
+
 /// Returns the type of the elements in a `.npy` file, whatever the rest of its header contains.
 pub(crate) fn element(file: &File, path: &Path) -> Result<ElementType> {
     let (Dictionary { descr, .. }, _) = head(file, path)?;
-    let known = ElementType::ALL.into_iter().find(|element| element.descr() == descr);
+    let known = ElementType::REAL.into_iter().find(|element| element.descr() == descr);
     known.ok_or_else(|| Error::UnknownDtype { path: path.to_owned(), found: descr })
 }
 
@@ -304,7 +344,7 @@ mod tests {
         #[test]
         fn a_written_header_is_read_back(rows in 1_usize.., cols in 1_usize..) {
             for element in ElementType::ALL {
-                let bytes = header(element, Shape::new(rows, cols));
+                let bytes = header(element, &[rows, cols]);
                 prop_assert!(bytes.len().is_multiple_of(64));
                 let dims = vec![rows as u64, cols as u64];
                 let wanted = Dictionary { descr: element.descr().to_owned(), fortran: false, dims };

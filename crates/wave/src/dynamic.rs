@@ -170,19 +170,19 @@ pub trait Dynamic: sealed::Sealed + Send + Sync {
     /// Returns the kernel as the executors see it.
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    fn kernel<E: Real>(&self) -> Box<dyn Kernel<E> + '_>;
+    fn kernel<E: Real>(&self) -> Result<Box<dyn Kernel<E> + '_>>;
 }
 
 impl Dynamic for crate::Described {
     #[allow(private_interfaces)]
-    fn kernel<E: Real>(&self) -> Box<dyn Kernel<E> + '_> {
-        E::described(self.code())
+    fn kernel<E: Real>(&self) -> Result<Box<dyn Kernel<E> + '_>> {
+        Ok(E::described(self.code()?))
     }
 }
 
 impl Dynamic for CKernel {
     #[allow(private_interfaces)]
-    fn kernel<E: Real>(&self) -> Box<dyn Kernel<E> + '_> {
-        E::called(self)
+    fn kernel<E: Real>(&self) -> Result<Box<dyn Kernel<E> + '_>> {
+        Ok(E::called(self))
     }
 }

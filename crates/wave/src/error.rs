@@ -2,7 +2,7 @@
 
 use syncline_memory::room::Size;
 use syncline_overlay::error::{CheckError, RunError};
-use syncline_store::{Block, Shape};
+use syncline_store::{Block, ElementType, Shape};
 use syncline_sync::Fault;
 
 /// The result type of this crate.
@@ -28,6 +28,57 @@ pub enum Error {
         field: String,
         /// The shape of the field.
         expected: Shape,
+    },
+    /// A description of several fields, types, edges or directions, or one that reads old values,
+    /// was given to a sweep of matrices.
+    #[error(
+        "the kernel {kernel} is not one for matrices of one type: it has several fields, types, edges, directions, \
+         old values, or distant neighbours; run it over arrays"
+    )]
+    OfArrays {
+        /// The name of the kernel.
+        kernel: String,
+    },
+    /// The number of fields is not that of the kernel.
+    #[error("the kernel updates {expected} field(s), but {given} are given")]
+    Fields {
+        /// The number of fields of the kernel.
+        expected: usize,
+        /// The number of arrays.
+        given: usize,
+    },
+    /// An array has another type than the kernel says.
+    #[error("the array {name} is {actual}, but the kernel needs {expected}")]
+    ArrayType {
+        /// The name of the array in the kernel.
+        name: String,
+        /// The type of its elements.
+        actual: ElementType,
+        /// What the kernel needs.
+        expected: String,
+    },
+    /// An array has more or fewer dimensions than the kernel.
+    #[error(
+        "the array {name} has {actual} dimensions, but the kernel has {expected}{}",
+        if *actual == 3 { "; say `dimensions = 3` in the description" } else { "" }
+    )]
+    Dimensions {
+        /// The name of the array in the kernel.
+        name: String,
+        /// The number of its dimensions.
+        actual: usize,
+        /// The number of dimensions of the kernel.
+        expected: usize,
+    },
+    /// An array does not have the dimensions of the first field.
+    #[error("the array {name} is of {actual:?}, but the first field is of {expected:?}")]
+    ArrayShape {
+        /// The name of the array in the kernel.
+        name: String,
+        /// Its dimensions.
+        actual: Vec<usize>,
+        /// The dimensions of the first field.
+        expected: Vec<usize>,
     },
     /// A coefficient matrix is framed; only the field may be framed.
     #[error("{name} is framed; coefficients must be row-major or blocked")]

@@ -74,6 +74,7 @@ pub mod lanes;
 pub mod monitor;
 pub mod plan;
 pub mod reference;
+mod rule;
 mod semaphore;
 mod stencil;
 mod streamed;

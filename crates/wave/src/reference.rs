@@ -7,13 +7,16 @@ mod top;
 
 use std::sync::Arc;
 
+use syncline_store::array::Array;
 use syncline_store::{Grid, Layout, Matrix, Shape, convert, placement::Rect};
 
 use crate::dynamic::{Dynamic, Kernel, PlainPoints};
 use crate::kernel::Typed;
+use crate::rule::plain::plain;
+use crate::rule::run::Input;
 use crate::stencil::{Stencil, record};
-use crate::sweep::Order;
-use crate::{Error, Neighbour, Neighbours, PointKernel, Result, lanes::Real};
+use crate::sweep::{Order, check_arrays as check};
+use crate::{Described, Error, Neighbour, Neighbours, PointKernel, Result, lanes::Real};
 
 /// Runs one iteration of the plain double loop over a row-major field in memory.
 ///
@@ -46,6 +49,25 @@ pub fn plain_sweep<T: Real, K: PointKernel<N>, const N: usize>(
             field[i] = kernel.update(at, std::array::from_fn(|n| coefficients[n][i]));
         }
     }
+}
+
+/// Runs iterations of the plain loop of a description over arrays in memory: what
+/// [`Sweep::run_arrays`](crate::Sweep::run_arrays) equals, bit for bit. Shares no code that computes
+/// with the executors.
+///
+/// # Errors
+/// As [`Sweep::run_arrays`](crate::Sweep::run_arrays), if the arrays are not those of the kernel.
+pub fn plain_arrays(
+    kernel: &Described,
+    fields: &mut [Array],
+    coefficients: &[Array],
+    iterations: u64,
+) -> Result<()> {
+    let inputs: Vec<_> = fields.iter().chain(coefficients).map(Input::Memory).collect();
+    check(kernel.rule(), (fields.len(), coefficients.len()), &inputs)?;
+    let coefficients: Vec<&Array> = coefficients.iter().collect();
+    plain(kernel.rule(), fields, &coefficients, 0..iterations);
+    Ok(())
 }
 
 /// The plain double loop over matrices of any size and layout.
@@ -93,7 +115,7 @@ impl<T: Real, K> Reference<'_, T, K> {
     where
         K: Dynamic,
     {
-        self.run_update(&*self.kernel.kernel(), work, memory)
+        self.run_update(&*self.kernel.kernel()?, work, memory)
     }
 
     fn run_update(

@@ -58,6 +58,8 @@ pub use start::{Resumption, Taken};
 pub use target::{Leftovers, Pending, Target};
 
 pub(crate) use keep::{identity, into_target, resumption, taken};
-pub(crate) use run::{Arrays, into_matrix, plan_into, streamable};
+pub(crate) use pass::{Spent, timed};
+pub(crate) use plan::cache_bytes;
+pub(crate) use run::{Arrays, into_matrix, plan_into, rate_of, streamable};
 pub use team::{Link, TeamBands, TeamSweep};
 pub(crate) use team::{gather as gather_on_team, run as on_team};

@@ -1,5 +1,6 @@
 //! A sweep: its kernel and its settings.
 
+mod arrays;
 mod blocks;
 mod dynamic;
 mod team;
@@ -7,6 +8,7 @@ mod team;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use arrays::check as check_arrays;
 pub use syncline_overlay::Runner;
 use syncline_store::probe::Disk;
 use syncline_store::{
@@ -18,7 +20,7 @@ use crate::block::{Blockwise, Points};
 use crate::dynamic::Kernel;
 use crate::kernel::Typed;
 use crate::lanes::{Lanes, Real};
-use crate::plan::{BlockPlan, Question};
+use crate::plan::{ArrayPlan, BlockPlan, Question};
 use crate::streamed::{self, Arrays, Pending, Resumption, StreamPlan, Taken, Target};
 use crate::{Error, PointKernel, Result, blocked, monitor::Monitor};
 
@@ -60,6 +62,8 @@ pub enum SweepPlan {
     Blocked(BlockPlan),
     /// The plan of a streamed sweep.
     Streamed(StreamPlan),
+    /// The plan of a sweep over arrays.
+    Arrays(ArrayPlan),
 }
 
 impl SweepPlan {
@@ -68,7 +72,7 @@ impl SweepPlan {
     pub const fn blocked(&self) -> Option<&BlockPlan> {
         match self {
             SweepPlan::Blocked(plan) => Some(plan),
-            SweepPlan::Streamed(_) => None,
+            SweepPlan::Streamed(_) | SweepPlan::Arrays(_) => None,
         }
     }
 
@@ -76,7 +80,7 @@ impl SweepPlan {
     #[must_use]
     pub const fn streamed(&self) -> Option<&StreamPlan> {
         match self {
-            SweepPlan::Blocked(_) => None,
+            SweepPlan::Blocked(_) | SweepPlan::Arrays(_) => None,
             SweepPlan::Streamed(plan) => Some(plan),
         }
     }

@@ -149,6 +149,7 @@ fn member(me: &mut Member, args: &RunArgs, signals: &Signals) -> Result<Option<S
             let job = Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found);
             Job { members, bound, ..all(me, job)? }.run_on(me, signals)
         }
+        other => all(me, Err(Error::Whole(other))),
     }
 }
 

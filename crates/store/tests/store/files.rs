@@ -206,6 +206,7 @@ fn a_raw_directory_is_read_as_written() -> Tested {
             match element {
                 ElementType::Float64 => check_entry::<f64>(&dir, name, shape, layout)?,
                 ElementType::Float32 => check_entry::<f32>(&dir, name, shape, layout)?,
+                other => panic!("no matrix is of {other}"),
             }
         }
         let names = dir.names().join(", ");

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use syncline_store::{
-    Access, Block, Error, Grid, Layout, Matrix, NewFile, Result, Shape,
+    Block, Error, Grid, Layout, Matrix, NewFile, Result, Shape,
     blocks::{Contents, MatrixBlock, Region, Tile},
-    chunk::{Chunk, Touch, Traffic},
+    chunk::{Access, Chunk, Touch, Traffic},
     placement::Side,
 };
 

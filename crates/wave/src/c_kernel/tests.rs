@@ -65,7 +65,7 @@ fn equal<K: PointKernel<N>, const N: usize>(kernel: &K, c: &CKernel) {
         }
         for lanes in Lanes::available() {
             let run = Chained { lanes, shape, arrays: &arrays, levels, band: 4, tile: 16 };
-            let out = run.with(&*c.kernel());
+            let out = run.with(&*c.kernel().unwrap());
             assert!(out == expected, "{lanes} {shape}");
         }
     }
@@ -110,7 +110,7 @@ fn a_function_that_reads_more_is_refused() {
         // SAFETY: the functions accept any values, may be called from any thread, and use no
         // context.
         let kernel = unsafe { CKernel::new(function, std::ptr::null_mut(), coefficients, stencil) };
-        kernel.kernel::<f64>().check()
+        kernel.kernel::<f64>().unwrap().check()
     };
     check(nine, 1, Stencil::NINE_POINT).unwrap();
     check(alignment, 1, ALIGNMENT).unwrap();
@@ -145,7 +145,7 @@ fn floats_are_rounded_once() {
     for lanes in Lanes::available() {
         let arrays = [field.clone(), vec![0.25; shape.elements()]];
         let out = Chained { lanes, shape, arrays: &arrays, levels: 1, band: 4, tile: 8 }
-            .with(&*nine.kernel());
+            .with(&*nine.kernel().unwrap());
         assert!(out == expected, "{lanes}");
     }
 }

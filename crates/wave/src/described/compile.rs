@@ -12,7 +12,8 @@
 
 use std::collections::HashMap;
 
-use super::graph::{Binary, Comparison, Graph, Id, Node, Unary};
+use super::NEIGHBOURS as NAMED;
+use super::graph::{Binary, Comparison, Graph, Id, Node, Read, Type, Unary};
 use super::steps::{Any, Code, NEIGHBOURS, One, Place, SLOTS, Step, Two};
 
 /// The greatest number of constants: their indices are bytes.
@@ -27,7 +28,32 @@ pub(super) enum TooMany {
     Constants,
 }
 
-/// Returns the steps that compute `root`.
+/// Returns the slot of a neighbour that touches the point, or of the point itself.
+fn slot_of([plane, row, col]: [i8; 3]) -> Option<u8> {
+    let offset = (i64::from(plane), i64::from(col));
+    let touches = |(_, r, c): &(&str, i64, i64)| row == 0 && offset == (*r, *c);
+    match (plane, row, col) {
+        (0, 0, 0) => Some(0),
+        _ => NAMED.iter().position(touches).map(|slot| slot as u8 + 1),
+    }
+}
+
+/// Returns whether steps can compute `root`: one field of two dimensions, read in the order of the
+/// updates at neighbours that touch the point; coefficients at the point only; no types.
+pub(super) fn fits(graph: &Graph, root: Id) -> bool {
+    graph.needed(&[root]).into_iter().all(|id| match graph.node(id) {
+        Node::Read(Read { old: true, .. }) | Node::Cast(..) | Node::Constant(_, Type::Of(_)) => {
+            false
+        }
+        Node::Read(Read { array: 0, offset, .. }) => {
+            slot_of(offset).is_some() && graph.value_of(id) == Type::Real
+        }
+        Node::Read(Read { offset, .. }) => offset == [0; 3] && graph.value_of(id) == Type::Real,
+        _ => true,
+    })
+}
+
+/// Returns the steps that compute `root`, which [`fits`].
 pub(super) fn compile(graph: &Graph, root: Id, coefficients: usize) -> Result<Code, TooMany> {
     let mut compiler = Compiler {
         graph,
@@ -63,7 +89,7 @@ impl Compiler<'_> {
         let mut pending = vec![root];
         while let Some(id) = pending.pop() {
             let node = self.graph.node(id);
-            if let Node::Constant(bits) = node
+            if let Node::Constant(bits, _) = node
                 && !self.numbers.contains_key(&bits)
             {
                 let index = u8::try_from(self.constants.len()).map_err(|_| TooMany::Constants)?;
@@ -83,9 +109,9 @@ impl Compiler<'_> {
     /// Returns the place of a value that needs no computation (any more), if it is one.
     fn place(&self, id: Id) -> Any {
         match self.graph.node(id) {
-            Node::Neighbour(slot) => Some(Place::Slot(slot)),
-            Node::Coefficient(n) => Some(Place::Coefficient(n)),
-            Node::Constant(bits) => self.numbers.get(&bits).map(|&k| Place::Constant(k)),
+            Node::Read(Read { array: 0, offset, .. }) => slot_of(offset).map(Place::Slot),
+            Node::Read(Read { array, .. }) => Some(Place::Coefficient((array - 1) as u8)),
+            Node::Constant(bits, _) => self.numbers.get(&bits).map(|&k| Place::Constant(k)),
             _ => self.slots[id.index()].map(Place::Slot),
         }
     }
@@ -141,7 +167,7 @@ impl Compiler<'_> {
                 }
             }
             Node::Select(comparison, operands) => self.select(comparison, operands)?,
-            Node::Neighbour(_) | Node::Coefficient(_) | Node::Constant(_) => {}
+            Node::Read(_) | Node::Constant(..) | Node::Cast(..) => {}
         }
         if self.uses[id.index()] > 1 {
             self.keep(id)?;

@@ -5,30 +5,42 @@
 //! computed once. Constants are not folded, because a folded constant would not be rounded to the
 //! element type at each step; the one exception is the negation of a number, which is exact.
 //!
+//! # Types
+//! Each node has a [`Type`]. The operands of an operation have the same type, which is that of the
+//! result; nothing is converted but by [`Node::Cast`]. A number in the text, and an operation on
+//! such numbers only, is [`Type::Literal`]: it takes the type of what it is combined with. In a
+//! description that gives its arrays no types, all of them are [`Type::Real`], which is float64 or
+//! float32, as the data are.
+//!
 //! # Limits
 //! The graph has at most [`NODES`] nodes and at most [`DEPTH`] dependent operations in a chain, so
 //! that recursion over it is safe.
 
 use std::collections::HashMap;
+use std::fmt;
+
+use syncline_store::ElementType;
 
 /// The greatest number of nodes of a graph.
-pub(super) const NODES: usize = 4096;
+pub(crate) const NODES: usize = 4096;
 /// The greatest number of operations each of which needs the previous one.
 pub(super) const DEPTH: u16 = 200;
+/// The greatest whole number up to which every whole number is a float64.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Id(u16);
+pub(crate) struct Id(u16);
 
 impl Id {
-    pub(super) const fn index(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 /// An operation on one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Unary {
+pub(crate) enum Unary {
     Neg,
     Abs,
     Sqrt,
@@ -36,7 +48,7 @@ pub(super) enum Unary {
 
 /// An operation on two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Binary {
+pub(crate) enum Binary {
     Add,
     Sub,
     Mul,
@@ -47,103 +59,274 @@ pub(super) enum Binary {
 
 /// A comparison. The other comparisons are these with operands exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Comparison {
+pub(crate) enum Comparison {
     Less,
     AtMost,
     Equal,
 }
 
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Type {
+    /// That of the values with which it is combined.
+    Literal,
+    /// float64 or float32, as the data are.
+    Real,
+    /// A type that the description gives.
+    Of(ElementType),
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Type::Literal => f.write_str("a number"),
+            Type::Real => f.write_str("of the type of the data"),
+            Type::Of(element) => f.write_str(element.name()),
+        }
+    }
+}
+
+/// The place and the time at which the update reads an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Read {
+    /// The index of the array: the fields first, then the coefficients.
+    pub(crate) array: u16,
+    /// Whether the value is that before the iteration, whatever the order of the updates.
+    pub(crate) old: bool,
+    /// The distance from the point: planes, rows and columns; in two dimensions rows, 0, columns.
+    pub(crate) offset: [i8; 3],
+}
+
 /// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Node {
-    /// The point itself or a neighbour, by its slot, see [`steps`](super::steps).
-    Neighbour(u8),
-    /// A coefficient, by its index.
-    Coefficient(u8),
-    /// A constant, by its bits.
-    Constant(u64),
+pub(crate) enum Node {
+    /// A value of an array.
+    Read(Read),
+    /// A constant, by its bits as a float64, and its type.
+    Constant(u64, Type),
     /// An operation on one value.
     Unary(Unary, Id),
     /// An operation on two values.
     Binary(Binary, Id, Id),
     /// The third value if the comparison of the first two holds, and the fourth otherwise.
     Select(Comparison, [Id; 4]),
+    /// A value converted to another type.
+    Cast(ElementType, Id),
 }
 
 impl Node {
     /// Returns the operands from which the value is computed.
-    pub(super) fn operands(&self) -> impl Iterator<Item = Id> {
+    pub(crate) fn operands(&self) -> impl Iterator<Item = Id> {
         let (operands, count) = match *self {
-            Node::Neighbour(_) | Node::Coefficient(_) | Node::Constant(_) => ([Id(0); 4], 0),
-            Node::Unary(_, x) => ([x; 4], 1),
+            Node::Read(_) | Node::Constant(..) => ([Id(0); 4], 0),
+            Node::Unary(_, x) | Node::Cast(_, x) => ([x; 4], 1),
             Node::Binary(_, x, y) => ([x, y, x, x], 2),
             Node::Select(_, operands) => (operands, 4),
         };
         operands.into_iter().take(count)
     }
+
+    /// Returns the same operation on other operands.
+    fn with(self, mut operand: impl FnMut(Id) -> Result<Id, Refused>) -> Result<Self, Refused> {
+        Ok(match self {
+            Node::Read(_) | Node::Constant(..) => self,
+            Node::Unary(op, x) => Node::Unary(op, operand(x)?),
+            Node::Cast(element, x) => Node::Cast(element, operand(x)?),
+            Node::Binary(op, x, y) => Node::Binary(op, operand(x)?, operand(y)?),
+            Node::Select(comparison, [p, q, x, y]) => {
+                let operands = [operand(p)?, operand(q)?, operand(x)?, operand(y)?];
+                Node::Select(comparison, operands)
+            }
+        })
+    }
 }
 
 /// The reason why a node cannot be added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Full {
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub(super) enum Refused {
     #[error("the update is too long: it may have at most {NODES} different operations")]
     Nodes,
     #[error("this is too deep: at most {DEPTH} operations may each need the previous one")]
     Depth,
+    #[error("{}", mix(*.0, *.1))]
+    Mix(Type, Type),
+    #[error("{0} cannot be {1}")]
+    Number(f64, ElementType),
+    #[error("whole numbers have no square root; convert to float64, for example")]
+    WholeRoot,
+}
+
+/// Returns the message that values of two types are combined.
+fn mix(left: Type, right: Type) -> String {
+    match (left, right) {
+        (Type::Real, Type::Of(known)) | (Type::Of(known), Type::Real) => {
+            format!("this combines {known} with an array that has no type; give it one in [types]")
+        }
+        (left, right) => {
+            format!("this combines {left} with {right}; convert one of them, as in `{right}(...)`")
+        }
+    }
+}
+
+/// Returns whether a value of the type can be this number.
+pub(crate) fn holds(element: ElementType, value: f64) -> bool {
+    let within = |least: f64, most: f64| value.fract() == 0.0 && (least..=most).contains(&value);
+    match element {
+        ElementType::Float64 | ElementType::Float32 => true,
+        ElementType::Uint8 => within(0.0, u8::MAX.into()),
+        ElementType::Int16 => within(i16::MIN.into(), i16::MAX.into()),
+        ElementType::Uint16 => within(0.0, u16::MAX.into()),
+        ElementType::Int32 => within(i32::MIN.into(), i32::MAX.into()),
+        ElementType::Int64 => within(-EXACT, EXACT),
+    }
+}
+
+/// What is known about a node.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// The depth of its chain of operations.
+    depth: u16,
+    /// The number of slots that it needs.
+    slots: u16,
+    value: Type,
 }
 
 /// The nodes, each after its operands.
-#[derive(Debug, Default)]
-pub(super) struct Graph {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Graph {
     nodes: Vec<Node>,
     ids: HashMap<Node, Id>,
-    /// For each node the depth of its chain of operations, and the number of slots that it needs.
-    costs: Vec<(u16, u16)>,
+    known: Vec<Known>,
 }
 
 impl Graph {
-    /// Returns the existing node for this operation, or adds one.
-    pub(super) fn add(&mut self, node: Node) -> Result<Id, Full> {
+    /// Returns the existing node for this operation, or adds one. Numbers among its operands take
+    /// the type of the others.
+    pub(super) fn add(&mut self, node: Node) -> Result<Id, Refused> {
+        let node = self.unified(node)?;
+        let value = match node {
+            Node::Unary(_, x) | Node::Binary(_, x, _) | Node::Select(_, [_, _, x, _]) => {
+                self.value_of(x)
+            }
+            Node::Constant(_, value) => value,
+            Node::Cast(element, _) => Type::Of(element),
+            // The parser adds reads by `read`.
+            Node::Read(_) => Type::Real,
+        };
+        self.insert(node, value)
+    }
+
+    /// Returns the node of a read of an array of this type, or adds one.
+    pub(super) fn read(&mut self, read: Read, value: Type) -> Result<Id, Refused> {
+        self.insert(Node::Read(read), value)
+    }
+
+    fn insert(&mut self, node: Node, value: Type) -> Result<Id, Refused> {
         if let Node::Unary(Unary::Neg, x) = node
-            && let Node::Constant(bits) = self.node(x)
+            && let Node::Constant(bits, Type::Literal) = self.node(x)
         {
-            return self.add(Node::Constant((-f64::from_bits(bits)).to_bits()));
+            return self.add(Node::Constant((-f64::from_bits(bits)).to_bits(), Type::Literal));
+        }
+        if let Node::Unary(Unary::Sqrt, _) = node
+            && let Type::Of(element) = value
+            && !element.is_real()
+        {
+            return Err(Refused::WholeRoot);
         }
         if let Some(&id) = self.ids.get(&node) {
             return Ok(id);
         }
-        let depth = node.operands().map(|id| self.costs[id.index()].0 + 1).max().unwrap_or(0);
+        let depth = node.operands().map(|id| self.known[id.index()].depth + 1).max().unwrap_or(0);
         if depth > DEPTH {
-            return Err(Full::Depth);
+            return Err(Refused::Depth);
         }
         if self.nodes.len() >= NODES {
-            return Err(Full::Nodes);
+            return Err(Refused::Nodes);
         }
         let id = Id(self.nodes.len() as u16);
-        self.costs.push((depth, self.slots(&node)));
+        self.known.push(Known { depth, slots: self.slots(&node), value });
         self.nodes.push(node);
         self.ids.insert(node, id);
         Ok(id)
     }
 
-    /// Returns the node of a constant, or adds one.
-    pub(super) fn constant(&mut self, value: f64) -> Result<Id, Full> {
-        self.add(Node::Constant(value.to_bits()))
+    /// Gives the operands that must have the same type that type.
+    fn unified(&mut self, node: Node) -> Result<Node, Refused> {
+        Ok(match node {
+            Node::Binary(op, x, y) => {
+                let value = self.common(x, y)?;
+                Node::Binary(op, self.coerce(x, value)?, self.coerce(y, value)?)
+            }
+            Node::Select(comparison, [p, q, x, y]) => {
+                let (compared, chosen) = (self.common(p, q)?, self.common(x, y)?);
+                let (p, q) = (self.coerce(p, compared)?, self.coerce(q, compared)?);
+                Node::Select(comparison, [p, q, self.coerce(x, chosen)?, self.coerce(y, chosen)?])
+            }
+            other => other,
+        })
     }
 
-    pub(super) fn node(&self, id: Id) -> Node {
+    /// Returns the type of an operation on two values.
+    fn common(&self, x: Id, y: Id) -> Result<Type, Refused> {
+        match (self.value_of(x), self.value_of(y)) {
+            (Type::Literal, other) | (other, Type::Literal) => Ok(other),
+            (left, right) if left == right => Ok(left),
+            (left, right) => Err(Refused::Mix(left, right)),
+        }
+    }
+
+    /// Returns a literal as a value of the type; another value, which has the type, as it is.
+    pub(super) fn coerce(&mut self, id: Id, to: Type) -> Result<Id, Refused> {
+        let Type::Of(element) = to else { return Ok(id) };
+        if self.value_of(id) != Type::Literal {
+            return Ok(id);
+        }
+        match self.node(id) {
+            Node::Constant(bits, _) => match f64::from_bits(bits) {
+                value if holds(element, value) => self.add(Node::Constant(bits, to)),
+                value => Err(Refused::Number(value, element)),
+            },
+            other => {
+                let node = other.with(|operand| self.coerce(operand, to))?;
+                self.add(node)
+            }
+        }
+    }
+
+    /// Returns the node of a number of the text, or adds one.
+    pub(super) fn constant(&mut self, value: f64) -> Result<Id, Refused> {
+        self.add(Node::Constant(value.to_bits(), Type::Literal))
+    }
+
+    pub(crate) fn node(&self, id: Id) -> Node {
         self.nodes[id.index()]
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn value_of(&self, id: Id) -> Type {
+        self.known[id.index()].value
+    }
+
+    pub(crate) fn len(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// Returns the nodes from which these are computed, and these: each after its operands.
+    pub(crate) fn needed(&self, roots: &[Id]) -> Vec<Id> {
+        let mut needed = vec![false; self.len()];
+        roots.iter().for_each(|id| needed[id.index()] = true);
+        for index in (0..self.len()).rev() {
+            if needed[index] {
+                self.nodes[index].operands().for_each(|id| needed[id.index()] = true);
+            }
+        }
+        (0..self.len()).filter(|&index| needed[index]).map(|index| Id(index as u16)).collect()
     }
 
     /// Returns the number of values that must be kept at once to compute this one, if no values are
     /// shared (R. Sethi and J. Ullman, "The generation of optimal code for arithmetic expressions",
     /// JACM 1970).
     pub(super) fn need(&self, id: Id) -> u16 {
-        self.costs[id.index()].1
+        self.known[id.index()].slots
     }
 
     fn slots(&self, node: &Node) -> u16 {

@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::error::Fault;
 
 /// The symbols. Those of two characters come before those of one.
-const SYMBOLS: [&str; 15] =
-    ["<=", ">=", "==", "!=", "<", ">", "=", "+", "-", "*", "/", "(", ")", ",", ";"];
+const SYMBOLS: [&str; 17] =
+    ["<=", ">=", "==", "!=", "<", ">", "=", "+", "-", "*", "/", "(", ")", ",", ";", "[", "]"];
 
 /// A token.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,6 +95,8 @@ impl<'t> Lexer<'t> {
         let (token, length) =
             if let Some(symbol) = SYMBOLS.into_iter().find(|s| rest.starts_with(s)) {
                 (Token::Symbol(symbol), symbol.len())
+            } else if rest.strip_prefix('.').is_some_and(|rest| rest.starts_with(begins_name)) {
+                (Token::Symbol("."), 1)
             } else if begins_name(first) {
                 let length = rest.find(|c| !continues_name(c)).unwrap_or(rest.len());
                 (Token::Name(&rest[..length]), length)

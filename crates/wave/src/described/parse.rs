@@ -5,19 +5,24 @@
 //! assignment = name "=" sum
 //! sum        = product { ("+" | "-") product }         associated to the left, as in C
 //! product    = factor { ("*" | "/") factor }
-//! factor     = "-" factor | number | name | "(" sum ")" | call
+//! factor     = "-" factor | number | value | "(" sum ")" | call
+//! value      = [("old" | "new") "."] place
+//! place      = name | array "." neighbour | array "[" offset "," offset ["," offset] "]"
 //! call       = "min" "(" sum "," sum { "," sum } ")" | "max" ...     associated to the left
-//!            | "abs" "(" sum ")" | "sqrt" "(" sum ")"
+//!            | "abs" "(" sum ")" | "sqrt" "(" sum ")" | type "(" sum ")"
 //!            | "if" "(" sum ("<" | "<=" | ">" | ">=" | "==" | "!=") sum "," sum "," sum ")"
 //! ```
 //!
-//! A new assignment begins where a name is followed by `=`; line breaks have no meaning.
+//! A new assignment begins where a name is followed by `=`; line breaks have no meaning. `type` is
+//! the name of an element type, and converts. An offset is a number, possibly with a minus sign.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use syncline_store::ElementType;
+
 use super::error::{Fault, unknown_name};
-use super::graph::{Binary, Comparison, Full, Graph, Id, Node, Unary};
+use super::graph::{Binary, Comparison, Graph, Id, Node, Read, Refused, Type, Unary};
 use super::lex::{Lexer, Token};
 
 /// The greatest nesting of parentheses, functions and signs.
@@ -26,73 +31,214 @@ const NESTED: usize = 64;
 /// The names of functions, which cannot be given to values.
 pub(super) const FUNCTIONS: [&str; 5] = ["abs", "if", "max", "min", "sqrt"];
 
-/// The known names, each with its value and a phrase for its kind.
-pub(super) type Names = BTreeMap<String, (Id, &'static str)>;
+/// The greatest distance of a neighbour along an axis.
+pub(super) const RADIUS: i64 = 2;
 
-/// Parses the update; returns the value that it assigns to `field`.
+/// What a name means.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Meaning {
+    /// A constant, or a value of the update.
+    Value(Id),
+    /// An array, or the point itself.
+    Array,
+    /// A neighbour of the point: planes, rows and columns.
+    Neighbour([i8; 3]),
+}
+
+/// The known names, each with its meaning and a phrase for its kind.
+pub(super) type Names = BTreeMap<String, (Meaning, &'static str)>;
+
+/// An array of the update.
+#[derive(Clone, Debug)]
+pub(super) struct Array {
+    pub(super) name: String,
+    pub(super) value: Type,
+    /// The value that stands for no data, and what a kernel sees in its place.
+    pub(super) nodata: Option<Nodata>,
+}
+
+/// No data: the value that means it, and what the update sees there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nodata {
+    pub(super) value: f64,
+    /// The value seen; `None` for the value of the array at the point.
+    pub(super) seen: Option<f64>,
+}
+
+/// What is known when the update is parsed.
+#[derive(Debug)]
+pub(super) struct Context {
+    /// The fields first, then the coefficients.
+    pub(super) arrays: Vec<Array>,
+    /// The number of fields.
+    pub(super) fields: usize,
+    /// Two or three.
+    pub(super) dimensions: usize,
+}
+
+/// A read of a field at a neighbour, and the bytes of the text where it is.
+#[derive(Clone, Debug)]
+pub(super) struct Use {
+    pub(super) read: Read,
+    /// Whether the text says that the value is updated already.
+    pub(super) new: bool,
+    pub(super) range: Range<usize>,
+}
+
+/// What the text of an update says.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    /// The new value of each field.
+    pub(super) roots: Vec<Id>,
+    /// The reads of fields at neighbours, in the order of the text.
+    pub(super) uses: Vec<Use>,
+    /// The first operation that may overflow.
+    pub(super) overflows: Option<Range<usize>>,
+}
+
+/// Parses the update.
 pub(super) fn update(
     text: &str,
-    field: &str,
+    context: &Context,
     names: &mut Names,
     graph: &mut Graph,
-) -> Result<Id, Fault> {
-    let mut parser = Parser { lexer: Lexer::new(text), names, graph, nested: 0 };
-    let mut given: Option<Id> = None;
+) -> Result<Parsed, Fault> {
+    let lexer = Lexer::new(text);
+    let given = vec![None; context.fields];
+    let (uses, overflows) = (Vec::new(), None);
+    let mut parser = Parser { lexer, names, context, graph, nested: 0, given, uses, overflows };
     loop {
         let (token, range) = parser.lexer.next()?;
-        let name = match (token, given) {
-            (Token::End, Some(id)) => return Ok(id),
-            (Token::End, None) => {
+        let missing = parser.given.iter().position(Option::is_none);
+        let name = match (token, missing) {
+            (Token::End, None) => return parser.end(range),
+            (Token::End, Some(field)) => {
+                let field = &context.arrays[field].name;
                 return Err(Fault::new(
                     range,
                     format!("the update ends without assigning the field, `{field}`"),
                 ));
             }
             (Token::Symbol(";"), _) => continue,
-            (_, Some(_)) => {
+            (_, None) => {
+                let which = match context.fields {
+                    1 => format!("the field, `{}`", context.arrays[0].name),
+                    _ => "all fields".to_owned(),
+                };
                 return Err(Fault::new(
                     range,
-                    format!("nothing may follow the assignment of the field, `{field}`"),
+                    format!("nothing may follow the assignment of {which}"),
                 ));
             }
-            (Token::Name(name), None) => name,
-            (token, None) => {
+            (Token::Name(name), Some(_)) => name,
+            (token, Some(_)) => {
                 return Err(Fault::new(range, format!("expected a name to assign, not {token}")));
             }
         };
         parser.expect("=", "after the name")?;
-        parser.assignable(name, field, &range)?;
-        let id = parser.sum()?;
+        let field = parser.assignable(name, &range)?;
+        let value = parser.lexer.peek()?.1;
+        let mut id = parser.sum()?;
         parser.assignment_ends()?;
-        if name == field {
-            given = Some(id);
-        } else {
-            parser.names.insert(name.to_owned(), (id, "a value of the update"));
+        if let Some(field) = field {
+            id = parser.of_type(id, context.arrays[field].value, value)?;
+            parser.given[field] = Some(id);
         }
+        parser.names.insert(name.to_owned(), (Meaning::Value(id), "a value of the update"));
     }
 }
 
 struct Parser<'t, 'g> {
     lexer: Lexer<'t>,
     names: &'g mut Names,
+    context: &'g Context,
     graph: &'g mut Graph,
     nested: usize,
+    /// The new value of each field, once it is assigned.
+    given: Vec<Option<Id>>,
+    uses: Vec<Use>,
+    overflows: Option<Range<usize>>,
 }
 
 impl<'t> Parser<'t, '_> {
-    fn assignable(&self, name: &str, field: &str, range: &Range<usize>) -> Result<(), Fault> {
-        if FUNCTIONS.contains(&name) {
+    /// Checks that the name may be assigned; returns the index of the field that it names, if it
+    /// names one.
+    fn assignable(&self, name: &str, range: &Range<usize>) -> Result<Option<usize>, Fault> {
+        if is_function(name) {
             return Err(Fault::new(
                 range.clone(),
                 format!("`{name}` is a function and cannot be assigned"),
             ));
         }
+        let field = self.context.field(name);
         match self.names.get(name) {
-            Some((_, kind)) if name != field => {
+            _ if field.is_some_and(|field| self.given[field].is_some()) => {
+                Err(Fault::new(range.clone(), format!("`{name}` is assigned already")))
+            }
+            Some((_, kind)) if field.is_none() => {
                 let message = format!("`{name}` is {kind} already; take another name");
                 Err(Fault::new(range.clone(), message))
             }
-            _ => Ok(()),
+            _ => Ok(field),
+        }
+    }
+
+    /// Returns the new values of the fields: a point that has no data in an array keeps them.
+    fn end(mut self, range: Range<usize>) -> Result<Parsed, Fault> {
+        let context = self.context;
+        let mut roots: Vec<Id> = self.given.iter().copied().flatten().collect();
+        for (index, array) in context.arrays.iter().enumerate().rev() {
+            let Some(nodata) = array.nodata else { continue };
+            let here = self.read_raw(index as u16, false, [0; 3], &range)?;
+            for (field, root) in roots.iter_mut().enumerate() {
+                let kept = self.read_raw(field as u16, false, [0; 3], &range)?;
+                *root = self.where_no_data(here, nodata, kept, *root, &range)?;
+            }
+        }
+        Ok(Parsed { roots, uses: self.uses, overflows: self.overflows })
+    }
+
+    /// Returns `none` where a value means no data, and `some` elsewhere.
+    fn where_no_data(
+        &mut self,
+        value: Id,
+        nodata: Nodata,
+        none: Id,
+        some: Id,
+        range: &Range<usize>,
+    ) -> Result<Id, Fault> {
+        let node = if nodata.value.is_nan() {
+            Node::Select(Comparison::Equal, [value, value, some, none])
+        } else {
+            let means = self.graph.constant(nodata.value).map_err(|why| refused(why, range))?;
+            Node::Select(Comparison::Equal, [value, means, none, some])
+        };
+        self.add(node, range.clone())
+    }
+
+    fn read_raw(
+        &mut self,
+        array: u16,
+        old: bool,
+        offset: [i8; 3],
+        range: &Range<usize>,
+    ) -> Result<Id, Fault> {
+        let value = self.context.arrays[array as usize].value;
+        self.graph.read(Read { array, old, offset }, value).map_err(|why| refused(why, range))
+    }
+
+    /// Returns the value if it has the type; a number takes the type.
+    fn of_type(&mut self, id: Id, wanted: Type, range: Range<usize>) -> Result<Id, Fault> {
+        let id = self.graph.coerce(id, wanted).map_err(|why| refused(why, &range))?;
+        match self.graph.value_of(id) {
+            Type::Literal => Ok(id),
+            value if value == wanted => Ok(id),
+            value => Err(Fault::new(
+                range,
+                format!(
+                    "this is {value}, but the field is {wanted}; convert it, as in `{wanted}(...)`"
+                ),
+            )),
         }
     }
 
@@ -140,7 +286,16 @@ impl<'t> Parser<'t, '_> {
     }
 
     fn add(&mut self, node: Node, range: Range<usize>) -> Result<Id, Fault> {
-        self.graph.add(node).map_err(|full: Full| Fault::new(range, full.to_string()))
+        let id = self.graph.add(node).map_err(|why| refused(why, &range))?;
+        let whole = matches!(self.graph.value_of(id), Type::Of(element) if !element.is_real());
+        let exact = matches!(
+            node,
+            Node::Select(..) | Node::Binary(Binary::Min | Binary::Max, ..) | Node::Constant(..)
+        );
+        if whole && !exact {
+            self.overflows.get_or_insert(range);
+        }
+        Ok(id)
     }
 
     fn sum(&mut self) -> Result<Id, Fault> {
@@ -174,7 +329,7 @@ impl<'t> Parser<'t, '_> {
         self.nested += 1;
         let id = match token {
             Token::Number(value) => {
-                self.graph.constant(value).map_err(|full| Fault::new(range, full.to_string()))?
+                self.graph.constant(value).map_err(|why| refused(why, &range))?
             }
             Token::Symbol("-") => {
                 let of = self.factor()?;
@@ -185,7 +340,7 @@ impl<'t> Parser<'t, '_> {
                 self.expect(")", "or an operator")?;
                 inner
             }
-            Token::Name(name) if FUNCTIONS.contains(&name) => self.call(name, range)?,
+            Token::Name(name) if self.calls(name)? => self.call(name, range)?,
             Token::Name(name) => self.value(name, range)?,
             token => return Err(Fault::new(range, format!("expected a value, not {token}"))),
         };
@@ -193,20 +348,184 @@ impl<'t> Parser<'t, '_> {
         Ok(id)
     }
 
+    /// Returns whether the name, which was consumed last, is that of a function.
+    fn calls(&self, name: &str) -> Result<bool, Fault> {
+        // The name of a type may be that of a value, as older descriptions may have such values.
+        let open = self.lexer.peek()?.0 == Token::Symbol("(");
+        Ok(FUNCTIONS.contains(&name) || open && is_function(name))
+    }
+
+    /// Parses a place from its first name on.
     fn value(&mut self, name: &'t str, range: Range<usize>) -> Result<Id, Fault> {
+        let (when, name, range) = self.when(name, range)?;
         if self.lexer.peek()?.0 == Token::Symbol("(") {
-            let known = FUNCTIONS.iter().copied();
+            let types = ElementType::ALL.map(ElementType::name);
+            let known = FUNCTIONS.iter().copied().chain(types);
             return Err(Fault::new(range, unknown_name("function", name, known)));
         }
+        if let Some(array) = self.context.array(name) {
+            let (offset, range) = self.offset(name, range)?;
+            return match offset {
+                Some(offset) if offset != [0; 3] => self.read(array, when, offset, range),
+                _ => self.centre(array, when, name, range),
+            };
+        }
         match self.names.get(name) {
-            Some(&(id, _)) => Ok(id),
-            None if self.lexer.assigns_later(name) => {
+            Some(&(Meaning::Value(id), _)) if when == When::Now => Ok(id),
+            Some(&(Meaning::Value(_), kind)) => {
+                Err(Fault::new(range, format!("`{name}` is {kind}; only a field is old or new")))
+            }
+            Some(&(Meaning::Neighbour([0, 0, 0]), _)) if self.context.fields == 1 => {
+                self.centre(0, when, name, range)
+            }
+            Some(&(Meaning::Neighbour(offset), _)) if self.context.fields == 1 => {
+                self.read(0, when, offset, range)
+            }
+            Some((Meaning::Neighbour(_), _)) => {
+                let field = &self.context.arrays[0].name;
+                Err(Fault::new(
+                    range,
+                    format!("of which field? Write `{field}.{name}`, for example"),
+                ))
+            }
+            // Arrays were looked up before.
+            Some((Meaning::Array, _)) | None if self.lexer.assigns_later(name) => {
                 Err(Fault::new(range, format!("`{name}` is assigned only after this")))
             }
-            None => Err(Fault::new(
+            Some((Meaning::Array, _)) | None => Err(Fault::new(
                 range,
                 unknown_name("", name, self.names.keys().map(String::as_str)),
             )),
+        }
+    }
+
+    /// Parses `old.` or `new.`, if the name is one of these and a point follows.
+    fn when(
+        &mut self,
+        name: &'t str,
+        range: Range<usize>,
+    ) -> Result<(When, &'t str, Range<usize>), Fault> {
+        let when = match name {
+            "old" if !self.names.contains_key(name) => When::Old,
+            "new" if !self.names.contains_key(name) => When::New,
+            _ => return Ok((When::Now, name, range)),
+        };
+        if self.one_of(&["."])?.is_none() {
+            return Ok((When::Now, name, range));
+        }
+        match self.lexer.next()? {
+            (Token::Name(name), end) => Ok((when, name, range.start..end.end)),
+            (token, range) => {
+                Err(Fault::new(range, format!("expected a field or a neighbour, not {token}")))
+            }
+        }
+    }
+
+    /// Parses the neighbour of an array, if there is one.
+    fn offset(
+        &mut self,
+        array: &str,
+        range: Range<usize>,
+    ) -> Result<(Option<[i8; 3]>, Range<usize>), Fault> {
+        match self.one_of(&[".", "["])? {
+            None => Ok((None, range)),
+            Some((".", _)) => {
+                let (token, end) = self.lexer.next()?;
+                let meaning = match token {
+                    Token::Name(name) => self.names.get(name).map(|(meaning, _)| *meaning),
+                    _ => None,
+                };
+                if let Some(Meaning::Neighbour(offset)) = meaning {
+                    return Ok((Some(offset), range.start..end.end));
+                }
+                let known = self.names.iter();
+                let known =
+                    known.filter(|(_, (meaning, _))| matches!(meaning, Meaning::Neighbour(_)));
+                let message = match token {
+                    Token::Name(name) => {
+                        unknown_name("neighbour", name, known.map(|(name, _)| name.as_str()))
+                    }
+                    token => format!("expected a neighbour of `{array}`, not {token}"),
+                };
+                Err(Fault::new(end, message))
+            }
+            Some(_) => {
+                let mut offsets = vec![self.whole()?];
+                while self.one_of(&[","])?.is_some() {
+                    offsets.push(self.whole()?);
+                }
+                let end = self.lexer.peek()?.1;
+                self.expect("]", "after the offsets")?;
+                let range = range.start..end.end;
+                match offset_of(&offsets, self.context.dimensions) {
+                    Ok(offset) => Ok((Some(offset), range)),
+                    Err(message) => Err(Fault::new(range, message)),
+                }
+            }
+        }
+    }
+
+    /// Parses a whole number.
+    fn whole(&mut self) -> Result<i64, Fault> {
+        let minus = self.one_of(&["-"])?.is_some();
+        match self.lexer.next()? {
+            (Token::Number(value), _) if value.fract() == 0.0 && value <= 1e9 => {
+                Ok(if minus { -(value as i64) } else { value as i64 })
+            }
+            (token, range) => {
+                Err(Fault::new(range, format!("expected a whole number, not {token}")))
+            }
+        }
+    }
+
+    /// Returns the value of an array at the point itself.
+    fn centre(
+        &mut self,
+        array: u16,
+        when: When,
+        name: &str,
+        range: Range<usize>,
+    ) -> Result<Id, Fault> {
+        let given = self.given.get(array as usize).copied().flatten();
+        match (when, given) {
+            (When::Now | When::New, Some(id)) => Ok(id),
+            (When::New, None) if (array as usize) < self.context.fields => {
+                Err(Fault::new(range, format!("`{name}` is assigned only after this")))
+            }
+            _ => self.read(array, when, [0; 3], range),
+        }
+    }
+
+    fn read(
+        &mut self,
+        array: u16,
+        when: When,
+        offset: [i8; 3],
+        range: Range<usize>,
+    ) -> Result<Id, Fault> {
+        let is_field = (array as usize) < self.context.fields;
+        let Array { name, nodata, .. } = &self.context.arrays[array as usize];
+        if when != When::Now && !is_field {
+            let message = format!("`{name}` is a coefficient, which never changes");
+            return Err(Fault::new(range, message));
+        }
+        // The value at the point itself is that before the update, in any case.
+        let old = when == When::Old && offset != [0; 3];
+        if is_field && offset != [0; 3] {
+            let read = Read { array, old, offset };
+            self.uses.push(Use { read, new: when == When::New, range: range.clone() });
+        }
+        let nodata = *nodata;
+        let value = self.read_raw(array, old, offset, &range)?;
+        match nodata {
+            Some(nodata) if offset != [0; 3] => {
+                let seen = match nodata.seen {
+                    Some(seen) => self.graph.constant(seen).map_err(|why| refused(why, &range))?,
+                    None => self.read_raw(array, false, [0; 3], &range)?,
+                };
+                self.where_no_data(value, nodata, seen, value, &range)
+            }
+            _ => Ok(value),
         }
     }
 
@@ -217,6 +536,7 @@ impl<'t> Parser<'t, '_> {
             "abs" => self.add(Node::Unary(Unary::Abs, first), range)?,
             "sqrt" => self.add(Node::Unary(Unary::Sqrt, first), range)?,
             "if" => self.choice(first, range)?,
+            _ if !FUNCTIONS.contains(&name) => self.converted(name, first, range)?,
             _ => {
                 let op = if name == "min" { Binary::Min } else { Binary::Max };
                 self.expect(",", &format!("and at least one more argument of `{name}`"))?;
@@ -231,6 +551,21 @@ impl<'t> Parser<'t, '_> {
         };
         self.expect(")", &format!("at the end of `{name}`"))?;
         Ok(id)
+    }
+
+    /// Returns a value converted to the type of this name.
+    fn converted(&mut self, name: &str, id: Id, range: Range<usize>) -> Result<Id, Fault> {
+        let Some(element) = ElementType::ALL.into_iter().find(|known| known.name() == name) else {
+            return Err(Fault::new(range, unknown_name("function", name, FUNCTIONS)));
+        };
+        match self.graph.value_of(id) {
+            // A number becomes a number of the type; it is not rounded twice.
+            Type::Literal => {
+                self.graph.coerce(id, Type::Of(element)).map_err(|why| refused(why, &range))
+            }
+            value if value == Type::Of(element) => Ok(id),
+            _ => self.add(Node::Cast(element, id), range),
+        }
     }
 
     /// Parses the rest of an `if`, from the comparison on.
@@ -260,3 +595,53 @@ impl<'t> Parser<'t, '_> {
 }
 
 const COMPARISONS: [&str; 6] = ["<", "<=", ">", ">=", "==", "!="];
+
+/// The time at which a value is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// In the state in which the order of the updates leaves it.
+    Now,
+    /// Before the iteration.
+    Old,
+    /// After its update in this iteration.
+    New,
+}
+
+impl Context {
+    /// Returns the index of the array of this name.
+    fn array(&self, name: &str) -> Option<u16> {
+        self.arrays.iter().position(|array| array.name == name).map(|index| index as u16)
+    }
+
+    /// Returns the index of the field of this name.
+    fn field(&self, name: &str) -> Option<usize> {
+        self.arrays[..self.fields].iter().position(|array| array.name == name)
+    }
+}
+
+/// Returns whether the name is that of a function or of a conversion.
+pub(super) fn is_function(name: &str) -> bool {
+    FUNCTIONS.contains(&name) || ElementType::ALL.iter().any(|element| element.name() == name)
+}
+
+/// Returns the offset of a neighbour: planes, rows and columns.
+///
+/// # Errors
+/// A message if there are not `dimensions` offsets, or if one is too far.
+pub(super) fn offset_of(offsets: &[i64], dimensions: usize) -> Result<[i8; 3], String> {
+    if offsets.len() != dimensions {
+        let given = offsets.len();
+        return Err(format!("invalid length {given}, expected an array of length {dimensions}"));
+    }
+    if offsets.iter().any(|offset| offset.abs() > RADIUS) {
+        return Err(format!(
+            "{offsets:?} is too far: a neighbour is at most {RADIUS} points away along an axis"
+        ));
+    }
+    let at = |axis: usize| offsets[axis] as i8;
+    Ok(if dimensions == 2 { [at(0), 0, at(1)] } else { [at(0), at(1), at(2)] })
+}
+
+fn refused(why: Refused, range: &Range<usize>) -> Fault {
+    Fault::new(range.clone(), why.to_string())
+}

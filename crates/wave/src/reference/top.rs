@@ -85,7 +85,7 @@ impl<T: Real, K> Reference<'_, T, K> {
     where
         K: Dynamic,
     {
-        self.update_top(&*self.kernel.kernel(), work, rows, memory)
+        self.update_top(&*self.kernel.kernel()?, work, rows, memory)
     }
 
     fn update_top(

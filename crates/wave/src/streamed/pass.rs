@@ -82,7 +82,7 @@ impl Spent {
 }
 
 /// Adds the time that `work` takes to `total`.
-pub(super) fn timed<R>(total: &AtomicU64, work: impl FnOnce() -> R) -> R {
+pub(crate) fn timed<R>(total: &AtomicU64, work: impl FnOnce() -> R) -> R {
     let start = Instant::now();
     let result = work();
     add(total, start.elapsed());

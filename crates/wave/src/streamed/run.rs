@@ -167,13 +167,13 @@ pub(crate) fn question_for<E: Real>(
         threads: settings.processors() as usize,
         memory: settings.memory,
         cache: cache_bytes(),
-        disk: file.and_then(|(file, start)| probe(file, start, settings.memory).ok()),
+        disk: file.and_then(|(file, start)| rate_of(file, start, settings.memory).ok()),
     })
 }
 
 /// Returns the bytes per second of the disk, measured by a short read, in at most half of the
 /// memory.
-fn probe(file: &DirectFile, start: u64, memory: u64) -> Result<f64> {
+pub(crate) fn rate_of(file: &DirectFile, start: u64, memory: u64) -> Result<f64> {
     let len = file.len()?.saturating_sub(start).min(memory / 2).min(PROBE) as usize;
     let range = StridedRun { start: start as usize, len, pitch: len, count: 1 };
     Ok(syncline_store::probe::read(file, range)?.rate())

@@ -104,12 +104,12 @@ fn equal<K: PointKernel<N>, const N: usize>(kernel: &K, described: &Described, c
     for lanes in Lanes::available() {
         let out = case.chained(lanes, &wide).with(&Typed::<_, N>(kernel));
         assert!(out == expected, "built-in: {lanes} {case:?}");
-        let out = case.chained(lanes, &wide).with(&*described.kernel());
+        let out = case.chained(lanes, &wide).with(&*described.kernel().unwrap());
         assert!(out == expected, "described: {lanes} {case:?}");
     }
     let (narrow, expected) = arrays::<f32, K, N>(kernel, case);
     for lanes in Lanes::available() {
-        let out = case.chained(lanes, &narrow).with(&*described.kernel());
+        let out = case.chained(lanes, &narrow).with(&*described.kernel().unwrap());
         assert!(out == expected, "described, f32: {lanes} {case:?}");
     }
 }

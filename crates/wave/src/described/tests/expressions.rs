@@ -263,14 +263,14 @@ proptest! {
         let described = Described::parse(&text).map_err(|error| TestCaseError::fail(error.to_string()))?;
         let narrow: Vec<Vec<f32>> = values.iter().map(|v| v.iter().map(|v| *v as f32).collect()).collect();
         for lanes in Lanes::available() {
-            let wide = executed::<f64>(lanes, &described.code, &values);
+            let wide = executed::<f64>(lanes, described.code().unwrap(), &values);
             for (i, new) in wide.into_iter().enumerate() {
                 let inputs: Vec<f64> = values.iter().map(|v| v[i]).collect();
                 let mut earlier = Vec::new();
                 trees.iter().for_each(|tree| earlier.push(walk_f64(tree, &inputs, &earlier)));
                 prop_assert!(same(new, earlier[last]), "{lanes} f64 {i}: {new} and {}\n{update}", earlier[last]);
             }
-            let new = executed::<f32>(lanes, &described.code, &narrow);
+            let new = executed::<f32>(lanes, described.code().unwrap(), &narrow);
             for (i, new) in new.into_iter().enumerate() {
                 let inputs: Vec<f32> = narrow.iter().map(|v| v[i]).collect();
                 let mut earlier = Vec::new();
@@ -287,7 +287,7 @@ fn few_steps() {
     let steps = |update: &str| {
         let text =
             format!("name = 'x'\nfield = 'u'\ncoefficients = ['a', 'b', 'c']\nupdate = '{update}'");
-        Described::parse(&text).unwrap().code.steps().len()
+        Described::parse(&text).unwrap().code().unwrap().steps().len()
     };
     assert_eq!(steps("u = u"), 1);
     assert_eq!(steps("u = n*a + s*b + e*c"), 2);

@@ -86,7 +86,10 @@ fn errors_outside_of_the_update() {
         ),
         ("coefficients = ['if']", "4:17 `if` is a function and cannot be a coefficient"),
         ("[constants]\nu = 1", "5:1 `u` is a constant, but also the field"),
-        ("[neighbours]\nn = [-2, 0]", "5:5 [-2, 0] is too far: neighbours must touch the point"),
+        (
+            "[neighbours]\nn = [-3, 0]",
+            "5:5 [-3, 0] is too far: a neighbour is at most 2 points away along an axis",
+        ),
         ("[neighbours]\nn = [-1]", "5:5 invalid length 1, expected an array of length 2"),
         ("[neighbours]\nu = [-1, 0]", "2:9 `u` is the field, but also a neighbour"),
         ("[neighbours]\nm = [-1, 0]", "3:15 there is no `n`; there are m, u"),

@@ -173,8 +173,8 @@ impl Case {
         both::<_, 1>(self, &Few::<0b0000_0010>, "0b0000_0010");
         both::<_, 1>(self, &Few::<0b0101_0001>, "0b0101_0001");
         let (sor, described) = (Sor::new(1.7).unwrap(), Described::parse(SOR).unwrap());
-        self.check_of::<f64, _, 1>(&sor, &*described.kernel(), "described");
-        self.check_of::<f32, _, 1>(&sor, &*described.kernel(), "described");
+        self.check_of::<f64, _, 1>(&sor, &*described.kernel().unwrap(), "described");
+        self.check_of::<f32, _, 1>(&sor, &*described.kernel().unwrap(), "described");
     }
 }
 

@@ -1,0 +1,367 @@
+//! Arrays of two or three dimensions, of real or whole numbers, in memory.
+//!
+//! # Contract
+//! An [`Array`] holds its elements row by row (in three dimensions plane by plane), little-endian,
+//! aligned to a page. Its type is known at run time: the arrays of one sweep may differ in it.
+//! [`Array::open`] reads every `.npy` file of these types; what is stored otherwise is converted on
+//! the way in.
+//!
+//! | in the file                   | conversion                                              |
+//! |-------------------------------|---------------------------------------------------------|
+//! | C order, little-endian        | none                                                    |
+//! | big-endian                    | the bytes of each element are reversed                  |
+//! | Fortran (column-major) order  | transposed, a few rows at a time                        |
+//!
+//! # Costs
+//! A file in Fortran order is read once for each batch of rows that fits a buffer of 64 MiB.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::direct_io::{DirectFile, IoBuffer};
+use crate::{ElementType, Error, NewFile, Result, chunk, npy};
+
+/// The bytes that a conversion of order takes at once.
+const BATCH: usize = 64 << 20;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A number that arrays hold. The trait is sealed, because unsafe code relies on the properties of
+/// its types: they have no padding, and every bit pattern is a value.
+pub trait Number: sealed::Sealed + Copy + Send + Sync + Default + PartialEq + 'static {
+    /// The corresponding run-time type.
+    const TYPE: ElementType;
+}
+
+macro_rules! numbers {
+    ($($number:ty: $type:ident),*) => {$(
+        impl sealed::Sealed for $number {}
+        impl Number for $number {
+            const TYPE: ElementType = ElementType::$type;
+        }
+    )*};
+}
+
+numbers!(f64: Float64, f32: Float32, u8: Uint8, i16: Int16, u16: Uint16, i32: Int32, i64: Int64);
+
+/// An array of two or three dimensions, in memory.
+///
+/// ```
+/// use syncline_store::{ElementType, array::Array};
+/// let heights = Array::from_vec(&[2, 3], vec![1_i16, 2, 3, 4, 5, 6])?;
+/// assert_eq!((heights.element(), heights.dims()), (ElementType::Int16, &[2, 3][..]));
+/// assert_eq!(heights.values::<i16>(), Some(&[1, 2, 3, 4, 5, 6][..]));
+/// assert_eq!(heights.values::<f64>(), None);
+/// # Ok::<(), syncline_store::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Array {
+    element: ElementType,
+    dims: Vec<usize>,
+    bytes: IoBuffer,
+}
+
+impl Array {
+    /// Creates an array of zeros.
+    ///
+    /// # Errors
+    /// [`Error::Dimensions`] unless there are two or three dimensions, none of them 0;
+    /// [`Error::Memory`] if there is no room.
+    pub fn zeros(element: ElementType, dims: &[usize]) -> Result<Self> {
+        let product = dims.iter().try_fold(1_usize, |product, n| product.checked_mul(*n));
+        let bytes = product.and_then(|n| n.checked_mul(element.bytes()));
+        match bytes.filter(|bytes| *bytes > 0 && matches!(dims.len(), 2 | 3)) {
+            Some(bytes) => Ok(Self { element, dims: dims.to_vec(), bytes: IoBuffer::new(bytes)? }),
+            None => Err(Error::Dimensions { dims: dims.to_vec(), given: 0 }),
+        }
+    }
+
+    /// Creates an array of these values, row by row.
+    ///
+    /// # Errors
+    /// [`Error::Dimensions`] if the number of values is not that of the dimensions; otherwise as
+    /// for [`zeros`](Self::zeros).
+    pub fn from_vec<T: Number>(dims: &[usize], values: Vec<T>) -> Result<Self> {
+        let given = values.len();
+        let wrong = || Error::Dimensions { dims: dims.to_vec(), given };
+        let product = dims.iter().try_fold(1_usize, |product, n| product.checked_mul(*n));
+        if product != Some(given) {
+            return Err(wrong());
+        }
+        let mut array = Self::zeros(T::TYPE, dims).map_err(|error| match error {
+            Error::Dimensions { .. } => wrong(),
+            other => other,
+        })?;
+        array.values_mut().ok_or_else(wrong)?.copy_from_slice(&values);
+        Ok(array)
+    }
+
+    /// Reads a `.npy` file of two or three dimensions, of any order and byte order.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedDtype`] and [`Error::NotTwoOrThreeDimensions`] for an array of another
+    /// kind; [`Error::NotNpy`], [`Error::Length`] and [`Error::File`].
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = chunk::open(path)?;
+        let header = npy::array(&file, path)?;
+        let mut array = Self::zeros(header.element, &header.dims)?;
+        let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
+        match header.fortran {
+            false => file.read_exact_at(array.bytes_mut(), header.start).map_err(failed)?,
+            true => array.read_fortran(&file, header.start).map_err(failed)?,
+        }
+        if header.big_endian {
+            let width = header.element.bytes();
+            array.bytes_mut().chunks_exact_mut(width).for_each(<[u8]>::reverse);
+        }
+        Ok(array)
+    }
+
+    /// Reads values in column-major order: the file holds the array with its axes reversed.
+    fn read_fortran(&mut self, file: &File, start: u64) -> std::io::Result<()> {
+        let width = self.element.bytes();
+        let (first, rest) = (self.dims[0], self.dims[1..].to_vec());
+        let inner: usize = rest.iter().product();
+        // In the file, the elements along the first axis are adjacent. A batch has a range of the
+        // positions along the other axes, which the file counts in reverse order.
+        let batch = (BATCH / (first * width)).clamp(1, inner);
+        let mut buffer = vec![0; batch * first * width];
+        for from in (0..inner).step_by(batch) {
+            let count = batch.min(inner - from);
+            let piece = &mut buffer[..count * first * width];
+            file.read_exact_at(piece, start + (from * first * width) as u64)?;
+            for at in 0..count {
+                let place = match rest[..] {
+                    [rows, cols] => (from + at) % rows * cols + (from + at) / rows,
+                    _ => from + at,
+                };
+                for i in 0..first {
+                    let value = &piece[(at * first + i) * width..][..width];
+                    let to = (i * inner + place) * width;
+                    self.bytes.as_mut_slice()[to..to + width].copy_from_slice(value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the array as a `.npy` file, which gets its name by [`NewFile::commit`].
+    ///
+    /// # Errors
+    /// An error of the file system.
+    pub fn create(&self, path: &Path) -> Result<NewFile> {
+        let header = npy::header(self.element, &self.dims);
+        let new = NewFile::create(path, (header.len() + self.bytes.len()) as u64)?;
+        let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
+        new.file().write_all_at(&header, 0).map_err(failed)?;
+        new.file().write_all_at(self.bytes(), header.len() as u64).map_err(failed)?;
+        Ok(new)
+    }
+
+    /// Returns the type of the elements.
+    pub const fn element(&self) -> ElementType {
+        self.element
+    }
+
+    /// Returns the dimensions: rows and columns, or planes, rows and columns.
+    pub fn dims(&self) -> &[usize] {
+        &self.dims
+    }
+
+    /// Returns all elements, row by row, if they are of this type.
+    pub fn values<T: Number>(&self) -> Option<&[T]> {
+        let (start, len) = (self.bytes.as_ptr().cast::<T>(), self.bytes.len() / size_of::<T>());
+        // SAFETY: the bytes are those of `len` elements of this type, aligned to a page, and every
+        // bit pattern is a value.
+        (T::TYPE == self.element).then(|| unsafe { std::slice::from_raw_parts(start, len) })
+    }
+
+    /// Returns all elements for writing, row by row, if they are of this type.
+    pub fn values_mut<T: Number>(&mut self) -> Option<&mut [T]> {
+        let len = self.bytes.len() / size_of::<T>();
+        let start = self.bytes.as_mut_ptr().cast::<T>();
+        // SAFETY: as in `values`, and the array is borrowed exclusively.
+        (T::TYPE == self.element).then(|| unsafe { std::slice::from_raw_parts_mut(start, len) })
+    }
+
+    /// Returns the bytes of all elements.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_slice()
+    }
+
+    /// Returns the bytes of all elements for writing.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes.as_mut_slice()
+    }
+}
+
+/// An array on file whose elements are stored as arrays in memory store them: it can be read in
+/// parts.
+#[derive(Debug)]
+pub struct ArrayFile {
+    file: DirectFile,
+    element: ElementType,
+    dims: Vec<usize>,
+    start: u64,
+}
+
+impl ArrayFile {
+    /// Returns the type of the elements.
+    pub const fn element(&self) -> ElementType {
+        self.element
+    }
+
+    /// Returns the dimensions: rows and columns, or planes, rows and columns.
+    pub fn dims(&self) -> &[usize] {
+        &self.dims
+    }
+
+    /// Returns the file, and the byte at which its elements begin.
+    pub const fn direct(&self) -> (&DirectFile, u64) {
+        (&self.file, self.start)
+    }
+}
+
+/// An array in memory or on file.
+#[derive(Debug)]
+pub enum ArraySource {
+    /// In memory.
+    Memory(Array),
+    /// On file.
+    File(ArrayFile),
+}
+
+impl ArraySource {
+    /// Opens a `.npy` file of two or three dimensions. What is stored in another order is read into
+    /// memory; other files are only opened.
+    ///
+    /// # Errors
+    /// As for [`Array::open`].
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = chunk::open(path)?;
+        let header = npy::array(&file, path)?;
+        if header.fortran || header.big_endian {
+            return Ok(Self::Memory(Array::open(path)?));
+        }
+        let npy::Header { element, dims, start, .. } = header;
+        let file = DirectFile::of(&file, path, false)?;
+        Ok(Self::File(ArrayFile { file, element, dims, start }))
+    }
+
+    /// Returns the type of the elements.
+    pub const fn element(&self) -> ElementType {
+        match self {
+            Self::Memory(array) => array.element(),
+            Self::File(file) => file.element(),
+        }
+    }
+
+    /// Returns the dimensions.
+    pub fn dims(&self) -> &[usize] {
+        match self {
+            Self::Memory(array) => array.dims(),
+            Self::File(file) => file.dims(),
+        }
+    }
+
+    /// Returns the array in memory; reads it if it is on file.
+    ///
+    /// # Errors
+    /// As for [`Array::open`].
+    pub fn into_memory(self) -> Result<Array> {
+        match self {
+            Self::Memory(array) => Ok(array),
+            Self::File(file) => Array::open(file.file.name()),
+        }
+    }
+}
+
+/// Returns the header of a `.npy` file of an array, which its elements follow.
+pub fn header(element: ElementType, dims: &[usize]) -> Vec<u8> {
+    npy::header(element, dims)
+}
+
+impl Clone for Array {
+    /// Copies the elements.
+    ///
+    /// # Panics
+    /// If there is no memory for the copy.
+    fn clone(&self) -> Self {
+        let mut copy = Self::zeros(self.element, &self.dims)
+            .unwrap_or_else(|error| panic!("cannot copy an array: {error}"));
+        copy.bytes_mut().copy_from_slice(self.bytes());
+        copy
+    }
+}
+
+impl PartialEq for Array {
+    /// Compares types, dimensions and the bits of all elements.
+    fn eq(&self, other: &Self) -> bool {
+        (self.element, &self.dims, self.bytes()) == (other.element, &other.dims, other.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes a file as numpy would.
+    fn npy(descr: &str, fortran: bool, dims: &str, data: &[u8]) -> tempfile::NamedTempFile {
+        let order = if fortran { "True" } else { "False" };
+        let text = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {dims}, }}\n");
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend((text.len() as u16).to_le_bytes());
+        bytes.extend(text.as_bytes());
+        bytes.extend(data);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn foreign_orders_are_converted() {
+        // The arrays 0 1 2 / 3 4 5, and 0..12 as 2 x 2 x 3.
+        let fortran: Vec<u8> =
+            [0_i16, 3, 1, 4, 2, 5].iter().flat_map(|v| v.to_be_bytes()).collect();
+        let file = npy(">i2", true, "(2, 3)", &fortran);
+        let array = Array::open(file.path()).unwrap();
+        assert_eq!(array.values::<i16>(), Some(&[0, 1, 2, 3, 4, 5][..]));
+        let fortran = [0, 6, 3, 9, 1, 7, 4, 10, 2, 8, 5, 11];
+        let file = npy("|u1", true, "(2, 2, 3)", &fortran);
+        let array = Array::open(file.path()).unwrap();
+        assert_eq!(array.values::<u8>().unwrap(), (0..12).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn a_written_array_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npy");
+        let array = Array::from_vec(&[2, 1, 2], vec![1_u16, 65535, 0, 7]).unwrap();
+        array.create(&path).unwrap().commit().unwrap();
+        assert_eq!(Array::open(&path).unwrap(), array);
+        assert!(array.clone() == array);
+    }
+
+    #[test]
+    fn others_are_named() {
+        let error = |descr, dims, data: &[u8]| {
+            let file = npy(descr, false, dims, data);
+            Array::open(file.path()).unwrap_err().to_string()
+        };
+        let complex = error("<c16", "(1, 1)", &[0; 16]);
+        assert!(complex.contains("type <c16; save it as one of float64"), "{complex}");
+        assert!(error("<f8", "(1,)", &[0; 8]).contains("1 dimension(s) [1], not 2 or 3"));
+        assert!(error("<i4", "(2, 2)", &[0; 8]).contains("takes"));
+        assert!(error("<i4", "(2, 0)", &[]).contains("takes"));
+        assert!(matches!(
+            Array::from_vec(&[2, 2], vec![0_u8; 3]),
+            Err(Error::Dimensions { given: 3, .. })
+        ));
+        assert!(Array::from_vec(&[4], vec![0_u8; 4]).is_err());
+        assert!(Array::zeros(ElementType::Uint8, &[0, 4]).is_err());
+        assert!(Array::zeros(ElementType::Int64, &[1 << 40, 1 << 40]).is_err());
+    }
+}

@@ -1,0 +1,107 @@
+//! What the two engines of rules have in common: bands, pieces and rings of slabs.
+
+use std::ops::Range;
+
+use syncline_store::direct_io::IoBuffer;
+
+use crate::Result;
+
+/// The slabs of an array in memory. A slab is what one position of the first axis holds: a row of
+/// a field of two dimensions, a plane of one of three.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slabs {
+    /// The address of the first slab.
+    pub(crate) start: *mut u8,
+    /// Its position on the first axis.
+    pub(crate) first: usize,
+}
+
+// SAFETY: the users of the address keep other threads from the values, see `Engine::piece`.
+unsafe impl Send for Slabs {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Slabs {}
+
+/// What a piece reads and writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job<'j> {
+    pub(crate) band: usize,
+    /// The positions of the walk.
+    pub(crate) range: (isize, isize),
+    /// The slabs that come in, of all arrays.
+    pub(crate) slabs_in: &'j [Slabs],
+    /// The slabs that become final, of the fields.
+    pub(crate) slabs_out: &'j [Slabs],
+}
+
+/// Runs all iterations (*levels*) of a pass, band after band, and each band piece by piece.
+pub(crate) trait Engine: Sync {
+    /// What one thread needs to run pieces.
+    type Worker<'w>: Send
+    where
+        Self: 'w;
+
+    /// Returns the number of levels.
+    fn levels(&self) -> usize;
+
+    /// Returns the number of bands.
+    fn bands(&self) -> usize;
+
+    /// Returns the number of bands in flight.
+    fn flight(&self) -> usize;
+
+    /// Returns the slabs that come in with a band, along the direction.
+    fn slabs_in(&self, band: usize) -> Range<usize>;
+
+    /// Returns the slabs that are final after a band, along the direction.
+    fn slabs_out(&self, band: usize) -> Range<usize>;
+
+    /// Returns the greatest number of slabs that are final after one band.
+    fn most_out(&self) -> usize;
+
+    /// Returns the positions over which the pieces of a band go.
+    fn walk(&self) -> Range<isize>;
+
+    /// Returns by how many pieces the band before must be ahead.
+    fn ahead(&self) -> usize;
+
+    /// Returns what a thread needs.
+    fn worker(&self) -> Result<Self::Worker<'_>>;
+
+    /// Runs all levels of a piece. Raises `norms`, if given, to the greatest change in each level.
+    ///
+    /// # Safety
+    /// * All pieces before this one in its band have been run, and those of the band before up to
+    ///   [`ahead`](Self::ahead) pieces further (or to its last one); the band that is
+    ///   [`flight`](Self::flight) bands before has ended. No other thread runs a piece of the same
+    ///   band, nor a piece of another band for which this does not hold.
+    /// * The slabs that come in must be valid for reads, and the slabs that become final for
+    ///   writes; no other thread may write the former or access the latter. The final slabs may be
+    ///   those of the field that came in with an earlier band.
+    /// * The processor must have the instructions of the lanes.
+    unsafe fn piece(&self, worker: &mut Self::Worker<'_>, job: &Job<'_>, norms: Option<&mut [f64]>);
+}
+
+/// A ring of slabs of one array.
+#[derive(Debug)]
+pub(super) struct Ring {
+    memory: IoBuffer,
+    /// The number of slabs, and the bytes from one to the next.
+    slots: usize,
+    pitch: usize,
+}
+
+impl Ring {
+    /// Allocates a ring of `slots` slabs, each of `bytes` bytes.
+    pub(super) fn new(slots: usize, bytes: usize) -> Result<Self> {
+        // An odd number of lines, so that the slabs differ in their sets of the cache.
+        let pitch = (bytes.div_ceil(64) | 1) * 64;
+        Ok(Ring { memory: IoBuffer::new(slots * pitch + 64)?, slots, pitch })
+    }
+
+    /// Returns the address of a slab.
+    #[inline(always)]
+    pub(super) fn slab(&self, position: isize) -> *mut u8 {
+        let slot = position.rem_euclid(self.slots as isize) as usize;
+        self.memory.as_ptr().cast_mut().wrapping_add(slot * self.pitch)
+    }
+}

@@ -1,0 +1,586 @@
+//! Explicit rules: all iterations of a pass over one band of slabs, tile by tile, in the cache.
+//!
+//! # Contract
+//! A *slab* is what one position of the first axis holds: a row of a field of two dimensions, a
+//! plane of one of three. [`piece`](Engine::piece) runs the iterations (*levels*) of a pass over
+//! the slabs of one band, within a range of the *tiled* axis: columns in two dimensions, rows in
+//! three.
+//!
+//! ```text
+//!            tiled axis ->             With every level a piece moves to the left by the reach of
+//! slab  b    .  .  2  2  1  1  0  0    the rule, and up by its reach downward. So all that a level
+//!       b-1  2  2  1  1  0  0  .  .    reads was computed by earlier levels of this piece, by
+//!       b-2  1  1  0  0  .  .  .  .    earlier pieces of this band, or by bands before. Nothing is
+//!                                      computed twice.
+//! ```
+//!
+//! # One copy of the field
+//! The values of all levels are in one ring of slabs. A level stores its values `storage` slabs
+//! higher and `skew` positions to the left of those that it reads: there it overwrites values of
+//! the level before that no update needs any more.
+//!
+//! ```text
+//! level t reads     row r - 1   o o o        the reach is 1, `storage` is 2, `skew` is 1: the new
+//!                   row r       o x o        value of x goes to the place of the old value two
+//!                   row r + 1   o o o        rows up and one position to the left. Only updates of
+//!                                            rows up to r - 1, and there up to this column, have
+//! level t stores at row r - 2   *            needed it.
+//! ```
+//!
+//! A ring has the slabs of the bands in flight, and `levels * (reach + storage)` more. Coefficients
+//! in memory are read where they are; others have rings of their own.
+//!
+//! # Periodic columns
+//! The columns are extended by the reach of all levels on both sides, with values of the other end;
+//! every level computes what the next one needs of the extension. In two dimensions this takes
+//! `2 * levels * reach` columns more.
+//!
+//! # Costs
+//! Per value and pass a copy into the ring; per value and level the loads and stores of the program
+//! ([`program`](super::program)). With tiles that fit the second-level cache, memory is read and
+//! written once per pass.
+//!
+//! # Source
+//! Time skewing: D. Wonnacott, IJPP 2002. Storing a level at a distance from the one before, in one
+//! array: "compressed grid", J. Treibig, G. Wellein and G. Hager, J. Comput. Sci. 2 (2011).
+
+use std::ops::Range;
+
+use syncline_store::ElementType;
+use syncline_store::direct_io::IoBuffer;
+
+use super::engine::{Engine, Job, Ring, Slabs};
+use super::program::{Machine, Program, fill};
+use super::{Beyond, Edge, Rule};
+use crate::Result;
+use crate::lanes::Lanes;
+
+/// The numbers that describe how a pass goes over the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Slabs, rows and columns.
+    pub(crate) dims: [usize; 3],
+    pub(crate) levels: usize,
+    /// The number of slabs of a band.
+    pub(crate) band: usize,
+    /// The number of bands in flight.
+    pub(crate) flight: usize,
+    /// The tiled axis: 1 or 2.
+    pub(crate) tiled: usize,
+    /// The reach of the rule along the first axis: after the point, and in any direction.
+    after: usize,
+    reach: usize,
+    /// The reach along the tiled axis, by which each level is to the left of the one before.
+    skew: usize,
+    /// The columns by which slabs are extended on both sides.
+    extended: usize,
+}
+
+impl Geometry {
+    /// Returns the geometry of passes of a rule.
+    pub(crate) fn new(
+        rule: &Rule,
+        dims: [usize; 3],
+        levels: usize,
+        band: usize,
+        flight: usize,
+    ) -> Self {
+        let reach = rule.reach();
+        let most = |axis: usize| reach[axis].0.max(reach[axis].1);
+        let tiled = if rule.dimensions == 2 { 2 } else { 1 };
+        let extended = if rule.edges[2] == Edge::Periodic { levels * most(2) } else { 0 };
+        Geometry {
+            dims,
+            levels,
+            band,
+            flight,
+            tiled,
+            after: reach[0].1.max(if rule.edges[0] == Edge::Fixed { 0 } else { most(0) }),
+            reach: most(0),
+            skew: most(tiled),
+            extended,
+        }
+    }
+
+    /// Returns the number of slabs by which a level is stored above the one before.
+    const fn storage(&self) -> usize {
+        self.reach + 1
+    }
+
+    /// Returns the number of bands of a pass.
+    pub(crate) const fn bands(&self) -> usize {
+        (self.dims[0] + self.levels * self.after).div_ceil(self.band)
+    }
+
+    /// Returns the slabs that come in with a band.
+    pub(crate) fn slabs_in(&self, band: usize) -> Range<usize> {
+        let clip = |slab: usize| slab.min(self.dims[0]);
+        clip(band * self.band)..clip((band + 1) * self.band)
+    }
+
+    /// Returns the slabs that a level computes in a band.
+    fn slabs_at(&self, band: usize, level: usize) -> Range<usize> {
+        let behind = (level + 1) * self.after;
+        let clip = |slab: usize| slab.saturating_sub(behind).min(self.dims[0]);
+        clip(band * self.band)..clip((band + 1) * self.band)
+    }
+
+    /// Returns the positions of the tiled axis over which the pieces of a band go, counted for the
+    /// first level.
+    pub(crate) fn walk(&self) -> Range<isize> {
+        let extended = if self.tiled == 2 { self.extended as isize } else { 0 };
+        let lag = (self.levels * self.skew) as isize;
+        -extended - self.skew as isize..self.dims[self.tiled] as isize + extended + lag
+    }
+
+    /// Returns the number of columns of an extended row, as a ring stores it.
+    fn width(&self, shifted: bool) -> usize {
+        let lag = if shifted && self.tiled == 2 { self.levels * self.skew } else { 0 };
+        self.dims[2] + 2 * self.extended + lag
+    }
+
+    /// Returns the number of rows of a slab, as a ring stores it.
+    fn rows(&self, shifted: bool) -> usize {
+        let lag = if shifted && self.tiled == 1 { self.levels * self.skew } else { 0 };
+        self.dims[1] + lag
+    }
+
+    /// Returns the number of slabs of the rings of fields and of coefficients.
+    fn slots(&self, field: bool) -> usize {
+        let stored = if field { self.levels * self.storage() } else { 0 };
+        let all = self.band * self.flight + self.levels * self.after + stored;
+        all + 2 * self.reach + self.storage()
+    }
+
+    /// Returns whether slabs are extended.
+    pub(crate) const fn is_periodic(&self) -> bool {
+        self.extended > 0
+    }
+
+    /// Returns the number of points whose values a piece of a band works on.
+    pub(crate) fn piece_points(&self, piece: usize) -> u64 {
+        let slabs = self.band + self.levels * (self.after + self.storage()) + 2 * self.reach;
+        let positions = (piece + self.levels * self.skew).min(self.dims[self.tiled]);
+        let others = if self.tiled == 2 { 1 } else { self.width(false) };
+        (slabs * positions * others) as u64
+    }
+
+    /// Returns the bytes of the ring of an array.
+    pub(crate) fn ring_bytes(&self, element: ElementType, field: bool) -> u64 {
+        let slab = self.rows(field) * self.width(field) * element.bytes();
+        (self.slots(field) * (slab + 128)) as u64
+    }
+}
+
+/// A coefficient of a pass.
+#[derive(Debug)]
+enum Coefficient {
+    /// In memory.
+    Whole(Slabs),
+    Ring(Ring),
+}
+
+/// The rings of a pass, and the program of its levels.
+pub(crate) struct Explicit<'r> {
+    rule: &'r Rule,
+    pub(crate) geometry: Geometry,
+    program: Program,
+    /// The types of the fields, then of the coefficients.
+    elements: Vec<ElementType>,
+    fields: Vec<Ring>,
+    coefficients: Vec<Coefficient>,
+    /// For each read the numbers that it sees beyond the edges of the axes, if it sees any.
+    beyond: Vec<[Option<IoBuffer>; 3]>,
+}
+
+/// What one thread needs to run pieces.
+pub(crate) struct Worker<'p> {
+    machine: Machine<'p>,
+    reads: Vec<*const u8>,
+    outputs: Vec<*mut u8>,
+}
+
+// SAFETY: the addresses are set before each use, by the thread that uses them.
+unsafe impl Send for Worker<'_> {}
+
+impl Engine for Explicit<'_> {
+    type Worker<'w>
+        = Worker<'w>
+    where
+        Self: 'w;
+
+    fn levels(&self) -> usize {
+        self.geometry.levels
+    }
+
+    fn bands(&self) -> usize {
+        self.geometry.bands()
+    }
+
+    fn flight(&self) -> usize {
+        self.geometry.flight
+    }
+
+    fn slabs_in(&self, band: usize) -> Range<usize> {
+        self.geometry.slabs_in(band)
+    }
+
+    fn slabs_out(&self, band: usize) -> Range<usize> {
+        self.geometry.slabs_at(band, self.geometry.levels - 1)
+    }
+
+    fn most_out(&self) -> usize {
+        self.geometry.band
+    }
+
+    fn walk(&self) -> Range<isize> {
+        self.geometry.walk()
+    }
+
+    fn ahead(&self) -> usize {
+        0
+    }
+
+    fn worker(&self) -> Result<Worker<'_>> {
+        let (reads, outputs) = (self.beyond.len(), self.rule.fields);
+        Ok(Worker {
+            machine: Machine::new(&self.program)?,
+            reads: vec![std::ptr::null(); reads],
+            outputs: vec![std::ptr::null_mut(); outputs],
+        })
+    }
+
+    unsafe fn piece(&self, worker: &mut Worker<'_>, job: &Job<'_>, mut norms: Option<&mut [f64]>) {
+        // SAFETY: the conditions are those of this function.
+        unsafe {
+            self.bring_in(job);
+            for level in 0..self.geometry.levels {
+                let norm = norms.as_mut().map(|norms| &mut norms[level]);
+                self.level(worker, job, level, norm);
+            }
+        }
+    }
+}
+
+impl<'r> Explicit<'r> {
+    /// Allocates the rings. `whole` has the coefficients that are in memory, by their index; they
+    /// must stay there while the pass runs.
+    pub(crate) fn new(
+        rule: &'r Rule,
+        geometry: Geometry,
+        elements: Vec<ElementType>,
+        real: ElementType,
+        lanes: Lanes,
+        whole: &[Option<Slabs>],
+    ) -> Result<Self> {
+        let program = Program::new(rule, real, lanes, false);
+        let ring = |element: ElementType, field: bool| {
+            let slab = geometry.rows(field) * geometry.width(field) * element.bytes();
+            Ring::new(geometry.slots(field), slab)
+        };
+        let fields =
+            elements[..rule.fields].iter().map(|e| ring(*e, true)).collect::<Result<_>>()?;
+        let coefficients = elements[rule.fields..]
+            .iter()
+            .zip(whole)
+            .map(|(element, whole)| {
+                Ok(match whole.filter(|_| geometry.extended == 0) {
+                    Some(slabs) => Coefficient::Whole(slabs),
+                    None => Coefficient::Ring(ring(*element, false)?),
+                })
+            })
+            .collect::<Result<_>>()?;
+        let longest = geometry.width(false).max(1);
+        let beyond = program
+            .reads()
+            .map(|read| {
+                let element = elements[read.array as usize];
+                let mut numbers = [None, None, None];
+                for (axis, numbers) in numbers.iter_mut().enumerate() {
+                    if let Edge::Value(value) = rule.edges[axis]
+                        && read.offset[axis] != 0
+                    {
+                        let mut buffer = IoBuffer::new(longest * 8 + 64)?;
+                        fill(buffer.as_mut_slice(), value, element);
+                        *numbers = Some(buffer);
+                    }
+                }
+                Ok(numbers)
+            })
+            .collect::<Result<_>>()?;
+        Ok(Explicit { rule, geometry, program, elements, fields, coefficients, beyond })
+    }
+
+    /// Returns the positions of the tiled axis that a piece has in a level; -1 is the input. They
+    /// include those of the extension that the later levels need.
+    fn tile(&self, job: &Job<'_>, level: isize) -> Range<isize> {
+        let g = &self.geometry;
+        let lag = level * g.skew as isize;
+        let extended = if g.tiled == 2 { self.extension(level) } else { 0 };
+        let len = g.dims[g.tiled] as isize;
+        let clip = |at: isize| (at - lag).clamp(-extended, len + extended);
+        clip(job.range.0)..clip(job.range.1)
+    }
+
+    /// Returns the columns of the extension that a level has.
+    fn extension(&self, level: isize) -> isize {
+        let g = &self.geometry;
+        if g.extended == 0 {
+            return 0;
+        }
+        (g.levels as isize - 1 - level) * (g.extended / g.levels) as isize
+    }
+
+    /// Returns the address of a value of a field, after `level` levels.
+    #[inline(always)]
+    fn at(&self, field: usize, level: usize, slab: usize, row: isize, col: isize) -> *mut u8 {
+        let g = &self.geometry;
+        let ring = &self.fields[field];
+        let start = ring.slab(slab as isize - (level * g.storage()) as isize);
+        let lag = ((g.levels - level) * g.skew) as isize;
+        let (row, col) = if g.tiled == 1 { (row + lag, col) } else { (row, col + lag) };
+        let index = row * g.width(true) as isize + col + g.extended as isize;
+        start.wrapping_offset(index * self.elements[field].bytes() as isize)
+    }
+
+    /// Returns the address of a value of a coefficient.
+    #[inline(always)]
+    fn coefficient(&self, n: usize, slab: usize, row: isize, col: isize) -> *const u8 {
+        let g = &self.geometry;
+        let bytes = self.elements[self.rule.fields + n].bytes() as isize;
+        match &self.coefficients[n] {
+            Coefficient::Whole(slabs) => {
+                let rows = (slab - slabs.first) * g.dims[1];
+                let index = (rows as isize + row) * g.dims[2] as isize + col;
+                slabs.start.wrapping_offset(index * bytes)
+            }
+            Coefficient::Ring(ring) => {
+                let index = row * g.width(false) as isize + col + g.extended as isize;
+                ring.slab(slab as isize).wrapping_offset(index * bytes)
+            }
+        }
+    }
+
+    /// Copies what comes in, in the columns of the piece.
+    ///
+    /// # Safety
+    /// The conditions of [`Engine::piece`] must hold.
+    unsafe fn bring_in(&self, job: &Job<'_>) {
+        let g = &self.geometry;
+        let tile = self.tile(job, -1);
+        let (rows, cols) = match g.tiled {
+            1 => (tile, -(g.extended as isize)..(g.dims[2] + g.extended) as isize),
+            _ => (0..1, tile),
+        };
+        for (array, slabs) in job.slabs_in.iter().enumerate() {
+            let bytes = self.elements[array].bytes();
+            let field = array < self.rule.fields;
+            if !field
+                && matches!(self.coefficients[array - self.rule.fields], Coefficient::Whole(_))
+            {
+                continue;
+            }
+            for slab in g.slabs_in(job.band) {
+                for row in rows.clone() {
+                    let source = ((slab - slabs.first) * g.dims[1]) as isize + row;
+                    let from = slabs
+                        .start
+                        .wrapping_offset(source * (g.dims[2] * bytes) as isize)
+                        .cast_const();
+                    let to = |col: isize| match field {
+                        true => self.at(array, 0, slab, row, col),
+                        false => {
+                            self.coefficient(array - self.rule.fields, slab, row, col).cast_mut()
+                        }
+                    };
+                    let mut col = cols.start;
+                    while col < cols.end {
+                        // Columns of the extension are those of the other end.
+                        let n = g.dims[2] as isize;
+                        let (inside, period) = (col.rem_euclid(n), col.div_euclid(n));
+                        let count = (cols.end.min((period + 1) * n) - col) as usize * bytes;
+                        let source = from.wrapping_add(inside as usize * bytes);
+                        // SAFETY: the caller guarantees that the row is readable; the ring has room
+                        // for the extended row, and no other thread accesses this part of it.
+                        unsafe { source.copy_to_nonoverlapping(to(col), count) };
+                        col += (count / bytes) as isize;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs one level of a piece.
+    ///
+    /// # Safety
+    /// The conditions of [`Engine::piece`] must hold, and the levels before must have been
+    /// run.
+    unsafe fn level(
+        &self,
+        worker: &mut Worker<'_>,
+        job: &Job<'_>,
+        level: usize,
+        mut norm: Option<&mut f64>,
+    ) {
+        let g = &self.geometry;
+        let updated = self.rule.updated(g.dims);
+        let tile = self.tile(job, level as isize);
+        let (rows, cols) = match g.tiled {
+            1 => {
+                let extended = self.extension(level as isize);
+                (tile, -extended..g.dims[2] as isize + extended)
+            }
+            _ => (0..1, tile),
+        };
+        if rows.is_empty() || cols.is_empty() {
+            return;
+        }
+        // The columns whose updates read no column beyond an edge.
+        let (before, after) = self.rule.reach()[2];
+        let n = g.dims[2] as isize;
+        let inner = match self.rule.edges[2] {
+            Edge::Periodic => cols.clone(),
+            _ => {
+                let start = cols.start.max((before as isize).min(n));
+                start..cols.end.min(n - after as isize).max(start.min(cols.end))
+            }
+        };
+        let inner = inner.start.min(cols.end)..inner.end.max(inner.start.min(cols.end));
+        let edge_columns = self.rule.edges[2] != Edge::Fixed;
+        for slab in g.slabs_at(job.band, level) {
+            for row in rows.clone() {
+                let whole = updated[0].contains(&slab) && updated[1].contains(&(row as usize));
+                let run = |worker: &mut Worker<'_>, cols: Range<isize>, norm: Option<&mut f64>| {
+                    if cols.is_empty() {
+                        return;
+                    }
+                    // SAFETY: all values that the points read have been computed or brought in, and
+                    // the places of the results are of no use to others any more, as the contract
+                    // of the module shows.
+                    unsafe { self.points(worker, job, level, [slab as isize, row], cols, norm) };
+                };
+                let keep = |cols: Range<isize>| {
+                    // SAFETY: as for `run`.
+                    unsafe { self.keep(job, level, [slab as isize, row], cols) };
+                };
+                if !whole {
+                    keep(cols.clone());
+                    continue;
+                }
+                let sides = [cols.start..inner.start, inner.end..cols.end];
+                for side in sides {
+                    match edge_columns {
+                        true => side.for_each(|col| run(worker, col..col + 1, norm.as_deref_mut())),
+                        false => keep(side),
+                    }
+                }
+                run(worker, inner.clone(), norm.as_deref_mut());
+            }
+        }
+    }
+
+    /// Returns the address to which a level writes a value of a field: in the ring, or, from the
+    /// last level, among the final ones.
+    #[inline(always)]
+    fn target(&self, job: &Job<'_>, field: usize, level: usize, at: [isize; 3]) -> *mut u8 {
+        let g = &self.geometry;
+        let [slab, row, col] = at;
+        if level + 1 < g.levels {
+            return self.at(field, level + 1, slab as usize, row, col);
+        }
+        let slabs = &job.slabs_out[field];
+        let rows = (slab - slabs.first as isize) * g.dims[1] as isize + row;
+        let index = rows * g.dims[2] as isize + col;
+        slabs.start.wrapping_offset(index * self.elements[field].bytes() as isize)
+    }
+
+    /// Copies points that are not updated to the next level.
+    ///
+    /// # Safety
+    /// The conditions of [`level`](Self::level) must hold.
+    unsafe fn keep(
+        &self,
+        job: &Job<'_>,
+        level: usize,
+        [slab, row]: [isize; 2],
+        cols: Range<isize>,
+    ) {
+        if cols.is_empty() {
+            return;
+        }
+        for field in 0..self.rule.fields {
+            let from = self.at(field, level, slab as usize, row, cols.start);
+            let to = self.target(job, field, level, [slab, row, cols.start]);
+            let bytes = (cols.end - cols.start) as usize * self.elements[field].bytes();
+            // SAFETY: both are values of the rings or final ones, which the caller guarantees to be
+            // accessible, and different slabs.
+            unsafe { from.cast_const().copy_to_nonoverlapping(to, bytes) };
+        }
+    }
+
+    /// Updates points of a row: one point, or points that read no column beyond an edge.
+    ///
+    /// # Safety
+    /// The conditions of [`level`](Self::level) must hold.
+    unsafe fn points(
+        &self,
+        worker: &mut Worker<'_>,
+        job: &Job<'_>,
+        level: usize,
+        [slab, row]: [isize; 2],
+        cols: Range<isize>,
+        norm: Option<&mut f64>,
+    ) {
+        let g = &self.geometry;
+        let edges = &self.rule.edges;
+        for (n, read) in self.program.reads().enumerate() {
+            let mut at = [slab, row, cols.start];
+            let mut number = None;
+            for axis in 0..3 {
+                let position = at[axis] + isize::from(read.offset[axis]);
+                at[axis] = position;
+                if axis == 2 && edges[2] == Edge::Periodic || number.is_some() {
+                    continue;
+                }
+                match edges[axis].at(position, g.dims[axis]) {
+                    Some(Beyond::At(position)) => at[axis] = position as isize,
+                    Some(Beyond::Number(_)) => number = Some(axis),
+                    // Points that lack a neighbour beyond a fixed edge are kept.
+                    None => unreachable!("a point reads beyond a fixed edge"),
+                }
+            }
+            let array = read.array as usize;
+            worker.reads[n] = match number.and_then(|axis| self.beyond[n][axis].as_ref()) {
+                Some(numbers) => numbers.as_ptr(),
+                None if array < self.rule.fields => {
+                    self.at(array, level, at[0] as usize, at[1], at[2]).cast_const()
+                }
+                None => self.coefficient(array - self.rule.fields, at[0] as usize, at[1], at[2]),
+            };
+        }
+        for field in 0..self.rule.fields {
+            worker.outputs[field] = self.target(job, field, level, [slab, row, cols.start]);
+        }
+        let count = (cols.end - cols.start) as usize;
+        // SAFETY: the addresses are those of `count` values each, which the caller guarantees to be
+        // accessible; the results go to other slabs than those that are read.
+        unsafe { worker.machine.run(&worker.reads, &worker.outputs, count) };
+        if let Some(norm) = norm {
+            // The extension is not a part of the field.
+            let own = cols.start.max(0)..cols.end.min(g.dims[2] as isize);
+            if own.is_empty() {
+                return;
+            }
+            let skipped = (own.start - cols.start) as usize;
+            for field in 0..self.rule.fields {
+                let element = self.elements[field];
+                let old = self.at(field, level, slab as usize, row, own.start);
+                let new = worker.outputs[field].wrapping_add(skipped * element.bytes());
+                // SAFETY: both have a value for each of these columns.
+                let change =
+                    unsafe { super::change(element, old, new, (own.end - own.start) as usize) };
+                *norm = super::greater(*norm, change);
+            }
+        }
+    }
+}

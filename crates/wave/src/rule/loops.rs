@@ -1,0 +1,466 @@
+//! The loops of a program: one operation on a run of values.
+//!
+//! # Contract
+//! A [`Loop`] computes `n` values from up to four operands of `n` values each. [`find`] returns the
+//! loop of an operation for a type and for the vectors of the machine. All loops round each
+//! operation by itself, so the results have the same bits whatever the vectors are; NaNs are the
+//! exception, as in [`Lane`](crate::Lane).
+//!
+//! # Costs
+//! Each value is loaded from, and stored to, the first-level cache: a loop with two operands takes
+//! about one cycle for each 64 bytes with AVX-512. The compiler makes the vectors, from loops
+//! without branches; each loop is compiled for every set of instructions.
+
+use syncline_store::ElementType;
+use syncline_store::array::Number;
+
+use super::Overflow;
+use crate::described::graph::{Binary, Comparison, Unary};
+use crate::lanes::Lanes;
+
+/// Computes `n` values at `to` from the operands.
+///
+/// # Safety
+/// * `to` must be valid for writes, and each operand that the operation has valid for reads, of `n`
+///   values of its type. They need not be aligned.
+/// * No operand may overlap the values at `to`.
+/// * The processor must have the instructions for which the loop was found.
+pub(super) type Loop = unsafe fn(to: *mut u8, from: [*const u8; 4], n: usize);
+
+/// The instructions for which loops are compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Instructions {
+    /// Those of every processor of the architecture.
+    Every,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Instructions {
+    /// Returns the instructions for these lanes, which the machine has.
+    pub(super) fn of(lanes: Lanes) -> Self {
+        match lanes {
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx2 => Self::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx512
+                if std::arch::is_x86_feature_detected!("avx512bw")
+                    && std::arch::is_x86_feature_detected!("avx512dq")
+                    && std::arch::is_x86_feature_detected!("avx512vl") =>
+            {
+                Self::Avx512
+            }
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx512 => Self::Avx2,
+            _ => Self::Every,
+        }
+    }
+}
+
+/// An operation of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    Unary(Unary),
+    Binary(Binary),
+    /// `((a + b) + c) + d`.
+    Sum4,
+    /// The first operation on a and b, then the second on the result and c. Real numbers only.
+    Pair(Arithmetic, Then),
+    /// The third if the comparison of the first two holds, and the fourth otherwise; all of one
+    /// type.
+    Select(Comparison),
+    /// 1 where the comparison holds, and 0 elsewhere: bytes.
+    Compare(Comparison),
+    /// The second where the first, bytes, is not 0, and the third elsewhere.
+    Choose,
+    /// The value converted from this type.
+    Cast(ElementType),
+    Copy,
+}
+
+/// The first operation of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arithmetic {
+    Add,
+    Sub,
+    Mul,
+}
+
+/// The second operation of a pair, whose first result is `x`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// `x + c`.
+    Add,
+    /// `x - c`.
+    Less,
+    /// `c - x`.
+    From,
+    /// `x * c`.
+    Times,
+}
+
+/// The operations on one value. The second letter of a name is the overflow.
+trait Value: Number {
+    fn add(self, y: Self, saturating: bool) -> Self;
+    fn sub(self, y: Self, saturating: bool) -> Self;
+    fn mul(self, y: Self, saturating: bool) -> Self;
+    fn div(self, y: Self, saturating: bool) -> Self;
+    fn neg(self, saturating: bool) -> Self;
+    fn abs(self, saturating: bool) -> Self;
+    fn sqrt(self) -> Self;
+    fn less(self, y: Self) -> bool;
+    fn at_most(self, y: Self) -> bool;
+}
+
+macro_rules! reals {
+    ($($real:ty),*) => {$(
+        impl Value for $real {
+            #[inline(always)]
+            fn add(self, y: Self, _: bool) -> Self { self + y }
+            #[inline(always)]
+            fn sub(self, y: Self, _: bool) -> Self { self - y }
+            #[inline(always)]
+            fn mul(self, y: Self, _: bool) -> Self { self * y }
+            #[inline(always)]
+            fn div(self, y: Self, _: bool) -> Self { self / y }
+            #[inline(always)]
+            fn neg(self, _: bool) -> Self { -self }
+            #[inline(always)]
+            fn abs(self, _: bool) -> Self { self.abs() }
+            #[inline(always)]
+            fn sqrt(self) -> Self { self.sqrt() }
+            #[inline(always)]
+            fn less(self, y: Self) -> bool { self < y }
+            #[inline(always)]
+            fn at_most(self, y: Self) -> bool { self <= y }
+        }
+    )*};
+}
+
+macro_rules! wholes {
+    ($($whole:ty: |$n:ident, $saturating:ident| $neg:expr, $abs:expr;)*) => {$(
+        impl Value for $whole {
+            #[inline(always)]
+            fn add(self, y: Self, saturating: bool) -> Self {
+                if saturating { self.saturating_add(y) } else { self.wrapping_add(y) }
+            }
+            #[inline(always)]
+            fn sub(self, y: Self, saturating: bool) -> Self {
+                if saturating { self.saturating_sub(y) } else { self.wrapping_sub(y) }
+            }
+            #[inline(always)]
+            fn mul(self, y: Self, saturating: bool) -> Self {
+                if saturating { self.saturating_mul(y) } else { self.wrapping_mul(y) }
+            }
+            #[inline(always)]
+            fn div(self, y: Self, saturating: bool) -> Self {
+                if y == 0 {
+                    0
+                } else if saturating {
+                    self.saturating_div(y)
+                } else {
+                    self.wrapping_div(y)
+                }
+            }
+            #[inline(always)]
+            fn neg(self, $saturating: bool) -> Self { let $n = self; $neg }
+            #[inline(always)]
+            fn abs(self, $saturating: bool) -> Self { let $n = self; $abs }
+            #[inline(always)]
+            fn sqrt(self) -> Self { self }
+            #[inline(always)]
+            fn less(self, y: Self) -> bool { self < y }
+            #[inline(always)]
+            fn at_most(self, y: Self) -> bool { self <= y }
+        }
+    )*};
+}
+
+reals!(f64, f32);
+wholes! {
+    u8: |n, s| if s { 0 } else { n.wrapping_neg() }, { let _ = s; n };
+    u16: |n, s| if s { 0 } else { n.wrapping_neg() }, { let _ = s; n };
+    i16: |n, s| if s { n.saturating_neg() } else { n.wrapping_neg() },
+        if s { n.saturating_abs() } else { n.wrapping_abs() };
+    i32: |n, s| if s { n.saturating_neg() } else { n.wrapping_neg() },
+        if s { n.saturating_abs() } else { n.wrapping_abs() };
+    i64: |n, s| if s { n.saturating_neg() } else { n.wrapping_neg() },
+        if s { n.saturating_abs() } else { n.wrapping_abs() };
+}
+
+/// Defines a function that returns a loop for the instructions. The loop computes `result` from one
+/// value of each operand.
+macro_rules! loops {
+    ($($(#[$doc:meta])* $name:ident<$($par:ident: $bound:path),*; $to:ty>
+        ($($arg:ident: $from:ty),*) = $result:expr;)*) => {$(
+        $(#[$doc])*
+        fn $name<$($par: $bound),*>(instructions: Instructions) -> Loop {
+            /// # Safety
+            /// The conditions of [`Loop`] must hold, but for the instructions.
+            #[inline(always)]
+            unsafe fn every<$($par: $bound),*>(to: *mut u8, from: [*const u8; 4], n: usize) {
+                let to = to.cast::<$to>();
+                let [$($arg,)* ..] = from;
+                $(let $arg = $arg.cast::<$from>();)*
+                for i in 0..n {
+                    // SAFETY: the caller guarantees that all operands and the results have `n`
+                    // values.
+                    unsafe {
+                        $(let $arg = $arg.add(i).read_unaligned();)*
+                        to.add(i).write_unaligned($result);
+                    }
+                }
+            }
+            /// # Safety
+            /// The conditions of [`Loop`] must hold.
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2")]
+            unsafe fn avx2<$($par: $bound),*>(to: *mut u8, from: [*const u8; 4], n: usize) {
+                // SAFETY: the conditions are those of this function.
+                unsafe { every::<$($par),*>(to, from, n) }
+            }
+            /// # Safety
+            /// The conditions of [`Loop`] must hold.
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+            unsafe fn avx512<$($par: $bound),*>(to: *mut u8, from: [*const u8; 4], n: usize) {
+                // SAFETY: the conditions are those of this function.
+                unsafe { every::<$($par),*>(to, from, n) }
+            }
+            match instructions {
+                Instructions::Every => every::<$($par),*>,
+                #[cfg(target_arch = "x86_64")]
+                Instructions::Avx2 => avx2::<$($par),*>,
+                #[cfg(target_arch = "x86_64")]
+                Instructions::Avx512 => avx512::<$($par),*>,
+            }
+        }
+    )*};
+}
+
+/// A choice that is made when a loop is compiled.
+trait Choice: 'static {
+    const SATURATING: bool;
+}
+
+enum Wrapping {}
+enum Saturating {}
+
+impl Choice for Wrapping {
+    const SATURATING: bool = false;
+}
+
+impl Choice for Saturating {
+    const SATURATING: bool = true;
+}
+
+/// A conversion from another type.
+trait Converted<F>: Number {
+    fn converted(value: F, saturating: bool) -> Self;
+}
+
+macro_rules! conversions {
+    ($($to:ident: $($from:ident)*;)*) => {$($(
+        impl Converted<$from> for $to {
+            #[inline(always)]
+            fn converted(value: $from, _: bool) -> Self { value as $to }
+        }
+    )*)*};
+}
+
+macro_rules! narrowing {
+    ($($to:ident: $($from:ident)*;)*) => {$($(
+        impl Converted<$from> for $to {
+            #[inline(always)]
+            fn converted(value: $from, saturating: bool) -> Self {
+                if saturating {
+                    let least = i64::from(<$to>::MIN).max(i64::from(<$from>::MIN)) as $from;
+                    let most = i64::from(<$to>::MAX).min(i64::from(<$from>::MAX)) as $from;
+                    value.clamp(least, most) as $to
+                } else {
+                    value as $to
+                }
+            }
+        }
+    )*)*};
+}
+
+conversions! {
+    f64: f32 u8 i16 u16 i32 i64;
+    f32: f64 u8 i16 u16 i32 i64;
+    u8: f64 f32;
+    i16: f64 f32;
+    u16: f64 f32;
+    i32: f64 f32;
+    i64: f64 f32;
+}
+
+narrowing! {
+    u8: i16 u16 i32 i64;
+    i16: u8 u16 i32 i64;
+    u16: u8 i16 i32 i64;
+    i32: u8 i16 u16 i64;
+    i64: u8 i16 u16 i32;
+}
+
+loops! {
+    add<T: Value, C: Choice; T>(a: T, b: T) = a.add(b, C::SATURATING);
+    sub<T: Value, C: Choice; T>(a: T, b: T) = a.sub(b, C::SATURATING);
+    mul<T: Value, C: Choice; T>(a: T, b: T) = a.mul(b, C::SATURATING);
+    div<T: Value, C: Choice; T>(a: T, b: T) = a.div(b, C::SATURATING);
+    min<T: Value; T>(a: T, b: T) = if a.less(b) { a } else { b };
+    max<T: Value; T>(a: T, b: T) = if b.less(a) { a } else { b };
+    neg<T: Value, C: Choice; T>(a: T) = a.neg(C::SATURATING);
+    abs<T: Value, C: Choice; T>(a: T) = a.abs(C::SATURATING);
+    sqrt<T: Value; T>(a: T) = a.sqrt();
+    sum4<T: Value, C: Choice; T>(a: T, b: T, c: T, d: T) =
+        a.add(b, C::SATURATING).add(c, C::SATURATING).add(d, C::SATURATING);
+    add_add<T: Value; T>(a: T, b: T, c: T) = a.add(b, false).add(c, false);
+    add_less<T: Value; T>(a: T, b: T, c: T) = a.add(b, false).sub(c, false);
+    add_from<T: Value; T>(a: T, b: T, c: T) = c.sub(a.add(b, false), false);
+    add_times<T: Value; T>(a: T, b: T, c: T) = a.add(b, false).mul(c, false);
+    sub_add<T: Value; T>(a: T, b: T, c: T) = a.sub(b, false).add(c, false);
+    sub_less<T: Value; T>(a: T, b: T, c: T) = a.sub(b, false).sub(c, false);
+    sub_from<T: Value; T>(a: T, b: T, c: T) = c.sub(a.sub(b, false), false);
+    sub_times<T: Value; T>(a: T, b: T, c: T) = a.sub(b, false).mul(c, false);
+    mul_add<T: Value; T>(a: T, b: T, c: T) = a.mul(b, false).add(c, false);
+    mul_less<T: Value; T>(a: T, b: T, c: T) = a.mul(b, false).sub(c, false);
+    mul_from<T: Value; T>(a: T, b: T, c: T) = c.sub(a.mul(b, false), false);
+    mul_times<T: Value; T>(a: T, b: T, c: T) = a.mul(b, false).mul(c, false);
+    select_less<T: Value; T>(a: T, b: T, c: T, d: T) = if a.less(b) { c } else { d };
+    select_at_most<T: Value; T>(a: T, b: T, c: T, d: T) = if a.at_most(b) { c } else { d };
+    select_equal<T: Value; T>(a: T, b: T, c: T, d: T) = if a == b { c } else { d };
+    compare_less<T: Value; u8>(a: T, b: T) = u8::from(a.less(b));
+    compare_at_most<T: Value; u8>(a: T, b: T) = u8::from(a.at_most(b));
+    compare_equal<T: Value; u8>(a: T, b: T) = u8::from(a == b);
+    choose<T: Number; T>(a: u8, b: T, c: T) = if a == 0 { c } else { b };
+    copy<T: Number; T>(a: T) = a;
+    cast<T: Converted<F>, F: Number, C: Choice; T>(a: F) = T::converted(a, C::SATURATING);
+}
+
+/// Returns the loop of an operation whose results have the type, or, for a comparison, whose
+/// operands do.
+pub(super) fn find(
+    op: Op,
+    element: ElementType,
+    overflow: Overflow,
+    instructions: Instructions,
+) -> Loop {
+    match element {
+        ElementType::Float64 => {
+            real::<f64>(op, instructions).or(cast_to::<f64>(op, overflow, instructions))
+        }
+        ElementType::Float32 => {
+            real::<f32>(op, instructions).or(cast_to::<f32>(op, overflow, instructions))
+        }
+        ElementType::Uint8 => whole::<u8>(op, overflow, instructions),
+        ElementType::Int16 => whole::<i16>(op, overflow, instructions),
+        ElementType::Uint16 => whole::<u16>(op, overflow, instructions),
+        ElementType::Int32 => whole::<i32>(op, overflow, instructions),
+        ElementType::Int64 => whole::<i64>(op, overflow, instructions),
+    }
+    .unwrap_or_else(|| unreachable!("there is no loop for {op:?} of {element}"))
+}
+
+/// All conversions to a type.
+trait Convertible: Value {
+    fn cast(from: ElementType, overflow: Overflow, instructions: Instructions) -> Option<Loop>;
+}
+
+macro_rules! convertible {
+    ($($to:ident: $($from:ident $type:ident),*;)*) => {$(
+        impl Convertible for $to {
+            fn cast(from: ElementType, overflow: Overflow, instructions: Instructions) -> Option<Loop> {
+                match (from, overflow) {
+                    $(
+                        (ElementType::$type, Overflow::Wrapping) => {
+                            Some(cast::<$to, $from, Wrapping>(instructions))
+                        }
+                        (ElementType::$type, Overflow::Saturating) => {
+                            Some(cast::<$to, $from, Saturating>(instructions))
+                        }
+                    )*
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+convertible! {
+    f64: f32 Float32, u8 Uint8, i16 Int16, u16 Uint16, i32 Int32, i64 Int64;
+    f32: f64 Float64, u8 Uint8, i16 Int16, u16 Uint16, i32 Int32, i64 Int64;
+    u8: f64 Float64, f32 Float32, i16 Int16, u16 Uint16, i32 Int32, i64 Int64;
+    i16: f64 Float64, f32 Float32, u8 Uint8, u16 Uint16, i32 Int32, i64 Int64;
+    u16: f64 Float64, f32 Float32, u8 Uint8, i16 Int16, i32 Int32, i64 Int64;
+    i32: f64 Float64, f32 Float32, u8 Uint8, i16 Int16, u16 Uint16, i64 Int64;
+    i64: f64 Float64, f32 Float32, u8 Uint8, i16 Int16, u16 Uint16, i32 Int32;
+}
+
+fn cast_to<T: Convertible>(op: Op, overflow: Overflow, instructions: Instructions) -> Option<Loop> {
+    match op {
+        Op::Cast(from) => T::cast(from, overflow, instructions),
+        _ => None,
+    }
+}
+
+/// The loops that every type has, and that do not depend on the overflow.
+fn any<T: Convertible>(op: Op, i: Instructions) -> Option<Loop> {
+    Some(match op {
+        Op::Binary(Binary::Min) => min::<T>(i),
+        Op::Binary(Binary::Max) => max::<T>(i),
+        Op::Select(Comparison::Less) => select_less::<T>(i),
+        Op::Select(Comparison::AtMost) => select_at_most::<T>(i),
+        Op::Select(Comparison::Equal) => select_equal::<T>(i),
+        Op::Compare(Comparison::Less) => compare_less::<T>(i),
+        Op::Compare(Comparison::AtMost) => compare_at_most::<T>(i),
+        Op::Compare(Comparison::Equal) => compare_equal::<T>(i),
+        Op::Choose => choose::<T>(i),
+        Op::Copy => copy::<T>(i),
+        _ => return None,
+    })
+}
+
+/// The loops whose result depends on the overflow.
+fn arithmetic<T: Convertible, C: Choice>(op: Op, i: Instructions) -> Option<Loop> {
+    Some(match op {
+        Op::Unary(Unary::Neg) => neg::<T, C>(i),
+        Op::Unary(Unary::Abs) => abs::<T, C>(i),
+        Op::Binary(Binary::Add) => add::<T, C>(i),
+        Op::Binary(Binary::Sub) => sub::<T, C>(i),
+        Op::Binary(Binary::Mul) => mul::<T, C>(i),
+        Op::Binary(Binary::Div) => div::<T, C>(i),
+        Op::Sum4 => sum4::<T, C>(i),
+        _ => return None,
+    })
+}
+
+fn whole<T: Convertible>(op: Op, overflow: Overflow, i: Instructions) -> Option<Loop> {
+    let arithmetic = match overflow {
+        Overflow::Wrapping => arithmetic::<T, Wrapping>(op, i),
+        Overflow::Saturating => arithmetic::<T, Saturating>(op, i),
+    };
+    arithmetic.or_else(|| any::<T>(op, i)).or_else(|| cast_to::<T>(op, overflow, i))
+}
+
+fn real<T: Convertible>(op: Op, i: Instructions) -> Option<Loop> {
+    use Arithmetic::{Add, Mul, Sub};
+    Some(match op {
+        Op::Unary(Unary::Sqrt) => sqrt::<T>(i),
+        Op::Pair(Add, Then::Add) => add_add::<T>(i),
+        Op::Pair(Add, Then::Less) => add_less::<T>(i),
+        Op::Pair(Add, Then::From) => add_from::<T>(i),
+        Op::Pair(Add, Then::Times) => add_times::<T>(i),
+        Op::Pair(Sub, Then::Add) => sub_add::<T>(i),
+        Op::Pair(Sub, Then::Less) => sub_less::<T>(i),
+        Op::Pair(Sub, Then::From) => sub_from::<T>(i),
+        Op::Pair(Sub, Then::Times) => sub_times::<T>(i),
+        Op::Pair(Mul, Then::Add) => mul_add::<T>(i),
+        Op::Pair(Mul, Then::Less) => mul_less::<T>(i),
+        Op::Pair(Mul, Then::From) => mul_from::<T>(i),
+        Op::Pair(Mul, Then::Times) => mul_times::<T>(i),
+        other => return arithmetic::<T, Wrapping>(other, i).or_else(|| any::<T>(other, i)),
+    })
+}

@@ -1,0 +1,920 @@
+//! Ordered rules: iterations in the order of the plain loop, with points along diagonals side by
+//! side.
+//!
+//! # Contract
+//! [`piece`](Engine::piece) runs the iterations (*levels*) of a pass over one band of slabs, within
+//! a range of positions. All levels have one direction. Rows and columns are counted along it, so
+//! that every sweep goes down and to the right here.
+//!
+//! # The window
+//! The values are in rings of rows, in place. A piece moves a *window* of some rows along them. The
+//! window holds, at position `g`, the values of row `i` and column `g - skew * i`, side by side:
+//! the points of one position do not depend on one another, so a program updates them as one run.
+//!
+//! ```text
+//!            columns                         position 6, skew 1
+//! row 0   .  .  .  .  .  .  6               north of a point is at position 5, south at 7,
+//! row 1   .  .  .  .  .  6  7               west at 5 and east at 7: at constant distances
+//! row 2   .  .  .  .  6  7  .               in memory
+//! row 3   .  .  .  6  7  .  .
+//! ```
+//!
+//! The skew is the least number for which every value that a point reads is updated before it or
+//! after it, at another position, as in the plain loop. The next level follows `lag` positions
+//! behind in the same rows less the reach downward.
+//!
+//! In two dimensions the window has the rows of a band, and of all levels. In three the window has
+//! the rows of a plane, once for each plane that the rule reads, and each level moves a window of
+//! its own.
+//!
+//! # Pieces
+//! The piece of a band needs the next piece of the band before ([`Geometry::least_piece`] says how
+//! long pieces are). At its end it puts all values of the window back into the rings.
+//!
+//! # Costs
+//! Per value and pass a transposition into the window and out of it, in three dimensions per level;
+//! at the start of a piece `levels * lag` positions more. Per value and level the loads and stores
+//! of the program.
+//!
+//! # Source
+//! L. Lamport, "The parallel execution of DO loops", CACM 1974; time skewing: D. Wonnacott, IJPP
+//! 2002.
+
+use std::ops::Range;
+
+use syncline_store::ElementType;
+use syncline_store::direct_io::IoBuffer;
+
+use super::engine::{Engine, Job, Ring, Slabs};
+use super::program::{CHUNK, Machine, Program, fill};
+use super::{Beyond, Direction, Edge, Rule};
+use crate::Result;
+use crate::described::graph::Read;
+use crate::lanes::Lanes;
+
+/// The positions by which a window moves at once.
+const STEP: usize = 64;
+
+/// The numbers that describe how a pass goes over the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Slabs, rows and columns.
+    pub(crate) dims: [usize; 3],
+    pub(crate) levels: usize,
+    /// The number of slabs of a band.
+    pub(crate) band: usize,
+    /// The number of bands in flight.
+    pub(crate) flight: usize,
+    pub(crate) direction: Direction,
+    /// The axis of the rows of a window: the first in two dimensions, the second in three.
+    across: usize,
+    /// The slabs that the rule reads before the point, along the direction.
+    before: usize,
+    /// The slabs by which a level is behind the one before: as many as the rule reads after the
+    /// point; and as many as it reads before, as the next band still reads them in this level.
+    after: usize,
+    skew: usize,
+    lag: usize,
+}
+
+impl Geometry {
+    /// Returns the geometry of passes of a rule.
+    pub(crate) fn new(
+        rule: &Rule,
+        dims: [usize; 3],
+        levels: usize,
+        (band, flight): (usize, usize),
+        direction: Direction,
+    ) -> Self {
+        let across = if rule.dimensions == 2 { 0 } else { 1 };
+        // In three dimensions a level runs over a whole plane before the next plane begins.
+        let band = if across == 1 { 1 } else { band };
+        let offsets = offsets(rule, direction);
+        let moves = offsets.iter().map(|o| (isize::from(o[across]), isize::from(o[2])));
+        let other_slab = |offset: &[i8; 3]| across == 1 && offset[0] != 0;
+        let own = offsets.iter().filter(|offset| !other_slab(offset));
+        // A value in a row above is at an earlier position, one in a row below at a later one.
+        let skew = own
+            .map(|o| (isize::from(o[across]), isize::from(o[2])))
+            .map(|(down, right)| match down {
+                0 => 1,
+                down => (-right * down.signum()).max(0) / down.abs() + 1,
+            })
+            .max()
+            .unwrap_or(1)
+            .max(1);
+        let lag = moves.map(|(down, right)| (right + skew * down).abs() + 1).max().unwrap_or(1);
+        let slabs = offsets.iter().map(|offset| isize::from(offset[0]));
+        let before = slabs.clone().map(|slab| -slab).max().unwrap_or(0).max(0);
+        let after = slabs.max().unwrap_or(0).max(0);
+        Geometry {
+            dims,
+            levels,
+            band,
+            flight,
+            direction,
+            across,
+            before: before as usize,
+            after: after.max(before) as usize,
+            skew: skew as usize,
+            lag: lag as usize,
+        }
+    }
+
+    /// Returns the number of bands of a pass.
+    pub(crate) const fn bands(&self) -> usize {
+        (self.dims[0] + self.levels * self.after).div_ceil(self.band)
+    }
+
+    /// Returns the slabs that come in with a band.
+    pub(crate) fn slabs_in(&self, band: usize) -> Range<usize> {
+        let clip = |slab: usize| slab.min(self.dims[0]);
+        clip(band * self.band)..clip((band + 1) * self.band)
+    }
+
+    /// Returns the slabs that a level computes in a band.
+    fn slabs_at(&self, band: usize, level: usize) -> Range<usize> {
+        let behind = (level + 1) * self.after;
+        let clip = |slab: usize| slab.saturating_sub(behind).min(self.dims[0]);
+        clip(band * self.band)..clip((band + 1) * self.band)
+    }
+
+    /// Returns the number of levels that one window runs.
+    const fn chained(&self) -> usize {
+        if self.across == 0 { self.levels } else { 1 }
+    }
+
+    /// Returns the number of rows of a window.
+    const fn rows(&self) -> usize {
+        match self.across {
+            0 => self.band + self.levels * self.after + self.before,
+            _ => self.dims[1],
+        }
+    }
+
+    /// Returns the first row of the window of a band.
+    const fn first_row(&self, band: usize) -> isize {
+        match self.across {
+            0 => (band * self.band) as isize - (self.levels * self.after + self.before) as isize,
+            _ => 0,
+        }
+    }
+
+    /// Returns the positions over which the pieces of a band go, counted for the first level.
+    pub(crate) const fn walk(&self) -> Range<isize> {
+        let end = self.dims[2] + self.skew * self.rows() + self.levels * self.lag;
+        0..end as isize
+    }
+
+    /// Returns the least number of positions of a piece.
+    pub(crate) const fn least_piece(&self) -> usize {
+        let slabs = if self.across == 0 { self.band } else { 0 };
+        self.lag * (self.levels + 2) + self.skew * slabs
+    }
+
+    /// Returns the number of points that a window of one array has.
+    pub(crate) const fn window_points(&self) -> u64 {
+        let positions = STEP + (self.chained() - 1) * self.lag + 2 * (self.lag - 1);
+        let planes = if self.across == 0 { 1 } else { 1 + self.before + self.after };
+        (positions * (self.rows() + 16) * planes) as u64
+    }
+
+    /// Returns the bytes of the ring of an array.
+    pub(crate) const fn ring_bytes(&self, element: ElementType) -> u64 {
+        (self.slots() * (self.dims[1] * self.dims[2] * element.bytes() + 128)) as u64
+    }
+
+    /// Returns the number of slabs of a ring.
+    const fn slots(&self) -> usize {
+        self.band * self.flight + self.levels * self.after + self.before + self.after + 1
+    }
+}
+
+/// Returns the offsets of all reads of fields, along the direction; for edges that are not fixed
+/// also those to which reads beyond an edge lead.
+fn offsets(rule: &Rule, direction: Direction) -> Vec<[i8; 3]> {
+    let mut all = vec![[0; 3]];
+    for read in rule.reads() {
+        let along = |axis: usize| {
+            let offset = turned(read.offset, direction)[axis];
+            match rule.edges[axis] {
+                // Led back to any position between the point and the opposite one.
+                Edge::Clamped | Edge::Reflected if offset != 0 => {
+                    let most = offset.abs();
+                    (-most..=most).collect()
+                }
+                _ => vec![offset],
+            }
+        };
+        for plane in along(0) {
+            for row in along(1) {
+                for col in along(2) {
+                    all.push([plane, row, col]);
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Returns an offset along the direction.
+fn turned([plane, row, col]: [i8; 3], direction: Direction) -> [i8; 3] {
+    let plane = if direction.up { -plane } else { plane };
+    [plane, row, if direction.left { -col } else { col }]
+}
+
+/// An array in a window: a field or a coefficient, and the plane from which it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Source {
+    array: usize,
+    /// The distance of its plane, in three dimensions.
+    plane: isize,
+}
+
+/// A read of the rule, along the direction.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    source: usize,
+    /// The distance in slabs, rows and columns.
+    offset: [i8; 3],
+}
+
+/// The rings of a pass, and the program of its levels.
+pub(crate) struct Ordered<'r> {
+    rule: &'r Rule,
+    pub(crate) geometry: Geometry,
+    program: Program,
+    elements: Vec<ElementType>,
+    rings: Vec<Option<Ring>>,
+    /// The arrays that are whole in memory, where they have no ring.
+    whole: Vec<Option<Slabs>>,
+    sources: Vec<Source>,
+    reads: Vec<Placed>,
+    /// For each read the numbers that it sees beyond the edges of the axes.
+    beyond: Vec<[Option<IoBuffer>; 3]>,
+    /// The points that are updated, along the direction.
+    updated: [Range<usize>; 3],
+}
+
+/// What one thread needs to run pieces.
+pub(crate) struct Worker<'p> {
+    machine: Machine<'p>,
+    windows: Vec<Window>,
+    reads: Vec<*const u8>,
+    outputs: Vec<*mut u8>,
+    before: Vec<u8>,
+}
+
+// SAFETY: the addresses are set before each use, by the thread that uses them.
+unsafe impl Send for Worker<'_> {}
+
+/// A window of one array.
+struct Window {
+    memory: IoBuffer,
+    bytes: usize,
+    /// The number of values from one position to the next.
+    pitch: usize,
+}
+
+impl Window {
+    fn at(&self, position: usize, row: usize) -> *mut u8 {
+        let index = position * self.pitch + row;
+        self.memory.as_ptr().cast_mut().wrapping_add(index * self.bytes)
+    }
+}
+
+impl Engine for Ordered<'_> {
+    type Worker<'w>
+        = Worker<'w>
+    where
+        Self: 'w;
+
+    fn levels(&self) -> usize {
+        self.geometry.levels
+    }
+
+    fn bands(&self) -> usize {
+        self.geometry.bands()
+    }
+
+    fn flight(&self) -> usize {
+        self.geometry.flight
+    }
+
+    fn slabs_in(&self, band: usize) -> Range<usize> {
+        self.geometry.slabs_in(band)
+    }
+
+    fn slabs_out(&self, band: usize) -> Range<usize> {
+        self.geometry.slabs_at(band, self.geometry.levels - 1)
+    }
+
+    fn most_out(&self) -> usize {
+        self.geometry.band
+    }
+
+    fn walk(&self) -> Range<isize> {
+        self.geometry.walk()
+    }
+
+    fn ahead(&self) -> usize {
+        1
+    }
+
+    fn worker(&self) -> Result<Worker<'_>> {
+        let g = &self.geometry;
+        let windows = self
+            .sources
+            .iter()
+            .map(|source| {
+                let bytes = self.elements[source.array].bytes();
+                // A column begins at a line of the cache, and columns differ in their sets.
+                let lines = ((g.rows() * bytes).div_ceil(64) | 1) * 64;
+                let memory = IoBuffer::new(self.positions() * lines + 64)?;
+                Ok(Window { memory, bytes, pitch: lines / bytes })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Worker {
+            machine: Machine::new(&self.program)?,
+            windows,
+            reads: vec![std::ptr::null(); self.reads.len()],
+            outputs: vec![std::ptr::null_mut(); self.rule.fields],
+            before: Vec::new(),
+        })
+    }
+
+    unsafe fn piece(&self, worker: &mut Worker<'_>, job: &Job<'_>, mut norms: Option<&mut [f64]>) {
+        let g = &self.geometry;
+        // SAFETY: the conditions are those of this function.
+        unsafe {
+            self.bring_in(job);
+            if g.across == 0 {
+                self.sweep(worker, job, 0, norms);
+                return;
+            }
+            for level in 0..g.levels {
+                let norms = norms.as_mut().map(|norms| &mut norms[level..=level]);
+                self.sweep(worker, job, level, norms);
+            }
+        }
+    }
+}
+
+impl<'r> Ordered<'r> {
+    /// Allocates the rings. `whole` has the coefficients that are in memory, by their index; they
+    /// must stay there while the pass runs.
+    pub(crate) fn new(
+        rule: &'r Rule,
+        geometry: Geometry,
+        elements: Vec<ElementType>,
+        real: ElementType,
+        lanes: Lanes,
+        whole: &[Option<Slabs>],
+    ) -> Result<Self> {
+        let program = Program::new(rule, real, lanes, true);
+        let g = &geometry;
+        let whole: Vec<_> =
+            vec![None; rule.fields].into_iter().chain(whole.iter().copied()).collect();
+        let rings = elements
+            .iter()
+            .zip(&whole)
+            .map(|(element, whole)| match whole {
+                Some(_) => Ok(None),
+                None => Ring::new(g.slots(), g.dims[1] * g.dims[2] * element.bytes()).map(Some),
+            })
+            .collect::<Result<_>>()?;
+        let mut sources = Vec::new();
+        let mut source = |array: usize, plane: i8| {
+            let plane = if g.across == 1 { plane.into() } else { 0 };
+            let wanted = Source { array, plane };
+            sources.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+                sources.push(wanted);
+                sources.len() - 1
+            })
+        };
+        // The fields at the point are the first sources, as they are also written.
+        for field in 0..rule.fields {
+            source(field, 0);
+        }
+        let mut reads = Vec::new();
+        for Read { array, offset, .. } in program.reads() {
+            let offset = turned(offset, g.direction);
+            // A read beyond the edge of a plane leads to another plane.
+            if g.across == 1 && matches!(rule.edges[0], Edge::Clamped | Edge::Reflected) {
+                let most = offset[0].abs();
+                for plane in -most..=most {
+                    source(array as usize, plane);
+                }
+            }
+            reads.push(Placed { source: source(array as usize, offset[0]), offset });
+        }
+        let beyond = program
+            .reads()
+            .map(|read| {
+                let mut numbers = [None, None, None];
+                for (axis, numbers) in numbers.iter_mut().enumerate() {
+                    if let Edge::Value(value) = rule.edges[axis]
+                        && read.offset[axis] != 0
+                    {
+                        let mut buffer = IoBuffer::new(CHUNK * 8)?;
+                        fill(buffer.as_mut_slice(), value, elements[read.array as usize]);
+                        *numbers = Some(buffer);
+                    }
+                }
+                Ok(numbers)
+            })
+            .collect::<Result<_>>()?;
+        let mut updated = rule.updated(g.dims);
+        let Direction { up, left } = g.direction;
+        for (axis, turned) in [(0, up), (2, left)] {
+            if turned {
+                let (n, range) = (g.dims[axis], updated[axis].clone());
+                updated[axis] = n - range.end..n - range.start;
+            }
+        }
+        Ok(Ordered {
+            rule,
+            geometry,
+            program,
+            elements,
+            rings,
+            whole,
+            sources,
+            reads,
+            beyond,
+            updated,
+        })
+    }
+
+    /// Returns the number of positions of a window.
+    fn positions(&self) -> usize {
+        let g = &self.geometry;
+        STEP + (g.chained() - 1) * g.lag + 2 * (g.lag - 1)
+    }
+
+    /// Returns the slab, as the arrays count it.
+    fn actual(&self, slab: usize) -> usize {
+        if self.geometry.direction.up { self.geometry.dims[0] - 1 - slab } else { slab }
+    }
+
+    /// Returns the address of the first column of a row, as the array counts columns.
+    fn line(&self, array: usize, slab: usize, row: usize) -> *mut u8 {
+        let bytes = self.elements[array].bytes();
+        let [_, rows, cols] = self.geometry.dims;
+        let (start, row) = match (&self.rings[array], &self.whole[array]) {
+            (Some(ring), _) => (ring.slab(slab as isize), row),
+            (None, Some(slabs)) => (slabs.start, (self.actual(slab) - slabs.first) * rows + row),
+            (None, None) => unreachable!("an array without a ring is whole in memory"),
+        };
+        start.wrapping_add(row * cols * bytes)
+    }
+
+    /// Copies what comes in, in the columns that this piece is the first to read.
+    ///
+    /// # Safety
+    /// The conditions of [`Engine::piece`] must hold.
+    unsafe fn bring_in(&self, job: &Job<'_>) {
+        let g = &self.geometry;
+        let [_, rows, n] = g.dims;
+        let ahead = |position: isize| {
+            (position.saturating_add(g.lag as isize)).clamp(0, n as isize) as usize
+        };
+        let from = if job.range.0 <= 0 { 0 } else { ahead(job.range.0) };
+        let to = ahead(job.range.1);
+        if from >= to {
+            return;
+        }
+        let cols = if g.direction.left { n - to..n - from } else { from..to };
+        for (array, slabs) in job.slabs_in.iter().enumerate() {
+            if self.rings[array].is_none() {
+                continue;
+            }
+            let bytes = self.elements[array].bytes();
+            for slab in g.slabs_in(job.band) {
+                for row in 0..rows {
+                    let index = ((self.actual(slab) - slabs.first) * rows + row) * n + cols.start;
+                    let source = slabs.start.wrapping_add(index * bytes).cast_const();
+                    let to = self.line(array, slab, row).wrapping_add(cols.start * bytes);
+                    // SAFETY: the caller guarantees that the row is readable, and that no other
+                    // thread accesses this part of the ring.
+                    unsafe { source.copy_to_nonoverlapping(to, cols.len() * bytes) };
+                }
+            }
+        }
+    }
+
+    /// Returns the slab and the row of a row of a window, if they exist; `level` and `plane` count
+    /// in three dimensions only.
+    fn row_of(
+        &self,
+        job: &Job<'_>,
+        level: usize,
+        plane: isize,
+        row: usize,
+    ) -> Option<(usize, usize)> {
+        let g = &self.geometry;
+        if g.across == 0 {
+            let slab = g.first_row(job.band) + row as isize;
+            return (0..g.dims[0] as isize).contains(&slab).then_some((slab as usize, 0));
+        }
+        let slabs = g.slabs_at(job.band, level);
+        let slab = slabs.start as isize + plane;
+        let there = !slabs.is_empty() && (0..g.dims[0] as isize).contains(&slab);
+        there.then_some((slab as usize, row))
+    }
+
+    /// Moves a window over the piece: all levels in two dimensions, one in three.
+    ///
+    /// # Safety
+    /// The conditions of [`Engine::piece`] must hold, and what comes in was brought in.
+    unsafe fn sweep(
+        &self,
+        worker: &mut Worker<'_>,
+        job: &Job<'_>,
+        level: usize,
+        mut norms: Option<&mut [f64]>,
+    ) {
+        let g = &self.geometry;
+        let behind = ((g.chained() - 1) * g.lag) as isize;
+        let reach = g.lag as isize - 1;
+        let shift = (level * g.lag) as isize;
+        let end = (g.dims[2] + g.skew * g.rows()) as isize + behind;
+        let clip = |position: isize| (position - shift).clamp(0, end);
+        let (start, stop) = (clip(job.range.0), clip(job.range.1));
+        if start >= stop || self.row_of(job, level, 0, g.rows() - 1).is_none() && g.across == 1 {
+            return;
+        }
+        // The window has the positions from `base` on; those before `filled` are in it.
+        let mut base = start - behind - reach;
+        let mut filled = base;
+        let mut from = start;
+        while from < stop {
+            let to = (from + STEP as isize).min(stop);
+            // SAFETY: the conditions are those of this function; the window has room for the
+            // positions from `from - behind - reach` to `to + reach`.
+            unsafe {
+                let keep = from - behind - reach;
+                self.shift(worker, base, keep, filled);
+                base = keep;
+                self.gather(worker, job, level, base, filled.max(base)..to + reach);
+                filled = to + reach;
+                for position in from..to {
+                    for t in 0..g.chained() {
+                        let at = position - (t * g.lag) as isize;
+                        let norm = norms.as_mut().map(|norms| &mut norms[t]);
+                        self.position(worker, job, level + t, at, base, norm);
+                    }
+                }
+                self.scatter(worker, job, level, base, from - behind..to - behind, true);
+            }
+            from = to;
+        }
+        // SAFETY: as before; later pieces find what is not final in the rings.
+        unsafe { self.scatter(worker, job, level, base, stop - behind..stop, false) };
+    }
+
+    /// Moves the positions from `keep` to `filled` to the start of the windows, which begin at
+    /// `base`.
+    ///
+    /// # Safety
+    /// The windows must have the positions, and be accessed by this thread only.
+    unsafe fn shift(&self, worker: &mut Worker<'_>, base: isize, keep: isize, filled: isize) {
+        if keep == base || filled <= keep {
+            return;
+        }
+        let (from, count) = ((keep - base) as usize, (filled - keep) as usize);
+        for window in &mut worker.windows {
+            let (source, to) = (window.at(from, 0), window.at(0, 0));
+            // SAFETY: the caller guarantees that the window has the positions.
+            unsafe { source.cast_const().copy_to(to, count * window.pitch * window.bytes) };
+        }
+    }
+
+    /// Fills positions of the windows from the rings.
+    ///
+    /// # Safety
+    /// The conditions of [`sweep`](Self::sweep) must hold, and the windows, which begin at `base`,
+    /// have the positions.
+    unsafe fn gather(
+        &self,
+        worker: &mut Worker<'_>,
+        job: &Job<'_>,
+        level: usize,
+        base: isize,
+        positions: Range<isize>,
+    ) {
+        for (source, window) in self.sources.iter().zip(&worker.windows) {
+            let rows = self.geometry.rows();
+            let place = |row: usize| {
+                let (slab, row) = self.row_of(job, level, source.plane, row)?;
+                Some(self.line(source.array, slab, row))
+            };
+            // SAFETY: the lines have all columns; no other thread writes those that are read, as
+            // the caller guarantees.
+            unsafe { self.transpose(window, rows, place, base, positions.clone(), Way::In) };
+        }
+    }
+
+    /// Puts positions of the fields' windows back into the rings, and, if they are `last`, final
+    /// values to their places.
+    ///
+    /// # Safety
+    /// The conditions of [`sweep`](Self::sweep) must hold, and the windows, which begin at `base`,
+    /// have the positions.
+    unsafe fn scatter(
+        &self,
+        worker: &mut Worker<'_>,
+        job: &Job<'_>,
+        level: usize,
+        base: isize,
+        positions: Range<isize>,
+        last: bool,
+    ) {
+        let g = &self.geometry;
+        let finals = g.slabs_at(job.band, g.levels - 1);
+        let top = g.slabs_at(job.band, level + g.chained() - 1).start;
+        for field in 0..self.rule.fields {
+            let window = &worker.windows[field];
+            let place = |row: usize| {
+                let (slab, row) = self.row_of(job, level, 0, row)?;
+                // Rows above are final, and belong to bands before.
+                (slab >= top).then(|| self.line(field, slab, row))
+            };
+            // SAFETY: the lines have all columns, and no other thread accesses those of these
+            // positions, as the caller guarantees.
+            unsafe { self.transpose(window, g.rows(), place, base, positions.clone(), Way::Out) };
+            if !last || level + g.chained() < g.levels {
+                continue;
+            }
+            let slabs = &job.slabs_out[field];
+            let bytes = self.elements[field].bytes();
+            let place = |row: usize| {
+                let (slab, row) = self.row_of(job, level, 0, row)?;
+                finals.contains(&slab).then(|| {
+                    let index = (self.actual(slab) - slabs.first) * g.dims[1] + row;
+                    slabs.start.wrapping_add(index * g.dims[2] * bytes)
+                })
+            };
+            // SAFETY: the caller guarantees that the final slabs are writable.
+            unsafe { self.transpose(window, g.rows(), place, base, positions.clone(), Way::Out) };
+        }
+    }
+
+    /// Copies positions between a window, which begins at `base`, and lines. `place` returns the
+    /// line of a row, if it takes part.
+    ///
+    /// # Safety
+    /// The window has the positions; the lines must be valid for the accesses in all columns.
+    unsafe fn transpose(
+        &self,
+        window: &Window,
+        rows: usize,
+        place: impl Fn(usize) -> Option<*mut u8>,
+        base: isize,
+        positions: Range<isize>,
+        way: Way,
+    ) {
+        let g = &self.geometry;
+        let n = g.dims[2] as isize;
+        for row in 0..rows {
+            let Some(line) = place(row) else { continue };
+            let skewed = (g.skew * row) as isize;
+            let cols = (positions.start - skewed).clamp(0, n)..(positions.end - skewed).clamp(0, n);
+            if cols.is_empty() {
+                continue;
+            }
+            let count = (cols.end - cols.start) as usize;
+            let in_window = window.at((cols.start + skewed - base) as usize, row);
+            let (start, step) = match g.direction.left {
+                false => (line.wrapping_add(cols.start as usize * window.bytes), 1),
+                true => (line.wrapping_add((n - 1 - cols.start) as usize * window.bytes), -1),
+            };
+            // SAFETY: the caller guarantees the window and the line, which are of this type.
+            unsafe {
+                match window.bytes {
+                    8 => copy::<u64>(start, step, in_window, window.pitch, count, way),
+                    4 => copy::<u32>(start, step, in_window, window.pitch, count, way),
+                    2 => copy::<u16>(start, step, in_window, window.pitch, count, way),
+                    _ => copy::<u8>(start, step, in_window, window.pitch, count, way),
+                }
+            }
+        }
+    }
+
+    /// Updates the points of a level at one position.
+    ///
+    /// # Safety
+    /// The conditions of [`sweep`](Self::sweep) must hold; the windows, which begin at `base`, have
+    /// the position and all that its points read, and all updates before it have been made.
+    unsafe fn position(
+        &self,
+        worker: &mut Worker<'_>,
+        job: &Job<'_>,
+        level: usize,
+        position: isize,
+        base: isize,
+        mut norm: Option<&mut f64>,
+    ) {
+        let g = &self.geometry;
+        let skew = g.skew as isize;
+        // The rows of the window that the level updates.
+        let first = g.first_row(job.band);
+        let slabs = g.slabs_at(job.band, level);
+        let updated = &self.updated;
+        let own = match g.across {
+            0 => {
+                let start = slabs.start.max(updated[0].start);
+                start as isize - first..slabs.end.min(updated[0].end) as isize - first
+            }
+            _ if updated[0].contains(&slabs.start) && !slabs.is_empty() => {
+                updated[1].start as isize..updated[1].end as isize
+            }
+            _ => 0..0,
+        };
+        // Column `position - skew * row` is among those that are updated.
+        let (left, right) = (updated[2].start as isize, updated[2].end as isize);
+        let least = own.start.max((position - right).div_euclid(skew) + 1);
+        let end = own.end.min((position - left).div_euclid(skew) + 1);
+        if least >= end {
+            return;
+        }
+        // The rows whose points read nothing beyond an edge.
+        let (mut inner, edges) = (least..end, &self.rule.edges);
+        let len = g.dims[g.across] as isize;
+        let (mut up, mut down, mut west, mut east) = (0, 0, 0, 0);
+        for Placed { offset, .. } in &self.reads {
+            let (row, col) = (isize::from(offset[g.across]), isize::from(offset[2]));
+            (up, down) = (up.max(-row), down.max(row));
+            (west, east) = (west.max(-col), east.max(col));
+        }
+        if edges[g.across] != Edge::Fixed {
+            inner = inner.start.max(up - first)..inner.end.min(len - down - first);
+        }
+        if edges[2] != Edge::Fixed {
+            let n = g.dims[2] as isize;
+            inner = inner.start.max((position - (n - east)).div_euclid(skew) + 1)
+                ..inner.end.min((position - west).div_euclid(skew) + 1);
+        }
+        if g.across == 1 && edges[0] != Edge::Fixed {
+            let slab = slabs.start as isize;
+            let slab_reads = self.reads.iter().map(|read| slab + isize::from(read.offset[0]));
+            if slab_reads.into_iter().any(|slab| !(0..g.dims[0] as isize).contains(&slab)) {
+                inner = end..end;
+            }
+        }
+        let inner = if inner.is_empty() { end..end } else { inner };
+        // SAFETY: the conditions are those of this function.
+        unsafe {
+            for row in (least..inner.start).chain(inner.end..end) {
+                let rows = row..row + 1;
+                self.points(
+                    worker,
+                    slabs.start,
+                    first,
+                    position,
+                    base,
+                    rows,
+                    true,
+                    norm.as_deref_mut(),
+                );
+            }
+            if !inner.is_empty() {
+                self.points(worker, slabs.start, first, position, base, inner, false, norm);
+            }
+        }
+    }
+
+    /// Updates the points of some rows at one position: points that read nothing beyond an edge,
+    /// or one point.
+    ///
+    /// # Safety
+    /// The conditions of [`position`](Self::position) must hold.
+    #[expect(clippy::too_many_arguments, reason = "a part of `position`")]
+    unsafe fn points(
+        &self,
+        worker: &mut Worker<'_>,
+        plane: usize,
+        first: isize,
+        position: isize,
+        base: isize,
+        rows: Range<isize>,
+        at_edge: bool,
+        norm: Option<&mut f64>,
+    ) {
+        let g = &self.geometry;
+        let skew = g.skew as isize;
+        let count = (rows.end - rows.start) as usize;
+        for (n, &Placed { source, offset }) in self.reads.iter().enumerate() {
+            let [mut slab, mut row, mut col] = offset.map(isize::from);
+            if g.across == 0 {
+                row = slab;
+                slab = 0;
+            }
+            let mut from = source;
+            if at_edge {
+                match self.led(plane, first, position, rows.start, offset) {
+                    Err(axis) => {
+                        if let Some(numbers) = &self.beyond[n][axis] {
+                            worker.reads[n] = numbers.as_ptr();
+                            continue;
+                        }
+                    }
+                    Ok(led) => [slab, row, col] = led,
+                }
+                let wanted = Source { array: self.sources[source].array, plane: slab };
+                let known = self.sources.iter().position(|source| *source == wanted);
+                from = known.unwrap_or(source);
+            }
+            let at = (position + col + skew * row - base) as usize;
+            worker.reads[n] = worker.windows[from].at(at, (rows.start + row) as usize);
+        }
+        let here = (position - base) as usize;
+        for field in 0..self.rule.fields {
+            worker.outputs[field] = worker.windows[field].at(here, rows.start as usize);
+        }
+        if norm.is_some() {
+            worker.before.clear();
+            for field in 0..self.rule.fields {
+                let bytes = count * self.elements[field].bytes();
+                // SAFETY: the window has the points, and this thread has it for itself.
+                let old = unsafe { std::slice::from_raw_parts(worker.outputs[field], bytes) };
+                worker.before.extend_from_slice(old);
+            }
+        }
+        // SAFETY: the windows have all values that the points read, and this thread has them for
+        // itself; the program is one for outputs in place.
+        unsafe { worker.machine.run(&worker.reads, &worker.outputs, count) };
+        if let Some(norm) = norm {
+            let mut old = worker.before.as_ptr();
+            for field in 0..self.rule.fields {
+                let element = self.elements[field];
+                // SAFETY: both have a value for each of the points.
+                let change = unsafe { super::change(element, old, worker.outputs[field], count) };
+                *norm = super::greater(*norm, change);
+                old = old.wrapping_add(count * element.bytes());
+            }
+        }
+    }
+
+    /// Returns the distance in planes, rows and columns to the element to which a read leads, or
+    /// the axis beyond which it sees a number.
+    fn led(
+        &self,
+        plane: usize,
+        first: isize,
+        position: isize,
+        row: isize,
+        offset: [i8; 3],
+    ) -> std::result::Result<[isize; 3], usize> {
+        let g = &self.geometry;
+        let col = position - g.skew as isize * row;
+        let point = match g.across {
+            0 => [first + row, 0, col],
+            _ => [plane as isize, row, col],
+        };
+        let mut led = [0; 3];
+        for axis in 0..3 {
+            let at = point[axis] + isize::from(offset[axis]);
+            match self.rule.edges[axis].at(at, g.dims[axis]) {
+                Some(Beyond::At(at)) => led[axis] = at as isize - point[axis],
+                Some(Beyond::Number(_)) => return Err(axis),
+                None => unreachable!("a point reads beyond a fixed edge"),
+            }
+        }
+        Ok(if g.across == 0 { [0, led[0], led[2]] } else { led })
+    }
+}
+
+/// From a line to a window, or back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    In,
+    Out,
+}
+
+/// Copies `count` values between a line, whose values are `step` apart, and the row of a window,
+/// whose values are one position plus nothing apart.
+///
+/// # Safety
+/// All values must be valid for the accesses.
+#[inline(always)]
+unsafe fn copy<T: Copy>(
+    line: *mut u8,
+    step: isize,
+    window: *mut u8,
+    pitch: usize,
+    count: usize,
+    way: Way,
+) {
+    let (line, window) = (line.cast::<T>(), window.cast::<T>());
+    for i in 0..count {
+        let (at, place) = (line.wrapping_offset(step * i as isize), window.wrapping_add(i * pitch));
+        // SAFETY: the caller guarantees both.
+        unsafe {
+            match way {
+                Way::In => place.write_unaligned(at.read_unaligned()),
+                Way::Out => at.write_unaligned(place.read_unaligned()),
+            }
+        }
+    }
+}

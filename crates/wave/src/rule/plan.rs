@@ -1,0 +1,207 @@
+//! Chooses the depth, the bands and the pieces of a sweep over arrays.
+//!
+//! # Contract
+//! [`Question::answer`] returns the plan, or an error with the memory that the smallest plan needs.
+//!
+//! | number | choice                                                                             |
+//! |--------|------------------------------------------------------------------------------------|
+//! | depth  | as given, or the one with the least estimated time of a whole run                  |
+//! | band   | as many slabs as, with those of all levels, fit a core's cache                     |
+//! | piece  | as many positions as fit, but enough for the loops of a program                    |
+//! | flight | the threads plus one, or plus two if an array is on file                           |
+//!
+//! # The time
+//! A pass takes the greater of the disk's time, for the bytes that it reads and writes, and the
+//! processors' time: a copy of each value into and out of the rings, and an update per value and
+//! level. Values that do not fit the cache take longer; so a pass is as deep as the cache allows,
+//! and deeper only if the disk bounds it.
+
+use syncline_store::ElementType;
+
+use super::{Rule, explicit, ordered};
+use crate::{Error, Result};
+
+/// The way in which a sweep over arrays uses memory and cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArrayPlan {
+    /// The greatest number of iterations in a pass.
+    pub depth: u64,
+    /// The number of passes, if no convergence test ends the sweep earlier.
+    pub passes: u64,
+    /// The number of slabs (rows, or planes in three dimensions) that a task brings in.
+    pub band: usize,
+    /// The number of positions across a slab that a task covers.
+    pub piece: usize,
+    /// The number of bands in memory at once.
+    pub flight: usize,
+    /// The bytes of all buffers.
+    pub memory: u64,
+}
+
+/// Nanoseconds per update of a value of 8 bytes; to copy a value into and out of a ring; and per
+/// byte that memory delivers.
+const UPDATE_NS: f64 = 0.4;
+const COPY_NS: f64 = 0.8;
+const MEMORY_NS: f64 = 0.15;
+/// The factor by which an update outside of the cache is slower.
+const OUTSIDE: f64 = 2.5;
+/// Nanoseconds for a run of a program.
+const RUN_NS: f64 = 60.0;
+/// The depths, bands and pieces among which a plan is chosen.
+const DEPTHS: [usize; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 20, 32, 48, 64, 100, 200];
+const BANDS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+const PIECES: [usize; 8] = [4, 8, 16, 32, 512, 1024, 2048, 4096];
+/// Bytes of the small buffers of each thread.
+const SMALL: u64 = 256 << 10;
+
+pub(crate) struct Question<'q> {
+    pub(crate) rule: &'q Rule,
+    pub(crate) dims: [usize; 3],
+    /// The types of all arrays, and whether they are on file.
+    pub(crate) elements: &'q [ElementType],
+    pub(crate) on_file: &'q [bool],
+    pub(crate) result_on_file: bool,
+    pub(crate) iterations: u64,
+    pub(crate) converges: bool,
+    pub(crate) depth: Option<u64>,
+    pub(crate) threads: usize,
+    pub(crate) memory: u64,
+    /// The bytes of a core's cache.
+    pub(crate) cache: u64,
+    /// The disk's rate in bytes per second, if known.
+    pub(crate) disk: Option<f64>,
+}
+
+impl Question<'_> {
+    fn flight(&self) -> usize {
+        let disk = self.result_on_file || self.on_file.iter().any(|on_file| *on_file);
+        self.threads + if disk { 2 } else { 1 }
+    }
+
+    /// Returns the bytes of the elements of a point, of some arrays.
+    fn bytes(&self, which: impl Fn(usize) -> bool) -> u64 {
+        let chosen = self.elements.iter().enumerate().filter(|(array, _)| which(*array));
+        chosen.map(|(_, element)| element.bytes() as u64).sum()
+    }
+
+    /// Returns whether iterations of the rule may be chained at all.
+    fn chains(&self) -> bool {
+        let directions = &self.rule.directions;
+        self.rule.explicit || directions.iter().all(|direction| *direction == directions[0])
+    }
+
+    /// Returns the bytes of all buffers of a pass, and of the values that a piece works on.
+    fn room(&self, depth: usize, band: usize, piece: usize) -> (u64, u64) {
+        let (rule, flight) = (self.rule, self.flight());
+        let slab = (self.dims[1] * self.dims[2]) as u64;
+        let direction = rule.directions[0];
+        let (rings, piece_bytes, windows) = if rule.explicit {
+            let g = explicit::Geometry::new(rule, self.dims, depth, band, flight);
+            let ring = |array: usize| {
+                let field = array < rule.fields;
+                let copied = field || self.on_file[array] || g.is_periodic();
+                if copied { g.ring_bytes(self.elements[array], field) } else { 0 }
+            };
+            let rings: u64 = (0..self.elements.len()).map(ring).sum();
+            (rings, g.piece_points(piece) * self.bytes(|_| true), 0)
+        } else {
+            let g = ordered::Geometry::new(rule, self.dims, depth, (band, flight), direction);
+            let ring = |array: usize| {
+                let copied = array < rule.fields || self.on_file[array];
+                if copied { g.ring_bytes(self.elements[array]) } else { 0 }
+            };
+            let rings: u64 = (0..self.elements.len()).map(ring).sum();
+            let window = g.window_points() * self.bytes(|_| true);
+            (rings, window, window * self.threads as u64)
+        };
+        let panel = |on_file: bool, array: usize| match on_file {
+            true => {
+                let bytes = band as u64 * slab * self.elements[array].bytes() as u64;
+                (bytes + (16 << 10)).next_multiple_of(2 << 20)
+            }
+            false => 0,
+        };
+        let panels: u64 = self.on_file.iter().enumerate().map(|(a, f)| panel(*f, a)).sum();
+        let outs: u64 = (0..rule.fields).map(|field| panel(self.result_on_file, field)).sum();
+        let buffers = flight as u64 * (panels + outs) + self.threads as u64 * SMALL;
+        (rings + windows + buffers, piece_bytes)
+    }
+
+    /// Returns the estimated nanoseconds of a pass.
+    fn pass_ns(&self, depth: usize, band: usize, piece: usize) -> f64 {
+        let points = self.dims.iter().map(|n| *n as f64).product::<f64>();
+        let (_, works) = self.room(depth, band, piece);
+        let fits = works <= self.cache / 5 * 4;
+        let fields = self.bytes(|array| array < self.rule.fields) as f64;
+        let all = self.bytes(|_| true) as f64;
+        let run = match (self.rule.explicit, self.rule.dimensions) {
+            (true, 2) => piece.min(self.dims[2]),
+            (true, _) => self.dims[2],
+            (false, 2) => band,
+            (false, _) => self.dims[1],
+        };
+        let update = UPDATE_NS * all / 8.0 * if fits { 1.0 } else { OUTSIDE } + RUN_NS / run as f64;
+        let copies = COPY_NS * (fields + all) / 8.0 + MEMORY_NS * (fields + all);
+        let levels = depth as f64;
+        let per_level = if self.rule.explicit || self.rule.dimensions == 2 { 0.0 } else { copies };
+        let busy = points * ((update + per_level) * levels + copies) / self.threads as f64;
+        let moved = self.bytes(|array| self.on_file[array]) as f64
+            + if self.result_on_file { fields } else { 0.0 };
+        let disk = self.disk.map_or(0.0, |rate| points * moved / rate * 1e9);
+        // The skewed start and end of a pass.
+        let lag = 1.0 + levels * 2.0 / self.dims[0] as f64;
+        busy.max(disk) * lag + 2e5
+    }
+
+    pub(crate) fn answer(&self) -> Result<ArrayPlan> {
+        let iterations = self.iterations.max(1);
+        let most = if self.chains() { self.depth.unwrap_or(iterations).min(iterations) } else { 1 };
+        let depths: Vec<usize> = match self.depth {
+            Some(depth) => vec![depth.min(most).max(1) as usize],
+            None => {
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                DEPTHS.into_iter().map(|depth| depth.min(most)).collect()
+            }
+        };
+        let mut best: Option<(f64, ArrayPlan)> = None;
+        let mut least = u64::MAX;
+        for depth in depths {
+            for band in BANDS {
+                for piece in PIECES {
+                    let plan = self.plan(depth, band, piece);
+                    least = least.min(plan.memory);
+                    if plan.memory > self.memory {
+                        continue;
+                    }
+                    let pass = self.pass_ns(depth, band, piece);
+                    let time = match self.converges {
+                        true => pass / depth as f64,
+                        false => pass * iterations.div_ceil(depth as u64) as f64,
+                    };
+                    if best.as_ref().is_none_or(|(other, _)| time < *other) {
+                        best = Some((time, plan));
+                    }
+                }
+            }
+        }
+        best.map(|(_, plan)| plan).ok_or(Error::StreamMemory {
+            allowed: self.memory,
+            depth: self.depth.unwrap_or(1),
+            needed: least,
+            on_team: false,
+        })
+    }
+
+    fn plan(&self, depth: usize, band: usize, piece: usize) -> ArrayPlan {
+        let (memory, _) = self.room(depth, band, piece);
+        ArrayPlan {
+            depth: depth as u64,
+            passes: self.iterations.max(1).div_ceil(depth as u64),
+            band: if !self.rule.explicit && self.rule.dimensions == 3 { 1 } else { band },
+            piece,
+            flight: self.flight(),
+            memory,
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The executors against the plain loop.
+
+use std::path::PathBuf;
+
+use syncline_store::ElementType;
+use syncline_store::array::{Array, ArraySource};
+use syncline_testkit::Random;
+
+use super::plain::plain;
+use super::plan::ArrayPlan;
+use super::run::{Fields, Input};
+use crate::described::graph::Type;
+use crate::lanes::Lanes;
+use crate::{Described, Runner, Sweep, SweepReport};
+
+/// Returns an array of small numbers.
+pub(super) fn numbers(element: ElementType, dims: &[usize], random: &mut Random) -> Array {
+    let mut array = Array::zeros(element, dims).unwrap();
+    let width = element.bytes();
+    for place in array.bytes_mut().chunks_exact_mut(width) {
+        let number = random.below(200) as i64 - 100;
+        match element {
+            ElementType::Float64 => place.copy_from_slice(&(number as f64 / 8.0).to_le_bytes()),
+            ElementType::Float32 => place.copy_from_slice(&(number as f32 / 8.0).to_le_bytes()),
+            _ => place.copy_from_slice(&number.to_le_bytes()[..width]),
+        }
+    }
+    array
+}
+
+/// The parameters of a run.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    lanes: Lanes,
+    threads: usize,
+    depth: u64,
+    band: usize,
+    piece: usize,
+}
+
+impl Setting {
+    /// Runs a description over arrays in memory, with this plan.
+    fn run(
+        &self,
+        described: &Described,
+        arrays: &[&Array],
+        iterations: u64,
+    ) -> (Vec<Array>, SweepReport) {
+        let inputs: Vec<Input<'_>> = arrays.iter().map(|array| Input::Memory(array)).collect();
+        let (fields, report) = self.run_inputs(described, &inputs, iterations, None);
+        let Fields::Memory(fields) = fields else { panic!("no targets are given") };
+        (fields, report)
+    }
+
+    /// Runs a description from files, of which some may be in memory, into files.
+    fn run_files(
+        &self,
+        described: &Described,
+        arrays: &[&Array],
+        iterations: u64,
+        random: &mut Random,
+    ) -> (Vec<Array>, SweepReport) {
+        let folder = tempfile::tempdir().unwrap();
+        let sources: Vec<ArraySource> = arrays
+            .iter()
+            .enumerate()
+            .map(|(n, array)| {
+                if random.one_in(3) {
+                    return ArraySource::Memory((*array).clone());
+                }
+                let path = folder.path().join(format!("{n}.npy"));
+                array.create(&path).unwrap().commit().unwrap();
+                ArraySource::open(&path).unwrap()
+            })
+            .collect();
+        let inputs: Vec<Input<'_>> = sources
+            .iter()
+            .map(|source| match source {
+                ArraySource::Memory(array) => Input::Memory(array),
+                ArraySource::File(file) => Input::File(file),
+            })
+            .collect();
+        let targets: Vec<PathBuf> = (0..described.fields().len())
+            .map(|field| folder.path().join(format!("result-{field}.npy")))
+            .collect();
+        let (fields, report) = self.run_inputs(described, &inputs, iterations, Some(&targets));
+        let Fields::Files(files) = fields else { panic!("targets are given") };
+        files.into_iter().for_each(|file| file.commit().unwrap());
+        (targets.iter().map(|path| Array::open(path).unwrap()).collect(), report)
+    }
+
+    fn run_inputs(
+        &self,
+        described: &Described,
+        inputs: &[Input<'_>],
+        iterations: u64,
+        targets: Option<&[PathBuf]>,
+    ) -> (Fields, SweepReport) {
+        let sweep = Sweep::new(described.clone())
+            .iterations(iterations)
+            .until(-0.0)
+            .lanes(self.lanes)
+            .runner(Runner::pool(self.threads));
+        let plan = ArrayPlan {
+            depth: self.depth,
+            passes: iterations.div_ceil(self.depth),
+            band: self.band,
+            piece: self.piece,
+            flight: self.threads + 1,
+            memory: 0,
+        };
+        sweep.run_inputs(inputs, plan, targets).unwrap()
+    }
+}
+
+/// A random description, and the number of its dimensions.
+pub(super) fn description(random: &mut Random) -> (String, usize) {
+    let dimensions = if random.one_in(3) { 3 } else { 2 };
+    let explicit = random.one_in(2);
+    let typed = !random.one_in(3);
+    let fields = [1, 1, 2, 3][random.below(4_usize)];
+    let coefficients = random.below(3_usize);
+    let radius = if random.one_in(3) { 2 } else { 1 };
+    let names: Vec<String> = (0..fields)
+        .map(|i| format!("f{i}"))
+        .chain((0..coefficients).map(|i| format!("c{i}")))
+        .collect();
+    let types: Vec<ElementType> = names.iter().map(|_| random.one_of(&ElementType::ALL)).collect();
+    let mut text = format!("name = 'random'\ndimensions = {dimensions}\n");
+    let quoted = |names: &[String]| format!("{names:?}");
+    text += &format!("fields = {}\n", quoted(&names[..fields]));
+    text += &format!("coefficients = {}\n", quoted(&names[fields..]));
+    let overflow = random.one_of(&["wrapping", "saturating"]);
+    text += &format!("overflow = '{overflow}'\n");
+    if !explicit && dimensions == 2 && random.one_in(2) {
+        let all = ["south-east", "south-west", "north-west", "north-east"];
+        let some: Vec<&str> = (0..=random.below(4_usize)).map(|_| random.one_of(&all)).collect();
+        text += &format!("directions = {some:?}\n");
+    }
+    let read = |random: &mut Random, array: usize| {
+        let mut offset = || random.below(2 * radius + 1) as i64 - radius as i64;
+        let offsets: Vec<i64> = (0..dimensions).map(|_| offset()).collect();
+        let old = if explicit && array < fields { "old." } else { "" };
+        format!("{old}{}{offsets:?}", names[array])
+    };
+    let mut update = String::new();
+    for field in 0..fields {
+        // A read as a value of the type of the field.
+        let value = |random: &mut Random| {
+            let array = random.below(names.len());
+            let value = match random.below(5) {
+                0 => names[array].clone(),
+                _ => read(random, array),
+            };
+            match typed && types[array] != types[field] {
+                true => format!("{}({value})", types[field]),
+                false => value,
+            }
+        };
+        let mut sum = value(random);
+        for _ in 0..random.within(1..=6) {
+            let (x, y, z) = (value(random), value(random), value(random));
+            let number = random.below(5);
+            sum = match random.below(14) {
+                0 => format!("{sum} + {x}"),
+                1 => format!("{sum} - {x}"),
+                2 => format!("{x} - ({sum})"),
+                3 => format!("({sum}) * {number}"),
+                4 => format!("{sum} + {x} * {y}"),
+                5 => format!("{x} * {y} - ({sum})"),
+                6 => format!("min({sum}, {x})"),
+                7 => format!("max({x}, {y}, {sum})"),
+                8 => format!("abs({sum}) / 3"),
+                9 => format!("if({sum} < {x}, {y}, {z})"),
+                10 => format!("if({x} <= {y}, {sum}, -{z})"),
+                11 => format!("if({x} == {number}, {y}, {sum})"),
+                12 => format!("{sum} + {x} + {y} + {z}"),
+                _ => format!("({sum}) / {x}"),
+            };
+        }
+        update += &format!("{} = ({sum}) / 2\n", names[field]);
+    }
+    if random.one_in(2) {
+        let mut axes = vec!["rows", "columns"];
+        if dimensions == 3 {
+            axes.push("planes");
+        }
+        let edges: Vec<String> = axes
+            .into_iter()
+            .map(|axis| {
+                let rules = ["'fixed'", "'clamped'", "'reflected'", "3", "'periodic'"];
+                let most = if explicit && axis == "columns" { 5 } else { 4 };
+                format!("{axis} = {}", rules[random.below(most)])
+            })
+            .collect();
+        text += &format!("edges = {{ {} }}\n", edges.join(", "));
+    }
+    text += &format!("update = \"\"\"\n{update}\"\"\"\n");
+    if random.one_in(4) {
+        let seen = random.one_of(&["'point'", "7"]);
+        text += &format!(
+            "[nodata]\n{} = {{ value = 4, seen = {seen} }}\n",
+            random.one_of(&names.iter().map(String::as_str).collect::<Vec<_>>())
+        );
+    }
+    if typed {
+        text += "[types]\n";
+        for (name, element) in names.iter().zip(&types) {
+            text += &format!("{name} = '{element}'\n");
+        }
+    }
+    (text, dimensions)
+}
+
+/// Returns the first difference between two arrays; any two NaNs are equal.
+fn difference(left: &Array, right: &Array) -> Option<String> {
+    let differs = |i: usize, same: bool, values: String| (!same).then(|| format!("{i}: {values}"));
+    let width = left.element().bytes();
+    let pairs = left.bytes().chunks(width).zip(right.bytes().chunks(width));
+    pairs.enumerate().find_map(|(i, (x, y))| match left.element() {
+        ElementType::Float64 => {
+            let of = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().unwrap());
+            let (x, y) = (of(x), of(y));
+            let same = x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
+            differs(i, same, format!("{x} {y}"))
+        }
+        ElementType::Float32 => {
+            let of = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap());
+            let (x, y) = (of(x), of(y));
+            let same = x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
+            differs(i, same, format!("{x} {y}"))
+        }
+        _ => differs(i, x == y, format!("{x:?} {y:?}")),
+    })
+}
+
+/// Returns the greatest change between two arrays.
+fn change(old: &Array, new: &Array) -> f64 {
+    let n = old.dims().iter().product();
+    // SAFETY: both arrays have `n` values of this type.
+    unsafe { super::change(old.element(), old.bytes().as_ptr(), new.bytes().as_ptr(), n) }
+}
+
+fn every_lanes() -> Vec<Lanes> {
+    Lanes::available().collect()
+}
+
+/// Runs random descriptions on random data, and compares with the plain loop.
+fn random_rules(cases: std::ops::Range<u64>) {
+    for case in cases {
+        let mut random = Random::new(case);
+        let (text, dimensions) = description(&mut random);
+        let described = match Described::parse(&text) {
+            Ok(described) => described,
+            // By chance, no field is read at a neighbour.
+            Err(error) if error.to_string().contains("has no direction") => continue,
+            Err(error) => panic!("{case}: {text}{error}"),
+        };
+        let rule = described.rule();
+        let most = if dimensions == 2 { 40 } else { 12 };
+        let dims: Vec<usize> = (0..dimensions).map(|_| random.within(1..=most)).collect();
+        let real = random.one_of(&ElementType::REAL);
+        let arrays: Vec<Array> = rule
+            .arrays
+            .iter()
+            .map(|(_, value)| match value {
+                Type::Of(element) => *element,
+                _ => real,
+            })
+            .map(|element| numbers(element, &dims, &mut random))
+            .collect();
+        let arrays: Vec<&Array> = arrays.iter().collect();
+        let (input, coefficients) = arrays.split_at(rule.fields);
+        let iterations = random.below(8_u64);
+        let settings = Setting {
+            depth: random.within(1..=8) as u64,
+            band: random.within(1..=20),
+            threads: random.within(1..=3),
+            piece: random.within(1..=60),
+            lanes: random.one_of(&every_lanes()),
+        };
+        let (result, report) = match random.one_in(4) {
+            true => settings.run_files(&described, &arrays, iterations, &mut random),
+            false => settings.run(&described, &arrays, iterations),
+        };
+        let done = report.iterations;
+        // A sweep that changes nothing any more has converged.
+        assert!(done == iterations || report.converged.is_some_and(|at| at < done));
+        let mut expected: Vec<Array> = input.iter().map(|array| (*array).clone()).collect();
+        for iteration in 0..done {
+            let before = expected.clone();
+            plain(rule, &mut expected, coefficients, iteration..iteration + 1);
+            let changes = before.iter().zip(&expected).map(|(old, new)| change(old, new));
+            let (residual, change) =
+                (report.residuals[iteration as usize], changes.fold(0.0, super::greater));
+            let same = residual == change || residual.is_nan() && change.is_nan();
+            assert!(same, "case {case}, iteration {iteration}: {residual} {change}");
+        }
+        for (field, (left, right)) in result.iter().zip(&expected).enumerate() {
+            if let Some(difference) = difference(left, right) {
+                panic!(
+                    "case {case}, {dims:?}, {iterations} iterations, {settings:?}: field {field}, {difference}\n{text}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn random_rules_have_the_bits_of_the_plain_loop() {
+    random_rules(0..600);
+}

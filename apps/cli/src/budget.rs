@@ -215,6 +215,11 @@ impl Bound {
         self.too_small(program, hint, piece, needed)
     }
 
+    /// Returns the error of a sweep over arrays that has too little memory.
+    pub(crate) fn too_small_for_arrays(self, threads: u64, piece: String, needed: u64) -> Error {
+        self.too_small(self.streaming(threads), "", piece, needed)
+    }
+
     fn sweep_too_small(self, own: u64, matrices: usize, needed: u64, grid: &Grid) -> Error {
         let (count, size) = (grid.len(), grid.block_size());
         let piece = match count {

@@ -126,6 +126,27 @@ impl Inputs {
         }
     }
 
+    /// Returns the `.npy` file of an array.
+    ///
+    /// # Errors
+    /// [`Error::Twice`] and [`Error::Nowhere`] for an array that is in two directories or in none;
+    /// [`Error::Usage`] for one that is raw.
+    pub(crate) fn npy(&self, name: &str) -> Result<PathBuf> {
+        let dir = self.dir_of(name)?;
+        match dir.is_raw() {
+            false => Ok(dir.file(name)),
+            true => Err(Error::Usage(format!(
+                "{} is raw: kernels over arrays read .npy files (`syncline convert` makes them)",
+                dir.file(name).display()
+            ))),
+        }
+    }
+
+    /// Returns the directory in which a result of a field goes: that of the field, or the first.
+    pub(crate) fn home(&self, field: &str) -> &DataDir {
+        self.with(field).next().unwrap_or(&self.dirs[0])
+    }
+
     /// Finds the arrays of a kernel; `field` replaces the directory's own field.
     ///
     /// # Errors

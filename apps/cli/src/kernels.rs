@@ -93,6 +93,8 @@ pub(crate) struct Kernel {
     pub(crate) description: Option<PathBuf>,
     /// The compiled kernel.
     pub(crate) runs: Arc<dyn RunsAll>,
+    /// The description, if only a sweep over arrays can run it.
+    pub(crate) over_arrays: Option<Described>,
 }
 
 impl Kernel {
@@ -148,6 +150,7 @@ impl Kernel {
             // The checksum covers the whole text: another text is another kernel.
             parameters: vec![(DESCRIPTION, format!("{:016x}", checksum(text.as_bytes())))],
             description: Some(path.to_owned()),
+            over_arrays: described.needs_arrays().then(|| described.clone()),
             runs: syncline_sweeps::described(described),
         })
     }
@@ -170,6 +173,7 @@ impl Kernel {
             parameters: Vec::new(),
             description: None,
             runs,
+            over_arrays: None,
         }
     }
 

@@ -48,10 +48,21 @@ impl Output {
         kernel: &Kernel,
         inputs: &[PathBuf],
     ) -> Result<Self> {
+        Self::choose_for(asked, dir, (&kernel.field, &kernel.name), inputs)
+    }
+
+    /// As [`choose`](Self::choose), for this field of the kernel of this name.
+    ///
+    /// # Errors
+    /// As for [`choose`](Self::choose).
+    pub(crate) fn choose_for(
+        asked: Option<&Path>,
+        dir: &DataDir,
+        (field, kernel): (&str, &str),
+        inputs: &[PathBuf],
+    ) -> Result<Self> {
         let ending = if dir.is_raw() { "" } else { ".npy" };
-        let beside = || {
-            dir.path().join(format!("{}.{}{RESULT}{ending}", kernel.field, file_part(&kernel.name)))
-        };
+        let beside = || dir.path().join(format!("{field}.{}{RESULT}{ending}", file_part(kernel)));
         let path = asked.map_or_else(beside, Path::to_owned);
         let npy = path.as_os_str().as_encoded_bytes().ends_with(b".npy");
         let refuse = |why: String| Error::Output { path: path.clone(), why };

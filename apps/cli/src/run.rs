@@ -7,6 +7,7 @@
 //!                 peak memory taken ─ verify ─ the output gets its name ──┴─ summary
 //! ```
 
+mod arrays;
 mod blocked;
 mod streamed;
 mod team;
@@ -50,6 +51,11 @@ pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
     executor::check(args)?;
     let inputs = Inputs::open(&args.dir, &args.also)?;
     let kernel = Kernel::choose(args, |name| inputs.has(name))?;
+    if let Some(described) = &kernel.over_arrays {
+        let summary = arrays::run(args, &kernel, described, &inputs, signals)?;
+        let converged = args.until.is_none() || summary.has_converged();
+        return Ok((text(args, &summary)?, converged));
+    }
     let found = inputs.find(&kernel, args.field.as_deref())?;
     let summary = match found.element {
         ElementType::Float64 => {

@@ -30,6 +30,16 @@ pub(crate) struct Asked<'a> {
     pub(crate) output: &'a Output,
 }
 
+/// The request of a run over arrays.
+pub(crate) struct ArrayRun<'a> {
+    pub(crate) args: &'a RunArgs,
+    pub(crate) kernel: &'a Kernel,
+    /// The type of the first field.
+    pub(crate) element: ElementType,
+    pub(crate) dims: &'a [usize],
+    pub(crate) outputs: &'a [Output],
+}
+
 /// The measurements around a sweep.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
@@ -115,6 +125,9 @@ pub(crate) struct Summary {
     order: Option<BlockOrder>,
     executor: Option<ExecutorKind>,
     layout: String,
+    /// In three dimensions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    planes: Option<usize>,
     rows: usize,
     cols: usize,
     iterations: Option<u64>,
@@ -268,6 +281,41 @@ impl Summary {
             SweepPlan::Blocked(plan) => summary.in_blocks(args, plan),
             SweepPlan::Streamed(plan) => summary.streamed(args, plan),
             _ => summary,
+        }
+    }
+
+    /// Combines the request of a run over arrays, the report and the measurements.
+    pub(crate) fn of_arrays(of: &ArrayRun<'_>, report: &SweepReport, measured: &Measured) -> Self {
+        let (planes, rows, cols) = match *of.dims {
+            [planes, rows, cols] => (Some(planes), rows, cols),
+            [rows, cols] => (None, rows, cols),
+            _ => (None, 0, 0),
+        };
+        let names = |output: &Output| output.path.display().to_string();
+        let asked = Asked {
+            args: of.args,
+            kernel: of.kernel,
+            element: of.element,
+            shape: Shape::new(rows, cols),
+            output: &of.outputs[0],
+        };
+        let updates = of.dims.iter().product::<usize>() as f64 * report.iterations as f64;
+        let seconds = measured.time.as_secs_f64();
+        let summary = Self {
+            planes,
+            output: of.outputs.iter().map(names).collect::<Vec<_>>().join(", "),
+            ns_per_element: (updates > 0.0).then(|| seconds * 1e9 / updates),
+            ..Self::new(&asked, Layout::RowMajor, report, measured)
+        };
+        let SweepPlan::Arrays(plan) = &report.plan else { return summary };
+        Self {
+            executor: Some(ExecutorKind::Streamed),
+            depth: Some(plan.depth),
+            window: Some(plan.memory),
+            windows: Some(1),
+            panels: Some(plan.flight),
+            panel_rows: Some(plan.band),
+            ..summary
         }
     }
 

@@ -15,7 +15,9 @@
 //! # Costs
 //! A file in Fortran order is read once for each batch of rows that fits a buffer of 64 MiB.
 
+use std::fmt::Display;
 use std::fs::File;
+use std::io::Seek;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -105,13 +107,28 @@ impl Array {
     /// [`Error::UnsupportedDtype`] and [`Error::NotTwoOrThreeDimensions`] for an array of another
     /// kind; [`Error::NotNpy`], [`Error::Length`] and [`Error::File`].
     pub fn open(path: &Path) -> Result<Self> {
-        let file = chunk::open(path)?;
-        let header = npy::array(&file, path)?;
+        Self::read(&chunk::open(path)?, path)
+    }
+
+    /// Reads the array that was written to a file which has no name yet.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn of_file(new: &NewFile) -> Result<Self> {
+        let path = new.target();
+        let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
+        let mut file = new.file().try_clone().map_err(failed)?;
+        file.rewind().map_err(failed)?;
+        Self::read(&file, path)
+    }
+
+    fn read(file: &File, path: &Path) -> Result<Self> {
+        let header = npy::array(file, path)?;
         let mut array = Self::zeros(header.element, &header.dims)?;
         let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
         match header.fortran {
             false => file.read_exact_at(array.bytes_mut(), header.start).map_err(failed)?,
-            true => array.read_fortran(&file, header.start).map_err(failed)?,
+            true => array.read_fortran(file, header.start).map_err(failed)?,
         }
         if header.big_endian {
             let width = header.element.bytes();
@@ -185,6 +202,42 @@ impl Array {
         let start = self.bytes.as_mut_ptr().cast::<T>();
         // SAFETY: as in `values`, and the array is borrowed exclusively.
         (T::TYPE == self.element).then(|| unsafe { std::slice::from_raw_parts_mut(start, len) })
+    }
+
+    /// Returns the place of the first element whose bits differ from those of another array of the
+    /// same type and dimensions, and both elements. Any two NaNs are equal.
+    pub fn first_difference(&self, other: &Self) -> Option<String> {
+        match self.element {
+            ElementType::Float64 => self.differs::<f64>(other, |x, y| {
+                x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan()
+            }),
+            ElementType::Float32 => self.differs::<f32>(other, |x, y| {
+                x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan()
+            }),
+            ElementType::Uint8 => self.differs::<u8>(other, |x, y| x == y),
+            ElementType::Int16 => self.differs::<i16>(other, |x, y| x == y),
+            ElementType::Uint16 => self.differs::<u16>(other, |x, y| x == y),
+            ElementType::Int32 => self.differs::<i32>(other, |x, y| x == y),
+            ElementType::Int64 => self.differs::<i64>(other, |x, y| x == y),
+        }
+    }
+
+    fn differs<T: Number + Display>(
+        &self,
+        other: &Self,
+        same: impl Fn(&T, &T) -> bool,
+    ) -> Option<String> {
+        let Some((left, right)) = self.values::<T>().zip(other.values::<T>()) else {
+            return Some(format!("{} and {}", self.element, other.element));
+        };
+        let at = left.iter().zip(right).position(|(x, y)| !same(x, y))?;
+        let cols = *self.dims.last()?;
+        let (row, col) = (at / cols, at % cols);
+        let place = match self.dims[..] {
+            [_, rows, _] => format!("plane {}, row {}", row / rows, row % rows),
+            _ => format!("row {row}"),
+        };
+        Some(format!("{place}, column {col}: {} and {}", left[at], right[at]))
     }
 
     /// Returns the bytes of all elements.

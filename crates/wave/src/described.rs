@@ -150,6 +150,20 @@ impl Described {
         &self.fields
     }
 
+    /// Returns whether only a sweep over [`Array`](syncline_store::array::Array)s can run the
+    /// kernel: it has several fields, types, edges or directions, reads values before the
+    /// iteration, distant neighbours or coefficients at neighbours, or has three dimensions.
+    #[must_use]
+    pub const fn needs_arrays(&self) -> bool {
+        self.code.is_none()
+    }
+
+    /// Returns the number of dimensions: two or three.
+    #[must_use]
+    pub const fn dimensions(&self) -> usize {
+        self.rule.dimensions
+    }
+
     /// Returns the names of the coefficients, in the order of their matrices.
     #[must_use]
     pub fn coefficients(&self) -> &[String] {

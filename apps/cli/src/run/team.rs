@@ -138,6 +138,11 @@ fn member(me: &mut Member, args: &RunArgs, signals: &Signals) -> Result<Option<S
     let inputs = all(me, inputs)?;
     let kernel = Kernel::choose(args, |name| inputs.has(name));
     let kernel = all(me, kernel)?;
+    if kernel.over_arrays.is_some() {
+        let why =
+            format!("{} is a kernel over arrays, which runs in one process only", kernel.name);
+        return all(me, Err(Error::Usage(why)));
+    }
     let found = all(me, inputs.find(&kernel, args.field.as_deref()))?;
     let (members, bound) = (me.size(), Bound::of_member(args.memory, me.ranks_on(me.host()).len()));
     match found.element {

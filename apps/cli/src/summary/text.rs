@@ -11,7 +11,11 @@ use crate::units::{Bytes, Time, plural, rate};
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kernel, dtype, rows, cols, .. } = self;
-        write!(f, "{kernel:<13}{rows} x {cols} {dtype}")?;
+        write!(f, "{kernel:<13}")?;
+        if let Some(planes) = self.planes {
+            write!(f, "{planes} x ")?;
+        }
+        write!(f, "{rows} x {cols} {dtype}")?;
         if self.complete_already {
             writeln!(f)?;
             self.iterations(f)?;

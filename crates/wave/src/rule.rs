@@ -4,10 +4,10 @@
 //! A rule updates the points of one or several fields, which have the same two or three dimensions.
 //! An iteration updates every point once, in one of two ways:
 //!
-//! | kind     | the update reads                                | the order of the points           |
-//! |----------|-------------------------------------------------|-----------------------------------|
-//! | explicit | values before the iteration only (`old.n`)      | has no effect                     |
-//! | ordered  | values in the state that the order leaves (`n`) | row by row, along its direction   |
+//! | kind     | the update reads                                | the order of the points         |
+//! |----------|-------------------------------------------------|---------------------------------|
+//! | explicit | values before the iteration only (`old.n`)      | has no effect                   |
+//! | ordered  | values in the state that the order leaves (`n`) | row by row, along its direction |
 //!
 //! The executors and the plain loop ([`plain`]) derive everything from the rule: the reads of its
 //! graph, the types of its arrays, its edges and its directions. They share nothing else.

@@ -14,7 +14,7 @@ use syncline_store::NewFile;
 use syncline_store::array::{Array, ArraySource};
 use syncline_wave::{
     Described, Error as WaveError, Runner, Sweep, SweepReport, lanes::Lanes, monitor::Monitor,
-    reference::plain_arrays,
+    plan::SweepPlan, reference::plain_arrays,
 };
 
 use super::Meter;
@@ -187,12 +187,19 @@ impl Job<'_> {
         let count = self.described.fields().len();
         let (held, whole) = self.bytes(&sources);
         let left = self.bound.for_member(self.threads() as u64).saturating_sub(held);
-        // A sweep of several passes is faster in memory.
+        // A sweep of several passes is faster in memory; one of a single pass reads and writes
+        // while it computes.
         let rest = left.saturating_sub(whole - held);
-        let in_memory = whole - held < left && {
+        let passes = |memory: u64, to_files: bool| {
             let (fields, coefficients) = sources.split_at(count);
-            self.sweep(rest).plan_arrays(fields, coefficients, false).is_ok()
+            match self.sweep(memory).plan_arrays(fields, coefficients, to_files) {
+                Ok(SweepPlan::Arrays(plan)) => Some(plan.passes),
+                _ => None,
+            }
         };
+        let in_memory = whole - held < left
+            && passes(left.max(1), true).is_none_or(|passes| passes > 1)
+            && passes(rest, false).is_some();
         let sweep = self.sweep(if in_memory { rest } else { left.max(1) });
         let (dims, element) = (sources[0].dims().to_vec(), sources[0].element());
         let coefficients = sources.split_off(count);

@@ -254,12 +254,24 @@ pub(crate) struct Ordered<'r> {
     beyond: Vec<[Option<IoBuffer>; 3]>,
     /// The points that are updated, along the direction.
     updated: [Range<usize>; 3],
+    reach: Reach,
+}
+
+/// How far the rule reads within a window, along the direction.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reach {
+    up: isize,
+    down: isize,
+    west: isize,
+    east: isize,
 }
 
 /// What one thread needs to run pieces.
 pub(crate) struct Worker<'p> {
     machine: Machine<'p>,
     windows: Vec<Window>,
+    /// The distance in bytes of each read from the point, in its window.
+    distances: Vec<isize>,
     reads: Vec<*const u8>,
     outputs: Vec<*mut u8>,
     before: Vec<u8>,
@@ -333,9 +345,16 @@ impl Engine for Ordered<'_> {
                 let memory = IoBuffer::new(self.positions() * lines + 64)?;
                 Ok(Window { memory, bytes, pitch: lines / bytes })
             })
-            .collect::<Result<_>>()?;
+            .collect::<Result<Vec<Window>>>()?;
+        let distance = |read: &Placed| {
+            let window = &windows[read.source];
+            let (row, col) = (isize::from(read.offset[g.across]), isize::from(read.offset[2]));
+            let positions = col + g.skew as isize * row;
+            (positions * window.pitch as isize + row) * window.bytes as isize
+        };
         Ok(Worker {
             machine: Machine::new(&self.program)?,
+            distances: self.reads.iter().map(distance).collect(),
             windows,
             reads: vec![std::ptr::null(); self.reads.len()],
             outputs: vec![std::ptr::null_mut(); self.rule.fields],
@@ -424,6 +443,12 @@ impl<'r> Ordered<'r> {
                 Ok(numbers)
             })
             .collect::<Result<_>>()?;
+        let mut reach = Reach::default();
+        for Placed { offset, .. } in &reads {
+            let (row, col) = (isize::from(offset[g.across]), isize::from(offset[2]));
+            (reach.up, reach.down) = (reach.up.max(-row), reach.down.max(row));
+            (reach.west, reach.east) = (reach.west.max(-col), reach.east.max(col));
+        }
         let mut updated = rule.updated(g.dims);
         let Direction { up, left } = g.direction;
         for (axis, turned) in [(0, up), (2, left)] {
@@ -443,6 +468,7 @@ impl<'r> Ordered<'r> {
             reads,
             beyond,
             updated,
+            reach,
         })
     }
 
@@ -741,12 +767,7 @@ impl<'r> Ordered<'r> {
         // The rows whose points read nothing beyond an edge.
         let (mut inner, edges) = (least..end, &self.rule.edges);
         let len = g.dims[g.across] as isize;
-        let (mut up, mut down, mut west, mut east) = (0, 0, 0, 0);
-        for Placed { offset, .. } in &self.reads {
-            let (row, col) = (isize::from(offset[g.across]), isize::from(offset[2]));
-            (up, down) = (up.max(-row), down.max(row));
-            (west, east) = (west.max(-col), east.max(col));
-        }
+        let Reach { up, down, west, east } = self.reach;
         if edges[g.across] != Edge::Fixed {
             inner = inner.start.max(up - first)..inner.end.min(len - down - first);
         }
@@ -804,31 +825,30 @@ impl<'r> Ordered<'r> {
         let g = &self.geometry;
         let skew = g.skew as isize;
         let count = (rows.end - rows.start) as usize;
+        let here = (position - base) as usize;
         for (n, &Placed { source, offset }) in self.reads.iter().enumerate() {
-            let [mut slab, mut row, mut col] = offset.map(isize::from);
-            if g.across == 0 {
-                row = slab;
-                slab = 0;
-            }
             let mut from = source;
+            let mut distance = worker.distances[n];
             if at_edge {
-                match self.led(plane, first, position, rows.start, offset) {
+                let [slab, row, col] = match self.led(plane, first, position, rows.start, offset) {
+                    Ok(led) => led,
                     Err(axis) => {
                         if let Some(numbers) = &self.beyond[n][axis] {
                             worker.reads[n] = numbers.as_ptr();
-                            continue;
                         }
+                        continue;
                     }
-                    Ok(led) => [slab, row, col] = led,
-                }
+                };
                 let wanted = Source { array: self.sources[source].array, plane: slab };
                 let known = self.sources.iter().position(|source| *source == wanted);
                 from = known.unwrap_or(source);
+                let window = &worker.windows[from];
+                let positions = (col + skew * row) * window.pitch as isize;
+                distance = (positions + row) * window.bytes as isize;
             }
-            let at = (position + col + skew * row - base) as usize;
-            worker.reads[n] = worker.windows[from].at(at, (rows.start + row) as usize);
+            let point = worker.windows[from].at(here, rows.start as usize);
+            worker.reads[n] = point.wrapping_offset(distance).cast_const();
         }
-        let here = (position - base) as usize;
         for field in 0..self.rule.fields {
             worker.outputs[field] = worker.windows[field].at(here, rows.start as usize);
         }

@@ -45,13 +45,15 @@ const UPDATE_NS: f64 = 0.4;
 const COPY_NS: f64 = 0.8;
 const MEMORY_NS: f64 = 0.15;
 /// The factor by which an update outside of the cache is slower.
-const OUTSIDE: f64 = 2.5;
-/// Nanoseconds for a run of a program.
+const OUTSIDE: f64 = 1.3;
+/// Nanoseconds for a run of a program, for a task, and for a pass.
 const RUN_NS: f64 = 60.0;
+const TASK_NS: f64 = 3000.0;
+const PASS_NS: f64 = 2e5;
 /// The depths, bands and pieces among which a plan is chosen.
 const DEPTHS: [usize; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 20, 32, 48, 64, 100, 200];
 const BANDS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-const PIECES: [usize; 8] = [4, 8, 16, 32, 512, 1024, 2048, 4096];
+const PIECES: [usize; 9] = [4, 8, 16, 32, 128, 512, 1024, 2048, 4096];
 /// Bytes of the small buffers of each thread.
 const SMALL: u64 = 256 << 10;
 
@@ -149,9 +151,26 @@ impl Question<'_> {
         let moved = self.bytes(|array| self.on_file[array]) as f64
             + if self.result_on_file { fields } else { 0.0 };
         let disk = self.disk.map_or(0.0, |rate| points * moved / rate * 1e9);
+        let (bands, pieces) = self.tasks(depth, band, piece);
+        let tasks = (bands * pieces) as f64 * TASK_NS / self.threads as f64;
+        // The bands follow one another: with few pieces in each, threads wait for one another.
+        let together = (pieces as f64 / 2.0).clamp(1.0, self.threads as f64);
+        let idle = self.threads as f64 / together;
         // The skewed start and end of a pass.
         let lag = 1.0 + levels * 2.0 / self.dims[0] as f64;
-        busy.max(disk) * lag + 2e5
+        ((busy + tasks) * idle).max(disk) * lag + PASS_NS
+    }
+
+    /// Returns the numbers of bands and pieces of a pass.
+    fn tasks(&self, depth: usize, band: usize, piece: usize) -> (usize, usize) {
+        let (rule, flight) = (self.rule, self.flight());
+        if rule.explicit {
+            let g = explicit::Geometry::new(rule, self.dims, depth, band, flight);
+            return (g.bands(), g.walk().len().div_ceil(piece).max(1));
+        }
+        let direction = rule.directions[0];
+        let g = ordered::Geometry::new(rule, self.dims, depth, (band, flight), direction);
+        (g.bands(), g.walk().len().div_ceil(piece.max(g.least_piece())).max(1))
     }
 
     pub(crate) fn answer(&self) -> Result<ArrayPlan> {

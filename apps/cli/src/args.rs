@@ -119,7 +119,7 @@ pub(crate) struct GenArgs {
     /// The seed; another seed gives other numbers
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
-    /// The type of the elements
+    /// The type of the elements, where they are real numbers
     #[arg(long, value_enum, default_value_t = Dtype::Float64)]
     pub(crate) dtype: Dtype,
     /// Report no progress: no bar, and without a terminal no line every ten seconds
@@ -140,8 +140,18 @@ pub(crate) enum Dtype {
 pub(crate) enum Problem {
     /// Livermore kernel 23: za zr zb zu zv zz
     Lk23,
-    /// The Poisson equation: u f
+    /// The Poisson equation, also for ssor.toml: u f
     Poisson,
+    /// explicit-heat.toml of the examples: t
+    Heat,
+    /// wave.toml: u before speed
+    Wave,
+    /// life.toml: cell, uint8
+    Life,
+    /// eikonal.toml: t slowness
+    Eikonal,
+    /// affine.toml: best down right match, int32
+    Affine,
 }
 
 /// Copies the matrices of a directory into another layout.

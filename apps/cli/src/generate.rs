@@ -1,5 +1,7 @@
 //! `syncline gen`: data to try things with.
 
+mod arrays;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -7,6 +9,7 @@ use std::time::Instant;
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use syncline_store::array::Array;
 use syncline_store::{Element, Layout, Matrix, Shape, placement::Rect};
 
 use crate::args::{Dtype, GenArgs, Problem};
@@ -29,10 +32,29 @@ enum Values {
 
 /// Writes the matrices of a problem; returns the text to print.
 pub(crate) fn generate(args: &GenArgs, signals: &Signals) -> Result<String> {
+    if let Some(arrays) =
+        arrays::arrays(args.problem, [args.rows, args.cols], args.dtype, args.seed)
+    {
+        return write(args, &arrays?, signals);
+    }
     match args.dtype {
         Dtype::Float64 => generate_as::<f64>(args, signals),
         Dtype::Float32 => generate_as::<f32>(args, signals),
     }
+}
+
+/// Writes arrays; returns the text to print.
+fn write(args: &GenArgs, arrays: &[(&str, Array)], signals: &Signals) -> Result<String> {
+    let start = Instant::now();
+    let names = arrays.iter().map(|(name, _)| file_name(name, true));
+    let mut dir = NewDir::create(&args.dir, names)?;
+    arrays.iter().try_for_each(|(name, array)| dir.array(name, array))?;
+    dir.commit(signals, |_| Ok(()))?;
+    let bytes = arrays.iter().map(|(_, array)| array.bytes().len() as u64).sum();
+    let (time, count, size) = (start.elapsed(), arrays.len(), Bytes(bytes));
+    let (shape, dir) = (Shape::new(args.rows, args.cols), args.dir.display());
+    let s = if count == 1 { "" } else { "s" };
+    Ok(format!("wrote {count} array{s} of {shape}, {size}, to {dir} in {}", Time(time)))
 }
 
 fn generate_as<T: Element>(args: &GenArgs, signals: &Signals) -> Result<String> {
@@ -44,7 +66,7 @@ fn generate_as<T: Element>(args: &GenArgs, signals: &Signals) -> Result<String> 
                 ["zr", "zb", "zu", "zv", "zz"].map(|name| (name, Values::Below(0.25)));
             [("za", Values::Below(1.0))].into_iter().chain(coefficients).collect()
         }
-        Problem::Poisson => vec![("u", Values::Edge), ("f", Values::Below(load(shape)))],
+        _ => vec![("u", Values::Edge), ("f", Values::Below(load(shape)))],
     };
     let bytes = Matrix::<T>::file_bytes(true, shape, Layout::RowMajor)? * arrays.len() as u64;
     let mut dir = NewDir::create(&args.dir, arrays.iter().map(|(name, _)| file_name(name, true)))?;

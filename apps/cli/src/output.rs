@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
+use syncline_store::array::Array;
 use syncline_store::{
     DataDir, Element, Error as StoreError, Layout, Matrix, NewFile, Shape, generation::Existing,
 };
@@ -218,6 +219,15 @@ impl NewDir {
         let matrix = Matrix::create(&new, npy, shape, layout)?;
         self.files.push(new);
         Ok(matrix)
+    }
+
+    /// Adds an array; its file gets its name together with all others.
+    ///
+    /// # Errors
+    /// As for [`matrix`](Self::matrix), and errors of the file system.
+    pub(crate) fn array(&mut self, name: &str, array: &Array) -> Result<()> {
+        self.files.push(array.create(&self.path.join(file_name(name, true)))?);
+        Ok(())
     }
 
     /// Writes all files to disk and gives them their names; then `describe` may add a description.

@@ -2,7 +2,7 @@
 //!
 //! | module       | holds                                                                  |
 //! |--------------|------------------------------------------------------------------------|
-//! | [`array`]    | [`Array`](array::Array): two or three dimensions, any type, in memory  |
+//! | `array`      | [`Array`](array::Array): two or three dimensions, any type             |
 //! | `element`    | [`Element`], [`ElementType`]: real and whole numbers                   |
 //! | `layout`     | [`Shape`], [`Block`], [`Layout`], [`Grid`], [`Side`], [`Rect`]         |
 //! | `placement`  | [`Placement`]: the positions of blocks, frontiers and elements         |

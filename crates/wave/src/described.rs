@@ -77,6 +77,35 @@ const NEIGHBOURS: [(&str, i64, i64); 8] = [
 /// `s` all four edges. Expressions consist of `+ - * /`, parentheses, numbers, `abs(a)`, `sqrt(a)`,
 /// `min(a, b, ..)`, `max(a, b, ..)` and `if(a < b, then, else)` with `< <= > >= == !=`.
 ///
+/// # Kernels over arrays
+/// A text may say more. [`needs_arrays`](Self::needs_arrays) then returns true, and the kernel is
+/// one for [`Sweep::run_arrays`](crate::Sweep::run_arrays).
+///
+/// * `old.n`: the value before the iteration. An *explicit* kernel reads all neighbours so.
+/// * `new.n`: the same as `n`; an error where a direction has not updated it yet.
+/// * `fields = ["a", "b"]`: several fields, read as `a.n` or `old.b.s`. After `a = ..`, `a` is the
+///   new value.
+/// * `c.n`, `u[-2, 0]`: an array at a neighbour, by its name, or by rows and columns, up to 2 away.
+/// * `dimensions = 3`: planes, rows and columns, as in `u[-1, 0, 0]`; `up` and `down` are planes.
+/// * `directions = ["south-east", ..]`: the directions of the iterations in turn.
+/// * `edges = "clamped"`, or `{ rows = .., columns = .. }`: what is beyond an edge. `"fixed"` (as
+///   above), `"clamped"`, `"reflected"`, a number, or, for columns of explicit kernels,
+///   `"periodic"`.
+/// * `[types]` with `u = "uint8"`: float64, float32, uint8, int16, uint16, int32 or int64.
+///   `float64(u)` converts; nothing else does.
+/// * `overflow = "wrapping"` or `"saturating"`: what becomes of a whole number that its type cannot
+///   hold.
+/// * `[nodata]` with `u = -9999`: points with this value keep their values, and their neighbours
+///   see the value of the point itself; `u = { value = nan, seen = 0 }` lets them see a number.
+///
+/// In a direction such as north-west, the rows are updated from the last to the first, and the
+/// points of a row from right to left; names of neighbours stay. A kernel that mixes values before
+/// the iteration with values in the order of the updates is refused.
+///
+/// Quotients of whole numbers are rounded towards 0, and a quotient by 0 is 0. A conversion to a
+/// whole type drops the fraction; a real number that the type cannot hold becomes the nearest one,
+/// and NaN becomes 0.
+///
 /// # The numbers
 /// Each operation is rounded to the element type of the matrices. `+ - * /` associate to the left.
 /// No operation is reordered, contracted or computed in advance: the result has the bits of the

@@ -52,8 +52,8 @@ pub fn plain_sweep<T: Real, K: PointKernel<N>, const N: usize>(
 }
 
 /// Runs iterations of the plain loop of a description over arrays in memory: what
-/// [`Sweep::run_arrays`](crate::Sweep::run_arrays) equals, bit for bit. Shares no code that computes
-/// with the executors.
+/// [`Sweep::run_arrays`](crate::Sweep::run_arrays) equals, bit for bit. It shares no code that
+/// computes with the executors.
 ///
 /// # Errors
 /// As [`Sweep::run_arrays`](crate::Sweep::run_arrays), if the arrays are not those of the kernel.

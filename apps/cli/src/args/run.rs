@@ -26,6 +26,10 @@ use crate::units::{BlockSize, parse_block_size, parse_size};
 /// DIR holds .npy files (float64 or float32, C order, two dimensions), or raw files with a
 /// layout.json as `syncline convert` writes them. All arrays of a run have the same type. The
 /// inputs are never modified.
+///
+/// A description may have several fields, other types, edges, directions, old values or three
+/// dimensions: see the examples and the tutorial. Its arrays are .npy files of any order; of
+/// several fields, --output is the folder of the results.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "syncline run <KERNEL> <DIR> --iterations <K> [OPTIONS]", after_long_help = AFTER)]
 pub(crate) struct RunArgs {

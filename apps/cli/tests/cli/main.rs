@@ -1,6 +1,7 @@
 //! Tests of the command as a user sees it: processes, files, exit codes, messages.
 
 mod advice;
+mod arrays;
 mod bad_input;
 mod book;
 mod cgroup;

@@ -3,4 +3,5 @@
 
 pub(crate) mod engine;
 mod expressions;
+mod rules;
 mod texts;

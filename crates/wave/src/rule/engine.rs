@@ -88,6 +88,8 @@ pub(super) struct Ring {
     /// The number of slabs, and the bytes from one to the next.
     slots: usize,
     pitch: usize,
+    /// 2^64 divided by the number of slabs, rounded up.
+    inverse: u64,
 }
 
 impl Ring {
@@ -95,13 +97,24 @@ impl Ring {
     pub(super) fn new(slots: usize, bytes: usize) -> Result<Self> {
         // An odd number of lines, so that the slabs differ in their sets of the cache.
         let pitch = (bytes.div_ceil(64) | 1) * 64;
-        Ok(Ring { memory: IoBuffer::new(slots * pitch + 64)?, slots, pitch })
+        let memory = IoBuffer::new(slots * pitch + 64)?;
+        let inverse = (u64::MAX / slots as u64).wrapping_add(1);
+        Ok(Ring { memory, slots, pitch, inverse })
     }
 
-    /// Returns the address of a slab.
+    /// Returns the address of a slab; its position is at most the number of slabs below 0.
     #[inline(always)]
     pub(super) fn slab(&self, position: isize) -> *mut u8 {
-        let slot = position.rem_euclid(self.slots as isize) as usize;
+        let (slots, at) = (self.slots as u64, (position + self.slots as isize) as u64);
+        // A product with the inverse is faster than a division, and exact for numbers of 32 bits
+        // (D. Lemire, O. Kaser and N. Kurz, "Faster remainder by direct computation", 2019).
+        let slot = match at <= u64::from(u32::MAX) && slots > 1 {
+            true => {
+                let quotient = (u128::from(at) * u128::from(self.inverse)) >> 64;
+                (at - quotient as u64 * slots) as usize
+            }
+            false => (at % slots) as usize,
+        };
         self.memory.as_ptr().cast_mut().wrapping_add(slot * self.pitch)
     }
 }

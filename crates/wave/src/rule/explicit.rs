@@ -193,6 +193,16 @@ pub(crate) struct Explicit<'r> {
     beyond: Vec<[Option<IoBuffer>; 3]>,
 }
 
+/// The row whose points are updated.
+#[derive(Clone, Copy, Debug)]
+struct At {
+    level: usize,
+    slab: isize,
+    row: isize,
+    /// Whether its points read nothing beyond an edge.
+    inside: bool,
+}
+
 /// What one thread needs to run pieces.
 pub(crate) struct Worker<'p> {
     machine: Machine<'p>,
@@ -447,17 +457,25 @@ impl<'r> Explicit<'r> {
         };
         let inner = inner.start.min(cols.end)..inner.end.max(inner.start.min(cols.end));
         let edge_columns = self.rule.edges[2] != Edge::Fixed;
+        let reach = self.rule.reach();
+        let inside =
+            |axis: usize, at: usize| at >= reach[axis].0 && at + reach[axis].1 < g.dims[axis];
         for slab in g.slabs_at(job.band, level) {
             for row in rows.clone() {
                 let whole = updated[0].contains(&slab) && updated[1].contains(&(row as usize));
-                let run = |worker: &mut Worker<'_>, cols: Range<isize>, norm: Option<&mut f64>| {
+                let inside = inside(0, slab) && inside(1, row as usize);
+                let run = |worker: &mut Worker<'_>,
+                           cols: Range<isize>,
+                           inside: bool,
+                           norm: Option<&mut f64>| {
                     if cols.is_empty() {
                         return;
                     }
+                    let at = At { level, slab: slab as isize, row, inside };
                     // SAFETY: all values that the points read have been computed or brought in, and
                     // the places of the results are of no use to others any more, as the contract
                     // of the module shows.
-                    unsafe { self.points(worker, job, level, [slab as isize, row], cols, norm) };
+                    unsafe { self.points(worker, job, at, cols, norm) };
                 };
                 let keep = |cols: Range<isize>| {
                     // SAFETY: as for `run`.
@@ -470,11 +488,13 @@ impl<'r> Explicit<'r> {
                 let sides = [cols.start..inner.start, inner.end..cols.end];
                 for side in sides {
                     match edge_columns {
-                        true => side.for_each(|col| run(worker, col..col + 1, norm.as_deref_mut())),
+                        true => side.for_each(|col| {
+                            run(worker, col..col + 1, false, norm.as_deref_mut());
+                        }),
                         false => keep(side),
                     }
                 }
-                run(worker, inner.clone(), norm.as_deref_mut());
+                run(worker, inner.clone(), inside, norm.as_deref_mut());
             }
         }
     }
@@ -526,19 +546,18 @@ impl<'r> Explicit<'r> {
         &self,
         worker: &mut Worker<'_>,
         job: &Job<'_>,
-        level: usize,
-        [slab, row]: [isize; 2],
+        At { level, slab, row, inside }: At,
         cols: Range<isize>,
         norm: Option<&mut f64>,
     ) {
         let g = &self.geometry;
         let edges = &self.rule.edges;
         for (n, read) in self.program.reads().enumerate() {
-            let mut at = [slab, row, cols.start];
+            let [down, across, right] = read.offset.map(isize::from);
+            let mut at = [slab + down, row + across, cols.start + right];
             let mut number = None;
-            for axis in 0..3 {
-                let position = at[axis] + isize::from(read.offset[axis]);
-                at[axis] = position;
+            for axis in if inside { 0..0 } else { 0..3 } {
+                let position = at[axis];
                 if axis == 2 && edges[2] == Edge::Periodic || number.is_some() {
                     continue;
                 }

@@ -50,6 +50,8 @@ const OUTSIDE: f64 = 1.3;
 const RUN_NS: f64 = 60.0;
 const TASK_NS: f64 = 3000.0;
 const PASS_NS: f64 = 2e5;
+/// Nanoseconds of the disk for the requests of a band, beside its bytes.
+const REQUEST_NS: f64 = 1.5e5;
 /// The depths, bands and pieces among which a plan is chosen.
 const DEPTHS: [usize; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 20, 32, 48, 64, 100, 200];
 const BANDS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -152,6 +154,7 @@ impl Question<'_> {
             + if self.result_on_file { fields } else { 0.0 };
         let disk = self.disk.map_or(0.0, |rate| points * moved / rate * 1e9);
         let (bands, pieces) = self.tasks(depth, band, piece);
+        let disk = disk + if moved > 0.0 { bands as f64 * REQUEST_NS } else { 0.0 };
         let tasks = (bands * pieces) as f64 * TASK_NS / self.threads as f64;
         // The bands follow one another: with few pieces in each, threads wait for one another.
         let together = (pieces as f64 / 2.0).clamp(1.0, self.threads as f64);

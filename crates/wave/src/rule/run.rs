@@ -8,6 +8,7 @@
 //! A run has converged when no point has changed by more than the tolerance in one iteration of
 //! each direction.
 
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -220,22 +221,19 @@ impl Run<'_> {
     /// Copies the input to the fields, for a run without iterations.
     fn copy(&self, fields: &mut Fields) -> Result<()> {
         for (n, input) in self.inputs[..self.rule.fields].iter().enumerate() {
-            let whole;
-            let array = match input {
-                Input::Memory(array) => *array,
-                Input::File(file) => {
-                    whole = Array::open(file.direct().0.name())?;
-                    &whole
+            let start = header(input.element(), input.dims()).len() as u64;
+            match (input, &mut *fields) {
+                (Input::Memory(array), Fields::Memory(arrays)) => {
+                    arrays[n].bytes_mut().copy_from_slice(array.bytes());
                 }
-            };
-            match fields {
-                Fields::Memory(arrays) => arrays[n].bytes_mut().copy_from_slice(array.bytes()),
-                Fields::Files(files) => {
-                    let start = header(array.element(), array.dims()).len() as u64;
-                    let path = files[n].target().to_owned();
-                    let failed = |source| failed("write", &path, source);
+                (Input::File(file), Fields::Memory(arrays)) => {
+                    arrays[n] = Array::open(file.direct().0.name())?;
+                }
+                (Input::Memory(array), Fields::Files(files)) => {
+                    let failed = |source| failed("write", files[n].target(), source);
                     files[n].file().write_all_at(array.bytes(), start).map_err(failed)?;
                 }
+                (Input::File(file), Fields::Files(files)) => copy(file, &files[n], start)?,
             }
         }
         Ok(())
@@ -364,6 +362,28 @@ impl Done {
         let found = self.residuals.windows(directions).position(enough);
         self.converged = found.map(|at| (at + directions - 1) as u64);
     }
+}
+
+/// Copies the elements of a file to those of another, which begin at byte `to`.
+fn copy(from: &ArrayFile, target: &NewFile, to: u64) -> Result<()> {
+    /// The bytes that are copied at once.
+    const PIECE: usize = 8 << 20;
+    let (direct, start) = from.direct();
+    let points: usize = from.dims().iter().product();
+    let bytes = points * from.element().bytes();
+    let source = File::open(direct.name()).map_err(|why| failed("open", direct.name(), why))?;
+    let mut piece = vec![0; PIECE.min(bytes)];
+    for at in (0..bytes).step_by(PIECE) {
+        let piece = &mut piece[..PIECE.min(bytes - at)];
+        source
+            .read_exact_at(piece, start + at as u64)
+            .map_err(|why| failed("read", direct.name(), why))?;
+        target
+            .file()
+            .write_all_at(piece, to + at as u64)
+            .map_err(|why| failed("write", target.target(), why))?;
+    }
+    Ok(())
 }
 
 /// Returns the place of an array. The run writes only to arrays that it has made.

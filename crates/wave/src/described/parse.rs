@@ -16,6 +16,8 @@
 //! A new assignment begins where a name is followed by `=`; line breaks have no meaning. `type` is
 //! the name of an element type, and converts. An offset is a number, possibly with a minus sign.
 
+mod place;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -24,6 +26,7 @@ use syncline_store::ElementType;
 use super::error::{Fault, unknown_name};
 use super::graph::{Binary, Comparison, Graph, Id, Node, Read, Refused, Type, Unary};
 use super::lex::{Lexer, Token};
+pub(super) use place::offset_of;
 
 /// The greatest nesting of parentheses, functions and signs.
 const NESTED: usize = 64;
@@ -198,35 +201,6 @@ impl<'t> Parser<'t, '_> {
         Ok(Parsed { roots, uses: self.uses, overflows: self.overflows })
     }
 
-    /// Returns `none` where a value means no data, and `some` elsewhere.
-    fn where_no_data(
-        &mut self,
-        value: Id,
-        nodata: Nodata,
-        none: Id,
-        some: Id,
-        range: &Range<usize>,
-    ) -> Result<Id, Fault> {
-        let node = if nodata.value.is_nan() {
-            Node::Select(Comparison::Equal, [value, value, some, none])
-        } else {
-            let means = self.graph.constant(nodata.value).map_err(|why| refused(why, range))?;
-            Node::Select(Comparison::Equal, [value, means, none, some])
-        };
-        self.add(node, range.clone())
-    }
-
-    fn read_raw(
-        &mut self,
-        array: u16,
-        old: bool,
-        offset: [i8; 3],
-        range: &Range<usize>,
-    ) -> Result<Id, Fault> {
-        let value = self.context.arrays[array as usize].value;
-        self.graph.read(Read { array, old, offset }, value).map_err(|why| refused(why, range))
-    }
-
     /// Returns the value if it has the type; a number takes the type.
     fn of_type(&mut self, id: Id, wanted: Type, range: Range<usize>) -> Result<Id, Fault> {
         let id = self.graph.coerce(id, wanted).map_err(|why| refused(why, &range))?;
@@ -355,180 +329,6 @@ impl<'t> Parser<'t, '_> {
         Ok(FUNCTIONS.contains(&name) || open && is_function(name))
     }
 
-    /// Parses a place from its first name on.
-    fn value(&mut self, name: &'t str, range: Range<usize>) -> Result<Id, Fault> {
-        let (when, name, range) = self.when(name, range)?;
-        if self.lexer.peek()?.0 == Token::Symbol("(") {
-            let types = ElementType::ALL.map(ElementType::name);
-            let known = FUNCTIONS.iter().copied().chain(types);
-            return Err(Fault::new(range, unknown_name("function", name, known)));
-        }
-        if let Some(array) = self.context.array(name) {
-            let (offset, range) = self.offset(name, range)?;
-            return match offset {
-                Some(offset) if offset != [0; 3] => self.read(array, when, offset, range),
-                _ => self.centre(array, when, name, range),
-            };
-        }
-        match self.names.get(name) {
-            Some(&(Meaning::Value(id), _)) if when == When::Now => Ok(id),
-            Some(&(Meaning::Value(_), kind)) => {
-                Err(Fault::new(range, format!("`{name}` is {kind}; only a field is old or new")))
-            }
-            Some(&(Meaning::Neighbour([0, 0, 0]), _)) if self.context.fields == 1 => {
-                self.centre(0, when, name, range)
-            }
-            Some(&(Meaning::Neighbour(offset), _)) if self.context.fields == 1 => {
-                self.read(0, when, offset, range)
-            }
-            Some((Meaning::Neighbour(_), _)) => {
-                let field = &self.context.arrays[0].name;
-                Err(Fault::new(
-                    range,
-                    format!("of which field? Write `{field}.{name}`, for example"),
-                ))
-            }
-            // Arrays were looked up before.
-            Some((Meaning::Array, _)) | None if self.lexer.assigns_later(name) => {
-                Err(Fault::new(range, format!("`{name}` is assigned only after this")))
-            }
-            Some((Meaning::Array, _)) | None => Err(Fault::new(
-                range,
-                unknown_name("", name, self.names.keys().map(String::as_str)),
-            )),
-        }
-    }
-
-    /// Parses `old.` or `new.`, if the name is one of these and a point follows.
-    fn when(
-        &mut self,
-        name: &'t str,
-        range: Range<usize>,
-    ) -> Result<(When, &'t str, Range<usize>), Fault> {
-        let when = match name {
-            "old" if !self.names.contains_key(name) => When::Old,
-            "new" if !self.names.contains_key(name) => When::New,
-            _ => return Ok((When::Now, name, range)),
-        };
-        if self.one_of(&["."])?.is_none() {
-            return Ok((When::Now, name, range));
-        }
-        match self.lexer.next()? {
-            (Token::Name(name), end) => Ok((when, name, range.start..end.end)),
-            (token, range) => {
-                Err(Fault::new(range, format!("expected a field or a neighbour, not {token}")))
-            }
-        }
-    }
-
-    /// Parses the neighbour of an array, if there is one.
-    fn offset(
-        &mut self,
-        array: &str,
-        range: Range<usize>,
-    ) -> Result<(Option<[i8; 3]>, Range<usize>), Fault> {
-        match self.one_of(&[".", "["])? {
-            None => Ok((None, range)),
-            Some((".", _)) => {
-                let (token, end) = self.lexer.next()?;
-                let meaning = match token {
-                    Token::Name(name) => self.names.get(name).map(|(meaning, _)| *meaning),
-                    _ => None,
-                };
-                if let Some(Meaning::Neighbour(offset)) = meaning {
-                    return Ok((Some(offset), range.start..end.end));
-                }
-                let known = self.names.iter();
-                let known =
-                    known.filter(|(_, (meaning, _))| matches!(meaning, Meaning::Neighbour(_)));
-                let message = match token {
-                    Token::Name(name) => {
-                        unknown_name("neighbour", name, known.map(|(name, _)| name.as_str()))
-                    }
-                    token => format!("expected a neighbour of `{array}`, not {token}"),
-                };
-                Err(Fault::new(end, message))
-            }
-            Some(_) => {
-                let mut offsets = vec![self.whole()?];
-                while self.one_of(&[","])?.is_some() {
-                    offsets.push(self.whole()?);
-                }
-                let end = self.lexer.peek()?.1;
-                self.expect("]", "after the offsets")?;
-                let range = range.start..end.end;
-                match offset_of(&offsets, self.context.dimensions) {
-                    Ok(offset) => Ok((Some(offset), range)),
-                    Err(message) => Err(Fault::new(range, message)),
-                }
-            }
-        }
-    }
-
-    /// Parses a whole number.
-    fn whole(&mut self) -> Result<i64, Fault> {
-        let minus = self.one_of(&["-"])?.is_some();
-        match self.lexer.next()? {
-            (Token::Number(value), _) if value.fract() == 0.0 && value <= 1e9 => {
-                Ok(if minus { -(value as i64) } else { value as i64 })
-            }
-            (token, range) => {
-                Err(Fault::new(range, format!("expected a whole number, not {token}")))
-            }
-        }
-    }
-
-    /// Returns the value of an array at the point itself.
-    fn centre(
-        &mut self,
-        array: u16,
-        when: When,
-        name: &str,
-        range: Range<usize>,
-    ) -> Result<Id, Fault> {
-        let given = self.given.get(array as usize).copied().flatten();
-        match (when, given) {
-            (When::Now | When::New, Some(id)) => Ok(id),
-            (When::New, None) if (array as usize) < self.context.fields => {
-                Err(Fault::new(range, format!("`{name}` is assigned only after this")))
-            }
-            _ => self.read(array, when, [0; 3], range),
-        }
-    }
-
-    fn read(
-        &mut self,
-        array: u16,
-        when: When,
-        offset: [i8; 3],
-        range: Range<usize>,
-    ) -> Result<Id, Fault> {
-        let is_field = (array as usize) < self.context.fields;
-        let Array { name, nodata, .. } = &self.context.arrays[array as usize];
-        if when != When::Now && !is_field {
-            let message = format!("`{name}` is a coefficient, which never changes");
-            return Err(Fault::new(range, message));
-        }
-        // The value at the point itself is that before the update, in any case.
-        let old = when == When::Old && offset != [0; 3];
-        if is_field && offset != [0; 3] {
-            let read = Read { array, old, offset };
-            self.uses.push(Use { read, new: when == When::New, range: range.clone() });
-        }
-        let nodata = *nodata;
-        let value = self.read_raw(array, old, offset, &range)?;
-        match nodata {
-            Some(nodata) if offset != [0; 3] => {
-                let seen = match nodata.seen {
-                    Some(seen) => self.graph.constant(seen).map_err(|why| refused(why, &range))?,
-                    None => self.read_raw(array, false, [0; 3], &range)?,
-                };
-                self.where_no_data(value, nodata, seen, value, &range)
-            }
-            _ => Ok(value),
-        }
-    }
-
     fn call(&mut self, name: &str, range: Range<usize>) -> Result<Id, Fault> {
         self.expect("(", &format!("after `{name}`"))?;
         let first = self.sum()?;
@@ -596,17 +396,6 @@ impl<'t> Parser<'t, '_> {
 
 const COMPARISONS: [&str; 6] = ["<", "<=", ">", ">=", "==", "!="];
 
-/// The time at which a value is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum When {
-    /// In the state in which the order of the updates leaves it.
-    Now,
-    /// Before the iteration.
-    Old,
-    /// After its update in this iteration.
-    New,
-}
-
 impl Context {
     /// Returns the index of the array of this name.
     fn array(&self, name: &str) -> Option<u16> {
@@ -622,24 +411,6 @@ impl Context {
 /// Returns whether the name is that of a function or of a conversion.
 pub(super) fn is_function(name: &str) -> bool {
     FUNCTIONS.contains(&name) || ElementType::ALL.iter().any(|element| element.name() == name)
-}
-
-/// Returns the offset of a neighbour: planes, rows and columns.
-///
-/// # Errors
-/// A message if there are not `dimensions` offsets, or if one is too far.
-pub(super) fn offset_of(offsets: &[i64], dimensions: usize) -> Result<[i8; 3], String> {
-    if offsets.len() != dimensions {
-        let given = offsets.len();
-        return Err(format!("invalid length {given}, expected an array of length {dimensions}"));
-    }
-    if offsets.iter().any(|offset| offset.abs() > RADIUS) {
-        return Err(format!(
-            "{offsets:?} is too far: a neighbour is at most {RADIUS} points away along an axis"
-        ));
-    }
-    let at = |axis: usize| offsets[axis] as i8;
-    Ok(if dimensions == 2 { [at(0), 0, at(1)] } else { [at(0), at(1), at(2)] })
 }
 
 fn refused(why: Refused, range: &Range<usize>) -> Fault {

@@ -33,6 +33,53 @@ pub(crate) struct Job<'j> {
     pub(crate) slabs_out: &'j [Slabs],
 }
 
+/// The bands of a pass, whose levels follow one another upward.
+///
+/// ```text
+/// band 2, level 0   slabs 8 9 10 11      4 slabs to a band, each level 1 behind the one before
+///         level 1   slabs 7 8 9 10
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bands {
+    /// The number of slabs of the field.
+    pub(crate) slabs: usize,
+    /// The number of iterations of the pass.
+    pub(crate) levels: usize,
+    /// The number of slabs of a band.
+    pub(crate) band: usize,
+    /// The number of bands in flight.
+    pub(crate) flight: usize,
+    /// The slabs by which each level is behind the one before, and the first behind what comes in.
+    pub(crate) behind: usize,
+}
+
+impl Bands {
+    /// Returns the number of bands.
+    pub(crate) const fn count(&self) -> usize {
+        (self.slabs + self.levels * self.behind).div_ceil(self.band)
+    }
+
+    /// Returns the slabs that come in with a band, along the direction.
+    pub(crate) fn slabs_in(&self, band: usize) -> Range<usize> {
+        self.shifted(band, 0)
+    }
+
+    /// Returns the slabs that a level computes in a band, along the direction.
+    pub(crate) fn slabs_at(&self, band: usize, level: usize) -> Range<usize> {
+        self.shifted(band, (level + 1) * self.behind)
+    }
+
+    /// Returns the slabs that are final after a band, along the direction.
+    pub(crate) fn slabs_out(&self, band: usize) -> Range<usize> {
+        self.slabs_at(band, self.levels - 1)
+    }
+
+    fn shifted(&self, band: usize, up: usize) -> Range<usize> {
+        let clip = |slab: usize| slab.saturating_sub(up).min(self.slabs);
+        clip(band * self.band)..clip((band + 1) * self.band)
+    }
+}
+
 /// Runs all iterations (*levels*) of a pass, band after band, and each band piece by piece.
 pub(crate) trait Engine: Sync {
     /// What one thread needs to run pieces.
@@ -40,23 +87,8 @@ pub(crate) trait Engine: Sync {
     where
         Self: 'w;
 
-    /// Returns the number of levels.
-    fn levels(&self) -> usize;
-
-    /// Returns the number of bands.
-    fn bands(&self) -> usize;
-
-    /// Returns the number of bands in flight.
-    fn flight(&self) -> usize;
-
-    /// Returns the slabs that come in with a band, along the direction.
-    fn slabs_in(&self, band: usize) -> Range<usize>;
-
-    /// Returns the slabs that are final after a band, along the direction.
-    fn slabs_out(&self, band: usize) -> Range<usize>;
-
-    /// Returns the greatest number of slabs that are final after one band.
-    fn most_out(&self) -> usize;
+    /// Returns the bands of the pass.
+    fn bands(&self) -> &Bands;
 
     /// Returns the positions over which the pieces of a band go.
     fn walk(&self) -> Range<isize>;
@@ -72,7 +104,7 @@ pub(crate) trait Engine: Sync {
     /// # Safety
     /// * All pieces before this one in its band have been run, and those of the band before up to
     ///   [`ahead`](Self::ahead) pieces further (or to its last one); the band that is
-    ///   [`flight`](Self::flight) bands before has ended. No other thread runs a piece of the same
+    ///   [`flight`](Bands::flight) bands before has ended. No other thread runs a piece of the same
     ///   band, nor a piece of another band for which this does not hold.
     /// * The slabs that come in must be valid for reads, and the slabs that become final for
     ///   writes; no other thread may write the former or access the latter. The final slabs may be

@@ -44,133 +44,19 @@
 //! Time skewing: D. Wonnacott, IJPP 2002. Storing a level at a distance from the one before, in one
 //! array: "compressed grid", J. Treibig, G. Wellein and G. Hager, J. Comput. Sci. 2 (2011).
 
+mod geometry;
+
 use std::ops::Range;
 
 use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
 
-use super::engine::{Engine, Job, Ring, Slabs};
+pub(crate) use self::geometry::Geometry;
+use super::engine::{Bands, Engine, Job, Ring, Slabs};
 use super::program::{Machine, Program, fill};
 use super::{Beyond, Edge, Rule};
 use crate::Result;
 use crate::lanes::Lanes;
-
-/// The numbers that describe how a pass goes over the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Geometry {
-    /// Slabs, rows and columns.
-    pub(crate) dims: [usize; 3],
-    pub(crate) levels: usize,
-    /// The number of slabs of a band.
-    pub(crate) band: usize,
-    /// The number of bands in flight.
-    pub(crate) flight: usize,
-    /// The tiled axis: 1 or 2.
-    pub(crate) tiled: usize,
-    /// The reach of the rule along the first axis: after the point, and in any direction.
-    after: usize,
-    reach: usize,
-    /// The reach along the tiled axis, by which each level is to the left of the one before.
-    skew: usize,
-    /// The columns by which slabs are extended on both sides.
-    extended: usize,
-}
-
-impl Geometry {
-    /// Returns the geometry of passes of a rule.
-    pub(crate) fn new(
-        rule: &Rule,
-        dims: [usize; 3],
-        levels: usize,
-        band: usize,
-        flight: usize,
-    ) -> Self {
-        let reach = rule.reach();
-        let most = |axis: usize| reach[axis].0.max(reach[axis].1);
-        let tiled = if rule.dimensions == 2 { 2 } else { 1 };
-        let extended = if rule.edges[2] == Edge::Periodic { levels * most(2) } else { 0 };
-        Geometry {
-            dims,
-            levels,
-            band,
-            flight,
-            tiled,
-            after: reach[0].1.max(if rule.edges[0] == Edge::Fixed { 0 } else { most(0) }),
-            reach: most(0),
-            skew: most(tiled),
-            extended,
-        }
-    }
-
-    /// Returns the number of slabs by which a level is stored above the one before.
-    const fn storage(&self) -> usize {
-        self.reach + 1
-    }
-
-    /// Returns the number of bands of a pass.
-    pub(crate) const fn bands(&self) -> usize {
-        (self.dims[0] + self.levels * self.after).div_ceil(self.band)
-    }
-
-    /// Returns the slabs that come in with a band.
-    pub(crate) fn slabs_in(&self, band: usize) -> Range<usize> {
-        let clip = |slab: usize| slab.min(self.dims[0]);
-        clip(band * self.band)..clip((band + 1) * self.band)
-    }
-
-    /// Returns the slabs that a level computes in a band.
-    fn slabs_at(&self, band: usize, level: usize) -> Range<usize> {
-        let behind = (level + 1) * self.after;
-        let clip = |slab: usize| slab.saturating_sub(behind).min(self.dims[0]);
-        clip(band * self.band)..clip((band + 1) * self.band)
-    }
-
-    /// Returns the positions of the tiled axis over which the pieces of a band go, counted for the
-    /// first level.
-    pub(crate) fn walk(&self) -> Range<isize> {
-        let extended = if self.tiled == 2 { self.extended as isize } else { 0 };
-        let lag = (self.levels * self.skew) as isize;
-        -extended - self.skew as isize..self.dims[self.tiled] as isize + extended + lag
-    }
-
-    /// Returns the number of columns of an extended row, as a ring stores it.
-    fn width(&self, shifted: bool) -> usize {
-        let lag = if shifted && self.tiled == 2 { self.levels * self.skew } else { 0 };
-        self.dims[2] + 2 * self.extended + lag
-    }
-
-    /// Returns the number of rows of a slab, as a ring stores it.
-    fn rows(&self, shifted: bool) -> usize {
-        let lag = if shifted && self.tiled == 1 { self.levels * self.skew } else { 0 };
-        self.dims[1] + lag
-    }
-
-    /// Returns the number of slabs of the rings of fields and of coefficients.
-    fn slots(&self, field: bool) -> usize {
-        let stored = if field { self.levels * self.storage() } else { 0 };
-        let all = self.band * self.flight + self.levels * self.after + stored;
-        all + 2 * self.reach + self.storage()
-    }
-
-    /// Returns whether slabs are extended.
-    pub(crate) const fn is_periodic(&self) -> bool {
-        self.extended > 0
-    }
-
-    /// Returns the number of points whose values a piece of a band works on.
-    pub(crate) fn piece_points(&self, piece: usize) -> u64 {
-        let slabs = self.band + self.levels * (self.after + self.storage()) + 2 * self.reach;
-        let positions = (piece + self.levels * self.skew).min(self.dims[self.tiled]);
-        let others = if self.tiled == 2 { 1 } else { self.width(false) };
-        (slabs * positions * others) as u64
-    }
-
-    /// Returns the bytes of the ring of an array.
-    pub(crate) fn ring_bytes(&self, element: ElementType, field: bool) -> u64 {
-        let slab = self.rows(field) * self.width(field) * element.bytes();
-        (self.slots(field) * (slab + 128)) as u64
-    }
-}
 
 /// A coefficient of a pass.
 #[derive(Debug)]
@@ -219,28 +105,8 @@ impl Engine for Explicit<'_> {
     where
         Self: 'w;
 
-    fn levels(&self) -> usize {
-        self.geometry.levels
-    }
-
-    fn bands(&self) -> usize {
-        self.geometry.bands()
-    }
-
-    fn flight(&self) -> usize {
-        self.geometry.flight
-    }
-
-    fn slabs_in(&self, band: usize) -> Range<usize> {
-        self.geometry.slabs_in(band)
-    }
-
-    fn slabs_out(&self, band: usize) -> Range<usize> {
-        self.geometry.slabs_at(band, self.geometry.levels - 1)
-    }
-
-    fn most_out(&self) -> usize {
-        self.geometry.band
+    fn bands(&self) -> &Bands {
+        &self.geometry.bands
     }
 
     fn walk(&self) -> Range<isize> {
@@ -264,7 +130,7 @@ impl Engine for Explicit<'_> {
         // SAFETY: the conditions are those of this function.
         unsafe {
             self.bring_in(job);
-            for level in 0..self.geometry.levels {
+            for level in 0..self.geometry.bands.levels {
                 let norm = norms.as_mut().map(|norms| &mut norms[level]);
                 self.level(worker, job, level, norm);
             }
@@ -338,7 +204,7 @@ impl<'r> Explicit<'r> {
         if g.extended == 0 {
             return 0;
         }
-        (g.levels as isize - 1 - level) * (g.extended / g.levels) as isize
+        (g.bands.levels as isize - 1 - level) * (g.extended / g.bands.levels) as isize
     }
 
     /// Returns the address of a value of a field, after `level` levels.
@@ -347,7 +213,7 @@ impl<'r> Explicit<'r> {
         let g = &self.geometry;
         let ring = &self.fields[field];
         let start = ring.slab(slab as isize - (level * g.storage()) as isize);
-        let lag = ((g.levels - level) * g.skew) as isize;
+        let lag = ((g.bands.levels - level) * g.skew) as isize;
         let (row, col) = if g.tiled == 1 { (row + lag, col) } else { (row, col + lag) };
         let index = row * g.width(true) as isize + col + g.extended as isize;
         start.wrapping_offset(index * self.elements[field].bytes() as isize)
@@ -390,7 +256,7 @@ impl<'r> Explicit<'r> {
             {
                 continue;
             }
-            for slab in g.slabs_in(job.band) {
+            for slab in g.bands.slabs_in(job.band) {
                 for row in rows.clone() {
                     let source = ((slab - slabs.first) * g.dims[1]) as isize + row;
                     let from = slabs
@@ -460,7 +326,7 @@ impl<'r> Explicit<'r> {
         let reach = self.rule.reach();
         let inside =
             |axis: usize, at: usize| at >= reach[axis].0 && at + reach[axis].1 < g.dims[axis];
-        for slab in g.slabs_at(job.band, level) {
+        for slab in g.bands.slabs_at(job.band, level) {
             for row in rows.clone() {
                 let whole = updated[0].contains(&slab) && updated[1].contains(&(row as usize));
                 let inside = inside(0, slab) && inside(1, row as usize);
@@ -505,7 +371,7 @@ impl<'r> Explicit<'r> {
     fn target(&self, job: &Job<'_>, field: usize, level: usize, at: [isize; 3]) -> *mut u8 {
         let g = &self.geometry;
         let [slab, row, col] = at;
-        if level + 1 < g.levels {
+        if level + 1 < g.bands.levels {
             return self.at(field, level + 1, slab as usize, row, col);
         }
         let slabs = &job.slabs_out[field];

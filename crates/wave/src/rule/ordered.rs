@@ -40,188 +40,23 @@
 //! L. Lamport, "The parallel execution of DO loops", CACM 1974; time skewing: D. Wonnacott, IJPP
 //! 2002.
 
+mod geometry;
+mod window;
+
 use std::ops::Range;
 
 use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
 
-use super::engine::{Engine, Job, Ring, Slabs};
+pub(crate) use self::geometry::Geometry;
+use self::geometry::{STEP, turned};
+use self::window::{Line, Way, Window};
+use super::engine::{Bands, Engine, Job, Ring, Slabs};
 use super::program::{CHUNK, Machine, Program, fill};
 use super::{Beyond, Direction, Edge, Rule};
 use crate::Result;
 use crate::described::graph::Read;
 use crate::lanes::Lanes;
-
-/// The positions by which a window moves at once.
-const STEP: usize = 64;
-
-/// The numbers that describe how a pass goes over the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Geometry {
-    /// Slabs, rows and columns.
-    pub(crate) dims: [usize; 3],
-    pub(crate) levels: usize,
-    /// The number of slabs of a band.
-    pub(crate) band: usize,
-    /// The number of bands in flight.
-    pub(crate) flight: usize,
-    pub(crate) direction: Direction,
-    /// The axis of the rows of a window: the first in two dimensions, the second in three.
-    across: usize,
-    /// The slabs that the rule reads before the point, along the direction.
-    before: usize,
-    /// The slabs by which a level is behind the one before: as many as the rule reads after the
-    /// point; and as many as it reads before, as the next band still reads them in this level.
-    after: usize,
-    skew: usize,
-    lag: usize,
-}
-
-impl Geometry {
-    /// Returns the geometry of passes of a rule.
-    pub(crate) fn new(
-        rule: &Rule,
-        dims: [usize; 3],
-        levels: usize,
-        (band, flight): (usize, usize),
-        direction: Direction,
-    ) -> Self {
-        let across = if rule.dimensions == 2 { 0 } else { 1 };
-        // In three dimensions a level runs over a whole plane before the next plane begins.
-        let band = if across == 1 { 1 } else { band };
-        let offsets = offsets(rule, direction);
-        let moves = offsets.iter().map(|o| (isize::from(o[across]), isize::from(o[2])));
-        let other_slab = |offset: &[i8; 3]| across == 1 && offset[0] != 0;
-        let own = offsets.iter().filter(|offset| !other_slab(offset));
-        // A value in a row above is at an earlier position, one in a row below at a later one.
-        let skew = own
-            .map(|o| (isize::from(o[across]), isize::from(o[2])))
-            .map(|(down, right)| match down {
-                0 => 1,
-                down => (-right * down.signum()).max(0) / down.abs() + 1,
-            })
-            .max()
-            .unwrap_or(1)
-            .max(1);
-        let lag = moves.map(|(down, right)| (right + skew * down).abs() + 1).max().unwrap_or(1);
-        let slabs = offsets.iter().map(|offset| isize::from(offset[0]));
-        let before = slabs.clone().map(|slab| -slab).max().unwrap_or(0).max(0);
-        let after = slabs.max().unwrap_or(0).max(0);
-        Geometry {
-            dims,
-            levels,
-            band,
-            flight,
-            direction,
-            across,
-            before: before as usize,
-            after: after.max(before) as usize,
-            skew: skew as usize,
-            lag: lag as usize,
-        }
-    }
-
-    /// Returns the number of bands of a pass.
-    pub(crate) const fn bands(&self) -> usize {
-        (self.dims[0] + self.levels * self.after).div_ceil(self.band)
-    }
-
-    /// Returns the slabs that come in with a band.
-    pub(crate) fn slabs_in(&self, band: usize) -> Range<usize> {
-        let clip = |slab: usize| slab.min(self.dims[0]);
-        clip(band * self.band)..clip((band + 1) * self.band)
-    }
-
-    /// Returns the slabs that a level computes in a band.
-    fn slabs_at(&self, band: usize, level: usize) -> Range<usize> {
-        let behind = (level + 1) * self.after;
-        let clip = |slab: usize| slab.saturating_sub(behind).min(self.dims[0]);
-        clip(band * self.band)..clip((band + 1) * self.band)
-    }
-
-    /// Returns the number of levels that one window runs.
-    const fn chained(&self) -> usize {
-        if self.across == 0 { self.levels } else { 1 }
-    }
-
-    /// Returns the number of rows of a window.
-    const fn rows(&self) -> usize {
-        match self.across {
-            0 => self.band + self.levels * self.after + self.before,
-            _ => self.dims[1],
-        }
-    }
-
-    /// Returns the first row of the window of a band.
-    const fn first_row(&self, band: usize) -> isize {
-        match self.across {
-            0 => (band * self.band) as isize - (self.levels * self.after + self.before) as isize,
-            _ => 0,
-        }
-    }
-
-    /// Returns the positions over which the pieces of a band go, counted for the first level.
-    pub(crate) const fn walk(&self) -> Range<isize> {
-        let end = self.dims[2] + self.skew * self.rows() + self.levels * self.lag;
-        0..end as isize
-    }
-
-    /// Returns the least number of positions of a piece.
-    pub(crate) const fn least_piece(&self) -> usize {
-        let slabs = if self.across == 0 { self.band } else { 0 };
-        self.lag * (self.levels + 2) + self.skew * slabs
-    }
-
-    /// Returns the number of points that a window of one array has.
-    pub(crate) const fn window_points(&self) -> u64 {
-        let positions = STEP + (self.chained() - 1) * self.lag + 2 * (self.lag - 1);
-        let planes = if self.across == 0 { 1 } else { 1 + self.before + self.after };
-        (positions * (self.rows() + 16) * planes) as u64
-    }
-
-    /// Returns the bytes of the ring of an array.
-    pub(crate) const fn ring_bytes(&self, element: ElementType) -> u64 {
-        (self.slots() * (self.dims[1] * self.dims[2] * element.bytes() + 128)) as u64
-    }
-
-    /// Returns the number of slabs of a ring.
-    const fn slots(&self) -> usize {
-        self.band * self.flight + self.levels * self.after + self.before + self.after + 1
-    }
-}
-
-/// Returns the offsets of all reads of fields, along the direction; for edges that are not fixed
-/// also those to which reads beyond an edge lead.
-fn offsets(rule: &Rule, direction: Direction) -> Vec<[i8; 3]> {
-    let mut all = vec![[0; 3]];
-    for read in rule.reads() {
-        let along = |axis: usize| {
-            let offset = turned(read.offset, direction)[axis];
-            match rule.edges[axis] {
-                // Led back to any position between the point and the opposite one.
-                Edge::Clamped | Edge::Reflected if offset != 0 => {
-                    let most = offset.abs();
-                    (-most..=most).collect()
-                }
-                _ => vec![offset],
-            }
-        };
-        for plane in along(0) {
-            for row in along(1) {
-                for col in along(2) {
-                    all.push([plane, row, col]);
-                }
-            }
-        }
-    }
-    all
-}
-
-/// Returns an offset along the direction.
-fn turned([plane, row, col]: [i8; 3], direction: Direction) -> [i8; 3] {
-    let plane = if direction.up { -plane } else { plane };
-    [plane, row, if direction.left { -col } else { col }]
-}
 
 /// An array in a window: a field or a coefficient, and the plane from which it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,49 +115,14 @@ pub(crate) struct Worker<'p> {
 // SAFETY: the addresses are set before each use, by the thread that uses them.
 unsafe impl Send for Worker<'_> {}
 
-/// A window of one array.
-struct Window {
-    memory: IoBuffer,
-    bytes: usize,
-    /// The number of values from one position to the next.
-    pitch: usize,
-}
-
-impl Window {
-    fn at(&self, position: usize, row: usize) -> *mut u8 {
-        let index = position * self.pitch + row;
-        self.memory.as_ptr().cast_mut().wrapping_add(index * self.bytes)
-    }
-}
-
 impl Engine for Ordered<'_> {
     type Worker<'w>
         = Worker<'w>
     where
         Self: 'w;
 
-    fn levels(&self) -> usize {
-        self.geometry.levels
-    }
-
-    fn bands(&self) -> usize {
-        self.geometry.bands()
-    }
-
-    fn flight(&self) -> usize {
-        self.geometry.flight
-    }
-
-    fn slabs_in(&self, band: usize) -> Range<usize> {
-        self.geometry.slabs_in(band)
-    }
-
-    fn slabs_out(&self, band: usize) -> Range<usize> {
-        self.geometry.slabs_at(band, self.geometry.levels - 1)
-    }
-
-    fn most_out(&self) -> usize {
-        self.geometry.band
+    fn bands(&self) -> &Bands {
+        &self.geometry.bands
     }
 
     fn walk(&self) -> Range<isize> {
@@ -340,10 +140,7 @@ impl Engine for Ordered<'_> {
             .iter()
             .map(|source| {
                 let bytes = self.elements[source.array].bytes();
-                // A column begins at a line of the cache, and columns differ in their sets.
-                let lines = ((g.rows() * bytes).div_ceil(64) | 1) * 64;
-                let memory = IoBuffer::new(self.positions() * lines + 64)?;
-                Ok(Window { memory, bytes, pitch: lines / bytes })
+                Window::new(self.positions(), g.rows(), bytes)
             })
             .collect::<Result<Vec<Window>>>()?;
         let distance = |read: &Placed| {
@@ -371,7 +168,7 @@ impl Engine for Ordered<'_> {
                 self.sweep(worker, job, 0, norms);
                 return;
             }
-            for level in 0..g.levels {
+            for level in 0..g.bands.levels {
                 let norms = norms.as_mut().map(|norms| &mut norms[level..=level]);
                 self.sweep(worker, job, level, norms);
             }
@@ -516,7 +313,7 @@ impl<'r> Ordered<'r> {
                 continue;
             }
             let bytes = self.elements[array].bytes();
-            for slab in g.slabs_in(job.band) {
+            for slab in g.bands.slabs_in(job.band) {
                 for row in 0..rows {
                     let index = ((self.actual(slab) - slabs.first) * rows + row) * n + cols.start;
                     let source = slabs.start.wrapping_add(index * bytes).cast_const();
@@ -543,7 +340,7 @@ impl<'r> Ordered<'r> {
             let slab = g.first_row(job.band) + row as isize;
             return (0..g.dims[0] as isize).contains(&slab).then_some((slab as usize, 0));
         }
-        let slabs = g.slabs_at(job.band, level);
+        let slabs = g.bands.slabs_at(job.band, level);
         let slab = slabs.start as isize + plane;
         let there = !slabs.is_empty() && (0..g.dims[0] as isize).contains(&slab);
         there.then_some((slab as usize, row))
@@ -630,14 +427,13 @@ impl<'r> Ordered<'r> {
         positions: Range<isize>,
     ) {
         for (source, window) in self.sources.iter().zip(&worker.windows) {
-            let rows = self.geometry.rows();
             let place = |row: usize| {
                 let (slab, row) = self.row_of(job, level, source.plane, row)?;
                 Some(self.line(source.array, slab, row))
             };
             // SAFETY: the lines have all columns; no other thread writes those that are read, as
             // the caller guarantees.
-            unsafe { self.transpose(window, rows, place, base, positions.clone(), Way::In) };
+            unsafe { self.move_lines(window, place, base, &positions, Way::In) };
         }
     }
 
@@ -657,8 +453,8 @@ impl<'r> Ordered<'r> {
         last: bool,
     ) {
         let g = &self.geometry;
-        let finals = g.slabs_at(job.band, g.levels - 1);
-        let top = g.slabs_at(job.band, level + g.chained() - 1).start;
+        let finals = g.bands.slabs_at(job.band, g.bands.levels - 1);
+        let top = g.bands.slabs_at(job.band, level + g.chained() - 1).start;
         for field in 0..self.rule.fields {
             let window = &worker.windows[field];
             let place = |row: usize| {
@@ -668,8 +464,8 @@ impl<'r> Ordered<'r> {
             };
             // SAFETY: the lines have all columns, and no other thread accesses those of these
             // positions, as the caller guarantees.
-            unsafe { self.transpose(window, g.rows(), place, base, positions.clone(), Way::Out) };
-            if !last || level + g.chained() < g.levels {
+            unsafe { self.move_lines(window, place, base, &positions, Way::Out) };
+            if !last || level + g.chained() < g.bands.levels {
                 continue;
             }
             let slabs = &job.slabs_out[field];
@@ -682,48 +478,29 @@ impl<'r> Ordered<'r> {
                 })
             };
             // SAFETY: the caller guarantees that the final slabs are writable.
-            unsafe { self.transpose(window, g.rows(), place, base, positions.clone(), Way::Out) };
+            unsafe { self.move_lines(window, place, base, &positions, Way::Out) };
         }
     }
 
-    /// Copies positions between a window, which begins at `base`, and lines. `place` returns the
-    /// line of a row, if it takes part.
+    /// Moves positions between a window, which begins at `base`, and lines. `place` returns the line
+    /// of a row, if it takes part.
     ///
     /// # Safety
     /// The window has the positions; the lines must be valid for the accesses in all columns.
-    unsafe fn transpose(
+    unsafe fn move_lines(
         &self,
         window: &Window,
-        rows: usize,
         place: impl Fn(usize) -> Option<*mut u8>,
         base: isize,
-        positions: Range<isize>,
+        positions: &Range<isize>,
         way: Way,
     ) {
         let g = &self.geometry;
-        let n = g.dims[2] as isize;
-        for row in 0..rows {
-            let Some(line) = place(row) else { continue };
-            let skewed = (g.skew * row) as isize;
-            let cols = (positions.start - skewed).clamp(0, n)..(positions.end - skewed).clamp(0, n);
-            if cols.is_empty() {
-                continue;
-            }
-            let count = (cols.end - cols.start) as usize;
-            let in_window = window.at((cols.start + skewed - base) as usize, row);
-            let (start, step) = match g.direction.left {
-                false => (line.wrapping_add(cols.start as usize * window.bytes), 1),
-                true => (line.wrapping_add((n - 1 - cols.start) as usize * window.bytes), -1),
-            };
-            // SAFETY: the caller guarantees the window and the line, which are of this type.
-            unsafe {
-                match window.bytes {
-                    8 => copy::<u64>(start, step, in_window, window.pitch, count, way),
-                    4 => copy::<u32>(start, step, in_window, window.pitch, count, way),
-                    2 => copy::<u16>(start, step, in_window, window.pitch, count, way),
-                    _ => copy::<u8>(start, step, in_window, window.pitch, count, way),
-                }
-            }
+        for row in 0..g.rows() {
+            let Some(start) = place(row) else { continue };
+            let line = Line { start, cols: g.dims[2], left: g.direction.left };
+            // SAFETY: the conditions are those of this function.
+            unsafe { window.copy(&line, (row, g.skew), base, positions, way) };
         }
     }
 
@@ -745,7 +522,7 @@ impl<'r> Ordered<'r> {
         let skew = g.skew as isize;
         // The rows of the window that the level updates.
         let first = g.first_row(job.band);
-        let slabs = g.slabs_at(job.band, level);
+        let slabs = g.bands.slabs_at(job.band, level);
         let updated = &self.updated;
         let own = match g.across {
             0 => {
@@ -902,39 +679,5 @@ impl<'r> Ordered<'r> {
             }
         }
         Ok(if g.across == 0 { [0, led[0], led[2]] } else { led })
-    }
-}
-
-/// From a line to a window, or back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    In,
-    Out,
-}
-
-/// Copies `count` values between a line, whose values are `step` apart, and the row of a window,
-/// whose values are one position plus nothing apart.
-///
-/// # Safety
-/// All values must be valid for the accesses.
-#[inline(always)]
-unsafe fn copy<T: Copy>(
-    line: *mut u8,
-    step: isize,
-    window: *mut u8,
-    pitch: usize,
-    count: usize,
-    way: Way,
-) {
-    let (line, window) = (line.cast::<T>(), window.cast::<T>());
-    for i in 0..count {
-        let (at, place) = (line.wrapping_offset(step * i as isize), window.wrapping_add(i * pitch));
-        // SAFETY: the caller guarantees both.
-        unsafe {
-            match way {
-                Way::In => place.write_unaligned(at.read_unaligned()),
-                Way::Out => at.write_unaligned(place.read_unaligned()),
-            }
-        }
     }
 }

@@ -215,8 +215,8 @@ impl Pass<'_> {
         sinks: Vec<Sink>,
         piece: usize,
     ) -> Result<Vec<f64>> {
-        let norms = Mutex::new(vec![0.0; if self.norm { engine.levels() } else { 0 }]);
-        let (walk, flight, threads) = (engine.walk(), engine.flight(), self.threads);
+        let norms = Mutex::new(vec![0.0; if self.norm { engine.bands().levels } else { 0 }]);
+        let (walk, flight, threads) = (engine.walk(), engine.bands().flight, self.threads);
         let pieces = walk.len().div_ceil(piece).max(1);
         let reads = self.sources.iter().any(|source| matches!(source, Source::File(..)));
         let writes = sinks.iter().any(|sink| !matches!(sink, Sink::Memory(_)));
@@ -228,9 +228,9 @@ impl Pass<'_> {
                 _ => (0, 1),
             })
             .collect();
-        let panels = (0..flight).map(|_| self.panel(engine.slabs_in(0).len()));
+        let panels = (0..flight).map(|_| self.panel(engine.bands().band));
         let panels = named("panel", panels.collect::<Result<_>>()?);
-        let most = engine.most_out();
+        let most = engine.bands().band;
         let outs = (0..flight).map(|_| self.outgoing(&sinks, most));
         let outs = named("rows", outs.collect::<Result<_>>()?);
         let cells: Vec<Vec<Location<()>>> =
@@ -246,7 +246,7 @@ impl Pass<'_> {
             if reads {
                 let access = (panels[r].write(), reader.write());
                 overlay.task(format!("read {r}"), access, move |(panel, queue), step| {
-                    self.read(panel, queue, engine.slabs_in(band_of(step)))
+                    self.read(panel, queue, engine.bands().slabs_in(band_of(step)))
                 });
             }
             for c in 0..pieces {
@@ -264,12 +264,12 @@ impl Pass<'_> {
                 };
                 overlay.task(format!("piece {r}, {c}"), access, move |(out, panel, ..), step| {
                     let band = band_of(step);
-                    if band >= engine.bands() {
+                    if band >= engine.bands().count() {
                         return Ok::<(), Error>(());
                     }
                     self.go_on()?;
                     if c == 0 {
-                        self.place(out, starts, engine.slabs_out(band));
+                        self.place(out, starts, engine.bands().slabs_out(band));
                     }
                     let idle = locked(workers).pop();
                     let mut worker = match idle {
@@ -303,14 +303,14 @@ impl Pass<'_> {
                 let access = (outs[r].write(), writer.write());
                 overlay.task(format!("write {r}"), access, move |(out, writers), step| {
                     let band = band_of(step);
-                    match band < engine.bands() {
-                        true => self.write(out, writers, engine.slabs_out(band)),
+                    match band < engine.bands().count() {
+                        true => self.write(out, writers, engine.bands().slabs_out(band)),
                         false => Ok(()),
                     }
                 });
             }
         }
-        let rounds = engine.bands().div_ceil(flight) as u64;
+        let rounds = engine.bands().count().div_ceil(flight) as u64;
         let on_file = if reads || writes { 2 * flight } else { 0 };
         let runner = Runner::Pool { workers: threads + on_file, order: ReadyOrder::DepthFirst };
         let mut checked = overlay.check(Initial::Program)?;

@@ -169,11 +169,11 @@ impl Question<'_> {
         let (rule, flight) = (self.rule, self.flight());
         if rule.explicit {
             let g = explicit::Geometry::new(rule, self.dims, depth, band, flight);
-            return (g.bands(), g.walk().len().div_ceil(piece).max(1));
+            return (g.bands.count(), g.walk().len().div_ceil(piece).max(1));
         }
         let direction = rule.directions[0];
         let g = ordered::Geometry::new(rule, self.dims, depth, (band, flight), direction);
-        (g.bands(), g.walk().len().div_ceil(piece.max(g.least_piece())).max(1))
+        (g.bands.count(), g.walk().len().div_ceil(piece.max(g.least_piece())).max(1))
     }
 
     pub(crate) fn answer(&self) -> Result<ArrayPlan> {

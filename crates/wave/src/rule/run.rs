@@ -179,10 +179,10 @@ impl Run<'_> {
     fn extent(&self, levels: usize, before: u64) -> (usize, usize) {
         if self.rule.explicit {
             let g = self.explicit(levels);
-            (g.bands(), g.walk().len())
+            (g.bands.count(), g.walk().len())
         } else {
             let g = self.ordered(levels, before);
-            (g.bands(), g.walk().len())
+            (g.bands.count(), g.walk().len())
         }
     }
 

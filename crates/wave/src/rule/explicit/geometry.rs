@@ -1,0 +1,103 @@
+//! The numbers of passes of explicit rules: the distance of levels, and the sizes of rings.
+
+use std::ops::Range;
+
+use syncline_store::ElementType;
+
+use crate::rule::engine::Bands;
+use crate::rule::{Edge, Rule};
+
+/// The numbers that describe how a pass goes over the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Slabs, rows and columns.
+    pub(super) dims: [usize; 3],
+    pub(crate) bands: Bands,
+    /// The tiled axis: 1 or 2.
+    pub(super) tiled: usize,
+    /// The reach of the rule along the first axis, in any direction.
+    pub(super) reach: usize,
+    /// The reach along the tiled axis, by which each level is to the left of the one before.
+    pub(super) skew: usize,
+    /// The columns by which slabs are extended on both sides.
+    pub(super) extended: usize,
+}
+
+impl Geometry {
+    /// Returns the geometry of passes of a rule.
+    pub(crate) fn new(
+        rule: &Rule,
+        dims: [usize; 3],
+        levels: usize,
+        band: usize,
+        flight: usize,
+    ) -> Self {
+        let reach = rule.reach();
+        let most = |axis: usize| reach[axis].0.max(reach[axis].1);
+        let tiled = if rule.dimensions == 2 { 2 } else { 1 };
+        let extended = if rule.edges[2] == Edge::Periodic { levels * most(2) } else { 0 };
+        let behind = if rule.edges[0] == Edge::Fixed { reach[0].1 } else { most(0) };
+        Geometry {
+            dims,
+            bands: Bands { slabs: dims[0], levels, band, flight, behind },
+            tiled,
+            reach: most(0),
+            skew: most(tiled),
+            extended,
+        }
+    }
+
+    /// Returns the number of slabs by which a level is stored above the one before.
+    pub(super) const fn storage(&self) -> usize {
+        self.reach + 1
+    }
+
+    /// Returns the positions of the tiled axis over which the pieces of a band go, counted for the
+    /// first level.
+    pub(crate) fn walk(&self) -> Range<isize> {
+        let extended = if self.tiled == 2 { self.extended as isize } else { 0 };
+        let lag = (self.bands.levels * self.skew) as isize;
+        -extended - self.skew as isize..self.dims[self.tiled] as isize + extended + lag
+    }
+
+    /// Returns the number of columns of an extended row, as a ring stores it.
+    pub(super) fn width(&self, shifted: bool) -> usize {
+        let lag = if shifted && self.tiled == 2 { self.bands.levels * self.skew } else { 0 };
+        self.dims[2] + 2 * self.extended + lag
+    }
+
+    /// Returns the number of rows of a slab, as a ring stores it.
+    pub(super) fn rows(&self, shifted: bool) -> usize {
+        let lag = if shifted && self.tiled == 1 { self.bands.levels * self.skew } else { 0 };
+        self.dims[1] + lag
+    }
+
+    /// Returns the number of slabs of the rings of fields and of coefficients.
+    pub(super) fn slots(&self, field: bool) -> usize {
+        let stored = if field { self.bands.levels * self.storage() } else { 0 };
+        let all =
+            self.bands.band * self.bands.flight + self.bands.levels * self.bands.behind + stored;
+        all + 2 * self.reach + self.storage()
+    }
+
+    /// Returns whether slabs are extended.
+    pub(crate) const fn is_periodic(&self) -> bool {
+        self.extended > 0
+    }
+
+    /// Returns the number of points whose values a piece of a band works on.
+    pub(crate) fn piece_points(&self, piece: usize) -> u64 {
+        let slabs = self.bands.band
+            + self.bands.levels * (self.bands.behind + self.storage())
+            + 2 * self.reach;
+        let positions = (piece + self.bands.levels * self.skew).min(self.dims[self.tiled]);
+        let others = if self.tiled == 2 { 1 } else { self.width(false) };
+        (slabs * positions * others) as u64
+    }
+
+    /// Returns the bytes of the ring of an array.
+    pub(crate) fn ring_bytes(&self, element: ElementType, field: bool) -> u64 {
+        let slab = self.rows(field) * self.width(field) * element.bytes();
+        (self.slots(field) * (slab + 128)) as u64
+    }
+}

@@ -1,0 +1,161 @@
+//! The numbers of passes of ordered rules: the skew of a window, the distance of levels, and what
+//! fits together.
+
+use std::ops::Range;
+
+use syncline_store::ElementType;
+
+use crate::rule::engine::Bands;
+use crate::rule::{Direction, Edge, Rule};
+
+/// The positions by which a window moves at once.
+pub(super) const STEP: usize = 64;
+
+/// The numbers that describe how a pass goes over the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Slabs, rows and columns.
+    pub(super) dims: [usize; 3],
+    /// The bands: a level is behind the one before by as many slabs as the rule reads after the
+    /// point, and as it reads before, as the next band still reads those in this level.
+    pub(crate) bands: Bands,
+    pub(super) direction: Direction,
+    /// The axis of the rows of a window: the first in two dimensions, the second in three.
+    pub(super) across: usize,
+    /// The slabs that the rule reads before the point, along the direction.
+    pub(super) before: usize,
+    pub(super) skew: usize,
+    pub(super) lag: usize,
+}
+
+impl Geometry {
+    /// Returns the geometry of passes of a rule.
+    pub(crate) fn new(
+        rule: &Rule,
+        dims: [usize; 3],
+        levels: usize,
+        (band, flight): (usize, usize),
+        direction: Direction,
+    ) -> Self {
+        let across = if rule.dimensions == 2 { 0 } else { 1 };
+        // In three dimensions a level runs over a whole plane before the next plane begins.
+        let band = if across == 1 { 1 } else { band };
+        let offsets = offsets(rule, direction);
+        let moves = offsets.iter().map(|o| (isize::from(o[across]), isize::from(o[2])));
+        let other_slab = |offset: &[i8; 3]| across == 1 && offset[0] != 0;
+        let own = offsets.iter().filter(|offset| !other_slab(offset));
+        // A value in a row above is at an earlier position, one in a row below at a later one.
+        let skew = own
+            .map(|o| (isize::from(o[across]), isize::from(o[2])))
+            .map(|(down, right)| match down {
+                0 => 1,
+                down => (-right * down.signum()).max(0) / down.abs() + 1,
+            })
+            .max()
+            .unwrap_or(1)
+            .max(1);
+        let lag = moves.map(|(down, right)| (right + skew * down).abs() + 1).max().unwrap_or(1);
+        let slabs = offsets.iter().map(|offset| isize::from(offset[0]));
+        let before = slabs.clone().map(|slab| -slab).max().unwrap_or(0).max(0);
+        let behind = slabs.max().unwrap_or(0).max(before) as usize;
+        Geometry {
+            dims,
+            bands: Bands { slabs: dims[0], levels, band, flight, behind },
+            direction,
+            across,
+            before: before as usize,
+            skew: skew as usize,
+            lag: lag as usize,
+        }
+    }
+
+    /// Returns the number of levels that one window runs.
+    pub(super) const fn chained(&self) -> usize {
+        if self.across == 0 { self.bands.levels } else { 1 }
+    }
+
+    /// Returns the number of rows of a window.
+    pub(super) const fn rows(&self) -> usize {
+        match self.across {
+            0 => self.bands.band + self.bands.levels * self.bands.behind + self.before,
+            _ => self.dims[1],
+        }
+    }
+
+    /// Returns the first row of the window of a band.
+    pub(super) const fn first_row(&self, band: usize) -> isize {
+        match self.across {
+            0 => {
+                (band * self.bands.band) as isize
+                    - (self.bands.levels * self.bands.behind + self.before) as isize
+            }
+            _ => 0,
+        }
+    }
+
+    /// Returns the positions over which the pieces of a band go, counted for the first level.
+    pub(crate) const fn walk(&self) -> Range<isize> {
+        let end = self.dims[2] + self.skew * self.rows() + self.bands.levels * self.lag;
+        0..end as isize
+    }
+
+    /// Returns the least number of positions of a piece.
+    pub(crate) const fn least_piece(&self) -> usize {
+        let slabs = if self.across == 0 { self.bands.band } else { 0 };
+        self.lag * (self.bands.levels + 2) + self.skew * slabs
+    }
+
+    /// Returns the number of points that a window of one array has.
+    pub(crate) const fn window_points(&self) -> u64 {
+        let positions = STEP + (self.chained() - 1) * self.lag + 2 * (self.lag - 1);
+        let planes = if self.across == 0 { 1 } else { 1 + self.before + self.bands.behind };
+        (positions * (self.rows() + 16) * planes) as u64
+    }
+
+    /// Returns the bytes of the ring of an array.
+    pub(crate) const fn ring_bytes(&self, element: ElementType) -> u64 {
+        (self.slots() * (self.dims[1] * self.dims[2] * element.bytes() + 128)) as u64
+    }
+
+    /// Returns the number of slabs of a ring.
+    pub(super) const fn slots(&self) -> usize {
+        self.bands.band * self.bands.flight
+            + self.bands.levels * self.bands.behind
+            + self.before
+            + self.bands.behind
+            + 1
+    }
+}
+
+/// Returns the offsets of all reads of fields, along the direction; for edges that are not fixed
+/// also those to which reads beyond an edge lead.
+fn offsets(rule: &Rule, direction: Direction) -> Vec<[i8; 3]> {
+    let mut all = vec![[0; 3]];
+    for read in rule.reads() {
+        let along = |axis: usize| {
+            let offset = turned(read.offset, direction)[axis];
+            match rule.edges[axis] {
+                // Led back to any position between the point and the opposite one.
+                Edge::Clamped | Edge::Reflected if offset != 0 => {
+                    let most = offset.abs();
+                    (-most..=most).collect()
+                }
+                _ => vec![offset],
+            }
+        };
+        for plane in along(0) {
+            for row in along(1) {
+                for col in along(2) {
+                    all.push([plane, row, col]);
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Returns an offset along the direction.
+pub(super) fn turned([plane, row, col]: [i8; 3], direction: Direction) -> [i8; 3] {
+    let plane = if direction.up { -plane } else { plane };
+    [plane, row, if direction.left { -col } else { col }]
+}

@@ -29,7 +29,7 @@ pub(crate) struct Job<'j> {
     pub(crate) range: (isize, isize),
     /// The slabs that come in, of all arrays.
     pub(crate) slabs_in: &'j [Slabs],
-    /// The slabs that become final, of the fields.
+    /// The slabs that become final, of the fields; or of all arrays, for an engine that continues.
     pub(crate) slabs_out: &'j [Slabs],
 }
 
@@ -51,22 +51,25 @@ pub(crate) struct Bands {
     pub(crate) flight: usize,
     /// The slabs by which each level is behind the one before, and the first behind what comes in.
     pub(crate) behind: usize,
+    /// The slabs by which what comes in is behind the first slab of a band: 0, or those of the
+    /// levels that another engine has run before.
+    pub(crate) late: usize,
 }
 
 impl Bands {
     /// Returns the number of bands.
     pub(crate) const fn count(&self) -> usize {
-        (self.slabs + self.levels * self.behind).div_ceil(self.band)
+        (self.slabs + self.late + self.levels * self.behind).div_ceil(self.band)
     }
 
     /// Returns the slabs that come in with a band, along the direction.
     pub(crate) fn slabs_in(&self, band: usize) -> Range<usize> {
-        self.shifted(band, 0)
+        self.shifted(band, self.late)
     }
 
     /// Returns the slabs that a level computes in a band, along the direction.
     pub(crate) fn slabs_at(&self, band: usize, level: usize) -> Range<usize> {
-        self.shifted(band, (level + 1) * self.behind)
+        self.shifted(band, self.late + (level + 1) * self.behind)
     }
 
     /// Returns the slabs that are final after a band, along the direction.

@@ -48,7 +48,7 @@ use std::ops::Range;
 use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
 
-pub(crate) use self::geometry::Geometry;
+pub(crate) use self::geometry::{Geometry, chain};
 use self::geometry::{STEP, turned};
 use self::window::{Line, Way, Window};
 use super::engine::{Bands, Engine, Job, Ring, Slabs};
@@ -166,11 +166,14 @@ impl Engine for Ordered<'_> {
             self.bring_in(job);
             if g.across == 0 {
                 self.sweep(worker, job, 0, norms);
-                return;
+            } else {
+                for level in 0..g.bands.levels {
+                    let norms = norms.as_mut().map(|norms| &mut norms[level..=level]);
+                    self.sweep(worker, job, level, norms);
+                }
             }
-            for level in 0..g.bands.levels {
-                let norms = norms.as_mut().map(|norms| &mut norms[level..=level]);
-                self.sweep(worker, job, level, norms);
+            if job.range.1 >= g.walk().end {
+                self.pass_on(job);
             }
         }
     }
@@ -273,6 +276,24 @@ impl<'r> Ordered<'r> {
     fn positions(&self) -> usize {
         let g = &self.geometry;
         STEP + (g.chained() - 1) * g.lag + 2 * (g.lag - 1)
+    }
+
+    /// Copies the coefficients of the final slabs, for an engine that continues.
+    ///
+    /// # Safety
+    /// The conditions of [`Engine::piece`] must hold, and this is the last piece of the band.
+    unsafe fn pass_on(&self, job: &Job<'_>) {
+        let [_, rows, cols] = self.geometry.dims;
+        for (array, slabs) in job.slabs_out.iter().enumerate().skip(self.rule.fields) {
+            let bytes = rows * cols * self.elements[array].bytes();
+            let Some(ring) = &self.rings[array] else { continue };
+            for slab in self.geometry.bands.slabs_out(job.band) {
+                let to = slabs.start.wrapping_add((self.actual(slab) - slabs.first) * bytes);
+                // SAFETY: the slab has come in, as all levels have computed with it; the caller
+                // guarantees that the final one is writable.
+                unsafe { ring.slab(slab as isize).cast_const().copy_to_nonoverlapping(to, bytes) };
+            }
+        }
     }
 
     /// Returns the slab, as the arrays count it.

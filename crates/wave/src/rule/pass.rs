@@ -13,6 +13,10 @@
 //!
 //! So the workers follow one another down the field, each on its own band. A panel has the slabs of
 //! a band of all arrays on file; arrays in memory are accessed where they are.
+//!
+//! Levels of ordered rules that go to the right and levels that go to the left are run by engines
+//! of their own, in one pass: the rows out of an engine are the panel of the next one, which
+//! follows a full width behind.
 
 use std::fs::File;
 use std::ops::Range;
@@ -168,7 +172,8 @@ impl Pass<'_> {
         let places = out.buffers.iter_mut().zip(&mut out.slabs);
         for (field, (buffer, place)) in places.enumerate() {
             let Some(buffer) = buffer else { continue };
-            let (start, alignment) = starts[field];
+            // Buffers between engines begin anywhere.
+            let (start, alignment) = starts.get(field).copied().unwrap_or((0, 1));
             let offset = start + (slabs.start * self.slab_bytes(field)) as u64;
             let lead = (offset % alignment as u64) as usize;
             *place = Slabs { start: buffer.as_mut_ptr().wrapping_add(lead), first: slabs.start };
@@ -207,17 +212,39 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Runs the pass. Returns the greatest change of each level, if it is computed. All data that
-    /// are on file are in it afterwards.
+    /// Returns buffers for the slabs of all arrays that one engine passes on to the next. Arrays in
+    /// memory that never change need none.
+    fn between(&self, fields: usize, band: usize) -> Result<Panel> {
+        let mut panel = Panel { buffers: Vec::new(), slabs: Vec::new() };
+        for (array, source) in self.sources.iter().enumerate() {
+            let (buffer, place) = match source {
+                Source::Memory(all) if array >= fields => (None, *all),
+                _ => {
+                    let empty = Slabs { start: std::ptr::null_mut(), first: 0 };
+                    (Some(IoBuffer::new(band * self.slab_bytes(array))?), empty)
+                }
+            };
+            panel.buffers.push(buffer);
+            panel.slabs.push(place);
+        }
+        Ok(panel)
+    }
+
+    /// Runs the pass, by engines that continue one another. Each has pieces of its number of
+    /// positions. Returns the greatest change of each level, if it is computed. All data that are
+    /// on file are in it afterwards.
     pub(crate) fn run<E: Engine>(
         &self,
-        engine: &E,
+        engines: &[(E, usize)],
         sinks: Vec<Sink>,
-        piece: usize,
     ) -> Result<Vec<f64>> {
-        let norms = Mutex::new(vec![0.0; if self.norm { engine.bands().levels } else { 0 }]);
-        let (walk, flight, threads) = (engine.walk(), engine.bands().flight, self.threads);
-        let pieces = walk.len().div_ceil(piece).max(1);
+        let (Some((first, _)), Some((last, _))) = (engines.first(), engines.last()) else {
+            return Ok(Vec::new());
+        };
+        let levels: usize = engines.iter().map(|(engine, _)| engine.bands().levels).sum();
+        let norms = Mutex::new(vec![0.0; if self.norm { levels } else { 0 }]);
+        let (flight, most, fields) = (first.bands().flight, first.bands().band, sinks.len());
+        let bands = last.bands().count();
         let reads = self.sources.iter().any(|source| matches!(source, Source::File(..)));
         let writes = sinks.iter().any(|sink| !matches!(sink, Sink::Memory(_)));
         // The byte at which each field begins, and the alignment of its buffers.
@@ -228,95 +255,81 @@ impl Pass<'_> {
                 _ => (0, 1),
             })
             .collect();
-        let panels = (0..flight).map(|_| self.panel(engine.bands().band));
-        let panels = named("panel", panels.collect::<Result<_>>()?);
-        let most = engine.bands().band;
-        let outs = (0..flight).map(|_| self.outgoing(&sinks, most));
-        let outs = named("rows", outs.collect::<Result<_>>()?);
-        let cells: Vec<Vec<Location<()>>> =
-            (0..flight).map(|r| named(&format!("band {r} piece"), vec![(); pieces])).collect();
+        // What each engine reads in each slot; the last row is what the last one writes.
+        let mut panels = vec![named("panel", many(flight, || self.panel(most))?)];
+        for _ in 1..engines.len() {
+            panels.push(named("between", many(flight, || self.between(fields, most))?));
+        }
+        panels.push(named("rows", many(flight, || self.outgoing(&sinks, most))?));
         let reader = Location::new("reader", IoQueue::new(Method::Auto));
         let writer = Location::new("writer", Writers { sinks, queue: IoQueue::new(Method::Auto) });
-        let workers = Mutex::new(Vec::new());
         // There are more workers than processors compute, as some wait for the disk.
-        let processors = Semaphore::new(threads as u64);
+        let processors = Semaphore::new(self.threads as u64);
+        let mut stages = Vec::new();
+        let mut level = 0;
+        for (engine, piece) in engines {
+            let pieces = engine.walk().len().div_ceil(*piece).max(1);
+            let cells = |r| named(&format!("band {r} piece"), vec![(); pieces]);
+            stages.push(Stage {
+                pass: self,
+                engine,
+                piece: *piece,
+                cells: (0..flight).map(cells).collect(),
+                workers: Mutex::new(Vec::new()),
+                levels: level..level + engine.bands().levels,
+                norms: &norms,
+                starts: if stages.len() + 1 == engines.len() { &starts } else { &[] },
+                processors: &processors,
+            });
+            level += engine.bands().levels;
+        }
         let mut overlay = Overlay::new();
         for r in 0..flight {
             let band_of = move |step: &Step| step.iteration() as usize * flight + r;
             if reads {
-                let access = (panels[r].write(), reader.write());
+                let access = (panels[0][r].write(), reader.write());
                 overlay.task(format!("read {r}"), access, move |(panel, queue), step| {
-                    self.read(panel, queue, engine.bands().slabs_in(band_of(step)))
+                    self.read(panel, queue, first.bands().slabs_in(band_of(step)))
                 });
             }
-            for c in 0..pieces {
-                let above = &cells[(r + flight - 1) % flight];
-                let ahead = &above[(c + engine.ahead()).min(pieces - 1)];
-                let access = (outs[r].write(), panels[r].read(), cells[r][c].write(), ahead.read());
-                let (workers, norms, starts) = (&workers, &norms, &starts);
-                let processors = &processors;
-                // The first piece begins with all positions before the walk, and the last ends with
-                // all after it.
-                let from = if c == 0 { isize::MIN / 2 } else { walk.start + (c * piece) as isize };
-                let to = match c + 1 == pieces {
-                    true => isize::MAX / 2,
-                    false => walk.start + ((c + 1) * piece) as isize,
-                };
-                overlay.task(format!("piece {r}, {c}"), access, move |(out, panel, ..), step| {
-                    let band = band_of(step);
-                    if band >= engine.bands().count() {
-                        return Ok::<(), Error>(());
-                    }
-                    self.go_on()?;
-                    if c == 0 {
-                        self.place(out, starts, engine.bands().slabs_out(band));
-                    }
-                    let idle = locked(workers).pop();
-                    let mut worker = match idle {
-                        Some(worker) => worker,
-                        None => engine.worker()?,
+            for (s, stage) in stages.iter().enumerate() {
+                let (cells, above) = (&stage.cells[r], &stage.cells[(r + flight - 1) % flight]);
+                for c in 0..cells.len() {
+                    let ahead = &above[(c + stage.engine.ahead()).min(cells.len() - 1)];
+                    let (from, to) = (&panels[s][r], &panels[s + 1][r]);
+                    let access = (to.write(), from.read(), cells[c].write(), ahead.read());
+                    let name = match s {
+                        0 => format!("piece {r}, {c}"),
+                        _ => format!("piece {r}, {c} of engine {s}"),
                     };
-                    let (slabs_in, slabs_out) = (&panel.slabs[..], &out.slabs[..]);
-                    let job = Job { band, range: (from, to), slabs_in, slabs_out };
-                    let mut changes = vec![0.0; locked(norms).len()];
-                    let wanted = self.norm.then_some(&mut changes[..]);
-                    let _processor = processors.take();
-                    // SAFETY: the pieces of a band run one after another, as all hold its final
-                    // slabs exclusively, and each runs after the piece of the band before that is
-                    // ahead, whose cell it holds inclusively; a slot has one band at a time. The
-                    // panel has the slabs that come in, and no other task writes it, and there is
-                    // room for the final ones; an array in memory has all slabs, and a final one is
-                    // written after the values that came in there were copied. The lanes are
-                    // available.
-                    timed(&self.spent.update_ns, || unsafe {
-                        engine.piece(&mut worker, &job, wanted);
+                    overlay.task(name, access, move |(out, panel, ..), step| match band_of(step) {
+                        band if band < bands => stage.piece(out, panel, band, c),
+                        _ => Ok(()),
                     });
-                    let mut all = locked(norms);
-                    all.iter_mut().zip(changes).for_each(|(all, one)| *all = greater(*all, one));
-                    drop(all);
-                    locked(workers).push(worker);
-                    self.monitor.one_more();
-                    Ok(())
-                });
+                }
             }
             if writes {
-                let access = (outs[r].write(), writer.write());
-                overlay.task(format!("write {r}"), access, move |(out, writers), step| {
-                    let band = band_of(step);
-                    match band < engine.bands().count() {
-                        true => self.write(out, writers, engine.bands().slabs_out(band)),
-                        false => Ok(()),
-                    }
-                });
+                let access = (panels[engines.len()][r].write(), writer.write());
+                overlay.task(
+                    format!("write {r}"),
+                    access,
+                    move |(out, writers), step| match band_of(step) {
+                        band if band < bands => {
+                            self.write(out, writers, last.bands().slabs_out(band))
+                        }
+                        _ => Ok(()),
+                    },
+                );
             }
         }
-        let rounds = engine.bands().count().div_ceil(flight) as u64;
         let on_file = if reads || writes { 2 * flight } else { 0 };
-        let runner = Runner::Pool { workers: threads + on_file, order: ReadyOrder::DepthFirst };
+        let runner =
+            Runner::Pool { workers: self.threads + on_file, order: ReadyOrder::DepthFirst };
         let mut checked = overlay.check(Initial::Program)?;
         self.monitor.watches(checked.watch());
-        checked.run(runner, Stop::after(rounds))?;
+        checked.run(runner, Stop::after(bands.div_ceil(flight) as u64))?;
         drop(checked);
+        drop(stages);
         let writers = writer.into_inner().unwrap_or_else(|_| {
             unreachable!("a finished pass holds the last reference to its writer")
         });
@@ -327,6 +340,72 @@ impl Pass<'_> {
         }
         Ok(norms.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// One engine of a pass.
+struct Stage<'s, E: Engine> {
+    pass: &'s Pass<'s>,
+    engine: &'s E,
+    /// The number of positions of a piece.
+    piece: usize,
+    cells: Vec<Vec<Location<()>>>,
+    workers: Mutex<Vec<E::Worker<'s>>>,
+    /// Its levels among those of the pass.
+    levels: Range<usize>,
+    norms: &'s Mutex<Vec<f64>>,
+    /// The byte at which each field begins, and the alignment of its buffers, for the last engine.
+    starts: &'s [(u64, usize)],
+    processors: &'s Semaphore,
+}
+
+impl<E: Engine> Stage<'_, E> {
+    /// Runs one piece of a band.
+    fn piece(&self, out: &mut Panel, panel: &Panel, band: usize, c: usize) -> Result<()> {
+        let (pass, engine, walk) = (self.pass, self.engine, self.engine.walk());
+        pass.go_on()?;
+        if c == 0 {
+            pass.place(out, self.starts, engine.bands().slabs_out(band));
+        }
+        let idle = locked(&self.workers).pop();
+        let mut worker = match idle {
+            Some(worker) => worker,
+            None => engine.worker()?,
+        };
+        // The first piece begins with all positions before the walk, and the last ends with all
+        // after it.
+        let from = if c == 0 { isize::MIN / 2 } else { walk.start + (c * self.piece) as isize };
+        let to = match c + 1 == self.cells[0].len() {
+            true => isize::MAX / 2,
+            false => walk.start + ((c + 1) * self.piece) as isize,
+        };
+        let (slabs_in, slabs_out) = (&panel.slabs[..], &out.slabs[..]);
+        let job = Job { band, range: (from, to), slabs_in, slabs_out };
+        let mut changes = vec![0.0; if pass.norm { self.levels.len() } else { 0 }];
+        let wanted = pass.norm.then_some(&mut changes[..]);
+        {
+            let _processor = self.processors.take();
+            // SAFETY: the pieces of a band run one after another, as all hold its final slabs
+            // exclusively, and each runs after the piece of the band before that is ahead, whose
+            // cell it holds inclusively; a slot has one band at a time. The panel has the slabs
+            // that come in, and no other task writes it, and there is room for the final ones; an
+            // array in memory has all slabs, and a final one is written after the values that came
+            // in there were copied. The lanes are available.
+            timed(&pass.spent.update_ns, || unsafe { engine.piece(&mut worker, &job, wanted) });
+        }
+        if pass.norm {
+            let mut all = locked(self.norms);
+            let own = all[self.levels.clone()].iter_mut();
+            own.zip(changes).for_each(|(all, one)| *all = greater(*all, one));
+        }
+        locked(&self.workers).push(worker);
+        pass.monitor.one_more();
+        Ok(())
+    }
+}
+
+/// Returns `n` values.
+fn many<T>(n: usize, make: impl Fn() -> Result<T>) -> Result<Vec<T>> {
+    (0..n).map(|_| make()).collect()
 }
 
 /// The files of all fields that are written.

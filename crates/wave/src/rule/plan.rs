@@ -89,17 +89,35 @@ impl Question<'_> {
         chosen.map(|(_, element)| element.bytes() as u64).sum()
     }
 
-    /// Returns whether iterations of the rule may be chained at all.
-    fn chains(&self) -> bool {
+    /// Returns the greatest number of successive iterations that all go down, or all up.
+    fn chained(&self) -> u64 {
         let directions = &self.rule.directions;
-        self.rule.explicit || directions.iter().all(|direction| *direction == directions[0])
+        let period = directions.len() as u64;
+        let up = |i: u64| self.rule.direction(i).up;
+        if self.rule.explicit || (0..period).all(|i| up(i) == up(0)) {
+            return u64::MAX;
+        }
+        let runs = (0..period)
+            .map(|from| (from..from + period).take_while(|i| up(*i) == up(from)).count() as u64);
+        runs.max().unwrap_or(1)
+    }
+
+    /// Returns the geometries of the engines of the pass that has most of them.
+    fn ordered(&self, depth: usize, band: usize) -> Vec<ordered::Geometry> {
+        let bands = (band, self.flight());
+        let chains = (0..self.rule.directions.len() as u64).map(|from| {
+            let up = self.rule.direction(from).up;
+            let same = |i: &u64| self.rule.direction(*i).up == up;
+            let levels = (from..from + depth as u64).take_while(same).count() as u64;
+            ordered::chain(self.rule, self.dims, bands, from..from + levels)
+        });
+        chains.max_by_key(Vec::len).unwrap_or_default()
     }
 
     /// Returns the bytes of all buffers of a pass, and of the values that a piece works on.
     fn room(&self, depth: usize, band: usize, piece: usize) -> (u64, u64) {
         let (rule, flight) = (self.rule, self.flight());
         let slab = (self.dims[1] * self.dims[2]) as u64;
-        let direction = rule.directions[0];
         let (rings, piece_bytes, windows) = if rule.explicit {
             let g = explicit::Geometry::new(rule, self.dims, depth, band, flight);
             let ring = |array: usize| {
@@ -110,14 +128,20 @@ impl Question<'_> {
             let rings: u64 = (0..self.elements.len()).map(ring).sum();
             (rings, g.piece_points(piece) * self.bytes(|_| true), 0)
         } else {
-            let g = ordered::Geometry::new(rule, self.dims, depth, (band, flight), direction);
-            let ring = |array: usize| {
+            let chain = self.ordered(depth, band);
+            let ring = |g: &ordered::Geometry, array: usize| {
                 let copied = array < rule.fields || self.on_file[array];
                 if copied { g.ring_bytes(self.elements[array]) } else { 0 }
             };
-            let rings: u64 = (0..self.elements.len()).map(ring).sum();
-            let window = g.window_points() * self.bytes(|_| true);
-            (rings, window, window * self.threads as u64)
+            let arrays = || 0..self.elements.len();
+            let rings: u64 = chain.iter().map(|g| arrays().map(|a| ring(g, a)).sum::<u64>()).sum();
+            // What one engine passes on to the next.
+            let moved = self.bytes(|array| array < rule.fields || self.on_file[array]);
+            let passed = (chain.len() as u64 - 1) * band as u64 * slab * moved * flight as u64;
+            let all = self.bytes(|_| true);
+            let window = chain.iter().map(|g| g.window_points() * all).max().unwrap_or(0);
+            let windows = chain.len() as u64 * window * self.threads as u64;
+            (rings + passed, window, windows)
         };
         let panel = |on_file: bool, array: usize| match on_file {
             true => {
@@ -171,14 +195,16 @@ impl Question<'_> {
             let g = explicit::Geometry::new(rule, self.dims, depth, band, flight);
             return (g.bands.count(), g.walk().len().div_ceil(piece).max(1));
         }
-        let direction = rule.directions[0];
-        let g = ordered::Geometry::new(rule, self.dims, depth, (band, flight), direction);
-        (g.bands.count(), g.walk().len().div_ceil(piece.max(g.least_piece())).max(1))
+        let chain = self.ordered(depth, band);
+        let bands = chain.last().map_or(0, |g| g.bands.count());
+        let pieces =
+            chain.iter().map(|g| g.walk().len().div_ceil(piece.max(g.least_piece())).max(1));
+        (bands, pieces.sum())
     }
 
     pub(crate) fn answer(&self) -> Result<ArrayPlan> {
         let iterations = self.iterations.max(1);
-        let most = if self.chains() { self.depth.unwrap_or(iterations).min(iterations) } else { 1 };
+        let most = self.depth.unwrap_or(iterations).min(iterations).min(self.chained());
         let depths: Vec<usize> = match self.depth {
             Some(depth) => vec![depth.min(most).max(1) as usize],
             None => {

@@ -1,8 +1,7 @@
 //! Runs of rules: one pass after another, until the iterations are done or the run has converged.
 //!
 //! # Contract
-//! Iterations of one direction are done in passes of up to `depth` of them; an explicit rule has
-//! one direction. A run into memory changes its result in place where it can; a run into files
+//! Iterations that all go down, or all up, are done in passes of up to `depth` of them. A run into memory changes its result in place where it can; a run into files
 //! writes two of them in turn, neither of which has a name, and returns the last one.
 //!
 //! A run has converged when no point has changed by more than the tolerance in one iteration of
@@ -133,9 +132,9 @@ impl Run<'_> {
 
     /// Returns the number of iterations of the pass after `done` of them.
     fn levels(&self, done: u64) -> usize {
-        let direction = self.rule.direction(done);
+        let up = self.rule.direction(done).up;
         let left = (self.settings.iterations - done).min(self.plan.depth);
-        let same = |i: &u64| self.rule.explicit || self.rule.direction(*i) == direction;
+        let same = |i: &u64| self.rule.explicit || self.rule.direction(*i).up == up;
         (done..done + left).take_while(same).count()
     }
 
@@ -146,10 +145,7 @@ impl Run<'_> {
         while done < self.settings.iterations {
             let levels = self.levels(done);
             let full = levels as u64 == self.plan.depth;
-            let of_pass = known.filter(|_| full).unwrap_or_else(|| {
-                let (bands, walk) = self.extent(levels, done);
-                (bands * walk.div_ceil(self.piece(levels, done)).max(1)) as u64
-            });
+            let of_pass = known.filter(|_| full).unwrap_or_else(|| self.tasks_of(levels, done));
             known = if full { Some(of_pass) } else { known };
             // Passes of the same depth have the same tasks.
             let alike = self.rule.explicit || self.rule.directions.len() == 1;
@@ -169,29 +165,24 @@ impl Run<'_> {
         explicit::Geometry::new(self.rule, self.dims(), levels, self.plan.band, self.plan.flight)
     }
 
-    fn ordered(&self, levels: usize, before: u64) -> ordered::Geometry {
+    /// Returns the geometries of the engines of a pass of an ordered rule.
+    fn ordered(&self, levels: usize, before: u64) -> Vec<ordered::Geometry> {
         let bands = (self.plan.band, self.plan.flight);
-        let direction = self.rule.direction(before);
-        ordered::Geometry::new(self.rule, self.dims(), levels, bands, direction)
+        ordered::chain(self.rule, self.dims(), bands, before..before + levels as u64)
     }
 
-    /// Returns the number of bands and the positions of a pass.
-    fn extent(&self, levels: usize, before: u64) -> (usize, usize) {
+    /// Returns the number of tasks that compute in a pass.
+    fn tasks_of(&self, levels: usize, before: u64) -> u64 {
         if self.rule.explicit {
             let g = self.explicit(levels);
-            (g.bands.count(), g.walk().len())
-        } else {
-            let g = self.ordered(levels, before);
-            (g.bands.count(), g.walk().len())
+            return (g.bands.count() * g.walk().len().div_ceil(self.plan.piece).max(1)) as u64;
         }
-    }
-
-    /// Returns the number of positions of a piece.
-    fn piece(&self, levels: usize, before: u64) -> usize {
-        if self.rule.explicit {
-            return self.plan.piece;
-        }
-        self.plan.piece.max(self.ordered(levels, before).least_piece())
+        let engines = self.ordered(levels, before);
+        let bands = engines.last().map_or(0, |g| g.bands.count());
+        let pieces = engines
+            .iter()
+            .map(|g| g.walk().len().div_ceil(self.plan.piece.max(g.least_piece())).max(1));
+        (bands * pieces.sum::<usize>()) as u64
     }
 
     /// Creates the fields that a pass writes.
@@ -308,16 +299,19 @@ impl Run<'_> {
             spent,
             before,
         };
-        let (lanes, piece) = (self.settings.lanes, self.piece(levels, before));
+        let lanes = self.settings.lanes;
         if rule.explicit {
             let geometry = self.explicit(levels);
             let engine = Explicit::new(rule, geometry, elements.clone(), real, lanes, &whole)?;
-            pass.run(&engine, sinks, piece)
-        } else {
-            let geometry = self.ordered(levels, before);
-            let engine = Ordered::new(rule, geometry, elements.clone(), real, lanes, &whole)?;
-            pass.run(&engine, sinks, piece)
+            return pass.run(&[(engine, self.plan.piece)], sinks);
         }
+        let engine = |geometry: ordered::Geometry| {
+            let piece = self.plan.piece.max(geometry.least_piece());
+            let engine = Ordered::new(rule, geometry, elements.clone(), real, lanes, &whole)?;
+            Ok((engine, piece))
+        };
+        let engines = self.ordered(levels, before).into_iter().map(engine);
+        pass.run(&engines.collect::<Result<Vec<_>>>()?, sinks)
     }
 
     fn monitor(&self) -> &Monitor {

@@ -39,7 +39,7 @@ impl Geometry {
         let behind = if rule.edges[0] == Edge::Fixed { reach[0].1 } else { most(0) };
         Geometry {
             dims,
-            bands: Bands { slabs: dims[0], levels, band, flight, behind },
+            bands: Bands { slabs: dims[0], levels, band, flight, behind, late: 0 },
             tiled,
             reach: most(0),
             skew: most(tiled),

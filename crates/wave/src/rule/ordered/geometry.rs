@@ -60,13 +60,19 @@ impl Geometry {
         let behind = slabs.max().unwrap_or(0).max(before) as usize;
         Geometry {
             dims,
-            bands: Bands { slabs: dims[0], levels, band, flight, behind },
+            bands: Bands { slabs: dims[0], levels, band, flight, behind, late: 0 },
             direction,
             across,
             before: before as usize,
             skew: skew as usize,
             lag: lag as usize,
         }
+    }
+
+    /// Returns the same numbers for an engine that continues after others, which are this many slabs
+    /// behind what comes in.
+    fn after(self, late: usize) -> Self {
+        Geometry { bands: Bands { late, ..self.bands }, ..self }
     }
 
     /// Returns the number of levels that one window runs.
@@ -86,8 +92,8 @@ impl Geometry {
     pub(super) const fn first_row(&self, band: usize) -> isize {
         match self.across {
             0 => {
-                (band * self.bands.band) as isize
-                    - (self.bands.levels * self.bands.behind + self.before) as isize
+                let Bands { band: slabs, levels, behind, late, .. } = self.bands;
+                (band * slabs) as isize - (late + levels * behind + self.before) as isize
             }
             _ => 0,
         }
@@ -125,6 +131,28 @@ impl Geometry {
             + self.bands.behind
             + 1
     }
+}
+
+/// Returns the geometries of a pass of these iterations, which all go down or all go up: one for
+/// each run of iterations of one direction.
+pub(crate) fn chain(
+    rule: &Rule,
+    dims: [usize; 3],
+    bands: (usize, usize),
+    iterations: Range<u64>,
+) -> Vec<Geometry> {
+    let mut chain: Vec<Geometry> = Vec::new();
+    let (mut done, mut late) = (iterations.start, 0);
+    while done < iterations.end {
+        let direction = rule.direction(done);
+        let same = |i: &u64| rule.direction(*i) == direction;
+        let levels = (done..iterations.end).take_while(same).count();
+        let geometry = Geometry::new(rule, dims, levels, bands, direction).after(late);
+        late += levels * geometry.bands.behind;
+        done += levels as u64;
+        chain.push(geometry);
+    }
+    chain
 }
 
 /// Returns the offsets of all reads of fields, along the direction; for edges that are not fixed

@@ -50,7 +50,7 @@ use syncline_store::direct_io::IoBuffer;
 
 pub(crate) use self::geometry::{Geometry, chain};
 use self::geometry::{STEP, turned};
-use self::window::{Line, Way, Window};
+use self::window::{Line, MOST, Way, Window};
 use super::engine::{Bands, Engine, Job, Ring, Slabs};
 use super::program::{CHUNK, Machine, Program, fill};
 use super::{Beyond, Direction, Edge, Rule};
@@ -90,6 +90,7 @@ pub(crate) struct Ordered<'r> {
     /// The points that are updated, along the direction.
     updated: [Range<usize>; 3],
     reach: Reach,
+    lanes: Lanes,
 }
 
 /// How far the rule reads within a window, along the direction.
@@ -269,6 +270,7 @@ impl<'r> Ordered<'r> {
             beyond,
             updated,
             reach,
+            lanes,
         })
     }
 
@@ -517,12 +519,19 @@ impl<'r> Ordered<'r> {
         way: Way,
     ) {
         let g = &self.geometry;
-        for row in 0..g.rows() {
-            let Some(start) = place(row) else { continue };
-            let line = Line { start, cols: g.dims[2], left: g.direction.left };
+        let line = |start| Line { start, cols: g.dims[2], left: g.direction.left };
+        // The rows that take part follow one another.
+        let Some(first) = (0..g.rows()).find(|row| place(*row).is_some()) else { return };
+        let lines: Vec<Line> = (first..g.rows()).map_while(&place).map(line).collect();
+        // Whole vectors of the window begin at rows that are multiples of their width.
+        let odd = (first.next_multiple_of(MOST) - first).min(lines.len());
+        for (i, line) in lines[..odd].iter().enumerate() {
             // SAFETY: the conditions are those of this function.
-            unsafe { window.copy(&line, (row, g.skew), base, positions, way) };
+            unsafe { window.copy(line, (first + i, g.skew), base, positions, way) };
         }
+        let from = (first + odd, g.skew);
+        // SAFETY: as before; the lanes are available.
+        unsafe { window.copy_all(self.lanes, &lines[odd..], from, base, positions, way) };
     }
 
     /// Updates the points of a level at one position.

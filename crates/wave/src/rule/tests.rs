@@ -257,7 +257,7 @@ fn random_rules(cases: std::ops::Range<u64>) {
             Err(error) => panic!("{case}: {text}{error}"),
         };
         let rule = described.rule();
-        let most = if dimensions == 2 { 40 } else { 12 };
+        let most = if dimensions == 2 { random.one_of(&[40, 100]) } else { 12 };
         let dims: Vec<usize> = (0..dimensions).map(|_| random.within(1..=most)).collect();
         let real = random.one_of(&ElementType::REAL);
         let arrays: Vec<Array> = rule

@@ -37,7 +37,8 @@ use std::time::{Duration, Instant};
 
 use crate::dynamic::Kernel;
 use crate::kernel::Update;
-use crate::lanes::{Engine, Lanes, Real, Vector};
+use crate::lanes::dispatch::{Work, dispatch};
+use crate::lanes::{Lanes, Real, Vector};
 
 use super::fused::{Extent, fused};
 use super::masked::{Dummy, masked};
@@ -269,54 +270,6 @@ pub(crate) unsafe fn update<E: Real, U: Update>(
 ) {
     // SAFETY: the conditions are those of this function, which the caller guarantees.
     unsafe { dispatch(lanes, Levels { kernel, job, scratch, ends, norms }) }
-}
-
-/// A part of [`run`] that is compiled for each kind of lanes.
-trait Work<E: Real> {
-    /// Does the work. Implementations are `#[inline(always)]`.
-    ///
-    /// # Safety
-    /// The conditions of [`run`] must hold, `L` must be the lanes of the job, and the processor
-    /// must have their instructions.
-    unsafe fn with<L: Vector<Element = E>>(self);
-}
-
-/// Does the work with these lanes.
-///
-/// # Safety
-/// The conditions of [`run`] must hold.
-unsafe fn dispatch<E: Real, W: Work<E>>(lanes: Lanes, work: W) {
-    // SAFETY: the conditions are those of this function; the machine has the lanes, so the
-    // processor has their instructions.
-    unsafe {
-        match lanes {
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 => avx2(work),
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx512 => avx512(work),
-            #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => work.with::<E::Neon<Engine>>(),
-            _ => work.with::<E>(),
-        }
-    }
-}
-
-/// # Safety
-/// The conditions of [`run`] must hold, and the processor must have AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn avx2<E: Real, W: Work<E>>(work: W) {
-    // SAFETY: the conditions are those of this function; the processor has AVX2.
-    unsafe { work.with::<E::Avx2<Engine>>() }
-}
-
-/// # Safety
-/// The conditions of [`run`] must hold, and the processor must have AVX-512F.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn avx512<E: Real, W: Work<E>>(work: W) {
-    // SAFETY: the conditions are those of this function; the processor has AVX-512F.
-    unsafe { work.with::<E::Avx512<Engine>>() }
 }
 
 struct BringIn<'w, 'j, E>(&'w Job<'j, E>, &'w Ends);

@@ -5,12 +5,20 @@
 //! row 1   e f g h        position 1   b e .      one diagonal, side by side
 //! row 2   i j k l        position 2   c f i
 //! ```
+//!
+//! Rows that are equally far from one another are copied in squares, which vectors transpose: a
+//! square of a skewed row begins one position earlier than that of the row above.
 
 use std::ops::Range;
 
 use syncline_store::direct_io::IoBuffer;
 
 use crate::Result;
+use crate::lanes::dispatch::{Work, dispatch};
+use crate::lanes::{Lanes, Real, Vector};
+
+/// The greatest number of values of a vector.
+pub(super) const MOST: usize = 16;
 
 /// A window of one array.
 pub(super) struct Window {
@@ -52,6 +60,78 @@ impl Window {
     pub(super) fn at(&self, position: usize, row: usize) -> *mut u8 {
         let index = position * self.pitch + row;
         self.memory.as_ptr().cast_mut().wrapping_add(index * self.bytes)
+    }
+
+    /// Copies the values of some positions between lines and the window, which begins at `base`. The
+    /// lines are those of the rows from `row` on, each `skew` positions after the one above. All
+    /// begin with the first column, and the machine has the lanes.
+    ///
+    /// # Safety
+    /// As for [`copy`](Self::copy), for all lines.
+    pub(super) unsafe fn copy_all(
+        &self,
+        lanes: Lanes,
+        lines: &[Line],
+        (row, skew): (usize, usize),
+        base: isize,
+        positions: &Range<isize>,
+        way: Way,
+    ) {
+        let width = lanes.width(self.bytes);
+        let one = |i: usize, positions: Range<isize>| {
+            // SAFETY: the conditions are those of this function.
+            unsafe { self.copy(&lines[i], (row + i, skew), base, &positions, way) };
+        };
+        let mut done = 0;
+        while done < lines.len() {
+            let group = &lines[done..lines.len().min(done + width)];
+            let first = row + done;
+            // The positions at which all rows of the group have a column.
+            let later = |i: usize| (skew * (first + i)) as isize;
+            let start = positions.start.max(later(group.len() - 1));
+            let end = positions.end.min(later(0) + group[0].cols as isize);
+            let squares = (end - start).max(0) as usize / width;
+            let address = |i: usize| group[i].start.addr() as isize;
+            let apart = if group.len() > 1 { address(1) - address(0) } else { 0 };
+            let even = (1..group.len()).all(|i| address(i) - address(i - 1) == apart);
+            let fits = group.len() == width
+                && width > 1
+                && squares > 0
+                && even
+                && !group[0].left
+                && first.is_multiple_of(width)
+                && self.bytes >= size_of::<f32>()
+                && (address(0) | apart) % self.bytes as isize == 0;
+            if !fits {
+                (0..group.len()).for_each(|i| one(done + i, positions.clone()));
+                done += group.len();
+                continue;
+            }
+            let from = (start - later(0)) as usize * self.bytes;
+            let work = Squares {
+                line: group[0].start.wrapping_add(from),
+                apart: apart / self.bytes as isize - skew as isize,
+                window: self.at((start - base) as usize, first),
+                pitch: self.pitch,
+                squares,
+                way,
+            };
+            // SAFETY: the lines are equally far apart, and have the columns of all squares, as has
+            // the window, whose rows from `first` on are aligned to the vectors; the machine has
+            // the lanes.
+            unsafe {
+                match self.bytes {
+                    8 => dispatch::<f64, _>(lanes, work),
+                    _ => dispatch::<f32, _>(lanes, work),
+                }
+            }
+            let after = start + (squares * width) as isize;
+            for i in 0..group.len() {
+                one(done + i, positions.start..start);
+                one(done + i, after..positions.end);
+            }
+            done += group.len();
+        }
     }
 
     /// Copies the values of some positions between a line and the window, which begins at `base`.
@@ -112,6 +192,36 @@ unsafe fn copy<T: Copy>(
             match way {
                 Way::In => place.write_unaligned(at.read_unaligned()),
                 Way::Out => at.write_unaligned(place.read_unaligned()),
+            }
+        }
+    }
+}
+
+/// Squares of values, as many rows as a vector has values and as many positions, side by side.
+struct Squares {
+    /// The first value of the first row, and the values from one row's first to the next.
+    line: *mut u8,
+    apart: isize,
+    window: *mut u8,
+    pitch: usize,
+    squares: usize,
+    way: Way,
+}
+
+impl<E: Real> Work<E> for Squares {
+    #[inline(always)]
+    unsafe fn with<L: Vector<Element = E>>(self) {
+        let (line, window) = (self.line.cast::<E>(), self.window.cast::<E>());
+        for square in 0..self.squares {
+            let line = line.wrapping_add(square * L::WIDTH);
+            let window = window.wrapping_add(square * L::WIDTH * self.pitch);
+            // SAFETY: `Window::copy_all` guarantees the rows and the vectors. A vector moves the
+            // bits of any values of this size.
+            unsafe {
+                match self.way {
+                    Way::In => L::transpose_in(line, self.apart, window, self.pitch),
+                    Way::Out => L::transpose_out(window, self.pitch, line, self.apart),
+                }
             }
         }
     }

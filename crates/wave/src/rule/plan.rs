@@ -50,6 +50,8 @@ const OUTSIDE: f64 = 1.3;
 const RUN_NS: f64 = 60.0;
 const TASK_NS: f64 = 3000.0;
 const PASS_NS: f64 = 2e5;
+/// Nanoseconds per byte of a buffer that is touched for the first time.
+const TOUCH_NS: f64 = 0.5;
 /// Nanoseconds of the disk for the requests of a band, beside its bytes.
 const REQUEST_NS: f64 = 1.5e5;
 /// The depths, bands and pieces among which a plan is chosen.
@@ -159,7 +161,7 @@ impl Question<'_> {
     /// Returns the estimated nanoseconds of a pass.
     fn pass_ns(&self, depth: usize, band: usize, piece: usize) -> f64 {
         let points = self.dims.iter().map(|n| *n as f64).product::<f64>();
-        let (_, works) = self.room(depth, band, piece);
+        let (buffers, works) = self.room(depth, band, piece);
         let fits = works <= self.cache / 5 * 4;
         let fields = self.bytes(|array| array < self.rule.fields) as f64;
         let all = self.bytes(|_| true) as f64;
@@ -172,6 +174,8 @@ impl Question<'_> {
         let update = UPDATE_NS * all / 8.0 * if fits { 1.0 } else { OUTSIDE } + RUN_NS / run as f64;
         let copies = COPY_NS * (fields + all) / 8.0 + MEMORY_NS * (fields + all);
         let levels = depth as f64;
+        // A band loads what it works on, also the slabs of bands before it.
+        let copies = copies * self.slabs(depth, band) as f64 / band as f64;
         let per_level = if self.rule.explicit || self.rule.dimensions == 2 { 0.0 } else { copies };
         let busy = points * ((update + per_level) * levels + copies) / self.threads as f64;
         let moved = self.bytes(|array| self.on_file[array]) as f64
@@ -183,9 +187,20 @@ impl Question<'_> {
         // The bands follow one another: with few pieces in each, threads wait for one another.
         let together = (pieces as f64 / 2.0).clamp(1.0, self.threads as f64);
         let idle = self.threads as f64 / together;
-        // The skewed start and end of a pass.
-        let lag = 1.0 + levels * 2.0 / self.dims[0] as f64;
-        ((busy + tasks) * idle).max(disk) * lag + PASS_NS
+        // At the start and at the end of a pass only some bands are in flight.
+        let lag = 1.0 + (2.0 * levels + 3.0 * band as f64) / self.dims[0] as f64;
+        ((busy + tasks) * idle).max(disk) * lag + buffers as f64 * TOUCH_NS + PASS_NS
+    }
+
+    /// Returns the number of slabs that a band works on.
+    fn slabs(&self, depth: usize, band: usize) -> usize {
+        match self.rule.explicit {
+            true => {
+                let flight = self.flight();
+                explicit::Geometry::new(self.rule, self.dims, depth, band, flight).slabs()
+            }
+            false => self.ordered(depth, band).iter().map(ordered::Geometry::slabs).sum(),
+        }
     }
 
     /// Returns the numbers of bands and pieces of a pass.

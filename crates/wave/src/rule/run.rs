@@ -1,8 +1,9 @@
 //! Runs of rules: one pass after another, until the iterations are done or the run has converged.
 //!
 //! # Contract
-//! Iterations that all go down, or all up, are done in passes of up to `depth` of them. A run into memory changes its result in place where it can; a run into files
-//! writes two of them in turn, neither of which has a name, and returns the last one.
+//! Iterations that all go down, or all up, are done in passes of up to `depth` of them. A run into
+//! memory changes its result in place where it can; a run into files writes two of them in turn,
+//! neither of which has a name, and returns the last one.
 //!
 //! A run has converged when no point has changed by more than the tolerance in one iteration of
 //! each direction.

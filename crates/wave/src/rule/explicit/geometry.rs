@@ -85,11 +85,15 @@ impl Geometry {
         self.extended > 0
     }
 
+    /// Returns the number of slabs that a band works on.
+    pub(crate) fn slabs(&self) -> usize {
+        let Bands { band, levels, behind, .. } = self.bands;
+        band + levels * (behind + self.storage()) + 2 * self.reach
+    }
+
     /// Returns the number of points whose values a piece of a band works on.
     pub(crate) fn piece_points(&self, piece: usize) -> u64 {
-        let slabs = self.bands.band
-            + self.bands.levels * (self.bands.behind + self.storage())
-            + 2 * self.reach;
+        let slabs = self.slabs();
         let positions = (piece + self.bands.levels * self.skew).min(self.dims[self.tiled]);
         let others = if self.tiled == 2 { 1 } else { self.width(false) };
         (slabs * positions * others) as u64

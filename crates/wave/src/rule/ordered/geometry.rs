@@ -69,7 +69,7 @@ impl Geometry {
         }
     }
 
-    /// Returns the same numbers for an engine that continues after others, which are this many slabs
+    /// Returns the same numbers for an engine that continues after others, which are `late` slabs
     /// behind what comes in.
     fn after(self, late: usize) -> Self {
         Geometry { bands: Bands { late, ..self.bands }, ..self }
@@ -109,6 +109,12 @@ impl Geometry {
     pub(crate) const fn least_piece(&self) -> usize {
         let slabs = if self.across == 0 { self.bands.band } else { 0 };
         self.lag * (self.bands.levels + 2) + self.skew * slabs
+    }
+
+    /// Returns the number of slabs that a band works on.
+    pub(crate) const fn slabs(&self) -> usize {
+        let Bands { band, levels, behind, .. } = self.bands;
+        band + levels * behind + self.before
     }
 
     /// Returns the number of points that a window of one array has.

@@ -62,9 +62,9 @@ impl Window {
         self.memory.as_ptr().cast_mut().wrapping_add(index * self.bytes)
     }
 
-    /// Copies the values of some positions between lines and the window, which begins at `base`. The
-    /// lines are those of the rows from `row` on, each `skew` positions after the one above. All
-    /// begin with the first column, and the machine has the lanes.
+    /// Copies the values of some positions between lines and the window, which begins at `base`.
+    /// The lines are those of the rows from `row` on, each `skew` positions after the one above.
+    /// All begin with the first column, and the machine has the lanes.
     ///
     /// # Safety
     /// As for [`copy`](Self::copy), for all lines.

@@ -505,8 +505,8 @@ impl<'r> Ordered<'r> {
         }
     }
 
-    /// Moves positions between a window, which begins at `base`, and lines. `place` returns the line
-    /// of a row, if it takes part.
+    /// Moves positions between a window, which begins at `base`, and lines. `place` returns the
+    /// line of a row, if it takes part.
     ///
     /// # Safety
     /// The window has the positions; the lines must be valid for the accesses in all columns.

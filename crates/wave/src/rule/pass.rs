@@ -284,10 +284,10 @@ impl Pass<'_> {
             level += engine.bands().levels;
         }
         let mut overlay = Overlay::new();
-        for r in 0..flight {
+        for (r, panel) in panels[0].iter().enumerate() {
             let band_of = move |step: &Step| step.iteration() as usize * flight + r;
             if reads {
-                let access = (panels[0][r].write(), reader.write());
+                let access = (panel.write(), reader.write());
                 overlay.task(format!("read {r}"), access, move |(panel, queue), step| {
                     self.read(panel, queue, first.bands().slabs_in(band_of(step)))
                 });

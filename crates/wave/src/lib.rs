@@ -30,8 +30,9 @@
 //!   that it reads; [`Lk23`](kernels::Lk23), [`Sor`](kernels::Sor),
 //!   [`NinePoint`](kernels::NinePoint), [`GaussSeidelVariable`](kernels::GaussSeidelVariable),
 //!   [`Alignment`](kernels::Alignment).
-//! * [`Described`]: the update as a text, which needs no compiler. [`CKernel`](c::CKernel): the
-//!   update as a C function.
+//! * [`Described`]: the update as a text, which needs no compiler. A text may also be of several
+//!   fields, other types, edges, directions, values before the iteration, or three dimensions: see
+//!   [`Sweep::run_arrays`]. [`CKernel`](c::CKernel): the update as a C function.
 //! * [`BlockKernel`]: an unmodified routine that sweeps a whole matrix in memory, called on one
 //!   block after another; [`CBlockKernel`](c::CBlockKernel): such a routine in C or Fortran. For
 //!   existing code that must not be changed.

@@ -18,6 +18,8 @@ use crate::rule::{Direction, Edge, Overflow, Rule};
 const COEFFICIENTS: usize = 256;
 /// The greatest number of fields.
 const FIELDS: usize = 16;
+/// The greatest number of directions that follow one another in turn.
+const DIRECTIONS: usize = 16;
 /// The names of the axes, and their numbers.
 const AXES: [(&str, usize); 3] = [("planes", 0), ("rows", 1), ("columns", 2)];
 /// The neighbours in the planes before and after the point, by default.
@@ -366,8 +368,9 @@ impl File {
                 })
             };
             directions = given.get_ref().iter().map(one).collect::<Result<_, _>>()?;
-            if directions.is_empty() {
-                return Err(Fault::new(given.span(), "there is no direction"));
+            if directions.is_empty() || directions.len() > DIRECTIONS {
+                let message = format!("there may be 1 to {DIRECTIONS} directions");
+                return Err(Fault::new(given.span(), message));
             }
         }
         for used in parsed.uses.iter().filter(|used| used.new) {

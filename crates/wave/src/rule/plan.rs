@@ -58,6 +58,8 @@ const REQUEST_NS: f64 = 1.5e5;
 const DEPTHS: [usize; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 20, 32, 48, 64, 100, 200];
 const BANDS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const PIECES: [usize; 9] = [4, 8, 16, 32, 128, 512, 1024, 2048, 4096];
+/// The greatest number of engines in one pass.
+const ENGINES: u64 = 8;
 /// Bytes of the small buffers of each thread.
 const SMALL: u64 = 256 << 10;
 
@@ -91,17 +93,21 @@ impl Question<'_> {
         chosen.map(|(_, element)| element.bytes() as u64).sum()
     }
 
-    /// Returns the greatest number of successive iterations that all go down, or all up.
+    /// Returns the greatest number of successive iterations that one pass may do: all go down, or
+    /// all up, and of those that turn between left and right each takes an engine of its own.
     fn chained(&self) -> u64 {
         let directions = &self.rule.directions;
         let period = directions.len() as u64;
         let up = |i: u64| self.rule.direction(i).up;
-        if self.rule.explicit || (0..period).all(|i| up(i) == up(0)) {
+        if self.rule.explicit || directions.iter().all(|direction| *direction == directions[0]) {
             return u64::MAX;
+        }
+        if (0..period).all(|i| up(i) == up(0)) {
+            return ENGINES;
         }
         let runs = (0..period)
             .map(|from| (from..from + period).take_while(|i| up(*i) == up(from)).count() as u64);
-        runs.max().unwrap_or(1)
+        runs.max().unwrap_or(1).min(ENGINES)
     }
 
     /// Returns the geometries of the engines of the pass that has most of them.

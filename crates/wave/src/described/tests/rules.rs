@@ -59,7 +59,7 @@ fn errors_name_the_place() {
             "5:15 the sweep to the north-east has not updated this neighbour yet",
         ),
         ("directions = ['up']\nupdate = 'u = n'", "4:15 there is no direction `up`; there are"),
-        ("directions = []\nupdate = 'u = n'", "4:14 there is no direction"),
+        ("directions = []\nupdate = 'u = n'", "4:14 there may be 1 to 16 directions"),
         (
             "directions = ['south-east']\nupdate = 'u = old.n'",
             "4:14 an update that reads only values before the iteration has no direction",

@@ -35,6 +35,7 @@
 mod engine;
 mod explicit;
 mod loops;
+mod native;
 mod ordered;
 mod pass;
 pub(crate) mod plain;

@@ -6,6 +6,9 @@
 //! diagonal that a layout has put side by side. [`Machine::run`] takes the address of the first
 //! value of each read and of each output.
 //!
+//! A program is machine code where there is code for the rule, see [`native`](super::native), and a
+//! list of operations otherwise, which this file makes and interprets.
+//!
 //! ```text
 //! rule      u + 0.1 * (old.n + old.s + old.e + old.w - 4 * u)
 //! reads     0: u   1: u north   2: u south   3: u east   4: u west
@@ -31,6 +34,7 @@ use syncline_store::direct_io::IoBuffer;
 
 use super::Rule;
 use super::loops::{Arithmetic, Instructions, Loop, Op, Then, find};
+use super::native::Native;
 use crate::Result;
 use crate::described::graph::{Binary, Id, Node, Read, Type};
 use crate::lanes::Lanes;
@@ -54,8 +58,10 @@ struct Operation {
 const OUTPUT: u16 = 1 << 15;
 
 /// The operations of a rule for arrays of known types.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Program {
+    native: Option<Native>,
+    /// Empty if there is machine code.
     operations: Vec<Operation>,
     reads: Vec<(Read, ElementType)>,
     numbers: Vec<(f64, ElementType)>,
@@ -69,6 +75,33 @@ impl Program {
     /// Compiles a rule for arrays of these types. If `in_place`, the outputs may be the values that
     /// are read at the points themselves; otherwise they may be no values that are read.
     pub(crate) fn new(rule: &Rule, real: ElementType, lanes: Lanes, in_place: bool) -> Self {
+        Self::compiled(rule, real, lanes, in_place, true)
+    }
+
+    /// Compiles a rule to operations, also if there is machine code for it.
+    #[cfg(test)]
+    pub(super) fn interpreted(
+        rule: &Rule,
+        real: ElementType,
+        lanes: Lanes,
+        in_place: bool,
+    ) -> Self {
+        Self::compiled(rule, real, lanes, in_place, false)
+    }
+
+    /// Returns whether the program is machine code.
+    #[cfg(test)]
+    pub(super) fn is_native(&self) -> bool {
+        self.native.is_some()
+    }
+
+    fn compiled(
+        rule: &Rule,
+        real: ElementType,
+        lanes: Lanes,
+        in_place: bool,
+        native: bool,
+    ) -> Self {
         let nodes = rule.graph.needed(&rule.roots);
         let element = |id: Id| match rule.graph.value_of(id) {
             Type::Of(element) => element,
@@ -89,8 +122,18 @@ impl Program {
             numbers: Vec::new(),
             operations: Vec::new(),
         };
-        compiler.fuse(&nodes);
         compiler.sources(&nodes);
+        if let Some(native) = native.then(|| compiler.native(&nodes, lanes)).flatten() {
+            return Program {
+                native: Some(native),
+                operations: Vec::new(),
+                buffers: compiler.reads.len(),
+                reads: compiler.reads,
+                numbers: Vec::new(),
+                outputs: rule.roots.iter().map(|id| element(*id)).collect(),
+            };
+        }
+        compiler.fuse(&nodes);
         compiler.emit(&nodes);
         compiler.finish(lanes, in_place)
     }
@@ -133,6 +176,14 @@ struct Compiler<'r> {
 }
 
 impl Compiler<'_> {
+    /// Returns machine code, if all values have one type and there is code for them.
+    fn native(&self, nodes: &[Id], lanes: Lanes) -> Option<Native> {
+        let one = (self.element)(*nodes.first()?);
+        let reads: Vec<Read> = self.reads.iter().map(|(read, _)| *read).collect();
+        let same = nodes.iter().all(|id| (self.element)(*id) == one);
+        same.then(|| Native::new(self.rule, &reads, one, Instructions::of(lanes)))?
+    }
+
     /// Decides which nodes are computed together with the one that uses them.
     fn fuse(&mut self, nodes: &[Id]) {
         let mut folded = vec![false; self.rule.graph.len()];
@@ -302,6 +353,7 @@ impl Compiler<'_> {
             free.extend(ended);
         }
         Program {
+            native: None,
             operations,
             reads: self.reads,
             numbers: self.numbers,
@@ -363,6 +415,10 @@ impl<'p> Machine<'p> {
             (reads.len(), outputs.len()),
             (self.program.reads.len(), self.program.outputs.len())
         );
+        if let Some(native) = &self.program.native {
+            // SAFETY: the conditions are those of this function.
+            return unsafe { native.run(reads, outputs, n) };
+        }
         for from in (0..n).step_by(CHUNK) {
             let count = CHUNK.min(n - from);
             for ((address, read), (_, element)) in

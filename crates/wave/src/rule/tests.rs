@@ -125,7 +125,10 @@ pub(super) fn description(random: &mut Random) -> (String, usize) {
         .map(|i| format!("f{i}"))
         .chain((0..coefficients).map(|i| format!("c{i}")))
         .collect();
-    let types: Vec<ElementType> = names.iter().map(|_| random.one_of(&ElementType::ALL)).collect();
+    let one = random.one_of(&ElementType::ALL);
+    let mixed = random.one_in(2);
+    let types: Vec<ElementType> =
+        names.iter().map(|_| if mixed { random.one_of(&ElementType::ALL) } else { one }).collect();
     let mut text = format!("name = 'random'\ndimensions = {dimensions}\n");
     let quoted = |names: &[String]| format!("{names:?}");
     text += &format!("fields = {}\n", quoted(&names[..fields]));
@@ -178,7 +181,8 @@ pub(super) fn description(random: &mut Random) -> (String, usize) {
                 _ => format!("({sum}) / {x}"),
             };
         }
-        update += &format!("{} = ({sum}) / 2\n", names[field]);
+        let last = random.one_of(&["/ 2", "/ 3", "* 3", "- 1"]);
+        update += &format!("{} = ({sum}) {last}\n", names[field]);
     }
     if random.one_in(2) {
         let mut axes = vec!["rows", "columns"];

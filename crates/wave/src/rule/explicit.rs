@@ -75,8 +75,19 @@ pub(crate) struct Explicit<'r> {
     elements: Vec<ElementType>,
     fields: Vec<Ring>,
     coefficients: Vec<Coefficient>,
+    /// The rows that the program reads; and for each read its row, and its distance in bytes.
+    rows: Vec<Row>,
+    distances: Vec<(usize, isize)>,
     /// For each read the numbers that it sees beyond the edges of the axes, if it sees any.
     beyond: Vec<[Option<IoBuffer>; 3]>,
+}
+
+/// A row that a program reads, by its distance from the points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Row {
+    array: usize,
+    slab: isize,
+    row: isize,
 }
 
 /// The row whose points are updated.
@@ -92,6 +103,8 @@ struct At {
 /// What one thread needs to run pieces.
 pub(crate) struct Worker<'p> {
     machine: Machine<'p>,
+    /// The addresses of the rows, at the first point; then those of the reads and the outputs.
+    rows: Vec<*const u8>,
     reads: Vec<*const u8>,
     outputs: Vec<*mut u8>,
 }
@@ -121,6 +134,7 @@ impl Engine for Explicit<'_> {
         let (reads, outputs) = (self.beyond.len(), self.rule.fields);
         Ok(Worker {
             machine: Machine::new(&self.program)?,
+            rows: vec![std::ptr::null(); self.rows.len()],
             reads: vec![std::ptr::null(); reads],
             outputs: vec![std::ptr::null_mut(); outputs],
         })
@@ -184,7 +198,29 @@ impl<'r> Explicit<'r> {
                 Ok(numbers)
             })
             .collect::<Result<_>>()?;
-        Ok(Explicit { rule, geometry, program, elements, fields, coefficients, beyond })
+        let mut rows = Vec::new();
+        let mut distances = Vec::new();
+        for read in program.reads() {
+            let [slab, row, col] = read.offset.map(isize::from);
+            let row = Row { array: read.array as usize, slab, row };
+            let known = rows.iter().position(|other| *other == row);
+            distances
+                .push((known.unwrap_or(rows.len()), col * elements[row.array].bytes() as isize));
+            if known.is_none() {
+                rows.push(row);
+            }
+        }
+        Ok(Explicit {
+            rule,
+            geometry,
+            program,
+            elements,
+            fields,
+            coefficients,
+            rows,
+            distances,
+            beyond,
+        })
     }
 
     /// Returns the positions of the tiled axis that a piece has in a level; -1 is the input. They
@@ -404,6 +440,40 @@ impl<'r> Explicit<'r> {
         }
     }
 
+    /// Returns the address of a value that a level reads.
+    #[inline(always)]
+    fn element(&self, array: usize, level: usize, [slab, row, col]: [isize; 3]) -> *const u8 {
+        match array.checked_sub(self.rule.fields) {
+            None => self.at(array, level, slab as usize, row, col).cast_const(),
+            Some(n) => self.coefficient(n, slab as usize, row, col),
+        }
+    }
+
+    /// Sets the addresses of the reads of points some of which read beyond an edge.
+    fn look_beyond(&self, reads: &mut [*const u8], level: usize, point: [isize; 3]) {
+        let (g, edges) = (&self.geometry, &self.rule.edges);
+        for (n, read) in self.program.reads().enumerate() {
+            let mut at: [isize; 3] =
+                std::array::from_fn(|axis| point[axis] + isize::from(read.offset[axis]));
+            let mut number = None;
+            for axis in 0..3 {
+                if axis == 2 && edges[2] == Edge::Periodic || number.is_some() {
+                    continue;
+                }
+                match edges[axis].at(at[axis], g.dims[axis]) {
+                    Some(Beyond::At(position)) => at[axis] = position as isize,
+                    Some(Beyond::Number(_)) => number = Some(axis),
+                    // Points that lack a neighbour beyond a fixed edge are kept.
+                    None => unreachable!("a point reads beyond a fixed edge"),
+                }
+            }
+            reads[n] = match number.and_then(|axis| self.beyond[n][axis].as_ref()) {
+                Some(numbers) => numbers.as_ptr(),
+                None => self.element(read.array as usize, level, at),
+            };
+        }
+    }
+
     /// Updates points of a row: one point, or points that read no column beyond an edge.
     ///
     /// # Safety
@@ -416,32 +486,17 @@ impl<'r> Explicit<'r> {
         cols: Range<isize>,
         norm: Option<&mut f64>,
     ) {
-        let g = &self.geometry;
-        let edges = &self.rule.edges;
-        for (n, read) in self.program.reads().enumerate() {
-            let [down, across, right] = read.offset.map(isize::from);
-            let mut at = [slab + down, row + across, cols.start + right];
-            let mut number = None;
-            for axis in if inside { 0..0 } else { 0..3 } {
-                let position = at[axis];
-                if axis == 2 && edges[2] == Edge::Periodic || number.is_some() {
-                    continue;
+        match inside {
+            true => {
+                for (address, at) in worker.rows.iter_mut().zip(&self.rows) {
+                    let (slab, row) = (slab + at.slab, row + at.row);
+                    *address = self.element(at.array, level, [slab, row, cols.start]);
                 }
-                match edges[axis].at(position, g.dims[axis]) {
-                    Some(Beyond::At(position)) => at[axis] = position as isize,
-                    Some(Beyond::Number(_)) => number = Some(axis),
-                    // Points that lack a neighbour beyond a fixed edge are kept.
-                    None => unreachable!("a point reads beyond a fixed edge"),
+                for (read, (row, distance)) in worker.reads.iter_mut().zip(&self.distances) {
+                    *read = worker.rows[*row].wrapping_offset(*distance);
                 }
             }
-            let array = read.array as usize;
-            worker.reads[n] = match number.and_then(|axis| self.beyond[n][axis].as_ref()) {
-                Some(numbers) => numbers.as_ptr(),
-                None if array < self.rule.fields => {
-                    self.at(array, level, at[0] as usize, at[1], at[2]).cast_const()
-                }
-                None => self.coefficient(array - self.rule.fields, at[0] as usize, at[1], at[2]),
-            };
+            false => self.look_beyond(&mut worker.reads, level, [slab, row, cols.start]),
         }
         for field in 0..self.rule.fields {
             worker.outputs[field] = self.target(job, field, level, [slab, row, cols.start]);
@@ -452,7 +507,7 @@ impl<'r> Explicit<'r> {
         unsafe { worker.machine.run(&worker.reads, &worker.outputs, count) };
         if let Some(norm) = norm {
             // The extension is not a part of the field.
-            let own = cols.start.max(0)..cols.end.min(g.dims[2] as isize);
+            let own = cols.start.max(0)..cols.end.min(self.geometry.dims[2] as isize);
             if own.is_empty() {
                 return;
             }

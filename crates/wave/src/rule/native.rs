@@ -14,7 +14,7 @@
 //!               load z1 [u]       mul z2 z31 z1       sub z0 z0 z2
 //!               mul z0 z30 z0     add z0 z1 z0        store [result] z0
 //!               add index 64      jump to loop if index < end
-//!        tail:  the same for the points that are left, with a mask
+//!        head, tail:  the same for parts of a vector, with a mask
 //! ```
 //!
 //! # Costs
@@ -49,15 +49,23 @@ use super::program::fill;
 /// The bytes of the widest vector.
 const WIDEST: usize = 64;
 
-/// The code: takes the addresses of the reads, those of the outputs, the numbers, the bytes of all
-/// whole vectors, and the mask of the points that are left, or 0 if there are none.
-type Function = unsafe extern "C" fn(
+/// What the code takes: it updates the points of the vectors from index `start` on.
+#[repr(C)]
+struct Call {
     reads: *const *const u8,
     outputs: *const *mut u8,
     numbers: *const u8,
-    whole: usize,
-    mask: usize,
-);
+    /// The index in bytes of the first vector, which is below 0 if only its end is updated.
+    start: isize,
+    /// The index in bytes at which the vectors end that are updated as a whole.
+    end: isize,
+    /// The mask of the first vector, or 0 if it is updated as a whole.
+    head: usize,
+    /// The mask of the points behind the whole vectors, or 0 if there are none.
+    tail: usize,
+}
+
+type Function = unsafe extern "C" fn(call: *const Call);
 
 /// The code of a rule, and its numbers.
 #[derive(Debug)]
@@ -102,30 +110,50 @@ impl Native {
     /// The conditions of [`Machine::run`](super::program::Machine::run) must hold.
     #[inline]
     pub(super) unsafe fn run(&self, reads: &[*const u8], outputs: &[*mut u8], n: usize) {
-        /// The mask of AVX2 for `n` bytes begins `n` bytes before its middle.
-        static MASK: [u8; 64] = {
-            let mut mask = [0; 64];
-            let mut at = 0;
-            while at < 32 {
-                mask[at] = 0xff;
-                at += 1;
-            }
-            mask
-        };
-        let all = n * self.bytes;
-        let left = all % self.vector;
-        let mask = match (left, self.vector) {
-            (0, _) => 0,
-            (_, WIDEST) => (1_usize << (left / self.bytes)) - 1,
-            _ => MASK[32 - left..].as_ptr().addr(),
+        let (vector, bytes) = (self.vector, n * self.bytes);
+        // Stores that cross lines of the cache take longer, and there are fewer of them than of
+        // loads to choose from: the first vector is cut so that the others are aligned.
+        let off = outputs.first().map_or(0, |output| output.addr() % vector);
+        let first =
+            if off > 0 && bytes >= 2 * vector && off % self.bytes == 0 { vector - off } else { 0 };
+        let last = (bytes - first) % vector;
+        let start = if first > 0 { first as isize - vector as isize } else { 0 };
+        let call = Call {
+            reads: reads.as_ptr(),
+            outputs: outputs.as_ptr(),
+            numbers: self.numbers.as_ptr(),
+            start,
+            end: (bytes - last) as isize,
+            head: if first > 0 { self.mask(vector - first, first) } else { 0 },
+            tail: if last > 0 { self.mask(0, last) } else { 0 },
         };
         // SAFETY: the text is a function of this type. It reads and writes `n` values from each
         // address, as the caller guarantees that it may; it loads all values of a vector before it
-        // writes any, and a mask keeps it from others. The processor has the instructions.
+        // writes any, and masks keep it from others. The processor has the instructions.
         unsafe {
             let function = std::mem::transmute::<*const c_void, Function>(self.text.start());
-            let numbers = self.numbers.as_ptr();
-            function(reads.as_ptr(), outputs.as_ptr(), numbers, all - left, mask);
+            function(&raw const call);
+        }
+    }
+
+    /// Returns the mask of a part of a vector, in bytes: with AVX-512 the bits of its values, and
+    /// otherwise the address of a vector.
+    fn mask(&self, from: usize, bytes: usize) -> usize {
+        /// Zeros, as many bytes of ones as a vector has, and zeros.
+        static ONES: [u8; 96] = {
+            let mut ones = [0; 96];
+            let mut at = 32;
+            while at < 64 {
+                ones[at] = 0xff;
+                at += 1;
+            }
+            ones
+        };
+        match (self.vector, from) {
+            (WIDEST, _) => ((1 << (bytes / self.bytes)) - 1) << (from / self.bytes),
+            // The ones end with the part, or begin with it.
+            (_, 0) => ONES[64 - bytes..].as_ptr().addr(),
+            _ => ONES[32 - from..].as_ptr().addr(),
         }
     }
 }

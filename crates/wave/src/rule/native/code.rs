@@ -2,23 +2,25 @@
 //!
 //! ```text
 //! rdi  addresses of the reads       rax  index in bytes
-//! rsi  addresses of the outputs     r9   an address that has no register of its own
-//! rdx  numbers                      r10, r11, rbx, rbp, r12 to r15  addresses
-//! rcx  bytes of all whole vectors   k1, or the last vector register: the mask of the tail
-//! r8   mask                         k2, or a vector register: a comparison
+//! rsi  addresses of the outputs     r8   the call, then the mask of the tail
+//! rdx  numbers                      r9   an address that has no register of its own
+//! rcx  end of the whole vectors     r10, r11, rbx, rbp, r12 to r15  addresses
+//!      k1, or the last vector register: a mask     k2, or a vector register: a comparison
 //! ```
 //!
 //! A read or a number is loaded where it is needed first and keeps its register until its last use;
 //! if the registers do not suffice, it gives up its register and is loaded again. The first numbers
 //! keep their registers for the whole loop.
 
+use std::mem::offset_of;
+
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, IcedError, Instruction, InstructionBlock,
     MemoryOperand, Register,
 };
 
-use super::WIDEST;
 use super::instructions::{One, Set};
+use super::{Call, WIDEST};
 use crate::described::graph::{Binary, Comparison, Id, Node, Read};
 use crate::rule::Rule;
 
@@ -50,7 +52,7 @@ const ADDRESSES: [Register; 8] = [
     Register::R15,
 ];
 const FREE: usize = 2;
-/// The register of AVX2 for the mask of the tail.
+/// The register of AVX2 for the mask of a part.
 const MASK: Register = Register::YMM15;
 
 /// Compiles a rule whose reads have the order of `reads`; returns `None` if there is no instruction
@@ -119,7 +121,8 @@ struct Compiler<'c> {
 
 /// The registers while the operations for one vector are emitted.
 struct Body {
-    tail: bool,
+    /// Whether only a part of the vector is loaded and stored.
+    part: bool,
     /// For each node the number of uses that are left.
     uses: Vec<u32>,
     free: Vec<Register>,
@@ -133,11 +136,25 @@ impl Compiler<'_> {
     }
 
     fn function(&mut self) -> Option<()> {
-        use Register::{EAX, K1, R8, RAX, RCX};
+        use Register::{R8, R9, RAX, RCX, RDI, RDX, RSI};
         let addresses = ADDRESSES.len().min(self.reads.len() + self.rule.fields);
         let saved = &ADDRESSES[FREE.min(addresses)..addresses];
         for &register in saved {
             self.emit(Instruction::with1(Code::Push_r64, register))?;
+        }
+        self.emit(Instruction::with2(Code::Mov_r64_rm64, R8, RDI))?;
+        let fields = [
+            (RDI, offset_of!(Call, reads)),
+            (RSI, offset_of!(Call, outputs)),
+            (RDX, offset_of!(Call, numbers)),
+            (RAX, offset_of!(Call, start)),
+            (RCX, offset_of!(Call, end)),
+            (R9, offset_of!(Call, head)),
+            (R8, offset_of!(Call, tail)),
+        ];
+        for (register, offset) in fields {
+            let from = MemoryOperand::with_base_displ(R8, offset as i64);
+            self.emit(Instruction::with2(Code::Mov_r64_rm64, register, from))?;
         }
         for number in 0..self.kept() {
             let (load, to, from) = (self.set.moves().0, self.vector(number), number_at(number));
@@ -146,33 +163,45 @@ impl Compiler<'_> {
         for (at, register) in ADDRESSES.into_iter().enumerate().take(addresses) {
             self.emit(Instruction::with2(Code::Mov_r64_rm64, register, self.table(at)))?;
         }
-        let (turn, tail, end) = (self.mark(), self.mark(), self.mark());
-        self.emit(Instruction::with2(Code::Xor_r32_rm32, EAX, EAX))?;
+        let (whole, turn, tail, end) = (self.mark(), self.mark(), self.mark(), self.mark());
+        self.masked(R9, whole)?;
+        self.step()?;
+        self.land(whole);
         self.emit(Instruction::with2(Code::Cmp_r64_rm64, RAX, RCX))?;
-        self.emit(Instruction::with_branch(Code::Jae_rel32_64, tail))?;
+        self.emit(Instruction::with_branch(Code::Jge_rel32_64, tail))?;
         self.land(turn);
         self.body(false)?;
-        let vector = self.set.vector() as i32;
-        self.emit(Instruction::with2(Code::Add_rm64_imm32, RAX, vector))?;
+        self.step()?;
         self.emit(Instruction::with2(Code::Cmp_r64_rm64, RAX, RCX))?;
-        self.emit(Instruction::with_branch(Code::Jb_rel32_64, turn))?;
+        self.emit(Instruction::with_branch(Code::Jl_rel32_64, turn))?;
         self.land(tail);
-        self.emit(Instruction::with2(Code::Test_rm64_r64, R8, R8))?;
-        self.emit(Instruction::with_branch(Code::Je_rel32_64, end))?;
-        self.emit(match self.set.wide {
-            true => Instruction::with2(Code::VEX_Kmovq_kr_r64, K1, R8),
-            false => {
-                let from = MemoryOperand::with_base(R8);
-                Instruction::with2(Code::VEX_Vmovdqu_ymm_ymmm256, MASK, from)
-            }
-        })?;
-        self.body(true)?;
+        self.masked(R8, end)?;
         self.land(end);
         for &register in saved.iter().rev() {
             self.emit(Instruction::with1(Code::Pop_r64, register))?;
         }
         self.emit(Ok(Instruction::with(Code::VEX_Vzeroupper)))?;
         self.emit(Ok(Instruction::with(Code::Retnq)))
+    }
+
+    /// Emits the operations for a part of a vector, which are skipped if there is no mask.
+    fn masked(&mut self, mask: Register, skip: u64) -> Option<()> {
+        self.emit(Instruction::with2(Code::Test_rm64_r64, mask, mask))?;
+        self.emit(Instruction::with_branch(Code::Je_rel32_64, skip))?;
+        self.emit(match self.set.wide {
+            true => Instruction::with2(Code::VEX_Kmovq_kr_r64, Register::K1, mask),
+            false => {
+                let from = MemoryOperand::with_base(mask);
+                Instruction::with2(Code::VEX_Vmovdqu_ymm_ymmm256, MASK, from)
+            }
+        })?;
+        self.body(true)
+    }
+
+    /// Emits the step to the next vector.
+    fn step(&mut self) -> Option<()> {
+        let vector = self.set.vector() as i32;
+        self.emit(Instruction::with2(Code::Add_rm64_imm32, Register::RAX, vector))
     }
 
     /// Returns a place to which jumps can lead.
@@ -221,17 +250,17 @@ impl Compiler<'_> {
     }
 
     /// Emits the operations for one vector.
-    fn body(&mut self, tail: bool) -> Option<()> {
+    fn body(&mut self, part: bool) -> Option<()> {
         let mut uses = vec![0_u32; self.rule.graph.len()];
         for id in &self.nodes {
             self.rule.graph.node(*id).operands().for_each(|operand| uses[operand.index()] += 1);
         }
         self.rule.roots.iter().for_each(|root| uses[root.index()] += 1);
-        let all = if self.set.wide { 32 } else { 16 - usize::from(tail) };
+        let all = if self.set.wide { 32 } else { 16 - usize::from(part) };
         let kept = self.kept();
         let free = (kept..all).rev().map(|at| self.vector(at)).collect();
         let held = (0..kept).map(|at| (Value::Number(at), self.vector(at))).collect();
-        let mut body = Body { tail, uses, free, held };
+        let mut body = Body { part, uses, free, held };
         for id in self.nodes.clone() {
             self.operation(&mut body, id)?;
         }
@@ -242,10 +271,10 @@ impl Compiler<'_> {
         }
         for (field, from) in results.into_iter().enumerate() {
             let to = self.place(self.reads.len() + field)?;
-            self.emit(match (tail, self.set.wide) {
+            self.emit(match (part, self.set.wide) {
                 (true, false) => Instruction::with3(self.set.masked().1, to, MASK, from),
                 _ => Instruction::with2(self.set.moves().1, to, from).map(|mut store| {
-                    if tail {
+                    if part {
                         store.set_op_mask(Register::K1);
                     }
                     store
@@ -281,7 +310,7 @@ impl Compiler<'_> {
             Value::Number(number) => Instruction::with2(load, to, number_at(number)),
             Value::Read(read) => {
                 let from = self.place(read)?;
-                match (body.tail, self.set.wide) {
+                match (body.part, self.set.wide) {
                     (false, _) => Instruction::with2(load, to, from),
                     (true, false) => Instruction::with3(self.set.masked().0, to, MASK, from),
                     (true, true) => Instruction::with2(load, to, from).map(|mut load| {
@@ -330,7 +359,7 @@ impl Compiler<'_> {
             && match value {
                 Some(Value::Number(_)) => true,
                 // What a mask leaves out must not be read.
-                Some(Value::Read(_)) => !body.tail && body.uses[id.index()] == 1,
+                Some(Value::Read(_)) => !body.part && body.uses[id.index()] == 1,
                 _ => false,
             }
     }

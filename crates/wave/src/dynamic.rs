@@ -12,6 +12,9 @@ use crate::c_kernel::Call;
 use crate::described::{Code, Program};
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::{Lanes, Real};
+use crate::rule::Rule;
+use crate::rule::native::Vectors;
+use crate::strip::TOGETHER;
 use crate::strip::tile::{self, Ends, Job, Scratch};
 use crate::{Result, Stencil, c_kernel::CKernel};
 
@@ -120,7 +123,7 @@ impl<E: Real, U: Update> Kernel<E> for U {
 pub trait Compiled: Sized {
     /// Returns the kernel that runs the code of a described update.
     #[allow(private_interfaces)]
-    fn described(code: &Code) -> Box<dyn Kernel<Self> + '_>
+    fn described<'c>(code: &'c Code, rule: &Rule) -> Box<dyn Kernel<Self> + 'c>
     where
         Self: Real;
 
@@ -136,11 +139,13 @@ macro_rules! compiled {
         impl Compiled for $element {
             #[allow(private_interfaces)]
             #[inline(never)]
-            fn described(code: &Code) -> Box<dyn Kernel<Self> + '_> {
+            fn described<'c>(code: &'c Code, rule: &Rule) -> Box<dyn Kernel<Self> + 'c> {
+                let element = <$element as syncline_store::Element>::TYPE;
+                let native = [32, 64].map(|bytes| Vectors::new(rule, element, bytes, TOGETHER));
                 match code.neighbours() {
-                    5 => Box::new(Program::<5>(code)),
-                    7 => Box::new(Program::<7>(code)),
-                    _ => Box::new(Program::<9>(code)),
+                    5 => Box::new(Program::<5>::new(code, native)),
+                    7 => Box::new(Program::<7>::new(code, native)),
+                    _ => Box::new(Program::<9>::new(code, native)),
                 }
             }
 
@@ -176,7 +181,7 @@ pub trait Dynamic: sealed::Sealed + Send + Sync {
 impl Dynamic for crate::Described {
     #[allow(private_interfaces)]
     fn kernel<E: Real>(&self) -> Result<Box<dyn Kernel<E> + '_>> {
-        Ok(E::described(self.code()?))
+        Ok(E::described(self.code()?, self.rule()))
     }
 }
 

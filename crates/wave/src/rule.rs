@@ -35,7 +35,7 @@
 mod engine;
 mod explicit;
 mod loops;
-mod native;
+pub(crate) mod native;
 mod ordered;
 mod pass;
 pub(crate) mod plain;

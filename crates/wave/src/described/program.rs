@@ -4,6 +4,8 @@ use std::mem::MaybeUninit;
 
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::Vector;
+use crate::rule::native::Vectors;
+use crate::strip::TOGETHER;
 use crate::{Result, Stencil};
 
 use super::steps::{Code, SLOTS};
@@ -11,7 +13,18 @@ use super::steps::{Code, SLOTS};
 /// The code of an update that uses the first `N` slots: 5, 7, or 9 with all corners. The engine
 /// does not load the other neighbours.
 #[derive(Debug)]
-pub(crate) struct Program<'c, const N: usize>(pub(crate) &'c Code);
+pub(crate) struct Program<'c, const N: usize> {
+    code: &'c Code,
+    /// Machine code for vectors of 32 and of 64 bytes, for the engine's number of them.
+    native: [Option<Vectors>; 2],
+}
+
+impl<'c, const N: usize> Program<'c, N> {
+    /// Adapts steps; `native` is the machine code for the same update, where there is any.
+    pub(crate) fn new(code: &'c Code, native: [Option<Vectors>; 2]) -> Self {
+        Program { code, native }
+    }
+}
 
 impl<const N: usize> Update for Program<'_, N> {
     const DIAGONAL: bool = N > 5;
@@ -19,7 +32,7 @@ impl<const N: usize> Update for Program<'_, N> {
 
     #[inline(always)]
     fn stencil(&self) -> Stencil {
-        self.0.stencil()
+        self.code.stencil()
     }
 
     /// Always succeeds: the stencil is derived from the steps.
@@ -29,7 +42,7 @@ impl<const N: usize> Update for Program<'_, N> {
 
     #[inline(always)]
     fn coefficients(&self) -> usize {
-        self.0.coefficients()
+        self.code.coefficients()
     }
 
     #[inline(always)]
@@ -40,7 +53,7 @@ impl<const N: usize> Update for Program<'_, N> {
     ) -> [L; R] {
         let mut slots = MaybeUninit::<[[L; R]; SLOTS]>::uninit();
         let slots = slots.as_mut_ptr().cast::<[L; R]>();
-        debug_assert!(self.0.neighbours() <= N);
+        debug_assert!(self.code.neighbours() <= N);
         for (r, at) in at.iter().enumerate() {
             let Neighbours { centre, north, west, east, south, .. } = *at;
             let Neighbours { north_west, south_east, north_east, south_west, .. } = *at;
@@ -52,8 +65,21 @@ impl<const N: usize> Update for Program<'_, N> {
                 unsafe { slots.add(n).cast::<L>().add(r).write(*value) };
             }
         }
+        let native = match (R, size_of::<L>()) {
+            (TOGETHER, 32) => self.native[0].as_ref(),
+            (TOGETHER, 64) => self.native[1].as_ref(),
+            _ => None,
+        };
+        if let Some(native) = native {
+            // SAFETY: the slots of the neighbours have been stored to; the caller guarantees the
+            // coefficients and the instructions.
+            return unsafe {
+                native.run(slots.cast(), coefficients.as_ptr().cast());
+                slots.read()
+            };
+        }
         // SAFETY: the array has `SLOTS` slots, and those of the neighbours have been stored to; the
         // caller guarantees the coefficients and the instructions.
-        unsafe { self.0.run(slots, &coefficients) }
+        unsafe { self.code.run(slots, &coefficients) }
     }
 }

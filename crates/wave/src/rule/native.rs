@@ -17,6 +17,9 @@
 //!        head, tail:  the same for parts of a vector, with a mask
 //! ```
 //!
+//! There are two forms: [`Native`] for runs of points, whose values are adjacent in memory, and
+//! [`Vectors`] for some vectors of points, as the strips have them.
+//!
 //! # Costs
 //! A read is a load, or the operand of an operation in memory, per vector; numbers stay in
 //! registers. The code of a rule of 10 operations has about 300 bytes and is made in some
@@ -42,12 +45,20 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
 
+use super::Rule;
+use super::loops::Instructions;
+#[cfg(target_arch = "x86_64")]
 use super::program::fill;
+use crate::described::graph::Read;
 
 /// The bytes of the widest vector.
 const WIDEST: usize = 64;
+
+/// The least number of vectors of a run whose first vector is cut.
+const LONG: usize = 16;
 
 /// What the code takes: it updates the points of the vectors from index `start` on.
 #[repr(C)]
@@ -65,14 +76,16 @@ struct Call {
     tail: usize,
 }
 
-type Function = unsafe extern "C" fn(call: *const Call);
+type OfRuns = unsafe extern "C" fn(call: *const Call);
 
-/// The code of a rule, and its numbers.
+/// The code for vectors takes the slots, the addresses of the coefficients, and the numbers.
+type OfVectors =
+    unsafe extern "C" fn(slots: *mut u8, coefficients: *const *const u8, numbers: *const u8);
+
+/// The code of a rule for runs of points.
 #[derive(Debug)]
 pub(super) struct Native {
-    text: Text,
-    /// Each number fills a vector.
-    numbers: IoBuffer,
+    function: Function,
     /// The bytes of a value, and of a vector.
     bytes: usize,
     vector: usize,
@@ -82,26 +95,20 @@ impl Native {
     /// Makes the code of a rule whose reads have the order of `reads`.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn new(
-        rule: &super::Rule,
-        reads: &[crate::described::graph::Read],
-        element: syncline_store::ElementType,
-        instructions: super::loops::Instructions,
+        rule: &Rule,
+        reads: &[Read],
+        element: ElementType,
+        instructions: Instructions,
     ) -> Option<Self> {
         let set = instructions::Set::new(instructions, element, rule.overflow)?;
-        let code = code::compile(rule, reads, &set)?;
-        let mut numbers = IoBuffer::new((code.numbers.len() * WIDEST).max(1)).ok()?;
-        for (place, number) in numbers.as_mut_slice().chunks_exact_mut(WIDEST).zip(&code.numbers) {
-            match number {
-                code::Number::Value(bits) => fill(place, f64::from_bits(*bits), element),
-                code::Number::Bits(bits) => {
-                    let bytes = bits.to_le_bytes();
-                    let part = &bytes[bytes.len() - element.bytes()..];
-                    place.chunks_exact_mut(part.len()).for_each(|to| to.copy_from_slice(part));
-                }
-            }
-        }
-        let text = Text::new(&code.bytes)?;
-        Some(Native { text, numbers, bytes: element.bytes(), vector: set.vector() })
+        let function = Function::new(&code::runs(rule, reads, &set)?, element)?;
+        Some(Native { function, bytes: element.bytes(), vector: set.vector() })
+    }
+
+    /// There is no code for this processor.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) fn new(_: &Rule, _: &[Read], _: ElementType, _: Instructions) -> Option<Self> {
+        None
     }
 
     /// Computes the new values at `n` points.
@@ -114,14 +121,17 @@ impl Native {
         // Stores that cross lines of the cache take longer, and there are fewer of them than of
         // loads to choose from: the first vector is cut so that the others are aligned.
         let off = outputs.first().map_or(0, |output| output.addr() % vector);
-        let first =
-            if off > 0 && bytes >= 2 * vector && off % self.bytes == 0 { vector - off } else { 0 };
+        let first = if off > 0 && bytes >= LONG * vector && off % self.bytes == 0 {
+            vector - off
+        } else {
+            0
+        };
         let last = (bytes - first) % vector;
         let start = if first > 0 { first as isize - vector as isize } else { 0 };
         let call = Call {
             reads: reads.as_ptr(),
             outputs: outputs.as_ptr(),
-            numbers: self.numbers.as_ptr(),
+            numbers: self.function.numbers.as_ptr(),
             start,
             end: (bytes - last) as isize,
             head: if first > 0 { self.mask(vector - first, first) } else { 0 },
@@ -131,7 +141,7 @@ impl Native {
         // address, as the caller guarantees that it may; it loads all values of a vector before it
         // writes any, and masks keep it from others. The processor has the instructions.
         unsafe {
-            let function = std::mem::transmute::<*const c_void, Function>(self.text.start());
+            let function = std::mem::transmute::<*const c_void, OfRuns>(self.function.text.start());
             function(&raw const call);
         }
     }
@@ -155,6 +165,83 @@ impl Native {
             (_, 0) => ONES[64 - bytes..].as_ptr().addr(),
             _ => ONES[32 - from..].as_ptr().addr(),
         }
+    }
+}
+
+/// The code of a rule with one field, whose neighbours touch, for some vectors of points.
+#[derive(Debug)]
+pub(crate) struct Vectors {
+    function: Function,
+}
+
+impl Vectors {
+    /// Makes the code for `count` vectors of the given bytes, or `None` if there is none.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn new(
+        rule: &Rule,
+        element: ElementType,
+        bytes: usize,
+        count: usize,
+    ) -> Option<Self> {
+        let instructions = match bytes {
+            WIDEST => Instructions::Avx512,
+            32 => Instructions::Avx2,
+            _ => return None,
+        };
+        let set = instructions::Set::new(instructions, element, rule.overflow)?;
+        let function = Function::new(&code::vectors(rule, &set, count)?, element)?;
+        Some(Vectors { function })
+    }
+
+    /// There is no code for this processor.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn new(_: &Rule, _: ElementType, _: usize, _: usize) -> Option<Self> {
+        None
+    }
+
+    /// Computes the new values, to the first slot.
+    ///
+    /// # Safety
+    /// * `slots` must be valid for reads and writes of the slots of the neighbours that the rule
+    ///   reads: the point, north, west, east, south, north-west, south-east, north-east and
+    ///   south-west, each of `count` vectors.
+    /// * `coefficients` must be valid for reads of `count` addresses, each of one vector for every
+    ///   coefficient.
+    /// * The processor must have the instructions of these vectors.
+    #[inline]
+    pub(crate) unsafe fn run(&self, slots: *mut u8, coefficients: *const *const u8) {
+        // SAFETY: the text is a function of this type, which accesses nothing else than the caller
+        // guarantees that it may.
+        unsafe {
+            let function =
+                std::mem::transmute::<*const c_void, OfVectors>(self.function.text.start());
+            function(slots, coefficients, self.function.numbers.as_ptr());
+        }
+    }
+}
+
+/// Machine code, and the numbers that it reads, each of which fills a vector.
+#[derive(Debug)]
+struct Function {
+    text: Text,
+    numbers: IoBuffer,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Function {
+    fn new(code: &code::Compiled, element: ElementType) -> Option<Self> {
+        let mut numbers = IoBuffer::new((code.numbers.len() * WIDEST).max(1)).ok()?;
+        for (place, number) in numbers.as_mut_slice().chunks_exact_mut(WIDEST).zip(&code.numbers) {
+            match number {
+                code::Number::Value(bits) => fill(place, f64::from_bits(*bits), element),
+                code::Number::Bits(bits) => {
+                    let bytes = bits.to_le_bytes();
+                    let part = &bytes[bytes.len() - element.bytes()..];
+                    place.chunks_exact_mut(part.len()).for_each(|to| to.copy_from_slice(part));
+                }
+            }
+        }
+        Some(Function { text: Text::new(&code.bytes)?, numbers })
     }
 }
 

@@ -8,11 +8,11 @@ use proptest::sample::select;
 
 use super::super::Described;
 use super::super::program::Program;
-use super::super::steps::Code;
 use crate::Neighbours;
 use crate::kernel::Update;
 use crate::lanes::{Engine, Lanes, Vector};
-use syncline_store::Element;
+use crate::rule::native::Vectors;
+use syncline_store::{Element, ElementType};
 
 /// The names of the inputs, in the order of the values given to a walk: the point, its neighbours,
 /// the coefficients.
@@ -128,7 +128,7 @@ walk!(walk_f32, f32);
 /// Runs the code for `R` vectors; `values[i]` holds the values of input `i` for one vector after
 /// another.
 #[inline(always)]
-fn execute<L: Vector>(code: &Code, values: &[Vec<L::Element>]) -> Vec<L::Element> {
+fn execute<L: Vector>(program: &Program<'_, 9>, values: &[Vec<L::Element>]) -> Vec<L::Element> {
     #[repr(align(64))]
     struct Aligned<E>([E; 16]);
     let load = |i: usize, r: usize| {
@@ -176,7 +176,7 @@ fn execute<L: Vector>(code: &Code, values: &[Vec<L::Element>]) -> Vec<L::Element
         std::array::from_fn(|r| coefficients[3 * r..].as_ptr().cast());
     // SAFETY: each pointer leads to three coefficients, aligned to 64 bytes; `execute` is called
     // only where the processor has the instructions of `L`.
-    let new = unsafe { Program::<9>(code).update::<L, R>(at, pointers) };
+    let new = unsafe { program.update::<L, R>(at, pointers) };
     let mut values = Vec::new();
     for vector in new {
         let mut row = Aligned([L::Element::default(); 16]);
@@ -189,28 +189,39 @@ fn execute<L: Vector>(code: &Code, values: &[Vec<L::Element>]) -> Vec<L::Element
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn avx2<L: Vector>(code: &Code, values: &[Vec<L::Element>]) -> Vec<L::Element> {
-    execute::<L>(code, values)
+fn avx2<L: Vector>(program: &Program<'_, 9>, values: &[Vec<L::Element>]) -> Vec<L::Element> {
+    execute::<L>(program, values)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn avx512<L: Vector>(code: &Code, values: &[Vec<L::Element>]) -> Vec<L::Element> {
-    execute::<L>(code, values)
+fn avx512<L: Vector>(program: &Program<'_, 9>, values: &[Vec<L::Element>]) -> Vec<L::Element> {
+    execute::<L>(program, values)
+}
+
+/// Returns the program, without and with machine code.
+fn programs(described: &Described, element: ElementType) -> [Program<'_, 9>; 2] {
+    let code = described.code().unwrap();
+    let native = [32, 64].map(|bytes| Vectors::new(described.rule(), element, bytes, R));
+    [Program::new(code, [None, None]), Program::new(code, native)]
 }
 
 /// Runs the code with these lanes.
-fn executed<T: crate::lanes::Real>(lanes: Lanes, code: &Code, values: &[Vec<T>]) -> Vec<T> {
+fn executed<T: crate::lanes::Real>(
+    lanes: Lanes,
+    program: &Program<'_, 9>,
+    values: &[Vec<T>],
+) -> Vec<T> {
     match lanes {
         // SAFETY: the lanes are available.
         #[cfg(target_arch = "x86_64")]
-        Lanes::Avx2 => unsafe { avx2::<T::Avx2<Engine>>(code, values) },
+        Lanes::Avx2 => unsafe { avx2::<T::Avx2<Engine>>(program, values) },
         // SAFETY: the lanes are available.
         #[cfg(target_arch = "x86_64")]
-        Lanes::Avx512 => unsafe { avx512::<T::Avx512<Engine>>(code, values) },
+        Lanes::Avx512 => unsafe { avx512::<T::Avx512<Engine>>(program, values) },
         #[cfg(target_arch = "aarch64")]
-        Lanes::Neon => execute::<T::Neon<Engine>>(code, values),
-        _ => execute::<T>(code, values),
+        Lanes::Neon => execute::<T::Neon<Engine>>(program, values),
+        _ => execute::<T>(program, values),
     }
 }
 
@@ -262,15 +273,17 @@ proptest! {
         let text = format!("name = 'random'\nfield = 'u'\ncoefficients = ['a', 'b', 'c']\nupdate = '''\n{update}'''");
         let described = Described::parse(&text).map_err(|error| TestCaseError::fail(error.to_string()))?;
         let narrow: Vec<Vec<f32>> = values.iter().map(|v| v.iter().map(|v| *v as f32).collect()).collect();
-        for lanes in Lanes::available() {
-            let wide = executed::<f64>(lanes, described.code().unwrap(), &values);
-            for (i, new) in wide.into_iter().enumerate() {
+        let [wide, thin] = ElementType::REAL.map(|element| programs(&described, element));
+        let runs = Lanes::available().flat_map(|lanes| [(lanes, 0), (lanes, 1)]);
+        for (lanes, n) in runs {
+            let new = executed::<f64>(lanes, &wide[n], &values);
+            for (i, new) in new.into_iter().enumerate() {
                 let inputs: Vec<f64> = values.iter().map(|v| v[i]).collect();
                 let mut earlier = Vec::new();
                 trees.iter().for_each(|tree| earlier.push(walk_f64(tree, &inputs, &earlier)));
                 prop_assert!(same(new, earlier[last]), "{lanes} f64 {i}: {new} and {}\n{update}", earlier[last]);
             }
-            let new = executed::<f32>(lanes, described.code().unwrap(), &narrow);
+            let new = executed::<f32>(lanes, &thin[n], &narrow);
             for (i, new) in new.into_iter().enumerate() {
                 let inputs: Vec<f32> = narrow.iter().map(|v| v[i]).collect();
                 let mut earlier = Vec::new();

@@ -1,10 +1,16 @@
 //! Compiles a rule to machine code of x86-64, for functions with the System V calling convention.
 //!
 //! ```text
-//! rdi  addresses of the reads       rax  index in bytes
-//! rsi  addresses of the outputs     r8   the call, then the mask of the tail
-//! rdx  numbers                      r9   an address that has no register of its own
-//! rcx  end of the whole vectors     r10, r11, rbx, rbp, r12 to r15  addresses
+//!      runs                            vectors
+//! rdi  addresses of the reads          the slots
+//! rsi  addresses of the outputs        addresses of the coefficients
+//! rdx  numbers                         numbers
+//! rcx  end of the whole vectors
+//! rax  index in bytes
+//! r8   the call, then the mask of the tail
+//! r9   an address that has no register of its own
+//! r10  an address                      the coefficients of one vector
+//! r11, rbx, rbp, r12 to r15  addresses
 //!      k1, or the last vector register: a mask     k2, or a vector register: a comparison
 //! ```
 //!
@@ -52,37 +58,27 @@ const ADDRESSES: [Register; 8] = [
     Register::R15,
 ];
 const FREE: usize = 2;
+/// The neighbours of the slots, as distances in rows and columns.
+const SLOTS: [[i8; 2]; 9] =
+    [[0, 0], [-1, 0], [0, -1], [0, 1], [1, 0], [-1, -1], [1, 1], [-1, 1], [1, -1]];
 /// The register of AVX2 for the mask of a part.
 const MASK: Register = Register::YMM15;
 
-/// Compiles a rule whose reads have the order of `reads`; returns `None` if there is no instruction
-/// for an operation, or if there are too few registers.
-pub(super) fn compile(rule: &Rule, reads: &[Read], set: &Set) -> Option<Compiled> {
-    let nodes = rule.graph.needed(&rule.roots);
-    let mut numbers = Vec::new();
-    for &id in &nodes {
-        let number = match rule.graph.node(id) {
-            Node::Constant(bits, _) => Number::Value(bits),
-            Node::Unary(op, _) => match set.unary(op)? {
-                One::With(_, bits) => Number::Bits(bits),
-                One::FromZero(_) => Number::Bits(0),
-                One::Of(_) => continue,
-            },
-            Node::Binary(Binary::Div, _, y) => match inverse(rule, set, y) {
-                Some(number) => number,
-                None => continue,
-            },
-            _ => continue,
-        };
-        if !numbers.contains(&number) {
-            numbers.push(number);
-        }
-    }
-    let mut compiler = Compiler { rule, reads, set, nodes, numbers, out: Vec::new(), marks: 0 };
-    compiler.function()?;
-    let block = InstructionBlock::new(&compiler.out, 0);
-    let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).ok()?;
-    Some(Compiled { bytes: encoded.code_buffer, numbers: compiler.numbers })
+/// Compiles the loop over runs of points; returns `None` if there is no instruction for an
+/// operation, or if there are too few registers.
+pub(super) fn runs(rule: &Rule, reads: &[Read], set: &Set) -> Option<Compiled> {
+    let mut compiler = Compiler::new(rule, reads, set)?;
+    compiler.runs()?;
+    compiler.finish()
+}
+
+/// Compiles the update of `count` vectors of points: from the slots of the neighbours, in which the
+/// vectors of a slot are adjacent, and from the coefficients of each vector, to the first slot.
+pub(super) fn vectors(rule: &Rule, set: &Set, count: usize) -> Option<Compiled> {
+    let reads = rule.reads();
+    let mut compiler = Compiler::new(rule, &reads, set)?;
+    compiler.vectors(count)?;
+    compiler.finish()
 }
 
 /// Returns the inverse of a divisor that is a power of two: a product with it is the quotient, bit
@@ -114,9 +110,19 @@ struct Compiler<'c> {
     set: &'c Set,
     nodes: Vec<Id>,
     numbers: Vec<Number>,
+    places: Vec<Place>,
     out: Vec<Instruction>,
     /// The number of places to which jumps lead.
     marks: u64,
+}
+
+/// The place of a read or of an output.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// An element of the tables of addresses, to which the index is added.
+    Table(usize),
+    /// A distance from an address in a register.
+    At(Register, i64),
 }
 
 /// The registers while the operations for one vector are emitted.
@@ -129,13 +135,73 @@ struct Body {
     held: Vec<(Value, Register)>,
 }
 
-impl Compiler<'_> {
+impl<'c> Compiler<'c> {
+    fn new(rule: &'c Rule, reads: &'c [Read], set: &'c Set) -> Option<Self> {
+        let nodes = rule.graph.needed(&rule.roots);
+        let mut numbers = Vec::new();
+        for &id in &nodes {
+            let number = match rule.graph.node(id) {
+                Node::Constant(bits, _) => Number::Value(bits),
+                Node::Unary(op, _) => match set.unary(op)? {
+                    One::With(_, bits) => Number::Bits(bits),
+                    One::FromZero(_) => Number::Bits(0),
+                    One::Of(_) => continue,
+                },
+                Node::Binary(Binary::Div, _, y) => match inverse(rule, set, y) {
+                    Some(number) => number,
+                    None => continue,
+                },
+                _ => continue,
+            };
+            if !numbers.contains(&number) {
+                numbers.push(number);
+            }
+        }
+        let places = (0..reads.len() + rule.fields).map(Place::Table).collect();
+        Some(Compiler { rule, reads, set, nodes, numbers, places, out: Vec::new(), marks: 0 })
+    }
+
+    fn finish(self) -> Option<Compiled> {
+        let block = InstructionBlock::new(&self.out, 0);
+        let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).ok()?;
+        Some(Compiled { bytes: encoded.code_buffer, numbers: self.numbers })
+    }
+
     fn emit(&mut self, instruction: Result<Instruction, IcedError>) -> Option<()> {
         self.out.push(instruction.ok()?);
         Some(())
     }
 
-    fn function(&mut self) -> Option<()> {
+    fn vectors(&mut self, count: usize) -> Option<()> {
+        let vector = self.set.vector();
+        self.keep_numbers()?;
+        for at in 0..count {
+            let coefficients = MemoryOperand::with_base_displ(Register::RSI, (at * 8) as i64);
+            self.emit(Instruction::with2(Code::Mov_r64_rm64, Register::R10, coefficients))?;
+            let place = |read: &Read| match (read.array, read.offset) {
+                (0, [down, _, right]) => {
+                    let slot = SLOTS.iter().position(|slot| *slot == [down, right])?;
+                    Some(Place::At(Register::RDI, ((slot * count + at) * vector) as i64))
+                }
+                (n, _) => Some(Place::At(Register::R10, ((n as usize - 1) * vector) as i64)),
+            };
+            self.places = self.reads.iter().map(place).collect::<Option<_>>()?;
+            self.places.push(Place::At(Register::RDI, (at * vector) as i64));
+            self.body(false)?;
+        }
+        self.emit(Ok(Instruction::with(Code::Retnq)))
+    }
+
+    /// Loads the numbers that keep their registers.
+    fn keep_numbers(&mut self) -> Option<()> {
+        for number in 0..self.kept() {
+            let (load, to, from) = (self.set.moves().0, self.vector(number), number_at(number));
+            self.emit(Instruction::with2(load, to, from))?;
+        }
+        Some(())
+    }
+
+    fn runs(&mut self) -> Option<()> {
         use Register::{R8, R9, RAX, RCX, RDI, RDX, RSI};
         let addresses = ADDRESSES.len().min(self.reads.len() + self.rule.fields);
         let saved = &ADDRESSES[FREE.min(addresses)..addresses];
@@ -156,10 +222,7 @@ impl Compiler<'_> {
             let from = MemoryOperand::with_base_displ(R8, offset as i64);
             self.emit(Instruction::with2(Code::Mov_r64_rm64, register, from))?;
         }
-        for number in 0..self.kept() {
-            let (load, to, from) = (self.set.moves().0, self.vector(number), number_at(number));
-            self.emit(Instruction::with2(load, to, from))?;
-        }
+        self.keep_numbers()?;
         for (at, register) in ADDRESSES.into_iter().enumerate().take(addresses) {
             self.emit(Instruction::with2(Code::Mov_r64_rm64, register, self.table(at)))?;
         }
@@ -238,6 +301,12 @@ impl Compiler<'_> {
 
     /// Returns the operand in memory of a read or of an output. It is valid up to the next one.
     fn place(&mut self, at: usize) -> Option<MemoryOperand> {
+        let at = match self.places[at] {
+            Place::Table(at) => at,
+            Place::At(base, distance) => {
+                return Some(MemoryOperand::with_base_displ(base, distance));
+            }
+        };
         let base = match ADDRESSES.get(at) {
             Some(register) => *register,
             None => {

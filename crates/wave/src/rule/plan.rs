@@ -12,9 +12,10 @@
 //!
 //! # The time
 //! A pass takes the greater of the disk's time, for the bytes that it reads and writes, and the
-//! processors' time: a copy of each value into and out of the rings, and an update per value and
-//! level. Values that do not fit the cache take longer; so a pass is as deep as the cache allows,
-//! and deeper only if the disk bounds it.
+//! processors' time: a copy of each value into and out of the rings, the transfers between cache
+//! and memory, and an update per value and level. An update takes longer if the values of one level
+//! of a piece do not stay in the cache for the next level. A band transfers the slabs that it works
+//! on, those of all levels, so deep passes have high bands.
 
 use syncline_store::ElementType;
 
@@ -39,15 +40,16 @@ pub struct ArrayPlan {
     pub memory: u64,
 }
 
-/// Nanoseconds per update of a value of 8 bytes; to copy a value into and out of a ring; and per
-/// byte that memory delivers.
-const UPDATE_NS: f64 = 0.4;
-const COPY_NS: f64 = 0.8;
-const MEMORY_NS: f64 = 0.15;
-/// The factor by which an update outside of the cache is slower.
+/// Nanoseconds per update of a value of 8 bytes, of explicit and of ordered rules.
+const UPDATE_NS: [f64; 2] = [0.25, 0.5];
+/// Nanoseconds per byte that is copied into a ring or out of it, for explicit and ordered rules.
+const COPY_NS: [f64; 2] = [0.05, 0.15];
+/// Nanoseconds per byte that memory delivers or takes.
+const MEMORY_NS: f64 = 0.025;
+/// The factor by which an update of an ordered rule outside of the cache is slower.
 const OUTSIDE: f64 = 1.3;
 /// Nanoseconds for a run of a program, for a task, and for a pass.
-const RUN_NS: f64 = 60.0;
+const RUN_NS: f64 = 30.0;
 const TASK_NS: f64 = 3000.0;
 const PASS_NS: f64 = 2e5;
 /// Nanoseconds per byte of a buffer that is touched for the first time.
@@ -122,7 +124,8 @@ impl Question<'_> {
         chains.max_by_key(Vec::len).unwrap_or_default()
     }
 
-    /// Returns the bytes of all buffers of a pass, and of the values that a piece works on.
+    /// Returns the bytes of all buffers of a pass, and of the values that should stay in the cache:
+    /// those of one level of a piece, or of a window.
     fn room(&self, depth: usize, band: usize, piece: usize) -> (u64, u64) {
         let (rule, flight) = (self.rule, self.flight());
         let slab = (self.dims[1] * self.dims[2]) as u64;
@@ -134,7 +137,7 @@ impl Question<'_> {
                 if copied { g.ring_bytes(self.elements[array], field) } else { 0 }
             };
             let rings: u64 = (0..self.elements.len()).map(ring).sum();
-            (rings, g.piece_points(piece) * self.bytes(|_| true), 0)
+            (rings, g.level_points(piece) * self.bytes(|_| true), 0)
         } else {
             let chain = self.ordered(depth, band);
             let ring = |g: &ordered::Geometry, array: usize| {
@@ -169,6 +172,7 @@ impl Question<'_> {
         let points = self.dims.iter().map(|n| *n as f64).product::<f64>();
         let (buffers, works) = self.room(depth, band, piece);
         let fits = works <= self.cache / 5 * 4;
+        let kind = usize::from(!self.rule.explicit);
         let fields = self.bytes(|array| array < self.rule.fields) as f64;
         let all = self.bytes(|_| true) as f64;
         let run = match (self.rule.explicit, self.rule.dimensions) {
@@ -177,13 +181,20 @@ impl Question<'_> {
             (false, 2) => band,
             (false, _) => self.dims[1],
         };
-        let update = UPDATE_NS * all / 8.0 * if fits { 1.0 } else { OUTSIDE } + RUN_NS / run as f64;
-        let copies = COPY_NS * (fields + all) / 8.0 + MEMORY_NS * (fields + all);
+        let update = UPDATE_NS[kind] * all / 8.0;
+        let update = match (fits, self.rule.explicit) {
+            (true, _) => update,
+            // What a level has written is not in the cache any more when the next one reads it.
+            (false, true) => update + MEMORY_NS * 3.0 * all,
+            (false, false) => update * OUTSIDE,
+        };
+        let update = update + RUN_NS / run as f64;
+        let copies = COPY_NS[kind] * (fields + all);
+        // A band loads and stores what it works on, also the slabs of bands before it.
+        let moves = MEMORY_NS * 2.0 * all * self.slabs(depth, band) as f64 / band as f64;
         let levels = depth as f64;
-        // A band loads what it works on, also the slabs of bands before it.
-        let copies = copies * self.slabs(depth, band) as f64 / band as f64;
         let per_level = if self.rule.explicit || self.rule.dimensions == 2 { 0.0 } else { copies };
-        let busy = points * ((update + per_level) * levels + copies) / self.threads as f64;
+        let busy = points * ((update + per_level) * levels + copies + moves) / self.threads as f64;
         let moved = self.bytes(|array| self.on_file[array]) as f64
             + if self.result_on_file { fields } else { 0.0 };
         let disk = self.disk.map_or(0.0, |rate| points * moved / rate * 1e9);

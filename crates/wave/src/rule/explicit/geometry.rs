@@ -91,10 +91,10 @@ impl Geometry {
         band + levels * (behind + self.storage()) + 2 * self.reach
     }
 
-    /// Returns the number of points whose values a piece of a band works on.
-    pub(crate) fn piece_points(&self, piece: usize) -> u64 {
-        let slabs = self.slabs();
-        let positions = (piece + self.bands.levels * self.skew).min(self.dims[self.tiled]);
+    /// Returns the number of points whose values one level of a piece reads or writes.
+    pub(crate) fn level_points(&self, piece: usize) -> u64 {
+        let slabs = self.bands.band + 2 * self.reach + self.storage();
+        let positions = (piece + 2 * self.skew).min(self.dims[self.tiled]);
         let others = if self.tiled == 2 { 1 } else { self.width(false) };
         (slabs * positions * others) as u64
     }

@@ -14,6 +14,7 @@
 mod compile;
 mod error;
 mod file;
+pub(crate) mod functions;
 pub(crate) mod graph;
 mod lex;
 mod parse;
@@ -95,6 +96,8 @@ const NEIGHBOURS: [(&str, i64, i64); 8] = [
 ///   `float64(u)` converts; nothing else does.
 /// * `overflow = "wrapping"` or `"saturating"`: what becomes of a whole number that its type cannot
 ///   hold.
+/// * `functions = ["f"]`: functions that the program gives, see
+///   [`with_function`](Self::with_function).
 /// * `[nodata]` with `u = -9999`: points with this value keep their values, and their neighbours
 ///   see the value of the point itself; `u = { value = nan, seen = 0 }` lets them see a number.
 ///

@@ -39,6 +39,17 @@ pub enum Error {
         /// The name of the kernel.
         kernel: String,
     },
+    /// A function of a description has no code, there is no such function, or it cannot be called
+    /// with these data.
+    #[error("the function {function} of the kernel {kernel}: {why}")]
+    Function {
+        /// The name of the kernel.
+        kernel: String,
+        /// The name of the function.
+        function: String,
+        /// What is wrong.
+        why: String,
+    },
     /// The number of fields is not that of the kernel.
     #[error("the kernel updates {expected} field(s), but {given} are given")]
     Fields {

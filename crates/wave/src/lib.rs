@@ -100,6 +100,7 @@ pub use sweep::{Executor, Order, Runner, Sweep, SweepReport};
 pub mod c {
     pub use crate::c_block::{CBlockFunction, CBlockKernel};
     pub use crate::c_kernel::{CFunction, CKernel, CPoint};
+    pub use crate::described::functions::CValues;
 }
 
 /// Where a sweep puts its result, and how an interrupted sweep is resumed.

@@ -64,7 +64,7 @@ pub fn plain_arrays(
     iterations: u64,
 ) -> Result<()> {
     let inputs: Vec<_> = fields.iter().chain(coefficients).map(Input::Memory).collect();
-    check(kernel.rule(), (fields.len(), coefficients.len()), &inputs)?;
+    check(kernel, (fields.len(), coefficients.len()), &inputs)?;
     let coefficients: Vec<&Array> = coefficients.iter().collect();
     plain(kernel.rule(), fields, &coefficients, 0..iterations);
     Ok(())

@@ -46,6 +46,9 @@ pub(crate) mod run;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
+use std::sync::Arc;
+
 use syncline_store::ElementType;
 
 use crate::described::graph::{Graph, Id, Node, Read, Type};
@@ -154,6 +157,27 @@ pub(crate) struct Rule {
     pub(crate) overflow: Overflow,
     /// The directions of the iterations in turn; one at least.
     pub(crate) directions: Vec<Direction>,
+    /// The functions that the program gives.
+    pub(crate) functions: Vec<Function>,
+}
+
+/// The code of a function that the program gives: the arguments of some points, which all have the
+/// length of the results, and the results.
+pub(crate) type FunctionCode = dyn Fn(&[&[f64]], &mut [f64]) + Send + Sync;
+
+/// A function that the program gives.
+#[derive(Clone)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    /// The number of its arguments.
+    pub(crate) arguments: usize,
+    pub(crate) code: Option<Arc<FunctionCode>>,
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({} arguments)", self.name, self.arguments)
+    }
 }
 
 impl Rule {

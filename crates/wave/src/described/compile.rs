@@ -42,9 +42,10 @@ fn slot_of([plane, row, col]: [i8; 3]) -> Option<u8> {
 /// updates at neighbours that touch the point; coefficients at the point only; no types.
 pub(super) fn fits(graph: &Graph, root: Id) -> bool {
     graph.needed(&[root]).into_iter().all(|id| match graph.node(id) {
-        Node::Read(Read { old: true, .. }) | Node::Cast(..) | Node::Constant(_, Type::Of(_)) => {
-            false
-        }
+        Node::Read(Read { old: true, .. })
+        | Node::Cast(..)
+        | Node::Call(..)
+        | Node::Constant(_, Type::Of(_)) => false,
         Node::Read(Read { array: 0, offset, .. }) => {
             slot_of(offset).is_some() && graph.value_of(id) == Type::Real
         }
@@ -167,7 +168,7 @@ impl Compiler<'_> {
                 }
             }
             Node::Select(comparison, operands) => self.select(comparison, operands)?,
-            Node::Read(_) | Node::Constant(..) | Node::Cast(..) => {}
+            Node::Read(_) | Node::Constant(..) | Node::Cast(..) | Node::Call(..) => {}
         }
         if self.uses[id.index()] > 1 {
             self.keep(id)?;

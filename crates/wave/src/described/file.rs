@@ -12,7 +12,7 @@ use super::error::{Fault, unknown_name};
 use super::graph::{self, Graph, Type};
 use super::lex;
 use super::parse::{self, Array, Context, Meaning, Names, Nodata, Parsed};
-use crate::rule::{Direction, Edge, Overflow, Rule};
+use crate::rule::{Direction, Edge, Function, Overflow, Rule};
 
 /// The greatest number of coefficients: their indices are bytes.
 const COEFFICIENTS: usize = 256;
@@ -38,6 +38,8 @@ pub(super) struct File {
     thickness: Option<Spanned<i64>>,
     dimensions: Option<Spanned<i64>>,
     directions: Option<Spanned<Vec<Spanned<String>>>>,
+    #[serde(default)]
+    functions: Vec<Spanned<String>>,
     overflow: Option<Spanned<String>>,
     edges: Option<Spanned<Value>>,
     update: Spanned<String>,
@@ -125,9 +127,10 @@ impl File {
         let explicit = self.explicit(text, &parsed)?;
         let directions = self.directions(text, dimensions, explicit, &parsed)?;
         let arrays: Vec<_> = context.arrays.iter().map(|a| (a.name.clone(), a.value)).collect();
-        let roots = parsed.roots;
+        let roots = parsed.roots.clone();
         let edges = [Edge::Fixed; 3];
         let fields = context.fields;
+        let functions = self.functions(&context, &parsed.arguments)?;
         let rule = Rule {
             dimensions,
             fields,
@@ -138,8 +141,22 @@ impl File {
             edges,
             overflow,
             directions,
+            functions,
         };
         Ok(Rule { edges: self.edges(text, &rule)?, ..rule })
+    }
+
+    /// Returns the functions, which have no code yet.
+    fn functions(&self, context: &Context, arguments: &[usize]) -> Result<Vec<Function>, Fault> {
+        let functions = context.functions.iter().zip(arguments).zip(&self.functions);
+        let function = |((name, arguments), written): ((&String, &usize), &Spanned<String>)| {
+            if *arguments == 0 {
+                let message = format!("the update does not call `{name}`");
+                return Err(Fault::new(written.span(), message));
+            }
+            Ok(Function { name: name.clone(), arguments: *arguments, code: None })
+        };
+        functions.map(function).collect()
     }
 
     /// Collects all names that are defined outside of the update.
@@ -208,6 +225,13 @@ impl File {
             }
             give(name.get_ref(), Meaning::Array, "a coefficient", name.span())?;
         }
+        for name in &self.functions {
+            if parse::is_function(name.get_ref()) {
+                let message = format!("`{}` is a function of every description", name.get_ref());
+                return Err(Fault::new(name.span(), message));
+            }
+            give(name.get_ref(), Meaning::Function, "a function", name.span())?;
+        }
         for (name, value) in &self.constants {
             let id =
                 graph.constant(*value).map_err(|full| Fault::new(name.span(), full.to_string()))?;
@@ -271,7 +295,8 @@ impl File {
             }
             arrays[array].nodata = Some(Nodata { value, seen });
         }
-        Ok(Context { arrays, fields: fields.len(), dimensions })
+        let functions = self.functions.iter().map(|name| name.get_ref().clone()).collect();
+        Ok(Context { arrays, fields: fields.len(), dimensions, functions })
     }
 
     /// Parses the update.

@@ -97,6 +97,34 @@ pub(crate) struct Read {
     pub(crate) offset: [i8; 3],
 }
 
+/// The greatest number of arguments of a function that the program gives.
+pub(crate) const ARGUMENTS: usize = 16;
+
+/// The arguments of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Arguments {
+    ids: [Id; ARGUMENTS],
+    count: u8,
+}
+
+impl Arguments {
+    /// Returns the arguments, or `None` if there are none or too many.
+    pub(super) fn new(given: &[Id]) -> Option<Self> {
+        let first = *given.first()?;
+        let mut ids = [first; ARGUMENTS];
+        ids.get_mut(..given.len())?.copy_from_slice(given);
+        Some(Arguments { ids, count: given.len() as u8 })
+    }
+}
+
+impl std::ops::Deref for Arguments {
+    type Target = [Id];
+
+    fn deref(&self) -> &[Id] {
+        &self.ids[..self.count as usize]
+    }
+}
+
 /// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Node {
@@ -112,16 +140,32 @@ pub(crate) enum Node {
     Select(Comparison, [Id; 4]),
     /// A value converted to another type.
     Cast(ElementType, Id),
+    /// The result of a function that the program gives, by its index.
+    Call(u16, Arguments),
 }
 
 impl Node {
     /// Returns the operands from which the value is computed.
     pub(crate) fn operands(&self) -> impl Iterator<Item = Id> {
-        let (operands, count) = match *self {
-            Node::Read(_) | Node::Constant(..) => ([Id(0); 4], 0),
-            Node::Unary(_, x) | Node::Cast(_, x) => ([x; 4], 1),
-            Node::Binary(_, x, y) => ([x, y, x, x], 2),
-            Node::Select(_, operands) => (operands, 4),
+        let mut operands = [Id(0); ARGUMENTS];
+        let count = match self {
+            Node::Read(_) | Node::Constant(..) => 0,
+            Node::Unary(_, x) | Node::Cast(_, x) => {
+                operands[0] = *x;
+                1
+            }
+            Node::Binary(_, x, y) => {
+                operands[..2].copy_from_slice(&[*x, *y]);
+                2
+            }
+            Node::Select(_, four) => {
+                operands[..4].copy_from_slice(four);
+                4
+            }
+            Node::Call(_, arguments) => {
+                operands[..arguments.len()].copy_from_slice(arguments);
+                arguments.len()
+            }
         };
         operands.into_iter().take(count)
     }
@@ -136,6 +180,12 @@ impl Node {
             Node::Select(comparison, [p, q, x, y]) => {
                 let operands = [operand(p)?, operand(q)?, operand(x)?, operand(y)?];
                 Node::Select(comparison, operands)
+            }
+            Node::Call(function, mut arguments) => {
+                for id in &mut arguments.ids[..arguments.count as usize] {
+                    *id = operand(*id)?;
+                }
+                Node::Call(function, arguments)
             }
         })
     }
@@ -154,6 +204,12 @@ pub(super) enum Refused {
     Number(f64, ElementType),
     #[error("whole numbers have no square root; convert to float64, for example")]
     WholeRoot,
+    #[error(
+        "a function takes values of float64, but this is {0}; convert it, as in `float64(...)`"
+    )]
+    Argument(Type),
+    #[error("a function needs a value of an array among its arguments")]
+    Arguments,
 }
 
 /// Returns the message that values of two types are combined.
@@ -210,6 +266,7 @@ impl Graph {
             }
             Node::Constant(_, value) => value,
             Node::Cast(element, _) => Type::Of(element),
+            Node::Call(_, arguments) => self.value_of(arguments[0]),
             // The parser adds reads by `read`.
             Node::Read(_) => Type::Real,
         };
@@ -261,6 +318,22 @@ impl Graph {
                 let (compared, chosen) = (self.common(p, q)?, self.common(x, y)?);
                 let (p, q) = (self.coerce(p, compared)?, self.coerce(q, compared)?);
                 Node::Select(comparison, [p, q, self.coerce(x, chosen)?, self.coerce(y, chosen)?])
+            }
+            Node::Call(_, arguments) => {
+                let mut value = Type::Literal;
+                for id in arguments.iter() {
+                    value = match (value, self.value_of(*id)) {
+                        (Type::Literal, other) | (other, Type::Literal) => other,
+                        (left, right) if left == right => left,
+                        (left, right) => return Err(Refused::Mix(left, right)),
+                    };
+                }
+                match value {
+                    Type::Literal => return Err(Refused::Arguments),
+                    Type::Real | Type::Of(ElementType::Float64) => {}
+                    other => return Err(Refused::Argument(other)),
+                }
+                node.with(|operand| self.coerce(operand, value))?
             }
             other => other,
         })

@@ -10,11 +10,12 @@
 //! place      = name | array "." neighbour | array "[" offset "," offset ["," offset] "]"
 //! call       = "min" "(" sum "," sum { "," sum } ")" | "max" ...     associated to the left
 //!            | "abs" "(" sum ")" | "sqrt" "(" sum ")" | type "(" sum ")"
+//!            | function "(" sum { "," sum } ")"
 //!            | "if" "(" sum ("<" | "<=" | ">" | ">=" | "==" | "!=") sum "," sum "," sum ")"
 //! ```
 //!
 //! A new assignment begins where a name is followed by `=`; line breaks have no meaning. `type` is
-//! the name of an element type, and converts. An offset is a number, possibly with a minus sign.
+//! the name of an element type, and converts; `function` is one that the program gives. An offset is a number, possibly with a minus sign.
 
 mod place;
 
@@ -24,7 +25,9 @@ use std::ops::Range;
 use syncline_store::ElementType;
 
 use super::error::{Fault, unknown_name};
-use super::graph::{Binary, Comparison, Graph, Id, Node, Read, Refused, Type, Unary};
+use super::graph::{
+    ARGUMENTS, Arguments, Binary, Comparison, Graph, Id, Node, Read, Refused, Type, Unary,
+};
 use super::lex::{Lexer, Token};
 pub(super) use place::offset_of;
 
@@ -46,6 +49,8 @@ pub(super) enum Meaning {
     Array,
     /// A neighbour of the point: planes, rows and columns.
     Neighbour([i8; 3]),
+    /// A function that the program gives.
+    Function,
 }
 
 /// The known names, each with its meaning and a phrase for its kind.
@@ -77,6 +82,8 @@ pub(super) struct Context {
     pub(super) fields: usize,
     /// Two or three.
     pub(super) dimensions: usize,
+    /// The functions that the program gives.
+    pub(super) functions: Vec<String>,
 }
 
 /// A read of a field at a neighbour, and the bytes of the text where it is.
@@ -97,6 +104,8 @@ pub(super) struct Parsed {
     pub(super) uses: Vec<Use>,
     /// The first operation that may overflow.
     pub(super) overflows: Option<Range<usize>>,
+    /// The number of arguments of each function; 0 if it is not called.
+    pub(super) arguments: Vec<usize>,
 }
 
 /// Parses the update.
@@ -109,7 +118,9 @@ pub(super) fn update(
     let lexer = Lexer::new(text);
     let given = vec![None; context.fields];
     let (uses, overflows) = (Vec::new(), None);
-    let mut parser = Parser { lexer, names, context, graph, nested: 0, given, uses, overflows };
+    let arguments = vec![0; context.functions.len()];
+    let mut parser =
+        Parser { lexer, names, context, graph, nested: 0, given, uses, overflows, arguments };
     loop {
         let (token, range) = parser.lexer.next()?;
         let missing = parser.given.iter().position(Option::is_none);
@@ -161,6 +172,7 @@ struct Parser<'t, 'g> {
     given: Vec<Option<Id>>,
     uses: Vec<Use>,
     overflows: Option<Range<usize>>,
+    arguments: Vec<usize>,
 }
 
 impl<'t> Parser<'t, '_> {
@@ -198,7 +210,8 @@ impl<'t> Parser<'t, '_> {
                 *root = self.where_no_data(here, nodata, kept, *root, &range)?;
             }
         }
-        Ok(Parsed { roots, uses: self.uses, overflows: self.overflows })
+        let Parser { uses, overflows, arguments, .. } = self;
+        Ok(Parsed { roots, uses, overflows, arguments })
     }
 
     /// Returns the value if it has the type; a number takes the type.
@@ -326,12 +339,18 @@ impl<'t> Parser<'t, '_> {
     fn calls(&self, name: &str) -> Result<bool, Fault> {
         // The name of a type may be that of a value, as older descriptions may have such values.
         let open = self.lexer.peek()?.0 == Token::Symbol("(");
-        Ok(FUNCTIONS.contains(&name) || open && is_function(name))
+        let given = self.context.function(name).is_some();
+        Ok(FUNCTIONS.contains(&name) || open && (given || is_function(name)))
     }
 
     fn call(&mut self, name: &str, range: Range<usize>) -> Result<Id, Fault> {
         self.expect("(", &format!("after `{name}`"))?;
         let first = self.sum()?;
+        if let Some(function) = self.context.function(name) {
+            let id = self.given_function(function, first, range)?;
+            self.expect(")", &format!("at the end of `{name}`"))?;
+            return Ok(id);
+        }
         let id = match name {
             "abs" => self.add(Node::Unary(Unary::Abs, first), range)?,
             "sqrt" => self.add(Node::Unary(Unary::Sqrt, first), range)?,
@@ -351,6 +370,31 @@ impl<'t> Parser<'t, '_> {
         };
         self.expect(")", &format!("at the end of `{name}`"))?;
         Ok(id)
+    }
+
+    /// Parses the other arguments of a function that the program gives.
+    fn given_function(
+        &mut self,
+        function: usize,
+        first: Id,
+        range: Range<usize>,
+    ) -> Result<Id, Fault> {
+        let mut ids = vec![first];
+        while self.one_of(&[","])?.is_some() {
+            ids.push(self.sum()?);
+        }
+        let name = &self.context.functions[function];
+        let Some(arguments) = Arguments::new(&ids) else {
+            let message = format!("`{name}` may have {ARGUMENTS} arguments at most");
+            return Err(Fault::new(range, message));
+        };
+        let known = &mut self.arguments[function];
+        if *known != 0 && *known != ids.len() {
+            let message = format!("`{name}` has {known} argument(s) above, and {} here", ids.len());
+            return Err(Fault::new(range, message));
+        }
+        *known = ids.len();
+        self.add(Node::Call(function as u16, arguments), range)
     }
 
     /// Returns a value converted to the type of this name.
@@ -400,6 +444,11 @@ impl Context {
     /// Returns the index of the array of this name.
     fn array(&self, name: &str) -> Option<u16> {
         self.arrays.iter().position(|array| array.name == name).map(|index| index as u16)
+    }
+
+    /// Returns the index of the function of this name.
+    fn function(&self, name: &str) -> Option<usize> {
+        self.functions.iter().position(|function| function == name)
     }
 
     /// Returns the index of the field of this name.

@@ -3,5 +3,6 @@
 
 pub(crate) mod engine;
 mod expressions;
+mod functions;
 mod rules;
 mod texts;

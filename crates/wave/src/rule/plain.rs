@@ -245,6 +245,9 @@ pub(crate) fn plain(
                                 values[if holds { x } else { y }.index()]
                             }
                             Node::Cast(_, x) => computing.cast(values[x.index()]),
+                            Node::Call(function, arguments) => {
+                                call(rule, function, arguments.iter().map(|x| values[x.index()]))
+                            }
                         };
                     }
                     let i = (plane * dims[1] + row) * dims[2] + col;
@@ -255,6 +258,22 @@ pub(crate) fn plain(
             }
         }
     }
+}
+
+/// Calls a function that the program gives for one point.
+fn call(rule: &Rule, function: u16, arguments: impl Iterator<Item = Value>) -> Value {
+    let doubles: Vec<[f64; 1]> = arguments
+        .map(|value| match value {
+            Value::Double(x) => [x],
+            other => unreachable!("the argument {other:?} is no float64"),
+        })
+        .collect();
+    let arguments: Vec<&[f64]> = doubles.iter().map(|x| x.as_slice()).collect();
+    let mut result = [f64::NAN];
+    if let Some(code) = &rule.functions[function as usize].code {
+        code(&arguments, &mut result);
+    }
+    Value::Double(result[0])
 }
 
 /// Returns the index of the element that a read at a point leads to, or a number.

@@ -32,11 +32,11 @@ use std::collections::HashMap;
 use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
 
-use super::Rule;
 use super::loops::{Arithmetic, Instructions, Loop, Op, Then, find};
 use super::native::Native;
+use super::{Function, Rule};
 use crate::Result;
-use crate::described::graph::{Binary, Id, Node, Read, Type};
+use crate::described::graph::{ARGUMENTS, Binary, Id, Node, Read, Type};
 use crate::lanes::Lanes;
 
 /// The number of points of a chunk.
@@ -45,13 +45,19 @@ pub(crate) const CHUNK: usize = 512;
 /// of the cache.
 const BUFFER: usize = CHUNK * 8 + 64;
 
-/// One operation.
-#[derive(Clone, Copy, Debug)]
+/// One operation, on buffers.
+#[derive(Debug)]
 struct Operation {
-    run: Loop,
+    run: Run,
     /// The index of the buffer of the result, or, from [`OUTPUT`] on, an output.
     to: u16,
-    from: [u16; 4],
+}
+
+#[derive(Debug)]
+enum Run {
+    Loop(Loop, [u16; 4]),
+    /// A call of a function of the rule.
+    Call(u16, Vec<u16>),
 }
 
 /// Indices from here on are outputs.
@@ -69,6 +75,7 @@ pub(crate) struct Program {
     buffers: usize,
     /// The types of the outputs.
     outputs: Vec<ElementType>,
+    functions: Vec<Function>,
 }
 
 impl Program {
@@ -131,6 +138,7 @@ impl Program {
                 reads: compiler.reads,
                 numbers: Vec::new(),
                 outputs: rule.roots.iter().map(|id| element(*id)).collect(),
+                functions: Vec::new(),
             };
         }
         compiler.fuse(&nodes);
@@ -145,12 +153,18 @@ impl Program {
 }
 
 /// An operation before its buffers are known: operands are nodes, or the bytes of a comparison.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Draft {
-    op: Op,
+    op: Drafted,
     element: ElementType,
     to: Value,
-    from: [Option<Value>; 4],
+    from: Vec<Value>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Drafted {
+    Op(Op),
+    Call(u16),
 }
 
 /// A value that an operation makes or takes.
@@ -263,8 +277,8 @@ impl Compiler<'_> {
             let element = (self.element)(id);
             let to = Value::Node(id);
             let mut push = |op, element, to, from: &[Value]| {
-                let from = std::array::from_fn(|i| from.get(i).copied());
-                self.operations.push(Draft { op, element, to, from });
+                let from = from.to_vec();
+                self.operations.push(Draft { op: Drafted::Op(op), element, to, from });
             };
             let node = Value::Node;
             if let Some((op, operands)) = self.parts.get(&id) {
@@ -290,6 +304,11 @@ impl Compiler<'_> {
                         push(Op::Choose, element, to, &[mask, node(x), node(y)]);
                     }
                 }
+                Node::Call(function, arguments) => {
+                    let from = arguments.iter().map(|id| node(*id)).collect();
+                    let op = Drafted::Call(function);
+                    self.operations.push(Draft { op, element, to, from });
+                }
             }
         }
     }
@@ -299,7 +318,10 @@ impl Compiler<'_> {
         let outputs: Vec<ElementType> =
             self.rule.roots.iter().map(|id| (self.element)(*id)).collect();
         for (field, &root) in self.rule.roots.iter().enumerate() {
-            let made_last = matches!(self.operations.last(), Some(d) if d.to == Value::Node(root));
+            let made_last = matches!(
+                self.operations.last(),
+                Some(Draft { op: Drafted::Op(_), to, .. }) if *to == Value::Node(root)
+            );
             // The last operation can write to the output by itself.
             if made_last && !in_place && self.uses[root.index()] == 1 && field + 1 == outputs.len()
             {
@@ -308,13 +330,13 @@ impl Compiler<'_> {
                 }
                 continue;
             }
-            let from = [Some(Value::Node(root)), None, None, None];
+            let from = vec![Value::Node(root)];
             let (element, to) = (outputs[field], Value::Output(field));
-            self.operations.push(Draft { op: Op::Copy, element, to, from });
+            self.operations.push(Draft { op: Drafted::Op(Op::Copy), element, to, from });
         }
         let mut last = HashMap::new();
         for (at, draft) in self.operations.iter().enumerate() {
-            draft.from.iter().flatten().for_each(|value| {
+            draft.from.iter().for_each(|value| {
                 last.insert(*value, at);
             });
         }
@@ -325,7 +347,7 @@ impl Compiler<'_> {
         let instructions = Instructions::of(lanes);
         let mut operations = Vec::new();
         for (at, draft) in self.operations.iter().enumerate() {
-            let from = draft.from.map(|value| value.map_or(0, |value| places[&value]));
+            let from: Vec<u16> = draft.from.iter().map(|value| places[value]).collect();
             // The result gets its buffer before those of the operands are free: they differ.
             let to = match draft.to {
                 Value::Output(field) => OUTPUT + field as u16,
@@ -338,12 +360,17 @@ impl Compiler<'_> {
                     place
                 }
             };
-            let run = find(draft.op, draft.element, self.rule.overflow, instructions);
-            operations.push(Operation { run, to, from });
+            let run = match draft.op {
+                Drafted::Op(op) => {
+                    let run = find(op, draft.element, self.rule.overflow, instructions);
+                    Run::Loop(run, std::array::from_fn(|i| from.get(i).copied().unwrap_or(0)))
+                }
+                Drafted::Call(function) => Run::Call(function, from),
+            };
+            operations.push(Operation { run, to });
             let mut ended: Vec<u16> = draft
                 .from
                 .iter()
-                .flatten()
                 .filter(|value| last.get(value) == Some(&at))
                 .map(|value| places[value])
                 .filter(|place| *place >= first)
@@ -359,6 +386,7 @@ impl Compiler<'_> {
             numbers: self.numbers,
             buffers: next as usize,
             outputs,
+            functions: self.rule.functions.clone(),
         }
     }
 }
@@ -434,15 +462,45 @@ impl<'p> Machine<'p> {
                         outputs[field as usize].wrapping_add(from * bytes)
                     }
                 };
-                let operands = operation.from.map(|i| self.addresses[i as usize].cast_const());
+                let (run, from) = match &operation.run {
+                    Run::Loop(run, from) => (run, from),
+                    Run::Call(function, from) => {
+                        // SAFETY: as for a loop, below.
+                        unsafe { self.call(*function, to, from, count) };
+                        continue;
+                    }
+                };
+                let operands = from.map(|i| self.addresses[i as usize].cast_const());
                 // SAFETY: the reads and the outputs have `count` values from `from` on, as the
                 // caller guarantees, and the buffers have room for a chunk. A result never goes to
                 // the buffer of an operand, and an output is written by an operation that reads it
                 // only if the program is not one for outputs in place, in which case it is not
                 // read at all. The caller guarantees the instructions.
-                unsafe { (operation.run)(to, operands, count) };
+                unsafe { run(to, operands, count) };
             }
         }
+    }
+}
+
+impl Machine<'_> {
+    /// Calls a function of the rule.
+    ///
+    /// # Safety
+    /// The operands and the result must have `n` values of float64, of which no other thread
+    /// accesses the result, nor writes the operands; the result must not be among the operands.
+    unsafe fn call(&self, function: u16, to: *mut u8, from: &[u16], n: usize) {
+        let Some(code) = &self.program.functions[function as usize].code else { return };
+        let mut arguments: [&[f64]; ARGUMENTS] = [&[]; ARGUMENTS];
+        for (argument, place) in arguments.iter_mut().zip(from) {
+            let start = self.addresses[*place as usize].cast::<f64>();
+            debug_assert!(start.is_aligned());
+            // SAFETY: the caller guarantees the values; rings, windows and buffers begin with whole
+            // lines of the cache, and the distances in them are those of values of this type.
+            *argument = unsafe { std::slice::from_raw_parts(start, n) };
+        }
+        // SAFETY: a call writes to a buffer of the machine, never to an output.
+        let result = unsafe { std::slice::from_raw_parts_mut(to.cast::<f64>(), n) };
+        code(&arguments[..from.len()], result);
     }
 }
 

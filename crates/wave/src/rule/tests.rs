@@ -147,7 +147,10 @@ pub(super) fn description(random: &mut Random) -> (String, usize) {
         format!("{old}{}{offsets:?}", names[array])
     };
     let mut update = String::new();
+    let calls = random.one_in(3);
     for field in 0..fields {
+        // A function takes float64, which the data of a description without types then are.
+        let calls = calls && (!typed || types[field] == ElementType::Float64);
         // A read as a value of the type of the field.
         let value = |random: &mut Random| {
             let array = random.below(names.len());
@@ -164,7 +167,7 @@ pub(super) fn description(random: &mut Random) -> (String, usize) {
         for _ in 0..random.within(1..=6) {
             let (x, y, z) = (value(random), value(random), value(random));
             let number = random.below(5);
-            sum = match random.below(14) {
+            sum = match random.below(if calls { 16 } else { 14 }) {
                 0 => format!("{sum} + {x}"),
                 1 => format!("{sum} - {x}"),
                 2 => format!("{x} - ({sum})"),
@@ -178,6 +181,8 @@ pub(super) fn description(random: &mut Random) -> (String, usize) {
                 10 => format!("if({x} <= {y}, {sum}, -{z})"),
                 11 => format!("if({x} == {number}, {y}, {sum})"),
                 12 => format!("{sum} + {x} + {y} + {z}"),
+                14 => format!("given({sum}, {x})"),
+                15 => format!("given({y}, 3) - ({sum}) * {z}"),
                 _ => format!("({sum}) / {x}"),
             };
         }
@@ -199,6 +204,9 @@ pub(super) fn description(random: &mut Random) -> (String, usize) {
             .collect();
         text += &format!("edges = {{ {} }}\n", edges.join(", "));
     }
+    if update.contains("given(") {
+        text += "functions = ['given']\n";
+    }
     text += &format!("update = \"\"\"\n{update}\"\"\"\n");
     if random.one_in(4) {
         let seen = random.one_of(&["'point'", "7"]);
@@ -214,6 +222,13 @@ pub(super) fn description(random: &mut Random) -> (String, usize) {
         }
     }
     (text, dimensions)
+}
+
+/// The function that descriptions call.
+fn function(arguments: &[&[f64]], results: &mut [f64]) {
+    for ((result, x), y) in results.iter_mut().zip(arguments[0]).zip(arguments[1]) {
+        *result = if x < y { x * 0.75 } else { (y + 1.0).abs().sqrt() - x };
+    }
 }
 
 /// Returns the first difference between two arrays; any two NaNs are equal.
@@ -260,10 +275,15 @@ fn random_rules(cases: std::ops::Range<u64>) {
             Err(error) if error.to_string().contains("has no direction") => continue,
             Err(error) => panic!("{case}: {text}{error}"),
         };
+        let calls = described.functions().next().is_some();
+        let described = match calls {
+            true => described.with_function("given", function).unwrap(),
+            false => described,
+        };
         let rule = described.rule();
         let most = if dimensions == 2 { random.one_of(&[40, 100]) } else { 12 };
         let dims: Vec<usize> = (0..dimensions).map(|_| random.within(1..=most)).collect();
-        let real = random.one_of(&ElementType::REAL);
+        let real = if calls { ElementType::Float64 } else { random.one_of(&ElementType::REAL) };
         let arrays: Vec<Array> = rule
             .arrays
             .iter()

@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use syncline_store::NewFile;
 use syncline_store::array::{Array, ArraySource};
+use syncline_store::{ElementType, NewFile};
 
 use super::{Settings, Sweep, SweepPlan, SweepReport};
 use crate::described::graph::Type;
 use crate::plan::ArrayPlan;
-use crate::rule::Rule;
 use crate::rule::plan::Question;
 use crate::rule::run::{Fields, Input, Run, three};
 use crate::streamed::{cache_bytes, rate_of};
@@ -120,7 +119,7 @@ impl Sweep<Described> {
         to_files: bool,
     ) -> Result<ArrayPlan> {
         let (rule, settings) = (self.kernel.rule(), &self.settings);
-        check(rule, given, inputs)?;
+        check(&self.kernel, given, inputs)?;
         settings.check(0, 0)?;
         let elements: Vec<_> = inputs.iter().map(Input::element).collect();
         let on_file: Vec<bool> =
@@ -155,12 +154,14 @@ fn input(source: &ArraySource) -> Input<'_> {
     }
 }
 
-/// Checks that the arrays are those of the rule.
+/// Checks that the arrays are those of the kernel, and that its functions have code.
 pub(crate) fn check(
-    rule: &Rule,
+    kernel: &Described,
     (fields, coefficients): (usize, usize),
     inputs: &[Input<'_>],
 ) -> Result<()> {
+    kernel.has_functions()?;
+    let rule = kernel.rule();
     if fields != rule.fields {
         return Err(Error::Fields { expected: rule.fields, given: fields });
     }
@@ -190,5 +191,12 @@ pub(crate) fn check(
             return Err(Error::ArrayShape { name: name.clone(), actual, expected });
         }
     }
-    Ok(())
+    match rule.functions.first() {
+        Some(function) if real != ElementType::Float64 => Err(Error::Function {
+            kernel: kernel.name().to_owned(),
+            function: function.name.clone(),
+            why: format!("it takes float64, but the arrays are {real}"),
+        }),
+        _ => Ok(()),
+    }
 }

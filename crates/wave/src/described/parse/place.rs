@@ -88,6 +88,9 @@ impl<'t> Parser<'t, '_> {
                     format!("of which field? Write `{field}.{name}`, for example"),
                 ))
             }
+            Some((Meaning::Function, _)) => {
+                Err(Fault::new(range, format!("`{name}` is a function; its arguments are missing")))
+            }
             // Arrays were looked up before.
             Some((Meaning::Array, _)) | None if self.lexer.assigns_later(name) => {
                 Err(Fault::new(range, format!("`{name}` is assigned only after this")))

@@ -451,7 +451,7 @@ impl<'c> Compiler<'c> {
     fn operation(&mut self, body: &mut Body, id: Id) -> Option<()> {
         match self.rule.graph.node(id) {
             Node::Read(_) | Node::Constant(..) => Some(()),
-            Node::Cast(..) => None,
+            Node::Cast(..) | Node::Call(..) => None,
             Node::Unary(op, x) => {
                 let one = self.set.unary(op)?;
                 let from = self.operand(body, self.value(x)?, &[])?;

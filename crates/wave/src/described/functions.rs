@@ -1,0 +1,145 @@
+//! Functions that the program gives to a description, for what a text cannot say.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use super::Described;
+use crate::rule::FunctionCode;
+use crate::{Error, Result};
+
+/// A C function of a description: computes `n` results from `n` values of each argument.
+///
+/// ```c
+/// void flux(size_t n, const double *const *arguments, double *results, void *context);
+/// ```
+pub type CValues = unsafe extern "C" fn(
+    n: usize,
+    arguments: *const *const f64,
+    results: *mut f64,
+    context: *mut c_void,
+);
+
+/// The context of a C function.
+struct Context(*mut c_void);
+
+// SAFETY: `Described::with_c_function` requires that the function may be called with the context
+// from any thread, also from several at the same time.
+unsafe impl Send for Context {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Returns the pointer. A closure that calls it captures the whole context.
+    fn get(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// Functions of the program.
+///
+/// `functions = ["flux"]` in a text names functions that the update calls, as in
+/// `u = u - 0.1 * (flux(u, old.e) - flux(old.w, u))`. Their arguments and results are float64. The
+/// program gives the code: a function computes the results for some points at once, whose values
+/// are adjacent, so that a compiler can make vector instructions of its loop. A kernel with
+/// functions is one for arrays.
+impl Described {
+    /// Returns the functions that the text names, and the number of arguments of each.
+    pub fn functions(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.rule.functions.iter().map(|function| (function.name.as_str(), function.arguments))
+    }
+
+    /// Gives the code of a function: it takes the values of the arguments, and stores the results.
+    /// All slices have the same length, which is arbitrary, and element `i` of the results may
+    /// depend only on the elements `i` of the arguments. The function must be pure, as threads call
+    /// it for points in any order.
+    ///
+    /// # Errors
+    /// [`Error::Function`] if the text names no such function.
+    ///
+    /// ```
+    /// use syncline_store::array::Array;
+    /// use syncline_wave::{Described, Sweep};
+    ///
+    /// let growth = Described::parse(r#"
+    ///     name = "growth"
+    ///     field = "u"
+    ///     functions = ["logistic"]
+    ///     update = "u = u + 0.1 * (old.w + old.e - 2*u) + logistic(u)"
+    /// "#)?;
+    /// let growth = growth.with_function("logistic", |arguments, results| {
+    ///     for (result, u) in results.iter_mut().zip(arguments[0]) {
+    ///         *result = 0.5 * u * (1.0 - (-u).exp());
+    ///     }
+    /// })?;
+    /// let u = Array::from_vec(&[1, 3], vec![0.0, 1.0, 0.0])?;
+    /// let (fields, _) = Sweep::new(growth).iterations(1).run_arrays(&[u], &[])?;
+    /// let expected = 1.0 - 0.2 + 0.5 * (1.0 - (-1.0_f64).exp());
+    /// assert_eq!(fields[0].values::<f64>().unwrap()[1], expected);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_function(
+        mut self,
+        name: &str,
+        code: impl Fn(&[&[f64]], &mut [f64]) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        self.give(name, Arc::new(code))?;
+        Ok(self)
+    }
+
+    /// Gives a C function as the code of a function. The bits of the result are those of the
+    /// [plain loop](crate::reference::plain_arrays) if the C compiler gives each point the same
+    /// result wherever it is in a run: compile with `-ffp-contract=off` and without `-ffast-math`.
+    ///
+    /// # Errors
+    /// [`Error::Function`] if the text names no such function.
+    ///
+    /// # Safety
+    /// As long as the kernel or a copy of it exists:
+    /// * It must be sound to call the function from any thread, also from several threads at the
+    ///   same time, with any `n`, that number of values of each argument, and this context.
+    /// * The function must read nothing else through the arguments, write `n` results and nothing
+    ///   else, keep no pointer, and return: it must neither unwind nor jump out.
+    pub unsafe fn with_c_function(
+        mut self,
+        name: &str,
+        function: CValues,
+        context: *mut c_void,
+    ) -> Result<Self> {
+        let context = Context(context);
+        let code = move |arguments: &[&[f64]], results: &mut [f64]| {
+            let mut starts = [std::ptr::null(); super::graph::ARGUMENTS];
+            for (start, argument) in starts.iter_mut().zip(arguments) {
+                *start = argument.as_ptr();
+            }
+            let (n, results) = (results.len(), results.as_mut_ptr());
+            // SAFETY: all arguments and the results have `n` values; the rest is for the caller of
+            // `with_c_function` to guarantee.
+            unsafe { function(n, starts.as_ptr(), results, context.get()) };
+        };
+        self.give(name, Arc::new(code))?;
+        Ok(self)
+    }
+
+    fn give(&mut self, name: &str, code: Arc<FunctionCode>) -> Result<()> {
+        let kernel = &self.name;
+        let known = self.rule.functions.iter_mut().find(|function| function.name == name);
+        let Some(function) = known else {
+            let why = "the description names no such function".to_owned();
+            return Err(Error::Function { kernel: kernel.clone(), function: name.to_owned(), why });
+        };
+        function.code = Some(code);
+        Ok(())
+    }
+
+    /// Checks that all functions have code.
+    pub(crate) fn has_functions(&self) -> Result<()> {
+        match self.rule.functions.iter().find(|function| function.code.is_none()) {
+            None => Ok(()),
+            Some(function) => Err(Error::Function {
+                kernel: self.name.clone(),
+                function: function.name.clone(),
+                why: "the program has not given its code".to_owned(),
+            }),
+        }
+    }
+}

@@ -21,7 +21,9 @@ use std::io::Seek;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::chunk::modified;
 use crate::direct_io::{DirectFile, IoBuffer};
+use crate::generation::InputId;
 use crate::{ElementType, Error, NewFile, Result, chunk, npy};
 
 /// The bytes that a conversion of order takes at once.
@@ -64,6 +66,7 @@ pub struct Array {
     element: ElementType,
     dims: Vec<usize>,
     bytes: IoBuffer,
+    origin: Option<Box<InputId>>,
 }
 
 impl Array {
@@ -76,7 +79,10 @@ impl Array {
         let product = dims.iter().try_fold(1_usize, |product, n| product.checked_mul(*n));
         let bytes = product.and_then(|n| n.checked_mul(element.bytes()));
         match bytes.filter(|bytes| *bytes > 0 && matches!(dims.len(), 2 | 3)) {
-            Some(bytes) => Ok(Self { element, dims: dims.to_vec(), bytes: IoBuffer::new(bytes)? }),
+            Some(bytes) => {
+                let bytes = IoBuffer::new(bytes)?;
+                Ok(Self { element, dims: dims.to_vec(), bytes, origin: None })
+            }
             None => Err(Error::Dimensions { dims: dims.to_vec(), given: 0 }),
         }
     }
@@ -107,7 +113,8 @@ impl Array {
     /// [`Error::UnsupportedDtype`] and [`Error::NotTwoOrThreeDimensions`] for an array of another
     /// kind; [`Error::NotNpy`], [`Error::Length`] and [`Error::File`].
     pub fn open(path: &Path) -> Result<Self> {
-        Self::read(&chunk::open(path)?, path)
+        let (file, origin) = open(path)?;
+        Ok(Self { origin: Some(Box::new(origin)), ..Self::read(&file, path)? })
     }
 
     /// Reads the array that was written to a file which has no name yet.
@@ -198,6 +205,7 @@ impl Array {
 
     /// Returns all elements for writing, row by row, if they are of this type.
     pub fn values_mut<T: Number>(&mut self) -> Option<&mut [T]> {
+        self.origin = None;
         let len = self.bytes.len() / size_of::<T>();
         let start = self.bytes.as_mut_ptr().cast::<T>();
         // SAFETY: as in `values`, and the array is borrowed exclusively.
@@ -245,8 +253,27 @@ impl Array {
         self.bytes.as_slice()
     }
 
+    /// Returns the file from which the elements were read, as it was found then, unless they may
+    /// have been changed since.
+    ///
+    /// ```
+    /// use syncline_store::array::Array;
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("a.npy");
+    /// let made = Array::from_vec(&[1, 2], vec![3_u8, 4])?;
+    /// made.create(&path)?.commit()?;
+    /// let read = Array::open(&path)?;
+    /// assert_eq!(read.origin().map(|origin| &*origin.name), Some("a.npy"));
+    /// assert_eq!(made.origin(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn origin(&self) -> Option<&InputId> {
+        self.origin.as_deref()
+    }
+
     /// Returns the bytes of all elements for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.origin = None;
         self.bytes.as_mut_slice()
     }
 }
@@ -259,9 +286,15 @@ pub struct ArrayFile {
     element: ElementType,
     dims: Vec<usize>,
     start: u64,
+    origin: InputId,
 }
 
 impl ArrayFile {
+    /// Returns the file, as it was found when it was opened.
+    pub const fn origin(&self) -> &InputId {
+        &self.origin
+    }
+
     /// Returns the type of the elements.
     pub const fn element(&self) -> ElementType {
         self.element
@@ -294,14 +327,14 @@ impl ArraySource {
     /// # Errors
     /// As for [`Array::open`].
     pub fn open(path: &Path) -> Result<Self> {
-        let file = chunk::open(path)?;
+        let (file, origin) = open(path)?;
         let header = npy::array(&file, path)?;
         if header.fortran || header.big_endian {
             return Ok(Self::Memory(Array::open(path)?));
         }
         let npy::Header { element, dims, start, .. } = header;
         let file = DirectFile::of(&file, path, false)?;
-        Ok(Self::File(ArrayFile { file, element, dims, start }))
+        Ok(Self::File(ArrayFile { file, element, dims, start, origin }))
     }
 
     /// Returns the type of the elements.
@@ -332,6 +365,19 @@ impl ArraySource {
     }
 }
 
+/// Opens a file, and returns how it is found before it is read.
+fn open(path: &Path) -> Result<(File, InputId)> {
+    let file = chunk::open(path)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let origin = InputId::of(&name, path)?;
+    let opened = file.metadata();
+    match opened.map(|opened| (opened.len(), modified(&opened))) {
+        Ok(found) if found == (origin.bytes, origin.modified_ns) => Ok((file, origin)),
+        Ok(_) => Err(Error::InputChanged { path: path.to_owned() }),
+        Err(source) => Err(Error::File { action: "look at", path: path.to_owned(), source }),
+    }
+}
+
 /// Returns the header of a `.npy` file of an array, which its elements follow.
 pub fn header(element: ElementType, dims: &[usize]) -> Vec<u8> {
     npy::header(element, dims)
@@ -346,7 +392,7 @@ impl Clone for Array {
         let mut copy = Self::zeros(self.element, &self.dims)
             .unwrap_or_else(|error| panic!("cannot copy an array: {error}"));
         copy.bytes_mut().copy_from_slice(self.bytes());
-        copy
+        Self { origin: self.origin.clone(), ..copy }
     }
 }
 

@@ -20,6 +20,16 @@
 //! A slot is written only while no manifest names it, not even a manifest that a power failure may
 //! bring back.
 //!
+//! A computation may have several outputs in one folder, such as the fields of a simulation
+//! ([`create_all`](Generations::create_all)). Each has two slots, in the folder beside the first
+//! output, and all have the same manifest, so a commit is one of all. Because names can only be
+//! changed one by one, `finish` removes all old outputs before the first rename:
+//!
+//! ```text
+//! finish   commit "finishing" ─ remove the old outputs ─ sync their folder
+//!          ─ rename each slot to its output ─ as above
+//! ```
+//!
 //! # Guarantees
 //!
 //! After a SIGKILL or a power failure at any moment, the files are in one of these states, and no
@@ -30,7 +40,7 @@
 //! | no folder, or an empty one | before the first pass, or all done | `Nothing`    |
 //! | slots without a manifest   | in the first pass                  | `Empty`      |
 //! | a manifest and its slot    | from the first commit on           | `Resumable`  |
-//! | a manifest, its slot moved | after the output got its name      | `Complete`   |
+//! | a manifest, its slot moved | after an output got its name       | `Complete`   |
 //!
 //! [`leftover`]: Generations::leftover
 //!
@@ -38,6 +48,8 @@
 //!   in progress; it is complete. So at most one pass is lost.
 //! * OUTPUT is either its old version or the result. When `finish` has returned, it is the result
 //!   and no other file is left beside it.
+//! * Of several outputs, those that exist are all old or all of the result, never some of each. If
+//!   `finish` was interrupted some may be missing; then the manifest leads to the missing ones.
 //! * Files that are found are removed only by [`discard`](Generations::discard) or at the end of an
 //!   interrupted [`finish`](Generations::finish); files that no run has created are never removed.
 //!
@@ -76,7 +88,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::newfile::keep_mode;
 use crate::{Error, Result};
 
 mod disk;
@@ -84,6 +95,7 @@ mod folder;
 mod identity;
 mod manifest;
 mod mark;
+mod outputs;
 #[cfg(test)]
 mod power;
 #[cfg(test)]
@@ -105,8 +117,8 @@ pub enum Leftover {
     Empty,
     /// A generation to resume from.
     Resumable(Progress),
-    /// The output is complete, and only the folder beside it remains to be removed, which `resume`
-    /// does.
+    /// The result is complete. Only the folder beside it remains to be removed, and some of several
+    /// outputs may lack their names; `resume` does both.
     Complete(Progress),
     /// Another run is active; the path of the lock that it holds.
     Busy(PathBuf),
@@ -158,9 +170,9 @@ pub enum Resumed {
 pub struct Generations {
     place: RunFolder,
     manifest: Manifest,
-    /// The slot of the next generation, open since before its first byte was written, so that
-    /// `sync` reports every failed write to it.
-    writing: Option<File>,
+    /// The slots of the next generation, one for each output, open since before their first byte was
+    /// written, so that `sync` reports every failed write to them; empty before that.
+    writing: Vec<File>,
     /// A manifest exists, or may exist: the folder must stay.
     kept: bool,
     /// A commit failed at or after the rename.
@@ -209,28 +221,7 @@ impl Generations {
     /// [`Error::Foreign`]; [`Error::NoSpace`]; [`Error::Length`] if the header is longer than the
     /// file; [`Error::File`], also if `output` is a folder. After an error all files are as before.
     pub fn create(output: &Path, identity: &Identity, header: &[u8], bytes: u64) -> Result<Self> {
-        let place = RunFolder::of(output)?;
-        if output.is_dir() {
-            let source = io::ErrorKind::IsADirectory.into();
-            return Err(Error::File { action: "replace", path: output.to_owned(), source });
-        }
-        if header.len() as u64 > bytes {
-            let (path, what, expected) =
-                (output.to_owned(), "its header".into(), header.len() as u64);
-            return Err(Error::Length { path, what, expected, actual: bytes });
-        }
-        let Some(_lock) = place.enter(true)? else {
-            return Err(Error::Busy { path: place.lock() });
-        };
-        if place.contents()?.is_some_and(|found| found.manifest || found.others) {
-            return Err(Error::Leftover { path: place.folder });
-        }
-        let manifest = Manifest::new(identity, header, bytes);
-        let mut new = Self { place, manifest, writing: None, kept: false, failed: false, _lock };
-        disk::sync_folder(new.place.parent())?;
-        disk::check_room(&new.place.folder, bytes.saturating_mul(2))?;
-        new.file(1)?;
-        Ok(new)
+        Self::create_all(&[(output, header, bytes)], identity)
     }
 
     /// Resumes an interrupted computation after its last committed generation.
@@ -271,6 +262,7 @@ impl Generations {
             return Err(Error::OtherRun { path: place.folder, differences }.into());
         }
         if complete {
+            outputs::name_the_rest(&place, &manifest)?;
             place.tidy()?;
             return Ok(Resumed::Complete(manifest.progress));
         }
@@ -281,7 +273,7 @@ impl Generations {
         Ok(Resumed::Underway(Self {
             place,
             manifest,
-            writing: None,
+            writing: Vec::new(),
             kept: true,
             failed: false,
             _lock,
@@ -329,13 +321,13 @@ impl Generations {
         &self.place.output
     }
 
-    /// Returns the path of a generation while it exists, for messages.
+    /// Returns the path of a generation of the first output while it exists, for messages.
     #[must_use]
     pub fn path(&self, generation: u64) -> PathBuf {
-        self.place.slot(generation)
+        self.path_of(generation, 0)
     }
 
-    /// Opens the file of a generation: the last committed one for reading, the next for reading and
+    /// Opens the file of a generation of the first output: the last committed one for reading, the next for reading and
     /// writing.
     ///
     /// The next generation has its length, its reserved space and its header; the contents of its
@@ -345,45 +337,31 @@ impl Generations {
     /// [`Error::NotAtHand`] for any other generation; [`Error::NoSpace`], in which case the last
     /// generation is unchanged; [`Error::File`]; [`Error::CommitFailed`].
     pub fn file(&mut self, generation: u64) -> Result<File> {
-        self.check_usable()?;
-        let path = self.place.slot(generation);
-        let next = Some(generation) == self.committed().checked_add(1);
-        if next && self.writing.is_none() {
-            let slot = disk::create(&path)?;
-            keep_mode(&slot, &self.place.output).map_err(|source| Error::File {
-                action: "create",
-                path: path.clone(),
-                source,
-            })?;
-            disk::allocate(&slot, &path, self.manifest.bytes, &self.manifest.header)?;
-            disk::sync_folder(&self.place.folder)?;
-            self.writing = Some(slot);
-        }
-        if !next && (generation == 0 || generation != self.committed()) {
-            return Err(self.not_at_hand(generation));
-        }
-        disk::open(&path, next).map_err(|source| Error::File { action: "open", path, source })
+        self.file_of(generation, 0)
     }
 
     /// Compares the checksum of a panel of the last generation, as it was read, with the checksum
-    /// that its commit recorded.
+    /// that its commit recorded. The panels of several outputs, as many of each, follow one another.
     ///
     /// # Errors
     /// [`Error::Generation`] if they differ: the data were changed since; [`Error::Range`] if the
     /// generation has no such panel.
     pub fn check_panel(&self, panel: usize, found: u64) -> Result<()> {
         let Progress { generation, panel_rows, ref checksums, .. } = self.manifest.progress;
-        let path = self.place.slot(generation);
         match checksums.get(panel) {
             Some(&sum) if sum == found => Ok(()),
             Some(_) => {
+                let of_each = (checksums.len() / self.manifest.outputs()).max(1);
+                let path = self.place.slot(generation, panel / of_each);
+                let panel = panel % of_each;
                 let first = panel_rows.saturating_mul(panel as u64);
                 let why =
                     format!("panel {panel}, from row {first} on, is damaged: its checksum differs");
                 Err(Error::Generation { generation, path, why })
             }
             None => {
-                let (name, asked) = (path.display().to_string(), (panel as u64).saturating_add(1));
+                let name = self.path(generation).display().to_string();
+                let asked = (panel as u64).saturating_add(1);
                 Err(Error::Range { name, what: "panels", count: checksums.len() as u64, asked })
             }
         }
@@ -402,32 +380,36 @@ impl Generations {
         self.check_usable()?;
         let generation = progress.generation;
         let next = Some(generation) == self.committed().checked_add(1);
-        let Some(slot) = self.writing.take_if(|_| next) else {
+        if !next || self.writing.is_empty() {
             return Err(self.not_at_hand(generation));
-        };
-        let path = self.place.slot(generation);
+        }
         // After a failed sync the kernel drops the unwritten data: a second sync would succeed
         // wrongly.
-        disk::sync(&slot, &path)?;
-        check_whole(&path, generation, &self.manifest)?;
-        self.writing = Some(slot);
+        let slots = std::mem::take(&mut self.writing);
+        for (output, slot) in slots.iter().enumerate() {
+            let path = self.place.slot(generation, output);
+            disk::sync(slot, &path)?;
+            check_whole(&path, generation, self.manifest.shape(output))?;
+        }
+        self.writing = slots;
         self.replace_manifest(Manifest { progress: progress.clone(), ..self.manifest.clone() })?;
-        self.writing = None;
+        self.writing.clear();
         Ok(())
     }
 
     /// Renames the last committed generation to the output, replacing an existing file, and removes
-    /// the other files; on return this has reached the disk.
+    /// the other files; on return this has reached the disk. Of several outputs, the existing files
+    /// are removed before the first rename.
     ///
     /// # Errors
-    /// [`Error::Generation`] if no generation was committed. [`Error::File`] if either the output
-    /// is unchanged and the run can be resumed to finish, or the output is complete and only the
-    /// removal of files failed; [`leftover`](Self::leftover) shows which.
+    /// [`Error::Generation`] if no generation was committed. [`Error::File`] if either no output is
+    /// of this result and the run can be resumed to finish, or some or all outputs are and only the
+    /// rest failed; [`leftover`](Self::leftover) shows which.
     pub fn finish(mut self) -> Result<()> {
         self.check_usable()?;
         let generation = self.committed();
-        let path = self.place.slot(generation);
         if generation == 0 {
+            let path = self.place.slot(generation, 0);
             return Err(Error::Generation {
                 generation: 1,
                 path,
@@ -435,7 +417,7 @@ impl Generations {
             });
         }
         self.replace_manifest(Manifest { finishing: true, ..self.manifest.clone() })?;
-        disk::rename(&path, &self.place.output)?;
+        outputs::rename(&self.place, &self.manifest)?;
         self.place.tidy()
     }
 
@@ -478,18 +460,14 @@ fn look(place: &RunFolder) -> Result<Found> {
         return Ok(if contents.others { Found::Empty } else { Found::Nothing });
     }
     let manifest = Manifest::read(&place.manifest())?;
-    let generation = manifest.progress.generation;
-    let slot = place.slot(generation);
-    if manifest.finishing && slot.symlink_metadata().is_err() {
-        check_whole(&place.output, generation, &manifest)?;
-        return Ok(Found::Complete(manifest));
+    match outputs::check_all(place, &manifest)? {
+        true => Ok(Found::Complete(manifest)),
+        false => Ok(Found::Underway(manifest)),
     }
-    check_whole(&slot, generation, &manifest)?;
-    Ok(Found::Underway(manifest))
 }
 
 /// Checks that the file has the length and header of a generation.
-fn check_whole(path: &Path, generation: u64, manifest: &Manifest) -> Result<()> {
+fn check_whole(path: &Path, generation: u64, (bytes, header): (u64, &[u8])) -> Result<()> {
     let wrong = |why| Error::Generation { generation, path: path.to_owned(), why };
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => wrong("it does not exist".into()),
@@ -497,10 +475,10 @@ fn check_whole(path: &Path, generation: u64, manifest: &Manifest) -> Result<()> 
     };
     let file = disk::open(path, false).map_err(failed)?;
     let found = file.metadata().map_err(failed)?.len();
-    if found != manifest.bytes {
-        return Err(wrong(format!("it has {found} bytes, not {}", manifest.bytes)));
+    if found != bytes {
+        return Err(wrong(format!("it has {found} bytes, not {bytes}")));
     }
-    let mut header = vec![0; manifest.header.len()];
-    file.read_exact_at(&mut header, 0).map_err(failed)?;
-    if header == manifest.header { Ok(()) } else { Err(wrong("its header was changed".into())) }
+    let mut begin = vec![0; header.len()];
+    file.read_exact_at(&mut begin, 0).map_err(failed)?;
+    if begin == header { Ok(()) } else { Err(wrong("its header was changed".into())) }
 }

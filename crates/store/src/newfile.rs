@@ -109,6 +109,15 @@ impl NewFile {
         self.file.try_clone().map_err(failed)
     }
 
+    /// Gives the file the name `path`, which no file may have, in place of that of its target.
+    pub(crate) fn name_as(mut self, path: &Path) -> io::Result<File> {
+        match self.part.take() {
+            Some(part) => std::fs::rename(part, path)?,
+            None => link_as(&self.file, path)?,
+        }
+        self.file.try_clone()
+    }
+
     /// Returns the file, open for reading and writing.
     pub const fn file(&self) -> &File {
         &self.file
@@ -378,17 +387,22 @@ fn open_named(target: &Path) -> io::Result<(File, PathBuf)> {
 
 /// Gives an unnamed file a temporary name next to `target`.
 fn link(file: &File, target: &Path) -> io::Result<PathBuf> {
-    use std::os::fd::AsRawFd;
-    // This form needs no privilege, see open(2) under O_TMPFILE.
-    let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
     loop {
         let part = part_name(target);
-        match rustix::fs::linkat(CWD, &nameless, CWD, &part, AtFlags::SYMLINK_FOLLOW) {
+        match link_as(file, &part) {
             Ok(()) => return Ok(part),
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Gives an unnamed file the name `path`.
+fn link_as(file: &File, path: &Path) -> Result<(), Errno> {
+    use std::os::fd::AsRawFd;
+    // This form needs no privilege, see open(2) under O_TMPFILE.
+    let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::linkat(CWD, nameless, CWD, path, AtFlags::SYMLINK_FOLLOW)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-use crate::newfile::free_bytes;
+use crate::newfile::{NewFile, free_bytes};
 use crate::{Error, Result, traced};
 
 /// A change of the file system, or a sync of earlier changes.
@@ -44,7 +44,7 @@ impl Change<'_> {
     }
 }
 
-fn make<T>(change: Change<'_>, act: impl FnOnce() -> io::Result<T>) -> Result<T> {
+pub(super) fn make<T>(change: Change<'_>, act: impl FnOnce() -> io::Result<T>) -> Result<T> {
     #[cfg(test)]
     super::power::before(change)?;
     let made = act().map_err(|source| change.failed(source))?;
@@ -163,6 +163,11 @@ fn sync_with(change: Change<'_>, path: &Path, sync: impl FnOnce() -> io::Result<
 /// Renames the file `from` to `to`, replacing an existing file.
 pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
     make(Change::Rename(from, to), || std::fs::rename(from, to))
+}
+
+/// Gives a file that has no name yet the name `to`.
+pub(super) fn name(new: NewFile, to: &Path) -> Result<File> {
+    make(Change::Create(to), || new.name_as(to))
 }
 
 /// Removes a file; a missing file is not an error.

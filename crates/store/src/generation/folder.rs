@@ -4,6 +4,9 @@
 //! OUTPUT.syncline/   lock   manifest   manifest.part   generation.0   generation.1
 //! ```
 //!
+//! A computation of several outputs has one folder, beside the first of them, and for output `n`,
+//! from 1, the slots `generation.0.n` and `generation.1.n`.
+//!
 //! The lock is a `flock`, so it ends with its process. The lock file is removed with the folder: a
 //! run that gets the lock on a file that no longer exists tries again.
 
@@ -36,6 +39,8 @@ pub(super) struct Contents {
     pub(super) manifest: bool,
     /// Whether slots or an unfinished manifest exist.
     pub(super) others: bool,
+    /// The paths of the slots.
+    slots: Vec<PathBuf>,
 }
 
 impl RunFolder {
@@ -69,9 +74,13 @@ impl RunFolder {
         self.folder.join("manifest.part")
     }
 
-    /// Returns the path of a generation.
-    pub(super) fn slot(&self, generation: u64) -> PathBuf {
-        self.folder.join(if generation.is_multiple_of(2) { "generation.0" } else { "generation.1" })
+    /// Returns the path of a generation of an output.
+    pub(super) fn slot(&self, generation: u64, output: usize) -> PathBuf {
+        let slot = generation % 2;
+        self.folder.join(match output {
+            0 => format!("generation.{slot}"),
+            _ => format!("generation.{slot}.{output}"),
+        })
     }
 
     /// Returns the files in the folder; `None` if there is no folder.
@@ -90,12 +99,15 @@ impl RunFolder {
             match entry.file_name().to_str() {
                 Some("lock") if file => {}
                 Some("manifest") if file => contents.manifest = true,
-                Some("manifest.part" | "generation.0" | "generation.1") if file => {
-                    contents.others = true
+                Some("manifest.part") if file => contents.others = true,
+                Some(name) if file && is_slot(name) => {
+                    contents.others = true;
+                    contents.slots.push(entry.path());
                 }
                 _ => return Err(Error::Foreign { path: entry.path() }),
             }
         }
+        contents.slots.sort();
         Ok(Some(contents))
     }
 
@@ -169,7 +181,8 @@ impl RunFolder {
     }
 
     fn remove_files(&self) -> Result<()> {
-        [self.part(), self.slot(0), self.slot(1)].iter().try_for_each(|path| disk::remove(path))
+        let slots = self.contents()?.unwrap_or_default().slots;
+        std::iter::once(self.part()).chain(slots).try_for_each(|path| disk::remove(&path))
     }
 
     /// Removes a folder that contains only a lock.
@@ -181,4 +194,11 @@ impl RunFolder {
         }
         disk::sync_folder(self.parent())
     }
+}
+
+/// Returns whether a file of this name is a slot.
+fn is_slot(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix("generation.") else { return false };
+    let (slot, output) = rest.split_once('.').unwrap_or((rest, "1"));
+    matches!(slot, "0" | "1") && output.parse::<u16>().is_ok_and(|n| n.to_string() == output)
 }

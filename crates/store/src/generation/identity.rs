@@ -47,8 +47,8 @@ pub struct InputId {
     pub bytes: u64,
     /// The time of the last modification, in nanoseconds since 1970.
     pub modified_ns: i128,
-    /// The [`checksum`](crate::checksum::checksum) of its values, from front to back, once they
-    /// have been read.
+    /// The [`checksum`](crate::checksum::checksum) of its values, from front to back, or another
+    /// sum of them that all runs of the computation take, once they have been read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum: Option<u64>,
 }
@@ -195,7 +195,7 @@ enum Name {
     Bytes(Vec<u8>),
 }
 
-fn write_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn write_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     let name = match path.to_str() {
         Some(text) => Name::Text(text.to_owned()),
         None => Name::Bytes(path.as_os_str().as_bytes().to_owned()),
@@ -203,7 +203,7 @@ fn write_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Err
     name.serialize(serializer)
 }
 
-fn read_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+pub(super) fn read_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
     Ok(match Name::deserialize(deserializer)? {
         Name::Text(text) => text.into(),
         Name::Bytes(bytes) => OsString::from_vec(bytes).into(),

@@ -11,10 +11,11 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::identity::{read_path, write_path};
 use super::{Identity, disk};
 use crate::{Error, Result, checksum::checksum};
 
@@ -33,7 +34,8 @@ pub struct Progress {
     pub iterations: u64,
     /// The number of rows of a panel; the last panel may have fewer.
     pub panel_rows: u64,
-    /// The [`checksum`] of each panel's data, from front to back.
+    /// The [`checksum`] of each panel's data, from front to back; or other sums, by which the reader
+    /// recognises the data. Those of several outputs follow one another.
     pub checksums: Vec<u64>,
     /// The residuals of the last iterations, or of all iterations if all are known; NaN and
     /// infinities are preserved bit by bit.
@@ -74,6 +76,20 @@ pub(super) struct Manifest {
     pub(super) header: Vec<u8>,
     pub(super) identity: Identity,
     pub(super) progress: Progress,
+    /// The outputs after the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) others: Vec<OtherOutput>,
+}
+
+/// An output after the first. It is in the same folder as the first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OtherOutput {
+    /// The name of its file.
+    #[serde(serialize_with = "write_path", deserialize_with = "read_path")]
+    pub(super) name: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) header: Vec<u8>,
 }
 
 #[derive(Deserialize)]
@@ -92,6 +108,20 @@ impl Manifest {
             header,
             identity,
             progress: Progress::default(),
+            others: Vec::new(),
+        }
+    }
+
+    /// Returns the number of outputs.
+    pub(super) const fn outputs(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    /// Returns the length and the first bytes of the generations of an output.
+    pub(super) fn shape(&self, output: usize) -> (u64, &[u8]) {
+        match output.checked_sub(1) {
+            None => (self.bytes, &self.header),
+            Some(n) => (self.others[n].bytes, &self.others[n].header),
         }
     }
 

@@ -25,7 +25,7 @@ use crate::{Result, checksum::checksum};
 
 /// An entry of the tape; paths are relative to the root.
 #[derive(Debug, Clone)]
-enum Event {
+pub(super) enum Event {
     MakeFolder(PathBuf),
     Create(PathBuf),
     Write(PathBuf, Vec<u8>),
@@ -90,7 +90,7 @@ fn record(event: impl FnOnce(&Path) -> Event) {
 }
 
 /// Runs `act` with power for `left` changes, and returns the recorded events.
-fn taped(root: &Path, left: usize, act: impl FnOnce()) -> Vec<Event> {
+pub(super) fn taped(root: &Path, left: usize, act: impl FnOnce()) -> Vec<Event> {
     TAPE.set(Some(Tape { root: root.to_owned(), events: Vec::new(), left }));
     act();
     TAPE.take().unwrap().events
@@ -143,7 +143,7 @@ fn is_result(output: &Path) -> bool {
     std::fs::read(output).is_ok_and(|found| found == contents(PASSES))
 }
 
-const OLD: &[u8] = b"old";
+pub(super) const OLD: &[u8] = b"old";
 
 fn prepare() -> (tempfile::TempDir, PathBuf) {
     let root = folder();
@@ -161,7 +161,7 @@ enum Node {
 type Names = BTreeMap<PathBuf, Node>;
 
 /// The visible and the safe state.
-struct Medium {
+pub(super) struct Medium {
     seen: Names,
     safe: Names,
     /// Changes of names that are not safe yet, each atomic: a change becomes safe when the folder
@@ -172,9 +172,10 @@ struct Medium {
 }
 
 impl Medium {
-    fn new() -> Self {
-        let names = Names::from([("out".into(), Node::File(0))]);
-        let files = vec![(OLD.to_vec(), OLD.to_vec())];
+    pub(super) fn new() -> Self {
+        // The second is that of computations of two outputs.
+        let names = Names::from([("out".into(), Node::File(0)), ("two".into(), Node::File(1))]);
+        let files = vec![(OLD.to_vec(), OLD.to_vec()); 2];
         Self { seen: names.clone(), safe: names, pending: Vec::new(), files }
     }
 
@@ -192,7 +193,7 @@ impl Medium {
         }
     }
 
-    fn replay(&mut self, event: &Event) {
+    pub(super) fn replay(&mut self, event: &Event) {
         match event {
             Event::MakeFolder(path) => self.change(vec![(path.clone(), Some(Node::Folder))]),
             Event::Create(path) => {
@@ -224,9 +225,14 @@ impl Medium {
         }
     }
 
+    /// Returns the number of changes of names that are not safe yet.
+    pub(super) const fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Writes the files that are found after a failure to `root`: `keep` has a bit for each pending
     /// change.
-    fn fail(&self, keep: u64, random: &mut Random, root: &Path) {
+    pub(super) fn fail(&self, keep: u64, random: &mut Random, root: &Path) {
         let mut names = self.safe.clone();
         for (nth, change) in self.pending.iter().enumerate() {
             if keep >> (nth % 64) & 1 == 1 {

@@ -7,6 +7,7 @@
 //!                 peak memory taken ─ verify ─ the output gets its name ──┴─ summary
 //! ```
 
+mod advice;
 mod arrays;
 mod blocked;
 mod streamed;
@@ -23,8 +24,10 @@ use syncline_wave::{
     Executor, Runner,
     lanes::{Lanes, Real},
     monitor::Monitor,
-    target::{Leftovers, Taken, Target},
+    target::{Leftovers, Target},
 };
+
+use advice::Advice;
 
 use crate::args::{BlockOrder, KernelName, RunArgs, RunnerKind};
 use crate::budget::Bound;
@@ -149,7 +152,7 @@ impl<'a, T: Real> Job<'a, T> {
         }
         let streamed = executor == Executor::Streamed;
         let refuse = |what: String, resume: &'static str| {
-            let resume = if resume.is_empty() { resume } else { self.resume(resume) };
+            let resume = if resume.is_empty() { resume } else { self.advice().resume(resume) };
             Err(Error::LeftOver { output: output.clone(), what, resume })
         };
         match Generations::leftover(&output)? {
@@ -162,7 +165,7 @@ impl<'a, T: Real> Job<'a, T> {
                 }
                 match self.how(executor).taken(&self.arrays, &self.target(self.block()))? {
                     None => Ok(()),
-                    Some(by) => Err(self.taken(by)),
+                    Some(by) => Err(self.advice().taken(&output, by)),
                 }
             }
             Leftover::Busy(path) => Err(Error::Store(StoreError::Busy { path })),
@@ -209,9 +212,10 @@ impl<'a, T: Real> Job<'a, T> {
         }
     }
 
-    /// Returns what --resume would do, or where it can do so, if there are several members.
-    fn resume(&self, here: &'static str) -> &'static str {
-        if self.members == 1 { here } else { "--resume in one process to go on with it, or " }
+    /// Returns what explains why this run cannot go on.
+    fn advice(&self) -> Advice<'_> {
+        let Self { args, kernel, ref output, members, .. } = *self;
+        Advice { args, kernel, output, members, starts_from_results: true }
     }
 
     /// Returns why --resume could not continue the interrupted run, or `None` if it could. The
@@ -232,35 +236,6 @@ impl<'a, T: Real> Job<'a, T> {
                 self.kernel.in_words(differences).join("; ")
             ))),
             Err(other) => Err(other.into()),
-        }
-    }
-
-    /// Returns the error for an output whose name is taken.
-    fn taken(&self, by: Taken) -> Error {
-        let differs = self.kernel.in_words(by.differs.clone());
-        let path = self.output.path.display();
-        let ways = match by.left {
-            Some(0) if self.members > 1 => {
-                "--force computes it again, another --output leaves it".to_owned()
-            }
-            Some(0) => "--resume leaves it as it is, --force computes it again".to_owned(),
-            Some(_) if self.members > 1 => {
-                "--resume goes on from it in one process, --force replaces it".to_owned()
-            }
-            Some(_) => "--resume goes on from it, --force replaces it".to_owned(),
-            None if by.is_like_the_field => {
-                let npy = if self.output.npy { ".npy" } else { "" };
-                format!(
-                    "--force replaces it, another --output leaves it, --field {path} --output OTHER{npy} starts \
-                     from it"
-                )
-            }
-            None => "--force replaces it, another --output leaves it".to_owned(),
-        };
-        Error::Taken {
-            output: self.output.path.clone(),
-            by: Taken { differs, ..by }.to_string(),
-            ways,
         }
     }
 
@@ -292,13 +267,8 @@ impl<'a, T: Real> Job<'a, T> {
     /// beyond what the sweep knows. `block` is the block size of the sweep, as far as it is known.
     fn target(&self, block: Option<Block>) -> Target {
         let path = &self.output.path;
-        let leftovers = match (self.args.resume, self.args.force) {
-            (true, _) => Leftovers::Resume,
-            (_, true) => Leftovers::Discard,
-            _ => Leftovers::Refuse,
-        };
         let target = if self.output.npy { Target::npy(path) } else { Target::raw(path) };
-        let mut target = target.leftovers(leftovers).describe("kernel", &self.kernel.name);
+        let mut target = described(target, self.args, self.kernel);
         if self.args.order == BlockOrder::MaxParallel {
             target = target.describe("order", "max-parallel");
             target = block.into_iter().fold(target, |target, block| target.describe(BLOCK, block));
@@ -306,10 +276,7 @@ impl<'a, T: Real> Job<'a, T> {
         if self.layout != Layout::RowMajor {
             target = target.describe(results::LAYOUT, self.layout);
         }
-        self.kernel
-            .parameters
-            .iter()
-            .fold(target, |target, (name, value)| target.describe(*name, value))
+        target
     }
 
     /// Returns the options of the sweep, without a memory bound.
@@ -334,6 +301,17 @@ impl<'a, T: Real> Job<'a, T> {
             monitor: Arc::clone(&self.monitor),
         }
     }
+}
+
+/// Adds to a target the kernel, its parameters, and what to do with the leftovers of earlier runs.
+fn described(target: Target, args: &RunArgs, kernel: &Kernel) -> Target {
+    let leftovers = match (args.resume, args.force) {
+        (true, _) => Leftovers::Resume,
+        (_, true) => Leftovers::Discard,
+        _ => Leftovers::Refuse,
+    };
+    let target = target.leftovers(leftovers).describe("kernel", &kernel.name);
+    kernel.parameters.iter().fold(target, |target, (name, value)| target.describe(*name, value))
 }
 
 /// Measures time and disk traffic during a sweep.

@@ -40,6 +40,18 @@ pub(crate) struct ArrayRun<'a> {
     pub(crate) outputs: &'a [Output],
 }
 
+impl ArrayRun<'_> {
+    /// Returns the request as that of a run over matrices of the first field's rows and columns.
+    fn asked(&self) -> Asked<'_> {
+        let (rows, cols) = match *self.dims {
+            [rows, cols] | [_, rows, cols] => (rows, cols),
+            _ => (0, 0),
+        };
+        let Self { args, kernel, element, outputs, .. } = *self;
+        Asked { args, kernel, element, shape: Shape::new(rows, cols), output: &outputs[0] }
+    }
+}
+
 /// The measurements around a sweep.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
@@ -286,26 +298,12 @@ impl Summary {
 
     /// Combines the request of a run over arrays, the report and the measurements.
     pub(crate) fn of_arrays(of: &ArrayRun<'_>, report: &SweepReport, measured: &Measured) -> Self {
-        let (planes, rows, cols) = match *of.dims {
-            [planes, rows, cols] => (Some(planes), rows, cols),
-            [rows, cols] => (None, rows, cols),
-            _ => (None, 0, 0),
-        };
-        let names = |output: &Output| output.path.display().to_string();
-        let asked = Asked {
-            args: of.args,
-            kernel: of.kernel,
-            element: of.element,
-            shape: Shape::new(rows, cols),
-            output: &of.outputs[0],
-        };
-        let updates = of.dims.iter().product::<usize>() as f64 * report.iterations as f64;
-        let seconds = measured.time.as_secs_f64();
+        let summary = Self::new(&of.asked(), Layout::RowMajor, report, measured).over_arrays(of);
+        let done = report.iterations.saturating_sub(report.resumed);
+        let updates = of.dims.iter().product::<usize>() as f64 * done as f64;
         let summary = Self {
-            planes,
-            output: of.outputs.iter().map(names).collect::<Vec<_>>().join(", "),
-            ns_per_element: (updates > 0.0).then(|| seconds * 1e9 / updates),
-            ..Self::new(&asked, Layout::RowMajor, report, measured)
+            ns_per_element: (updates > 0.0).then(|| measured.time.as_secs_f64() * 1e9 / updates),
+            ..summary
         };
         let SweepPlan::Arrays(plan) = &report.plan else { return summary };
         Self {
@@ -316,6 +314,24 @@ impl Summary {
             panels: Some(plan.flight),
             panel_rows: Some(plan.band),
             ..summary
+        }
+    }
+
+    /// Returns the summary of a run over arrays that had nothing to do.
+    pub(crate) fn of_complete_arrays(
+        of: &ArrayRun<'_>,
+        report: &SweepReport,
+        verified: Option<Verified>,
+    ) -> Self {
+        Self::complete(&of.asked(), Layout::RowMajor, report, verified).over_arrays(of)
+    }
+
+    fn over_arrays(self, of: &ArrayRun<'_>) -> Self {
+        let names = |output: &Output| output.path.display().to_string();
+        Self {
+            planes: (of.dims.len() == 3).then(|| of.dims[0]),
+            output: of.outputs.iter().map(names).collect::<Vec<_>>().join(", "),
+            ..self
         }
     }
 

@@ -169,9 +169,9 @@ pub enum Resumed {
 #[derive(Debug)]
 pub struct Generations {
     place: RunFolder,
-    manifest: Manifest,
-    /// The slots of the next generation, one for each output, open since before their first byte was
-    /// written, so that `sync` reports every failed write to them; empty before that.
+    manifest: Box<Manifest>,
+    /// The slots of the next generation, one for each output, open since before their first byte
+    /// was written, so that `sync` reports every failed write to them; empty before that.
     writing: Vec<File>,
     /// A manifest exists, or may exist: the folder must stay.
     kept: bool,
@@ -266,7 +266,7 @@ impl Generations {
             place.tidy()?;
             return Ok(Resumed::Complete(manifest.progress));
         }
-        let manifest = Manifest { identity: identity.clone(), ..manifest };
+        let manifest = Box::new(Manifest { identity: identity.clone(), ..manifest });
         // The manifest may have been renamed and its folder not synced: a power failure could still
         // bring back the previous manifest, whose generation the next pass overwrites.
         disk::sync_folder(&place.folder)?;
@@ -327,8 +327,8 @@ impl Generations {
         self.path_of(generation, 0)
     }
 
-    /// Opens the file of a generation of the first output: the last committed one for reading, the next for reading and
-    /// writing.
+    /// Opens the file of a generation of the first output: the last committed one for reading, the
+    /// next for reading and writing.
     ///
     /// The next generation has its length, its reserved space and its header; the contents of its
     /// data are unspecified. A second call opens the file again, and the data written to it stay.
@@ -341,7 +341,8 @@ impl Generations {
     }
 
     /// Compares the checksum of a panel of the last generation, as it was read, with the checksum
-    /// that its commit recorded. The panels of several outputs, as many of each, follow one another.
+    /// that its commit recorded. The panels of several outputs, the same number of each, follow one
+    /// another.
     ///
     /// # Errors
     /// [`Error::Generation`] if they differ: the data were changed since; [`Error::Range`] if the
@@ -392,7 +393,7 @@ impl Generations {
             check_whole(&path, generation, self.manifest.shape(output))?;
         }
         self.writing = slots;
-        self.replace_manifest(Manifest { progress: progress.clone(), ..self.manifest.clone() })?;
+        self.replace_manifest(Manifest { progress: progress.clone(), ..(*self.manifest).clone() })?;
         self.writing.clear();
         Ok(())
     }
@@ -416,7 +417,7 @@ impl Generations {
                 why: "it was never committed".into(),
             });
         }
-        self.replace_manifest(Manifest { finishing: true, ..self.manifest.clone() })?;
+        self.replace_manifest(Manifest { finishing: true, ..(*self.manifest).clone() })?;
         outputs::rename(&self.place, &self.manifest)?;
         self.place.tidy()
     }
@@ -428,7 +429,7 @@ impl Generations {
         disk::rename(&part, &self.place.manifest())?;
         disk::sync_folder(&self.place.folder)?;
         self.failed = false;
-        self.manifest = manifest;
+        *self.manifest = manifest;
         Ok(())
     }
 

@@ -34,6 +34,7 @@
 
 mod engine;
 mod explicit;
+pub(crate) mod keep;
 mod loops;
 pub(crate) mod native;
 mod ordered;
@@ -42,6 +43,7 @@ pub(crate) mod plain;
 pub(crate) mod plan;
 mod program;
 pub(crate) mod run;
+pub(crate) mod sums;
 
 #[cfg(test)]
 mod tests;

@@ -48,9 +48,9 @@ mod keep;
 mod pass;
 mod plan;
 mod run;
-mod start;
+pub(crate) mod start;
 mod sums;
-mod target;
+pub(crate) mod target;
 mod team;
 
 pub use plan::StreamPlan;

@@ -240,6 +240,9 @@ Interrupted runs:
   if they are not fewer than those already done); with --force it starts from the beginning. Every \
   pass verifies the data of the pass before by checksums, and that the inputs were not modified \
   meanwhile. The files there are written in place, so a copy of the folder must not share them (hard links).
+  Of several fields, the folder beside the first one keeps all. They get their names together: if that \
+  is interrupted, some may be missing, old ones included, until --resume is given. A run over arrays that \
+  fit the memory with two copies of the fields is done there, unless it resumes, and keeps no passes.
 
 Results:
   A result is recognised by a mark, an extended attribute of its file (user.syncline) that identifies \

@@ -2,22 +2,27 @@
 //!
 //! ```text
 //! check the options ─ find the arrays ─ choose the outputs ─ open, and convert what is foreign
-//!    ─ divide the memory ─ in memory if all fits, else from files to files ─ sweep
-//!    ─ verify ─ the outputs get their names ─ summary
+//!    ─ divide the memory ─ in memory if all fits and nothing is resumed, else from files to files
+//!    ─ sweep ─ verify ─ the outputs get their names ─ summary
 //! ```
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use syncline_store::NewFile;
 use syncline_store::array::{Array, ArraySource};
+use syncline_store::generation::{Generations, Identity, Leftover};
 use syncline_wave::{
-    Described, Error as WaveError, Runner, Sweep, SweepReport, lanes::Lanes, monitor::Monitor,
-    plan::SweepPlan, reference::plain_arrays,
+    Described, Error as WaveError, Runner, Sweep, SweepReport,
+    lanes::Lanes,
+    monitor::Monitor,
+    plan::SweepPlan,
+    reference::plain_arrays,
+    target::{Pending, Target},
 };
 
-use super::Meter;
+use super::advice::Advice;
+use super::{Meter, described};
 use crate::args::{Extent, RunArgs};
 use crate::budget::Bound;
 use crate::error::{Error, Result};
@@ -31,15 +36,9 @@ use crate::summary::{ArrayRun, Measured, Peak, Summary};
 use crate::verify::Verified;
 use crate::watch::{self, LINE, SYNC, Signals};
 
-/// Why a result over arrays is not marked.
-const UNMARKED: &str = "results of kernels over arrays are not";
-
 /// Refuses options that only sweeps of matrices have.
 fn check(args: &RunArgs, described: &Described) -> Result<()> {
     let mut given = executor::for_blocks(args);
-    if args.resume {
-        given.push("--resume");
-    }
     if args.verify == Some(Extent::Sample) {
         given.push("--verify=sample");
     }
@@ -80,8 +79,8 @@ pub(super) fn run(
         .iter()
         .map(|path| ArraySource::open(path))
         .collect::<syncline_store::Result<Vec<_>>>()?;
-    let job = Job { args, described, monitor: Arc::default(), bound: Bound::new(args.memory) };
-    job.run(kernel, sources, &outputs, signals)
+    let (monitor, bound) = (Arc::default(), Bound::new(args.memory));
+    Job { args, kernel, described, outputs: &outputs, monitor, bound }.run(sources, signals)
 }
 
 /// Chooses the files of the fields.
@@ -99,18 +98,14 @@ fn outputs(
         let why = "is no folder, in which the fields of this kernel go".to_owned();
         return Err(Error::Output { path: folder.clone(), why });
     }
+    // All outputs are in one folder, in which they are committed together.
+    let home = inputs.home(&described.fields()[0]);
     let choose = |field: &String| {
         let asked = match &args.output {
             Some(folder) if several => Some(folder.join(format!("{field}.npy"))),
             other => other.clone(),
         };
-        let home = inputs.home(field);
-        let output = Output::choose_for(asked.as_deref(), home, (field, &kernel.name), paths)?;
-        if output.path.exists() && !args.force {
-            let why = "exists: --force replaces it, another --output leaves it".to_owned();
-            return Err(Error::Output { path: output.path, why });
-        }
-        Ok(output)
+        Output::choose_for(asked.as_deref(), home, (field, &kernel.name), paths)
     };
     described.fields().iter().map(choose).collect()
 }
@@ -118,27 +113,11 @@ fn outputs(
 /// A sweep over arrays.
 struct Job<'a> {
     args: &'a RunArgs,
+    kernel: &'a Kernel,
     described: &'a Described,
+    outputs: &'a [Output],
     monitor: Arc<Monitor>,
     bound: Bound,
-}
-
-/// The fields and the coefficients before the sweep.
-enum Data {
-    Memory(Vec<Array>, Vec<Array>),
-    Files(Vec<ArraySource>, Vec<ArraySource>),
-}
-
-/// Returns the arrays in memory.
-fn loaded(sources: Vec<ArraySource>) -> Result<Vec<Array>> {
-    let arrays = sources.into_iter().map(ArraySource::into_memory);
-    Ok(arrays.collect::<syncline_store::Result<_>>()?)
-}
-
-/// The fields after the sweep.
-enum Swept {
-    Memory(Vec<Array>),
-    Files(Vec<NewFile>),
 }
 
 impl Job<'_> {
@@ -177,14 +156,34 @@ impl Job<'_> {
         (in_memory.map(bytes).sum(), all + 2 * fields.iter().map(bytes).sum::<u64>())
     }
 
-    fn run(
-        &self,
-        kernel: &Kernel,
-        mut sources: Vec<ArraySource>,
-        outputs: &[Output],
-        signals: &Signals,
-    ) -> Result<Summary> {
-        let count = self.described.fields().len();
+    fn advice(&self) -> Advice<'_> {
+        let (Self { args, kernel, outputs, .. }, members) = (self, 1);
+        let starts_from_results = outputs.len() == 1;
+        Advice { args, kernel, output: &outputs[0], members, starts_from_results }
+    }
+
+    /// Returns whether the run goes on from a pass of an interrupted run, which it does from files
+    /// to files. Removes the empty folder of a run that was killed at its very beginning or end.
+    fn goes_on(&self) -> Result<bool> {
+        let path = &self.outputs[0].path;
+        match Generations::leftover(path)? {
+            Leftover::Nothing => {
+                Generations::resume(path, &Identity::default())?;
+                Ok(false)
+            }
+            Leftover::Resumable(_) => Ok(self.args.resume),
+            _ => Ok(false),
+        }
+    }
+
+    fn target(&self) -> Target {
+        let mut paths = self.outputs.iter().map(|output| &output.path);
+        let first = paths.next().map_or_else(|| Target::npy(""), Target::npy);
+        described(paths.fold(first, Target::and), self.args, self.kernel)
+    }
+
+    fn run(&self, mut sources: Vec<ArraySource>, signals: &Signals) -> Result<Summary> {
+        let (count, outputs) = (self.described.fields().len(), self.outputs);
         let (held, whole) = self.bytes(&sources);
         let left = self.bound.for_member(self.threads() as u64).saturating_sub(held);
         // A sweep of several passes is faster in memory; one of a single pass reads and writes
@@ -198,87 +197,79 @@ impl Job<'_> {
             }
         };
         let in_memory = whole - held < left
+            && !self.goes_on()?
             && passes(left.max(1), true).is_none_or(|passes| passes > 1)
             && passes(rest, false).is_some();
         let sweep = self.sweep(if in_memory { rest } else { left.max(1) });
         let (dims, element) = (sources[0].dims().to_vec(), sources[0].element());
         let coefficients = sources.split_off(count);
         sweep.plan_arrays(&sources, &coefficients, !in_memory).map_err(|why| self.explain(why))?;
-        let data = match in_memory {
-            true => Data::Memory(loaded(sources)?, loaded(coefficients)?),
-            false => Data::Files(sources, coefficients),
-        };
         let points: usize = dims.iter().product();
         let bar = signals.bar(LINE);
         let iterations = self.args.iterations;
         let mut progress =
             Progress::new(self.monitor.clone(), points as f64, iterations, None, signals)
                 .under(self.bound);
-        let paths: Vec<PathBuf> = outputs.iter().map(|output| output.path.clone()).collect();
-        let data = Arc::new(data);
+        let data = Arc::new((sources, coefficients));
+        let (shared, target) = (Arc::clone(&data), self.target().in_memory(in_memory));
         let meter = Meter::start();
-        let (shared, targets) = (Arc::clone(&data), paths.clone());
-        let work = move || -> Result<(Swept, SweepReport)> {
-            Ok(match &*shared {
-                Data::Files(fields, coefficients) => {
-                    let (files, report) = sweep.run_arrays_to(fields, coefficients, &targets)?;
-                    (Swept::Files(files), report)
-                }
-                Data::Memory(fields, coefficients) => {
-                    let (fields, report) = sweep.run_arrays(fields, coefficients)?;
-                    (Swept::Memory(fields), report)
-                }
-            })
-        };
+        let work = move || Ok(sweep.run_arrays_to(&shared.0, &shared.1, &target)?);
         let ended =
             watch::attend(signals, &bar, |bar| progress.show(bar), || self.monitor.cancel(), work)?;
         let (time, disk) = meter.stop();
         if let Some(signal) = ended.signal {
-            return Err(Error::interrupted(signal));
+            drop(ended.result);
+            return Err(self.advice().interrupted(signal));
         }
-        let (swept, report) = ended.result.unwrap_or(Err(Error::Panic))?;
+        let explain = |error| self.advice().explain(error);
+        let (pending, report) = ended.result.unwrap_or(Err(Error::Panic)).map_err(explain)?;
         let peak = Peak::take();
-        let verified = match self.args.verify {
-            None => None,
-            Some(_) => Some(self.verify(&data, &swept, &report)?),
+        let of = ArrayRun { args: self.args, kernel: self.kernel, element, dims: &dims, outputs };
+        let complete = pending.is_complete();
+        let (pending, verified) = match self.args.verify {
+            None => (pending, None),
+            Some(_) => {
+                self.verify(&data, pending, &report).map(|(pending, with)| (pending, Some(with)))?
+            }
         };
+        if complete {
+            return Ok(Summary::of_complete_arrays(&of, &report, verified));
+        }
         let sync = Instant::now();
         let bar = signals.bar(SYNC).with_message("bringing the output to disk");
-        let commit = move || -> Result<()> {
-            let files = match swept {
-                Swept::Files(files) => files,
-                Swept::Memory(fields) => fields
-                    .iter()
-                    .zip(&paths)
-                    .map(|(field, path)| field.create(path))
-                    .collect::<syncline_store::Result<_>>()?,
-            };
-            Ok(files.into_iter().try_for_each(NewFile::commit)?)
-        };
+        let commit = move || Ok(pending.commit()?);
         let ended = watch::attend(signals, &bar, indicatif::ProgressBar::tick, || (), commit)?;
         match (ended.result, ended.signal) {
-            (Some(result), _) => result?,
-            (None, signal) => return Err(Error::interrupted(signal.unwrap_or_default())),
+            // A signal has no effect once the files have their names.
+            (Some(result), _) => result.map_err(explain)?,
+            (None, signal) => return Err(self.advice().interrupted(signal.unwrap_or_default())),
         }
+        let sync_time = sync.elapsed();
+        let unmarked =
+            outputs.iter().find_map(|output| output.unmarked().transpose()).transpose()?;
         let measured = Measured {
             members: 1,
             on_host: 1,
             time,
-            sync_time: sync.elapsed(),
+            sync_time,
             peak,
             disk,
             bound: self.bound,
             verified,
             chosen: None,
             instead: None,
-            unmarked: Some(UNMARKED),
+            unmarked,
         };
-        let of = ArrayRun { args: self.args, kernel, element, dims: &dims, outputs };
         Ok(Summary::of_arrays(&of, &report, &measured))
     }
 
-    /// Compares the fields with those of the plain loop.
-    fn verify(&self, data: &Data, swept: &Swept, report: &SweepReport) -> Result<Verified> {
+    /// Compares the fields with those of the plain loop. A result that differs is discarded.
+    fn verify(
+        &self,
+        (fields, coefficients): &(Vec<ArraySource>, Vec<ArraySource>),
+        pending: Pending,
+        report: &SweepReport,
+    ) -> Result<(Pending, Verified)> {
         let open = |source: &ArraySource| match source {
             ArraySource::Memory(array) => Ok(array.clone()),
             ArraySource::File(file) => Array::open(file.direct().0.name()),
@@ -286,29 +277,20 @@ impl Job<'_> {
         let opened = |sources: &[ArraySource]| {
             sources.iter().map(open).collect::<syncline_store::Result<Vec<Array>>>()
         };
-        let (mut expected, read);
-        let coefficients = match data {
-            Data::Memory(fields, coefficients) => {
-                expected = fields.clone();
-                coefficients
-            }
-            Data::Files(fields, coefficients) => {
-                (expected, read) = (opened(fields)?, opened(coefficients)?);
-                &read
-            }
-        };
-        plain_arrays(self.described, &mut expected, coefficients, report.iterations)?;
+        let (mut expected, coefficients) = (opened(fields)?, opened(coefficients)?);
+        plain_arrays(self.described, &mut expected, &coefficients, report.iterations)?;
         let with = "the plain loop";
         for (n, (name, expected)) in self.described.fields().iter().zip(&expected).enumerate() {
-            let difference = match swept {
-                Swept::Memory(fields) => fields[n].first_difference(expected),
-                Swept::Files(files) => Array::of_file(&files[n])?.first_difference(expected),
-            };
-            if let Some(at) = difference {
-                return Err(Error::Differs { with, at: format!("{name}: {at}") });
+            let Some(at) = pending.array(n)?.first_difference(expected) else { continue };
+            let (at, output) = (format!("{name}: {at}"), self.outputs[n].path.clone());
+            if pending.is_complete() {
+                return Err(Error::CompleteDiffers { output, with, at });
             }
+            drop(pending);
+            Generations::discard(&self.outputs[0].path)?;
+            return Err(Error::Differs { with, at });
         }
-        Ok(Verified { with, rows: None })
+        Ok((pending, Verified { with, rows: None }))
     }
 
     /// Adds to an error of too little memory what the program itself takes.

@@ -203,7 +203,8 @@ impl<T: Real> Job<'_, T> {
         let how = SweepOptions { iterations: self.args.iterations, ..how };
         let bar = signals.bar(SYNC).with_message("looking at what is there");
         let look = move || Ok(how.resumption(&arrays, &target)?);
-        watch::watch(signals, &bar, ProgressBar::tick, look).map_err(|error| self.advise(error))
+        watch::watch(signals, &bar, ProgressBar::tick, look)
+            .map_err(|error| self.advice().advise(error))
     }
 
     /// Finishes a run whose result is complete: only the comparison remains, if it is requested.

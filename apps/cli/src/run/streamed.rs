@@ -1,14 +1,10 @@
 //! A streamed run: into a target from which a later run can continue.
 
-use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use syncline_store::{
-    Error as StoreError,
-    generation::{Generations, Leftover},
-};
-use syncline_wave::{Error as WaveError, Executor, SweepReport, lanes::Real, target::Pending};
+use syncline_store::generation::Generations;
+use syncline_wave::{Executor, SweepReport, lanes::Real, target::Pending};
 
 use super::{Job, Meter};
 use crate::error::{Error, Result};
@@ -74,8 +70,8 @@ impl<T: Real> Job<'_, T> {
         let ended = watch::attend(signals, &bar, ProgressBar::tick, || (), commit)?;
         match (ended.result, ended.signal) {
             // A signal has no effect once the file has its name.
-            (Some(result), _) => result.map_err(|error| self.explain(error))?,
-            (None, signal) => return Err(self.interrupted(signal.unwrap_or_default())),
+            (Some(result), _) => result.map_err(|error| self.advice().explain(error))?,
+            (None, signal) => return Err(self.advice().interrupted(signal.unwrap_or_default())),
         }
         let sync_time = sync.elapsed();
         let unmarked = self.output.unmarked()?;
@@ -99,9 +95,9 @@ impl<T: Real> Job<'_, T> {
     fn swept(&self, ended: Attended<(Pending, SweepReport)>) -> Result<(Pending, SweepReport)> {
         if let Some(signal) = ended.signal {
             drop(ended.result);
-            return Err(self.interrupted(signal));
+            return Err(self.advice().interrupted(signal));
         }
-        ended.result.unwrap_or(Err(Error::Panic)).map_err(|error| self.explain(error))
+        ended.result.unwrap_or(Err(Error::Panic)).map_err(|error| self.advice().explain(error))
     }
 
     /// Compares the result with that of the plain loop. A result that differs is discarded.
@@ -125,89 +121,9 @@ impl<T: Real> Job<'_, T> {
                 return Err(Error::CompleteDiffers { output: self.output.path.clone(), with, at });
             }
             Error::Differs { .. } => Generations::discard(&self.output.path)?,
-            Error::Interrupted { signal, .. } => return Err(self.interrupted(signal)),
+            Error::Interrupted { signal, .. } => return Err(self.advice().interrupted(signal)),
             _ => {}
         }
         Err(error)
-    }
-
-    /// Describes the state that is kept, if there is any.
-    fn kept(&self) -> Option<String> {
-        match Generations::leftover(&self.output.path) {
-            Ok(Leftover::Resumable(progress)) => {
-                let (done, all) = (progress.iterations, self.args.iterations);
-                Some(format!("{done} of {all} iterations are kept, --resume goes on from there"))
-            }
-            Ok(Leftover::Complete(_)) => {
-                Some("the output is complete, --resume removes what else is left".to_owned())
-            }
-            _ => None,
-        }
-    }
-
-    /// Returns the error of an interruption, with the state that is kept.
-    fn interrupted(&self, signal: u8) -> Error {
-        if let Some(left) = self.kept() {
-            return Error::Interrupted { signal, left };
-        }
-        match Generations::leftover(&self.output.path) {
-            // The sweep did not end in time, so its folder stays.
-            Ok(Leftover::Busy(_)) => {
-                let left =
-                    "--resume goes on from its last complete pass, if there is one".to_owned();
-                Error::Interrupted { signal, left }
-            }
-            _ => Error::interrupted(signal),
-        }
-    }
-
-    /// Adds to an error which state is kept, or what the user can do.
-    fn explain(&self, error: Error) -> Error {
-        // A run cannot continue without an input file that has disappeared.
-        let passes = |why: &StoreError| match why {
-            StoreError::NoSpace { .. } | StoreError::Appeared { .. } => true,
-            StoreError::File { source, .. } => source.kind() != ErrorKind::NotFound,
-            _ => false,
-        };
-        match (error, self.kept()) {
-            (Error::Wave(WaveError::Store(why)), Some(left)) if passes(&why) => {
-                Error::Kept { why: Box::new(why), left }
-            }
-            (error, _) => self.advise(error),
-        }
-    }
-
-    /// Adds to an error what the user can do. The error is not a failure of a later pass.
-    pub(super) fn advise(&self, error: Error) -> Error {
-        let output = self.output.path.clone();
-        match error {
-            Error::Wave(WaveError::Store(StoreError::OtherRun { path, differences })) => {
-                let differences = self.kernel.in_words(differences);
-                Error::Useless { output, why: StoreError::OtherRun { path, differences }.into() }
-            }
-            Error::Wave(WaveError::Store(
-                why @ (StoreError::Manifest { .. } | StoreError::Generation { .. }),
-            )) => Error::Useless { output, why: why.into() },
-            // The space for the comparison was reserved first, so the result has too little because
-            // of it.
-            Error::Wave(WaveError::Store(why @ StoreError::NoSpace { .. }))
-                if self.args.verify.is_some() =>
-            {
-                Error::VerifyRoom(why)
-            }
-            Error::Wave(WaveError::Taken { by, .. }) => self.taken(*by),
-            Error::Wave(WaveError::Fewer { done, asked, .. }) => {
-                let why = match asked < self.args.iterations {
-                    true => "after which --exact-stop ends",
-                    false => "asked for",
-                };
-                Error::Fewer { output, done, asked, why }
-            }
-            Error::Wave(WaveError::Leftovers { found, .. }) => {
-                let resume = self.resume("--resume to go on from there, or ");
-                Error::LeftOver { output, what: found, resume }
-            }
-            other => other,
-        }
     }
 }

@@ -219,7 +219,7 @@ impl<T: Real> Job<'_, T> {
             }
             (Err(error), _) => {
                 let error = self.bound.of_streamed(error, threads as u64, &self.arrays);
-                return Err(self.advise(error).for_each_member());
+                return Err(self.advice().advise(error).for_each_member());
             }
             (Ok(report), _) => report,
         };

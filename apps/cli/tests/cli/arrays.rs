@@ -2,10 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use syncline_store::array::Array;
 
-use crate::common::{fails_with, json, ok, refused};
+use crate::common::{
+    command, contents, fails_with, has_marks, json, names, ok, refused, said, until,
+};
 
 /// The examples, with the problems of their data and their fields.
 const EXAMPLES: [(&str, &str, &[&str]); 6] = [
@@ -111,7 +115,6 @@ fn what_does_not_fit_is_refused() {
         refused(path, line, parts);
     }
     for (line, part) in [
-        ("run life.toml cells -k 1 --resume", "--resume cannot be given"),
         ("run life.toml cells -k 1 --block 8", "--block cannot be given"),
         ("run life.toml cells -k 1 --verify=sample", "--verify=sample cannot be given"),
         ("run wave.toml waves -k 1 --field waves/u.npy", "--field cannot be given"),
@@ -120,11 +123,150 @@ fn what_does_not_fit_is_refused() {
         assert!(error.contains(part), "{line}: {error}");
     }
     ok(path, "run life.toml cells -k 1");
-    refused(path, "run life.toml cells -k 2", &["exists: --force replaces it"]);
+    refused(path, "run life.toml cells -k 2", &["life.out.npy is", "--force replaces it"]);
     ok(path, "run life.toml cells -k 2 --force");
     ok(path, "run life.toml cells -k 0 --output same.npy");
     assert!(
         Array::open(&path.join("same.npy")).unwrap()
             == Array::open(&path.join("cells/cell.npy")).unwrap()
     );
+}
+
+/// Options with which the arrays of [`large`] do not fit the memory.
+const FROM_FILES: &str = "--memory 40M --threads 1 --depth 1";
+
+/// Creates the arrays of the wave equation, and returns the command line of a run from files to
+/// files, without its options.
+fn large(path: &Path) -> String {
+    ok(path, "gen wave waves --rows 1200 --cols 1000");
+    ["o", "p"].iter().for_each(|name| fs::create_dir(path.join(name)).unwrap());
+    format!("run {} waves", examples().join("wave.toml").display())
+}
+
+/// Starts a run into the folder `o`, and waits until it has committed a pass.
+fn started(path: &Path, line: &str) -> Child {
+    let mut child =
+        command(path, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("a pass", || {
+        assert_eq!(child.try_wait().unwrap(), None, "{line} ended");
+        path.join("o/u.npy.syncline/manifest").exists()
+    });
+    child
+}
+
+#[test]
+fn a_killed_run_goes_on_after_its_last_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let run = large(path);
+    ok(path, &format!("{run} --iterations 24 --output p"));
+    let line = format!("{run} --iterations 24 --output o {FROM_FILES}");
+    let mut child = started(path, &line);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(names(&path.join("o")), ["u.npy.syncline"]);
+    let left = "o/u.npy.syncline is left of a run that ended after ";
+    refused(path, &line, &[left, "--resume to go on from there", "--force"]);
+    refused(path, &line.replace("24", "0"), &[left]);
+    // Killed and resumed again and again, at any moment.
+    for wait in [0, 5, 80, 200, 350] {
+        let resumed = format!("{line} --resume");
+        let mut child =
+            command(path, &resumed).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(wait));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let there: Vec<_> = names(&path.join("o"));
+        assert!(there == ["u.npy.syncline"] || there.len() > 1, "{there:?}");
+    }
+    let report = json(path, &format!("{line} --resume"));
+    if report["complete_already"] == false {
+        assert!(report["resumed"].as_u64() > Some(0), "{report}");
+        assert_eq!(report["marked"], has_marks(path));
+    }
+    assert_eq!(report["iterations"], 24);
+    assert!(contents(&path.join("o")).values().eq(contents(&path.join("p")).values()));
+    assert_eq!(names(&path.join("o")), ["before.npy", "u.npy"]);
+}
+
+#[test]
+fn an_interrupted_run_says_what_is_kept_and_an_input_that_changes_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let run = large(path);
+    let line = format!("{run} --iterations 100000 --output o {FROM_FILES}");
+    let child = started(path, &line);
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let told = said(child.wait_with_output().unwrap().stderr);
+    assert!(told.contains("of 100000 iterations are kept, --resume goes on from there"), "{told}");
+    // Another description is another computation.
+    let text = fs::read_to_string(examples().join("wave.toml")).unwrap();
+    fs::write(path.join("wave.toml"), text.replace("2*u", "2.0*u")).unwrap();
+    let other = format!("run wave.toml waves --iterations 100000 --output o {FROM_FILES}");
+    refused(path, &format!("{other} --resume"), &["is of another computation", "--force"]);
+    // Kept iterations are more than those asked for.
+    let few = format!("{run} --iterations 0 --output o {FROM_FILES} --resume");
+    refused(path, &few, &["more than the 0 asked for", "--force"]);
+    // A changed input.
+    fs::remove_dir_all(path.join("o/u.npy.syncline")).unwrap();
+    let child = started(path, &line);
+    let speed = path.join("waves/speed.npy");
+    let bytes = fs::read(&speed).unwrap();
+    fs::write(&speed, &bytes).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let told = said(output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("speed.npy was changed while it was read"), "{told}");
+    // With other values it is another input, with the same ones it is not.
+    let mut changed = bytes.clone();
+    changed[5000] ^= 1;
+    fs::write(&speed, &changed).unwrap();
+    refused(path, &format!("{line} --resume"), &["speed.npy", "has other values"]);
+    fs::write(&speed, &bytes).unwrap();
+    refused(path, &few, &["more than the 0 asked for"]);
+}
+
+#[test]
+fn a_result_of_several_fields_is_continued_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    if !has_marks(path) {
+        return;
+    }
+    let run = format!("run {} waves", examples().join("wave.toml").display());
+    ok(path, "gen wave waves --rows 30 --cols 40");
+    ["o", "p", "q"].iter().for_each(|name| fs::create_dir(path.join(name)).unwrap());
+    let line = |k: u64, options: &str| format!("{run} --iterations {k} {options}");
+    ok(path, &line(9, "--output p"));
+    let nine = contents(&path.join("p"));
+    // One pass from files to files, or several in memory.
+    for how in ["", "--depth 2", "--depth 5 --threads 3"] {
+        let report = json(path, &line(5, &format!("--output o --force {how}")));
+        assert_eq!(
+            (&report["marked"], &report["resumed"]),
+            (&true.into(), &serde_json::Value::Null)
+        );
+        refused(path, &line(9, "--output o"), &["u.npy is the result of 5 iterations of wave"]);
+        refused(path, &line(4, "--output o --resume"), &["iterations were 5, are 4"]);
+        let report = json(path, &line(5, "--output o --resume --verify"));
+        assert_eq!(
+            (&report["complete_already"], &report["verified"]),
+            (&true.into(), &true.into())
+        );
+        let report = json(path, &line(9, &format!("--output o --resume --verify {how}")));
+        assert_eq!((&report["resumed"], &report["iterations"]), (&5.into(), &9.into()));
+        assert!(contents(&path.join("o")).values().eq(nine.values()), "{how}");
+    }
+    // Fields of different iterations, exchanged fields, and fields without the others.
+    ok(path, &line(5, "--output q"));
+    fs::rename(path.join("q/u.npy"), path.join("o/u.npy")).unwrap();
+    let mixed = line(12, "--output o --resume");
+    refused(path, &mixed, &["before.npy is the result of 9", "iterations of o/u.npy are 5"]);
+    fs::rename(path.join("o/before.npy"), path.join("o/u.npy")).unwrap();
+    refused(path, &mixed, &["u.npy is", "the file of another field is missing"]);
+    fs::rename(path.join("q/before.npy"), path.join("o/before.npy")).unwrap();
+    refused(path, &mixed, &["field was 2 of 2, is 1 of 2"]);
+    ok(path, &line(9, "--output o --force"));
+    assert!(contents(&path.join("o")).values().eq(nine.values()));
 }

@@ -34,8 +34,8 @@ pub struct Progress {
     pub iterations: u64,
     /// The number of rows of a panel; the last panel may have fewer.
     pub panel_rows: u64,
-    /// The [`checksum`] of each panel's data, from front to back; or other sums, by which the reader
-    /// recognises the data. Those of several outputs follow one another.
+    /// The [`checksum`] of each panel's data, from front to back; or other sums, by which the
+    /// reader recognises the data. Those of several outputs follow one another.
     pub checksums: Vec<u64>,
     /// The residuals of the last iterations, or of all iterations if all are known; NaN and
     /// infinities are preserved bit by bit.

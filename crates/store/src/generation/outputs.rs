@@ -96,7 +96,7 @@ impl Generations {
         if place.contents()?.is_some_and(|found| found.manifest || found.others) {
             return Err(Error::Leftover { path: place.folder });
         }
-        let mut manifest = Manifest::new(identity, header, bytes);
+        let mut manifest = Box::new(Manifest::new(identity, header, bytes));
         let others = outputs[1..].iter().map(|&(path, header, bytes)| OtherOutput {
             name: path.file_name().unwrap_or_default().into(),
             bytes,

@@ -30,6 +30,7 @@ use syncline_store::direct_io::{DirectFile, DirectWriter, IoBuffer, IoQueue, Met
 
 use super::engine::{Engine, Job, Slabs};
 use super::greater;
+use super::sums::PassSums;
 use crate::monitor::Monitor;
 use crate::semaphore::Semaphore;
 use crate::streamed::{Spent, timed};
@@ -68,6 +69,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) norm: bool,
     pub(crate) monitor: &'a Monitor,
     pub(crate) spent: &'a Spent,
+    pub(crate) sums: &'a PassSums,
     /// The iterations before this pass.
     pub(crate) before: u64,
 }
@@ -138,6 +140,19 @@ impl Pass<'_> {
             reads.push(ReadRequest { file, offset, len, into: buffer.as_mut_slice() });
         }
         timed(&self.spent.read_ns, || queue.read(&mut reads))?;
+        timed(&self.spent.check_ns, || {
+            let mut sums = locked(&self.sums.read);
+            for (array, (sums, buffer)) in sums.iter_mut().zip(&panel.buffers).enumerate() {
+                let (Some(sums), Some(buffer), Source::File(file, start)) =
+                    (sums, buffer, &self.sources[array])
+                else {
+                    continue;
+                };
+                let slab = self.slab_bytes(array);
+                let lead = file.lead(start + (slabs.start * slab) as u64);
+                sums.add(slabs.clone(), &buffer.as_slice()[lead..][..slabs.len() * slab]);
+            }
+        });
         self.spent.read.fetch_add(bytes, Relaxed);
         self.monitor.moved(bytes);
         Ok(())
@@ -192,6 +207,11 @@ impl Pass<'_> {
             let Some(buffer) = buffer else { continue };
             let slab = self.slab_bytes(field);
             let len = slabs.len() * slab;
+            if let Some(sums) = locked(&self.sums.written).get_mut(field) {
+                let lead = if let Sink::Down(writer) = sink { writer.lead() } else { 0 };
+                let bytes = &buffer.as_slice()[lead..][..len];
+                timed(&self.spent.check_ns, || sums.add(slabs.clone(), bytes));
+            }
             timed(&self.spent.write_ns, || match sink {
                 Sink::Memory(_) => Ok(()),
                 Sink::Down(writer) => writer.write(&mut writers.queue, buffer.as_mut_slice(), len),

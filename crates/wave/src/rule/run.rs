@@ -2,8 +2,10 @@
 //!
 //! # Contract
 //! Iterations that all go down, or all up, are done in passes of up to `depth` of them. A run into
-//! memory changes its result in place where it can; a run into files writes two of them in turn,
-//! neither of which has a name, and returns the last one.
+//! memory changes its result in place where it can. A run of several passes into files writes
+//! [`Generations`] of all fields in turn and commits each, with the sums of its slabs. The next
+//! pass checks what it reads against them ([`keep`](super::keep)). A run of one pass writes files
+//! without names.
 //!
 //! A run has converged when no point has changed by more than the tolerance in one iteration of
 //! each direction.
@@ -16,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use syncline_store::array::{Array, ArrayFile, header};
 use syncline_store::direct_io::{DirectFile, DirectWriter};
+use syncline_store::generation::{Generations, InputId, Made};
 use syncline_store::{ElementType, NewFile};
 
 use super::engine::Slabs;
@@ -23,6 +26,7 @@ use super::explicit::{self, Explicit};
 use super::ordered::{self, Ordered};
 use super::pass::{Pass, Sink, Source};
 use super::plan::ArrayPlan;
+use super::sums::{PassSums, SlabSums, unit_of};
 use super::{Edge, Rule};
 use crate::Result;
 use crate::monitor::Monitor;
@@ -50,12 +54,41 @@ impl Input<'_> {
             Input::File(file) => file.dims(),
         }
     }
+
+    /// Returns the bytes of a slab.
+    pub(crate) fn slab_bytes(&self) -> usize {
+        self.dims()[1..].iter().product::<usize>() * self.element().bytes()
+    }
+
+    /// Returns the header and the bytes of a file of this type and these dimensions.
+    pub(crate) fn file(&self) -> (Vec<u8>, u64) {
+        let header = header(self.element(), self.dims());
+        let bytes = header.len() + self.dims()[0] * self.slab_bytes();
+        (header, bytes as u64)
+    }
+
+    /// Returns the file that holds the array, or from which it was read.
+    pub(crate) fn origin(&self) -> Option<&InputId> {
+        match self {
+            Input::Memory(array) => array.origin(),
+            Input::File(file) => Some(file.origin()),
+        }
+    }
 }
 
-/// The fields of a run, in memory or in files without names.
+/// The fields that a pass reads or writes: in memory, or in files with their paths.
 pub(crate) enum Fields {
     Memory(Vec<Array>),
-    Files(Vec<NewFile>),
+    Files(Vec<(File, PathBuf)>),
+}
+
+/// Where the fields of a run go.
+pub(crate) enum Output {
+    /// Filled when the run ends.
+    Memory(Vec<Array>),
+    /// Files without names, for a run of one pass.
+    New(Vec<NewFile>),
+    Generations(Generations),
 }
 
 /// A run.
@@ -65,18 +98,20 @@ pub(crate) struct Run<'a> {
     pub(crate) inputs: &'a [Input<'a>],
     pub(crate) settings: &'a Settings,
     pub(crate) plan: ArrayPlan,
-    /// The files of the fields, if they go to files.
-    pub(crate) targets: Option<&'a [PathBuf]>,
 }
 
 /// What has been done so far.
 #[derive(Default)]
-struct Done {
-    iterations: u64,
-    residuals: Vec<f64>,
-    converged: Option<u64>,
-    passes: u64,
+pub(crate) struct Done {
+    pub(crate) iterations: u64,
+    /// The residuals of the last iterations; of all iterations, if all are known.
+    pub(crate) residuals: Vec<f64>,
+    pub(crate) converged: Option<u64>,
+    pub(crate) passes: u64,
 }
+
+/// Is called after each pass, with what has been done and the sums of the pass: commits it.
+pub(crate) type AfterPass<'a> = dyn FnMut(&mut Output, &Done, PassSums) -> Result<()> + 'a;
 
 /// Returns planes, rows and columns; of two dimensions rows, 1, columns.
 pub(crate) fn three(dims: &[usize]) -> [usize; 3] {
@@ -88,47 +123,137 @@ pub(crate) fn three(dims: &[usize]) -> [usize; 3] {
 }
 
 impl Run<'_> {
-    /// Runs the iterations; returns the fields and the report.
-    pub(crate) fn run(&self) -> Result<(Fields, SweepReport)> {
+    /// Runs the iterations after those that are done. `wanted` are the arrays whose sums the first
+    /// pass takes.
+    pub(crate) fn run(
+        &self,
+        output: &mut Output,
+        mut done: Done,
+        wanted: &[usize],
+        after: &mut AfterPass<'_>,
+    ) -> Result<SweepReport> {
         let begun = Instant::now();
         let Settings { iterations, tolerance, monitor, .. } = self.settings;
         let spent = Spent::default();
-        let mut done = Done::default();
-        // The sets of fields that passes write in turn; the last one written comes first.
-        let mut sets = vec![self.new_set()?];
+        let resumed = done.iterations;
+        let in_memory = matches!(output, Output::Memory(_));
+        // The sets of fields in memory that passes write in turn; the last one written comes first.
+        let mut sets = Vec::new();
+        if in_memory {
+            sets.push(self.new_set()?);
+        }
         let keeps = tolerance.is_some() && self.settings.exact_stop;
-        let in_place = self.targets.is_none() && self.rule.edges[2] != Edge::Periodic && !keeps;
-        monitor.passes_are(self.plan.passes, 0, *iterations);
-        monitor.begin(self.tasks());
+        let in_place = in_memory && self.rule.edges[2] != Edge::Periodic && !keeps;
+        monitor.passes_are(self.plan.passes, resumed, *iterations);
+        monitor.begin(self.tasks(resumed));
         while done.iterations < *iterations && done.converged.is_none() {
             let levels = self.levels(done.iterations);
-            let first = done.passes == 0;
-            if !first && !in_place && sets.len() == 1 {
-                sets.push(self.new_set()?);
+            let first = match output {
+                Output::Generations(generations) => generations.committed() == 0,
+                _ => done.passes == 0,
+            };
+            if in_memory {
+                if !first && !in_place && sets.len() == 1 {
+                    sets.push(self.new_set()?);
+                }
+                if !first && !in_place {
+                    sets.swap(0, 1);
+                }
+            } else {
+                sets = self.files(output)?;
             }
-            if !first && !in_place {
-                sets.swap(0, 1);
+            // The units of what is read are those of the pass that has written it.
+            let units = (!first).then(|| match &*output {
+                Output::Generations(generations) => {
+                    generations.progress().map(|last| last.panel_rows as usize)
+                }
+                _ => None,
+            });
+            let sums = |wanted: &[usize]| PassSums {
+                read: self.sums_of(wanted, units.flatten()).into(),
+                written: if in_memory { Vec::new() } else { self.new_sums() }.into(),
+            };
+            let before = done.iterations;
+            let mut of_pass = sums(if done.passes == 0 { wanted } else { &[] });
+            let how = (first, in_place);
+            let norms = self.pass(&sets, how, before, levels, (&spent, &of_pass))?;
+            if let (Output::Generations(generations), false) = (&*output, first) {
+                check(generations, &mut of_pass, self.rule.fields)?;
             }
-            let norms = self.pass(&sets, (first, in_place), done.iterations, levels, &spent)?;
             done.take(levels as u64, norms, *tolerance, self.rule.directions.len());
             if let Some(at) = done.converged
                 && keeps
                 && at + 1 < done.iterations
             {
-                let before = done.iterations - levels as u64;
                 let enough = (at + 1 - before) as usize;
-                self.pass(&sets, (first, in_place), before, enough, &spent)?;
-                done.iterations = at + 1;
-                done.residuals.truncate(done.iterations as usize);
-                done.passes += 1;
+                let again = sums(&[]);
+                self.pass(&sets, how, before, enough, (&spent, &again))?;
+                of_pass.written = again.written;
+                done.take_back(at + 1);
             }
-            monitor.pass_is_over(None);
+            after(output, &done, of_pass)?;
+            let kept = matches!(output, Output::Generations(_)).then_some(done.iterations);
+            monitor.pass_is_over(kept);
         }
-        if done.passes == 0 {
+        if in_memory && done.passes == 0 {
             self.copy(&mut sets[0])?;
         }
-        let fields = sets.swap_remove(0);
-        Ok((fields, self.report(done, &spent, begun.elapsed())))
+        if let (Output::Memory(arrays), Some(Fields::Memory(last))) =
+            (&mut *output, sets.into_iter().next())
+        {
+            *arrays = last;
+        }
+        Ok(self.report(done, resumed, &spent, begun.elapsed()))
+    }
+
+    /// Returns the files that the next pass writes and, unless it is the first, those that it
+    /// reads.
+    fn files(&self, output: &mut Output) -> Result<Vec<Fields>> {
+        match output {
+            Output::Memory(_) => Ok(Vec::new()),
+            Output::New(files) => Ok(vec![cloned(files)?]),
+            Output::Generations(generations) => {
+                let last = generations.committed();
+                let mut sets = Vec::new();
+                for generation in [last + 1, last].into_iter().filter(|&one| one > 0) {
+                    let file = |n| {
+                        let path = generations.path_of(generation, n);
+                        Ok((generations.file_of(generation, n)?, path))
+                    };
+                    let files = (0..self.rule.fields).map(file).collect::<Result<_>>()?;
+                    sets.push(Fields::Files(files));
+                }
+                Ok(sets)
+            }
+        }
+    }
+
+    /// Returns the number of slabs in a unit of sums of the fields.
+    pub(crate) fn unit(&self) -> usize {
+        let fields = &self.inputs[..self.rule.fields];
+        unit_of(fields.iter().map(Input::slab_bytes).max().unwrap_or(1))
+    }
+
+    fn new_sums(&self) -> Vec<SlabSums> {
+        vec![SlabSums::new(self.unit(), self.dims()[0]); self.rule.fields]
+    }
+
+    /// Returns the sums that a pass takes of the arrays that it reads: those of the `wanted`
+    /// inputs, and those of the fields in units of `unit`, if an earlier pass has written them.
+    fn sums_of(&self, wanted: &[usize], unit: Option<usize>) -> Vec<Option<SlabSums>> {
+        let slabs = self.dims()[0];
+        (0..self.inputs.len())
+            .map(|n| match unit {
+                Some(unit) if n < self.rule.fields => Some(SlabSums::new(unit, slabs)),
+                _ => wanted.contains(&n).then(|| SlabSums::new(slabs, slabs)),
+            })
+            .collect()
+    }
+
+    /// Returns whether the run has more than one pass after these iterations.
+    pub(crate) fn has_several_passes(&self, done: u64) -> bool {
+        let left = self.settings.iterations - done;
+        left > 0 && (self.levels(done) as u64) < left
     }
 
     /// Returns the number of iterations of the pass after `done` of them.
@@ -140,8 +265,8 @@ impl Run<'_> {
     }
 
     /// Returns the number of tasks that a monitor counts.
-    fn tasks(&self) -> u64 {
-        let (mut done, mut tasks) = (0, 0_u64);
+    fn tasks(&self, mut done: u64) -> u64 {
+        let mut tasks = 0_u64;
         let mut known = None;
         while done < self.settings.iterations {
             let levels = self.levels(done);
@@ -186,32 +311,27 @@ impl Run<'_> {
         (bands * pieces.sum::<usize>()) as u64
     }
 
-    /// Creates the fields that a pass writes.
+    /// Creates the fields in memory that a pass writes.
     fn new_set(&self) -> Result<Fields> {
-        let fields = &self.inputs[..self.rule.fields];
-        match self.targets {
-            None => {
-                let zeros = |input: &Input<'_>| Array::zeros(input.element(), input.dims());
-                let arrays = fields.iter().map(zeros).collect::<syncline_store::Result<_>>()?;
-                Ok(Fields::Memory(arrays))
-            }
-            Some(targets) => {
-                let new = |(input, path): (&Input<'_>, &PathBuf)| {
-                    let header = header(input.element(), input.dims());
-                    let points: usize = input.dims().iter().product();
-                    let bytes = (header.len() + points * input.element().bytes()) as u64;
-                    let file = NewFile::create(path, bytes)?;
-                    let failed = |source| failed("write", path, source);
-                    file.file().write_all_at(&header, 0).map_err(failed)?;
-                    Ok(file)
-                };
-                Ok(Fields::Files(fields.iter().zip(targets).map(new).collect::<Result<_>>()?))
-            }
-        }
+        let zeros = |input: &Input<'_>| Array::zeros(input.element(), input.dims());
+        let fields = self.inputs[..self.rule.fields].iter().map(zeros);
+        Ok(Fields::Memory(fields.collect::<syncline_store::Result<_>>()?))
+    }
+
+    /// Creates files for the fields that have no names yet.
+    pub(crate) fn new_files(&self, paths: &[PathBuf]) -> Result<Vec<NewFile>> {
+        let new = |(input, path): (&Input<'_>, &PathBuf)| {
+            let (header, bytes) = input.file();
+            let file = NewFile::create(path, bytes)?;
+            let failed = |source| failed("write", path, source);
+            file.file().write_all_at(&header, 0).map_err(failed)?;
+            Ok(file)
+        };
+        self.inputs[..self.rule.fields].iter().zip(paths).map(new).collect()
     }
 
     /// Copies the input to the fields, for a run without iterations.
-    fn copy(&self, fields: &mut Fields) -> Result<()> {
+    pub(crate) fn copy(&self, fields: &mut Fields) -> Result<()> {
         for (n, input) in self.inputs[..self.rule.fields].iter().enumerate() {
             let start = header(input.element(), input.dims()).len() as u64;
             match (input, &mut *fields) {
@@ -222,8 +342,9 @@ impl Run<'_> {
                     arrays[n] = Array::open(file.direct().0.name())?;
                 }
                 (Input::Memory(array), Fields::Files(files)) => {
-                    let failed = |source| failed("write", files[n].target(), source);
-                    files[n].file().write_all_at(array.bytes(), start).map_err(failed)?;
+                    let (to, path) = &files[n];
+                    let failed = |source| failed("write", path, source);
+                    to.write_all_at(array.bytes(), start).map_err(failed)?;
                 }
                 (Input::File(file), Fields::Files(files)) => copy(file, &files[n], start)?,
             }
@@ -238,7 +359,7 @@ impl Run<'_> {
         (first, in_place): (bool, bool),
         before: u64,
         levels: usize,
-        spent: &Spent,
+        (spent, sums): (&Spent, &PassSums),
     ) -> Result<Vec<f64>> {
         let (rule, fields) = (self.rule, self.rule.fields);
         let (target, last) =
@@ -246,8 +367,8 @@ impl Run<'_> {
         let up = rule.direction(before).up && !rule.explicit;
         let mut opened = Vec::new();
         if let (false, Fields::Files(files)) = (first, last) {
-            for file in files {
-                opened.push(DirectFile::of(file.file(), file.target(), false)?);
+            for (file, path) in files {
+                opened.push(DirectFile::of(file, path, false)?);
             }
         }
         let source = |n: usize| match (&self.inputs[n], last) {
@@ -268,7 +389,7 @@ impl Run<'_> {
         let sink = |n: usize| match target {
             Fields::Memory(arrays) => Ok(Sink::Memory(slabs(&arrays[n]))),
             Fields::Files(files) => {
-                let (file, path) = (files[n].file(), files[n].target());
+                let (file, path) = &files[n];
                 let input = &self.inputs[n];
                 let start = header(input.element(), input.dims()).len() as u64;
                 if up {
@@ -298,6 +419,7 @@ impl Run<'_> {
             norm: self.settings.tolerance.is_some(),
             monitor: self.monitor(),
             spent,
+            sums,
             before,
         };
         let lanes = self.settings.lanes;
@@ -319,7 +441,13 @@ impl Run<'_> {
         &self.settings.monitor
     }
 
-    fn report(&self, done: Done, spent: &Spent, time: Duration) -> SweepReport {
+    pub(crate) fn report(
+        &self,
+        done: Done,
+        resumed: u64,
+        spent: &Spent,
+        time: Duration,
+    ) -> SweepReport {
         let ns = |n: &std::sync::atomic::AtomicU64| Duration::from_nanos(n.load(Relaxed));
         let threads = self.settings.processors();
         SweepReport {
@@ -331,12 +459,12 @@ impl Run<'_> {
             processors: threads,
             workers: threads,
             passes: done.passes,
-            resumed: 0,
+            resumed,
             bytes_exchanged: 0,
             times: Some(Times {
                 read: ns(&spent.read_ns),
                 write: ns(&spent.write_ns),
-                check: Duration::ZERO,
+                check: ns(&spent.check_ns),
                 pack: Duration::ZERO,
                 update: ns(&spent.update_ns),
                 wait: (time * threads as u32).saturating_sub(ns(&spent.update_ns)),
@@ -347,20 +475,55 @@ impl Run<'_> {
 }
 
 impl Done {
+    /// Returns the progress that an earlier run has made.
+    pub(crate) fn after(made: &Made) -> Self {
+        let Made { iterations, converged, .. } = *made;
+        Done { iterations, residuals: made.residuals.clone(), converged, passes: 0 }
+    }
+
     /// Records a pass.
     fn take(&mut self, levels: u64, norms: Vec<f64>, tolerance: Option<f64>, directions: usize) {
         self.iterations += levels;
         self.passes += 1;
+        let Some(tolerance) = tolerance else {
+            // The known residuals must be those of the last iterations.
+            self.residuals.clear();
+            return;
+        };
         self.residuals.extend(norms);
-        let Some(tolerance) = tolerance else { return };
+        let unknown = self.iterations - self.residuals.len() as u64;
         let enough = |window: &[f64]| window.iter().all(|residual| *residual <= tolerance);
         let found = self.residuals.windows(directions).position(enough);
-        self.converged = found.map(|at| (at + directions - 1) as u64);
+        self.converged = found.map(|at| unknown + (at + directions - 1) as u64);
+    }
+
+    /// Records that the pass was run once more, and ended after `iterations` iterations.
+    fn take_back(&mut self, iterations: u64) {
+        let known = self.residuals.len().saturating_sub((self.iterations - iterations) as usize);
+        self.residuals.truncate(known);
+        self.iterations = iterations;
+        self.passes += 1;
     }
 }
 
+/// Compares the sums of the fields that a pass has read with those of the last generation.
+fn check(generations: &Generations, sums: &mut PassSums, fields: usize) -> Result<()> {
+    let all = sums.read()[..fields].iter().flatten().flat_map(SlabSums::values);
+    Ok(all.enumerate().try_for_each(|(panel, &sum)| generations.check_panel(panel, sum))?)
+}
+
+/// Returns the fields in files that have no names yet.
+pub(crate) fn cloned(files: &[NewFile]) -> Result<Fields> {
+    let clone = |new: &NewFile| {
+        let path = new.target();
+        let file = new.file().try_clone().map_err(|source| failed("open", path, source))?;
+        Ok((file, path.to_owned()))
+    };
+    Ok(Fields::Files(files.iter().map(clone).collect::<Result<_>>()?))
+}
+
 /// Copies the elements of a file to those of another, which begin at byte `to`.
-fn copy(from: &ArrayFile, target: &NewFile, to: u64) -> Result<()> {
+fn copy(from: &ArrayFile, (target, path): &(File, PathBuf), to: u64) -> Result<()> {
     /// The bytes that are copied at once.
     const PIECE: usize = 8 << 20;
     let (direct, start) = from.direct();
@@ -373,10 +536,7 @@ fn copy(from: &ArrayFile, target: &NewFile, to: u64) -> Result<()> {
         source
             .read_exact_at(piece, start + at as u64)
             .map_err(|why| failed("read", direct.name(), why))?;
-        target
-            .file()
-            .write_all_at(piece, to + at as u64)
-            .map_err(|why| failed("write", target.target(), why))?;
+        target.write_all_at(piece, to + at as u64).map_err(|why| failed("write", path, why))?;
     }
     Ok(())
 }

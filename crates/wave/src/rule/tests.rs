@@ -8,10 +8,11 @@ use syncline_testkit::Random;
 
 use super::plain::plain;
 use super::plan::ArrayPlan;
-use super::run::{Fields, Input};
+use super::run::Input;
 use crate::described::graph::Type;
 use crate::lanes::Lanes;
-use crate::{Described, Runner, Sweep, SweepReport};
+use crate::target::{Leftovers, Target};
+use crate::{Described, Error, Runner, Sweep, SweepReport};
 
 /// Returns an array of small numbers.
 pub(super) fn numbers(element: ElementType, dims: &[usize], random: &mut Random) -> Array {
@@ -47,9 +48,7 @@ impl Setting {
         iterations: u64,
     ) -> (Vec<Array>, SweepReport) {
         let inputs: Vec<Input<'_>> = arrays.iter().map(|array| Input::Memory(array)).collect();
-        let (fields, report) = self.run_inputs(described, &inputs, iterations, None);
-        let Fields::Memory(fields) = fields else { panic!("no targets are given") };
-        (fields, report)
+        self.sweep(described, iterations).run_inputs(&inputs, self.plan(iterations)).unwrap()
     }
 
     /// Runs a description from files, of which some may be in memory, into files.
@@ -83,33 +82,50 @@ impl Setting {
         let targets: Vec<PathBuf> = (0..described.fields().len())
             .map(|field| folder.path().join(format!("result-{field}.npy")))
             .collect();
-        let (fields, report) = self.run_inputs(described, &inputs, iterations, Some(&targets));
-        let Fields::Files(files) = fields else { panic!("targets are given") };
-        files.into_iter().for_each(|file| file.commit().unwrap());
-        (targets.iter().map(|path| Array::open(path).unwrap()).collect(), report)
+        let mut target = Target::npy(&targets[0]).in_memory(random.one_in(4));
+        target = targets[1..].iter().fold(target, Target::and).leftovers(Leftovers::Resume);
+        // Dropped results of several passes leave their generations, from which the next run goes
+        // on.
+        let parts: Vec<u64> =
+            (0..random.below(3_usize)).map(|_| random.below(iterations + 1)).collect();
+        let mut reports = Vec::new();
+        for part in
+            parts.iter().copied().filter(|part| (1..iterations).contains(part)).chain([iterations])
+        {
+            let plan = |_: &[Input<'_>], _, _| Ok(self.plan(part));
+            let run = self.sweep(described, part).run_to_files(&inputs, &target, &plan);
+            match run {
+                Ok((pending, report)) if part == iterations => {
+                    pending.commit().unwrap();
+                    reports.push(report);
+                }
+                Ok(_) => {}
+                Err(Error::Fewer { done, asked, .. }) => assert!(done > asked),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(!folder.path().join("result-0.npy.syncline").exists());
+        let fields = targets.iter().map(|path| Array::open(path).unwrap()).collect();
+        (fields, reports.pop().unwrap())
     }
 
-    fn run_inputs(
-        &self,
-        described: &Described,
-        inputs: &[Input<'_>],
-        iterations: u64,
-        targets: Option<&[PathBuf]>,
-    ) -> (Fields, SweepReport) {
-        let sweep = Sweep::new(described.clone())
+    fn sweep(&self, described: &Described, iterations: u64) -> Sweep<Described> {
+        Sweep::new(described.clone())
             .iterations(iterations)
             .until(-0.0)
             .lanes(self.lanes)
-            .runner(Runner::pool(self.threads));
-        let plan = ArrayPlan {
+            .runner(Runner::pool(self.threads))
+    }
+
+    fn plan(&self, iterations: u64) -> ArrayPlan {
+        ArrayPlan {
             depth: self.depth,
             passes: iterations.div_ceil(self.depth),
             band: self.band,
             piece: self.piece,
             flight: self.threads + 1,
             memory: 0,
-        };
-        sweep.run_inputs(inputs, plan, targets).unwrap()
+        }
     }
 }
 

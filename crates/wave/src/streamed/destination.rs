@@ -48,7 +48,7 @@ pub(crate) enum Destination {
 impl From<Destination> for Kind {
     fn from(destination: Destination) -> Kind {
         match destination {
-            Destination::New(file) => Kind::New(file),
+            Destination::New(file) => Kind::New(vec![file]),
             Destination::Generations(generations) => Kind::Generations(generations),
         }
     }

@@ -12,14 +12,13 @@ use syncline_store::{
     Layout, Matrix, NewFile, convert,
     direct_io::{DirectFile, DirectWriter},
     generation::{Generations, Identity, InputId, Progress},
-    newfile::FileState,
 };
 
 use super::data::{FileSink, Held, Sink, Source};
 use super::destination::{Destination, Panels};
 use super::pass::{Expected, Passed, Spent, Stream};
 use super::run::{Arrays, Done, copied, finish, plan_for};
-use super::start::{self, Asked, Begin, COLS, ELEMENT, ROWS, Resumption, Start, Taken};
+use super::start::{self, Asked, Begin, COLS, ELEMENT, ROWS, Resumption, Standing, Start, Taken};
 use super::sums::Sums;
 use super::target::{Kind, Leftovers, Pending, Target};
 use crate::dynamic::Kernel;
@@ -44,7 +43,8 @@ pub(crate) fn into_target<E: Real>(
     let replaces = (target.leftovers != Leftovers::Discard).then(|| standing.clone());
     let pending = |kind, identity, report: &SweepReport| {
         let made = report.made(settings.tolerance);
-        Pending { kind, npy: target.npy, shape, identity, made, replaces: replaces.clone() }
+        let (npy, shape, replaces) = (target.npy, Some(shape), replaces.clone());
+        Pending { kind, npy, shape, identity, made, sums: Progress::default(), replaces }
     };
     let (done, underway, origin) = match start {
         Start::Anew => (Done::default(), None, None),
@@ -53,7 +53,7 @@ pub(crate) fn into_target<E: Real>(
             let plan = plan_for(settings, kernel, arrays, &held, true, settings.iterations)?;
             let report =
                 done.report(plan, settings.processors(), &Spent::default(), Duration::ZERO);
-            let pending = pending(Kind::Complete(target.path.clone()), identity, &report);
+            let pending = pending(Kind::Complete(target.paths()), identity, &report);
             return Ok((pending, SweepReport { resumed, ..report }));
         }
         Start::After(made) => (Done::after(made), None, Some(DirectFile::open(&target.path)?)),
@@ -72,7 +72,7 @@ pub(crate) fn into_target<E: Real>(
         convert(arrays.field, &mut result, settings.memory.clamp(64 << 10, 64 << 20))?;
         identity.check_inputs()?;
         let report = copied(settings, plan);
-        return Ok((pending(Kind::New(new), identity, &report), report));
+        return Ok((pending(Kind::New(vec![new]), identity, &report), report));
     }
     let mut destination = match underway {
         Some(generations) => Destination::Generations(generations),
@@ -139,7 +139,7 @@ pub(crate) fn into_target<E: Real>(
         }
         identity.check_inputs()?;
         if origin.is_some() && previous.is_none() {
-            standing.check(&target.path)?;
+            standing.check(&target.paths())?;
         }
         let mut progress = Progress {
             iterations: done.iterations,
@@ -164,7 +164,7 @@ fn begin<E: Real>(
     arrays: &Arrays<'_, E>,
     target: &Target,
     held: &[Held],
-) -> Result<(Identity, Start, FileState)> {
+) -> Result<(Identity, Start, Standing)> {
     let (shape, monitor) = (arrays.field.shape(), &settings.monitor);
     let mut identity = identity(arrays, target)?;
     let on_file: Vec<usize> = arrays.on_file().map(|(array, _)| array).collect();
@@ -209,7 +209,7 @@ pub(crate) fn resumption<E: Real>(
             return Err(Error::Leftovers { path: target.path.clone(), found });
         }
     };
-    Ok(Resumption { identity, made, is_complete, standing })
+    Ok(Resumption { identity, made, is_complete, standing: standing.first().clone() })
 }
 
 /// Returns the identity of a computation: two sweeps with the same identity are the same
@@ -258,5 +258,6 @@ pub(crate) fn taken<E: Real>(
     arrays: &Arrays<'_, E>,
     target: &Target,
 ) -> Result<Option<Taken>> {
-    start::taken(&target.path, &identity(arrays, target)?, Asked::of(settings))
+    let taken = start::taken(&target.paths(), &identity(arrays, target)?, Asked::of(settings))?;
+    Ok(taken.map(|(_, taken)| taken))
 }

@@ -24,11 +24,14 @@
 //! When a run begins, it notes the state of the output ([`FileState`]) that it may replace, and it
 //! replaces nothing else at its end.
 //!
+//! A result of several fields is a file for each. It counts as a result only if all files are
+//! there, are of the same computation, each of its field, and of the same iteration.
+//!
 //! # Costs
 //! Inputs whose path or modification time differs from the recorded one are read once, for their
 //! checksums.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use syncline_store::{
     generation::{Existing, Generations, Identity, Leftover, Made, Progress, ResultMark, Resumed},
@@ -46,6 +49,60 @@ const STANDING: &str = "output at the start";
 pub(crate) const ELEMENT: &str = "element";
 pub(crate) const ROWS: &str = "rows";
 pub(crate) const COLS: &str = "cols";
+/// The keys under which an [`Identity`] describes arrays.
+pub(crate) const TYPES: &str = "types";
+pub(crate) const DIMENSIONS: &str = "dimensions";
+
+/// The state of the outputs when a run began.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing(Vec<FileState>);
+
+impl Standing {
+    fn of(paths: &[PathBuf]) -> Result<Self> {
+        let states = paths.iter().map(|path| FileState::of(path));
+        Ok(Self(states.collect::<syncline_store::Result<_>>()?))
+    }
+
+    /// Returns the state of the first output.
+    pub(crate) fn first(&self) -> &FileState {
+        &self.0[0]
+    }
+
+    /// Checks that each name still belongs to the same file, or to none.
+    pub(crate) fn check(&self, paths: &[PathBuf]) -> Result<()> {
+        Ok(self.0.iter().zip(paths).try_for_each(|(state, path)| state.check(path))?)
+    }
+
+    /// Returns the state that a manifest notes. Without the note, only free names may be used.
+    fn noted(progress: Option<&Progress>, count: usize) -> Self {
+        let noted = |n| progress.and_then(|progress| progress.note.get(&key(n))?.parse().ok());
+        Self((0..count).map(|n| noted(n).unwrap_or_default()).collect())
+    }
+}
+
+/// Returns the key of the note of an output's state.
+fn key(n: usize) -> String {
+    if n == 0 { STANDING.to_owned() } else { format!("{STANDING}, {n}") }
+}
+
+/// Returns the identity with which the file of a field is marked.
+pub(crate) fn of_field(identity: &Identity, n: usize, fields: usize) -> Identity {
+    let mut of = identity.clone();
+    if fields > 1 {
+        of.what.insert("field".to_owned(), format!("{} of {fields}", n + 1));
+    }
+    of
+}
+
+/// Returns the identity of the manifest of a run into these files.
+pub(crate) fn of_files(identity: &Identity, paths: &[PathBuf]) -> Identity {
+    let mut of = identity.clone();
+    if paths.len() > 1 {
+        let names = paths.iter().map(|path| path.file_name().unwrap_or_default().to_string_lossy());
+        of.what.insert("files".to_owned(), names.collect::<Vec<_>>().join(", "));
+    }
+    of
+}
 
 /// The point where a run begins.
 pub(crate) enum Start {
@@ -129,37 +186,55 @@ pub(crate) struct Asked {
     pub(crate) iterations: u64,
     pub(crate) tolerance: Option<f64>,
     pub(crate) exact_stop: bool,
+    /// The number of consecutive iterations whose residuals must be at most the tolerance.
+    pub(crate) window: usize,
 }
 
 impl Asked {
     pub(crate) const fn of(settings: &Settings) -> Self {
         let Settings { iterations, tolerance, exact_stop, .. } = *settings;
-        Self { iterations, tolerance, exact_stop }
+        Self { iterations, tolerance, exact_stop, window: 1 }
+    }
+
+    /// Returns the first iteration, from 0, that is known to end a window of small residuals.
+    fn converged(self, made: &Made) -> Option<u64> {
+        if self.window == 1 {
+            return made.converged_to(self.tolerance);
+        }
+        let small = |window: &[f64]| window.iter().all(|&one| Some(one) <= self.tolerance);
+        let at = made.residuals.windows(self.window).position(small);
+        let unknown = made.iterations.saturating_sub(made.residuals.len() as u64);
+        let known = at.map(|at| unknown + (at + self.window - 1) as u64);
+        // As in `Made::converged_to`.
+        let noted =
+            made.converged.filter(|_| made.tolerance.is_some() && made.tolerance <= self.tolerance);
+        known.into_iter().chain(noted).min()
     }
 
     /// Returns `made`, with the iteration in which it reached this run's tolerance in place of that
     /// for its own.
     pub(crate) fn judge(self, made: Made) -> Made {
-        Made { converged: made.converged_to(self.tolerance), tolerance: self.tolerance, ..made }
+        Made { converged: self.converged(&made), tolerance: self.tolerance, ..made }
     }
 
     /// Returns the maximum number of iterations that the result may have, given the progress
     /// `made`; `None` if an exact stop would have ended at an unknown iteration.
     fn wanted(self, made: &Made) -> Option<u64> {
-        let Some(at) = made.converged_to(self.tolerance).filter(|_| self.exact_stop) else {
+        let Some(at) = self.converged(made).filter(|_| self.exact_stop) else {
             return Some(self.iterations);
         };
         // An earlier iteration could be among those whose residuals are no longer known, unless the
         // run that computed them had the same tolerance.
         let known = made.iterations.saturating_sub(made.residuals.len() as u64);
-        let is_first = known == 0 || at > known || made.tolerance == self.tolerance;
+        let first = known + self.window as u64 - 1;
+        let is_first = known == 0 || at > first || made.tolerance == self.tolerance;
         is_first.then_some(self.iterations.min(at + 1))
     }
 
     /// Returns the maximum number of iterations left to do; `None` if there are too many already.
     fn left(self, made: &Made) -> Option<u64> {
         let left = self.wanted(made)?.checked_sub(made.iterations)?;
-        Some(if made.converged_to(self.tolerance).is_some() { 0 } else { left })
+        Some(if self.converged(made).is_some() { 0 } else { left })
     }
 }
 
@@ -178,8 +253,8 @@ impl Begin<'_> {
         identity: &mut Identity,
         sum: impl FnMut(usize) -> Result<Option<u64>>,
         is_generation: impl FnOnce(&Progress) -> Result<bool>,
-    ) -> Result<(Start, FileState)> {
-        let path = &self.target.path;
+    ) -> Result<(Start, Standing)> {
+        let (path, paths) = (&self.target.path, &self.target.paths());
         let settle = |then: &Identity, now: &mut Identity| now.settle(then, sum);
         match (self.target.leftovers, Generations::leftover(path)?) {
             (_, Leftover::Busy(path)) => Err(Error::Store(syncline_store::Error::Busy { path })),
@@ -187,9 +262,9 @@ impl Begin<'_> {
                 Generations::discard(path)?;
                 self.anew()
             }
-            (Leftovers::Refuse, Leftover::Nothing) => match taken(path, identity, self.asked)? {
+            (Leftovers::Refuse, Leftover::Nothing) => match taken(paths, identity, self.asked)? {
                 None => self.anew(),
-                Some(taken) => Err(taken.into_error(path)),
+                Some((path, taken)) => Err(taken.into_error(&path)),
             },
             (Leftovers::Refuse, leftover) => {
                 Err(Error::Leftovers { path: path.clone(), found: what_is_left(&leftover) })
@@ -199,27 +274,33 @@ impl Begin<'_> {
                 Generations::discard(path)?;
                 self.after(identity, settle)
             }
-            (Leftovers::Resume, _) => match Generations::resume_settled(path, identity, settle)? {
-                Resumed::Underway(generations) => self.from(generations),
-                Resumed::Complete(progress) if is_generation(&progress)? => {
-                    let made = made(&progress, self.asked.tolerance);
-                    self.of_the_same(ResultMark { identity: identity.clone(), made })
+            (Leftovers::Resume, _) => {
+                let mut now = of_files(identity, paths);
+                let resumed = Generations::resume_settled(path, &mut now, settle)?;
+                identity.inputs = now.inputs;
+                match resumed {
+                    Resumed::Underway(generations) => self.from(generations),
+                    Resumed::Complete(progress) if is_generation(&progress)? => {
+                        let made = made(&progress, self.asked.tolerance);
+                        self.of_the_same(ResultMark { identity: identity.clone(), made })
+                    }
+                    // Another program has replaced the file since.
+                    Resumed::Complete(_) => {
+                        let why = "another file has replaced the result";
+                        Err(Taken::unknown(why).into_error(path))
+                    }
+                    Resumed::Nothing => self.anew(),
                 }
-                // Another program has replaced the file since.
-                Resumed::Complete(_) => {
-                    Err(Taken::unknown("another file has replaced the result").into_error(path))
-                }
-                Resumed::Nothing => self.anew(),
-            },
+            }
         }
     }
 
-    fn anew(&self) -> Result<(Start, FileState)> {
-        Ok((Start::Anew, FileState::of(&self.target.path)?))
+    fn anew(&self) -> Result<(Start, Standing)> {
+        Ok((Start::Anew, Standing::of(&self.target.paths())?))
     }
 
     /// Resumes an interrupted run.
-    fn from(&self, generations: Generations) -> Result<(Start, FileState)> {
+    fn from(&self, generations: Generations) -> Result<(Start, Standing)> {
         let path = &self.target.path;
         let progress = generations.progress();
         let made =
@@ -228,11 +309,9 @@ impl Begin<'_> {
             let (done, asked) = (made.iterations, self.asked.wanted(&made).unwrap_or_default());
             return Err(Error::Fewer { path: path.clone(), done, asked });
         }
-        // A manifest without the note says nothing about the output: then only a free name may be
-        // used.
-        let noted = progress.and_then(|progress| progress.note.get(STANDING)?.parse().ok());
-        let standing: FileState = noted.unwrap_or_default();
-        standing.check(path)?;
+        let paths = self.target.paths();
+        let standing = Standing::noted(progress, paths.len());
+        standing.check(&paths)?;
         Ok((Start::From(generations), standing))
     }
 
@@ -241,25 +320,31 @@ impl Begin<'_> {
         &self,
         identity: &mut Identity,
         settle: impl FnOnce(&Identity, &mut Identity) -> Result<()>,
-    ) -> Result<(Start, FileState)> {
-        let path = &self.target.path;
-        match Existing::at(path)? {
-            Existing::Nothing => self.anew(),
-            Existing::Result(mark) => {
-                settle(&mark.identity, identity)?;
-                match Taken::by(&mark, identity, self.asked) {
-                    taken if taken.differs.is_empty() => self.of_the_same(*mark),
-                    taken => Err(taken.into_error(path)),
+    ) -> Result<(Start, Standing)> {
+        let paths = self.target.paths();
+        match found(&paths)? {
+            Found::Nothing => self.anew(),
+            Found::Unknown(path, taken) => Err(taken.into_error(&path)),
+            Found::Results(marks) => {
+                let mut now = of_field(identity, 0, paths.len());
+                settle(&marks[0].identity, &mut now)?;
+                identity.inputs = now.inputs;
+                match differing(&paths, &marks, identity, self.asked) {
+                    None => self.of_the_same(
+                        marks
+                            .into_iter()
+                            .next()
+                            .unwrap_or_else(|| unreachable!("a target has at least one file")),
+                    ),
+                    Some((path, taken)) => Err(taken.into_error(&path)),
                 }
             }
-            Existing::Other(why) => Err(Taken::unknown(why).into_error(path)),
-            _ => Err(Taken::unknown("it is of an unknown kind").into_error(path)),
         }
     }
 
     /// Continues from a result of the same computation.
-    fn of_the_same(&self, mark: ResultMark) -> Result<(Start, FileState)> {
-        let standing = FileState::of(&self.target.path)?;
+    fn of_the_same(&self, mark: ResultMark) -> Result<(Start, Standing)> {
+        let standing = Standing::of(&self.target.paths())?;
         let left = self.asked.left(&mark.made);
         match left {
             None => Err(Taken::by(&mark, &mark.identity, self.asked).into_error(&self.target.path)),
@@ -277,8 +362,63 @@ pub(crate) fn made(progress: &Progress, tolerance: Option<f64>) -> Made {
 }
 
 /// Notes the state of the output in a manifest.
-pub(crate) fn note(progress: &mut Progress, standing: &FileState) {
-    progress.note.insert(STANDING.to_owned(), standing.to_string());
+pub(crate) fn note(progress: &mut Progress, standing: &Standing) {
+    let states = standing.0.iter().enumerate();
+    progress.note.extend(states.map(|(n, state)| (key(n), state.to_string())));
+}
+
+/// What has the names of the outputs.
+enum Found {
+    Nothing,
+    /// A result for each output.
+    Results(Vec<ResultMark>),
+    /// A file that is not known as a result, or the only one of several.
+    Unknown(PathBuf, Taken),
+}
+
+/// Examines the files that have the names of the outputs.
+fn found(paths: &[PathBuf]) -> Result<Found> {
+    let all = paths.iter().map(|path| Existing::at(path));
+    let all = all.collect::<syncline_store::Result<Vec<_>>>()?;
+    let missing = |existing: &Existing| matches!(existing, Existing::Nothing);
+    if all.iter().all(missing) {
+        return Ok(Found::Nothing);
+    }
+    let some_missing = all.iter().any(missing);
+    let mut marks = Vec::new();
+    for (path, existing) in paths.iter().zip(all) {
+        let why = match existing {
+            Existing::Nothing => continue,
+            Existing::Result(_) if some_missing => "the file of another field is missing",
+            Existing::Result(mark) => {
+                marks.push(*mark);
+                continue;
+            }
+            Existing::Other(why) => why,
+            _ => "it is of an unknown kind",
+        };
+        return Ok(Found::Unknown(path.clone(), Taken::unknown(why)));
+    }
+    Ok(Found::Results(marks))
+}
+
+/// Returns the first file that is not a result from which a run can continue, and why.
+fn differing(
+    paths: &[PathBuf],
+    marks: &[ResultMark],
+    identity: &Identity,
+    asked: Asked,
+) -> Option<(PathBuf, Taken)> {
+    let first = marks.first()?.made.iterations;
+    paths.iter().zip(marks).enumerate().find_map(|(n, (path, mark))| {
+        let mut taken = Taken::by(mark, &of_field(identity, n, paths.len()), asked);
+        if mark.made.iterations != first {
+            let of = paths[0].display();
+            taken.differs.push(format!("iterations of {of} are {first}"));
+            taken.left = None;
+        }
+        (!taken.differs.is_empty()).then(|| (path.clone(), taken))
+    })
 }
 
 /// A description of the file that has a result's name already.
@@ -317,7 +457,7 @@ impl Taken {
             differs.insert(0, why);
         }
         let same = |name| mark.identity.what.get(name) == now.what.get(name);
-        let is_like_the_field = [ELEMENT, ROWS, COLS].into_iter().all(same);
+        let is_like_the_field = [ELEMENT, ROWS, COLS, TYPES, DIMENSIONS].into_iter().all(same);
         let left = left.filter(|_| differs.is_empty());
         Self { found: mark.to_string(), differs, is_result: true, is_like_the_field, left }
     }
@@ -348,19 +488,24 @@ impl std::fmt::Display for Taken {
     }
 }
 
-/// Returns a description of the file that has a result's name, for a run that must not change it.
-pub(crate) fn taken(path: &Path, identity: &Identity, asked: Asked) -> Result<Option<Taken>> {
-    Ok(match Existing::at(path)? {
-        Existing::Nothing => None,
-        Existing::Result(mark) => {
-            let mut now = identity.clone();
-            // The inputs are not read for this: an input of the same length is taken for the same.
-            now.settle::<Error>(&mark.identity, |n| Ok(mark.identity.inputs[n].sum))?;
-            Some(Taken::by(&mark, &now, asked))
-        }
-        Existing::Other(why) => Some(Taken::unknown(why)),
-        _ => Some(Taken::unknown("it is of an unknown kind")),
-    })
+/// Returns the first file that has the name of an output, with its description, for a run that must
+/// not change it. Of results from which a run can continue it is the first of all.
+pub(crate) fn taken(
+    paths: &[PathBuf],
+    identity: &Identity,
+    asked: Asked,
+) -> Result<Option<(PathBuf, Taken)>> {
+    let marks = match found(paths)? {
+        Found::Nothing => return Ok(None),
+        Found::Unknown(path, taken) => return Ok(Some((path, taken))),
+        Found::Results(marks) => marks,
+    };
+    let mut now = of_field(identity, 0, paths.len());
+    // The inputs are not read for this: an input of the same length is taken for the same.
+    now.settle::<Error>(&marks[0].identity, |n| Ok(marks[0].identity.inputs[n].sum))?;
+    let first = || (paths[0].clone(), Taken::by(&marks[0], &now, asked));
+    let identity = Identity { inputs: now.inputs.clone(), ..identity.clone() };
+    Ok(Some(differing(paths, &marks, &identity, asked).unwrap_or_else(first)))
 }
 
 fn what_is_left(leftover: &Leftover) -> String {

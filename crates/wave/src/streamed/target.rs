@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 
 use syncline_store::{
     Layout, Matrix, NewFile, Shape,
-    generation::{Generations, Identity, Made},
-    newfile::FileState,
+    array::Array,
+    generation::{Generations, Identity, Made, Progress},
 };
 
-use crate::{Result, lanes::Real};
+use super::start::{Standing, of_field};
+use crate::{Error, Result, lanes::Real};
 
-/// A file that a sweep writes completely or not at all, with the data needed to resume after a
-/// crash.
+/// A file, or one for each field, that a sweep writes completely or not at all, with the data
+/// needed to resume after a crash.
 ///
 /// Until the result is complete, the data needed to resume are in the folder `PATH.syncline` beside
 /// it; see [`Generations`](syncline_store::generation::Generations) for the guarantees. A sweep of
@@ -22,7 +23,10 @@ use crate::{Result, lanes::Real};
 #[derive(Clone, Debug)]
 pub struct Target {
     pub(crate) path: PathBuf,
+    /// The files of the fields after the first.
+    pub(crate) others: Vec<PathBuf>,
     pub(crate) npy: bool,
+    pub(crate) in_memory: bool,
     pub(crate) leftovers: Leftovers,
     pub(crate) what: BTreeMap<String, String>,
 }
@@ -56,7 +60,36 @@ pub enum Leftovers {
 impl Target {
     /// Creates a target that is a `.npy` file.
     pub fn npy(path: impl Into<PathBuf>) -> Self {
-        Target { path: path.into(), npy: true, leftovers: Leftovers::Refuse, what: BTreeMap::new() }
+        Target {
+            path: path.into(),
+            others: Vec::new(),
+            npy: true,
+            in_memory: false,
+            leftovers: Leftovers::Refuse,
+            what: BTreeMap::new(),
+        }
+    }
+
+    /// Adds the `.npy` file of the next field, for a sweep [over
+    /// arrays](crate::Sweep::run_arrays_to) with several. All files must be in one folder. The data
+    /// needed to resume are beside the first.
+    ///
+    /// The files are committed together: after a crash at any moment, those that exist are all of
+    /// the same iteration. If a crash interrupts the commit itself, some may be missing until the
+    /// sweep is resumed.
+    #[must_use]
+    pub fn and(mut self, path: impl Into<PathBuf>) -> Self {
+        self.others.push(path.into());
+        self
+    }
+
+    /// Sets whether a sweep [over arrays](crate::Sweep::run_arrays_to) reads all of them into
+    /// memory, runs there, and writes the result when it is complete. Several passes are then
+    /// faster, but a sweep that is interrupted leaves nothing to resume from. A sweep that resumes
+    /// from an interrupted one goes on from files to files.
+    #[must_use]
+    pub fn in_memory(self, in_memory: bool) -> Self {
+        Target { in_memory, ..self }
     }
 
     /// Creates a target that is a file of the values only, row by row.
@@ -78,10 +111,15 @@ impl Target {
         self
     }
 
-    /// Returns the path of the file.
+    /// Returns the path of the file; of several, the first.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the paths of all files.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        std::iter::once(&self.path).chain(&self.others).cloned().collect()
     }
 }
 
@@ -95,39 +133,73 @@ impl Target {
 pub struct Pending {
     pub(crate) kind: Kind,
     pub(crate) npy: bool,
-    pub(crate) shape: Shape,
+    /// The shape of a matrix; `None` if the result is one of arrays.
+    pub(crate) shape: Option<Shape>,
     /// The computation of which it is the result.
     pub(crate) identity: Identity,
     pub(crate) made: Made,
-    /// The state of the name that the commit may replace; `None`: any file may be replaced.
-    pub(crate) replaces: Option<FileState>,
+    /// The sums of the fields of a result of several.
+    pub(crate) sums: Progress,
+    /// The state of the names that the commit may replace; `None`: any file may be replaced.
+    pub(crate) replaces: Option<Standing>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    New(NewFile),
+    /// Files without names, one for each field.
+    New(Vec<NewFile>),
     Generations(Generations),
-    /// The result has its name already.
-    Complete(PathBuf),
+    /// The result has its names already.
+    Complete(Vec<PathBuf>),
 }
 
 impl Pending {
     /// Opens the result for inspection before it is committed.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be opened.
+    /// Returns an error if the file cannot be opened, or if the result is one of arrays.
     pub fn matrix<T: Real>(&self) -> Result<Matrix<T>> {
+        let Some(shape) = self.shape else {
+            let why = "it is one of arrays, which `array` opens".to_owned();
+            return Err(Error::NotStreamed { name: "the result".to_owned(), why });
+        };
         let path = match &self.kind {
             Kind::New(new) => {
-                return Ok(Matrix::create(new, self.npy, self.shape, Layout::RowMajor)?);
+                return Ok(Matrix::create(&new[0], self.npy, shape, Layout::RowMajor)?);
             }
             Kind::Generations(generations) => generations.path(generations.committed()),
-            Kind::Complete(path) => path.clone(),
+            Kind::Complete(paths) => paths[0].clone(),
         };
         if self.npy {
             return Ok(Matrix::open(&path)?);
         }
-        Ok(Matrix::open_raw(&path, self.shape, Layout::RowMajor)?)
+        Ok(Matrix::open_raw(&path, shape, Layout::RowMajor)?)
+    }
+
+    /// Reads a field, counted from 0, of a result of arrays, before it is committed.
+    ///
+    /// # Errors
+    /// [`Error::Fields`] if there is no such field; an error if the file cannot be read.
+    pub fn array(&self, field: usize) -> Result<Array> {
+        let expected = self.fields();
+        if field >= expected {
+            return Err(Error::Fields { expected, given: field.saturating_add(1) });
+        }
+        Ok(match &self.kind {
+            Kind::New(new) => Array::of_file(&new[field])?,
+            Kind::Generations(generations) => {
+                Array::open(&generations.path_of(generations.committed(), field))?
+            }
+            Kind::Complete(paths) => Array::open(&paths[field])?,
+        })
+    }
+
+    fn fields(&self) -> usize {
+        match &self.kind {
+            Kind::New(new) => new.len(),
+            Kind::Generations(generations) => generations.outputs().len(),
+            Kind::Complete(paths) => paths.len(),
+        }
     }
 
     /// Returns whether the result has its name already: it was complete before, and nothing was
@@ -140,24 +212,45 @@ impl Pending {
     /// Syncs the result to disk and gives it its name, in place of the file that had it when the
     /// sweep began; then removes the data that were kept to resume from.
     ///
+    /// Of several files, the old ones are removed before the first one gets its name. If that is
+    /// interrupted, [`Leftovers::Resume`] gives the others theirs.
+    ///
     /// # Errors
     /// [`Appeared`](syncline_store::Error::Appeared) if another file has the name by now, unless
     /// the target's policy is [`Leftovers::Discard`]. An error of the file system: then either the
     /// files that existed before remain, or the result has its name and only a later step has
     /// failed.
     pub fn commit(self) -> Result<()> {
-        let Self { kind, identity, made, replaces, .. } = self;
+        let fields = self.fields();
+        let Self { kind, identity, made, sums, replaces, .. } = self;
+        let may_replace =
+            |paths: &[PathBuf]| replaces.as_ref().map_or(Ok(()), |standing| standing.check(paths));
         match kind {
-            Kind::New(new) => {
+            Kind::New(mut new) if fields == 1 => {
+                let Some(new) = new.pop() else { return Ok(()) };
                 identity.mark(new.file(), &made);
                 match replaces {
-                    Some(standing) => new.commit_over(&standing)?,
+                    Some(standing) => new.commit_over(standing.first())?,
                     None => new.commit()?,
                 }
             }
+            Kind::New(new) => {
+                let paths: Vec<PathBuf> = new.iter().map(|new| new.target().to_owned()).collect();
+                may_replace(&paths)?;
+                for (n, new) in new.iter().enumerate() {
+                    of_field(&identity, n, fields).mark(new.file(), &made);
+                }
+                let mut generations =
+                    Generations::of_files(new, &super::start::of_files(&identity, &paths))?;
+                generations.commit(&Progress { generation: 1, ..sums })?;
+                generations.finish()?;
+            }
             Kind::Generations(mut generations) => {
-                replaces.map_or(Ok(()), |standing| standing.check(generations.output()))?;
-                identity.mark(&generations.file(generations.committed())?, &made);
+                may_replace(&generations.outputs())?;
+                for n in 0..fields {
+                    let file = generations.file_of(generations.committed(), n)?;
+                    of_field(&identity, n, fields).mark(&file, &made);
+                }
                 generations.finish()?;
             }
             Kind::Complete(_) => {}

@@ -1,16 +1,15 @@
 //! Sweeps over arrays: of descriptions of any kind.
 
-use std::path::PathBuf;
-
+use syncline_store::ElementType;
 use syncline_store::array::{Array, ArraySource};
-use syncline_store::{ElementType, NewFile};
 
 use super::{Settings, Sweep, SweepPlan, SweepReport};
 use crate::described::graph::Type;
 use crate::plan::ArrayPlan;
+use crate::rule::keep::{Keep, Planner};
 use crate::rule::plan::Question;
-use crate::rule::run::{Fields, Input, Run, three};
-use crate::streamed::{cache_bytes, rate_of};
+use crate::rule::run::{Done, Input, Output, Run, three};
+use crate::streamed::{Pending, Target, cache_bytes, rate_of};
 use crate::{Described, Error, Result};
 
 /// Sweeps over arrays: several fields, any types, two or three dimensions, any edges and
@@ -55,34 +54,67 @@ impl Sweep<Described> {
         coefficients: &[Array],
     ) -> Result<(Vec<Array>, SweepReport)> {
         let inputs: Vec<_> = fields.iter().chain(coefficients).map(Input::Memory).collect();
-        let plan = self.plan_of((fields.len(), coefficients.len()), &inputs, false)?;
-        match self.run_inputs(&inputs, plan, None)? {
-            (Fields::Memory(fields), report) => Ok((fields, report)),
-            (Fields::Files(_), _) => unreachable!("a run without targets is one in memory"),
-        }
+        let given = (fields.len(), coefficients.len());
+        let plan = self.plan_of(given, &inputs, self.settings.iterations, false)?;
+        self.run_inputs(&inputs, plan)
     }
 
     /// Runs the sweep from arrays in memory or on file into new `.npy` files, one for each field.
-    /// Arrays on file may be larger than memory. The files are returned without their names, which
-    /// they get by [`NewFile::commit`].
+    /// Arrays on file may be larger than memory.
+    ///
+    /// The target has a file for each field ([`Target::and`]). If the sweep takes several passes
+    /// from files to files, each is committed: a sweep that is interrupted continues after the last
+    /// of them with [`Leftovers::Resume`](crate::target::Leftovers::Resume), and a complete result
+    /// can be continued with more iterations.
     ///
     /// # Errors
-    /// As for [`run_arrays`](Self::run_arrays); errors of the files.
+    /// As for [`run_arrays`](Self::run_arrays); [`Error::Fields`] also if the target has another
+    /// number of files; [`Error::Leftovers`], [`Error::Taken`] and [`Error::Fewer`], depending on
+    /// what earlier runs have left and the target's policy;
+    /// [`InputChanged`](syncline_store::Error::InputChanged) if an array's file was written to
+    /// while the sweep ran; errors of the files.
+    ///
+    /// ```
+    /// use syncline_store::array::{Array, ArraySource};
+    /// use syncline_wave::target::{Leftovers, Target};
+    /// use syncline_wave::{Described, Sweep};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (up, down) = (folder.path().join("up.npy"), folder.path().join("down.npy"));
+    /// let both = Described::parse(r#"
+    ///     name = "both"
+    ///     fields = ["up", "down"]
+    ///     update = """
+    ///     up = up + 1
+    ///     down = down - 1
+    ///     """
+    /// "#)?;
+    /// let zeros = Array::from_vec(&[2, 2], vec![0.0; 4])?;
+    /// let fields = [ArraySource::Memory(zeros.clone()), ArraySource::Memory(zeros)];
+    /// let target = Target::npy(&up).and(&down).leftovers(Leftovers::Resume);
+    /// let sweep = Sweep::new(both).iterations(5).depth(2);
+    /// let (result, _) = sweep.run_arrays_to(&fields, &[], &target)?;
+    /// result.commit()?;
+    /// assert_eq!(Array::open(&down)?.values(), Some(&[-5.0; 4][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn run_arrays_to(
         &self,
         fields: &[ArraySource],
         coefficients: &[ArraySource],
-        targets: &[PathBuf],
-    ) -> Result<(Vec<NewFile>, SweepReport)> {
+        target: &Target,
+    ) -> Result<(Pending, SweepReport)> {
         let inputs: Vec<_> = fields.iter().chain(coefficients).map(input).collect();
-        if targets.len() != fields.len() {
-            return Err(Error::Fields { expected: fields.len(), given: targets.len() });
+        let given = (fields.len(), coefficients.len());
+        check(&self.kernel, given, &inputs)?;
+        let expected = 1 + target.others.len();
+        if fields.len() != expected {
+            return Err(Error::Fields { expected: fields.len(), given: expected });
         }
-        let plan = self.plan_of((fields.len(), coefficients.len()), &inputs, true)?;
-        match self.run_inputs(&inputs, plan, Some(targets))? {
-            (Fields::Files(files), report) => Ok((files, report)),
-            (Fields::Memory(_), _) => unreachable!("a run with targets is one into files"),
-        }
+        let plan = |inputs: &[Input<'_>], iterations, to_files| {
+            self.plan_of(given, inputs, iterations, to_files)
+        };
+        self.run_to_files(&inputs, target, &plan)
     }
 
     /// Returns the plan of [`run_arrays_to`](Self::run_arrays_to), or, if `to_files` is false, of a
@@ -97,7 +129,8 @@ impl Sweep<Described> {
         to_files: bool,
     ) -> Result<SweepPlan> {
         let inputs: Vec<_> = fields.iter().chain(coefficients).map(input).collect();
-        let plan = self.plan_of((fields.len(), coefficients.len()), &inputs, to_files)?;
+        let given = (fields.len(), coefficients.len());
+        let plan = self.plan_of(given, &inputs, self.settings.iterations, to_files)?;
         Ok(SweepPlan::Arrays(plan))
     }
 
@@ -105,10 +138,29 @@ impl Sweep<Described> {
         &self,
         inputs: &[Input<'_>],
         plan: ArrayPlan,
-        targets: Option<&[PathBuf]>,
-    ) -> Result<(Fields, SweepReport)> {
+    ) -> Result<(Vec<Array>, SweepReport)> {
         let (rule, settings) = (self.kernel.rule(), &self.settings);
-        Run { rule, inputs, settings, plan, targets }.run()
+        let mut output = Output::Memory(Vec::new());
+        let report = Run { rule, inputs, settings, plan }.run(
+            &mut output,
+            Done::default(),
+            &[],
+            &mut |_, _, _| Ok(()),
+        )?;
+        match output {
+            Output::Memory(fields) => Ok((fields, report)),
+            _ => unreachable!("a run does not change the kind of its output"),
+        }
+    }
+
+    pub(crate) fn run_to_files(
+        &self,
+        inputs: &[Input<'_>],
+        target: &Target,
+        plan: &Planner<'_>,
+    ) -> Result<(Pending, SweepReport)> {
+        let (rule, settings) = (self.kernel.rule(), &self.settings);
+        Keep { rule, inputs, settings, target, plan }.run()
     }
 
     /// Checks the arrays and the settings, and returns the plan.
@@ -116,6 +168,7 @@ impl Sweep<Described> {
         &self,
         given: (usize, usize),
         inputs: &[Input<'_>],
+        iterations: u64,
         to_files: bool,
     ) -> Result<ArrayPlan> {
         let (rule, settings) = (self.kernel.rule(), &self.settings);
@@ -128,7 +181,7 @@ impl Sweep<Described> {
             Input::File(file) => Some(file.direct()),
             Input::Memory(_) => None,
         });
-        let Settings { iterations, depth, memory, .. } = *settings;
+        let Settings { depth, memory, .. } = *settings;
         Question {
             rule,
             dims: three(inputs[0].dims()),

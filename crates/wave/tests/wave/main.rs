@@ -1,5 +1,6 @@
 //! Tests of the executors against the plain double loop, and against the papers' model.
 
+mod arrays;
 mod bits;
 mod common;
 mod converge;

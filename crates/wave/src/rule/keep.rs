@@ -1,0 +1,331 @@
+//! Runs of rules into files that are complete or absent, and that can resume after a crash or from
+//! their own results.
+//!
+//! # Contract
+//! [`start`](crate::streamed::start) determines where a run begins, as for sweeps over matrices.
+//! The files of all fields are generations of one computation: a pass commits all of them at once,
+//! and at the end they get their names so that those that exist are never of two runs.
+//!
+//! The first pass also takes the sum of each input that it reads: by these a later run recognises
+//! inputs that were moved or touched. After every pass an input is compared by path, length and
+//! modification time, so one that was written to during the run is noticed.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use syncline_store::array::{Array, ArraySource};
+use syncline_store::checksum::checksum;
+use syncline_store::generation::{Generations, Identity, Progress};
+
+use super::Rule;
+use super::plan::ArrayPlan;
+use super::run::{Done, Fields, Input, Output, Run, cloned};
+use super::sums::{PassSums, SlabSums};
+use crate::streamed::Spent;
+use crate::streamed::start::{
+    Asked, Begin, DIMENSIONS, Standing, Start, TYPES, made, note, of_files,
+};
+use crate::streamed::target::{Kind, Leftovers, Pending, Target};
+use crate::sweep::{Settings, SweepReport};
+use crate::{Error, Result};
+
+/// Returns the plan for these inputs, a number of iterations, and a result in files or not.
+pub(crate) type Planner<'a> = dyn Fn(&[Input<'_>], u64, bool) -> Result<ArrayPlan> + 'a;
+
+/// A run into the files of a target.
+pub(crate) struct Keep<'a> {
+    pub(crate) rule: &'a Rule,
+    pub(crate) inputs: &'a [Input<'a>],
+    pub(crate) settings: &'a Settings,
+    pub(crate) target: &'a Target,
+    pub(crate) plan: &'a Planner<'a>,
+}
+
+impl Keep<'_> {
+    /// Runs the iterations that are left.
+    pub(crate) fn run(&self) -> Result<(Pending, SweepReport)> {
+        let paths = self.target.paths();
+        // First, so that too little memory is reported before anything is discarded.
+        let (iterations, in_memory) = (self.settings.iterations, self.target.in_memory);
+        let plan = (self.plan)(self.inputs, iterations, !in_memory)?;
+        let mut identity = self.identity();
+        let (start, standing) = self.begin(&mut identity)?;
+        let (mut generations, mut from) = (None, Vec::new());
+        let done = match start {
+            Start::Anew => Done::default(),
+            Start::Complete(made) => {
+                let (done, spent) = (Done::after(&made), Spent::default());
+                let resumed = made.iterations;
+                let report =
+                    self.of(self.inputs, plan).report(done, resumed, &spent, Duration::ZERO);
+                let kind = Kind::Complete(paths);
+                let pending = self.pending(kind, identity, &report, Progress::default(), standing);
+                return Ok((pending, report));
+            }
+            Start::After(made) => {
+                from = opened(&paths)?;
+                // Another run may have replaced the result since its mark was read.
+                standing.check(&paths)?;
+                Done::after(&made)
+            }
+            Start::From(found) => {
+                let progress = found.progress().cloned().unwrap_or_default();
+                let made = self.asked().judge(made(&progress, self.settings.tolerance));
+                generations = Some(found);
+                Done::after(&made)
+            }
+        };
+        let in_memory = in_memory && generations.is_none();
+        let of_result = from.iter().map(|field| match field {
+            ArraySource::Memory(array) => Input::Memory(array),
+            ArraySource::File(file) => Input::File(file),
+        });
+        let others = self.inputs[from.len()..].iter().copied();
+        let mut inputs: Vec<Input<'_>> = of_result.chain(others).collect();
+        let loaded: Vec<Option<Array>> = match in_memory {
+            true => inputs.iter().map(load).collect::<Result<_>>()?,
+            false => Vec::new(),
+        };
+        for (input, array) in inputs.iter_mut().zip(&loaded) {
+            *input = array.as_ref().map_or(*input, Input::Memory);
+        }
+        let is_done = done.iterations >= iterations || done.converged.is_some();
+        let left = iterations.saturating_sub(done.iterations);
+        let plan = match left == iterations && !self.target.in_memory {
+            true => plan,
+            false => (self.plan)(&inputs, left, !in_memory)?,
+        };
+        let run = self.of(&inputs, plan);
+        let mut output = match generations {
+            Some(generations) => Output::Generations(generations),
+            None if in_memory => Output::Memory(Vec::new()),
+            None if run.has_several_passes(done.iterations) => {
+                let files: Vec<_> = inputs[..self.rule.fields].iter().map(Input::file).collect();
+                let outputs: Vec<_> = paths
+                    .iter()
+                    .zip(&files)
+                    .map(|(path, (header, bytes))| (&**path, &**header, *bytes))
+                    .collect();
+                let identity = of_files(&identity, &paths);
+                Output::Generations(Generations::create_all(&outputs, &identity)?)
+            }
+            None => Output::New(run.new_files(&paths)?),
+        };
+        if let (Output::Generations(generations), true) = (&output, is_done) {
+            // No pass will read the last generation, so damage would go undetected otherwise.
+            self.check_all(generations)?;
+        }
+        let wanted = self.wanted(&mut identity, &inputs, &output, from.len());
+        let unit = run.unit();
+        let mut sums = Vec::new();
+        let progress = |done: &Done, sums: &[SlabSums]| Progress {
+            iterations: done.iterations,
+            panel_rows: unit as u64,
+            checksums: sums.iter().flat_map(SlabSums::values).copied().collect(),
+            residuals: done.residuals.clone(),
+            ..Progress::default()
+        };
+        let mut after = |output: &mut Output, done: &Done, mut of_pass: PassSums| {
+            for &(n, array) in &wanted {
+                let sum = of_pass.read().get_mut(array).and_then(Option::take);
+                identity.inputs[n].sum =
+                    identity.inputs[n].sum.or(sum.and_then(|sum| sum.values().first().copied()));
+            }
+            identity.check_inputs()?;
+            if !from.is_empty() {
+                standing.check(&paths)?;
+            }
+            sums = std::mem::take(of_pass.written());
+            if let Output::Generations(generations) = output {
+                let generation = generations.committed() + 1;
+                let mut progress = Progress { generation, ..progress(done, &sums) };
+                note(&mut progress, &standing);
+                generations.record_identity(&of_files(&identity, &paths));
+                generations.commit(&progress)?;
+            }
+            Ok(())
+        };
+        let arrays: Vec<usize> = wanted.iter().map(|&(_, array)| array).collect();
+        let report = run.run(&mut output, done, &arrays, &mut after)?;
+        let kind = match output {
+            Output::Generations(generations) => Kind::Generations(generations),
+            Output::New(files) => {
+                if report.passes == 0 {
+                    let mut fields = cloned(&files)?;
+                    run.copy(&mut fields)?;
+                    if let Fields::Files(fields) = &fields {
+                        sums = self.sums(fields, unit)?;
+                    }
+                }
+                Kind::New(files)
+            }
+            Output::Memory(arrays) => {
+                let files = run.new_files(&paths)?;
+                for (file, array) in files.iter().zip(&arrays) {
+                    let start = file.bytes() - array.bytes().len() as u64;
+                    let failed = |source| failed("write", file.target(), source);
+                    file.file().write_all_at(array.bytes(), start).map_err(failed)?;
+                    sums.push(SlabSums::of_array(array, unit));
+                }
+                Kind::New(files)
+            }
+        };
+        identity.check_inputs()?;
+        let done = Done { iterations: report.iterations, ..Done::default() };
+        let sums = progress(&done, &sums);
+        let sums = Progress { residuals: report.residuals.clone(), ..sums };
+        let pending = self.pending(kind, identity, &report, sums, standing);
+        Ok((pending, report))
+    }
+
+    fn of<'r>(&'r self, inputs: &'r [Input<'r>], plan: ArrayPlan) -> Run<'r> {
+        Run { rule: self.rule, inputs, settings: self.settings, plan }
+    }
+
+    fn asked(&self) -> Asked {
+        Asked { window: self.rule.directions.len(), ..Asked::of(self.settings) }
+    }
+
+    fn pending(
+        &self,
+        kind: Kind,
+        identity: Identity,
+        report: &SweepReport,
+        sums: Progress,
+        standing: Standing,
+    ) -> Pending {
+        let replaces = (self.target.leftovers != Leftovers::Discard).then_some(standing);
+        let (npy, made) = (self.target.npy, report.made(self.settings.tolerance));
+        Pending { kind, npy, shape: None, identity, made, sums, replaces }
+    }
+
+    /// Returns the identity of the computation. The sums of its inputs on file are not known yet.
+    fn identity(&self) -> Identity {
+        let mut what = self.target.what.clone();
+        let types: Vec<_> = self.inputs.iter().map(|input| input.element().name()).collect();
+        what.insert(TYPES.to_owned(), types.join(", "));
+        let dims: Vec<_> = self.inputs[0].dims().iter().map(usize::to_string).collect();
+        what.insert(DIMENSIONS.to_owned(), dims.join(" x "));
+        for (n, input) in self.inputs.iter().enumerate() {
+            if let (Input::Memory(array), None) = (input, input.origin()) {
+                let sum = format!("{:016x}", checksum(array.bytes()));
+                what.insert(format!("array {n} in memory"), sum);
+            }
+        }
+        Identity { what, inputs: self.inputs.iter().filter_map(Input::origin).cloned().collect() }
+    }
+
+    /// Returns the numbers of the arrays that have a file, in the order of the identity's inputs.
+    fn on_file(&self) -> Vec<usize> {
+        (0..self.inputs.len()).filter(|&n| self.inputs[n].origin().is_some()).collect()
+    }
+
+    /// Returns the point where the run begins.
+    fn begin(&self, identity: &mut Identity) -> Result<(Start, Standing)> {
+        let (monitor, on_file) = (&self.settings.monitor, self.on_file());
+        let sum = |n: usize| {
+            monitor.compares(n + 1, on_file.len());
+            let go_on = |bytes| {
+                monitor.moved(bytes);
+                if monitor.is_cancelled() { Err(Error::Cancelled { iteration: 0 }) } else { Ok(()) }
+            };
+            let input = &self.inputs[on_file[n]];
+            let slabs = input.dims()[0];
+            let sums = match input {
+                Input::Memory(array) => SlabSums::of_array(array, slabs),
+                Input::File(file) => {
+                    let (direct, start) = file.direct();
+                    let read = |file: &File| {
+                        let place = (start, input.slab_bytes());
+                        SlabSums::of_file((file, direct.name()), place, (slabs, slabs), go_on)
+                    };
+                    read(&open(direct.name())?)?
+                }
+            };
+            Ok(sums.values().first().copied())
+        };
+        let is_generation = |progress: &Progress| {
+            let files = self.target.paths().into_iter().map(|path| Ok((open(&path)?, path)));
+            let files = files.collect::<Result<Vec<_>>>()?;
+            let sums = self.sums(&files, progress.panel_rows.max(1) as usize)?;
+            Ok(sums.iter().flat_map(SlabSums::values).eq(&progress.checksums))
+        };
+        let begin = Begin { target: self.target, asked: self.asked() };
+        begin.start(identity, sum, is_generation)
+    }
+
+    /// Returns the sums of the fields in files.
+    fn sums(&self, files: &[(File, PathBuf)], unit: usize) -> Result<Vec<SlabSums>> {
+        let sums = |(input, (file, path)): (&Input<'_>, &(File, PathBuf))| {
+            let (slab, slabs) = (input.slab_bytes(), input.dims()[0]);
+            let start = input.file().1 - (slab * slabs) as u64;
+            SlabSums::of_file((file, path), (start, slab), (unit, slabs), |_| Ok(()))
+        };
+        self.inputs.iter().zip(files).map(sums).collect()
+    }
+
+    /// Compares all of the last generation with the sums of its pass.
+    fn check_all(&self, generations: &Generations) -> Result<()> {
+        let Some(progress) = generations.progress() else { return Ok(()) };
+        let file = |n| {
+            let path = generations.path_of(progress.generation, n);
+            Ok((open(&path)?, path))
+        };
+        let files = (0..self.rule.fields).map(file).collect::<Result<Vec<_>>>()?;
+        let sums = self.sums(&files, progress.panel_rows.max(1) as usize)?;
+        let all = sums.iter().flat_map(SlabSums::values).enumerate();
+        Ok(all.into_iter().try_for_each(|(panel, &sum)| generations.check_panel(panel, sum))?)
+    }
+
+    /// Takes the sums of the inputs in memory that are not known. Returns the inputs whose sums the
+    /// first pass takes: their positions in the identity, and among the arrays. `from` is the
+    /// number of fields that are read from a result.
+    fn wanted(
+        &self,
+        identity: &mut Identity,
+        inputs: &[Input<'_>],
+        output: &Output,
+        from: usize,
+    ) -> Vec<(usize, usize)> {
+        let first = match output {
+            Output::Generations(generations) if generations.committed() > 0 => self.rule.fields,
+            _ => from,
+        };
+        let mut wanted = Vec::new();
+        for (n, array) in self.on_file().into_iter().enumerate() {
+            match inputs[array] {
+                _ if array < first || identity.inputs[n].sum.is_some() => {}
+                Input::File(_) => wanted.push((n, array)),
+                Input::Memory(loaded) => {
+                    let sums = SlabSums::of_array(loaded, loaded.dims()[0]);
+                    identity.inputs[n].sum = sums.values().first().copied();
+                }
+            }
+        }
+        wanted
+    }
+}
+
+/// Reads an array on file into memory.
+fn load(input: &Input<'_>) -> Result<Option<Array>> {
+    match input {
+        Input::Memory(_) => Ok(None),
+        Input::File(file) => Ok(Some(Array::open(file.direct().0.name())?)),
+    }
+}
+
+/// Opens the fields of a result.
+fn opened(paths: &[PathBuf]) -> Result<Vec<ArraySource>> {
+    let sources = paths.iter().map(|path| ArraySource::open(path));
+    Ok(sources.collect::<syncline_store::Result<_>>()?)
+}
+
+fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(|source| failed("open", path, source))
+}
+
+fn failed(action: &'static str, path: &Path, source: std::io::Error) -> Error {
+    syncline_store::Error::File { action, path: path.to_owned(), source }.into()
+}

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! A new assignment begins where a name is followed by `=`; line breaks have no meaning. `type` is
-//! the name of an element type, and converts; `function` is one that the program gives. An offset is a number, possibly with a minus sign.
-
+//! the name of an element type, and converts; `function` is one that the program gives. An offset
+//! is a number, possibly with a minus sign.
 mod place;
 
 use std::collections::BTreeMap;

@@ -5,8 +5,8 @@
 //! no code: on other processors, for values of several types, for operations that the processor
 //! does not have for vectors of the type, or if the system allows no new code. A program is then
 //! interpreted, see [`program`](super::program). The results are the same bits, NaNs excepted: the
-//! code has the same operations, each rounded by itself, in the order of the graph; only a quotient by
-//! a power of two is a product, which is the same number.
+//! code has the same operations, each rounded by itself, in the order of the graph; only a quotient
+//! by a power of two is a product, which is the same number.
 //!
 //! ```text
 //! rule   u + 0.1 * (old.n + old.s + old.e + old.w - 4 * u)
@@ -118,10 +118,10 @@ impl Native {
     #[inline]
     pub(super) unsafe fn run(&self, reads: &[*const u8], outputs: &[*mut u8], n: usize) {
         let (vector, bytes) = (self.vector, n * self.bytes);
-        // Stores that cross lines of the cache take longer, and there are fewer of them than of
-        // loads to choose from: the first vector is cut so that the others are aligned.
+        // Stores that cross lines of the cache take longest. The first vector of a long run is cut
+        // so that the others store to whole lines.
         let off = outputs.first().map_or(0, |output| output.addr() % vector);
-        let first = if off > 0 && bytes >= LONG * vector && off % self.bytes == 0 {
+        let first = if off > 0 && bytes >= LONG * vector && off.is_multiple_of(self.bytes) {
             vector - off
         } else {
             0

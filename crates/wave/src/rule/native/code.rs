@@ -397,7 +397,7 @@ impl<'c> Compiler<'c> {
 
     /// Returns a register for a new value.
     fn take(&self, body: &mut Body, others: &[Register]) -> Option<Register> {
-        let register = body.free.pop().or_else(|| {
+        body.free.pop().or_else(|| {
             let given_up = |(value, register): &(Value, Register)| match value {
                 Value::Result(_) => false,
                 Value::Number(number) => *number >= self.kept() && !others.contains(register),
@@ -405,8 +405,7 @@ impl<'c> Compiler<'c> {
             };
             let at = body.held.iter().position(given_up)?;
             Some(body.held.remove(at).1)
-        });
-        register
+        })
     }
 
     /// Returns the operand in memory of a value that needs no register.

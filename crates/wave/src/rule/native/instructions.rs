@@ -170,7 +170,7 @@ impl Set {
     /// Returns the instruction that compares, the number that says how, and the one that chooses.
     pub(super) fn choice(&self, comparison: Comparison) -> (Code, u32, Code) {
         use Code::*;
-        // Comparisons of real numbers are ordered and quiet; the numbers are those of the processor.
+        // The numbers of the processor: comparisons of real numbers are ordered and quiet.
         let real = match comparison {
             Comparison::Equal => 0x00,
             Comparison::Less => 0x11,

@@ -95,7 +95,11 @@ fn outputs(
     if let (true, Some(folder)) = (several, &args.output)
         && !folder.is_dir()
     {
-        let why = "is no folder, in which the fields of this kernel go".to_owned();
+        let why = match folder.exists() {
+            true => "is no folder, in which the fields of this kernel go",
+            false => "does not exist: it is the folder in which the fields of this kernel go",
+        };
+        let why = why.to_owned();
         return Err(Error::Output { path: folder.clone(), why });
     }
     // All outputs are in one folder, in which they are committed together.

@@ -53,6 +53,9 @@ impl Described {
     /// depend only on the elements `i` of the arguments. The function must be pure, as threads call
     /// it for points in any order.
     ///
+    /// A sweep that resumes compares descriptions, and not the code of functions: let
+    /// [`Target::describe`](crate::target::Target::describe) name what distinguishes it.
+    ///
     /// # Errors
     /// [`Error::Function`] if the text names no such function.
     ///
@@ -86,9 +89,10 @@ impl Described {
         Ok(self)
     }
 
-    /// Gives a C function as the code of a function. The bits of the result are those of the
-    /// [plain loop](crate::reference::plain_arrays) if the C compiler gives each point the same
-    /// result wherever it is in a run: compile with `-ffp-contract=off` and without `-ffast-math`.
+    /// Gives a C function as the code of a function; see [`with_function`](Self::with_function).
+    /// The bits of the result are those of the [plain loop](crate::reference::plain_arrays) if the
+    /// C compiler gives each point the same result wherever it is in a run: compile with `-ffp-
+    /// contract=off` and without `-ffast-math`.
     ///
     /// # Errors
     /// [`Error::Function`] if the text names no such function.
@@ -99,6 +103,34 @@ impl Described {
     ///   same time, with any `n`, that number of values of each argument, and this context.
     /// * The function must read nothing else through the arguments, write `n` results and nothing
     ///   else, keep no pointer, and return: it must neither unwind nor jump out.
+    ///
+    /// ```
+    /// use std::ffi::c_void;
+    /// use syncline_wave::Described;
+    ///
+    /// /// Such a function is one in C, in a program that links it.
+    /// unsafe extern "C" fn cube(
+    ///     n: usize,
+    ///     arguments: *const *const f64,
+    ///     results: *mut f64,
+    ///     _context: *mut c_void,
+    /// ) {
+    ///     // SAFETY: the caller gives one argument and the results, of `n` values each.
+    ///     let (x, results) = unsafe {
+    ///         let x = std::slice::from_raw_parts(*arguments, n);
+    ///         (x, std::slice::from_raw_parts_mut(results, n))
+    ///     };
+    ///     results.iter_mut().zip(x).for_each(|(result, x)| *result = x * x * x);
+    /// }
+    ///
+    /// let text = "name = 'c'\nfield = 'u'\nfunctions = ['cube']\nupdate = 'u = old.w - cube(u)'";
+    /// // SAFETY: the function has no state, reads its argument and writes its results.
+    /// let kernel = unsafe {
+    ///     Described::parse(text)?.with_c_function("cube", cube, std::ptr::null_mut())?
+    /// };
+    /// assert_eq!(kernel.functions().collect::<Vec<_>>(), [("cube", 1)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub unsafe fn with_c_function(
         mut self,
         name: &str,

@@ -40,14 +40,14 @@ pub struct ArrayPlan {
     pub memory: u64,
 }
 
-/// Nanoseconds per update of a value of 8 bytes, of explicit and of ordered rules.
-const UPDATE_NS: [f64; 2] = [0.25, 0.5];
+/// Nanoseconds per update of a value of 8 bytes.
+const UPDATE_NS: f64 = 0.25;
 /// Nanoseconds per byte that is copied into a ring or out of it, for explicit and ordered rules.
 const COPY_NS: [f64; 2] = [0.05, 0.15];
 /// Nanoseconds per byte that memory delivers or takes.
 const MEMORY_NS: f64 = 0.025;
 /// The factor by which an update of an ordered rule outside of the cache is slower.
-const OUTSIDE: f64 = 1.3;
+const OUTSIDE: f64 = 1.1;
 /// Nanoseconds for a run of a program, for a task, and for a pass.
 const RUN_NS: f64 = 30.0;
 const TASK_NS: f64 = 3000.0;
@@ -58,7 +58,7 @@ const TOUCH_NS: f64 = 0.5;
 const REQUEST_NS: f64 = 1.5e5;
 /// The depths, bands and pieces among which a plan is chosen.
 const DEPTHS: [usize; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 20, 32, 48, 64, 100, 200];
-const BANDS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+const BANDS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const PIECES: [usize; 9] = [4, 8, 16, 32, 128, 512, 1024, 2048, 4096];
 /// The greatest number of engines in one pass.
 const ENGINES: u64 = 8;
@@ -157,7 +157,9 @@ impl Question<'_> {
         let panel = |on_file: bool, array: usize| match on_file {
             true => {
                 let bytes = band as u64 * slab * self.elements[array].bytes() as u64;
-                (bytes + (16 << 10)).next_multiple_of(2 << 20)
+                // Larger buffers have large pages.
+                let page = if bytes + (16 << 10) < 2 << 20 { 4 << 10 } else { 2 << 20 };
+                (bytes + (16 << 10)).next_multiple_of(page)
             }
             false => 0,
         };
@@ -181,7 +183,7 @@ impl Question<'_> {
             (false, 2) => band,
             (false, _) => self.dims[1],
         };
-        let update = UPDATE_NS[kind] * all / 8.0;
+        let update = UPDATE_NS * all / 8.0;
         let update = match (fits, self.rule.explicit) {
             (true, _) => update,
             // What a level has written is not in the cache any more when the next one reads it.

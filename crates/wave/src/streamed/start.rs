@@ -58,7 +58,7 @@ pub(crate) const DIMENSIONS: &str = "dimensions";
 pub(crate) struct Standing(Vec<FileState>);
 
 impl Standing {
-    fn of(paths: &[PathBuf]) -> Result<Self> {
+    pub(crate) fn of(paths: &[PathBuf]) -> Result<Self> {
         let states = paths.iter().map(|path| FileState::of(path));
         Ok(Self(states.collect::<syncline_store::Result<_>>()?))
     }
@@ -68,9 +68,13 @@ impl Standing {
         &self.0[0]
     }
 
-    /// Checks that each name still belongs to the same file, or to none.
+    /// Checks that each name belongs to the same file, or is free: an earlier run may have removed
+    /// some of several old files.
     pub(crate) fn check(&self, paths: &[PathBuf]) -> Result<()> {
-        Ok(self.0.iter().zip(paths).try_for_each(|(state, path)| state.check(path))?)
+        let several = paths.len() > 1;
+        let is_free = |path: &PathBuf| several && path.symlink_metadata().is_err();
+        let mut names = self.0.iter().zip(paths).filter(|(_, path)| !is_free(path));
+        Ok(names.try_for_each(|(state, path)| state.check(path))?)
     }
 
     /// Returns the state that a manifest notes. Without the note, only free names may be used.

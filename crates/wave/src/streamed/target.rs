@@ -242,7 +242,19 @@ impl Pending {
                 }
                 let mut generations =
                     Generations::of_files(new, &super::start::of_files(&identity, &paths))?;
-                generations.commit(&Progress { generation: 1, ..sums })?;
+                // Another run may have got the names before this one got the lock.
+                if let Err(error) = may_replace(&paths) {
+                    drop(generations);
+                    Generations::discard(&paths[0])?;
+                    return Err(error);
+                }
+                let mut progress = Progress { generation: 1, ..sums };
+                let standing = match &replaces {
+                    Some(standing) => standing,
+                    None => &Standing::of(&paths)?,
+                };
+                super::start::note(&mut progress, standing);
+                generations.commit(&progress)?;
                 generations.finish()?;
             }
             Kind::Generations(mut generations) => {

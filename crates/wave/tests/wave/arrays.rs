@@ -307,3 +307,35 @@ fn a_continued_run_knows_when_it_converged() {
         assert!(pending.is_complete() && report.converged == Some(at));
     }
 }
+
+#[test]
+fn the_first_of_two_runs_gets_all_names() {
+    let work = Work::new();
+    // One pass, whose files have no names before the commit.
+    let (one, _) = work.run(&work.sweep(1, 1), &work.target(Leftovers::Refuse)).unwrap();
+    let (two, _) = work.run(&work.sweep(1, 1), &work.target(Leftovers::Refuse)).unwrap();
+    one.commit().unwrap();
+    let results = work.outputs().map(|path| fs::metadata(path).unwrap().modified().unwrap());
+    let error = two.commit().unwrap_err().to_string();
+    assert!(error.contains("a.out.npy"), "{error}");
+    assert_eq!(results, work.outputs().map(|path| fs::metadata(path).unwrap().modified().unwrap()));
+    assert!(matches!(work.leftover(), Leftover::Nothing), "{:?}", work.leftover());
+    work.check(1);
+}
+
+#[test]
+fn old_outputs_that_a_kill_has_removed_are_not_missed() {
+    for removed in 1..=2 {
+        let work = Work::new();
+        let (old, _) = work.run(&work.sweep(1, 1), &work.target(Leftovers::Refuse)).unwrap();
+        old.commit().unwrap();
+        let (pending, _) = work.resume(4).unwrap();
+        drop(pending);
+        // A commit removes the old files before it names the new ones.
+        work.outputs()[..removed].iter().for_each(|path| fs::remove_file(path).unwrap());
+        let (pending, report) = work.resume(4).unwrap();
+        assert_eq!(report.resumed, 4);
+        pending.commit().unwrap();
+        work.check(4);
+    }
+}

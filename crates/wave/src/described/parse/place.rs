@@ -60,7 +60,8 @@ impl<'t> Parser<'t, '_> {
         let (when, name, range) = self.when(name, range)?;
         if self.lexer.peek()?.0 == Token::Symbol("(") {
             let types = ElementType::ALL.map(ElementType::name);
-            let known = FUNCTIONS.iter().copied().chain(types);
+            let given = self.context.functions.iter().map(String::as_str);
+            let known = FUNCTIONS.iter().copied().chain(types).chain(given);
             return Err(Fault::new(range, unknown_name("function", name, known)));
         }
         if let Some(array) = self.context.array(name) {

@@ -165,7 +165,7 @@ fn machine_code_has_the_bits_of_the_interpretation() {
             }
         }
     }
-    // So many of the descriptions have values of one type, and operations that have instructions.
+    // At least these descriptions have values of one type, and operations with instructions.
     assert!(!has(Lanes::Avx2) || native[1] > 300, "{native:?}");
     assert!(!has(Lanes::Avx512) || native[0] > 20, "{native:?}");
 }

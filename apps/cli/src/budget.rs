@@ -33,6 +33,8 @@
 //! Smaller blocks need smaller windows, but more tasks. A streamed sweep has one window and few
 //! tasks.
 
+use std::iter::successors;
+
 use syncline_store::{Grid, Matrix};
 use syncline_wave::{Error as WaveError, Runner, lanes::Real, plan::BlockPlan};
 
@@ -102,7 +104,7 @@ impl Bound {
     ///
     /// The sweep chooses the block size for the memory that the tasks of such blocks leave. If not
     /// even one block fits, it chooses for twice that memory, and so on, since larger blocks have
-    /// fewer tasks.
+    /// fewer tasks; then for half of it, and so on, since what it chooses depends on the disk.
     ///
     /// # Errors
     /// [`Error::Memory`], and errors of the matrices.
@@ -128,9 +130,11 @@ impl Bound {
             }
             Err(other) => Err(other),
         };
-        let mut memory = left.saturating_sub(tasks(&choice(left)?.0)).max(1);
+        let first = left.saturating_sub(tasks(&choice(left)?.0)).max(1);
+        let more = successors(Some(first), |memory| memory.checked_mul(2)).chain([u64::MAX]);
+        let less = successors(Some(first / 2), |memory| Some(memory / 2));
         let mut least: Option<(u64, Grid)> = None;
-        loop {
+        for memory in more.chain(less.take_while(|memory| *memory > 0)) {
             let (grid, expected) = choice(memory)?;
             let (block, memory_left) = (Some(grid.block_size()), left.saturating_sub(tasks(&grid)));
             let how = SweepOptions { block, memory: memory_left, ..how.clone() };
@@ -143,14 +147,9 @@ impl Bound {
                 Err(other) => return Err(other),
             };
             least = least.filter(|(bytes, _)| *bytes <= needed).or(Some((needed, grid)));
-            memory = match (memory.checked_mul(2), least) {
-                (Some(twice), _) => twice,
-                (None, Some((needed, grid))) => {
-                    return Err(self.sweep_too_small(own, arrays.all().count(), needed, &grid));
-                }
-                (None, None) => u64::MAX,
-            };
         }
+        let (needed, grid) = least.ok_or(Error::Panic)?;
+        Err(self.sweep_too_small(own, arrays.all().count(), needed, &grid))
     }
 
     /// Plans a streamed sweep with the memory that remains for it.

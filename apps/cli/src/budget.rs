@@ -35,7 +35,7 @@
 
 use std::iter::successors;
 
-use syncline_store::{Grid, Matrix};
+use syncline_store::{Block, Grid, Layout, Matrix};
 use syncline_wave::{Error as WaveError, Runner, lanes::Real, plan::BlockPlan};
 
 use crate::error::{Error, Result};
@@ -104,7 +104,7 @@ impl Bound {
     ///
     /// The sweep chooses the block size for the memory that the tasks of such blocks leave. If not
     /// even one block fits, it chooses for twice that memory, and so on, since larger blocks have
-    /// fewer tasks; then for half of it, and so on, since what it chooses depends on the disk.
+    /// fewer tasks. What it chooses depends on the disk, so bands of rows are tried last.
     ///
     /// # Errors
     /// [`Error::Memory`], and errors of the matrices.
@@ -132,21 +132,36 @@ impl Bound {
         };
         let first = left.saturating_sub(tasks(&choice(left)?.0)).max(1);
         let more = successors(Some(first), |memory| memory.checked_mul(2)).chain([u64::MAX]);
-        let less = successors(Some(first / 2), |memory| Some(memory / 2));
         let mut least: Option<(u64, Grid)> = None;
-        for memory in more.chain(less.take_while(|memory| *memory > 0)) {
-            let (grid, expected) = choice(memory)?;
+        let mut fits = |grid: Grid, expected| -> Result<Option<(SweepOptions, BlockPlan)>> {
             let (block, memory_left) = (Some(grid.block_size()), left.saturating_sub(tasks(&grid)));
             let how = SweepOptions { block, memory: memory_left, ..how.clone() };
             let needed = match plan(&how) {
                 Ok(mut plan) => {
                     plan.expected = expected;
-                    return Ok((how, plan));
+                    return Ok(Some((how, plan)));
                 }
                 Err(Error::Wave(WaveError::Memory { window, .. })) => tasks(&grid) + window,
                 Err(other) => return Err(other),
             };
             least = least.filter(|(bytes, _)| *bytes <= needed).or(Some((needed, grid)));
+            Ok(None)
+        };
+        for memory in more {
+            let (grid, expected) = choice(memory)?;
+            if let Some(found) = fits(grid, expected)? {
+                return Ok(found);
+            }
+        }
+        let all = || arrays.all().map(|matrix| matrix.layout()).chain([result.layout()]);
+        if how.block.is_none() && all().all(|layout| layout == Layout::RowMajor) {
+            let shape = arrays.field.shape();
+            for rows in successors(Some(shape.rows), |rows| Some(rows / 2)).take_while(|n| *n > 0) {
+                let grid = Grid::new(shape, Block::new(rows, shape.cols));
+                if let Some(found) = fits(grid, None)? {
+                    return Ok(found);
+                }
+            }
         }
         let (needed, grid) = least.ok_or(Error::Panic)?;
         Err(self.sweep_too_small(own, arrays.all().count(), needed, &grid))

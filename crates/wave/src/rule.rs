@@ -43,7 +43,9 @@ pub(crate) mod plain;
 pub(crate) mod plan;
 mod program;
 pub(crate) mod run;
+pub(crate) mod share;
 pub(crate) mod sums;
+pub(crate) mod team;
 
 #[cfg(test)]
 mod tests;

@@ -51,7 +51,7 @@ mod run;
 pub(crate) mod start;
 mod sums;
 pub(crate) mod target;
-mod team;
+pub(crate) mod team;
 
 pub use plan::StreamPlan;
 pub use start::{Resumption, Taken};

@@ -106,7 +106,7 @@ impl SweepPlan {
 #[derive(Clone, Debug)]
 pub struct Sweep<K> {
     kernel: K,
-    settings: Settings,
+    pub(crate) settings: Settings,
 }
 
 /// All settings of a sweep except its kernel.

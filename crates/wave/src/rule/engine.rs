@@ -54,6 +54,10 @@ pub(crate) struct Bands {
     /// The slabs by which what comes in is behind the first slab of a band: 0, or those of the
     /// levels that another engine has run before.
     pub(crate) late: usize,
+    /// The slabs whose final values are wanted, and by how many slabs on both sides each level
+    /// reads more of the level before.
+    pub(crate) wanted: (usize, usize),
+    pub(crate) reach: usize,
 }
 
 impl Bands {
@@ -69,7 +73,10 @@ impl Bands {
 
     /// Returns the slabs that a level computes in a band, along the direction.
     pub(crate) fn slabs_at(&self, band: usize, level: usize) -> Range<usize> {
-        self.shifted(band, self.late + (level + 1) * self.behind)
+        let (more, (start, end)) = (self.reach * (self.levels - 1 - level), self.wanted);
+        let clip = |slab: usize| slab.clamp(start.saturating_sub(more), end + more);
+        let Range { start, end } = self.shifted(band, self.late + (level + 1) * self.behind);
+        clip(start)..clip(end)
     }
 
     /// Returns the slabs that are final after a band, along the direction.

@@ -51,7 +51,7 @@ use std::ops::Range;
 use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
 
-pub(crate) use self::geometry::Geometry;
+pub(crate) use self::geometry::{Geometry, reach};
 use super::engine::{Bands, Engine, Job, Ring, Slabs};
 use super::program::{Machine, Program, fill};
 use super::{Beyond, Edge, Rule};

@@ -22,6 +22,7 @@ use syncline_store::generation::{Generations, Identity, Progress};
 use super::Rule;
 use super::plan::ArrayPlan;
 use super::run::{Done, Fields, Input, Output, Run, cloned};
+use super::share::Share;
 use super::sums::{PassSums, SlabSums};
 use crate::streamed::Spent;
 use crate::streamed::start::{
@@ -57,9 +58,14 @@ impl Keep<'_> {
             Start::Anew => Done::default(),
             Start::Complete(made) => {
                 let (done, spent) = (Done::after(&made), Spent::default());
-                let resumed = made.iterations;
-                let report =
-                    self.of(self.inputs, plan).report(done, resumed, &spent, Duration::ZERO);
+                let (resumed, threads) = (made.iterations, self.settings.processors());
+                let report = self.of(self.inputs, plan).report(
+                    done,
+                    resumed,
+                    &spent,
+                    Duration::ZERO,
+                    threads,
+                );
                 let kind = Kind::Complete(paths);
                 let pending = self.pending(kind, identity, &report, Progress::default(), standing);
                 return Ok((pending, report));
@@ -161,6 +167,7 @@ impl Keep<'_> {
                 }
                 Kind::New(files)
             }
+            Output::Shared(_) => unreachable!("files of a run in one process are not shared"),
             Output::Memory(arrays) => {
                 let files = run.new_files(&paths)?;
                 for (file, array) in files.iter().zip(&arrays) {
@@ -181,7 +188,8 @@ impl Keep<'_> {
     }
 
     fn of<'r>(&'r self, inputs: &'r [Input<'r>], plan: ArrayPlan) -> Run<'r> {
-        Run { rule: self.rule, inputs, settings: self.settings, plan }
+        let share = Share::whole(inputs[0].dims()[0]);
+        Run { rule: self.rule, inputs, settings: self.settings, plan, share }
     }
 
     fn asked(&self) -> Asked {
@@ -202,7 +210,7 @@ impl Keep<'_> {
     }
 
     /// Returns the identity of the computation. The sums of its inputs on file are not known yet.
-    fn identity(&self) -> Identity {
+    pub(super) fn identity(&self) -> Identity {
         let mut what = self.target.what.clone();
         let types: Vec<_> = self.inputs.iter().map(|input| input.element().name()).collect();
         what.insert(TYPES.to_owned(), types.join(", "));
@@ -223,7 +231,7 @@ impl Keep<'_> {
     }
 
     /// Returns the point where the run begins.
-    fn begin(&self, identity: &mut Identity) -> Result<(Start, Standing)> {
+    pub(super) fn begin(&self, identity: &mut Identity) -> Result<(Start, Standing)> {
         let (monitor, on_file) = (&self.settings.monitor, self.on_file());
         let sum = |n: usize| {
             monitor.compares(n + 1, on_file.len());

@@ -50,19 +50,53 @@ pub(crate) enum Sink {
     /// All slabs.
     Memory(Slabs),
     /// A file that is written from the first slab to the last.
-    Down(Box<DirectWriter>),
+    Down(Box<Down>),
     /// A file that is written from the last slab to the first, and the byte at which its elements
     /// begin.
     Up(File, PathBuf, u64),
 }
 
-/// What a pass works on.
+/// A file that is written downward.
+pub(crate) struct Down {
+    pub(crate) writer: DirectWriter,
+    /// The byte at which the first slab of the pass begins, and the end of the bytes that the pass
+    /// writes.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl Down {
+    /// Writes those bytes of some slabs that the pass writes; returns their number. The slabs, which
+    /// begin `skipped` bytes after the first slab of the pass, are in the buffer from byte `lead`
+    /// on, equally aligned as in the file.
+    fn write(
+        &mut self,
+        queue: &mut IoQueue,
+        (buffer, lead): (&mut [u8], usize),
+        (skipped, len): (usize, usize),
+    ) -> Result<u64> {
+        let bytes = self.start + skipped as u64..self.start + (skipped + len) as u64;
+        let from = self.writer.position().max(bytes.start);
+        let to = self.end.min(bytes.end);
+        if from >= to {
+            return Ok(0);
+        }
+        let first = lead + (from - bytes.start) as usize - self.writer.lead();
+        self.writer.write(queue, &mut buffer[first..], (to - from) as usize)?;
+        Ok(to - from)
+    }
+}
+
+/// What a pass works on. It counts slabs from the first one that it reads.
 pub(crate) struct Pass<'a> {
     pub(crate) sources: &'a [Source<'a>],
     /// The types of all arrays.
     pub(crate) elements: &'a [ElementType],
     /// Slabs, rows and columns.
     pub(crate) dims: [usize; 3],
+    /// The position of its first slab in the arrays, and the slabs of which it takes sums.
+    pub(crate) first: usize,
+    pub(crate) own: Range<usize>,
     /// Whether the pass goes from the last slab to the first.
     pub(crate) up: bool,
     pub(crate) threads: usize,
@@ -150,7 +184,8 @@ impl Pass<'_> {
                 };
                 let slab = self.slab_bytes(array);
                 let lead = file.lead(start + (slabs.start * slab) as u64);
-                sums.add(slabs.clone(), &buffer.as_slice()[lead..][..slabs.len() * slab]);
+                let place = self.first + slabs.start..self.first + slabs.end;
+                sums.add(place, &buffer.as_slice()[lead..][..slabs.len() * slab]);
             }
         });
         self.spent.read.fetch_add(bytes, Relaxed);
@@ -165,8 +200,8 @@ impl Pass<'_> {
             let bytes = band * self.slab_bytes(field);
             let (buffer, place) = match sink {
                 Sink::Memory(all) => (None, *all),
-                Sink::Down(writer) => {
-                    let file = writer.file();
+                Sink::Down(down) => {
+                    let file = down.writer.file();
                     let room = file.room(0, bytes) + 2 * file.alignment();
                     (Some(IoBuffer::new(room)?), Slabs { start: std::ptr::null_mut(), first: 0 })
                 }
@@ -203,29 +238,37 @@ impl Pass<'_> {
         self.go_on()?;
         let slabs = self.actual(slabs);
         let mut bytes = 0;
-        for (field, (buffer, sink)) in out.buffers.iter_mut().zip(&mut writers.sinks).enumerate() {
+        let buffers = out.buffers.iter_mut().zip(&out.slabs).zip(&mut writers.sinks);
+        for (field, ((buffer, place), sink)) in buffers.enumerate() {
             let Some(buffer) = buffer else { continue };
             let slab = self.slab_bytes(field);
-            let len = slabs.len() * slab;
+            let (lead, len) = (place.start.addr() - buffer.as_ptr().addr(), slabs.len() * slab);
             if let Some(sums) = locked(&self.sums.written).get_mut(field) {
-                let lead = if let Sink::Down(writer) = sink { writer.lead() } else { 0 };
-                let bytes = &buffer.as_slice()[lead..][..len];
-                timed(&self.spent.check_ns, || sums.add(slabs.clone(), bytes));
+                let clip = |slab: usize| slab.clamp(self.own.start, self.own.end);
+                let own = clip(slabs.start)..clip(slabs.end);
+                let from = lead + own.start.saturating_sub(slabs.start) * slab;
+                let bytes = &buffer.as_slice()[from..][..own.len() * slab];
+                let own = self.first + own.start..self.first + own.end;
+                timed(&self.spent.check_ns, || sums.add(own, bytes));
             }
-            timed(&self.spent.write_ns, || match sink {
-                Sink::Memory(_) => Ok(()),
-                Sink::Down(writer) => writer.write(&mut writers.queue, buffer.as_mut_slice(), len),
+            let skipped = slabs.start * slab;
+            bytes += timed(&self.spent.write_ns, || match sink {
+                Sink::Memory(_) => Ok(0),
+                Sink::Down(down) => {
+                    let buffer = (buffer.as_mut_slice(), lead);
+                    down.write(&mut writers.queue, buffer, (skipped, len))
+                }
                 Sink::Up(file, path, start) => {
-                    let offset = *start + (slabs.start * slab) as u64;
                     let failed = |source| syncline_store::Error::File {
                         action: "write",
                         path: path.clone(),
                         source,
                     };
-                    file.write_all_at(&buffer.as_slice()[..len], offset).map_err(failed)
+                    file.write_all_at(&buffer.as_slice()[..len], *start + skipped as u64)
+                        .map_err(failed)?;
+                    Ok(len as u64)
                 }
             })?;
-            bytes += len as u64;
         }
         self.spent.written.fetch_add(bytes, Relaxed);
         self.monitor.moved(bytes);
@@ -267,11 +310,11 @@ impl Pass<'_> {
         let bands = last.bands().count();
         let reads = self.sources.iter().any(|source| matches!(source, Source::File(..)));
         let writes = sinks.iter().any(|sink| !matches!(sink, Sink::Memory(_)));
-        // The byte at which each field begins, and the alignment of its buffers.
+        // The byte at which the slabs of each field begin, and the alignment of its buffers.
         let starts: Vec<(u64, usize)> = sinks
             .iter()
             .map(|sink| match sink {
-                Sink::Down(writer) => (writer.position(), writer.file().alignment()),
+                Sink::Down(down) => (down.start, down.writer.file().alignment()),
                 _ => (0, 1),
             })
             .collect();
@@ -354,8 +397,8 @@ impl Pass<'_> {
             unreachable!("a finished pass holds the last reference to its writer")
         });
         for sink in writers.sinks {
-            if let Sink::Down(writer) = sink {
-                writer.finish()?;
+            if let Sink::Down(down) = sink {
+                down.writer.finish()?;
             }
         }
         Ok(norms.into_inner().unwrap_or_else(PoisonError::into_inner))

@@ -75,6 +75,8 @@ pub(crate) struct Question<'q> {
     pub(crate) iterations: u64,
     pub(crate) converges: bool,
     pub(crate) depth: Option<u64>,
+    /// The greatest depth, unless it is given.
+    pub(crate) deepest: u64,
     pub(crate) threads: usize,
     pub(crate) memory: u64,
     /// The bytes of a core's cache.
@@ -242,7 +244,7 @@ impl Question<'_> {
         let depths: Vec<usize> = match self.depth {
             Some(depth) => vec![depth.min(most).max(1) as usize],
             None => {
-                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                let most = usize::try_from(most.min(self.deepest)).unwrap_or(usize::MAX);
                 DEPTHS.into_iter().map(|depth| depth.min(most)).collect()
             }
         };

@@ -11,6 +11,7 @@
 //! each direction.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,8 +25,9 @@ use syncline_store::{ElementType, NewFile};
 use super::engine::Slabs;
 use super::explicit::{self, Explicit};
 use super::ordered::{self, Ordered};
-use super::pass::{Pass, Sink, Source};
+use super::pass::{Down, Pass, Sink, Source};
 use super::plan::ArrayPlan;
+use super::share::Share;
 use super::sums::{PassSums, SlabSums, unit_of};
 use super::{Edge, Rule};
 use crate::Result;
@@ -67,6 +69,11 @@ impl Input<'_> {
         (header, bytes as u64)
     }
 
+    /// Returns the byte of a file of this type and these dimensions at which the elements begin.
+    pub(crate) fn start(&self) -> u64 {
+        header(self.element(), self.dims()).len() as u64
+    }
+
     /// Returns the file that holds the array, or from which it was read.
     pub(crate) fn origin(&self) -> Option<&InputId> {
         match self {
@@ -89,6 +96,9 @@ pub(crate) enum Output {
     /// Files without names, for a run of one pass.
     New(Vec<NewFile>),
     Generations(Generations),
+    /// Two sets of files, or one for a run of one pass, to which other processes write as well. The
+    /// passes write to them in turn; the last one written comes first.
+    Shared(Vec<Vec<(File, PathBuf)>>),
 }
 
 /// A run.
@@ -98,6 +108,15 @@ pub(crate) struct Run<'a> {
     pub(crate) inputs: &'a [Input<'a>],
     pub(crate) settings: &'a Settings,
     pub(crate) plan: ArrayPlan,
+    /// The slabs that this process computes.
+    pub(crate) share: Share,
+}
+
+/// The slabs of a pass.
+struct Part {
+    /// Those that come in, and those whose final values are wanted.
+    read: Range<usize>,
+    wanted: Range<usize>,
 }
 
 /// What has been done so far.
@@ -112,6 +131,12 @@ pub(crate) struct Done {
 
 /// Is called after each pass, with what has been done and the sums of the pass: commits it.
 pub(crate) type AfterPass<'a> = dyn FnMut(&mut Output, &Done, PassSums) -> Result<()> + 'a;
+
+/// Is called after each pass, with its greatest changes or error, the number of iterations before
+/// it, the fields (first those that it has written) and its sums. Returns the changes or the error of all members
+/// of a team, which have the slabs that their next pass needs by then.
+pub(crate) type Agree<'a> =
+    dyn FnMut(Result<Vec<f64>>, u64, &mut [Fields], &PassSums) -> Result<Vec<f64>> + 'a;
 
 /// Returns planes, rows and columns; of two dimensions rows, 1, columns.
 pub(crate) fn three(dims: &[usize]) -> [usize; 3] {
@@ -128,20 +153,31 @@ impl Run<'_> {
     pub(crate) fn run(
         &self,
         output: &mut Output,
-        mut done: Done,
+        done: Done,
         wanted: &[usize],
         after: &mut AfterPass<'_>,
     ) -> Result<SweepReport> {
-        let begun = Instant::now();
-        let Settings { iterations, tolerance, monitor, .. } = self.settings;
         let spent = Spent::default();
+        let (begun, resumed) = (Instant::now(), done.iterations);
+        let done = self.passes(output, done, &spent, wanted, (after, &mut |pass, _, _, _| pass))?;
+        let threads = self.settings.processors();
+        Ok(self.report(done, resumed, &spent, begun.elapsed(), threads))
+    }
+
+    /// Runs the passes after the iterations that are done; returns what is done then.
+    pub(crate) fn passes(
+        &self,
+        output: &mut Output,
+        mut done: Done,
+        spent: &Spent,
+        wanted: &[usize],
+        (after, agree): (&mut AfterPass<'_>, &mut Agree<'_>),
+    ) -> Result<Done> {
+        let Settings { iterations, tolerance, monitor, .. } = self.settings;
         let resumed = done.iterations;
         let in_memory = matches!(output, Output::Memory(_));
         // The sets of fields in memory that passes write in turn; the last one written comes first.
         let mut sets = Vec::new();
-        if in_memory {
-            sets.push(self.new_set()?);
-        }
         let keeps = tolerance.is_some() && self.settings.exact_stop;
         let in_place = in_memory && self.rule.edges[2] != Edge::Periodic && !keeps;
         monitor.passes_are(self.plan.passes, resumed, *iterations);
@@ -152,31 +188,26 @@ impl Run<'_> {
                 Output::Generations(generations) => generations.committed() == 0,
                 _ => done.passes == 0,
             };
-            if in_memory {
-                if !first && !in_place && sets.len() == 1 {
-                    sets.push(self.new_set()?);
-                }
-                if !first && !in_place {
-                    sets.swap(0, 1);
-                }
-            } else {
-                sets = self.files(output)?;
-            }
+            let ready = self.ready(&mut sets, output, done.passes, first || in_place);
             // The units of what is read are those of the pass that has written it.
             let units = (!first).then(|| match &*output {
                 Output::Generations(generations) => {
                     generations.progress().map(|last| last.panel_rows as usize)
                 }
+                Output::Shared(_) => Some(self.unit()),
                 _ => None,
             });
-            let sums = |wanted: &[usize]| PassSums {
+            let sums = |wanted: &[usize], levels: usize| PassSums {
+                slabs: self.part(levels).read,
                 read: self.sums_of(wanted, units.flatten()).into(),
                 written: if in_memory { Vec::new() } else { self.new_sums() }.into(),
             };
             let before = done.iterations;
-            let mut of_pass = sums(if done.passes == 0 { wanted } else { &[] });
+            let mut of_pass = sums(if done.passes == 0 { wanted } else { &[] }, levels);
             let how = (first, in_place);
-            let norms = self.pass(&sets, how, before, levels, (&spent, &of_pass))?;
+            let norms =
+                ready.and_then(|()| self.pass(&sets, how, before, levels, (spent, &of_pass)));
+            let norms = agree(norms, before, &mut sets, &of_pass)?;
             if let (Output::Generations(generations), false) = (&*output, first) {
                 check(generations, &mut of_pass, self.rule.fields)?;
             }
@@ -186,8 +217,9 @@ impl Run<'_> {
                 && at + 1 < done.iterations
             {
                 let enough = (at + 1 - before) as usize;
-                let again = sums(&[]);
-                self.pass(&sets, how, before, enough, (&spent, &again))?;
+                let again = sums(&[], enough);
+                let norms = self.pass(&sets, how, before, enough, (spent, &again));
+                agree(norms, before, &mut sets, &again)?;
                 of_pass.written = again.written;
                 done.take_back(at + 1);
             }
@@ -196,6 +228,7 @@ impl Run<'_> {
             monitor.pass_is_over(kept);
         }
         if in_memory && done.passes == 0 {
+            self.ready(&mut sets, output, 0, true)?;
             self.copy(&mut sets[0])?;
         }
         if let (Output::Memory(arrays), Some(Fields::Memory(last))) =
@@ -203,13 +236,42 @@ impl Run<'_> {
         {
             *arrays = last;
         }
-        Ok(self.report(done, resumed, &spent, begun.elapsed()))
+        Ok(done)
+    }
+
+    /// Prepares the sets for the next pass: first the one that it writes. Unless it is the first or
+    /// runs in place, it reads the next one.
+    fn ready(
+        &self,
+        sets: &mut Vec<Fields>,
+        output: &mut Output,
+        passes: u64,
+        one: bool,
+    ) -> Result<()> {
+        if !matches!(output, Output::Memory(_)) {
+            *sets = self.files(output, passes)?;
+            return Ok(());
+        }
+        if sets.len() < if one { 1 } else { 2 } {
+            sets.push(self.new_set()?);
+        }
+        if !one {
+            sets.swap(0, 1);
+        }
+        Ok(())
     }
 
     /// Returns the files that the next pass writes and, unless it is the first, those that it
     /// reads.
-    fn files(&self, output: &mut Output) -> Result<Vec<Fields>> {
+    fn files(&self, output: &mut Output, passes: u64) -> Result<Vec<Fields>> {
         match output {
+            Output::Shared(sets) => {
+                if passes > 0 {
+                    sets.rotate_right(1);
+                }
+                let sets = if passes > 0 { &sets[..] } else { &sets[..1] };
+                sets.iter().map(again).collect()
+            }
             Output::Memory(_) => Ok(Vec::new()),
             Output::New(files) => Ok(vec![cloned(files)?]),
             Output::Generations(generations) => {
@@ -230,6 +292,9 @@ impl Run<'_> {
 
     /// Returns the number of slabs in a unit of sums of the fields.
     pub(crate) fn unit(&self) -> usize {
+        if let Some(unit) = self.share.unit {
+            return unit;
+        }
         let fields = &self.inputs[..self.rule.fields];
         unit_of(fields.iter().map(Input::slab_bytes).max().unwrap_or(1))
     }
@@ -287,8 +352,22 @@ impl Run<'_> {
         three(self.inputs[0].dims())
     }
 
+    /// Returns the slabs of a pass of so many levels.
+    fn part(&self, levels: usize) -> Part {
+        let (share, mut wanted) = (&self.share, self.share.own.clone());
+        for input in &self.inputs[..self.rule.fields] {
+            let slab = input.slab_bytes() as u64;
+            wanted.end = wanted.end.max(share.wanted(input.start(), slab).end);
+        }
+        Part { read: share.read(&wanted, levels * explicit::reach(self.rule)), wanted }
+    }
+
     fn explicit(&self, levels: usize) -> explicit::Geometry {
-        explicit::Geometry::new(self.rule, self.dims(), levels, self.plan.band, self.plan.flight)
+        let Part { read, wanted } = self.part(levels);
+        let [_, rows, cols] = self.dims();
+        let (dims, plan) = ([read.len(), rows, cols], &self.plan);
+        explicit::Geometry::new(self.rule, dims, levels, plan.band, plan.flight)
+            .wanting(&(wanted.start - read.start..wanted.end - read.start))
     }
 
     /// Returns the geometries of the engines of a pass of an ordered rule.
@@ -333,7 +412,7 @@ impl Run<'_> {
     /// Copies the input to the fields, for a run without iterations.
     pub(crate) fn copy(&self, fields: &mut Fields) -> Result<()> {
         for (n, input) in self.inputs[..self.rule.fields].iter().enumerate() {
-            let start = header(input.element(), input.dims()).len() as u64;
+            let start = input.start();
             match (input, &mut *fields) {
                 (Input::Memory(array), Fields::Memory(arrays)) => {
                     arrays[n].bytes_mut().copy_from_slice(array.bytes());
@@ -365,39 +444,48 @@ impl Run<'_> {
         let (target, last) =
             (&sets[0], if in_place { &sets[0] } else { sets.last().unwrap_or(&sets[0]) });
         let up = rule.direction(before).up && !rule.explicit;
+        let Part { read, .. } = self.part(levels);
+        let skipped = |input: &Input<'_>| read.start * input.slab_bytes();
+        let place = |input: &Input<'_>, array: &Array| {
+            let Slabs { start, first } = slabs(array);
+            Slabs { start: start.wrapping_add(skipped(input)), first }
+        };
         let mut opened = Vec::new();
         if let (false, Fields::Files(files)) = (first, last) {
             for (file, path) in files {
                 opened.push(DirectFile::of(file, path, false)?);
             }
         }
-        let source = |n: usize| match (&self.inputs[n], last) {
-            (_, Fields::Memory(arrays)) if n < fields && !first => {
-                Source::Memory(slabs(&arrays[n]))
-            }
-            (input, Fields::Files(_)) if n < fields && !first => {
-                let start = header(input.element(), input.dims()).len() as u64;
-                Source::File(&opened[n], start)
-            }
-            (Input::Memory(array), _) => Source::Memory(slabs(array)),
-            (Input::File(file), _) => {
-                let (file, start) = file.direct();
-                Source::File(file, start)
+        let source = |n: usize| {
+            let input = &self.inputs[n];
+            match (input, last) {
+                (_, Fields::Memory(arrays)) if n < fields && !first => {
+                    Source::Memory(place(input, &arrays[n]))
+                }
+                (_, Fields::Files(_)) if n < fields && !first => {
+                    Source::File(&opened[n], input.start() + skipped(input) as u64)
+                }
+                (Input::Memory(array), _) => Source::Memory(place(input, array)),
+                (Input::File(file), _) => {
+                    let (file, start) = file.direct();
+                    Source::File(file, start + skipped(input) as u64)
+                }
             }
         };
         let sources: Vec<Source<'_>> = (0..self.inputs.len()).map(source).collect();
         let sink = |n: usize| match target {
-            Fields::Memory(arrays) => Ok(Sink::Memory(slabs(&arrays[n]))),
+            Fields::Memory(arrays) => Ok(Sink::Memory(place(&self.inputs[n], &arrays[n]))),
             Fields::Files(files) => {
-                let (file, path) = &files[n];
-                let input = &self.inputs[n];
-                let start = header(input.element(), input.dims()).len() as u64;
+                let ((file, path), input) = (&files[n], &self.inputs[n]);
+                let start = input.start();
                 if up {
                     let failed = |source| failed("open", path, source);
                     return Ok(Sink::Up(file.try_clone().map_err(failed)?, path.to_owned(), start));
                 }
-                let writer = DirectWriter::new(DirectFile::of(file, path, true)?, start)?;
-                Ok(Sink::Down(Box::new(writer)))
+                let bytes = self.share.bytes(start, input.slab_bytes() as u64);
+                let writer = DirectWriter::new(DirectFile::of(file, path, true)?, bytes.start)?;
+                let start = start + skipped(input) as u64;
+                Ok(Sink::Down(Box::new(Down { writer, start, end: bytes.end })))
             }
         };
         let sinks = (0..fields).map(sink).collect::<Result<Vec<Sink>>>()?;
@@ -413,7 +501,9 @@ impl Run<'_> {
         let pass = Pass {
             sources: &sources,
             elements: &elements,
-            dims: self.dims(),
+            dims: [read.len(), self.dims()[1], self.dims()[2]],
+            first: read.start,
+            own: self.share.own.start - read.start..self.share.own.end - read.start,
             up,
             threads: self.settings.processors() as usize,
             norm: self.settings.tolerance.is_some(),
@@ -447,9 +537,9 @@ impl Run<'_> {
         resumed: u64,
         spent: &Spent,
         time: Duration,
+        threads: u64,
     ) -> SweepReport {
         let ns = |n: &std::sync::atomic::AtomicU64| Duration::from_nanos(n.load(Relaxed));
-        let threads = self.settings.processors();
         SweepReport {
             iterations: done.iterations,
             residuals: done.residuals,
@@ -514,12 +604,19 @@ fn check(generations: &Generations, sums: &mut PassSums, fields: usize) -> Resul
 
 /// Returns the fields in files that have no names yet.
 pub(crate) fn cloned(files: &[NewFile]) -> Result<Fields> {
-    let clone = |new: &NewFile| {
-        let path = new.target();
-        let file = new.file().try_clone().map_err(|source| failed("open", path, source))?;
-        Ok((file, path.to_owned()))
-    };
+    let clone = |new: &NewFile| clone(new.file(), new.target());
     Ok(Fields::Files(files.iter().map(clone).collect::<Result<_>>()?))
+}
+
+/// Returns the fields in files that are open.
+fn again(files: &Vec<(File, PathBuf)>) -> Result<Fields> {
+    let clone = |(file, path): &(File, PathBuf)| clone(file, path);
+    Ok(Fields::Files(files.iter().map(clone).collect::<Result<_>>()?))
+}
+
+fn clone(file: &File, path: &Path) -> Result<(File, PathBuf)> {
+    let file = file.try_clone().map_err(|source| failed("open", path, source))?;
+    Ok((file, path.to_owned()))
 }
 
 /// Copies the elements of a file to those of another, which begin at byte `to`.

@@ -93,6 +93,8 @@ impl SlabSums {
 /// The sums of a pass.
 #[derive(Debug)]
 pub(crate) struct PassSums {
+    /// The slabs that the pass reads.
+    pub(crate) slabs: Range<usize>,
     /// Those of the arrays that are read, where they are wanted.
     pub(crate) read: Mutex<Vec<Option<SlabSums>>>,
     /// Those of the fields that are written to files, if they are wanted.

@@ -248,7 +248,7 @@ fn function(arguments: &[&[f64]], results: &mut [f64]) {
 }
 
 /// Returns the first difference between two arrays; any two NaNs are equal.
-fn difference(left: &Array, right: &Array) -> Option<String> {
+pub(super) fn difference(left: &Array, right: &Array) -> Option<String> {
     let differs = |i: usize, same: bool, values: String| (!same).then(|| format!("{i}: {values}"));
     let width = left.element().bytes();
     let pairs = left.bytes().chunks(width).zip(right.bytes().chunks(width));
@@ -270,45 +270,64 @@ fn difference(left: &Array, right: &Array) -> Option<String> {
 }
 
 /// Returns the greatest change between two arrays.
-fn change(old: &Array, new: &Array) -> f64 {
+pub(super) fn change(old: &Array, new: &Array) -> f64 {
     let n = old.dims().iter().product();
     // SAFETY: both arrays have `n` values of this type.
     unsafe { super::change(old.element(), old.bytes().as_ptr(), new.bytes().as_ptr(), n) }
 }
 
-fn every_lanes() -> Vec<Lanes> {
+pub(super) fn every_lanes() -> Vec<Lanes> {
     Lanes::available().collect()
+}
+
+/// A random description with random data.
+pub(super) struct Case {
+    pub(super) text: String,
+    pub(super) described: Described,
+    pub(super) dims: Vec<usize>,
+    /// The fields, then the coefficients.
+    pub(super) arrays: Vec<Array>,
+    pub(super) random: Random,
+}
+
+/// Returns a case, unless its description is wrong by chance.
+pub(super) fn case(case: u64) -> Option<Case> {
+    let mut random = Random::new(case);
+    let (text, dimensions) = description(&mut random);
+    let described = match Described::parse(&text) {
+        Ok(described) => described,
+        // By chance, no field is read at a neighbour.
+        Err(error) if error.to_string().contains("has no direction") => return None,
+        Err(error) => panic!("{case}: {text}{error}"),
+    };
+    let calls = described.functions().next().is_some();
+    let described = match calls {
+        true => described.with_function("given", function).unwrap(),
+        false => described,
+    };
+    let most = if dimensions == 2 { random.one_of(&[40, 100]) } else { 12 };
+    let dims: Vec<usize> = (0..dimensions).map(|_| random.within(1..=most)).collect();
+    let real = if calls { ElementType::Float64 } else { random.one_of(&ElementType::REAL) };
+    let arrays = described
+        .rule()
+        .arrays
+        .iter()
+        .map(|(_, value)| match value {
+            Type::Of(element) => *element,
+            _ => real,
+        })
+        .map(|element| numbers(element, &dims, &mut random))
+        .collect();
+    Some(Case { text, described, dims, arrays, random })
 }
 
 /// Runs random descriptions on random data, and compares with the plain loop.
 fn random_rules(cases: std::ops::Range<u64>) {
-    for case in cases {
-        let mut random = Random::new(case);
-        let (text, dimensions) = description(&mut random);
-        let described = match Described::parse(&text) {
-            Ok(described) => described,
-            // By chance, no field is read at a neighbour.
-            Err(error) if error.to_string().contains("has no direction") => continue,
-            Err(error) => panic!("{case}: {text}{error}"),
+    for number in cases {
+        let Some(Case { text, described, dims, arrays, mut random }) = case(number) else {
+            continue;
         };
-        let calls = described.functions().next().is_some();
-        let described = match calls {
-            true => described.with_function("given", function).unwrap(),
-            false => described,
-        };
-        let rule = described.rule();
-        let most = if dimensions == 2 { random.one_of(&[40, 100]) } else { 12 };
-        let dims: Vec<usize> = (0..dimensions).map(|_| random.within(1..=most)).collect();
-        let real = if calls { ElementType::Float64 } else { random.one_of(&ElementType::REAL) };
-        let arrays: Vec<Array> = rule
-            .arrays
-            .iter()
-            .map(|(_, value)| match value {
-                Type::Of(element) => *element,
-                _ => real,
-            })
-            .map(|element| numbers(element, &dims, &mut random))
-            .collect();
+        let (rule, case) = (described.rule(), number);
         let arrays: Vec<&Array> = arrays.iter().collect();
         let (input, coefficients) = arrays.split_at(rule.fields);
         let iterations = random.below(8_u64);

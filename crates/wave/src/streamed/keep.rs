@@ -209,7 +209,7 @@ pub(crate) fn resumption<E: Real>(
             return Err(Error::Leftovers { path: target.path.clone(), found });
         }
     };
-    Ok(Resumption { identity, made, is_complete, standing: standing.first().clone() })
+    Ok(Resumption { identity, made, is_complete, standing: standing.of_output(0).clone() })
 }
 
 /// Returns the identity of a computation: two sweeps with the same identity are the same

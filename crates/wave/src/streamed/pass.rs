@@ -69,7 +69,7 @@ impl Spent {
     }
 
     /// Returns the sums over all members of a team; all members call it.
-    pub(super) fn of_all(&self, me: &mut Member) -> Result<Spent> {
+    pub(crate) fn of_all(&self, me: &mut Member) -> Result<Spent> {
         let own = self.all().map(|number| number.load(Relaxed).to_le_bytes());
         let sum = Spent::default();
         for numbers in me.exchange(own.as_flattened())? {

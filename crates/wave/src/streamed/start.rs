@@ -63,9 +63,9 @@ impl Standing {
         Ok(Self(states.collect::<syncline_store::Result<_>>()?))
     }
 
-    /// Returns the state of the first output.
-    pub(crate) fn first(&self) -> &FileState {
-        &self.0[0]
+    /// Returns the state of an output.
+    pub(crate) fn of_output(&self, n: usize) -> &FileState {
+        &self.0[n]
     }
 
     /// Checks that each name belongs to the same file, or is free: an earlier run may have removed

@@ -117,6 +117,12 @@ impl Target {
         &self.path
     }
 
+    /// Checks that there is a file for each field.
+    pub(crate) fn has(&self, fields: usize) -> Result<()> {
+        let given = 1 + self.others.len();
+        if given == fields { Ok(()) } else { Err(Error::Fields { expected: fields, given }) }
+    }
+
     /// Returns the paths of all files.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         std::iter::once(&self.path).chain(&self.others).cloned().collect()
@@ -230,7 +236,7 @@ impl Pending {
                 let Some(new) = new.pop() else { return Ok(()) };
                 identity.mark(new.file(), &made);
                 match replaces {
-                    Some(standing) => new.commit_over(standing.first())?,
+                    Some(standing) => new.commit_over(standing.of_output(0))?,
                     None => new.commit()?,
                 }
             }

@@ -77,4 +77,5 @@ mod whole;
 
 pub use bands::{TeamBands, TeamSweep};
 pub use link::Link;
-pub(crate) use run::{gather, run};
+pub(crate) use run::{all, begin, check_views, decode, encode, gather, run};
+pub(crate) use same::{of_settings, same};

@@ -9,6 +9,7 @@ use crate::plan::ArrayPlan;
 use crate::rule::keep::{Keep, Planner};
 use crate::rule::plan::Question;
 use crate::rule::run::{Done, Input, Output, Run, three};
+use crate::rule::share::Share;
 use crate::streamed::{Pending, Target, cache_bytes, rate_of};
 use crate::{Described, Error, Result};
 
@@ -107,10 +108,7 @@ impl Sweep<Described> {
         let inputs: Vec<_> = fields.iter().chain(coefficients).map(input).collect();
         let given = (fields.len(), coefficients.len());
         check(&self.kernel, given, &inputs)?;
-        let expected = 1 + target.others.len();
-        if fields.len() != expected {
-            return Err(Error::Fields { expected: fields.len(), given: expected });
-        }
+        target.has(fields.len())?;
         let plan = |inputs: &[Input<'_>], iterations, to_files| {
             self.plan_of(given, inputs, iterations, to_files)
         };
@@ -140,8 +138,9 @@ impl Sweep<Described> {
         plan: ArrayPlan,
     ) -> Result<(Vec<Array>, SweepReport)> {
         let (rule, settings) = (self.kernel.rule(), &self.settings);
+        let share = Share::whole(inputs[0].dims()[0]);
         let mut output = Output::Memory(Vec::new());
-        let report = Run { rule, inputs, settings, plan }.run(
+        let report = Run { rule, inputs, settings, plan, share }.run(
             &mut output,
             Done::default(),
             &[],
@@ -191,6 +190,7 @@ impl Sweep<Described> {
             iterations,
             converges: settings.tolerance.is_some(),
             depth,
+            deepest: u64::MAX,
             threads: settings.processors() as usize,
             memory,
             cache: cache_bytes(),
@@ -200,7 +200,7 @@ impl Sweep<Described> {
     }
 }
 
-fn input(source: &ArraySource) -> Input<'_> {
+pub(super) fn input(source: &ArraySource) -> Input<'_> {
     match source {
         ArraySource::Memory(array) => Input::Memory(array),
         ArraySource::File(file) => Input::File(file),

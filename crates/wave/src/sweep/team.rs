@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use syncline_fabric::Member;
 use syncline_store::Matrix;
+use syncline_store::array::{Array, ArraySource};
 
+use super::arrays::{check, input};
 use super::{Settings, Sweep, SweepReport};
 use crate::dynamic::Kernel;
 use crate::kernel::Typed;
 use crate::lanes::Real;
+use crate::rule::run::Input;
+use crate::rule::team::OnTeam;
 use crate::streamed::{self, Arrays, Target};
-use crate::{Error, PointKernel, Result};
+use crate::{Described, Error, PointKernel, Result};
 
 impl Settings {
     pub(crate) fn run_on<E: Real>(
@@ -153,5 +157,131 @@ impl<K> Sweep<K> {
         K: PointKernel<N>,
     {
         self.settings.gather_on(&Typed(&self.kernel), &Arrays { field, coefficients }, result, me)
+    }
+}
+
+/// Sweeps over arrays on a team, of kernels that read old values only. The members share the first
+/// axis: rows in two dimensions, planes in three.
+impl Sweep<Described> {
+    /// Runs the sweep on a team, from arrays in memory or on file into new `.npy` files, one for
+    /// each field. The result has the bits of [`run_arrays`](Sweep::run_arrays).
+    ///
+    /// Inputs on file and the target are files that all members can open; they may be on several
+    /// hosts. Inputs in memory are whole arrays with the same values in every member. Each member
+    /// computes with the threads of its runner, and holds its [`memory`](Sweep::memory) at most. A
+    /// tolerance ends the sweep as in one process.
+    ///
+    /// No values travel within a pass: at the cuts between members some updates are made twice. If
+    /// no depth is given, they are at most an eighth. Of several passes, each checks the values
+    /// that it reads of the files of the pass before.
+    ///
+    /// Hidden files beside the target hold the result until all members have written their part.
+    /// A run that fails leaves nothing; the next run for the same target removes the hidden files
+    /// of one that was killed. Each file is complete or absent; of several fields, a crash at the
+    /// very end may leave some without the others.
+    ///
+    /// # Collective
+    /// All members call it, with the same sweep, inputs and target.
+    ///
+    /// # Errors
+    /// As [`run_arrays_to`](Sweep::run_arrays_to). All members return an error if one does: of a
+    /// failure at another member [`Error::Elsewhere`]. [`Error::Fault`] if a member is dead or has
+    /// left, [`Error::Members`] if there are fewer rows or planes than members,
+    /// [`Error::NotOnTeam`] for a kernel in which the order of the points matters, and if the
+    /// target says [`Leftovers::Resume`](crate::target::Leftovers) and there is something to
+    /// resume.
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_fabric::Team;
+    /// use syncline_store::array::{Array, ArraySource};
+    /// use syncline_wave::{Described, Sweep, target::Target};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("heat.npy");
+    /// let heat = Described::parse(r#"
+    ///     name = "heat"
+    ///     field = "u"
+    ///     update = "u = u + 0.2 * (old.n + old.s + old.e + old.w - 4 * u)"
+    /// "#)?;
+    /// let reports = Team::hosts(2).quiet().run(|me| {
+    ///     let u = Array::from_vec(&[100, 60], vec![1.0; 6000])?;
+    ///     let sweep = Sweep::new(heat.clone()).iterations(20).depth(5);
+    ///     sweep.run_arrays_on(me, &[ArraySource::Memory(u)], &[], &Target::npy(&path))
+    /// })?;
+    /// assert!(reports.into_iter().all(|report| report.unwrap().passes == 4));
+    /// assert_eq!(Array::open(&path)?.values(), Some(&[1.0; 6000][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_arrays_on(
+        &self,
+        me: &mut Member,
+        fields: &[ArraySource],
+        coefficients: &[ArraySource],
+        target: &Target,
+    ) -> Result<SweepReport> {
+        let inputs: Vec<_> = fields.iter().chain(coefficients).map(input).collect();
+        let given = (fields.len(), coefficients.len());
+        let checked = self.check_arrays(given, &inputs).and_then(|()| target.has(fields.len()));
+        OnTeam { kernel: &self.kernel, inputs: &inputs, settings: &self.settings }
+            .run(target, checked, me)
+    }
+
+    /// Runs the sweep on a team, over arrays in the memory of each member: every member gets all
+    /// fields. The result has the bits of [`run_arrays`](Sweep::run_arrays).
+    ///
+    /// The arrays are whole, with the same values in every member. Between passes neighbours send
+    /// the rows or planes at the cuts, and at the end each member sends its part to all others.
+    ///
+    /// # Collective
+    /// All members call it, with the same sweep and arrays.
+    ///
+    /// # Errors
+    /// As [`run_arrays_on`](Self::run_arrays_on), without those of files.
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_fabric::Team;
+    /// use syncline_store::array::Array;
+    /// use syncline_wave::{Described, Sweep};
+    ///
+    /// let life = Described::parse(r#"
+    ///     name = "life"
+    ///     field = "cell"
+    ///     types = { cell = "uint8" }
+    ///     overflow = "wrapping"
+    ///     edges = 0
+    ///     update = """
+    ///     alive = old.nw + old.n + old.ne + old.w + old.e + old.sw + old.s + old.se
+    ///     cell = if(alive == 3, 1, if(alive == 2, cell, 0))
+    ///     """
+    /// "#)?;
+    /// let results = Team::threads(3).quiet().run(|me| {
+    ///     let blinker = vec![0, 0, 0, 1, 1, 1, 0, 0, 0_u8];
+    ///     let cells = Array::from_vec(&[3, 3], blinker)?;
+    ///     let sweep = Sweep::new(life.clone()).iterations(3);
+    ///     let (fields, _) = sweep.gather_arrays_on(me, &[cells], &[])?;
+    ///     Ok::<_, syncline_wave::Error>(fields[0].values().map(<[u8]>::to_vec))
+    /// })?;
+    /// for cells in results {
+    ///     assert_eq!(cells?, Some(vec![0, 1, 0, 0, 1, 0, 0, 1, 0]));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn gather_arrays_on(
+        &self,
+        me: &mut Member,
+        fields: &[Array],
+        coefficients: &[Array],
+    ) -> Result<(Vec<Array>, SweepReport)> {
+        let inputs: Vec<_> = fields.iter().chain(coefficients).map(Input::Memory).collect();
+        let checked = self.check_arrays((fields.len(), coefficients.len()), &inputs);
+        OnTeam { kernel: &self.kernel, inputs: &inputs, settings: &self.settings }
+            .gather(checked, me)
+    }
+
+    fn check_arrays(&self, given: (usize, usize), inputs: &[Input<'_>]) -> Result<()> {
+        check(&self.kernel, given, inputs)?;
+        self.settings.check(0, 0)
     }
 }

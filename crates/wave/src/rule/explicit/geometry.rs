@@ -32,19 +32,34 @@ impl Geometry {
         band: usize,
         flight: usize,
     ) -> Self {
-        let reach = rule.reach();
+        let (reach, slab_reach) = (rule.reach(), reach(rule));
         let most = |axis: usize| reach[axis].0.max(reach[axis].1);
         let tiled = if rule.dimensions == 2 { 2 } else { 1 };
         let extended = if rule.edges[2] == Edge::Periodic { levels * most(2) } else { 0 };
-        let behind = if rule.edges[0] == Edge::Fixed { reach[0].1 } else { most(0) };
+        let behind = if rule.edges[0] == Edge::Fixed { reach[0].1 } else { slab_reach };
         Geometry {
             dims,
-            bands: Bands { slabs: dims[0], levels, band, flight, behind, late: 0 },
+            bands: Bands {
+                slabs: dims[0],
+                levels,
+                band,
+                flight,
+                behind,
+                late: 0,
+                wanted: (0, dims[0]),
+                reach: slab_reach,
+            },
             tiled,
-            reach: most(0),
+            reach: slab_reach,
             skew: most(tiled),
             extended,
         }
+    }
+
+    /// Returns the same numbers, for a pass of which only these slabs are wanted.
+    pub(crate) fn wanting(self, slabs: &Range<usize>) -> Self {
+        let wanted = (slabs.start, slabs.end);
+        Geometry { bands: Bands { wanted, ..self.bands }, ..self }
     }
 
     /// Returns the number of slabs by which a level is stored above the one before.
@@ -104,4 +119,10 @@ impl Geometry {
         let slab = self.rows(field) * self.width(field) * element.bytes();
         (self.slots(field) * (slab + 128)) as u64
     }
+}
+
+/// Returns how many slabs away the rule reads, in any direction.
+pub(crate) fn reach(rule: &Rule) -> usize {
+    let (before, after) = rule.reach()[0];
+    before.max(after)
 }

@@ -58,9 +58,10 @@ impl Geometry {
         let slabs = offsets.iter().map(|offset| isize::from(offset[0]));
         let before = slabs.clone().map(|slab| -slab).max().unwrap_or(0).max(0);
         let behind = slabs.max().unwrap_or(0).max(before) as usize;
+        let (slabs, wanted) = (dims[0], (0, dims[0]));
         Geometry {
             dims,
-            bands: Bands { slabs: dims[0], levels, band, flight, behind, late: 0 },
+            bands: Bands { slabs, levels, band, flight, behind, late: 0, wanted, reach: 0 },
             direction,
             across,
             before: before as usize,

@@ -1,6 +1,7 @@
 //! A whole streamed sweep on a team: see the phases in the documentation of [`team`](super).
 
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -41,7 +42,7 @@ const SWEEP: u64 = 0x5357_4545_5020_6f6e;
 /// Returns the value, if no member has an error; otherwise this member's error, or that of the
 /// member of the lowest rank that has one. An error that another member was said to have gives way
 /// to that member's own, which says more.
-fn all<T>(me: &mut Member, outcome: Result<T>) -> Result<T> {
+pub(crate) fn all<T>(me: &mut Member, outcome: Result<T>) -> Result<T> {
     const ELSEWHERE: u64 = 1;
     const OWN: u64 = 2;
     let kind = match &outcome {
@@ -58,6 +59,17 @@ fn all<T>(me: &mut Member, outcome: Result<T>) -> Result<T> {
         Err(error) if kind == OWN || kinds[rank] == ELSEWHERE => Err(error),
         _ => Err(Error::Elsewhere { rank, error: String::from_utf8_lossy(&first).into_owned() }),
     }
+}
+
+/// Begins a sweep: checks that all members do, and that none has found anything wrong with its
+/// arguments (`checked`).
+pub(crate) fn begin(me: &mut Member, checked: Result<()>) -> Result<()> {
+    let words = me.gather(SWEEP)?;
+    if let Some(rank) = words.iter().position(|&word| word != SWEEP) {
+        let error = "it makes another collective call where this member begins a sweep".to_owned();
+        return Err(Error::Elsewhere { rank, error });
+    }
+    all(me, checked)
 }
 
 /// What all members have agreed on before anything is written.
@@ -82,18 +94,14 @@ fn agree<E: Real>(
     me: &mut Member,
 ) -> Result<Agreed> {
     let begun = Instant::now();
-    let words = me.gather(SWEEP)?;
-    if let Some(rank) = words.iter().position(|&word| word != SWEEP) {
-        let error = "it makes another collective call where this member begins a sweep".to_owned();
-        return Err(Error::Elsewhere { rank, error });
-    }
-    all(me, checked)?;
+    begin(me, checked)?;
     let same = same(me, &arguments(settings, kernel, arrays, target))?;
     all(me, same)?;
     let held = arrays.hold();
     let views = held.and_then(|held| Ok((held, views(arrays)?, arrays.versions()?)));
     let (held, views, versions) = all(me, views)?;
-    check_views(me, arrays, &views)?;
+    let paths: Vec<_> = arrays.on_file().filter_map(|(_, matrix)| matrix.path()).collect();
+    check_views(me, &paths, &views)?;
     let on_file = target.is_some();
     let question = question_for(settings, kernel, arrays, &held, on_file, settings.iterations);
     let refused = match (settings.tolerance, settings.iterations, arrays.has_points(kernel)) {
@@ -263,17 +271,12 @@ fn views<E: Real>(arrays: &Arrays<'_, E>) -> Result<Vec<InputView>> {
     Ok(paths.map(InputView::of).collect::<syncline_store::Result<_>>()?)
 }
 
-/// Checks that all members see the same inputs.
-fn check_views<E: Real>(
-    me: &mut Member,
-    arrays: &Arrays<'_, E>,
-    views: &[InputView],
-) -> Result<()> {
+/// Checks that all members see the same inputs, which this member has at `paths`.
+pub(crate) fn check_views(me: &mut Member, paths: &[&Path], views: &[InputView]) -> Result<()> {
     let own: Vec<u8> = views.iter().flat_map(InputView::encode).collect();
     let (mut theirs, here) = (me.exchange(&own)?, me.place());
     let first = theirs.swap_remove(0);
     let firsts = first.as_chunks::<32>().0.iter().map(InputView::decode);
-    let paths = arrays.on_file().filter_map(|(_, matrix)| matrix.path());
     let same = views.iter().zip(firsts).zip(paths);
     let mut checks = same.map(|((own, first), path)| own.check(&first, path, &here, "rank 0"));
     let counts = if first.len() == own.len() {
@@ -330,8 +333,7 @@ impl Begin {
 
     /// Returns the names of the files, as a message.
     fn names(&self) -> Vec<u8> {
-        let names = self.files.iter().map(|file| file.name().encode());
-        names.flat_map(|name| (name.len() as u64).to_le_bytes().into_iter().chain(name)).collect()
+        encode(&self.files)
     }
 
     /// Gives the file of the last pass the name of the output.
@@ -347,8 +349,14 @@ impl Begin {
     }
 }
 
+/// Returns the names of the files, as a message.
+pub(crate) fn encode(files: &[SharedNewFile]) -> Vec<u8> {
+    let names = files.iter().map(|file| file.name().encode());
+    names.flat_map(|name| (name.len() as u64).to_le_bytes().into_iter().chain(name)).collect()
+}
+
 /// Returns the names in a message.
-fn decode(mut message: &[u8]) -> Vec<SharedName> {
+pub(crate) fn decode(mut message: &[u8]) -> Vec<SharedName> {
     let mut names = Vec::new();
     while let Some((len, rest)) = message.split_first_chunk::<8>() {
         let Some((name, rest)) = rest.split_at_checked(u64::from_le_bytes(*len) as usize) else {

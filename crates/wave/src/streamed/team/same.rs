@@ -35,28 +35,40 @@ pub(super) fn arguments<E: Real>(
     target: Option<&Target>,
 ) -> Vec<(String, String)> {
     let shape = arrays.field.shape();
+    let mut all = of_settings(settings, target);
+    let result = format!("checksum {:016x}", probe(kernel));
+    all.extend(
+        [
+            ("the type", E::NAME.to_owned()),
+            ("the shape", format!("{} x {}", shape.rows, shape.cols)),
+            ("the number of coefficients", kernel.coefficients().to_string()),
+            ("the result of the kernel", result),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    );
+    all
+}
+
+/// Returns those arguments that all sweeps have.
+pub(crate) fn of_settings(settings: &Settings, target: Option<&Target>) -> Vec<(String, String)> {
     let depth = settings.depth.map_or_else(|| NOT_GIVEN.to_owned(), |depth| depth.to_string());
     let tolerance = settings.tolerance.map_or_else(|| NOT_GIVEN.to_owned(), |t| t.to_string());
     let in_memory = || ("in memory".to_owned(), "in memory");
-    let (name, format) = target.map_or_else(in_memory, |target| {
-        let name = target.path.file_name().unwrap_or_default();
-        (name.to_string_lossy().into_owned(), if target.npy { "npy" } else { "raw" })
+    let (names, format) = target.map_or_else(in_memory, |target| {
+        let paths = target.paths();
+        let names = paths.iter().map(|path| path.file_name().unwrap_or_default().to_string_lossy());
+        (names.collect::<Vec<_>>().join(", "), if target.npy { "npy" } else { "raw" })
     });
     let fixed = [
-        ("the type", E::NAME.to_owned()),
-        ("the shape", format!("{} x {}", shape.rows, shape.cols)),
         ("the number of iterations", settings.iterations.to_string()),
         ("the depth", depth),
         ("the tolerance", tolerance),
-        ("the number of coefficients", kernel.coefficients().to_string()),
-        ("the name of the output", name),
+        ("the name of the output", names),
         ("the format of the output", format.to_owned()),
     ];
     let mut all: Vec<_> = fixed.map(|(name, value)| (name.to_owned(), value)).into();
     let what = target.into_iter().flat_map(|target| &target.what);
     all.extend(what.map(|(name, value)| (format!("the {name}"), value.clone())));
-    let result = format!("checksum {:016x}", probe(kernel));
-    all.push(("the result of the kernel".to_owned(), result));
     all
 }
 
@@ -84,7 +96,7 @@ fn probe<E: Real>(kernel: &dyn Kernel<E>) -> u64 {
 /// Compares the arguments of this member with those of the first one; all members call it.
 ///
 /// The inner result is [`Error::Differs`], with the first difference.
-pub(super) fn same(me: &mut Member, own: &[(String, String)]) -> Result<Result<()>> {
+pub(crate) fn same(me: &mut Member, own: &[(String, String)]) -> Result<Result<()>> {
     let lines = |pairs: &[(String, String)]| {
         let lines = pairs.iter().map(|(name, value)| format!("{name}\0{value}\n"));
         lines.collect::<String>()

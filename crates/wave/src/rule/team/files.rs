@@ -1,0 +1,229 @@
+//! The files that all members of a team write.
+//!
+//! # Contract
+//! The first member creates the files of all fields under hidden names ([`Begun`]), and all open
+//! them. Of several passes there are two sets, written in turn. At the end the first member gives
+//! the names to those of the last pass.
+//!
+//! The members exchange the sums of what they have written ([`Written`]). In the next pass each
+//! member compares every unit of slabs that it reads with the sum of the writer.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use syncline_fabric::Member;
+use syncline_store::columns::Share as FileShare;
+use syncline_store::direct_io::DirectFile;
+use syncline_store::generation::{Identity, Made};
+use syncline_store::newfile::check_named;
+use syncline_store::shared::SharedNewFile;
+use syncline_trace::{Activity, span};
+
+use crate::rule::keep::Keep;
+use crate::rule::run::{Fields, Input};
+use crate::rule::share::Share;
+use crate::rule::sums::{PassSums, SlabSums};
+use crate::streamed::start::{Standing, Start, of_field};
+use crate::streamed::team::{decode, encode};
+use crate::streamed::{Leftovers, Target};
+use crate::{Error, Result};
+
+/// The files of a set, with their hidden paths.
+type Set = Vec<(File, PathBuf)>;
+
+/// The part of the first member: the decision about the names, and the files.
+pub(super) struct Begun {
+    files: Vec<SharedNewFile>,
+    identity: Identity,
+    standing: Standing,
+}
+
+impl Begun {
+    /// Decides whether the target may be written, and creates its files.
+    pub(super) fn new(keep: &Keep<'_>, passes: u64, creator: &str) -> Result<Self> {
+        let mut identity = keep.identity();
+        let (start, standing) = keep.begin(&mut identity)?;
+        if !matches!(start, Start::Anew) {
+            return Err(Error::NotOnTeam {
+                what: "resuming",
+                instead: "resume it in one process, or discard what is there",
+            });
+        }
+        // A pass reads the result of the pass before.
+        let sets = passes.min(2) as usize;
+        let mut of_fields = Vec::new();
+        for (path, input) in keep.target.paths().iter().zip(keep.inputs) {
+            let (_, bytes) = input.file();
+            let files = SharedNewFile::create_several(path, bytes, creator, sets)?;
+            of_fields.push(files.into_iter());
+        }
+        let mut files = Vec::new();
+        for _ in 0..sets {
+            files.extend(of_fields.iter_mut().filter_map(Iterator::next));
+        }
+        Ok(Begun { files, identity, standing })
+    }
+
+    /// Returns the names of the files, as a message.
+    pub(super) fn names(&self) -> Vec<u8> {
+        encode(&self.files)
+    }
+
+    /// Gives the files of a set their names.
+    pub(super) fn commit(mut self, target: &Target, set: &Set, made: &Made) -> Result<()> {
+        self.identity.check_inputs()?;
+        for (n, ((_, hidden), path)) in set.iter().zip(target.paths()).enumerate() {
+            let is_it = |file: &SharedNewFile| file.name().path(&path) == *hidden;
+            let Some(at) = self.files.iter().position(is_it) else {
+                unreachable!("the set has files of this run")
+            };
+            let file = self.files.swap_remove(at);
+            of_field(&self.identity, n, set.len()).mark(file.file(), made);
+            match target.leftovers {
+                Leftovers::Discard => file.commit()?,
+                _ => file.commit_over(self.standing.of_output(n))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens the files with these names, as `opener`; returns the sets, and the length of a block of
+/// the files for this member.
+pub(super) fn open(target: &Target, names: &[u8], opener: &str) -> Result<(Vec<Set>, u64)> {
+    let (mut files, mut block) = (Vec::new(), 1);
+    let paths = target.paths();
+    for (name, path) in decode(names).iter().zip(paths.iter().cycle()) {
+        let file = name.open(path, opener)?;
+        let hidden = name.path(path);
+        block = block.max(FileShare::best_block(&DirectFile::of(&file, &hidden, true)?));
+        files.push((file, hidden));
+    }
+    let mut sets = Vec::new();
+    while !files.is_empty() {
+        let others = files.split_off(paths.len().min(files.len()));
+        sets.push(std::mem::replace(&mut files, others));
+    }
+    Ok((sets, block as u64))
+}
+
+/// Writes the headers of all files.
+pub(super) fn write_headers(inputs: &[Input<'_>], sets: &[Set]) -> Result<()> {
+    for set in sets {
+        for ((file, path), input) in set.iter().zip(inputs) {
+            let (header, _) = input.file();
+            file.write_all_at(&header, 0).map_err(|source| failed("write", path, source))?;
+        }
+    }
+    Ok(())
+}
+
+/// Brings what this member has written to the first set to disk, and checks that the files that it
+/// has read are still those.
+pub(super) fn sync(fields: &[Fields]) -> Result<()> {
+    for (n, fields) in fields.iter().enumerate() {
+        let Fields::Files(files) = fields else { continue };
+        for (file, path) in files {
+            check_named(path)?;
+            if n == 0 {
+                let _waits = span(Activity::AwaitDisk, u32::MAX, 0);
+                file.sync_data().map_err(|source| failed("sync", path, source))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The sums that all members have taken of the slabs that they wrote.
+#[derive(Default)]
+pub(super) struct Written {
+    /// Those of the last pass, and those of the pass before, which the last one has read.
+    last: Option<OfPass>,
+    before: Option<OfPass>,
+    passes: u64,
+}
+
+struct OfPass {
+    /// The iterations before the pass, and its number.
+    before: u64,
+    pass: u64,
+    paths: Vec<PathBuf>,
+    /// For each field, those of its units.
+    sums: Vec<Vec<u64>>,
+}
+
+impl Written {
+    /// Compares the sums of what a pass has read with those of its writers. `before` is the number
+    /// of iterations before the pass.
+    pub(super) fn check(&mut self, before: u64, sums: &PassSums, share: &Share) -> Result<()> {
+        // A pass that is run once more has read what it had read.
+        if self.last.as_ref().is_some_and(|last| last.before != before) {
+            self.before = self.last.take();
+        }
+        let Some(of_pass) = &self.before else { return Ok(()) };
+        let unit = share.unit.unwrap_or(1);
+        let read = sums.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let units = sums.slabs.start / unit..sums.slabs.end.div_ceil(unit);
+        for ((read, expected), path) in read.iter().zip(&of_pass.sums).zip(&of_pass.paths) {
+            let actual = read.as_ref().map_or(&[][..], SlabSums::values);
+            for n in units.clone() {
+                if actual.get(n) != expected.get(n) {
+                    let last = ((n + 1) * unit).min(share.slabs) - 1;
+                    let why = format!(
+                        "positions {} to {last} of the first axis are damaged: their checksum \
+                         differs",
+                        n * unit
+                    );
+                    let (generation, path) = (of_pass.pass, path.clone());
+                    return Err(syncline_store::Error::Generation { generation, path, why }.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Exchanges the sums of what all members, who have the slabs `own`, have written.
+    ///
+    /// # Collective
+    /// All members call it after each pass.
+    pub(super) fn exchange(
+        &mut self,
+        before: u64,
+        fields: &[Fields],
+        sums: &PassSums,
+        (own, share): (&[Range<usize>], &Share),
+        me: &mut Member,
+    ) -> Result<()> {
+        let unit = share.unit.unwrap_or(1);
+        let units = |own: &Range<usize>| own.start / unit..own.end.div_ceil(unit);
+        let mine: Vec<u8> = {
+            let written = sums.written.lock().unwrap_or_else(PoisonError::into_inner);
+            let own = units(&share.own);
+            let values = written.iter().flat_map(|sums| &sums.values()[own.clone()]);
+            values.flat_map(|sum| sum.to_le_bytes()).collect()
+        };
+        let paths = match fields.first() {
+            Some(Fields::Files(files)) => files.iter().map(|(_, path)| path.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let mut all = vec![vec![0; share.slabs.div_ceil(unit)]; paths.len()];
+        for (own, message) in own.iter().zip(me.exchange(&mine)?) {
+            let (own, mut values) = (units(own), message.as_chunks::<8>().0.iter());
+            for sums in &mut all {
+                for (sum, value) in sums[own.clone()].iter_mut().zip(&mut values) {
+                    *sum = u64::from_le_bytes(*value);
+                }
+            }
+        }
+        self.passes += 1;
+        self.last = Some(OfPass { before, pass: self.passes, paths, sums: all });
+        Ok(())
+    }
+}
+
+fn failed(action: &'static str, path: &Path, source: std::io::Error) -> Error {
+    syncline_store::Error::File { action, path: path.to_owned(), source }.into()
+}

@@ -1,0 +1,176 @@
+//! Sweeps on teams against the plain loop, for random descriptions.
+
+use std::path::PathBuf;
+
+use syncline_fabric::{Member, Team};
+use syncline_store::array::{Array, ArraySource};
+
+use crate::monitor::Monitor;
+use crate::rule::plain::plain;
+use crate::rule::plan::ArrayPlan;
+use crate::rule::run::{Done, Input, Output, Run};
+use crate::rule::share::Share;
+use crate::rule::tests::{Case, case, change, difference, every_lanes};
+use crate::rule::{self, Rule};
+use crate::target::Target;
+use crate::{Described, Result, Runner, Sweep, SweepReport};
+
+/// Returns the fields after these iterations, and the greatest change in each.
+fn expected(rule: &Rule, arrays: &[Array], iterations: u64) -> (Vec<Array>, Vec<f64>) {
+    let coefficients: Vec<&Array> = arrays[rule.fields..].iter().collect();
+    let mut fields = arrays[..rule.fields].to_vec();
+    let mut changes = Vec::new();
+    for iteration in 0..iterations {
+        let before = fields.clone();
+        plain(rule, &mut fields, &coefficients, iteration..iteration + 1);
+        let all = before.iter().zip(&fields).map(|(old, new)| change(old, new));
+        changes.push(all.fold(0.0, rule::greater));
+    }
+    (fields, changes)
+}
+
+/// Returns some slabs of an array.
+fn slabs(array: &Array, slabs: &std::ops::Range<usize>) -> Array {
+    let size = array.bytes().len() / array.dims()[0];
+    let dims = [&[slabs.len()], &array.dims()[1..]].concat();
+    let mut part = Array::zeros(array.element(), &dims).unwrap();
+    let bytes = &array.bytes()[slabs.start * size..slabs.end * size];
+    part.bytes_mut().copy_from_slice(bytes);
+    part
+}
+
+#[test]
+fn each_share_of_a_pass_has_the_bits_of_the_plain_loop() {
+    for number in 0..400 {
+        let Some(Case { text, described, dims, arrays, mut random }) = case(number) else {
+            continue;
+        };
+        let rule = described.rule();
+        if !rule.explicit {
+            continue;
+        }
+        let iterations = random.within(1..=8) as u64;
+        let (expected, _) = expected(rule, &arrays, iterations);
+        let members = random.within(1..=5).min(dims[0]);
+        let unit = random.within(1..=3).min(dims[0] / members);
+        let threads = random.within(1..=2);
+        let sweep = Sweep::new(described.clone())
+            .iterations(iterations)
+            .lanes(random.one_of(&every_lanes()))
+            .runner(Runner::pool(threads));
+        let plan = ArrayPlan {
+            depth: iterations,
+            passes: 1,
+            band: random.within(1..=20),
+            piece: random.within(1..=60),
+            flight: threads + 1,
+            memory: 0,
+        };
+        let inputs: Vec<_> = arrays.iter().map(Input::Memory).collect();
+        for member in 0..members {
+            let share = Share::of(dims[0], (member, members), unit);
+            let own = share.own.clone();
+            let run = Run { rule, inputs: &inputs, settings: &sweep.settings, plan, share };
+            let mut output = Output::Memory(Vec::new());
+            run.run(&mut output, Done::default(), &[], &mut |_, _, _| Ok(())).unwrap();
+            let Output::Memory(fields) = output else { unreachable!("the run is in memory") };
+            for (field, expected) in fields.iter().zip(&expected) {
+                if let Some(difference) = difference(&slabs(field, &own), &slabs(expected, &own)) {
+                    panic!("case {number}, {dims:?}, {plan:?}, {own:?}: {difference}\n{text}");
+                }
+            }
+        }
+    }
+}
+
+/// Runs `f` in the members of a team on that many hosts, with as many members on each.
+fn team<R: Send>((hosts, each): (usize, usize), f: impl Fn(&mut Member) -> R + Sync) -> Vec<R> {
+    match hosts {
+        1 => Team::threads(each).quiet().run(f).unwrap(),
+        _ => Team::hosts(hosts).threads(each).quiet().run(f).unwrap(),
+    }
+}
+
+#[test]
+fn teams_have_the_bits_of_the_plain_loop() {
+    let mut runs = 0;
+    for number in 0..400 {
+        let Some(Case { text, described, dims, arrays, mut random }) = case(number) else {
+            continue;
+        };
+        let rule = described.rule();
+        if !rule.explicit {
+            continue;
+        }
+        let hosts = random.one_of(&[(1, 1), (1, 2), (1, 3), (1, 5), (2, 1), (2, 2), (3, 1)]);
+        if hosts.0 * hosts.1 > dims[0] {
+            continue;
+        }
+        runs += 1;
+        let iterations = random.within(1..=12) as u64;
+        let (tolerance, exact) = (random.one_of(&[-0.0, 100.0, 1e3]), random.one_in(2));
+        let (depth, threads) = (random.within(1..=8) as u64, random.within(1..=2));
+        let lanes = random.one_of(&every_lanes());
+        let sweep = |described: &Described| {
+            let sweep = Sweep::new(described.clone())
+                .iterations(iterations)
+                .until(tolerance)
+                .exact_stop(exact)
+                .lanes(lanes)
+                .runner(Runner::pool(threads));
+            if depth > 6 { sweep } else { sweep.depth(depth) }
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let on_file: Vec<bool> = arrays.iter().map(|_| random.one_in(2)).collect();
+        let to_files = random.one_in(2);
+        let targets: Vec<PathBuf> =
+            (0..rule.fields).map(|field| folder.path().join(format!("result-{field}"))).collect();
+        let target = targets[1..].iter().fold(Target::npy(&targets[0]), Target::and);
+        let paths: Vec<PathBuf> =
+            (0..arrays.len()).map(|n| folder.path().join(format!("{n}.npy"))).collect();
+        for (array, path) in arrays.iter().zip(&paths) {
+            array.create(path).unwrap().commit().unwrap();
+        }
+        let outcomes: Vec<Result<(Vec<Array>, SweepReport)>> = team(hosts, |me| {
+            let sweep = sweep(&described).monitor(std::sync::Arc::new(Monitor::new()));
+            if to_files {
+                let sources: Vec<ArraySource> = std::iter::zip(&arrays, &paths)
+                    .zip(&on_file)
+                    .map(|((array, path), on_file)| match on_file {
+                        true => ArraySource::open(path).unwrap(),
+                        false => ArraySource::Memory(array.clone()),
+                    })
+                    .collect();
+                let (fields, coefficients) = sources.split_at(rule.fields);
+                let report = sweep.run_arrays_on(me, fields, coefficients, &target)?;
+                let fields = targets.iter().map(|path| Array::open(path).unwrap()).collect();
+                return Ok((fields, report));
+            }
+            let (fields, coefficients) = arrays.split_at(rule.fields);
+            sweep.gather_arrays_on(me, fields, coefficients)
+        });
+        for outcome in outcomes {
+            let (fields, report) = outcome.unwrap();
+            let done = report.iterations;
+            let (expected, changes) = expected(rule, &arrays, done);
+            let reached = changes.iter().position(|change| *change <= tolerance);
+            assert_eq!(report.converged, reached.map(|at| at as u64), "case {number}");
+            match reached {
+                Some(at) if exact => assert_eq!(done, at as u64 + 1),
+                Some(_) => assert!(done <= iterations),
+                None => assert_eq!(done, iterations),
+            }
+            for (n, (field, expected)) in fields.iter().zip(&expected).enumerate() {
+                if let Some(difference) = difference(field, expected) {
+                    panic!(
+                        "case {number}, {dims:?}, {hosts:?}, {iterations} iterations, depth \
+                         {depth}, files {to_files}: field {n}, {difference}\n{text}"
+                    );
+                }
+            }
+        }
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, arrays.len() + if to_files { rule.fields } else { 0 });
+    }
+    assert!(runs > 100, "{runs}");
+}

@@ -251,15 +251,15 @@ pub enum Error {
     /// A member of the team is dead, or has left.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// The matrix has too few columns for the members of the team.
+    /// The data are too few for the members of a team.
     #[error(
-        "the matrix has columns for {most} members, and the team has {members}: a member needs a \
-         piece as wide as a band is high; run it with fewer members"
+        "the data can be shared by {most} members, and the team has {members}: a member needs \
+         columns as wide as a band is high, or of arrays a row or plane; run it with fewer members"
     )]
     Members {
         /// The number of members.
         members: usize,
-        /// The greatest number of members that could share the columns.
+        /// The greatest number of members that could share the data.
         most: usize,
     },
     /// A setting is not available on a team.

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use syncline_fabric::Member;
+use syncline_store::Error as StoreError;
 use syncline_store::array::{Array, ArraySource};
 use syncline_store::generation::{Generations, Identity, Leftover};
 use syncline_wave::{
@@ -22,7 +24,7 @@ use syncline_wave::{
 };
 
 use super::advice::Advice;
-use super::{Meter, described};
+use super::{Meter, described, team};
 use crate::args::{Extent, RunArgs};
 use crate::budget::Bound;
 use crate::error::{Error, Result};
@@ -64,6 +66,39 @@ pub(super) fn run(
     inputs: &Inputs,
     signals: &Signals,
 ) -> Result<Summary> {
+    let (paths, outputs) = find(args, kernel, described, inputs)?;
+    report::start(&args.trace, outputs.first().map(|output| output.path.as_path()))?;
+    let sources = open(&paths)?;
+    let (monitor, bound, members) = (Arc::default(), Bound::new(args.memory), 1);
+    Job { args, kernel, described, outputs: &outputs, monitor, bound, members }
+        .run(sources, signals)
+}
+
+/// Runs the part of a member of a team; returns the summary in the first one.
+pub(super) fn run_on(
+    args: &RunArgs,
+    kernel: &Kernel,
+    described: &Described,
+    inputs: &Inputs,
+    me: &mut Member,
+    signals: &Signals,
+) -> Result<Option<Summary>> {
+    let (paths, outputs) = team::all(me, find(args, kernel, described, inputs))?;
+    let sources = team::all(me, open(&paths))?;
+    let on_host = me.ranks_on(me.host()).len();
+    let (monitor, bound) = (Arc::default(), Bound::of_member(args.memory, on_host));
+    let members = me.size();
+    Job { args, kernel, described, outputs: &outputs, monitor, bound, members }
+        .run_on(sources, me, signals)
+}
+
+/// Returns the files of the arrays, and the outputs.
+fn find(
+    args: &RunArgs,
+    kernel: &Kernel,
+    described: &Described,
+    inputs: &Inputs,
+) -> Result<(Vec<PathBuf>, Vec<Output>)> {
     check(args, described)?;
     let (fields, coefficients) = (described.fields(), described.coefficients());
     let mut paths = Vec::new();
@@ -74,13 +109,12 @@ pub(super) fn run(
         });
     }
     let outputs = outputs(args, kernel, described, inputs, &paths)?;
-    report::start(&args.trace, outputs.first().map(|output| output.path.as_path()))?;
-    let sources = paths
-        .iter()
-        .map(|path| ArraySource::open(path))
-        .collect::<syncline_store::Result<Vec<_>>>()?;
-    let (monitor, bound) = (Arc::default(), Bound::new(args.memory));
-    Job { args, kernel, described, outputs: &outputs, monitor, bound }.run(sources, signals)
+    Ok((paths, outputs))
+}
+
+fn open(paths: &[PathBuf]) -> Result<Vec<ArraySource>> {
+    let sources = paths.iter().map(|path| ArraySource::open(path));
+    Ok(sources.collect::<syncline_store::Result<_>>()?)
 }
 
 /// Chooses the files of the fields.
@@ -122,16 +156,18 @@ struct Job<'a> {
     outputs: &'a [Output],
     monitor: Arc<Monitor>,
     bound: Bound,
+    /// The number of members of the team that runs the job; 1 if it runs by itself.
+    members: usize,
 }
 
 impl Job<'_> {
     /// Returns the sweep, with this memory for its buffers.
-    fn sweep(&self, memory: u64) -> Sweep<Described> {
+    fn sweep(&self, memory: u64, threads: usize) -> Sweep<Described> {
         let args = self.args;
         let mut sweep = Sweep::new(self.described.clone())
             .iterations(args.iterations)
             .exact_stop(args.exact_stop)
-            .runner(Runner::pool(self.threads()))
+            .runner(Runner::pool(threads))
             .lanes(args.lanes.map_or_else(Lanes::best, Lanes::from))
             .memory(memory)
             .monitor(Arc::clone(&self.monitor));
@@ -161,7 +197,7 @@ impl Job<'_> {
     }
 
     fn advice(&self) -> Advice<'_> {
-        let (Self { args, kernel, outputs, .. }, members) = (self, 1);
+        let Self { args, kernel, outputs, members, .. } = *self;
         let starts_from_results = outputs.len() == 1;
         Advice { args, kernel, output: &outputs[0], members, starts_from_results }
     }
@@ -195,7 +231,7 @@ impl Job<'_> {
         let rest = left.saturating_sub(whole - held);
         let passes = |memory: u64, to_files: bool| {
             let (fields, coefficients) = sources.split_at(count);
-            match self.sweep(memory).plan_arrays(fields, coefficients, to_files) {
+            match self.sweep(memory, self.threads()).plan_arrays(fields, coefficients, to_files) {
                 Ok(SweepPlan::Arrays(plan)) => Some(plan.passes),
                 _ => None,
             }
@@ -204,10 +240,12 @@ impl Job<'_> {
             && !self.goes_on()?
             && passes(left.max(1), true).is_none_or(|passes| passes > 1)
             && passes(rest, false).is_some();
-        let sweep = self.sweep(if in_memory { rest } else { left.max(1) });
+        let sweep = self.sweep(if in_memory { rest } else { left.max(1) }, self.threads());
         let (dims, element) = (sources[0].dims().to_vec(), sources[0].element());
         let coefficients = sources.split_off(count);
-        sweep.plan_arrays(&sources, &coefficients, !in_memory).map_err(|why| self.explain(why))?;
+        sweep
+            .plan_arrays(&sources, &coefficients, !in_memory)
+            .map_err(|why| self.explain(why, self.threads()))?;
         let points: usize = dims.iter().product();
         let bar = signals.bar(LINE);
         let iterations = self.args.iterations;
@@ -267,6 +305,44 @@ impl Job<'_> {
         Ok(Summary::of_arrays(&of, &report, &measured))
     }
 
+    /// Runs the part of a member of a team.
+    fn run_on(
+        &self,
+        mut sources: Vec<ArraySource>,
+        me: &mut Member,
+        signals: &Signals,
+    ) -> Result<Option<Summary>> {
+        let (args, first, threads) = (self.args, me.rank() == 0, team::threads(self.args, me));
+        let (dims, element) = (sources[0].dims().to_vec(), sources[0].element());
+        let (held, _) = self.bytes(&sources);
+        let coefficients = sources.split_off(self.described.fields().len());
+        let memory = self.bound.for_member(threads as u64).saturating_sub(held).max(1);
+        let (sweep, target) = (self.sweep(memory, threads), self.target());
+        let points = dims.iter().product::<usize>() as f64;
+        let progress = Progress::new(self.monitor.clone(), points, args.iterations, None, signals);
+        let (progress, meter) = (progress.under(self.bound), Meter::start());
+        let work = |me: &mut Member| sweep.run_arrays_on(me, &sources, &coefficients, &target);
+        let (swept, signal) = team::attend(me, signals, &self.monitor, progress, work);
+        let report = match (swept, signal) {
+            (Err(WaveError::Cancelled { .. }), Some(signal)) => {
+                return Err(Error::interrupted(signal));
+            }
+            // The file of the last pass is damaged. It is removed, so there is nothing to discard.
+            (Err(error @ WaveError::Store(StoreError::Generation { .. })), _) => {
+                return Err(error.into());
+            }
+            (Err(error), _) => {
+                let error = self.explain(error, threads);
+                return Err(self.advice().advise(error).for_each_member());
+            }
+            (Ok(report), _) => report,
+        };
+        let measured = team::measured(me, meter, self.bound);
+        let (kernel, outputs) = (self.kernel, self.outputs);
+        let of = ArrayRun { args, kernel, element, dims: &dims, outputs };
+        Ok(first.then(|| Summary::of_arrays(&of, &report, &measured)))
+    }
+
     /// Compares the fields with those of the plain loop. A result that differs is discarded.
     fn verify(
         &self,
@@ -298,11 +374,11 @@ impl Job<'_> {
     }
 
     /// Adds to an error of too little memory what the program itself takes.
-    fn explain(&self, error: WaveError) -> Error {
+    fn explain(&self, error: WaveError, threads: usize) -> Error {
         match error {
             WaveError::StreamMemory { needed, .. } => {
                 let piece = "the buffers of a pass take".to_owned();
-                self.bound.too_small_for_arrays(self.threads() as u64, piece, needed)
+                self.bound.too_small_for_arrays(threads as u64, piece, needed)
             }
             other => other.into(),
         }

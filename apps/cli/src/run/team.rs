@@ -3,15 +3,14 @@
 //! Every process runs this command with the same arguments. The first member chooses the output and
 //! prints the summary. An error is printed once, by the member of the lowest rank that has it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use syncline_fabric::{Member, Team};
 use syncline_store::{ElementType, Error as StoreError};
-use syncline_wave::{Error as WaveError, Executor, SweepReport, lanes::Real};
+use syncline_wave::{Error as WaveError, Executor, SweepReport, lanes::Real, monitor::Monitor};
 
-use super::{Job, Meter};
+use super::{Job, Meter, arrays};
 use crate::args::RunArgs;
 use crate::budget::Bound;
 use crate::error::{Error, Result};
@@ -65,19 +64,21 @@ fn told_by_one(me: &mut Member, error: Error) -> Error {
 /// Refuses options that a team does not have.
 fn check(args: &RunArgs) -> Result<()> {
     executor::check(args)?;
-    let given = [
-        (args.until.is_some(), "--until"),
-        (args.verify.is_some(), "--verify"),
-        (args.resume, "--resume"),
-    ];
+    let given = [(args.verify.is_some(), "--verify"), (args.resume, "--resume")];
     let mut options = executor::for_blocks(args);
     options.extend(given.iter().filter(|(given, _)| *given).map(|(_, name)| *name));
-    match options.first() {
-        None => Ok(()),
-        Some(option) => Err(Error::Usage(format!(
-            "{option} is not available on a team: leave it out, or run the sweep in one process"
-        ))),
-    }
+    options.first().map_or(Ok(()), |option| Err(unavailable(option)))
+}
+
+/// Refuses an option that a sweep over matrices does not have on a team.
+fn check_of_matrices(args: &RunArgs) -> Result<()> {
+    if args.until.is_some() { Err(unavailable("--until")) } else { Ok(()) }
+}
+
+fn unavailable(option: &str) -> Error {
+    Error::Usage(format!(
+        "{option} is not available on a team: leave it out, or run the sweep in one process"
+    ))
 }
 
 /// Returns the error if this member is the one that prints it, with the name of the member if
@@ -100,7 +101,7 @@ fn first_of(me: &mut Member, error: Error) -> Error {
 }
 
 /// Returns the value if no member has an error.
-fn all<R>(me: &mut Member, outcome: Result<R>) -> Result<R> {
+pub(super) fn all<R>(me: &mut Member, outcome: Result<R>) -> Result<R> {
     let own = outcome.as_ref().err().map(|error| error as &dyn std::fmt::Display);
     match (me.first_error(own).map_err(WaveError::from)?, outcome) {
         (Some((rank, error)), Ok(_)) => Err(WaveError::Elsewhere { rank, error }.into()),
@@ -138,11 +139,10 @@ fn member(me: &mut Member, args: &RunArgs, signals: &Signals) -> Result<Option<S
     let inputs = all(me, inputs)?;
     let kernel = Kernel::choose(args, |name| inputs.has(name));
     let kernel = all(me, kernel)?;
-    if kernel.over_arrays.is_some() {
-        let why =
-            format!("{} is a kernel over arrays, which runs in one process only", kernel.name);
-        return all(me, Err(Error::Usage(why)));
+    if let Some(described) = &kernel.over_arrays {
+        return arrays::run_on(args, &kernel, described, &inputs, me, signals);
     }
+    all(me, check_of_matrices(args))?;
     let found = all(me, inputs.find(&kernel, args.field.as_deref()))?;
     let (members, bound) = (me.size(), Bound::of_member(args.memory, me.ranks_on(me.host()).len()));
     match found.element {
@@ -155,6 +155,73 @@ fn member(me: &mut Member, args: &RunArgs, signals: &Signals) -> Result<Option<S
             Job { members, bound, ..all(me, job)? }.run_on(me, signals)
         }
         other => all(me, Err(Error::Whole(other))),
+    }
+}
+
+/// Returns the number of threads of a member: as given, or its part of the cores of its host.
+pub(super) fn threads(args: &RunArgs, me: &Member) -> usize {
+    let by_default = || {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        (cores / me.ranks_on(me.host()).len()).max(1)
+    };
+    args.threads.map_or_else(by_default, |threads| threads as usize)
+}
+
+/// Runs `work`. Meanwhile the first member shows the progress, and a signal cancels the sweep;
+/// returns the signal as well.
+pub(super) fn attend<R>(
+    me: &mut Member,
+    signals: &Signals,
+    monitor: &Monitor,
+    mut progress: Progress,
+    work: impl FnOnce(&mut Member) -> R,
+) -> (R, Option<u8>) {
+    let first = me.rank() == 0;
+    let bar = if first { signals.bar(LINE) } else { indicatif::ProgressBar::hidden() };
+    let done = AtomicBool::new(false);
+    let ended = std::thread::scope(|scope| {
+        let attendant = scope.spawn(|| {
+            let mut caught = None;
+            // Relaxed: the flag publishes no other data.
+            while !done.load(Ordering::Relaxed) {
+                std::thread::park_timeout(TICK);
+                if first {
+                    progress.show(&bar);
+                    signals.tell(&bar);
+                }
+                if let Some(signal) = signals.take() {
+                    caught.get_or_insert(signal);
+                    monitor.cancel();
+                }
+            }
+            caught
+        });
+        let result = work(me);
+        done.store(true, Ordering::Relaxed);
+        attendant.thread().unpark();
+        (result, attendant.join().unwrap_or_default())
+    });
+    bar.finish_and_clear();
+    ended
+}
+
+/// Returns the measurements around a sweep whose result is complete, whatever happens to other
+/// members now.
+pub(super) fn measured(me: &mut Member, meter: Meter, bound: Bound) -> Measured {
+    let (time, disk) = meter.stop();
+    let (peak, bound, on_host) = highest(me, bound).unwrap_or_else(|| (Peak::take(), bound, 1));
+    Measured {
+        members: me.size(),
+        on_host,
+        time,
+        sync_time: Duration::ZERO,
+        peak,
+        disk: disk.and_then(|(read, written)| Some((sum(me, read)?, sum(me, written)?))),
+        bound,
+        verified: None,
+        chosen: None,
+        instead: None,
+        unmarked: None,
     }
 }
 
@@ -171,44 +238,16 @@ impl<T: Real> Job<'_, T> {
         })();
         all(me, prepared)?;
         let mut how = self.how(Executor::Streamed);
-        let by_default = || {
-            let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            (cores / me.ranks_on(me.host()).len()).max(1)
-        };
-        let threads = self.args.threads.map_or_else(by_default, |threads| threads as usize);
+        let threads = threads(self.args, me);
         how.runner = syncline_wave::Runner::pool(threads);
         how.memory = self.bound.for_member(threads as u64);
         let target = self.target(None);
-        let bar = if first { signals.bar(LINE) } else { indicatif::ProgressBar::hidden() };
         let points = self.kernel.points(shape) as f64;
         let iterations = self.args.iterations;
         let progress = Progress::new(self.monitor.clone(), points, iterations, None, signals);
-        let (mut progress, meter, monitor) =
-            (progress.under(self.bound), Meter::start(), Arc::clone(&self.monitor));
-        let done = AtomicBool::new(false);
-        let (swept, signal) = std::thread::scope(|scope| {
-            let attendant = scope.spawn(|| {
-                let mut caught = None;
-                // Relaxed: the flag publishes no other data.
-                while !done.load(Ordering::Relaxed) {
-                    std::thread::park_timeout(TICK);
-                    if first {
-                        progress.show(&bar);
-                        signals.tell(&bar);
-                    }
-                    if let Some(signal) = signals.take() {
-                        caught.get_or_insert(signal);
-                        monitor.cancel();
-                    }
-                }
-                caught
-            });
-            let swept = self.runs.run_on(me, &how, &self.arrays, &target);
-            done.store(true, Ordering::Relaxed);
-            attendant.thread().unpark();
-            (swept, attendant.join().unwrap_or_default())
-        });
-        bar.finish_and_clear();
+        let (progress, meter) = (progress.under(self.bound), Meter::start());
+        let work = |me: &mut Member| self.runs.run_on(me, &how, &self.arrays, &target);
+        let (swept, signal) = attend(me, signals, &self.monitor, progress, work);
         let report = match (swept, signal) {
             (Err(WaveError::Cancelled { .. }), Some(signal)) => {
                 return Err(Error::interrupted(signal));
@@ -223,20 +262,11 @@ impl<T: Real> Job<'_, T> {
             }
             (Ok(report), _) => report,
         };
-        let (time, disk) = meter.stop();
-        let alone = || (Peak::take(), self.bound, 1);
-        let memory = highest(me, self.bound).unwrap_or_else(alone);
-        // The result is complete, whatever happens to other members now.
-        let disk = disk.and_then(|(read, written)| Some((sum(me, read)?, sum(me, written)?)));
-        Ok(first.then(|| self.summarize(&report, (time, disk), memory)))
+        let measured = measured(me, meter, self.bound);
+        Ok(first.then(|| self.summarize(&report, &measured)))
     }
 
-    fn summarize(
-        &self,
-        report: &SweepReport,
-        (time, disk): (Duration, Option<(u64, u64)>),
-        (peak, bound, on_host): (Peak, Bound, usize),
-    ) -> Summary {
+    fn summarize(&self, report: &SweepReport, measured: &Measured) -> Summary {
         let asked = Asked {
             args: self.args,
             kernel: self.kernel,
@@ -244,19 +274,6 @@ impl<T: Real> Job<'_, T> {
             shape: self.arrays.field.shape(),
             output: &self.output,
         };
-        let measured = Measured {
-            members: self.members,
-            on_host,
-            time,
-            sync_time: Duration::ZERO,
-            peak,
-            disk,
-            bound,
-            verified: None,
-            chosen: None,
-            instead: None,
-            unmarked: None,
-        };
-        Summary::new(&asked, self.layout, report, &measured)
+        Summary::new(&asked, self.layout, report, measured)
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use syncline_store::array::Array;
 use syncline_testkit::mpi::MPIS;
 
 use crate::common::{command, names, ok, succeeds, until};
@@ -45,6 +46,55 @@ fn processes_have_the_result_of_one() {
         is_the_same(path, name);
     }
     assert_eq!(names(path), ["a.npy", "b.npy", "c.npy", "data", "one.npy"]);
+}
+
+/// A kernel over arrays that reads old values only: from files of several fields, with a tolerance.
+#[test]
+fn processes_share_the_rows_of_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let heat = "
+        name = 'heat'
+        fields = ['t', 'peak']
+        types = { t = 'float64', peak = 'float32' }
+        edges = { rows = 'clamped', columns = 'periodic' }
+        update = \"\"\"
+        t = t + 0.2 * (old.t.n + old.t.s + old.t.e + old.t.w - 4 * t)
+        peak = max(old.peak, float32(old.t.e))
+        \"\"\"
+    ";
+    fs::write(path.join("heat.toml"), heat).unwrap();
+    ok(path, "gen heat . --rows 200 --cols 90");
+    let of_t = fs::read(path.join("t.npy")).unwrap();
+    let values = of_t[128..].chunks(8).map(|t| f64::from_le_bytes(t.try_into().unwrap()));
+    let peak: Vec<f32> = values.map(|t| t as f32).collect();
+    let peak = Array::from_vec(&[200, 90], peak).unwrap();
+    peak.create(&path.join("peak.npy")).unwrap().commit().unwrap();
+    fs::create_dir(path.join("one")).unwrap();
+    let run = "run heat.toml . --iterations 500 --until 0.05 --json --output";
+    let out = ok(path, &format!("{run} one"));
+    let one: Value = serde_json::from_str(&out).unwrap();
+    for (options, members) in [("-n 2", 2), ("-n 3", 3), ("-n 2 --threads 2", 4)] {
+        let name = format!("team-{members}");
+        fs::create_dir(path.join(&name)).unwrap();
+        let run = format!("{run} {name} --depth 4 --exact-stop --quiet");
+        let out = succeeds(launch(path, options, &run), &run);
+        let summary: Value = serde_json::from_str(&out).expect("one line, of the first member");
+        assert_eq!(summary["members"], members);
+        assert_eq!(summary["converged"], one["converged"]);
+        // Where this one ended, the one process may have gone on to the end of its pass.
+        let run = format!("run heat.toml . --iterations {} --output", summary["iterations"]);
+        fs::create_dir(path.join(format!("{name}-one"))).unwrap();
+        ok(path, &format!("{run} {name}-one"));
+        for field in ["t.npy", "peak.npy"] {
+            let read = |folder: &str| fs::read(path.join(folder).join(field)).unwrap();
+            assert!(read(&name) == read(&format!("{name}-one")), "{name}/{field} differs");
+        }
+        assert_eq!(names(&path.join(&name)), ["peak.npy", "t.npy"]);
+    }
+    let output = launch(path, "-n 2", "run heat.toml . --iterations 9 --verify").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("--verify is not available on a team"), "{said}");
 }
 
 #[test]

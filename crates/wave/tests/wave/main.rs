@@ -11,5 +11,6 @@ mod stencils;
 mod streamed;
 mod target;
 mod team;
+mod team_arrays;
 mod tolerance;
 mod whole_blocks;

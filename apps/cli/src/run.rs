@@ -48,8 +48,9 @@ const BLOCK: &str = "block";
 pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
     if team::is_joined() {
         report::start(&args.trace, args.output.as_deref())?;
-        let summary = team::run(args, signals)?;
-        return Ok((summary.map_or(Ok(String::new()), |summary| text(args, &summary))?, true));
+        let (summary, converged) = team::run(args, signals)?;
+        let text = summary.map_or(Ok(String::new()), |summary| text(args, &summary))?;
+        return Ok((text, converged));
     }
     executor::check(args)?;
     let inputs = Inputs::open(&args.dir, &args.also)?;

@@ -74,7 +74,8 @@ pub(super) fn run(
         .run(sources, signals)
 }
 
-/// Runs the part of a member of a team; returns the summary in the first one.
+/// Runs the part of a member of a team; returns the summary in the first one, and whether the
+/// tolerance was reached, if one was given.
 pub(super) fn run_on(
     args: &RunArgs,
     kernel: &Kernel,
@@ -82,7 +83,7 @@ pub(super) fn run_on(
     inputs: &Inputs,
     me: &mut Member,
     signals: &Signals,
-) -> Result<Option<Summary>> {
+) -> Result<(Option<Summary>, bool)> {
     let (paths, outputs) = team::all(me, find(args, kernel, described, inputs))?;
     let sources = team::all(me, open(&paths))?;
     let on_host = me.ranks_on(me.host()).len();
@@ -311,7 +312,7 @@ impl Job<'_> {
         mut sources: Vec<ArraySource>,
         me: &mut Member,
         signals: &Signals,
-    ) -> Result<Option<Summary>> {
+    ) -> Result<(Option<Summary>, bool)> {
         let (args, first, threads) = (self.args, me.rank() == 0, team::threads(self.args, me));
         let (dims, element) = (sources[0].dims().to_vec(), sources[0].element());
         let (held, _) = self.bytes(&sources);
@@ -340,7 +341,8 @@ impl Job<'_> {
         let measured = team::measured(me, meter, self.bound);
         let (kernel, outputs) = (self.kernel, self.outputs);
         let of = ArrayRun { args, kernel, element, dims: &dims, outputs };
-        Ok(first.then(|| Summary::of_arrays(&of, &report, &measured)))
+        let converged = args.until.is_none() || report.converged.is_some();
+        Ok((first.then(|| Summary::of_arrays(&of, &report, &measured)), converged))
     }
 
     /// Compares the fields with those of the plain loop. A result that differs is discarded.

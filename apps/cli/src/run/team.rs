@@ -32,15 +32,18 @@ pub(super) fn is_joined() -> bool {
     std::env::var_os("SYNCLINE_TEAM").is_some() || launched.is_some()
 }
 
-/// Runs the part of this process; returns the summary in the process of the first member.
-pub(super) fn run(args: &RunArgs, signals: &Signals) -> Result<Option<Summary>> {
+/// Runs the part of this process; returns the summary in the process of the first member, and
+/// whether the tolerance was reached, if one was given.
+pub(super) fn run(args: &RunArgs, signals: &Signals) -> Result<(Option<Summary>, bool)> {
     let results =
         Team::run(|me| member(me, args, signals).map_err(|error| told_by_one(me, error)))?;
-    let mut summary = None;
+    let (mut summary, mut all) = (None, true);
     for result in results {
-        summary = result?.or(summary);
+        let (own, converged) = result?;
+        summary = own.or(summary);
+        all &= converged;
     }
-    Ok(summary)
+    Ok((summary, all))
 }
 
 /// Ends the part of a process whose command line is not that of a run; returns the exit code. The
@@ -133,7 +136,7 @@ fn highest(me: &mut Member, bound: Bound) -> Option<(Peak, Bound, usize)> {
     (0..me.hosts().count()).map(host).max_by_key(|(peak, ..)| peak.governed())
 }
 
-fn member(me: &mut Member, args: &RunArgs, signals: &Signals) -> Result<Option<Summary>> {
+fn member(me: &mut Member, args: &RunArgs, signals: &Signals) -> Result<(Option<Summary>, bool)> {
     all(me, check(args))?;
     let inputs = Inputs::open(&args.dir, &args.also);
     let inputs = all(me, inputs)?;
@@ -148,11 +151,11 @@ fn member(me: &mut Member, args: &RunArgs, signals: &Signals) -> Result<Option<S
     match found.element {
         ElementType::Float64 => {
             let job = Job::<f64>::open(args, &kernel, kernel.runs.clone(), &found);
-            Job { members, bound, ..all(me, job)? }.run_on(me, signals)
+            Ok((Job { members, bound, ..all(me, job)? }.run_on(me, signals)?, true))
         }
         ElementType::Float32 => {
             let job = Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found);
-            Job { members, bound, ..all(me, job)? }.run_on(me, signals)
+            Ok((Job { members, bound, ..all(me, job)? }.run_on(me, signals)?, true))
         }
         other => all(me, Err(Error::Whole(other))),
     }

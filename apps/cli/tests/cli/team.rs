@@ -81,7 +81,7 @@ fn processes_share_the_rows_of_arrays() {
         let out = succeeds(launch(path, options, &run), &run);
         let summary: Value = serde_json::from_str(&out).expect("one line, of the first member");
         assert_eq!(summary["members"], members);
-        assert_eq!(summary["converged"], one["converged"]);
+        assert_eq!(summary["converged_at"], one["converged_at"]);
         // Where this one ended, the one process may have gone on to the end of its pass.
         let run = format!("run heat.toml . --iterations {} --output", summary["iterations"]);
         fs::create_dir(path.join(format!("{name}-one"))).unwrap();
@@ -92,6 +92,12 @@ fn processes_share_the_rows_of_arrays() {
         }
         assert_eq!(names(&path.join(&name)), ["peak.npy", "t.npy"]);
     }
+    assert!(one["converged_at"].is_u64(), "{one}");
+    let short = "run heat.toml . --iterations 3 --until 1e-9 --output short --quiet";
+    fs::create_dir(path.join("short")).unwrap();
+    let output = launch(path, "-n 2", short).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "the tolerance was not reached: {output:?}");
+    assert_eq!(names(&path.join("short")), ["peak.npy", "t.npy"]);
     let output = launch(path, "-n 2", "run heat.toml . --iterations 9 --verify").output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("--verify is not available on a team"), "{said}");

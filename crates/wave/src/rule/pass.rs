@@ -66,9 +66,9 @@ pub(crate) struct Down {
 }
 
 impl Down {
-    /// Writes those bytes of some slabs that the pass writes; returns their number. The slabs, which
-    /// begin `skipped` bytes after the first slab of the pass, are in the buffer from byte `lead`
-    /// on, equally aligned as in the file.
+    /// Writes those bytes of some slabs that the pass writes; returns their number. The slabs begin
+    /// `skipped` bytes after the first slab of the pass. The buffer has them from byte `lead` on,
+    /// aligned as in the file.
     fn write(
         &mut self,
         queue: &mut IoQueue,

@@ -133,8 +133,8 @@ pub(crate) struct Done {
 pub(crate) type AfterPass<'a> = dyn FnMut(&mut Output, &Done, PassSums) -> Result<()> + 'a;
 
 /// Is called after each pass, with its greatest changes or error, the number of iterations before
-/// it, the fields (first those that it has written) and its sums. Returns the changes or the error of all members
-/// of a team, which have the slabs that their next pass needs by then.
+/// it, the fields (first those that it has written) and its sums. Returns the changes or the error
+/// of all members of a team, which have the slabs that their next pass needs by then.
 pub(crate) type Agree<'a> =
     dyn FnMut(Result<Vec<f64>>, u64, &mut [Fields], &PassSums) -> Result<Vec<f64>> + 'a;
 
@@ -270,7 +270,7 @@ impl Run<'_> {
                     sets.rotate_right(1);
                 }
                 let sets = if passes > 0 { &sets[..] } else { &sets[..1] };
-                sets.iter().map(again).collect()
+                sets.iter().map(|files| again(files)).collect()
             }
             Output::Memory(_) => Ok(Vec::new()),
             Output::New(files) => Ok(vec![cloned(files)?]),
@@ -352,7 +352,7 @@ impl Run<'_> {
         three(self.inputs[0].dims())
     }
 
-    /// Returns the slabs of a pass of so many levels.
+    /// Returns the slabs of a pass of this many levels.
     fn part(&self, levels: usize) -> Part {
         let (share, mut wanted) = (&self.share, self.share.own.clone());
         for input in &self.inputs[..self.rule.fields] {
@@ -609,7 +609,7 @@ pub(crate) fn cloned(files: &[NewFile]) -> Result<Fields> {
 }
 
 /// Returns the fields in files that are open.
-fn again(files: &Vec<(File, PathBuf)>) -> Result<Fields> {
+fn again(files: &[(File, PathBuf)]) -> Result<Fields> {
     let clone = |(file, path): &(File, PathBuf)| clone(file, path);
     Ok(Fields::Files(files.iter().map(clone).collect::<Result<_>>()?))
 }

@@ -92,6 +92,10 @@ struct Passed<'p> {
     sums: &'p PassSums,
 }
 
+/// Is called by all members after each pass. Returns the greatest changes in the slabs of this
+/// member, and the number of bytes that it has received.
+type Meet<'m> = dyn FnMut(&mut Member, Passed<'_>) -> Result<(Vec<f64>, u64)> + 'm;
+
 impl OnTeam<'_> {
     /// Runs the sweep into the files of a target. `checked` is what this member has found wrong
     /// with its arguments.
@@ -175,14 +179,13 @@ impl OnTeam<'_> {
         Ok((fields, report))
     }
 
-    /// Runs all passes. Calls `meet` after each; it returns the greatest changes in the slabs of
-    /// this member, and the number of bytes that it has received.
+    /// Runs all passes.
     fn passes(
         &self,
         agreed: &Agreed,
         output: &mut Output,
         me: &mut Member,
-        meet: &mut dyn FnMut(&mut Member, Passed<'_>) -> Result<(Vec<f64>, u64)>,
+        meet: &mut Meet<'_>,
     ) -> Result<SweepReport> {
         let (rule, inputs, settings) = (self.kernel.rule(), self.inputs, self.settings);
         let (plan, share) = (agreed.plan, agreed.share.clone());

@@ -108,12 +108,11 @@ fn by_chunks(
 /// Returns what the members send.
 fn parcels(own: &[Range<usize>], needs: &dyn Fn(usize) -> Range<usize>) -> Vec<Parcel> {
     let mut parcels: Vec<Parcel> = Vec::new();
-    let members = own.len();
-    for from in 0..members {
+    for (from, owned) in own.iter().enumerate() {
         let first = parcels.len();
-        for to in (0..members).filter(|&to| to != from) {
+        for to in (0..own.len()).filter(|&to| to != from) {
             let needed = needs(to);
-            let slabs = own[from].start.max(needed.start)..own[from].end.min(needed.end);
+            let slabs = owned.start.max(needed.start)..owned.end.min(needed.end);
             if slabs.is_empty() {
                 continue;
             }

@@ -185,7 +185,7 @@ impl Written {
         Ok(())
     }
 
-    /// Exchanges the sums of what all members, who have the slabs `own`, have written.
+    /// Exchanges the sums of what all members have written. They have the slabs `own`.
     ///
     /// # Collective
     /// All members call it after each pass.

@@ -13,7 +13,7 @@ use crate::described::{Code, Program};
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::{Lanes, Real};
 use crate::rule::Rule;
-use crate::rule::native::Vectors;
+use crate::rule::native::{Strips, Vectors};
 use crate::strip::TOGETHER;
 use crate::strip::tile::{self, Ends, Job, Scratch};
 use crate::{Result, Stencil, c_kernel::CKernel};
@@ -142,10 +142,13 @@ macro_rules! compiled {
             fn described<'c>(code: &'c Code, rule: &Rule) -> Box<dyn Kernel<Self> + 'c> {
                 let element = <$element as syncline_store::Element>::TYPE;
                 let native = [32, 64].map(|bytes| Vectors::new(rule, element, bytes, TOGETHER));
+                // Rows are skewed by two if the update reads corners.
+                let skew = if matches!(code.neighbours(), 5 | 7) { 1 } else { 2 };
+                let strips = [32, 64].map(|bytes| Strips::new(rule, element, bytes, skew));
                 match code.neighbours() {
-                    5 => Box::new(Program::<5>::new(code, native)),
-                    7 => Box::new(Program::<7>::new(code, native)),
-                    _ => Box::new(Program::<9>::new(code, native)),
+                    5 => Box::new(Program::<5>::new(code, native, strips)),
+                    7 => Box::new(Program::<7>::new(code, native, strips)),
+                    _ => Box::new(Program::<9>::new(code, native, strips)),
                 }
             }
 

@@ -2,6 +2,7 @@
 
 use crate::lanes::{Lane, Vector};
 use crate::stencil::{Neighbour, Stencil, record};
+use crate::strip::fused::STRIPS;
 use crate::{Result, lanes::Real};
 
 /// A point and its eight neighbours, in the state that the order of the sweep gives them.
@@ -184,6 +185,22 @@ pub(crate) trait Update: Sync {
         at: [Neighbours<L>; R],
         coefficients: [*const L::Element; R],
     ) -> [L; R];
+
+    /// Updates [`TOGETHER`](crate::strip::TOGETHER) strips in [`FUSED`](crate::strip::FUSED)
+    /// iterations, at the positions of the next `values` values, one at least. Returns whether it
+    /// has: otherwise the caller updates vector by vector.
+    ///
+    /// # Safety
+    /// The conditions of [`fused`](crate::strip::fused::fused) must hold for the strips, which are
+    /// all that it reads.
+    #[inline(always)]
+    unsafe fn run_strips<L: Vector>(
+        &self,
+        _strips: [*mut L::Element; STRIPS],
+        _values: usize,
+    ) -> bool {
+        false
+    }
 }
 
 /// Adapts a [`PointKernel`] to the engine.

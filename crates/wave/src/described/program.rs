@@ -4,8 +4,9 @@ use std::mem::MaybeUninit;
 
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::Vector;
-use crate::rule::native::Vectors;
+use crate::rule::native::{Strips, Vectors};
 use crate::strip::TOGETHER;
+use crate::strip::fused::STRIPS;
 use crate::{Result, Stencil};
 
 use super::steps::{Code, SLOTS};
@@ -17,12 +18,19 @@ pub(crate) struct Program<'c, const N: usize> {
     code: &'c Code,
     /// Machine code for vectors of 32 and of 64 bytes, for the engine's number of them.
     native: [Option<Vectors>; 2],
+    /// The same for the loop over strips.
+    strips: [Option<Strips>; 2],
 }
 
 impl<'c, const N: usize> Program<'c, N> {
-    /// Adapts steps; `native` is the machine code for the same update, where there is any.
-    pub(crate) fn new(code: &'c Code, native: [Option<Vectors>; 2]) -> Self {
-        Program { code, native }
+    /// Adapts steps; `native` and `strips` are the machine code for the same update, where there is
+    /// any.
+    pub(crate) fn new(
+        code: &'c Code,
+        native: [Option<Vectors>; 2],
+        strips: [Option<Strips>; 2],
+    ) -> Self {
+        Program { code, native, strips }
     }
 }
 
@@ -81,5 +89,24 @@ impl<const N: usize> Update for Program<'_, N> {
         // SAFETY: the array has `SLOTS` slots, and those of the neighbours have been stored to; the
         // caller guarantees the coefficients and the instructions.
         unsafe { self.code.run(slots, &coefficients) }
+    }
+
+    #[inline(always)]
+    unsafe fn run_strips<L: Vector>(
+        &self,
+        strips: [*mut L::Element; STRIPS],
+        values: usize,
+    ) -> bool {
+        let native = match size_of::<L>() {
+            32 => &self.strips[0],
+            64 => &self.strips[1],
+            _ => return false,
+        };
+        let Some(native) = native else { return false };
+        // SAFETY: the conditions are those of this function.
+        unsafe {
+            native.run(strips.map(<*mut L::Element>::cast), values * size_of::<L::Element>())
+        };
+        true
     }
 }

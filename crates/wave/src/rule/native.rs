@@ -17,8 +17,9 @@
 //!        head, tail:  the same for parts of a vector, with a mask
 //! ```
 //!
-//! There are two forms: [`Native`] for runs of points, whose values are adjacent in memory, and
-//! [`Vectors`] for some vectors of points, as the strips have them.
+//! There are three forms: [`Native`] for runs of points, whose values are adjacent in memory,
+//! [`Vectors`] for some vectors of points, as the strips have them, and [`Strips`] for the whole
+//! loop over strips.
 //!
 //! # Costs
 //! A read is a load, or the operand of an operation in memory, per vector; numbers stay in
@@ -53,6 +54,7 @@ use super::loops::Instructions;
 #[cfg(target_arch = "x86_64")]
 use super::program::fill;
 use crate::described::graph::Read;
+use crate::strip::fused::STRIPS;
 
 /// The bytes of the widest vector.
 const WIDEST: usize = 64;
@@ -77,6 +79,8 @@ struct Call {
 }
 
 type OfRuns = unsafe extern "C" fn(call: *const Call);
+
+type OfStrips = unsafe extern "C" fn(call: *const StripsCall);
 
 /// The code for vectors takes the slots, the addresses of the coefficients, and the numbers.
 type OfVectors =
@@ -183,12 +187,7 @@ impl Vectors {
         bytes: usize,
         count: usize,
     ) -> Option<Self> {
-        let instructions = match bytes {
-            WIDEST => Instructions::Avx512,
-            32 => Instructions::Avx2,
-            _ => return None,
-        };
-        let set = instructions::Set::new(instructions, element, rule.overflow)?;
+        let set = set(rule, element, bytes)?;
         let function = Function::new(&code::vectors(rule, &set, count)?, element)?;
         Some(Vectors { function })
     }
@@ -218,6 +217,73 @@ impl Vectors {
             function(slots, coefficients, self.function.numbers.as_ptr());
         }
     }
+}
+
+/// What the code for strips takes: the strips at the first position, the bytes from there to the end
+/// of the positions, and the numbers.
+#[repr(C)]
+struct StripsCall {
+    strips: [*mut u8; STRIPS],
+    end: usize,
+    numbers: *const u8,
+}
+
+/// The code of a rule with one field, whose neighbours touch, for strips in some iterations: that of
+/// [`fused`](crate::strip::fused).
+#[derive(Debug)]
+pub(crate) struct Strips {
+    function: Function,
+}
+
+impl Strips {
+    /// Makes the code for vectors of the given bytes and rows that are skewed by `skew`, or `None`
+    /// if there is none.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn new(
+        rule: &Rule,
+        element: ElementType,
+        bytes: usize,
+        skew: usize,
+    ) -> Option<Self> {
+        let set = set(rule, element, bytes)?;
+        let function = Function::new(&code::strips(rule, &set, skew)?, element)?;
+        Some(Strips { function })
+    }
+
+    /// There is no code for this processor.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn new(_: &Rule, _: ElementType, _: usize, _: usize) -> Option<Self> {
+        None
+    }
+
+    /// Updates [`TOGETHER`](crate::strip::TOGETHER) strips in [`FUSED`](crate::strip::FUSED)
+    /// iterations, at the positions of the next `bytes` bytes; there must be one at least.
+    ///
+    /// # Safety
+    /// The conditions of [`fused`](crate::strip::fused::fused) must hold for `strips`, which has
+    /// the addresses of all strips that it reads, and for vectors of these bytes.
+    pub(crate) unsafe fn run(&self, strips: [*mut u8; STRIPS], bytes: usize) {
+        let numbers = self.function.numbers.as_ptr();
+        let call = StripsCall { strips, end: bytes, numbers };
+        // SAFETY: the text is a function of this type, which accesses nothing else than the caller
+        // guarantees that it may.
+        unsafe {
+            let function =
+                std::mem::transmute::<*const c_void, OfStrips>(self.function.text.start());
+            function(&raw const call);
+        }
+    }
+}
+
+/// Returns the instructions for vectors of the given bytes.
+#[cfg(target_arch = "x86_64")]
+fn set(rule: &Rule, element: ElementType, bytes: usize) -> Option<instructions::Set> {
+    let instructions = match bytes {
+        WIDEST => Instructions::Avx512,
+        32 => Instructions::Avx2,
+        _ => return None,
+    };
+    instructions::Set::new(instructions, element, rule.overflow)
 }
 
 /// Machine code, and the numbers that it reads, each of which fills a vector.

@@ -31,7 +31,7 @@ use crate::lanes::Vector;
 use super::{FUSED, Ring, TOGETHER};
 
 /// The number of strips that one call reads, at most.
-const STRIPS: usize = TOGETHER + FUSED + 1;
+pub(crate) const STRIPS: usize = TOGETHER + FUSED + 1;
 
 /// The strips, iterations and positions of one call.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +68,11 @@ pub(crate) unsafe fn fused<L: Vector, U: Update, const T: usize, const NORM: boo
         *place =
             ring.strip(strip).wrapping_offset((extent.from - strip * g.step()) * record as isize);
     }
+    let end = (extent.to - extent.from) * record as isize;
+    // SAFETY: the conditions are those of this function.
+    if T == FUSED && !NORM && end > 0 && unsafe { kernel.run_strips::<L>(strips, end as usize) } {
+        return;
+    }
     let mut state =
         State { strips, offset: 0, record, norm: *norm, west: [[L::splat(0.0); TOGETHER]; FUSED] };
     // SAFETY: the conditions of `enter` and `step` are those of this function.
@@ -82,7 +87,6 @@ pub(crate) unsafe fn fused<L: Vector, U: Update, const T: usize, const NORM: boo
         if T > 3 {
             state.enter::<U, T, 3>();
         }
-        let end = (extent.to - extent.from) * record as isize;
         while state.offset < end {
             state.step::<U, T, 0, NORM>(kernel);
             if T > 1 {

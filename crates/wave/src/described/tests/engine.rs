@@ -6,6 +6,7 @@ use super::super::Described;
 use crate::dynamic::{Dynamic as _, Kernel};
 use crate::kernel::Typed;
 use crate::lanes::{Lanes, Real};
+use crate::rule::plain::plain;
 use crate::strip::ghosts::Ghosts;
 use crate::strip::pack::Rows;
 use crate::strip::tests::numbers;
@@ -17,6 +18,8 @@ use crate::{
     reference::plain_sweep,
 };
 use syncline_store::Shape;
+use syncline_store::array::{Array, Number};
+use syncline_testkit::Random;
 
 /// A chained run of the engine. The first array is the field.
 pub(crate) struct Chained<'a, T> {
@@ -194,4 +197,84 @@ impl PointKernel<2> for Heat {
 fn heat() {
     let case = Case { rows: 40, cols: 57, levels: 6, band: 1, tile: 32, seed: 3 };
     equal::<_, 2>(&Heat, &example("heat"), case);
+}
+
+/// Returns a random description of matrices, with its number of coefficients.
+fn description(random: &mut Random) -> (String, usize) {
+    let coefficients = random.below(5_usize);
+    let near = ["n", "s", "e", "w"];
+    let diagonal = ["n", "s", "e", "w", "nw", "se"];
+    let all = ["n", "s", "e", "w", "nw", "se", "ne", "sw"];
+    let neighbours = random.one_of(&[&near[..], &near, &diagonal, &all]);
+    let some: Vec<&str> = (0..=random.below(6_usize)).map(|_| random.one_of(neighbours)).collect();
+    let mut names: Vec<String> = some.iter().map(|name| (*name).to_owned()).collect();
+    names.push("u".to_owned());
+    names.extend((0..coefficients).map(|n| format!("c{n}")));
+    let mut sum = some[0].to_owned();
+    // Many values that are needed again take all registers.
+    let most = random.one_of(&[4, 12, 40]);
+    for _ in 0..random.within(1..=most) {
+        let name = |random: &mut Random| names[random.below(names.len())].clone();
+        let (x, y, z) = (name(random), name(random), name(random));
+        sum = match random.below(10) {
+            0 => format!("{sum} + {x}"),
+            1 => format!("{x} - ({sum})"),
+            2 => format!("({sum}) * 0.75 + {x} * {y}"),
+            3 => format!("({x} + {y}) - ({sum}) / 2"),
+            4 => format!("max({sum}, {x} * {y} - {z})"),
+            5 => format!("if({x} < {y}, {sum}, {z})"),
+            6 => format!("if({sum} <= {x}, {y} - {z}, {sum})"),
+            7 => format!("abs({sum}) / 3"),
+            8 => format!("min({sum}, {x}) + {y}"),
+            _ => format!("({sum}) / ({x} + 4)"),
+        };
+    }
+    let named: Vec<String> = (0..coefficients).map(|n| format!("c{n}")).collect();
+    let text = format!(
+        "name = 'random'\nfield = 'u'\ncoefficients = {named:?}\nupdate = 'u = ({sum}) / 2'\n"
+    );
+    (text, coefficients)
+}
+
+/// Runs a random description in the engine, and compares it with the plain loop over arrays.
+fn random_description<T: Real + Number>(number: u64) {
+    let mut random = Random::new(number);
+    let (text, coefficients) = description(&mut random);
+    let Ok(described) = Described::parse(&text) else { panic!("{number}: {text}") };
+    // Wide enough for the middle of all strips: 16 values to a vector, 9 strips.
+    let (rows, cols) = (random.within(3..=260), random.within(3..=90));
+    let case = Case {
+        rows,
+        cols,
+        levels: random.within(1..=9),
+        band: random.within(1..=3),
+        tile: random.one_of(&[8, 32, 1000]),
+        seed: number,
+    };
+    let arrays: Vec<Vec<T>> =
+        (0..=coefficients).map(|a| numbers::<T>(case.seed + a as u64, rows * cols, 0.25)).collect();
+    let mut all: Vec<Array> =
+        arrays.iter().map(|a| Array::from_vec(&[rows, cols], a.clone()).unwrap()).collect();
+    let constant = all.split_off(1);
+    let constant: Vec<&Array> = constant.iter().collect();
+    plain(described.rule(), &mut all, &constant, 0..case.levels as u64);
+    let expected = all[0].values::<T>().unwrap();
+    let Ok(kernel) = described.kernel::<T>() else { return };
+    for lanes in Lanes::available() {
+        let out = case.chained(lanes, &arrays).with(&*kernel);
+        let differs = |(x, y): (&T, &T)| {
+            let (x, y) = (x.to_f64(), y.to_f64());
+            x.to_bits() != y.to_bits() && !(x.is_nan() && y.is_nan())
+        };
+        let at = out.iter().zip(expected).position(differs);
+        assert!(at.is_none(), "case {number}, {lanes}, {case:?}: at {at:?} of {text}");
+    }
+}
+
+#[test]
+fn random_descriptions() {
+    for number in 0..150 {
+        random_description::<f64>(2 * number);
+        random_description::<f32>(2 * number + 1);
+    }
 }

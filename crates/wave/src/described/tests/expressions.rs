@@ -203,7 +203,7 @@ fn avx512<L: Vector>(program: &Program<'_, 9>, values: &[Vec<L::Element>]) -> Ve
 fn programs(described: &Described, element: ElementType) -> [Program<'_, 9>; 2] {
     let code = described.code().unwrap();
     let native = [32, 64].map(|bytes| Vectors::new(described.rule(), element, bytes, R));
-    [Program::new(code, [None, None]), Program::new(code, native)]
+    [Program::new(code, [None, None], [None, None]), Program::new(code, native, [None, None])]
 }
 
 /// Runs the code with these lanes.

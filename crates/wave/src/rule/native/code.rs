@@ -18,6 +18,8 @@
 //! if the registers do not suffice, it gives up its register and is loaded again. The first numbers
 //! keep their registers for the whole loop.
 
+mod strips;
+
 use std::mem::offset_of;
 
 use iced_x86::{
@@ -25,6 +27,7 @@ use iced_x86::{
     MemoryOperand, Register,
 };
 
+use self::strips::{Joined, in_strip};
 use super::instructions::{One, Set};
 use super::{Call, WIDEST};
 use crate::described::graph::{Binary, Comparison, Id, Node, Read};
@@ -63,6 +66,8 @@ const SLOTS: [[i8; 2]; 9] =
     [[0, 0], [-1, 0], [0, -1], [0, 1], [1, 0], [-1, -1], [1, 1], [-1, 1], [1, -1]];
 /// The register of AVX2 for the mask of a part.
 const MASK: Register = Register::YMM15;
+
+pub(super) use self::strips::strips;
 
 /// Compiles the loop over runs of points; returns `None` if there is no instruction for an
 /// operation, or if there are too few registers.
@@ -123,6 +128,10 @@ enum Place {
     Table(usize),
     /// A distance from an address in a register.
     At(Register, i64),
+    /// A distance from the current position of a strip, whose address is in a register.
+    Strip(Register, i64),
+    /// Values of two strips.
+    Joined(Joined),
 }
 
 /// The registers while the operations for one vector are emitted.
@@ -306,6 +315,8 @@ impl<'c> Compiler<'c> {
             Place::At(base, distance) => {
                 return Some(MemoryOperand::with_base_displ(base, distance));
             }
+            Place::Strip(strip, distance) => return Some(in_strip(strip, distance)),
+            Place::Joined(_) => return None,
         };
         let base = match ADDRESSES.get(at) {
             Some(register) => *register,
@@ -378,6 +389,11 @@ impl<'c> Compiler<'c> {
             Value::Result(_) => return None,
             Value::Number(number) => Instruction::with2(load, to, number_at(number)),
             Value::Read(read) => {
+                if let Place::Joined(joined) = self.places[read] {
+                    self.join(body, to, joined, others)?;
+                    body.held.push((value, to));
+                    return Some(to);
+                }
                 let from = self.place(read)?;
                 match (body.part, self.set.wide) {
                     (false, _) => Instruction::with2(load, to, from),
@@ -427,7 +443,10 @@ impl<'c> Compiler<'c> {
             && match value {
                 Some(Value::Number(_)) => true,
                 // What a mask leaves out must not be read.
-                Some(Value::Read(_)) => !body.part && body.uses[id.index()] == 1,
+                Some(Value::Read(read)) => {
+                    let is_joined = matches!(self.places[read], Place::Joined(_));
+                    !body.part && !is_joined && body.uses[id.index()] == 1
+                }
                 _ => false,
             }
     }

@@ -187,7 +187,8 @@ impl Described {
 
     /// Returns whether only a sweep over [`Array`](syncline_store::array::Array)s can run the
     /// kernel: it has several fields, types, edges or directions, reads values before the
-    /// iteration, distant neighbours or coefficients at neighbours, or has three dimensions.
+    /// iteration, distant neighbours or coefficients at neighbours, has three dimensions, or has
+    /// more than 256 numbers or 55 values that are needed again later.
     #[must_use]
     pub const fn needs_arrays(&self) -> bool {
         self.code.is_none()
@@ -227,10 +228,7 @@ impl Described {
         let rule = file.rule(text)?;
         let code = match rule.is_plain() && compile::fits(&rule.graph, rule.roots[0]) {
             false => None,
-            true => Some(
-                compile::compile(&rule.graph, rule.roots[0], file.coefficients().len())
-                    .map_err(|error| Fault::new(file.update_span(), error.to_string()))?,
-            ),
+            true => compile::compile(&rule.graph, rule.roots[0], file.coefficients().len()),
         };
         let (fields, coefficients) = (file.fields(), file.coefficients());
         Ok(Described { name: file.into_name(), fields, coefficients, rule, code })

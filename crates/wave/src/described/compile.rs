@@ -16,18 +16,6 @@ use super::NEIGHBOURS as NAMED;
 use super::graph::{Binary, Comparison, Graph, Id, Node, Read, Type, Unary};
 use super::steps::{Any, Code, NEIGHBOURS, One, Place, SLOTS, Step, Two};
 
-/// The greatest number of constants: their indices are bytes.
-const CONSTANTS: usize = 256;
-
-/// The reason why a graph cannot be compiled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum TooMany {
-    #[error("the update has too many values that are needed again later; at most {} can be kept", SLOTS - NEIGHBOURS)]
-    Slots,
-    #[error("the update has more than {CONSTANTS} different numbers")]
-    Constants,
-}
-
 /// Returns the slot of a neighbour that touches the point, or of the point itself.
 fn slot_of([plane, row, col]: [i8; 3]) -> Option<u8> {
     let offset = (i64::from(plane), i64::from(col));
@@ -54,8 +42,9 @@ pub(super) fn fits(graph: &Graph, root: Id) -> bool {
     })
 }
 
-/// Returns the steps that compute `root`, which [`fits`].
-pub(super) fn compile(graph: &Graph, root: Id, coefficients: usize) -> Result<Code, TooMany> {
+/// Returns the steps that compute `root`, which [`fits`]; `None` if there are too many constants, or
+/// values that are needed again later.
+pub(super) fn compile(graph: &Graph, root: Id, coefficients: usize) -> Option<Code> {
     let mut compiler = Compiler {
         graph,
         uses: vec![0; graph.len()],
@@ -67,7 +56,7 @@ pub(super) fn compile(graph: &Graph, root: Id, coefficients: usize) -> Result<Co
     };
     compiler.count(root)?;
     compiler.compute(root)?;
-    Ok(Code::new(compiler.steps, compiler.constants, coefficients))
+    Some(Code::new(compiler.steps, compiler.constants, coefficients))
 }
 
 struct Compiler<'g> {
@@ -85,7 +74,7 @@ struct Compiler<'g> {
 
 impl Compiler<'_> {
     /// Counts the uses of all nodes that `root` needs, and numbers the constants.
-    fn count(&mut self, root: Id) -> Result<(), TooMany> {
+    fn count(&mut self, root: Id) -> Option<()> {
         self.uses[root.index()] = 1;
         let mut pending = vec![root];
         while let Some(id) = pending.pop() {
@@ -93,7 +82,7 @@ impl Compiler<'_> {
             if let Node::Constant(bits, _) = node
                 && !self.numbers.contains_key(&bits)
             {
-                let index = u8::try_from(self.constants.len()).map_err(|_| TooMany::Constants)?;
+                let index = u8::try_from(self.constants.len()).ok()?;
                 self.numbers.insert(bits, index);
                 self.constants.push(f64::from_bits(bits));
             }
@@ -104,7 +93,7 @@ impl Compiler<'_> {
                 self.uses[operand.index()] += 1;
             }
         }
-        Ok(())
+        Some(())
     }
 
     /// Returns the place of a value that needs no computation (any more), if it is one.
@@ -118,14 +107,14 @@ impl Compiler<'_> {
     }
 
     /// Keeps the accumulator, which holds `id`, in a slot until its last use.
-    fn keep(&mut self, id: Id) -> Result<Place, TooMany> {
+    fn keep(&mut self, id: Id) -> Option<Place> {
         if let Some(place) = self.place(id) {
-            return Ok(place);
+            return Some(place);
         }
-        let slot = self.free.pop().ok_or(TooMany::Slots)?;
+        let slot = self.free.pop()?;
         self.slots[id.index()] = Some(slot);
         self.steps.push(Step::Store(slot));
-        Ok(Place::Slot(slot))
+        Some(Place::Slot(slot))
     }
 
     /// Emits a step that uses these nodes.
@@ -147,10 +136,10 @@ impl Compiler<'_> {
     }
 
     /// Emits the computation of a node into the accumulator.
-    fn compute(&mut self, id: Id) -> Result<(), TooMany> {
+    fn compute(&mut self, id: Id) -> Option<()> {
         if let Some(place) = self.place(id) {
             self.steps.push(One::Load.step(place));
-            return Ok(());
+            return Some(());
         }
         match self.graph.node(id) {
             Node::Unary(op, x) => {
@@ -173,21 +162,21 @@ impl Compiler<'_> {
         if self.uses[id.index()] > 1 {
             self.keep(id)?;
         }
-        Ok(())
+        Some(())
     }
 
     /// Tries to compute an operation with a step for several operations, or with a step for two
     /// operands that need no computation. Returns whether it did.
-    fn combined(&mut self, op: Binary, left: Id, right: Id) -> Result<bool, TooMany> {
+    fn combined(&mut self, op: Binary, left: Id, right: Id) -> Option<bool> {
         let (ready, commutes) = match op {
             Binary::Add => (Two::Sum, true),
             Binary::Sub => (Two::Difference, false),
             Binary::Mul => (Two::Product, true),
-            _ => return Ok(false),
+            _ => return Some(false),
         };
         if let Some(step) = self.both(ready, commutes, left, right) {
             self.step(step, &[left, right]);
-            return Ok(true);
+            return Some(true);
         }
         // First the product on the right, then the one on the left.
         let (products, scaled) = match op {
@@ -198,7 +187,7 @@ impl Compiler<'_> {
                 [(Two::LessProduct, left, right), (Two::ProductLess, right, left)],
                 Two::ScaledLess,
             ),
-            _ => return Ok(false),
+            _ => return Some(false),
         };
         for (two, other, product) in products {
             if let Some((x, y)) = self.product(product)
@@ -206,7 +195,7 @@ impl Compiler<'_> {
             {
                 self.compute(other)?;
                 self.step(step, &[other, product, x, y]);
-                return Ok(true);
+                return Some(true);
             }
         }
         let sides = [(left, right), (right, left)];
@@ -216,12 +205,12 @@ impl Compiler<'_> {
                     if let Some(step) = self.both(scaled, false, other, scale) {
                         self.compute(computed)?;
                         self.step(step, &[other, product, x, y]);
-                        return Ok(true);
+                        return Some(true);
                     }
                 }
             }
         }
-        Ok(false)
+        Some(false)
     }
 
     /// Returns the step with both nodes as operands, if neither needs computation and there is such
@@ -244,7 +233,7 @@ impl Compiler<'_> {
     }
 
     /// Computes an operation by itself.
-    fn binary(&mut self, op: Binary, left: Id, right: Id) -> Result<(), TooMany> {
+    fn binary(&mut self, op: Binary, left: Id, right: Id) -> Option<()> {
         let (forward, reverse) = match op {
             Binary::Add => (One::Add, One::Add),
             Binary::Sub => (One::Sub, One::SubFrom),
@@ -273,10 +262,10 @@ impl Compiler<'_> {
         };
         let step = if accumulated == left { forward } else { reverse };
         self.step(step.step(place), &[left, right]);
-        Ok(())
+        Some(())
     }
 
-    fn select(&mut self, comparison: Comparison, operands: [Id; 4]) -> Result<(), TooMany> {
+    fn select(&mut self, comparison: Comparison, operands: [Id; 4]) -> Option<()> {
         let mut order = operands;
         order.sort_by_key(|id| std::cmp::Reverse(self.graph.need(*id)));
         let mut accumulated: Option<Id> = None;
@@ -297,6 +286,6 @@ impl Compiler<'_> {
             Comparison::Equal => Step::Equal(places),
         };
         self.step(step, &operands);
-        Ok(())
+        Some(())
     }
 }

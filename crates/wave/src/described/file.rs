@@ -90,11 +90,6 @@ impl File {
     pub(super) fn into_name(self) -> String {
         self.name.into_inner()
     }
-
-    pub(super) fn update_span(&self) -> Range<usize> {
-        self.update.span()
-    }
-
     /// Returns the names of the fields.
     pub(super) fn fields(&self) -> Vec<String> {
         self.spanned_fields().iter().map(|name| name.get_ref().clone()).collect()

@@ -42,8 +42,8 @@ pub(super) fn fits(graph: &Graph, root: Id) -> bool {
     })
 }
 
-/// Returns the steps that compute `root`, which [`fits`]; `None` if there are too many constants, or
-/// values that are needed again later.
+/// Returns the steps that compute `root`, which [`fits`]; `None` if there are too many constants,
+/// or values that are needed again later.
 pub(super) fn compile(graph: &Graph, root: Id, coefficients: usize) -> Option<Code> {
     let mut compiler = Compiler {
         graph,

@@ -219,8 +219,8 @@ impl Vectors {
     }
 }
 
-/// What the code for strips takes: the strips at the first position, the bytes from there to the end
-/// of the positions, and the numbers.
+/// What the code for strips takes: the strips at the first position, the bytes from there to the
+/// end of the positions, and the numbers.
 #[repr(C)]
 struct StripsCall {
     strips: [*mut u8; STRIPS],
@@ -228,8 +228,8 @@ struct StripsCall {
     numbers: *const u8,
 }
 
-/// The code of a rule with one field, whose neighbours touch, for strips in some iterations: that of
-/// [`fused`](crate::strip::fused).
+/// The code of a rule with one field, whose neighbours touch, for strips in some iterations: that
+/// of [`fused`](crate::strip::fused).
 #[derive(Debug)]
 pub(crate) struct Strips {
     function: Function,

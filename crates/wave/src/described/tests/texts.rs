@@ -274,8 +274,10 @@ fn what_has_too_many_values_for_a_matrix_runs_over_arrays() {
         let described = Described::parse(&text).unwrap();
         assert!(described.needs_arrays());
         let u = Array::from_vec(&[9, 40], (0..360).map(|n| f64::from(n % 17)).collect()).unwrap();
-        let (fields, _) =
-            Sweep::new(described.clone()).iterations(3).run_arrays(&[u.clone()], &[]).unwrap();
+        let (fields, _) = Sweep::new(described.clone())
+            .iterations(3)
+            .run_arrays(std::slice::from_ref(&u), &[])
+            .unwrap();
         let mut expected = [u];
         plain_arrays(&described, &mut expected, &[], 3).unwrap();
         assert_eq!(fields[0].first_difference(&expected[0]), None);

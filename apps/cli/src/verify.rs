@@ -44,13 +44,13 @@ const MOST: u64 = 256 << 20;
 /// The two bands that are compared, and the buffer through which blocks are read.
 const COMPARISON: u64 = 12 << 20;
 /// The rows of the first sample: the edge, and some computed rows.
-const LEAST: usize = 4;
+pub(crate) const LEAST: usize = 4;
 /// The maximum number of rows of a sample, or four times the iterations if that is more; disk space
 /// is reserved for them.
 const SAMPLED: usize = 1024;
 
 /// The time that a sample may take even if the sweep was shorter.
-const AT_LEAST: Duration = Duration::from_secs(1);
+pub(crate) const AT_LEAST: Duration = Duration::from_secs(1);
 
 /// The extent of a comparison.
 #[derive(Clone, Copy, Debug)]

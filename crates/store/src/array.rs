@@ -114,24 +114,46 @@ impl Array {
     /// kind; [`Error::NotNpy`], [`Error::Length`] and [`Error::File`].
     pub fn open(path: &Path) -> Result<Self> {
         let (file, origin) = open(path)?;
-        Ok(Self { origin: Some(Box::new(origin)), ..Self::read(&file, path)? })
+        Ok(Self { origin: Some(Box::new(origin)), ..Self::read(&file, path, usize::MAX)? })
     }
 
-    /// Reads the array that was written to a file which has no name yet.
+    /// Reads the array that was written to a file which has no name yet: of the first axis the
+    /// first `most` positions.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
-    pub fn of_file(new: &NewFile) -> Result<Self> {
+    pub fn of_file(new: &NewFile, most: usize) -> Result<Self> {
         let path = new.target();
         let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
         let mut file = new.file().try_clone().map_err(failed)?;
         file.rewind().map_err(failed)?;
-        Self::read(&file, path)
+        Self::read(&file, path, most)
     }
 
-    fn read(file: &File, path: &Path) -> Result<Self> {
+    /// Returns a copy of the first `most` positions of the first axis.
+    ///
+    /// # Errors
+    /// [`Error::Dimensions`] if there are none; [`Error::Memory`].
+    ///
+    /// ```
+    /// use syncline_store::array::Array;
+    ///
+    /// let array = Array::from_vec(&[3, 2], vec![1_u8, 2, 3, 4, 5, 6])?;
+    /// assert_eq!(array.first(2)?.values(), Some(&[1_u8, 2, 3, 4][..]));
+    /// assert_eq!(array.first(9)?, array);
+    /// # Ok::<(), syncline_store::Error>(())
+    /// ```
+    pub fn first(&self, most: usize) -> Result<Self> {
+        let mut first = Self::zeros(self.element, &first_of(&self.dims, most))?;
+        let bytes = first.bytes().len();
+        first.bytes_mut().copy_from_slice(&self.bytes()[..bytes]);
+        Ok(first)
+    }
+
+    fn read(file: &File, path: &Path, most: usize) -> Result<Self> {
         let header = npy::array(file, path)?;
-        let mut array = Self::zeros(header.element, &header.dims)?;
+        let dims = if header.fortran { header.dims } else { first_of(&header.dims, most) };
+        let mut array = Self::zeros(header.element, &dims)?;
         let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
         match header.fortran {
             false => file.read_exact_at(array.bytes_mut(), header.start).map_err(failed)?,
@@ -353,6 +375,20 @@ impl ArraySource {
         }
     }
 
+    /// Returns the first `most` positions of the first axis in memory.
+    ///
+    /// # Errors
+    /// As for [`Array::open`] and [`Array::first`].
+    pub fn first(&self, most: usize) -> Result<Array> {
+        match self {
+            Self::Memory(array) => array.first(most),
+            Self::File(file) => {
+                let path = file.file.name();
+                Array::read(&chunk::open(path)?, path, most)
+            }
+        }
+    }
+
     /// Returns the array in memory; reads it if it is on file.
     ///
     /// # Errors
@@ -363,6 +399,15 @@ impl ArraySource {
             Self::File(file) => Array::open(file.file.name()),
         }
     }
+}
+
+/// Returns the dimensions of the first `most` positions of the first axis.
+fn first_of(dims: &[usize], most: usize) -> Vec<usize> {
+    let mut dims = dims.to_vec();
+    if let Some(first) = dims.first_mut() {
+        *first = most.min(*first);
+    }
+    dims
 }
 
 /// Opens a file, and returns how it is found before it is read.

@@ -32,7 +32,7 @@ use syncline_store::chunk::read_text;
 pub use error::{DescribedError, TextPlace, unknown_name};
 
 use crate::Stencil;
-use crate::rule::Rule;
+use crate::rule::{Direction, Edge, Rule};
 use error::Fault;
 use file::File;
 pub(crate) use program::Program;
@@ -192,6 +192,29 @@ impl Described {
     #[must_use]
     pub const fn needs_arrays(&self) -> bool {
         self.code.is_none()
+    }
+
+    /// Returns how many rows (or planes) below a point an iteration reads, at most: after `k`
+    /// iterations the first `n` rows depend on the first `n + k * below` rows only. `None` if an
+    /// iteration goes up, when each row depends on all below it.
+    ///
+    /// ```
+    /// use syncline_wave::Described;
+    ///
+    /// let text = "name = 'x'\nfield = 'u'\nupdate = 'u = old.u[2, 0] - old.n'";
+    /// assert_eq!(Described::parse(text)?.reads_below(), Some(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn reads_below(&self) -> Option<usize> {
+        let (above, below) = self.rule.reach()[0];
+        let up = |direction: &Direction| direction.up;
+        match self.rule.directions.iter().any(up) && !self.rule.explicit {
+            true => None,
+            // An edge may lead a read above the first row to a row below the point.
+            false if self.rule.edges[0] != Edge::Fixed => Some(above.max(below)),
+            false => Some(below),
+        }
     }
 
     /// Returns the number of dimensions: two or three.

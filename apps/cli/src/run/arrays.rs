@@ -8,7 +8,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
 use syncline_store::Error as StoreError;
@@ -35,15 +35,13 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::report;
 use crate::summary::{ArrayRun, Measured, Peak, Summary};
-use crate::verify::Verified;
+use crate::units::Bytes;
+use crate::verify::{AT_LEAST, LEAST, Verified};
 use crate::watch::{self, LINE, SYNC, Signals};
 
 /// Refuses options that only sweeps of matrices have.
 fn check(args: &RunArgs, described: &Described) -> Result<()> {
     let mut given = executor::for_blocks(args);
-    if args.verify == Some(Extent::Sample) {
-        given.push("--verify=sample");
-    }
     if args.field.is_some() && described.fields().len() > 1 {
         given.push("--field");
     }
@@ -227,6 +225,7 @@ impl Job<'_> {
         let (count, outputs) = (self.described.fields().len(), self.outputs);
         let (held, whole) = self.bytes(&sources);
         let left = self.bound.for_member(self.threads() as u64).saturating_sub(held);
+        self.check_verify(&sources, left)?;
         // A sweep of several passes is faster in memory; one of a single pass reads and writes
         // while it computes.
         let rest = left.saturating_sub(whole - held);
@@ -271,8 +270,10 @@ impl Job<'_> {
         let complete = pending.is_complete();
         let (pending, verified) = match self.args.verify {
             None => (pending, None),
-            Some(_) => {
-                self.verify(&data, pending, &report).map(|(pending, with)| (pending, Some(with)))?
+            Some(extent) => {
+                let how = (extent, time.max(AT_LEAST), left);
+                let (pending, verified) = self.verify(&data, pending, &report, how)?;
+                (pending, Some(verified))
             }
         };
         if complete {
@@ -345,34 +346,116 @@ impl Job<'_> {
         Ok((first.then(|| Summary::of_arrays(&of, &report, &measured)), converged))
     }
 
-    /// Compares the fields with those of the plain loop. A result that differs is discarded.
+    /// Returns the number of rows (or planes) below on which a value depends.
+    fn below(&self, iterations: u64) -> usize {
+        let iterations = usize::try_from(iterations).unwrap_or(usize::MAX);
+        self.described.reads_below().unwrap_or(usize::MAX).saturating_mul(iterations)
+    }
+
+    /// Returns the bytes of a row (or plane) of all arrays while the plain loop runs: the fields
+    /// three times.
+    fn bytes_to_compare(fields: &[ArraySource], coefficients: &[ArraySource]) -> u64 {
+        let bytes = |source: &ArraySource| {
+            (source.dims()[1..].iter().product::<usize>() * source.element().bytes()) as u64
+        };
+        3 * fields.iter().map(bytes).sum::<u64>() + coefficients.iter().map(bytes).sum::<u64>()
+    }
+
+    /// Refuses a comparison that takes too much memory, and a sample that is none. `left` is the
+    /// memory for it.
+    fn check_verify(&self, sources: &[ArraySource], left: u64) -> Result<()> {
+        let Some(extent) = self.args.verify else { return Ok(()) };
+        let (iterations, all) = (self.args.iterations, sources[0].dims()[0]);
+        let refuse = |why: String| Err(Error::Usage(why));
+        let (rows, option, instead) = match extent {
+            Extent::Full => (all, "--verify", "give --verify=sample, or more --memory"),
+            Extent::Sample => {
+                let rows = LEAST.saturating_add(self.below(iterations)).min(all);
+                (rows, "--verify=sample", "give more --memory")
+            }
+        };
+        if extent == Extent::Sample && self.described.reads_below().is_none() {
+            return refuse(
+                "--verify=sample is for sweeps that go down only, of which the first rows depend on \
+                 few others: give --verify"
+                    .to_owned(),
+            );
+        }
+        if extent == Extent::Sample && self.args.until.is_none() && rows > all.div_ceil(2) {
+            return refuse(format!(
+                "--verify=sample compares the first rows, which after {iterations} iterations \
+                 depend on {} more, of {all} in all, and so takes about as long: give --verify",
+                self.below(iterations)
+            ));
+        }
+        let (fields, coefficients) = sources.split_at(self.described.fields().len());
+        if extent == Extent::Sample && self.args.until.is_some() {
+            return Ok(());
+        }
+        let needed = Self::bytes_to_compare(fields, coefficients).saturating_mul(rows as u64);
+        match needed > left {
+            true => refuse(format!(
+                "{option} compares in memory, which takes {}, and {} are left: {instead}",
+                Bytes(needed),
+                Bytes(left)
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Compares the fields with those of the plain loop. A result that differs is discarded. A
+    /// sample takes about `time`, and `left` bytes at most.
     fn verify(
         &self,
         (fields, coefficients): &(Vec<ArraySource>, Vec<ArraySource>),
         pending: Pending,
         report: &SweepReport,
+        (extent, time, left): (Extent, Duration, u64),
     ) -> Result<(Pending, Verified)> {
-        let open = |source: &ArraySource| match source {
-            ArraySource::Memory(array) => Ok(array.clone()),
-            ArraySource::File(file) => Array::open(file.direct().0.name()),
+        let (all, iterations) = (fields[0].dims()[0], report.iterations);
+        let first = |sources: &[ArraySource], most: usize| {
+            let first = sources.iter().map(|source| source.first(most));
+            first.collect::<syncline_store::Result<Vec<Array>>>()
         };
-        let opened = |sources: &[ArraySource]| {
-            sources.iter().map(open).collect::<syncline_store::Result<Vec<Array>>>()
-        };
-        let (mut expected, coefficients) = (opened(fields)?, opened(coefficients)?);
-        plain_arrays(self.described, &mut expected, &coefficients, report.iterations)?;
+        let of_row = Self::bytes_to_compare(fields, coefficients);
+        let in_memory = usize::try_from(left / of_row.max(1)).unwrap_or(usize::MAX);
         let with = "the plain loop";
-        for (n, (name, expected)) in self.described.fields().iter().zip(&expected).enumerate() {
-            let Some(at) = pending.array(n)?.first_difference(expected) else { continue };
-            let (at, output) = (format!("{name}: {at}"), self.outputs[n].path.clone());
-            if pending.is_complete() {
-                return Err(Error::CompleteDiffers { output, with, at });
+        let mut rows = if extent == Extent::Full { all } else { LEAST.min(all) };
+        let mut is_first = true;
+        loop {
+            let computed = rows.saturating_add(self.below(iterations)).min(all);
+            // A tolerance may have ended the sweep after more iterations than a sample allows.
+            let is_dear = computed > in_memory.min(all.div_ceil(2)) && self.args.until.is_some();
+            if extent == Extent::Sample && is_dear && is_first {
+                return Ok((pending, Verified { with, rows: Some(0) }));
             }
-            drop(pending);
-            Generations::discard(&self.outputs[0].path)?;
-            return Err(Error::Differs { with, at });
+            let begun = Instant::now();
+            let (mut expected, coefficients) =
+                (first(fields, computed)?, first(coefficients, computed)?);
+            plain_arrays(self.described, &mut expected, &coefficients, iterations)?;
+            let took = begun.elapsed();
+            let names = self.described.fields().iter().zip(&expected);
+            for (n, (name, expected)) in names.enumerate() {
+                let actual = pending.first(n, rows)?;
+                let Some(at) = actual.first_difference(&expected.first(rows)?) else { continue };
+                let (at, output) = (format!("{name}: {at}"), self.outputs[n].path.clone());
+                if pending.is_complete() {
+                    return Err(Error::CompleteDiffers { output, with, at });
+                }
+                drop(pending);
+                Generations::discard(&self.outputs[0].path)?;
+                return Err(Error::Differs { with, at });
+            }
+            // The first sample tells how many rows the second may have.
+            let in_time = computed as f64 / took.as_secs_f64().max(1e-6) * time.as_secs_f64();
+            let most = (in_time as usize).min(in_memory);
+            let more = most.saturating_sub(computed - rows).min(all);
+            if !is_first || more <= rows || rows == all {
+                let rows = (rows < all).then_some(rows);
+                return Ok((pending, Verified { with, rows }));
+            }
+            (rows, is_first) = (more, false);
         }
-        Ok((pending, Verified { with, rows: None }))
     }
 
     /// Adds to an error of too little memory what the program itself takes.

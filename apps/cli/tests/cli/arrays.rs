@@ -82,6 +82,59 @@ fn three_dimensions_and_foreign_orders() {
     assert!(result("o.npy") == result("data/u.seven.out.npy"));
 }
 
+/// A comparison of the first rows: of explicit rules and of ordered ones that go down.
+#[test]
+fn a_sample_has_the_bits_of_the_plain_loop() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for (example, problem, fields) in EXAMPLES {
+        let name = format!("{example}.toml");
+        fs::copy(examples().join(&name), path.join(&name)).unwrap();
+        ok(path, &format!("gen {problem} {example} --rows 260 --cols 40"));
+        let output = format!("{example}-out");
+        let target = match fields {
+            [_] => format!("{output}.npy"),
+            _ => {
+                fs::create_dir(path.join(&output)).unwrap();
+                output.clone()
+            }
+        };
+        let iterations = if example == "affine" { 1 } else { 11 };
+        let line =
+            format!("run {name} {example} -k {iterations} --verify=sample --output {target}");
+        if matches!(example, "eikonal" | "ssor") {
+            let error = fails_with(2, path, &line);
+            assert!(error.contains("--verify=sample is for sweeps that go down only"), "{error}");
+            continue;
+        }
+        let report = json(path, &line);
+        let rows = report["sampled_rows"].as_u64();
+        assert!(report["verified"] == true || rows.is_some_and(|rows| rows >= 4), "{report}");
+    }
+    // Three dimensions, with an edge that leads above the first plane.
+    let text = "
+        name = 'solid'
+        field = 'u'
+        dimensions = 3
+        edges = 'reflected'
+        update = 'u = (old.u[-1, 0, 0] + old.u[1, 0, 0] + old.u[0, 0, 1]) / 3'
+    ";
+    fs::write(path.join("solid.toml"), text).unwrap();
+    fs::create_dir(path.join("data")).unwrap();
+    let u = Array::from_vec(&[90, 5, 7], (0..90 * 35).map(|n| f64::from(n % 23)).collect());
+    u.unwrap().create(&path.join("data/u.npy")).unwrap().commit().unwrap();
+    let report = json(path, "run solid.toml data -k 20 --verify=sample");
+    assert!(report["verified"] == true || report["sampled_rows"].as_u64() >= Some(4), "{report}");
+    let refused = "run solid.toml data -k 20 --verify --force --memory 8M";
+    let bytes = 400 * 3000 * 8_usize;
+    let wide = Array::from_vec(&[400, 60, 50], vec![1.5; bytes / 8]).unwrap();
+    wide.create(&path.join("data/u.npy")).unwrap().commit().unwrap();
+    let error = fails_with(2, path, refused);
+    assert!(error.contains("--verify compares in memory, which takes 27.5 MiB"), "{error}");
+    let report = json(path, &refused.replace("--verify", "--verify=sample"));
+    assert!(report["sampled_rows"].as_u64() >= Some(4), "{report}");
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -117,7 +170,7 @@ fn what_does_not_fit_is_refused() {
     }
     for (line, part) in [
         ("run life.toml cells -k 1 --block 8", "--block cannot be given"),
-        ("run life.toml cells -k 1 --verify=sample", "--verify=sample cannot be given"),
+        ("run life.toml cells -k 9 --verify=sample", "depend on 9 more, of 9 in all"),
         ("run wave.toml waves -k 1 --field waves/u.npy", "--field cannot be given"),
     ] {
         let error = fails_with(2, path, line);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use syncline_store::{
     Layout, Matrix, NewFile, Shape,
-    array::Array,
+    array::{Array, ArraySource},
     generation::{Generations, Identity, Made, Progress},
 };
 
@@ -187,16 +187,25 @@ impl Pending {
     /// # Errors
     /// [`Error::Fields`] if there is no such field; an error if the file cannot be read.
     pub fn array(&self, field: usize) -> Result<Array> {
+        self.first(field, usize::MAX)
+    }
+
+    /// Like [`array`](Self::array), for the first `most` positions of the first axis.
+    ///
+    /// # Errors
+    /// As for [`array`](Self::array).
+    pub fn first(&self, field: usize, most: usize) -> Result<Array> {
         let expected = self.fields();
         if field >= expected {
             return Err(Error::Fields { expected, given: field.saturating_add(1) });
         }
         Ok(match &self.kind {
-            Kind::New(new) => Array::of_file(&new[field])?,
+            Kind::New(new) => Array::of_file(&new[field], most)?,
             Kind::Generations(generations) => {
-                Array::open(&generations.path_of(generations.committed(), field))?
+                let path = generations.path_of(generations.committed(), field);
+                ArraySource::open(&path)?.first(most)?
             }
-            Kind::Complete(paths) => Array::open(&paths[field])?,
+            Kind::Complete(paths) => ArraySource::open(&paths[field])?.first(most)?,
         })
     }
 

@@ -34,6 +34,7 @@
 
 mod engine;
 mod explicit;
+pub(crate) mod fields;
 pub(crate) mod keep;
 mod loops;
 pub(crate) mod native;

@@ -20,8 +20,9 @@ use syncline_store::checksum::checksum;
 use syncline_store::generation::{Generations, Identity, Progress};
 
 use super::Rule;
+use super::fields::{Fields, Input, Output, cloned, failed};
 use super::plan::ArrayPlan;
-use super::run::{Done, Fields, Input, Output, Run, cloned};
+use super::run::{Done, Run};
 use super::share::Share;
 use super::sums::{PassSums, SlabSums};
 use crate::streamed::Spent;
@@ -332,8 +333,4 @@ fn opened(paths: &[PathBuf]) -> Result<Vec<ArraySource>> {
 
 fn open(path: &Path) -> Result<File> {
     File::open(path).map_err(|source| failed("open", path, source))
-}
-
-fn failed(action: &'static str, path: &Path, source: std::io::Error) -> Error {
-    syncline_store::Error::File { action, path: path.to_owned(), source }.into()
 }

@@ -47,10 +47,11 @@ use syncline_store::shared::InputView;
 
 use self::exchange::exchange;
 use self::files::{Begun, Written};
+use super::fields::{Fields, Input, Output, three};
 use super::keep::Keep;
 use super::plain::plain;
 use super::plan::{ArrayPlan, Question};
-use super::run::{Done, Fields, Input, Output, Run, three};
+use super::run::{Done, Run};
 use super::share::Share;
 use super::sums::{PassSums, unit_of};
 use super::{explicit, greater};

@@ -6,9 +6,9 @@ use syncline_store::ElementType;
 use syncline_store::array::{Array, ArraySource};
 use syncline_testkit::Random;
 
+use super::fields::Input;
 use super::plain::plain;
 use super::plan::ArrayPlan;
-use super::run::Input;
 use crate::described::graph::Type;
 use crate::lanes::Lanes;
 use crate::target::{Leftovers, Target};

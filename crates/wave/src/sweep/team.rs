@@ -11,7 +11,7 @@ use super::{Settings, Sweep, SweepReport};
 use crate::dynamic::Kernel;
 use crate::kernel::Typed;
 use crate::lanes::Real;
-use crate::rule::run::Input;
+use crate::rule::fields::Input;
 use crate::rule::team::OnTeam;
 use crate::streamed::{self, Arrays, Target};
 use crate::{Described, Error, PointKernel, Result};

@@ -11,7 +11,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::PoisonError;
 
 use syncline_fabric::Member;
@@ -22,8 +22,8 @@ use syncline_store::newfile::check_named;
 use syncline_store::shared::SharedNewFile;
 use syncline_trace::{Activity, span};
 
+use crate::rule::fields::{Fields, Input, failed};
 use crate::rule::keep::Keep;
-use crate::rule::run::{Fields, Input};
 use crate::rule::share::Share;
 use crate::rule::sums::{PassSums, SlabSums};
 use crate::streamed::start::{Standing, Start, of_field};
@@ -222,8 +222,4 @@ impl Written {
         self.last = Some(OfPass { before, pass: self.passes, paths, sums: all });
         Ok(())
     }
-}
-
-fn failed(action: &'static str, path: &Path, source: std::io::Error) -> Error {
-    syncline_store::Error::File { action, path: path.to_owned(), source }.into()
 }

@@ -6,9 +6,10 @@ use syncline_fabric::{Member, Team};
 use syncline_store::array::{Array, ArraySource};
 
 use crate::monitor::Monitor;
+use crate::rule::fields::{Input, Output};
 use crate::rule::plain::plain;
 use crate::rule::plan::ArrayPlan;
-use crate::rule::run::{Done, Input, Output, Run};
+use crate::rule::run::{Done, Run};
 use crate::rule::share::Share;
 use crate::rule::tests::{Case, case, change, difference, every_lanes};
 use crate::rule::{self, Rule};

@@ -97,6 +97,14 @@ pub enum Error {
         /// Its dimensions.
         dims: Vec<u64>,
     },
+    /// The `.npy` file has an array without elements.
+    #[error("{} has no elements: its dimensions are {dims:?}", path.display())]
+    NoElements {
+        /// The file.
+        path: PathBuf,
+        /// Its dimensions, of which one is 0.
+        dims: Vec<u64>,
+    },
     /// The number of values is not that of the dimensions, or a dimension is 0 or too large.
     #[error("{given} values do not make an array of {dims:?}")]
     Dimensions {

@@ -87,6 +87,9 @@ pub(crate) fn array(file: &File, path: &Path) -> Result<Header> {
     }
     let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
     let actual = file.metadata().map_err(failed)?.len();
+    if dims.contains(&0) {
+        return Err(Error::NoElements { path: path.to_owned(), dims });
+    }
     let elements = dims.iter().try_fold(1_u64, |product, n| product.checked_mul(*n));
     let bytes = elements.and_then(|n| n.checked_mul(element.bytes() as u64)).unwrap_or(u64::MAX);
     let expected = bytes.saturating_add(start as u64);

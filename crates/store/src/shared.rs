@@ -210,6 +210,12 @@ impl SharedNewFile {
         self.new.commit()
     }
 
+    /// Returns the file, to be committed together with others. The other processes have synced
+    /// their data before.
+    pub fn into_new(self) -> NewFile {
+        self.new
+    }
+
     /// Gives the file its name, like [`NewFile::commit_over`]. The other processes have synced
     /// their data before.
     ///

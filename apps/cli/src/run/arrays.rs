@@ -245,7 +245,7 @@ impl Job<'_> {
         let coefficients = sources.split_off(count);
         sweep
             .plan_arrays(&sources, &coefficients, !in_memory)
-            .map_err(|why| self.explain(why, self.threads()))?;
+            .map_err(|why| self.explain(why, self.threads(), held))?;
         let points: usize = dims.iter().product();
         let bar = signals.bar(LINE);
         let iterations = self.args.iterations;
@@ -334,7 +334,7 @@ impl Job<'_> {
                 return Err(error.into());
             }
             (Err(error), _) => {
-                let error = self.explain(error, threads);
+                let error = self.explain(error, threads, held);
                 return Err(self.advice().advise(error).for_each_member());
             }
             (Ok(report), _) => report,
@@ -342,7 +342,8 @@ impl Job<'_> {
         let measured = team::measured(me, meter, self.bound);
         let (kernel, outputs) = (self.kernel, self.outputs);
         let of = ArrayRun { args, kernel, element, dims: &dims, outputs };
-        let converged = args.until.is_none() || report.converged.is_some();
+        // One process tells by its exit code.
+        let converged = !first || args.until.is_none() || report.converged.is_some();
         Ok((first.then(|| Summary::of_arrays(&of, &report, &measured)), converged))
     }
 
@@ -459,11 +460,14 @@ impl Job<'_> {
     }
 
     /// Adds to an error of too little memory what the program itself takes.
-    fn explain(&self, error: WaveError, threads: usize) -> Error {
+    fn explain(&self, error: WaveError, threads: usize, held: u64) -> Error {
         match error {
             WaveError::StreamMemory { needed, .. } => {
-                let piece = "the buffers of a pass take".to_owned();
-                self.bound.too_small_for_arrays(threads as u64, piece, needed)
+                let piece = match held {
+                    0 => "the buffers of a pass take",
+                    _ => "the buffers of a pass, with the arrays that are converted, take",
+                };
+                self.bound.too_small_for_arrays(threads as u64, piece.to_owned(), needed + held)
             }
             other => other.into(),
         }

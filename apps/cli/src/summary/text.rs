@@ -11,7 +11,7 @@ use crate::units::{Bytes, Time, plural, rate};
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kernel, dtype, rows, cols, .. } = self;
-        write!(f, "{kernel:<13}")?;
+        write!(f, "{kernel:<12} ")?;
         if let Some(planes) = self.planes {
             write!(f, "{planes} x ")?;
         }

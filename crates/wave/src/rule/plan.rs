@@ -64,6 +64,8 @@ const PIECES: [usize; 9] = [4, 8, 16, 32, 128, 512, 1024, 2048, 4096];
 const ENGINES: u64 = 8;
 /// Bytes of the small buffers of each thread.
 const SMALL: u64 = 256 << 10;
+/// Bytes of a task, with its location and its requests.
+const TASK: u64 = 3 << 10;
 
 pub(crate) struct Question<'q> {
     pub(crate) rule: &'q Rule,
@@ -168,7 +170,10 @@ impl Question<'_> {
         let panels: u64 = self.on_file.iter().enumerate().map(|(a, f)| panel(*f, a)).sum();
         let outs: u64 = (0..rule.fields).map(|field| panel(self.result_on_file, field)).sum();
         let buffers = flight as u64 * (panels + outs) + self.threads as u64 * SMALL;
-        (rings + windows + buffers, piece_bytes)
+        // A band has a task for each piece, and one to read and one to write.
+        let (_, pieces) = self.tasks(depth, band, piece);
+        let tasks = (flight * (pieces + 2)) as u64 * TASK;
+        (rings + windows + buffers + tasks, piece_bytes)
     }
 
     /// Returns the estimated nanoseconds of a pass.

@@ -142,7 +142,8 @@ impl OnTeam<'_> {
         })?;
         let committed = match (begun, &output) {
             (Some(begun), Output::Shared(sets)) => {
-                begun.commit(target, &sets[0], &report.made(self.settings.tolerance))
+                let of = (self.settings, &written, &agreed.share);
+                begun.commit(target, &sets[0], &report, of)
             }
             _ => Ok(()),
         };
@@ -279,9 +280,11 @@ impl OnTeam<'_> {
         let (memory, threads) = (settings.memory, settings.processors());
         // The members of a host share its disk.
         let rate = rate.map_or(f64::INFINITY, |rate| rate / me.ranks_on(me.host()).len() as f64);
+        let all_memory = me.gather(memory)?.into_iter().enumerate();
+        let (poorest, least_memory) = all_memory.min_by_key(|of| of.1).unwrap_or((0, memory));
         let mut least =
             |own: u64| -> Result<u64> { Ok(me.gather(own)?.into_iter().min().unwrap_or(own)) };
-        let (least_memory, cache) = (least(memory)?, least(cache_bytes())?);
+        let cache = least(cache_bytes())?;
         // The bits of positive numbers are in the order of the numbers.
         let disk = Some(f64::from_bits(least(rate.to_bits())?)).filter(|rate| rate.is_finite());
         let most_threads = !least(!threads)?;
@@ -305,6 +308,10 @@ impl OnTeam<'_> {
             disk,
         };
         let too_small = |error| match error {
+            // The error of a member that has too little, with its own bound.
+            Error::StreamMemory { needed, .. } if memory >= needed => {
+                Error::Elsewhere { rank: poorest, error: String::new() }
+            }
             Error::StreamMemory { depth, needed, .. } => {
                 Error::StreamMemory { allowed: memory, depth, needed, on_team: true }
             }
@@ -325,7 +332,7 @@ impl OnTeam<'_> {
         all.extend(
             [
                 ("the types of the arrays", types.collect::<Vec<_>>().join(", ")),
-                ("the dimensions of the arrays", dims.collect::<Vec<_>>().join(" x ")),
+                ("the shape of the arrays", dims.collect::<Vec<_>>().join(" x ")),
                 ("the exact stop", self.settings.exact_stop.to_string()),
                 ("the result of the kernel", format!("checksum {:016x}", self.probe())),
             ]

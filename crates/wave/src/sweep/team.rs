@@ -177,8 +177,8 @@ impl Sweep<Described> {
     ///
     /// Hidden files beside the target hold the result until all members have written their part.
     /// A run that fails leaves nothing; the next run for the same target removes the hidden files
-    /// of one that was killed. Each file is complete or absent; of several fields, a crash at the
-    /// very end may leave some without the others.
+    /// of one that was killed. Of several fields the files get their names together, as by
+    /// [`Target::and`].
     ///
     /// # Collective
     /// All members call it, with the same sweep, inputs and target.

@@ -2,8 +2,9 @@
 //!
 //! # Contract
 //! The first member creates the files of all fields under hidden names ([`Begun`]), and all open
-//! them. Of several passes there are two sets, written in turn. At the end the first member gives
-//! the names to those of the last pass.
+//! them. Of several passes there are two sets, written in turn. At the end the first member commits
+//! those of the last pass, like a run in one process: those of several fields get their names
+//! together.
 //!
 //! The members exchange the sums of what they have written ([`Written`]). In the next pass each
 //! member compares every unit of slabs that it reads with the sum of the writer.
@@ -17,7 +18,7 @@ use std::sync::PoisonError;
 use syncline_fabric::Member;
 use syncline_store::columns::Share as FileShare;
 use syncline_store::direct_io::DirectFile;
-use syncline_store::generation::{Identity, Made};
+use syncline_store::generation::{Identity, Progress};
 use syncline_store::newfile::check_named;
 use syncline_store::shared::SharedNewFile;
 use syncline_trace::{Activity, span};
@@ -26,9 +27,11 @@ use crate::rule::fields::{Fields, Input, failed};
 use crate::rule::keep::Keep;
 use crate::rule::share::Share;
 use crate::rule::sums::{PassSums, SlabSums};
-use crate::streamed::start::{Standing, Start, of_field};
+use crate::streamed::start::{Standing, Start};
+use crate::streamed::target::Kind;
 use crate::streamed::team::{decode, encode};
-use crate::streamed::{Leftovers, Target};
+use crate::streamed::{Leftovers, Pending, Target};
+use crate::sweep::{Settings, SweepReport};
 use crate::{Error, Result};
 
 /// The files of a set, with their hidden paths.
@@ -72,22 +75,40 @@ impl Begun {
         encode(&self.files)
     }
 
-    /// Gives the files of a set their names.
-    pub(super) fn commit(mut self, target: &Target, set: &Set, made: &Made) -> Result<()> {
+    /// Gives the files of a set, whose sums are those of `written`, their names, together.
+    pub(super) fn commit(
+        mut self,
+        target: &Target,
+        set: &Set,
+        report: &SweepReport,
+        (settings, written, share): (&Settings, &Written, &Share),
+    ) -> Result<()> {
         self.identity.check_inputs()?;
-        for (n, ((_, hidden), path)) in set.iter().zip(target.paths()).enumerate() {
+        let mut files = Vec::new();
+        for ((_, hidden), path) in set.iter().zip(target.paths()) {
             let is_it = |file: &SharedNewFile| file.name().path(&path) == *hidden;
             let Some(at) = self.files.iter().position(is_it) else {
                 unreachable!("the set has files of this run")
             };
-            let file = self.files.swap_remove(at);
-            of_field(&self.identity, n, set.len()).mark(file.file(), made);
-            match target.leftovers {
-                Leftovers::Discard => file.commit()?,
-                _ => file.commit_over(self.standing.of_output(n))?,
-            }
+            files.push(self.files.swap_remove(at).into_new());
         }
-        Ok(())
+        let sums = Progress {
+            iterations: report.iterations,
+            panel_rows: share.unit.unwrap_or(1) as u64,
+            checksums: written.last.iter().flat_map(|last| &last.sums).flatten().copied().collect(),
+            residuals: report.residuals.clone(),
+            ..Progress::default()
+        };
+        let pending = Pending {
+            kind: Kind::New(files),
+            npy: target.npy,
+            shape: None,
+            identity: self.identity,
+            made: report.made(settings.tolerance),
+            sums,
+            replaces: (target.leftovers != Leftovers::Discard).then_some(self.standing),
+        };
+        pending.commit()
     }
 }
 

@@ -26,6 +26,9 @@ fn guard() -> Guard {
     Guard::start(VARIABLE, |mark| program(&format!("guard {}", mark.value()))).unwrap()
 }
 
+/// What a keeper prints when it has started its group.
+const STARTED: &str = "started";
+
 /// Starts a child that sleeps, prints its own number, closes the descriptors it has inherited, and
 /// sleeps.
 const STUBBORN: &str =
@@ -43,6 +46,7 @@ fn role() {
             let mut spawn = Spawn::new("sh");
             let _group =
                 guard.spawn(spawn.args(["-c", STUBBORN]).stream(1, output.as_fd())).unwrap();
+            println!("{STARTED}");
             std::thread::sleep(Duration::from_secs(300));
         }
     }
@@ -57,14 +61,16 @@ fn a_killed_keeper_leaves_nothing() {
     let mut keeper = keeper.stdout(Stdio::piped()).spawn().unwrap();
     let mut output = BufReader::new(keeper.stdout.take().unwrap());
     let mut line = String::new();
-    // The test runner prints something first.
-    let pid = loop {
+    // The test runner prints something first. The group removes the mark from its environment, by
+    // which a guard finds groups whose start was interrupted: so the start must have ended.
+    let (mut pid, mut started) = (None, false);
+    while pid.is_none() || !started {
         line.clear();
         assert_ne!(output.read_line(&mut line).unwrap(), 0, "the keeper ended early");
-        if let Ok(pid) = line.trim().parse() {
-            break pid;
-        }
-    };
+        started |= line.trim() == STARTED;
+        pid = line.trim().parse().ok().or(pid);
+    }
+    let pid = pid.unwrap();
     let group = ProcessWatch::new(pid).unwrap();
     assert!(!group.has_exited().unwrap());
     keeper.kill().unwrap();

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
-use syncline_store::Error as StoreError;
 use syncline_store::array::{Array, ArraySource};
 use syncline_store::generation::{Generations, Identity, Leftover};
 use syncline_wave::{
@@ -325,20 +324,10 @@ impl Job<'_> {
         let (progress, meter) = (progress.under(self.bound), Meter::start());
         let work = |me: &mut Member| sweep.run_arrays_on(me, &sources, &coefficients, &target);
         let (swept, signal) = team::attend(me, signals, &self.monitor, progress, work);
-        let report = match (swept, signal) {
-            (Err(WaveError::Cancelled { .. }), Some(signal)) => {
-                return Err(Error::interrupted(signal));
-            }
-            // The file of the last pass is damaged. It is removed, so there is nothing to discard.
-            (Err(error @ WaveError::Store(StoreError::Generation { .. })), _) => {
-                return Err(error.into());
-            }
-            (Err(error), _) => {
-                let error = self.explain(error, threads, held);
-                return Err(self.advice().advise(error).for_each_member());
-            }
-            (Ok(report), _) => report,
-        };
+        let report = swept.map_err(|error| {
+            let explain = |error| self.explain(error, threads, held);
+            team::explained(error, signal, &self.advice(), explain)
+        })?;
         let measured = team::measured(me, meter, self.bound);
         let (kernel, outputs) = (self.kernel, self.outputs);
         let of = ArrayRun { args, kernel, element, dims: &dims, outputs };

@@ -10,6 +10,7 @@ use syncline_fabric::{Member, Team};
 use syncline_store::{ElementType, Error as StoreError};
 use syncline_wave::{Error as WaveError, Executor, SweepReport, lanes::Real, monitor::Monitor};
 
+use super::advice::Advice;
 use super::{Job, Meter, arrays};
 use crate::args::RunArgs;
 use crate::budget::Bound;
@@ -208,6 +209,22 @@ pub(super) fn attend<R>(
     ended
 }
 
+/// Returns the error of a sweep as the command tells it; `explain` adds what the command knows of
+/// its memory.
+pub(super) fn explained(
+    error: WaveError,
+    signal: Option<u8>,
+    advice: &Advice<'_>,
+    explain: impl FnOnce(WaveError) -> Error,
+) -> Error {
+    match (error, signal) {
+        (WaveError::Cancelled { .. }, Some(signal)) => Error::interrupted(signal),
+        // The file of the last pass is damaged. It is removed, so there is nothing to discard.
+        (error @ WaveError::Store(StoreError::Generation { .. }), _) => error.into(),
+        (error, _) => advice.advise(explain(error)).for_each_member(),
+    }
+}
+
 /// Returns the measurements around a sweep whose result is complete, whatever happens to other
 /// members now.
 pub(super) fn measured(me: &mut Member, meter: Meter, bound: Bound) -> Measured {
@@ -251,20 +268,10 @@ impl<T: Real> Job<'_, T> {
         let (progress, meter) = (progress.under(self.bound), Meter::start());
         let work = |me: &mut Member| self.runs.run_on(me, &how, &self.arrays, &target);
         let (swept, signal) = attend(me, signals, &self.monitor, progress, work);
-        let report = match (swept, signal) {
-            (Err(WaveError::Cancelled { .. }), Some(signal)) => {
-                return Err(Error::interrupted(signal));
-            }
-            // The file of the last pass is damaged. It is removed, so there is nothing to discard.
-            (Err(error @ WaveError::Store(StoreError::Generation { .. })), _) => {
-                return Err(error.into());
-            }
-            (Err(error), _) => {
-                let error = self.bound.of_streamed(error, threads as u64, &self.arrays);
-                return Err(self.advice().advise(error).for_each_member());
-            }
-            (Ok(report), _) => report,
-        };
+        let report = swept.map_err(|error| {
+            let explain = |error| self.bound.of_streamed(error, threads as u64, &self.arrays);
+            explained(error, signal, &self.advice(), explain)
+        })?;
         let measured = measured(me, meter, self.bound);
         Ok(first.then(|| self.summarize(&report, &measured)))
     }

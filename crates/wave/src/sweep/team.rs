@@ -175,10 +175,10 @@ impl Sweep<Described> {
     /// no depth is given, they are at most an eighth. Of several passes, each checks the values
     /// that it reads of the files of the pass before.
     ///
-    /// Hidden files beside the target hold the result until all members have written their part.
-    /// A run that fails leaves nothing; the next run for the same target removes the hidden files
-    /// of one that was killed. Of several fields the files get their names together, as by
-    /// [`Target::and`].
+    /// Hidden files beside the target hold the result until all members have written their part;
+    /// the target's [`in_memory`](Target::in_memory) has no effect. A run that fails leaves
+    /// nothing; the next run for the same target removes the hidden files of one that was killed.
+    /// Of several fields the files get their names together, as by [`Target::and`].
     ///
     /// # Collective
     /// All members call it, with the same sweep, inputs and target.

@@ -75,7 +75,10 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 /// Runs `f` in the members of a team on that many hosts, with as many members on each.
-fn team<R: Send>((hosts, each): (usize, usize), f: impl Fn(&mut Member) -> R + Sync) -> Vec<R> {
+pub(crate) fn team<R: Send>(
+    (hosts, each): (usize, usize),
+    f: impl Fn(&mut Member) -> R + Sync,
+) -> Vec<R> {
     if hosts == 1 {
         return Team::threads(each).quiet().run(f).unwrap();
     }

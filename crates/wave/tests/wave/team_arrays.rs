@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::team::team;
 use std::os::unix::fs::FileExt;
-use syncline_fabric::{Member, Team};
+use syncline_fabric::Member;
 use syncline_store::array::{Array, ArraySource};
 use syncline_wave::{
     Described, Error, Runner, Sweep, SweepReport,
@@ -19,14 +20,6 @@ const HEAT: &str = "
     field = 'u'
     update = 'u = u + 0.2 * (old.n + old.s + old.e + old.w - 4 * u)'
 ";
-
-/// Runs `f` in the members of a team on that many hosts, with as many members on each.
-fn team<R: Send>((hosts, each): (usize, usize), f: impl Fn(&mut Member) -> R + Sync) -> Vec<R> {
-    match hosts {
-        1 => Team::threads(each).quiet().run(f).unwrap(),
-        _ => Team::hosts(hosts).processes(each).quiet().run(f).unwrap(),
-    }
-}
 
 fn parsed(text: &str) -> Described {
     Described::parse(text).unwrap()

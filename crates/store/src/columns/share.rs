@@ -30,6 +30,7 @@
 //! average half a block and 12 bytes for each row: with 128 rows and blocks of 4096 bytes 258 KiB,
 //! with blocks of 512 bytes 33 KiB. [`Share::edge_bytes`] is exact.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -239,9 +240,18 @@ impl Share {
 
     /// Returns the number of bytes of the edges that `from` sends to `to` for `rows`.
     pub fn edge_bytes(&self, rows: Range<u64>, from: usize, to: usize) -> usize {
+        self.edges_from(rows, from).get(&to).copied().unwrap_or(0)
+    }
+
+    /// Returns the hosts to which `from` sends edges for `rows`, with the numbers of their bytes.
+    pub fn edges_from(&self, rows: Range<u64>, from: usize) -> BTreeMap<usize, usize> {
+        let mut edges = BTreeMap::new();
         let parts = rows.flat_map(|row| self.split(self.bytes(row, from)).parts).flatten();
-        let sent = parts.filter(|part| part.owner == to && from != to);
-        sent.map(|part| HEAD + (part.bytes.end - part.bytes.start) as usize).sum()
+        for part in parts.filter(|part| part.owner != from) {
+            let bytes = HEAD + (part.bytes.end - part.bytes.start) as usize;
+            *edges.entry(part.owner).or_default() += bytes;
+        }
+        edges
     }
 
     /// Returns a checksum of the header and of the owner of every byte, by which hosts find out

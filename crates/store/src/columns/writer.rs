@@ -113,8 +113,8 @@ pub struct ColumnWriter {
     file: DirectFile,
     share: Arc<Share>,
     host: usize,
-    /// The first row that was not given.
-    next: u64,
+    /// The rows that were given, if any were.
+    given: Option<Range<u64>>,
     blocks: Blocks,
     /// Parts of blocks of other hosts, by host.
     edges: BTreeMap<usize, Vec<u8>>,
@@ -161,33 +161,35 @@ impl ColumnWriter {
                 block = share.block_at(block.end);
             }
         }
-        Ok(Self { file, share, host, next: 0, blocks, edges: BTreeMap::new() })
+        Ok(Self { file, share, host, given: None, blocks, edges: BTreeMap::new() })
     }
 
-    /// Writes this host's part of `rows`, which follow the rows of the call before. They are in
-    /// `buffer` as [`Share::place`] states; other bytes of the buffer may change.
+    /// Writes this host's part of `rows`, which follow all rows that were given, or precede them:
+    /// so a file is written downward or upward. They are in `buffer` as [`Share::place`] states;
+    /// other bytes of the buffer may change.
     ///
     /// On return whole blocks are written, and complete blocks that were waiting for edges;
     /// [`take_edges`](Self::take_edges) returns the bytes that other hosts write. The buffer begins
     /// on a page boundary, as an [`IoBuffer`](crate::buffer::IoBuffer) does.
     ///
     /// # Errors
-    /// [`Error::Columns`] if the rows are not the next ones, or the buffer does not begin on a page
-    /// boundary; [`Error::Room`] if it is too short; [`Error::Part`] if the file system is full or
-    /// its disk fails; [`Error::Memory`]. After an error the writer cannot complete the file.
+    /// [`Error::Columns`] if the rows are not next to those that were given, or the buffer does not
+    /// begin on a page boundary; [`Error::Room`] if it is too short; [`Error::Part`] if the file
+    /// system is full or its disk fails; [`Error::Memory`]. After an error the writer cannot
+    /// complete the file.
     pub fn write(
         &mut self,
         queue: &mut IoQueue,
         buffer: &mut [u8],
         rows: Range<u64>,
     ) -> Result<()> {
-        if rows.start != self.next || rows.end < rows.start || rows.end > self.share.rows().rows {
+        let all = self.share.rows().rows;
+        let given = self.given.clone().unwrap_or(rows.start..rows.start);
+        let is_next = rows.start == given.end || rows.end == given.start;
+        if !is_next || rows.end < rows.start || rows.end > all {
             let why = format!(
-                "rows {} to {} were given, but the next row is {} of {}",
-                rows.start,
-                rows.end,
-                self.next,
-                self.share.rows().rows
+                "rows {} to {} were given after rows {} to {} of {all}",
+                rows.start, rows.end, given.start, given.end,
             );
             return Err(Error::Columns { name: self.name(), why });
         }
@@ -222,7 +224,7 @@ impl ColumnWriter {
             }
         }
         self.put(&run, buffer, &mut writes)?;
-        self.next = rows.end;
+        self.given = Some(given.start.min(rows.start)..given.end.max(rows.end));
         let buffer = &*buffer;
         let writes: Vec<_> =
             writes.into_iter().map(|(offset, range)| (offset, &buffer[range])).collect();
@@ -340,7 +342,8 @@ impl ColumnWriter {
             // The last byte of the block is this host's. Once that is given, the block is
             // incomplete, or all its bytes were given.
             let last = (block.end - 1 - rows.start) / rows.row_bytes;
-            if last < self.next && !self.blocks.has(block.start) {
+            let given = self.given.as_ref().is_some_and(|given| given.contains(&last));
+            if given && !self.blocks.has(block.start) {
                 return Err(self.blocks.twice(&range));
             }
             self.blocks.add(&self.share, &block, offset, bytes)?;
@@ -363,7 +366,9 @@ impl ColumnWriter {
 
     /// Returns whether all rows were given and all edges came.
     pub fn is_complete(&self) -> bool {
-        self.next == self.share.rows().rows && self.incomplete() == 0 && self.edges.is_empty()
+        self.rows_given() == self.share.rows().rows
+            && self.incomplete() == 0
+            && self.edges.is_empty()
     }
 
     /// Writes the last blocks and returns the file. The data are not synced.
@@ -374,9 +379,9 @@ impl ColumnWriter {
     pub fn finish(mut self, queue: &mut IoQueue) -> Result<DirectFile> {
         self.flush(queue)?;
         let wrong = |why| Err(Error::Columns { name: self.file.name().display().to_string(), why });
-        let (next, rows) = (self.next, self.share.rows().rows);
-        if next < rows {
-            return wrong(format!("host {} wrote {next} of {rows} rows", self.host));
+        let (given, rows) = (self.rows_given(), self.share.rows().rows);
+        if given < rows {
+            return wrong(format!("host {} wrote {given} of {rows} rows", self.host));
         }
         if let Some((to, edge)) = self.edges.iter().next() {
             let why = format!("an edge of {} bytes for host {to} was not sent", edge.len());
@@ -396,6 +401,15 @@ impl ColumnWriter {
             ));
         }
         Ok(self.file)
+    }
+
+    /// Returns the host that writes.
+    pub const fn host(&self) -> usize {
+        self.host
+    }
+
+    fn rows_given(&self) -> u64 {
+        self.given.as_ref().map_or(0, |given| given.end - given.start)
     }
 
     fn name(&self) -> String {

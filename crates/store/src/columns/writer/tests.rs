@@ -72,17 +72,18 @@ fn run(random: &mut Random, shares: &[Arc<Share>], file: &File, fault: Fault) ->
     }
     let rows = share.rows().rows;
     let ahead = 1 + random.below(rows);
-    let (mut mail, mut planted) = (Vec::new(), false);
+    let (mut mail, mut planted, up) = (Vec::new(), false, random.one_in(2));
     loop {
-        let least = hosts.iter().map(|host| host.next).min().unwrap_or(rows);
+        let least = hosts.iter().map(ColumnWriter::rows_given).min().unwrap_or(rows);
         if least == rows && mail.is_empty() {
             break;
         }
         let host = random.below(hosts.len());
-        let next = hosts[host].next;
+        let next = hosts[host].rows_given();
         let most = rows.min(least + ahead) - next.min(rows.min(least + ahead));
         if most > 0 && (mail.is_empty() || random.one_in(2)) {
             let band = next..next + 1 + random.below(most.min(40));
+            let band = if up { rows - band.end..rows - band.start } else { band };
             let mut buffer = filled(&hosts[host], &band);
             hosts[host].write(&mut queue, buffer.as_mut_slice(), band.clone())?;
             let before: Vec<_> = hosts[host].take_edges().collect();
@@ -275,14 +276,20 @@ fn what_does_not_fit_is_refused() {
     assert!(ColumnWriter::new(open(&file), short, 0).is_err());
     let mut writer = ColumnWriter::new(open(&file), share.clone(), 1).unwrap();
     let mut buffer = filled(&writer, &(0..3));
-    let found = error(writer.write(&mut queue, buffer.as_mut_slice(), 1..3));
-    assert_eq!(found, "name: rows 1 to 3 were given, but the next row is 0 of 10");
+    let found = error(writer.write(&mut queue, buffer.as_mut_slice(), 8..11));
+    assert_eq!(found, "name: rows 8 to 11 were given after rows 8 to 8 of 10");
     let found = error(writer.write(&mut queue, &mut buffer.as_mut_slice()[..100], 0..3));
     assert!(found.contains("the buffer has 100 bytes"), "{found}");
     let room = writer.share.place(&(0..1), writer.host).1.room;
     if open(&file).is_direct() {
         let found = error(writer.write(&mut queue, &mut buffer.as_mut_slice()[1..=room], 0..1));
         assert!(found.contains("does not begin on a page boundary"), "{found}");
+    }
+    let mut other = ColumnWriter::new(open(&file), share, 1).unwrap();
+    other.write(&mut queue, filled(&writer, &(4..6)).as_mut_slice(), 4..6).unwrap();
+    for rows in [7..8, 2..3, 5..6] {
+        let found = error(other.write(&mut queue, buffer.as_mut_slice(), rows));
+        assert!(found.contains("were given after rows 4 to 6 of 10"), "{found}");
     }
     let mut message = Vec::new();
     edge::push(&mut message, 4, &[0; 8]);

@@ -1,6 +1,6 @@
 //! One pass on a team, as an overlay: see the table in the documentation of [`team`](super).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -247,12 +247,7 @@ impl<E: Real> Pass<'_, E> {
         for band in 0..self.layout.chain.bands() {
             let rows = self.layout.rows_out(band);
             let rows = rows.start as u64..rows.end as u64;
-            let parts = |row| self.file.split(self.file.bytes(row, from)).parts;
-            let parts = rows.clone().flat_map(parts).flatten();
-            let to: BTreeSet<usize> =
-                parts.map(|part| part.owner).filter(|&owner| owner != from).collect();
-            for to in to {
-                let bytes = self.file.edge_bytes(rows.clone(), from, to);
+            for (to, bytes) in self.file.edges_from(rows, from) {
                 let most = edges.entry(to).or_insert(0);
                 *most = bytes.max(*most);
             }

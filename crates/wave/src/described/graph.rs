@@ -261,12 +261,15 @@ impl Graph {
     pub(super) fn add(&mut self, node: Node) -> Result<Id, Refused> {
         let node = self.unified(node)?;
         let value = match node {
-            Node::Unary(_, x) | Node::Binary(_, x, _) | Node::Select(_, [_, _, x, _]) => {
-                self.value_of(x)
-            }
+            Node::Unary(_, x) => self.value_of(x),
+            // A number beside a real value is no value of an array by itself.
+            Node::Binary(_, x, y) | Node::Select(_, [_, _, x, y]) => self.common(x, y)?,
             Node::Constant(_, value) => value,
             Node::Cast(element, _) => Type::Of(element),
-            Node::Call(_, arguments) => self.value_of(arguments[0]),
+            Node::Call(_, arguments) => match self.value_of(arguments[0]) {
+                Type::Literal => Type::Real,
+                value => value,
+            },
             // The parser adds reads by `read`.
             Node::Read(_) => Type::Real,
         };

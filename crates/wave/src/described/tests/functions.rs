@@ -41,6 +41,13 @@ fn wrong_calls_are_refused_at_their_place() {
 }
 
 #[test]
+fn an_argument_with_a_number_before_the_array_is_a_value_of_the_array() {
+    for update in ["u = f(2 * old.w)", "u = f(if(old.w < 1, 7, u), 3)", "u = f(f(2 * old.w))"] {
+        Described::parse(&text(update)).unwrap();
+    }
+}
+
+#[test]
 fn a_function_without_code_or_for_other_data_is_refused() {
     let described = Described::parse(&text("u = old.w + f(u, 2)")).unwrap();
     assert!(described.needs_arrays());

@@ -254,7 +254,8 @@ pub enum Error {
     /// The data are too few for the members of a team.
     #[error(
         "the data can be shared by {most} members, and the team has {members}: a member needs \
-         columns as wide as a band is high, or of arrays a row or plane; run it with fewer members"
+         columns as wide as a band is high, or a row or plane if the kernel reads old values only; \
+         run it with fewer members"
     )]
     Members {
         /// The number of members.

@@ -32,6 +32,8 @@
 //! A value that is read beyond an edge is that of the element which the edge names, in the state in
 //! which the element is at that time.
 
+pub(crate) mod columns;
+mod copies;
 mod engine;
 mod explicit;
 pub(crate) mod fields;

@@ -220,6 +220,20 @@ impl Job<'_> {
         described(paths.fold(first, Target::and), self.args, self.kernel)
     }
 
+    /// Returns the number of passes of a run of one process with this memory, if it suffices.
+    fn passes(
+        &self,
+        memory: u64,
+        threads: usize,
+        (fields, coefficients): (&[ArraySource], &[ArraySource]),
+        to_files: bool,
+    ) -> Option<u64> {
+        match self.sweep(memory.max(1), threads).plan_arrays(fields, coefficients, to_files) {
+            Ok(SweepPlan::Arrays(plan)) => Some(plan.passes),
+            _ => None,
+        }
+    }
+
     fn run(&self, mut sources: Vec<ArraySource>, signals: &Signals) -> Result<Summary> {
         let (count, outputs) = (self.described.fields().len(), self.outputs);
         let (held, whole) = self.bytes(&sources);
@@ -228,23 +242,17 @@ impl Job<'_> {
         // A sweep of several passes is faster in memory; one of a single pass reads and writes
         // while it computes.
         let rest = left.saturating_sub(whole - held);
-        let passes = |memory: u64, to_files: bool| {
-            let (fields, coefficients) = sources.split_at(count);
-            match self.sweep(memory, self.threads()).plan_arrays(fields, coefficients, to_files) {
-                Ok(SweepPlan::Arrays(plan)) => Some(plan.passes),
-                _ => None,
-            }
-        };
+        let threads = self.threads();
         let in_memory = whole - held < left
             && !self.goes_on()?
-            && passes(left.max(1), true).is_none_or(|passes| passes > 1)
-            && passes(rest, false).is_some();
-        let sweep = self.sweep(if in_memory { rest } else { left.max(1) }, self.threads());
+            && self.passes(left, threads, sources.split_at(count), true) != Some(1)
+            && self.passes(rest, threads, sources.split_at(count), false).is_some();
+        let sweep = self.sweep(if in_memory { rest } else { left.max(1) }, threads);
         let (dims, element) = (sources[0].dims().to_vec(), sources[0].element());
         let coefficients = sources.split_off(count);
         sweep
             .plan_arrays(&sources, &coefficients, !in_memory)
-            .map_err(|why| self.explain(why, self.threads(), held))?;
+            .map_err(|why| self.explain(why, threads, held))?;
         let points: usize = dims.iter().product();
         let bar = signals.bar(LINE);
         let iterations = self.args.iterations;
@@ -315,10 +323,16 @@ impl Job<'_> {
     ) -> Result<(Option<Summary>, bool)> {
         let (args, first, threads) = (self.args, me.rank() == 0, team::threads(self.args, me));
         let (dims, element) = (sources[0].dims().to_vec(), sources[0].element());
-        let (held, _) = self.bytes(&sources);
+        let (held, whole) = self.bytes(&sources);
+        let left = self.bound.for_member(threads as u64).saturating_sub(held);
         let coefficients = sources.split_off(self.described.fields().len());
-        let memory = self.bound.for_member(threads as u64).saturating_sub(held).max(1);
-        let (sweep, target) = (self.sweep(memory, threads), self.target());
+        let rest = left.saturating_sub(whole - held);
+        // As in one process; the members run in memory if all can.
+        let in_memory = whole - held < left
+            && self.passes(left, threads, (&sources, &coefficients), true) != Some(1)
+            && self.passes(rest, threads, (&sources, &coefficients), false).is_some();
+        let memory = if in_memory { rest } else { left.max(1) };
+        let (sweep, target) = (self.sweep(memory, threads), self.target().in_memory(in_memory));
         let points = dims.iter().product::<usize>() as f64;
         let progress = Progress::new(self.monitor.clone(), points, args.iterations, None, signals);
         let (progress, meter) = (progress.under(self.bound), Meter::start());

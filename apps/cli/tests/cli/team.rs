@@ -103,6 +103,57 @@ fn processes_share_the_rows_of_arrays() {
     assert!(said.contains("--verify is not available on a team"), "{said}");
 }
 
+/// Kernels over arrays whose order matters: in four directions, of three fields, of three
+/// dimensions; in memory and, with little of it, from file to file.
+#[test]
+fn processes_share_the_columns_of_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let read = |name: &str| fs::read(path.join(name)).unwrap();
+    for (name, fields) in [("eikonal", &["t"][..]), ("affine", &["best", "down", "right"])] {
+        let text = fs::read(examples.join(format!("{name}.toml"))).unwrap();
+        fs::write(path.join(format!("{name}.toml")), text).unwrap();
+        ok(path, &format!("gen {name} {name} --rows 800 --cols 700"));
+        let run = |of: &str| {
+            let to = format!("{name}-{of}");
+            fs::create_dir(path.join(&to)).unwrap();
+            let to = if fields.len() == 1 { format!("{to}/t.npy") } else { to };
+            format!("run {name}.toml {name} --iterations 5 --output {to}")
+        };
+        ok(path, &run("one"));
+        for (nth, options) in ["-n 2", "-n 3", "-n 2 --threads 2"].into_iter().enumerate() {
+            for memory in ["8G", "12M"] {
+                let of = format!("{nth}-{memory}");
+                let run = format!("{} --threads 1 --memory {memory} --quiet", run(&of));
+                succeeds(launch(path, options, &run), &run);
+                for field in fields {
+                    let of = |of: &str| read(&format!("{name}-{of}/{field}.npy"));
+                    assert!(of("one") == of(&format!("{nth}-{memory}")), "{run} differs");
+                }
+            }
+        }
+    }
+    let volume = "
+        name = 'volume'
+        dimensions = 3
+        field = 'u'
+        update = 'u = (u[-1, 0, 0] + u[1, 0, 0] + n + s + e + w) / 6'
+    ";
+    fs::write(path.join("volume.toml"), volume).unwrap();
+    fs::create_dir(path.join("cube")).unwrap();
+    let values = (0..20 * 30 * 120).map(|n| f64::from(n * 7919 % 1009)).collect();
+    let cube = Array::from_vec(&[20, 30, 120], values).unwrap();
+    cube.create(&path.join("cube/u.npy")).unwrap().commit().unwrap();
+    let run = "run volume.toml cube --iterations 5 --output";
+    ok(path, &format!("{run} cube-one.npy"));
+    for (nth, options) in ["-n 2", "-n 3"].into_iter().enumerate() {
+        let run = format!("{run} cube-{nth}.npy --quiet");
+        succeeds(launch(path, options, &run), &run);
+        assert!(read("cube-one.npy") == read(&format!("cube-{nth}.npy")), "{options}");
+    }
+}
+
 #[test]
 fn an_error_is_told_once() {
     let folder = data();

@@ -4,16 +4,27 @@ use std::ops::Range;
 
 use syncline_store::direct_io::IoBuffer;
 
+use super::ordered::Part;
 use crate::Result;
 
 /// The slabs of an array in memory. A slab is what one position of the first axis holds: a row of
 /// a field of two dimensions, a plane of one of three.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slabs {
-    /// The address of the first slab.
+    /// The address of the first column of the first row, which need not be there.
     pub(crate) start: *mut u8,
-    /// Its position on the first axis.
+    /// The position of the first slab on the first axis.
     pub(crate) first: usize,
+    /// The number of bytes from one row to the next.
+    pub(crate) pitch: usize,
+}
+
+impl Slabs {
+    /// Returns the address of the first column of a row. Each slab has `rows` of them.
+    #[inline(always)]
+    pub(crate) const fn row(&self, slab: usize, (row, rows): (usize, usize)) -> *mut u8 {
+        self.start.wrapping_add(((slab - self.first) * rows + row) * self.pitch)
+    }
 }
 
 // SAFETY: the users of the address keep other threads from the values, see `Engine::piece`.
@@ -31,6 +42,16 @@ pub(crate) struct Job<'j> {
     pub(crate) slabs_in: &'j [Slabs],
     /// The slabs that become final, of the fields; or of all arrays, for an engine that continues.
     pub(crate) slabs_out: &'j [Slabs],
+}
+
+/// The values that a piece takes over and gives away at the cuts between members of a team, before
+/// and after this member in the order of the direction. [`cut`](super::ordered) says what they are.
+#[derive(Default)]
+pub(crate) struct Crossing<'c> {
+    pub(crate) from_before: Option<&'c [u8]>,
+    pub(crate) from_after: Option<&'c [u8]>,
+    pub(crate) to_before: Option<&'c mut [u8]>,
+    pub(crate) to_after: Option<&'c mut [u8]>,
 }
 
 /// The bands of a pass, whose levels follow one another upward.
@@ -106,10 +127,19 @@ pub(crate) trait Engine: Sync {
     /// Returns by how many pieces the band before must be ahead.
     fn ahead(&self) -> usize;
 
+    /// Returns the part that this member of a team runs.
+    fn part(&self) -> Option<&Part>;
+
+    /// Returns the greatest number of bytes that cross a cut in a band: forward, and back. Cut `n`
+    /// is the one after the `n`-th member in the order of the direction.
+    fn crossing_bytes(&self, cut: usize) -> [usize; 2];
+
     /// Returns what a thread needs.
     fn worker(&self) -> Result<Self::Worker<'_>>;
 
-    /// Runs all levels of a piece. Raises `norms`, if given, to the greatest change in each level.
+    /// Runs all levels of a piece. Takes over the values that have crossed the cuts before, and
+    /// gives away those that cross them afterwards. Raises `norms`, if given, to the greatest
+    /// change in each level.
     ///
     /// # Safety
     /// * All pieces before this one in its band have been run, and those of the band before up to
@@ -119,8 +149,16 @@ pub(crate) trait Engine: Sync {
     /// * The slabs that come in must be valid for reads, and the slabs that become final for
     ///   writes; no other thread may write the former or access the latter. The final slabs may be
     ///   those of the field that came in with an earlier band.
+    /// * Of a part, "all pieces" are those of this member. Its first piece in a band has the values
+    ///   from the member before, and its last one those from the member after for the band before.
     /// * The processor must have the instructions of the lanes.
-    unsafe fn piece(&self, worker: &mut Self::Worker<'_>, job: &Job<'_>, norms: Option<&mut [f64]>);
+    unsafe fn piece(
+        &self,
+        worker: &mut Self::Worker<'_>,
+        job: &Job<'_>,
+        crossing: &mut Crossing<'_>,
+        norms: Option<&mut [f64]>,
+    );
 }
 
 /// A ring of slabs of one array.

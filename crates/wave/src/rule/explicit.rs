@@ -52,7 +52,8 @@ use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
 
 pub(crate) use self::geometry::{Geometry, reach};
-use super::engine::{Bands, Engine, Job, Ring, Slabs};
+use super::engine::{Bands, Crossing, Engine, Job, Ring, Slabs};
+use super::ordered::Part;
 use super::program::{Machine, Program, fill};
 use super::{Beyond, Edge, Rule};
 use crate::Result;
@@ -140,7 +141,21 @@ impl Engine for Explicit<'_> {
         })
     }
 
-    unsafe fn piece(&self, worker: &mut Worker<'_>, job: &Job<'_>, mut norms: Option<&mut [f64]>) {
+    fn part(&self) -> Option<&Part> {
+        None
+    }
+
+    fn crossing_bytes(&self, _: usize) -> [usize; 2] {
+        [0, 0]
+    }
+
+    unsafe fn piece(
+        &self,
+        worker: &mut Worker<'_>,
+        job: &Job<'_>,
+        _: &mut Crossing<'_>,
+        mut norms: Option<&mut [f64]>,
+    ) {
         // SAFETY: the conditions are those of this function.
         unsafe {
             self.bring_in(job);
@@ -294,11 +309,7 @@ impl<'r> Explicit<'r> {
             }
             for slab in g.bands.slabs_in(job.band) {
                 for row in rows.clone() {
-                    let source = ((slab - slabs.first) * g.dims[1]) as isize + row;
-                    let from = slabs
-                        .start
-                        .wrapping_offset(source * (g.dims[2] * bytes) as isize)
-                        .cast_const();
+                    let from = slabs.row(slab, (row as usize, g.dims[1])).cast_const();
                     let to = |col: isize| match field {
                         true => self.at(array, 0, slab, row, col),
                         false => {
@@ -411,9 +422,8 @@ impl<'r> Explicit<'r> {
             return self.at(field, level + 1, slab as usize, row, col);
         }
         let slabs = &job.slabs_out[field];
-        let rows = (slab - slabs.first as isize) * g.dims[1] as isize + row;
-        let index = rows * g.dims[2] as isize + col;
-        slabs.start.wrapping_offset(index * self.elements[field].bytes() as isize)
+        let row = slabs.row(slab as usize, (row as usize, g.dims[1]));
+        row.wrapping_offset(col * self.elements[field].bytes() as isize)
     }
 
     /// Copies points that are not updated to the next level.

@@ -136,9 +136,9 @@ pub(crate) fn cloned(files: &[NewFile]) -> Result<Fields> {
 }
 
 /// Returns the fields in files that are open.
-pub(super) fn again(files: &[(File, PathBuf)]) -> Result<Fields> {
+pub(super) fn again(files: &[(File, PathBuf)]) -> Result<Vec<(File, PathBuf)>> {
     let clone = |(file, path): &(File, PathBuf)| clone(file, path);
-    Ok(Fields::Files(files.iter().map(clone).collect::<Result<_>>()?))
+    files.iter().map(clone).collect()
 }
 
 fn clone(file: &File, path: &Path) -> Result<(File, PathBuf)> {

@@ -190,7 +190,7 @@ impl Keep<'_> {
 
     fn of<'r>(&'r self, inputs: &'r [Input<'r>], plan: ArrayPlan) -> Run<'r> {
         let share = Share::whole(inputs[0].dims()[0]);
-        Run { rule: self.rule, inputs, settings: self.settings, plan, share }
+        Run { rule: self.rule, inputs, settings: self.settings, plan, share, columns: None }
     }
 
     fn asked(&self) -> Asked {

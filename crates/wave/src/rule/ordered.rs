@@ -40,7 +40,9 @@
 //! L. Lamport, "The parallel execution of DO loops", CACM 1974; time skewing: D. Wonnacott, IJPP
 //! 2002.
 
+mod cut;
 mod geometry;
+mod moves;
 mod points;
 mod window;
 
@@ -49,10 +51,11 @@ use std::ops::Range;
 use syncline_store::ElementType;
 use syncline_store::direct_io::IoBuffer;
 
+pub(crate) use self::cut::Part;
 pub(crate) use self::geometry::{Geometry, chain};
 use self::geometry::{STEP, turned};
-use self::window::{Line, MOST, Way, Window};
-use super::engine::{Bands, Engine, Job, Ring, Slabs};
+use self::window::Window;
+use super::engine::{Bands, Crossing, Engine, Job, Ring, Slabs};
 use super::program::{CHUNK, Machine, Program, fill};
 use super::{Direction, Edge, Rule};
 use crate::Result;
@@ -81,7 +84,11 @@ pub(crate) struct Ordered<'r> {
     pub(crate) geometry: Geometry,
     program: Program,
     elements: Vec<ElementType>,
+    /// The part of a member of a team.
+    part: Option<Part>,
     rings: Vec<Option<Ring>>,
+    /// The columns that the rings have.
+    cols: Range<usize>,
     /// The arrays that are whole in memory, where they have no ring.
     whole: Vec<Option<Slabs>>,
     sources: Vec<Source>,
@@ -161,11 +168,28 @@ impl Engine for Ordered<'_> {
         })
     }
 
-    unsafe fn piece(&self, worker: &mut Worker<'_>, job: &Job<'_>, mut norms: Option<&mut [f64]>) {
+    fn part(&self) -> Option<&Part> {
+        self.part.as_ref()
+    }
+
+    fn crossing_bytes(&self, cut: usize) -> [usize; 2] {
+        let bytes: usize = self.elements[..self.rule.fields].iter().map(|e| e.bytes()).sum();
+        let values = self.part.as_ref().map(|part| part.most(&self.geometry, cut));
+        values.unwrap_or_default().map(|values| values * bytes)
+    }
+
+    unsafe fn piece(
+        &self,
+        worker: &mut Worker<'_>,
+        job: &Job<'_>,
+        crossing: &mut Crossing<'_>,
+        mut norms: Option<&mut [f64]>,
+    ) {
         let g = &self.geometry;
         // SAFETY: the conditions are those of this function.
         unsafe {
             self.bring_in(job);
+            self.take(job, crossing);
             if g.across == 0 {
                 self.sweep(worker, job, 0, norms);
             } else {
@@ -174,9 +198,10 @@ impl Engine for Ordered<'_> {
                     self.sweep(worker, job, level, norms);
                 }
             }
-            if job.range.1 >= g.walk().end {
+            if job.range.1 >= self.ends().1 {
                 self.pass_on(job);
             }
+            self.give(job, crossing);
         }
     }
 }
@@ -191,9 +216,11 @@ impl<'r> Ordered<'r> {
         real: ElementType,
         lanes: Lanes,
         whole: &[Option<Slabs>],
+        part: Option<Part>,
     ) -> Result<Self> {
         let program = Program::new(rule, real, lanes, true);
         let g = &geometry;
+        let cols = part.as_ref().map_or(0..g.dims[2], Part::cols);
         let whole: Vec<_> =
             vec![None; rule.fields].into_iter().chain(whole.iter().copied()).collect();
         let rings = elements
@@ -201,7 +228,7 @@ impl<'r> Ordered<'r> {
             .zip(&whole)
             .map(|(element, whole)| match whole {
                 Some(_) => Ok(None),
-                None => Ring::new(g.slots(), g.dims[1] * g.dims[2] * element.bytes()).map(Some),
+                None => Ring::new(g.slots(), g.dims[1] * cols.len() * element.bytes()).map(Some),
             })
             .collect::<Result<_>>()?;
         let mut sources = Vec::new();
@@ -264,7 +291,9 @@ impl<'r> Ordered<'r> {
             geometry,
             program,
             elements,
+            part,
             rings,
+            cols,
             whole,
             sources,
             reads,
@@ -286,15 +315,18 @@ impl<'r> Ordered<'r> {
     /// # Safety
     /// The conditions of [`Engine::piece`] must hold, and this is the last piece of the band.
     unsafe fn pass_on(&self, job: &Job<'_>) {
-        let [_, rows, cols] = self.geometry.dims;
+        let g = &self.geometry;
         for (array, slabs) in job.slabs_out.iter().enumerate().skip(self.rule.fields) {
-            let bytes = rows * cols * self.elements[array].bytes();
-            let Some(ring) = &self.rings[array] else { continue };
-            for slab in self.geometry.bands.slabs_out(job.band) {
-                let to = slabs.start.wrapping_add((self.actual(slab) - slabs.first) * bytes);
-                // SAFETY: the slab has come in, as all levels have computed with it; the caller
-                // guarantees that the final one is writable.
-                unsafe { ring.slab(slab as isize).cast_const().copy_to_nonoverlapping(to, bytes) };
+            if self.rings[array].is_none() {
+                continue;
+            }
+            for slab in g.bands.slabs_out(job.band) {
+                for row in 0..g.dims[1] {
+                    let cols = self.read(row);
+                    // SAFETY: the slab has come in, as all levels have computed with it; the caller
+                    // guarantees that the final one is writable.
+                    unsafe { self.copy_out(array, slab, row, cols, slabs) };
+                }
             }
         }
     }
@@ -304,16 +336,66 @@ impl<'r> Ordered<'r> {
         if self.geometry.direction.up { self.geometry.dims[0] - 1 - slab } else { slab }
     }
 
-    /// Returns the address of the first column of a row, as the array counts columns.
+    /// Returns the address of the first column of a row, as the array counts columns. A ring of a
+    /// part need not have that column.
     fn line(&self, array: usize, slab: usize, row: usize) -> *mut u8 {
         let bytes = self.elements[array].bytes();
-        let [_, rows, cols] = self.geometry.dims;
-        let (start, row) = match (&self.rings[array], &self.whole[array]) {
-            (Some(ring), _) => (ring.slab(slab as isize), row),
-            (None, Some(slabs)) => (slabs.start, (self.actual(slab) - slabs.first) * rows + row),
+        match (&self.rings[array], &self.whole[array]) {
+            (Some(ring), _) => {
+                let row = ring.slab(slab as isize).wrapping_add(row * self.cols.len() * bytes);
+                row.wrapping_sub(self.cols.start * bytes)
+            }
+            (None, Some(slabs)) => slabs.row(self.actual(slab), (row, self.geometry.dims[1])),
             (None, None) => unreachable!("an array without a ring is whole in memory"),
-        };
-        start.wrapping_add(row * cols * bytes)
+        }
+    }
+
+    /// Returns the address of the first of some columns along the direction, in the order of
+    /// memory.
+    fn first_of(&self, line: *mut u8, cols: &Range<usize>, bytes: usize) -> *mut u8 {
+        let g = &self.geometry;
+        let first = if g.direction.left { g.dims[2] - cols.end } else { cols.start };
+        line.wrapping_add(first * bytes)
+    }
+
+    /// Copies columns along the direction from the ring to their final place.
+    ///
+    /// # Safety
+    /// The final place is writable, and no other thread accesses it or writes to the line.
+    unsafe fn copy_out(
+        &self,
+        field: usize,
+        slab: usize,
+        row: usize,
+        cols: Range<usize>,
+        slabs: &Slabs,
+    ) {
+        if cols.is_empty() {
+            return;
+        }
+        let bytes = self.elements[field].bytes();
+        let from = self.first_of(self.line(field, slab, row), &cols, bytes);
+        let to = slabs.row(self.actual(slab), (row, self.geometry.dims[1]));
+        let to = self.first_of(to, &cols, bytes);
+        // SAFETY: the caller guarantees both; a ring is not the place of final values.
+        unsafe { from.cast_const().copy_to_nonoverlapping(to, cols.len() * bytes) };
+    }
+
+    /// Returns the columns of a row that come in, along the direction.
+    fn read(&self, row: usize) -> Range<usize> {
+        self.part.as_ref().map_or(0..self.geometry.dims[2], |p| p.read(&self.geometry, row))
+    }
+
+    /// Returns the columns of a row whose final values are wanted, along the direction.
+    fn own(&self, row: usize) -> Range<usize> {
+        self.part.as_ref().map_or(0..self.geometry.dims[2], |p| p.own(&self.geometry, row))
+    }
+
+    /// Returns the positions at which the first piece of a band begins, and the last one ends.
+    fn ends(&self) -> (isize, isize) {
+        let walk = self.geometry.walk();
+        let (start, end) = self.part.as_ref().map_or((walk.start, walk.end), Part::own_positions);
+        (start.max(walk.start), end.min(walk.end))
     }
 
     /// Copies what comes in, in the columns that this piece is the first to read.
@@ -322,26 +404,22 @@ impl<'r> Ordered<'r> {
     /// The conditions of [`Engine::piece`] must hold.
     unsafe fn bring_in(&self, job: &Job<'_>) {
         let g = &self.geometry;
-        let [_, rows, n] = g.dims;
-        let ahead = |position: isize| {
-            (position.saturating_add(g.lag as isize)).clamp(0, n as isize) as usize
-        };
-        let from = if job.range.0 <= 0 { 0 } else { ahead(job.range.0) };
-        let to = ahead(job.range.1);
-        if from >= to {
-            return;
-        }
-        let cols = if g.direction.left { n - to..n - from } else { from..to };
+        let (first, last) = self.ends();
+        let ahead = |position: isize| position.saturating_add(g.lag as isize).max(0) as usize;
+        let from = if job.range.0 <= first { 0 } else { ahead(job.range.0) };
+        let to = if job.range.1 >= last { usize::MAX } else { ahead(job.range.1) };
         for (array, slabs) in job.slabs_in.iter().enumerate() {
             if self.rings[array].is_none() {
                 continue;
             }
             let bytes = self.elements[array].bytes();
             for slab in g.bands.slabs_in(job.band) {
-                for row in 0..rows {
-                    let index = ((self.actual(slab) - slabs.first) * rows + row) * n + cols.start;
-                    let source = slabs.start.wrapping_add(index * bytes).cast_const();
-                    let to = self.line(array, slab, row).wrapping_add(cols.start * bytes);
+                for row in 0..g.dims[1] {
+                    let read = self.read(row);
+                    let cols = from.clamp(read.start, read.end)..to.clamp(read.start, read.end);
+                    let source = slabs.row(self.actual(slab), (row, g.dims[1]));
+                    let source = self.first_of(source, &cols, bytes).cast_const();
+                    let to = self.first_of(self.line(array, slab, row), &cols, bytes);
                     // SAFETY: the caller guarantees that the row is readable, and that no other
                     // thread accesses this part of the ring.
                     unsafe { source.copy_to_nonoverlapping(to, cols.len() * bytes) };
@@ -418,120 +496,5 @@ impl<'r> Ordered<'r> {
         }
         // SAFETY: as before; later pieces find what is not final in the rings.
         unsafe { self.scatter(worker, job, level, base, stop - behind..stop, false) };
-    }
-
-    /// Moves the positions from `keep` to `filled` to the start of the windows, which begin at
-    /// `base`.
-    ///
-    /// # Safety
-    /// The windows must have the positions, and be accessed by this thread only.
-    unsafe fn shift(&self, worker: &mut Worker<'_>, base: isize, keep: isize, filled: isize) {
-        if keep == base || filled <= keep {
-            return;
-        }
-        let (from, count) = ((keep - base) as usize, (filled - keep) as usize);
-        for window in &mut worker.windows {
-            let (source, to) = (window.at(from, 0), window.at(0, 0));
-            // SAFETY: the caller guarantees that the window has the positions.
-            unsafe { source.cast_const().copy_to(to, count * window.pitch * window.bytes) };
-        }
-    }
-
-    /// Fills positions of the windows from the rings.
-    ///
-    /// # Safety
-    /// The conditions of [`sweep`](Self::sweep) must hold, and the windows, which begin at `base`,
-    /// have the positions.
-    unsafe fn gather(
-        &self,
-        worker: &mut Worker<'_>,
-        job: &Job<'_>,
-        level: usize,
-        base: isize,
-        positions: Range<isize>,
-    ) {
-        for (source, window) in self.sources.iter().zip(&worker.windows) {
-            let place = |row: usize| {
-                let (slab, row) = self.row_of(job, level, source.plane, row)?;
-                Some(self.line(source.array, slab, row))
-            };
-            // SAFETY: the lines have all columns; no other thread writes those that are read, as
-            // the caller guarantees.
-            unsafe { self.move_lines(window, place, base, &positions, Way::In) };
-        }
-    }
-
-    /// Puts positions of the fields' windows back into the rings, and, if they are `last`, final
-    /// values to their places.
-    ///
-    /// # Safety
-    /// The conditions of [`sweep`](Self::sweep) must hold, and the windows, which begin at `base`,
-    /// have the positions.
-    unsafe fn scatter(
-        &self,
-        worker: &mut Worker<'_>,
-        job: &Job<'_>,
-        level: usize,
-        base: isize,
-        positions: Range<isize>,
-        last: bool,
-    ) {
-        let g = &self.geometry;
-        let finals = g.bands.slabs_at(job.band, g.bands.levels - 1);
-        let top = g.bands.slabs_at(job.band, level + g.chained() - 1).start;
-        for field in 0..self.rule.fields {
-            let window = &worker.windows[field];
-            let place = |row: usize| {
-                let (slab, row) = self.row_of(job, level, 0, row)?;
-                // Rows above are final, and belong to bands before.
-                (slab >= top).then(|| self.line(field, slab, row))
-            };
-            // SAFETY: the lines have all columns, and no other thread accesses those of these
-            // positions, as the caller guarantees.
-            unsafe { self.move_lines(window, place, base, &positions, Way::Out) };
-            if !last || level + g.chained() < g.bands.levels {
-                continue;
-            }
-            let slabs = &job.slabs_out[field];
-            let bytes = self.elements[field].bytes();
-            let place = |row: usize| {
-                let (slab, row) = self.row_of(job, level, 0, row)?;
-                finals.contains(&slab).then(|| {
-                    let index = (self.actual(slab) - slabs.first) * g.dims[1] + row;
-                    slabs.start.wrapping_add(index * g.dims[2] * bytes)
-                })
-            };
-            // SAFETY: the caller guarantees that the final slabs are writable.
-            unsafe { self.move_lines(window, place, base, &positions, Way::Out) };
-        }
-    }
-
-    /// Moves positions between a window, which begins at `base`, and lines. `place` returns the
-    /// line of a row, if it takes part.
-    ///
-    /// # Safety
-    /// The window has the positions; the lines must be valid for the accesses in all columns.
-    unsafe fn move_lines(
-        &self,
-        window: &Window,
-        place: impl Fn(usize) -> Option<*mut u8>,
-        base: isize,
-        positions: &Range<isize>,
-        way: Way,
-    ) {
-        let g = &self.geometry;
-        let line = |start| Line { start, cols: g.dims[2], left: g.direction.left };
-        // The rows that take part follow one another.
-        let Some(first) = (0..g.rows()).find(|row| place(*row).is_some()) else { return };
-        let lines: Vec<Line> = (first..g.rows()).map_while(&place).map(line).collect();
-        // Whole vectors of the window begin at rows that are multiples of their width.
-        let odd = (first.next_multiple_of(MOST) - first).min(lines.len());
-        for (i, line) in lines[..odd].iter().enumerate() {
-            // SAFETY: the conditions are those of this function.
-            unsafe { window.copy(line, (first + i, g.skew), base, positions, way) };
-        }
-        let from = (first + odd, g.skew);
-        // SAFETY: as before; the lanes are available.
-        unsafe { window.copy_all(self.lanes, &lines[odd..], from, base, positions, way) };
     }
 }

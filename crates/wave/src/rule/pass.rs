@@ -18,74 +18,30 @@
 //! of their own, in one pass: the rows out of an engine are the panel of the next one, which
 //! follows a full width behind.
 
-use std::fs::File;
+mod data;
+
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed};
 
+use syncline_fabric::Member;
+use syncline_overlay::plan::Task;
 use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop, run::ReadyOrder};
 use syncline_store::ElementType;
-use syncline_store::direct_io::{DirectFile, DirectWriter, IoBuffer, IoQueue, Method, ReadRequest};
+use syncline_store::direct_io::{IoQueue, Method};
 
-use super::engine::{Engine, Job, Slabs};
+pub(crate) use self::data::{Down, Sink, Source};
+use self::data::{Outgoing, Panel, Writers};
+use super::columns::Columns;
+use super::engine::{Bands, Crossing, Engine, Job};
 use super::greater;
+use super::ordered::Part;
 use super::sums::PassSums;
 use crate::monitor::Monitor;
 use crate::semaphore::Semaphore;
+use crate::streamed::team::all;
 use crate::streamed::{Spent, timed};
 use crate::{Error, Result};
-
-/// An array that a pass reads.
-#[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
-    /// All slabs.
-    Memory(Slabs),
-    /// A file, and the byte at which its elements begin.
-    File(&'a DirectFile, u64),
-}
-
-/// The place of a field that a pass writes.
-pub(crate) enum Sink {
-    /// All slabs.
-    Memory(Slabs),
-    /// A file that is written from the first slab to the last.
-    Down(Box<Down>),
-    /// A file that is written from the last slab to the first, and the byte at which its elements
-    /// begin.
-    Up(File, PathBuf, u64),
-}
-
-/// A file that is written downward.
-pub(crate) struct Down {
-    pub(crate) writer: DirectWriter,
-    /// The byte at which the first slab of the pass begins, and the end of the bytes that the pass
-    /// writes.
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-}
-
-impl Down {
-    /// Writes those bytes of some slabs that the pass writes; returns their number. The slabs begin
-    /// `skipped` bytes after the first slab of the pass. The buffer has them from byte `lead` on,
-    /// aligned as in the file.
-    fn write(
-        &mut self,
-        queue: &mut IoQueue,
-        (buffer, lead): (&mut [u8], usize),
-        (skipped, len): (usize, usize),
-    ) -> Result<u64> {
-        let bytes = self.start + skipped as u64..self.start + (skipped + len) as u64;
-        let from = self.writer.position().max(bytes.start);
-        let to = self.end.min(bytes.end);
-        if from >= to {
-            return Ok(0);
-        }
-        let first = lead + (from - bytes.start) as usize - self.writer.lead();
-        self.writer.write(queue, &mut buffer[first..], (to - from) as usize)?;
-        Ok(to - from)
-    }
-}
 
 /// What a pass works on. It counts slabs from the first one that it reads.
 pub(crate) struct Pass<'a> {
@@ -106,302 +62,351 @@ pub(crate) struct Pass<'a> {
     pub(crate) sums: &'a PassSums,
     /// The iterations before this pass.
     pub(crate) before: u64,
+    /// On a team whose members have columns of all slabs: those, and the number of this member.
+    pub(crate) team: Option<(&'a Columns, usize)>,
 }
 
-/// The slabs of a band, of all arrays: in buffers of the panel, or in the memory of the array.
-struct Panel {
-    buffers: Vec<Option<IoBuffer>>,
-    slabs: Vec<Slabs>,
+/// What crosses the cuts of an engine: for each cut in the order of the direction and each slot,
+/// forward and back.
+type Cuts = Vec<[Vec<Location<[u8]>>; 2]>;
+
+/// The locations of one engine.
+struct StagePlaces {
+    /// For each member, slot and piece.
+    cells: Vec<Vec<Vec<Location<()>>>>,
+    cuts: Cuts,
+    /// For each pair of neighbours and each slot, what the next engine reads.
+    margins: Vec<Message>,
+}
+
+/// Bytes that one member gives another one.
+struct Message {
+    from: usize,
+    to: usize,
+    /// For each slot.
+    bytes: Vec<Location<[u8]>>,
+}
+
+/// The locations of a pass. Those of other members are empty.
+struct Places {
+    /// For each member and each engine, and for the last rows, in each slot.
+    panels: Vec<Vec<Vec<Location<Panel>>>>,
+    readers: Vec<Location<IoQueue>>,
+    writers: Vec<Location<Writers>>,
+    stages: Vec<StagePlaces>,
+    /// The parts of blocks that another member writes, of each field.
+    edges: Vec<(usize, Message)>,
 }
 
 impl Pass<'_> {
-    /// Returns the bytes of a slab of an array.
-    fn slab_bytes(&self, array: usize) -> usize {
-        self.dims[1] * self.dims[2] * self.elements[array].bytes()
-    }
-
-    /// Returns the slabs of a band, as the arrays count them.
-    fn actual(&self, slabs: Range<usize>) -> Range<usize> {
-        let n = self.dims[0];
-        if self.up { n - slabs.end..n - slabs.start } else { slabs }
-    }
-
-    /// Returns the error of a cancelled sweep: a pass of which a part was left out must not look
-    /// complete.
-    fn go_on(&self) -> Result<()> {
-        match self.monitor.is_cancelled() {
-            true => Err(Error::Cancelled { iteration: self.before }),
-            false => Ok(()),
-        }
-    }
-
-    fn panel(&self, band: usize) -> Result<Panel> {
-        let (mut buffers, mut slabs) = (Vec::new(), Vec::new());
-        for (array, source) in self.sources.iter().enumerate() {
-            let (buffer, place) = match source {
-                Source::Memory(all) => (None, *all),
-                Source::File(file, _) => {
-                    let bytes = file.room(0, band * self.slab_bytes(array)) + file.alignment();
-                    let empty = Slabs { start: std::ptr::null_mut(), first: 0 };
-                    (Some(IoBuffer::new(bytes)?), empty)
-                }
-            };
-            buffers.push(buffer);
-            slabs.push(place);
-        }
-        Ok(Panel { buffers, slabs })
-    }
-
-    /// Reads the slabs of a band.
-    fn read(&self, panel: &mut Panel, queue: &mut IoQueue, slabs: Range<usize>) -> Result<()> {
-        if slabs.is_empty() {
-            return Ok(());
-        }
-        self.go_on()?;
-        let slabs = self.actual(slabs);
-        let mut reads = Vec::new();
-        let places = panel.buffers.iter_mut().zip(&mut panel.slabs);
-        let mut bytes = 0;
-        for (array, (buffer, place)) in places.enumerate() {
-            let (Source::File(file, start), Some(buffer)) = (&self.sources[array], buffer) else {
-                continue;
-            };
-            let slab = self.slab_bytes(array);
-            let (offset, len) = (start + (slabs.start * slab) as u64, slabs.len() * slab);
-            let first = buffer.as_mut_ptr().wrapping_add(file.lead(offset));
-            *place = Slabs { start: first, first: slabs.start };
-            bytes += len as u64;
-            reads.push(ReadRequest { file, offset, len, into: buffer.as_mut_slice() });
-        }
-        timed(&self.spent.read_ns, || queue.read(&mut reads))?;
-        timed(&self.spent.check_ns, || {
-            let mut sums = locked(&self.sums.read);
-            for (array, (sums, buffer)) in sums.iter_mut().zip(&panel.buffers).enumerate() {
-                let (Some(sums), Some(buffer), Source::File(file, start)) =
-                    (sums, buffer, &self.sources[array])
-                else {
-                    continue;
-                };
-                let slab = self.slab_bytes(array);
-                let lead = file.lead(start + (slabs.start * slab) as u64);
-                let place = self.first + slabs.start..self.first + slabs.end;
-                sums.add(place, &buffer.as_slice()[lead..][..slabs.len() * slab]);
-            }
-        });
-        self.spent.read.fetch_add(bytes, Relaxed);
-        self.monitor.moved(bytes);
-        Ok(())
-    }
-
-    /// Returns buffers for the final slabs of a band of each field.
-    fn outgoing(&self, sinks: &[Sink], band: usize) -> Result<Panel> {
-        let (mut buffers, mut slabs) = (Vec::new(), Vec::new());
-        for (field, sink) in sinks.iter().enumerate() {
-            let bytes = band * self.slab_bytes(field);
-            let (buffer, place) = match sink {
-                Sink::Memory(all) => (None, *all),
-                Sink::Down(down) => {
-                    let file = down.writer.file();
-                    let room = file.room(0, bytes) + 2 * file.alignment();
-                    (Some(IoBuffer::new(room)?), Slabs { start: std::ptr::null_mut(), first: 0 })
-                }
-                Sink::Up(..) => {
-                    let empty = Slabs { start: std::ptr::null_mut(), first: 0 };
-                    (Some(IoBuffer::new(bytes)?), empty)
-                }
-            };
-            buffers.push(buffer);
-            slabs.push(place);
-        }
-        Ok(Panel { buffers, slabs })
-    }
-
-    /// Prepares the buffers for the final slabs of a band.
-    fn place(&self, out: &mut Panel, starts: &[(u64, usize)], slabs: Range<usize>) {
-        let slabs = self.actual(slabs);
-        let places = out.buffers.iter_mut().zip(&mut out.slabs);
-        for (field, (buffer, place)) in places.enumerate() {
-            let Some(buffer) = buffer else { continue };
-            // Buffers between engines begin anywhere.
-            let (start, alignment) = starts.get(field).copied().unwrap_or((0, 1));
-            let offset = start + (slabs.start * self.slab_bytes(field)) as u64;
-            let lead = (offset % alignment as u64) as usize;
-            *place = Slabs { start: buffer.as_mut_ptr().wrapping_add(lead), first: slabs.start };
-        }
-    }
-
-    /// Writes the final slabs of a band.
-    fn write(&self, out: &mut Panel, writers: &mut Writers, slabs: Range<usize>) -> Result<()> {
-        if slabs.is_empty() {
-            return Ok(());
-        }
-        self.go_on()?;
-        let slabs = self.actual(slabs);
-        let mut bytes = 0;
-        let buffers = out.buffers.iter_mut().zip(&out.slabs).zip(&mut writers.sinks);
-        for (field, ((buffer, place), sink)) in buffers.enumerate() {
-            let Some(buffer) = buffer else { continue };
-            let slab = self.slab_bytes(field);
-            let (lead, len) = (place.start.addr() - buffer.as_ptr().addr(), slabs.len() * slab);
-            if let Some(sums) = locked(&self.sums.written).get_mut(field) {
-                let clip = |slab: usize| slab.clamp(self.own.start, self.own.end);
-                let own = clip(slabs.start)..clip(slabs.end);
-                let from = lead + own.start.saturating_sub(slabs.start) * slab;
-                let bytes = &buffer.as_slice()[from..][..own.len() * slab];
-                let own = self.first + own.start..self.first + own.end;
-                timed(&self.spent.check_ns, || sums.add(own, bytes));
-            }
-            let skipped = slabs.start * slab;
-            bytes += timed(&self.spent.write_ns, || match sink {
-                Sink::Memory(_) => Ok(0),
-                Sink::Down(down) => {
-                    let buffer = (buffer.as_mut_slice(), lead);
-                    down.write(&mut writers.queue, buffer, (skipped, len))
-                }
-                Sink::Up(file, path, start) => {
-                    let failed = |source| syncline_store::Error::File {
-                        action: "write",
-                        path: path.clone(),
-                        source,
-                    };
-                    file.write_all_at(&buffer.as_slice()[..len], *start + skipped as u64)
-                        .map_err(failed)?;
-                    Ok(len as u64)
-                }
-            })?;
-        }
-        self.spent.written.fetch_add(bytes, Relaxed);
-        self.monitor.moved(bytes);
-        Ok(())
-    }
-
-    /// Returns buffers for the slabs of all arrays that one engine passes on to the next. Arrays in
-    /// memory that never change need none.
-    fn between(&self, fields: usize, band: usize) -> Result<Panel> {
-        let mut panel = Panel { buffers: Vec::new(), slabs: Vec::new() };
-        for (array, source) in self.sources.iter().enumerate() {
-            let (buffer, place) = match source {
-                Source::Memory(all) if array >= fields => (None, *all),
-                _ => {
-                    let empty = Slabs { start: std::ptr::null_mut(), first: 0 };
-                    (Some(IoBuffer::new(band * self.slab_bytes(array))?), empty)
-                }
-            };
-            panel.buffers.push(buffer);
-            panel.slabs.push(place);
-        }
-        Ok(panel)
+    /// Returns the numbers of the member and of all.
+    fn ranks(&self) -> (usize, usize) {
+        self.team.map_or((0, 1), |(columns, rank)| (rank, columns.members()))
     }
 
     /// Runs the pass, by engines that continue one another. Each has pieces of its number of
     /// positions. Returns the greatest change of each level, if it is computed. All data that are
     /// on file are in it afterwards.
+    ///
+    /// # Collective
+    /// On a team with columns of its members all call it.
     pub(crate) fn run<E: Engine>(
         &self,
         engines: &[(E, usize)],
         sinks: Vec<Sink>,
+        mut me: Option<&mut Member>,
     ) -> Result<Vec<f64>> {
+        let levels: usize = engines.iter().map(|(engine, _)| engine.bands().levels).sum();
+        let norms = Mutex::new(vec![0.0; if self.norm { levels } else { 0 }]);
+        // There are more workers than processors compute, as some wait for the disk.
+        let processors = Semaphore::new(self.threads as u64);
         let (Some((first, _)), Some((last, _))) = (engines.first(), engines.last()) else {
             return Ok(Vec::new());
         };
-        let levels: usize = engines.iter().map(|(engine, _)| engine.bands().levels).sum();
-        let norms = Mutex::new(vec![0.0; if self.norm { levels } else { 0 }]);
-        let (flight, most, fields) = (first.bands().flight, first.bands().band, sinks.len());
-        let bands = last.bands().count();
+        let (flight, bands, fields) = (first.bands().flight, last.bands().count(), sinks.len());
         let reads = self.sources.iter().any(|source| matches!(source, Source::File(..)));
         let writes = sinks.iter().any(|sink| !matches!(sink, Sink::Memory(_)));
-        // The byte at which the slabs of each field begin, and the alignment of its buffers.
-        let starts: Vec<(u64, usize)> = sinks
-            .iter()
-            .map(|sink| match sink {
-                Sink::Down(down) => (down.start, down.writer.file().alignment()),
-                _ => (0, 1),
-            })
-            .collect();
-        // What each engine reads in each slot; the last row is what the last one writes.
-        let mut panels = vec![named("panel", many(flight, || self.panel(most))?)];
-        for _ in 1..engines.len() {
-            panels.push(named("between", many(flight, || self.between(fields, most))?));
-        }
-        panels.push(named("rows", many(flight, || self.outgoing(&sinks, most))?));
-        let reader = Location::new("reader", IoQueue::new(Method::Auto));
-        let writer = Location::new("writer", Writers { sinks, queue: IoQueue::new(Method::Auto) });
-        // There are more workers than processors compute, as some wait for the disk.
-        let processors = Semaphore::new(self.threads as u64);
-        let mut stages = Vec::new();
-        let mut level = 0;
-        for (engine, piece) in engines {
-            let pieces = engine.walk().len().div_ceil(*piece).max(1);
-            let cells = |r| named(&format!("band {r} piece"), vec![(); pieces]);
+        let outgoing: Vec<Outgoing> = sinks.iter().map(Sink::outgoing).collect();
+        let (mut stages, mut level) = (Vec::new(), 0);
+        for (n, (engine, piece)) in engines.iter().enumerate() {
             stages.push(Stage {
                 pass: self,
                 engine,
                 piece: *piece,
-                cells: (0..flight).map(cells).collect(),
                 workers: Mutex::new(Vec::new()),
                 levels: level..level + engine.bands().levels,
                 norms: &norms,
-                starts: if stages.len() + 1 == engines.len() { &starts } else { &[] },
+                outgoing: if n + 1 == engines.len() { &outgoing } else { &[] },
+                fields,
                 processors: &processors,
             });
             level += engine.bands().levels;
         }
-        let mut overlay = Overlay::new();
-        for (r, panel) in panels[0].iter().enumerate() {
-            let band_of = move |step: &Step| step.iteration() as usize * flight + r;
-            if reads {
-                let access = (panel.write(), reader.write());
-                overlay.task(format!("read {r}"), access, move |(panel, queue), step| {
-                    self.read(panel, queue, first.bands().slabs_in(band_of(step)))
-                });
-            }
-            for (s, stage) in stages.iter().enumerate() {
-                let (cells, above) = (&stage.cells[r], &stage.cells[(r + flight - 1) % flight]);
-                for c in 0..cells.len() {
-                    let ahead = &above[(c + stage.engine.ahead()).min(cells.len() - 1)];
-                    let (from, to) = (&panels[s][r], &panels[s + 1][r]);
-                    let access = (to.write(), from.read(), cells[c].write(), ahead.read());
-                    let name = match s {
-                        0 => format!("piece {r}, {c}"),
-                        _ => format!("piece {r}, {c} of engine {s}"),
-                    };
-                    overlay.task(name, access, move |(out, panel, ..), step| match band_of(step) {
-                        band if band < bands => stage.piece(out, panel, band, c),
-                        _ => Ok(()),
-                    });
-                }
-            }
-            if writes {
-                let access = (panels[engines.len()][r].write(), writer.write());
-                overlay.task(
-                    format!("write {r}"),
-                    access,
-                    move |(out, writers), step| match band_of(step) {
-                        band if band < bands => {
-                            self.write(out, writers, last.bands().slabs_out(band))
-                        }
-                        _ => Ok(()),
-                    },
-                );
-            }
-        }
+        let places = self.places(&stages, sinks);
+        let mut places = match me.as_deref_mut() {
+            Some(me) => all(me, places)?,
+            None => places?,
+        };
+        let overlay = self.overlay(&stages, &places, (reads, writes));
         let on_file = if reads || writes { 2 * flight } else { 0 };
         let runner =
             Runner::Pool { workers: self.threads + on_file, order: ReadyOrder::DepthFirst };
+        let stop = Stop::after(bands.div_ceil(flight) as u64);
         let mut checked = overlay.check(Initial::Program)?;
         self.monitor.watches(checked.watch());
-        checked.run(runner, Stop::after(bands.div_ceil(flight) as u64))?;
+        let done = match me {
+            Some(me) => checked.run_on(me, runner, stop).map(drop),
+            None => checked.run(runner, stop).map(drop),
+        };
         drop(checked);
-        drop(stages);
+        done?;
+        let writer = places.writers.swap_remove(self.ranks().0);
+        drop((places, stages));
         let writers = writer.into_inner().unwrap_or_else(|_| {
             unreachable!("a finished pass holds the last reference to its writer")
         });
-        for sink in writers.sinks {
-            if let Sink::Down(down) = sink {
-                down.writer.finish()?;
+        writers.finish()?;
+        Ok(norms.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn places<E: Engine>(&self, stages: &[Stage<'_, E>], sinks: Vec<Sink>) -> Result<Places> {
+        let ((rank, members), fields) = (self.ranks(), sinks.len());
+        let (Some(first), Some(last)) = (stages.first(), stages.last()) else {
+            unreachable!("a pass has an engine")
+        };
+        let (flight, most) = (first.engine.bands().flight, first.engine.bands().band);
+        let mut panels = Vec::new();
+        for member in 0..members {
+            let own = member == rank;
+            let made = |name: &str, make: &dyn Fn() -> Result<Panel>| {
+                let make = || if own { make() } else { Ok(Panel::default()) };
+                Ok::<_, Error>(named(&format!("{name} of {member}"), many(flight, make)?))
+            };
+            // What each engine reads in each slot; the last row is what the last one writes.
+            let mut rows = vec![made("panel", &|| self.panel(most))?];
+            for _ in 1..stages.len() {
+                rows.push(made("between", &|| self.between(fields, most))?);
+            }
+            let bands = last.engine.bands();
+            let out = || self.outgoing(&sinks, most, bands);
+            rows.push(made("rows", &out)?);
+            panels.push(rows);
+        }
+        let edges = self.edges(&sinks, last.engine.bands());
+        let message = |from, to, len: usize, name: &str| {
+            let name = |r| format!("{name} of {from} for {to}, {r}");
+            let bytes = (0..flight).map(|r| Location::absent(name(r), len.max(1))).collect();
+            Message { from, to, bytes }
+        };
+        let of_stage = |(n, stage): (usize, &Stage<'_, E>)| {
+            let cells = |member: usize| {
+                let cells = |r| {
+                    let name = format!("band {r} of {member} in {n}, piece");
+                    named(&name, vec![(); stage.pieces(member).len()])
+                };
+                (0..flight).map(cells).collect()
+            };
+            let cut = |cut: usize| {
+                let bytes = stage.engine.crossing_bytes(cut);
+                [("forward", bytes[0]), ("back", bytes[1])].map(|(way, bytes)| {
+                    let name = |r| format!("values {way} at {cut} in {n}, {r}");
+                    (0..flight).map(|r| Location::absent(name(r), bytes.max(1))).collect()
+                })
+            };
+            let pairs = (1..members).flat_map(|right| [(right - 1, right), (right, right - 1)]);
+            let margins = pairs.filter(|_| n + 1 < stages.len()).map(|(from, to)| {
+                let len = self.margin_bytes((from, to), fields, most);
+                message(from, to, len, &format!("margin {n}"))
+            });
+            StagePlaces {
+                cells: (0..members).map(cells).collect(),
+                cuts: (1..members).map(|nth| cut(nth - 1)).collect(),
+                margins: margins.collect(),
+            }
+        };
+        let edges = edges.into_iter().map(|(field, from, to, most)| {
+            (field, message(from, to, 8 + most, &format!("edge {field}")))
+        });
+        let edges = edges.collect();
+        let stages = stages.iter().enumerate().map(of_stage).collect();
+        let queue = || IoQueue::new(Method::Auto);
+        let reader = |member| Location::new(format!("reader of {member}"), queue());
+        let mut sinks = Some(sinks);
+        let writer = |member| {
+            let sinks = if member == rank { sinks.take() } else { None };
+            let writers = Writers { sinks: sinks.unwrap_or_default(), queue: queue() };
+            Location::new(format!("writer of {member}"), writers)
+        };
+        Ok(Places {
+            panels,
+            readers: (0..members).map(reader).collect(),
+            writers: (0..members).map(writer).collect(),
+            stages,
+            edges,
+        })
+    }
+
+    /// Declares all tasks, slot by slot; those of other members have bodies as well, which do not
+    /// run here.
+    fn overlay<'o, 's: 'o, E: Engine>(
+        &'o self,
+        stages: &'o [Stage<'s, E>],
+        places: &Places,
+        (reads, writes): (bool, bool),
+    ) -> Overlay<'o> {
+        let ((_, members), mut overlay) = (self.ranks(), Overlay::new());
+        let (Some(first), Some(last)) = (stages.first(), stages.last()) else { return overlay };
+        let flight = first.engine.bands().flight;
+        let bands = last.engine.bands().count();
+        for r in 0..flight {
+            let band_of = move |step: &Step| step.iteration() as usize * flight + r;
+            for member in (0..members).filter(|_| reads) {
+                let (panel, reader) = (&places.panels[member][0][r], &places.readers[member]);
+                let access = (panel.write(), reader.write());
+                let name = format!("read {r} of {member}");
+                let task = overlay.task(name, access, move |(panel, queue), step| {
+                    self.read(panel, queue, first.engine.bands().slabs_in(band_of(step)))
+                });
+                self.put(&mut overlay, task, member);
+            }
+            for n in 0..stages.len() {
+                self.stage_tasks(&mut overlay, stages, places, n, r);
+            }
+            for member in (0..members).filter(|_| writes) {
+                let edges = || places.edges.iter().filter(move |(_, edge)| edge.from == member);
+                let to: Vec<_> = edges().map(|(field, edge)| (*field, edge.to)).collect();
+                let messages: Vec<_> = edges().map(|(_, edge)| edge.bytes[r].write()).collect();
+                let out = &places.panels[member][stages.len()][r];
+                let access = (out.write(), places.writers[member].write(), messages);
+                let name = format!("write {r} of {member}");
+                let task = overlay.task(name, access, move |(out, writers, mut edges), step| {
+                    let band = band_of(step);
+                    if band < bands {
+                        self.write(out, writers, last.engine.bands().slabs_out(band))?;
+                    }
+                    writers.give_edges(to.iter().copied().zip(edges.iter_mut()));
+                    Ok::<_, Error>(())
+                });
+                self.put(&mut overlay, task, member);
+            }
+            for member in 0..members {
+                let edges = || places.edges.iter().filter(move |(_, edge)| edge.to == member);
+                let of: Vec<usize> = edges().map(|(field, _)| *field).collect();
+                if of.is_empty() {
+                    continue;
+                }
+                let messages: Vec<_> = edges().map(|(_, edge)| edge.bytes[r].read()).collect();
+                let access = (places.writers[member].write(), messages);
+                let name = format!("edges {r} of {member}");
+                let task = overlay.task(name, access, move |(writers, edges), _| {
+                    timed(&self.spent.write_ns, || {
+                        writers.take_edges(of.iter().copied().zip(edges.iter()))
+                    })
+                });
+                self.put(&mut overlay, task, member);
             }
         }
-        Ok(norms.into_inner().unwrap_or_else(PoisonError::into_inner))
+        overlay
+    }
+
+    /// Declares the pieces of one engine in a slot, in the order of its direction, and the tasks
+    /// that take the margins for the next engine.
+    fn stage_tasks<'o, 's: 'o, E: Engine>(
+        &'o self,
+        overlay: &mut Overlay<'o>,
+        stages: &'o [Stage<'s, E>],
+        places: &Places,
+        n: usize,
+        r: usize,
+    ) {
+        let (members, stage, own) = (self.ranks().1, &stages[n], &places.stages[n]);
+        let flight = stage.engine.bands().flight;
+        let bands = stages[stages.len() - 1].engine.bands().count();
+        let band_of = move |step: &Step| step.iteration() as usize * flight + r;
+        let before = (r + flight - 1) % flight;
+        for nth in 0..members {
+            let member = stage.member(nth);
+            let (cells, above) = (&own.cells[member][r], &own.cells[member][before]);
+            let panels = &places.panels[member];
+            for (c, range) in stage.pieces(member).into_iter().enumerate() {
+                let (starts, ends) = (c == 0 && nth > 0, c + 1 == cells.len() && nth + 1 < members);
+                let from_before = starts.then(|| own.cuts[nth - 1][0][r].read());
+                let to_before = starts.then(|| own.cuts[nth - 1][1][r].write());
+                let to_after = ends.then(|| own.cuts[nth][0][r].write());
+                let from_after = ends.then(|| own.cuts[nth][1][before].read());
+                let gives = own.margins.iter().filter(|m| m.from == member);
+                let gives: Vec<&Message> = gives.filter(|_| c + 1 == cells.len()).collect();
+                let to: Vec<usize> = gives.iter().map(|margin| margin.to).collect();
+                let margins: Vec<_> = gives.iter().map(|margin| margin.bytes[r].write()).collect();
+                let ahead = &above[(c + stage.engine.ahead()).min(cells.len() - 1)];
+                let access = (
+                    (panels[n + 1][r].write(), panels[n][r].read()),
+                    (cells[c].write(), ahead.read()),
+                    ([from_before, from_after], [to_before, to_after]),
+                    margins,
+                );
+                let name = format!("piece {r}, {c} of {member} in {n}");
+                let task =
+                    overlay.task(name, access, move |(data, _, crossed, mut margins), step| {
+                        let ((out, panel), band) = (data, band_of(step));
+                        if band >= bands {
+                            return Ok(());
+                        }
+                        let ([from_before, from_after], [to_before, to_after]) = crossed;
+                        let crossing = Crossing { from_before, from_after, to_before, to_after };
+                        stage.piece(out, panel, band, (c, range), crossing)?;
+                        for (&to, margin) in to.iter().zip(margins.iter_mut()) {
+                            stage.give_margin(out, band, to, margin);
+                        }
+                        Ok::<_, Error>(())
+                    });
+                self.put(overlay, task, member);
+            }
+        }
+        for member in 0..members {
+            let takes = || own.margins.iter().filter(move |margin| margin.to == member);
+            let from: Vec<usize> = takes().map(|margin| margin.from).collect();
+            if from.is_empty() {
+                continue;
+            }
+            let margins: Vec<_> = takes().map(|margin| margin.bytes[r].read()).collect();
+            let access = (places.panels[member][n + 1][r].write(), margins);
+            let name = format!("margins {r} of {member} in {n}");
+            let task = overlay.task(name, access, move |(panel, margins), step| {
+                let margins = from.iter().copied().zip(margins.iter());
+                let band = band_of(step);
+                for (from, margin) in margins.filter(|_| band < bands) {
+                    stage.take_margin(panel, band, from, margin);
+                }
+            });
+            self.put(overlay, task, member);
+        }
+    }
+
+    /// Gives a task to its member, on a team.
+    fn put(&self, overlay: &mut Overlay<'_>, task: Task, member: usize) {
+        if self.team.is_some() {
+            overlay.place(task, member);
+        }
+    }
+
+    /// Returns the fields and members that give parts of blocks to others, which write them, with
+    /// the greatest number of bytes for a band.
+    fn edges(&self, sinks: &[Sink], bands: &Bands) -> Vec<(usize, usize, usize, usize)> {
+        let (members, mut most) = (self.ranks().1, BTreeMap::new());
+        for (field, sink) in sinks.iter().enumerate() {
+            let Sink::Columns(_, share) = sink else { continue };
+            for band in 0..bands.count() {
+                let rows = self.file_rows(&self.actual(bands.slabs_out(band)));
+                for from in 0..members {
+                    for (to, bytes) in share.edges_from(rows.clone(), from) {
+                        let most = most.entry((field, from, to)).or_insert(0);
+                        *most = bytes.max(*most);
+                    }
+                }
+            }
+        }
+        most.into_iter().map(|((field, from, to), most)| (field, from, to, most)).collect()
     }
 }
 
@@ -411,38 +416,48 @@ struct Stage<'s, E: Engine> {
     engine: &'s E,
     /// The number of positions of a piece.
     piece: usize,
-    cells: Vec<Vec<Location<()>>>,
     workers: Mutex<Vec<E::Worker<'s>>>,
     /// Its levels among those of the pass.
     levels: Range<usize>,
     norms: &'s Mutex<Vec<f64>>,
-    /// The byte at which each field begins, and the alignment of its buffers, for the last engine.
-    starts: &'s [(u64, usize)],
+    /// Where each field goes, for the last engine.
+    outgoing: &'s [Outgoing],
+    fields: usize,
     processors: &'s Semaphore,
 }
 
 impl<E: Engine> Stage<'_, E> {
+    /// Returns the `nth` member in the order of the direction.
+    fn member(&self, nth: usize) -> usize {
+        self.engine.part().map_or(nth, |part| part.nth(nth))
+    }
+
+    /// Returns the positions of the pieces of a member.
+    fn pieces(&self, member: usize) -> Vec<(isize, isize)> {
+        pieces(self.engine.walk(), self.engine.part().map(|part| (part, member)), self.piece)
+    }
+
     /// Runs one piece of a band.
-    fn piece(&self, out: &mut Panel, panel: &Panel, band: usize, c: usize) -> Result<()> {
-        let (pass, engine, walk) = (self.pass, self.engine, self.engine.walk());
+    fn piece(
+        &self,
+        out: &mut Panel,
+        panel: &Panel,
+        band: usize,
+        (c, range): (usize, (isize, isize)),
+        mut crossing: Crossing<'_>,
+    ) -> Result<()> {
+        let (pass, engine) = (self.pass, self.engine);
         pass.go_on()?;
         if c == 0 {
-            pass.place(out, self.starts, engine.bands().slabs_out(band));
+            pass.place(out, self.outgoing, engine.bands().slabs_out(band));
         }
         let idle = locked(&self.workers).pop();
         let mut worker = match idle {
             Some(worker) => worker,
             None => engine.worker()?,
         };
-        // The first piece begins with all positions before the walk, and the last ends with all
-        // after it.
-        let from = if c == 0 { isize::MIN / 2 } else { walk.start + (c * self.piece) as isize };
-        let to = match c + 1 == self.cells[0].len() {
-            true => isize::MAX / 2,
-            false => walk.start + ((c + 1) * self.piece) as isize,
-        };
         let (slabs_in, slabs_out) = (&panel.slabs[..], &out.slabs[..]);
-        let job = Job { band, range: (from, to), slabs_in, slabs_out };
+        let job = Job { band, range, slabs_in, slabs_out };
         let mut changes = vec![0.0; if pass.norm { self.levels.len() } else { 0 }];
         let wanted = pass.norm.then_some(&mut changes[..]);
         {
@@ -452,29 +467,71 @@ impl<E: Engine> Stage<'_, E> {
             // cell it holds inclusively; a slot has one band at a time. The panel has the slabs
             // that come in, and no other task writes it, and there is room for the final ones; an
             // array in memory has all slabs, and a final one is written after the values that came
-            // in there were copied. The lanes are available.
-            timed(&pass.spent.update_ns, || unsafe { engine.piece(&mut worker, &job, wanted) });
+            // in there were copied. The pieces at a cut hold what crosses it, in the order of all
+            // members. The lanes are available.
+            timed(&pass.spent.update_ns, || unsafe {
+                engine.piece(&mut worker, &job, &mut crossing, wanted);
+            });
         }
         if pass.norm {
             let mut all = locked(self.norms);
             let own = all[self.levels.clone()].iter_mut();
             own.zip(changes).for_each(|(all, one)| *all = greater(*all, one));
         }
+        let Crossing { to_before, to_after, .. } = crossing;
+        let given = [to_before, to_after].into_iter().flatten().map(|given| given.len() as u64);
+        pass.spent.exchanged.fetch_add(given.sum(), Relaxed);
         locked(&self.workers).push(worker);
         pass.monitor.one_more();
         Ok(())
     }
+
+    /// Gives another member its margin of the final slabs of a band, after all pieces.
+    fn give_margin(&self, out: &Panel, band: usize, to: usize, margin: &mut [u8]) {
+        let (slabs, between) = (self.engine.bands().slabs_out(band), (self.pass.ranks().0, to));
+        // SAFETY: the task holds the final slabs of the band exclusively, after its last piece.
+        unsafe { self.pass.give_margin(out, (between, self.fields), slabs, margin) };
+        self.pass.spent.exchanged.fetch_add(margin.len() as u64, Relaxed);
+    }
+
+    /// Takes the margin of the final slabs of a band from another member.
+    fn take_margin(&self, panel: &Panel, band: usize, from: usize, margin: &[u8]) {
+        let (slabs, between) = (self.engine.bands().slabs_out(band), (from, self.pass.ranks().0));
+        // SAFETY: the task holds the panel exclusively.
+        unsafe { self.pass.take_margin(panel, (between, self.fields), slabs, margin) };
+    }
+}
+
+/// Returns the positions of the pieces of a walk, or of the part of a member: each has `piece`
+/// positions. The first one begins with all positions before the walk, and the last one ends with
+/// all after it. The last one of a part is longer instead of one that is shorter.
+pub(super) fn pieces(
+    walk: Range<isize>,
+    part: Option<(&Part, usize)>,
+    piece: usize,
+) -> Vec<(isize, isize)> {
+    let (start, end) = match part {
+        Some((part, member)) => part.positions(member),
+        None => (isize::MIN / 2, isize::MAX / 2),
+    };
+    let inside = start.max(walk.start)..end.min(walk.end);
+    let count = match part {
+        Some(_) => inside.len() / piece,
+        None => inside.len().div_ceil(piece),
+    };
+    let cut = |c: usize| inside.start + (c * piece) as isize;
+    let count = count.max(1);
+    (0..count)
+        .map(|c| {
+            let start = if c == 0 { start } else { cut(c) };
+            (start, if c + 1 == count { end } else { cut(c + 1) })
+        })
+        .collect()
 }
 
 /// Returns `n` values.
 fn many<T>(n: usize, make: impl Fn() -> Result<T>) -> Result<Vec<T>> {
     (0..n).map(|_| make()).collect()
-}
-
-/// The files of all fields that are written.
-struct Writers {
-    sinks: Vec<Sink>,
-    queue: IoQueue,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -19,6 +19,7 @@
 
 use syncline_store::ElementType;
 
+use super::columns::Columns;
 use super::{Rule, explicit, ordered};
 use crate::{Error, Result};
 
@@ -67,9 +68,12 @@ const SMALL: u64 = 256 << 10;
 /// Bytes of a task, with its location and its requests.
 const TASK: u64 = 3 << 10;
 
+#[derive(Clone, Copy)]
 pub(crate) struct Question<'q> {
     pub(crate) rule: &'q Rule,
     pub(crate) dims: [usize; 3],
+    /// The number of members that share the columns.
+    pub(crate) members: usize,
     /// The types of all arrays, and whether they are on file.
     pub(crate) elements: &'q [ElementType],
     pub(crate) on_file: &'q [bool],
@@ -116,16 +120,20 @@ impl Question<'_> {
         runs.max().unwrap_or(1).min(ENGINES)
     }
 
-    /// Returns the geometries of the engines of the pass that has most of them.
-    fn ordered(&self, depth: usize, band: usize) -> Vec<ordered::Geometry> {
+    /// Returns the geometries of the engines of each kind of pass.
+    fn chains(&self, depth: usize, band: usize) -> impl Iterator<Item = Vec<ordered::Geometry>> {
         let bands = (band, self.flight());
-        let chains = (0..self.rule.directions.len() as u64).map(|from| {
+        (0..self.rule.directions.len() as u64).map(move |from| {
             let up = self.rule.direction(from).up;
             let same = |i: &u64| self.rule.direction(*i).up == up;
             let levels = (from..from + depth as u64).take_while(same).count() as u64;
             ordered::chain(self.rule, self.dims, bands, from..from + levels)
-        });
-        chains.max_by_key(Vec::len).unwrap_or_default()
+        })
+    }
+
+    /// Returns the geometries of the engines of the pass that has most of them.
+    fn ordered(&self, depth: usize, band: usize) -> Vec<ordered::Geometry> {
+        self.chains(depth, band).max_by_key(Vec::len).unwrap_or_default()
     }
 
     /// Returns the bytes of all buffers of a pass, and of the values that should stay in the cache:
@@ -211,7 +219,8 @@ impl Question<'_> {
         let disk = disk + if moved > 0.0 { bands as f64 * REQUEST_NS } else { 0.0 };
         let tasks = (bands * pieces) as f64 * TASK_NS / self.threads as f64;
         // The bands follow one another: with few pieces in each, threads wait for one another.
-        let together = (pieces as f64 / 2.0).clamp(1.0, self.threads as f64);
+        let least = if self.members > 1 { 0.5 } else { 1.0 };
+        let together = (pieces as f64 / 2.0).clamp(least, self.threads as f64);
         let idle = self.threads as f64 / together;
         // At the start and at the end of a pass only some bands are in flight.
         let lag = 1.0 + (2.0 * levels + 3.0 * band as f64) / self.dims[0] as f64;
@@ -243,6 +252,30 @@ impl Question<'_> {
         (bands, pieces.sum())
     }
 
+    /// Returns the columns of the members of a team for passes of this depth in these bands, if
+    /// they are wide enough.
+    pub(crate) fn columns(&self, depth: usize, band: usize) -> Option<Columns> {
+        let engines: Vec<_> = self.chains(depth, band).flatten().collect();
+        let greatest = |of: &dyn Fn(&ordered::Geometry) -> usize| engines.iter().map(of).max();
+        let margin = greatest(&ordered::Geometry::margin)?;
+        let lean = greatest(&ordered::Geometry::lean)?;
+        let [_, rows, cols] = self.dims;
+        let columns = Columns::new((rows, cols), self.members, lean, margin);
+        let least = greatest(&ordered::Geometry::least_piece)?.max(margin);
+        (self.members == 1 || columns.least() >= least).then_some(columns)
+    }
+
+    /// Returns the question about the widest part of a member, if they are wide enough.
+    fn of_member(&self, depth: usize, band: usize) -> Option<Self> {
+        if self.members == 1 {
+            return Some(*self);
+        }
+        let columns = self.columns(depth, band)?;
+        let width = (0..self.members).map(|member| columns.all(member).len()).max()?;
+        let [slabs, rows, _] = self.dims;
+        Some(Question { dims: [slabs, rows, width], ..*self })
+    }
+
     pub(crate) fn answer(&self) -> Result<ArrayPlan> {
         let iterations = self.iterations.max(1);
         let most = self.depth.unwrap_or(iterations).min(iterations).min(self.chained());
@@ -254,16 +287,17 @@ impl Question<'_> {
             }
         };
         let mut best: Option<(f64, ArrayPlan)> = None;
-        let mut least = u64::MAX;
+        let mut least: Option<u64> = None;
         for depth in depths {
             for band in BANDS {
+                let Some(of_member) = self.of_member(depth, band) else { continue };
                 for piece in PIECES {
-                    let plan = self.plan(depth, band, piece);
-                    least = least.min(plan.memory);
+                    let plan = of_member.plan(depth, band, piece);
+                    least = Some(least.unwrap_or(u64::MAX).min(plan.memory));
                     if plan.memory > self.memory {
                         continue;
                     }
-                    let pass = self.pass_ns(depth, band, piece);
+                    let pass = of_member.pass_ns(depth, band, piece);
                     let time = match self.converges {
                         true => pass / depth as f64,
                         false => pass * iterations.div_ceil(depth as u64) as f64,
@@ -274,12 +308,28 @@ impl Question<'_> {
                 }
             }
         }
-        best.map(|(_, plan)| plan).ok_or(Error::StreamMemory {
-            allowed: self.memory,
-            depth: self.depth.unwrap_or(1),
-            needed: least,
-            on_team: false,
-        })
+        match (best, least, self.depth) {
+            (Some((_, plan)), ..) => Ok(plan),
+            (None, Some(needed), depth) => Err(Error::StreamMemory {
+                allowed: self.memory,
+                depth: depth.unwrap_or(1),
+                needed,
+                on_team: false,
+            }),
+            // The columns of a member are too narrow for this depth.
+            (None, None, Some(2..)) => {
+                let depth = self.depth.map(|depth| depth.min(most) / 2);
+                Question { depth, ..*self }.answer()
+            }
+            (None, None, _) => {
+                let fits = |members: &usize| {
+                    let fewer = Question { members: *members, ..*self };
+                    fewer.columns(1, 1).is_some()
+                };
+                let most = (1..self.members).rev().find(fits).unwrap_or(1);
+                Err(Error::Members { members: self.members, most })
+            }
+        }
     }
 
     fn plan(&self, depth: usize, band: usize, piece: usize) -> ArrayPlan {

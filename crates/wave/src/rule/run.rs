@@ -10,20 +10,23 @@
 //! A run has converged when no point has changed by more than the tolerance in one iteration of
 //! each direction.
 
+mod begin;
+
+use std::fs::File;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use syncline_store::ElementType;
+use syncline_fabric::Member;
 use syncline_store::array::Array;
-use syncline_store::direct_io::{DirectFile, DirectWriter};
 use syncline_store::generation::{Generations, Made};
 
-use super::engine::Slabs;
-use super::explicit::{self, Explicit};
-use super::fields::{Fields, Input, Output, again, cloned, failed, three};
-use super::ordered::{self, Ordered};
-use super::pass::{Down, Pass, Sink, Source};
+use super::columns::Columns;
+use super::explicit;
+use super::fields::{Fields, Input, Output, again, cloned, three};
+use super::ordered;
+use super::pass::pieces;
 use super::plan::ArrayPlan;
 use super::share::Share;
 use super::sums::{PassSums, SlabSums, unit_of};
@@ -31,6 +34,7 @@ use super::{Edge, Rule};
 use crate::Result;
 use crate::monitor::Monitor;
 use crate::streamed::Spent;
+use crate::streamed::team::all;
 use crate::sweep::{Settings, SweepPlan, SweepReport, Times};
 
 /// A run.
@@ -42,6 +46,8 @@ pub(crate) struct Run<'a> {
     pub(crate) plan: ArrayPlan,
     /// The slabs that this process computes.
     pub(crate) share: Share,
+    /// The columns of the members of a team, and the number of this one, if they have all slabs.
+    pub(crate) columns: Option<(Columns, usize)>,
 }
 
 /// The slabs of a pass.
@@ -64,11 +70,41 @@ pub(crate) struct Done {
 /// Is called after each pass, with what has been done and the sums of the pass: commits it.
 pub(crate) type AfterPass<'a> = dyn FnMut(&mut Output, &Done, PassSums) -> Result<()> + 'a;
 
-/// Is called after each pass, with its greatest changes or error, the number of iterations before
-/// it, the fields (first those that it has written) and its sums. Returns the changes or the error
-/// of all members of a team, which have the slabs that their next pass needs by then.
-pub(crate) type Agree<'a> =
-    dyn FnMut(Result<Vec<f64>>, u64, &mut [Fields], &PassSums) -> Result<Vec<f64>> + 'a;
+/// What the members of a team do together in a run.
+pub(crate) trait Together {
+    /// Returns this member, if the members run the passes together.
+    fn member(&mut self) -> Option<&mut Member>;
+
+    /// Is called after each pass, with its greatest changes or error, the number of iterations
+    /// before it, the fields (first those that it has written) and its sums. Returns the changes or
+    /// the error of all members, which have what their next pass needs by then.
+    fn agree(
+        &mut self,
+        changes: Result<Vec<f64>>,
+        before: u64,
+        fields: &mut [Fields],
+        sums: &PassSums,
+    ) -> Result<Vec<f64>>;
+}
+
+/// A run of one process.
+struct Alone;
+
+impl Together for Alone {
+    fn member(&mut self) -> Option<&mut Member> {
+        None
+    }
+
+    fn agree(
+        &mut self,
+        changes: Result<Vec<f64>>,
+        _: u64,
+        _: &mut [Fields],
+        _: &PassSums,
+    ) -> Result<Vec<f64>> {
+        changes
+    }
+}
 
 impl Run<'_> {
     /// Runs the iterations after those that are done. `wanted` are the arrays whose sums the first
@@ -82,7 +118,7 @@ impl Run<'_> {
     ) -> Result<SweepReport> {
         let spent = Spent::default();
         let (begun, resumed) = (Instant::now(), done.iterations);
-        let done = self.passes(output, done, &spent, wanted, (after, &mut |pass, _, _, _| pass))?;
+        let done = self.passes(output, done, &spent, wanted, (after, &mut Alone))?;
         let threads = self.settings.processors();
         Ok(self.report(done, resumed, &spent, begun.elapsed(), threads))
     }
@@ -94,7 +130,7 @@ impl Run<'_> {
         mut done: Done,
         spent: &Spent,
         wanted: &[usize],
-        (after, agree): (&mut AfterPass<'_>, &mut Agree<'_>),
+        (after, team): (&mut AfterPass<'_>, &mut dyn Together),
     ) -> Result<Done> {
         let Settings { iterations, tolerance, monitor, .. } = self.settings;
         let resumed = done.iterations;
@@ -128,9 +164,9 @@ impl Run<'_> {
             let before = done.iterations;
             let mut of_pass = sums(if done.passes == 0 { wanted } else { &[] }, levels);
             let how = (first, in_place);
-            let norms =
-                ready.and_then(|()| self.pass(&sets, how, before, levels, (spent, &of_pass)));
-            let norms = agree(norms, before, &mut sets, &of_pass)?;
+            let iterations = (before, levels);
+            let norms = self.pass(ready, &sets, how, iterations, (spent, &of_pass), team.member());
+            let norms = team.agree(norms, before, &mut sets, &of_pass)?;
             if let (Output::Generations(generations), false) = (&*output, first) {
                 check(generations, &mut of_pass, self.rule.fields)?;
             }
@@ -141,8 +177,9 @@ impl Run<'_> {
             {
                 let enough = (at + 1 - before) as usize;
                 let again = sums(&[], enough);
-                let norms = self.pass(&sets, how, before, enough, (spent, &again));
-                agree(norms, before, &mut sets, &again)?;
+                let what = (spent, &again);
+                let norms = self.pass(Ok(()), &sets, how, (before, enough), what, team.member());
+                team.agree(norms, before, &mut sets, &again)?;
                 of_pass.written = again.written;
                 done.take_back(at + 1);
             }
@@ -193,7 +230,7 @@ impl Run<'_> {
                     sets.rotate_right(1);
                 }
                 let sets = if passes > 0 { &sets[..] } else { &sets[..1] };
-                sets.iter().map(|files| again(files)).collect()
+                sets.iter().map(|files| again(files).map(Fields::Files)).collect()
             }
             Output::Memory(_) => Ok(Vec::new()),
             Output::New(files) => Ok(vec![cloned(files)?]),
@@ -285,6 +322,11 @@ impl Run<'_> {
         Part { read: share.read(&wanted, levels * explicit::reach(self.rule)), wanted }
     }
 
+    /// Returns the slabs that a pass of this many levels reads.
+    pub(crate) fn slabs(&self, levels: usize) -> Range<usize> {
+        self.part(levels).read
+    }
+
     fn explicit(&self, levels: usize) -> explicit::Geometry {
         let Part { read, wanted } = self.part(levels);
         let [_, rows, cols] = self.dims();
@@ -307,106 +349,45 @@ impl Run<'_> {
         }
         let engines = self.ordered(levels, before);
         let bands = engines.last().map_or(0, |g| g.bands.count());
-        let pieces = engines
-            .iter()
-            .map(|g| g.walk().len().div_ceil(self.plan.piece.max(g.least_piece())).max(1));
-        (bands * pieces.sum::<usize>()) as u64
+        let of_engine = |g: &ordered::Geometry| {
+            let part = self.cut(g);
+            let part = part.as_ref().zip(self.columns.as_ref().map(|(_, rank)| *rank));
+            pieces(g.walk(), part, self.plan.piece.max(g.least_piece())).len()
+        };
+        (bands * engines.iter().map(of_engine).sum::<usize>()) as u64
     }
 
-    /// Runs one pass into the first set; returns the greatest changes.
+    /// Copies fields in memory to files, with the other members of a team if they have columns.
+    pub(crate) fn copy_to(
+        &self,
+        files: Vec<(File, PathBuf)>,
+        fields: Vec<Array>,
+        spent: &Spent,
+        me: Option<&mut Member>,
+    ) -> Result<()> {
+        let sets = [Fields::Files(files), Fields::Memory(fields)];
+        let sums = PassSums::default();
+        self.pass(Ok(()), &sets, (false, false), (0, 0), (spent, &sums), me).map(drop)
+    }
+
+    /// Runs one pass into the first set, if it is ready; returns the greatest changes. A pass
+    /// without levels copies. `me` is this member of a team whose members run the pass together.
     fn pass(
         &self,
+        ready: Result<()>,
         sets: &[Fields],
-        (first, in_place): (bool, bool),
-        before: u64,
-        levels: usize,
-        (spent, sums): (&Spent, &PassSums),
+        how: (bool, bool),
+        iterations: (u64, usize),
+        what: (&Spent, &PassSums),
+        mut me: Option<&mut Member>,
     ) -> Result<Vec<f64>> {
-        let (rule, fields) = (self.rule, self.rule.fields);
-        let (target, last) =
-            (&sets[0], if in_place { &sets[0] } else { sets.last().unwrap_or(&sets[0]) });
-        let up = rule.direction(before).up && !rule.explicit;
-        let Part { read, .. } = self.part(levels);
-        let skipped = |input: &Input<'_>| read.start * input.slab_bytes();
-        let place = |input: &Input<'_>, array: &Array| {
-            let Slabs { start, first } = slabs(array);
-            Slabs { start: start.wrapping_add(skipped(input)), first }
-        };
-        let mut opened = Vec::new();
-        if let (false, Fields::Files(files)) = (first, last) {
-            for (file, path) in files {
-                opened.push(DirectFile::of(file, path, false)?);
-            }
+        let mut begun = false;
+        let runs = |()| self.begin(sets, how, iterations, what, (me.as_deref_mut(), &mut begun));
+        match (ready.and_then(runs), me) {
+            // The others hear of an error in their pass.
+            (Err(error), Some(me)) if !begun => all(me, Err(error)),
+            (outcome, _) => outcome,
         }
-        let source = |n: usize| {
-            let input = &self.inputs[n];
-            match (input, last) {
-                (_, Fields::Memory(arrays)) if n < fields && !first => {
-                    Source::Memory(place(input, &arrays[n]))
-                }
-                (_, Fields::Files(_)) if n < fields && !first => {
-                    Source::File(&opened[n], input.start() + skipped(input) as u64)
-                }
-                (Input::Memory(array), _) => Source::Memory(place(input, array)),
-                (Input::File(file), _) => {
-                    let (file, start) = file.direct();
-                    Source::File(file, start + skipped(input) as u64)
-                }
-            }
-        };
-        let sources: Vec<Source<'_>> = (0..self.inputs.len()).map(source).collect();
-        let sink = |n: usize| match target {
-            Fields::Memory(arrays) => Ok(Sink::Memory(place(&self.inputs[n], &arrays[n]))),
-            Fields::Files(files) => {
-                let ((file, path), input) = (&files[n], &self.inputs[n]);
-                let start = input.start();
-                if up {
-                    let failed = |source| failed("open", path, source);
-                    return Ok(Sink::Up(file.try_clone().map_err(failed)?, path.to_owned(), start));
-                }
-                let bytes = self.share.bytes(start, input.slab_bytes() as u64);
-                let writer = DirectWriter::new(DirectFile::of(file, path, true)?, bytes.start)?;
-                let start = start + skipped(input) as u64;
-                Ok(Sink::Down(Box::new(Down { writer, start, end: bytes.end })))
-            }
-        };
-        let sinks = (0..fields).map(sink).collect::<Result<Vec<Sink>>>()?;
-        let elements: Vec<ElementType> = self.inputs.iter().map(Input::element).collect();
-        let whole: Vec<Option<Slabs>> = sources[fields..]
-            .iter()
-            .map(|source| match source {
-                Source::Memory(slabs) => Some(*slabs),
-                Source::File(..) => None,
-            })
-            .collect();
-        let real = rule.real_of(elements.iter().copied());
-        let pass = Pass {
-            sources: &sources,
-            elements: &elements,
-            dims: [read.len(), self.dims()[1], self.dims()[2]],
-            first: read.start,
-            own: self.share.own.start - read.start..self.share.own.end - read.start,
-            up,
-            threads: self.settings.processors() as usize,
-            norm: self.settings.tolerance.is_some(),
-            monitor: self.monitor(),
-            spent,
-            sums,
-            before,
-        };
-        let lanes = self.settings.lanes;
-        if rule.explicit {
-            let geometry = self.explicit(levels);
-            let engine = Explicit::new(rule, geometry, elements.clone(), real, lanes, &whole)?;
-            return pass.run(&[(engine, self.plan.piece)], sinks);
-        }
-        let engine = |geometry: ordered::Geometry| {
-            let piece = self.plan.piece.max(geometry.least_piece());
-            let engine = Ordered::new(rule, geometry, elements.clone(), real, lanes, &whole)?;
-            Ok((engine, piece))
-        };
-        let engines = self.ordered(levels, before).into_iter().map(engine);
-        pass.run(&engines.collect::<Result<Vec<_>>>()?, sinks)
     }
 
     fn monitor(&self) -> &Monitor {
@@ -482,9 +463,4 @@ impl Done {
 fn check(generations: &Generations, sums: &mut PassSums, fields: usize) -> Result<()> {
     let all = sums.read()[..fields].iter().flatten().flat_map(SlabSums::values);
     Ok(all.enumerate().try_for_each(|(panel, &sum)| generations.check_panel(panel, sum))?)
-}
-
-/// Returns the place of an array. The run writes only to arrays that it has made.
-fn slabs(array: &Array) -> Slabs {
-    Slabs { start: array.bytes().as_ptr().cast_mut(), first: 0 }
 }

@@ -46,10 +46,15 @@ impl SlabSums {
     pub(crate) fn add(&mut self, slabs: Range<usize>, bytes: &[u8]) {
         let slab_bytes = (bytes.len() / slabs.len().max(1)).max(1);
         for (slab, bytes) in slabs.zip(bytes.chunks_exact(slab_bytes)) {
-            let sum = checksum(bytes).wrapping_mul(2 * slab as u64 + 1);
-            let place = &mut self.sums[slab / self.unit];
-            *place = place.wrapping_add(sum);
+            self.add_part(slab, slab, bytes);
         }
+    }
+
+    /// Adds a part of a slab, which has the number `part`.
+    pub(crate) fn add_part(&mut self, slab: usize, part: usize, bytes: &[u8]) {
+        let sum = checksum(bytes).wrapping_mul(2 * part as u64 + 1);
+        let place = &mut self.sums[slab / self.unit];
+        *place = place.wrapping_add(sum);
     }
 
     /// Returns the sums.
@@ -91,7 +96,7 @@ impl SlabSums {
 }
 
 /// The sums of a pass.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PassSums {
     /// The slabs that the pass reads.
     pub(crate) slabs: Range<usize>,

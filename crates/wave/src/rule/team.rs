@@ -1,9 +1,9 @@
-//! Explicit rules on a team: the members share the slabs.
+//! Rules on a team.
 //!
 //! # Contract
 //! All members call [`OnTeam::run`] or [`OnTeam::gather`] with the same sweep. The result has the
-//! bits of the plain loop, whatever the number of members and wherever they are. Each member runs
-//! the passes of its [`share`](super::share), and they meet between passes:
+//! bits of the plain loop, whatever the number of members and wherever they are. The members meet
+//! between passes:
 //!
 //! ```text
 //!  inputs ──> pass of member 0 ──┐           ┌─> pass of member 0 ──┐
@@ -11,61 +11,70 @@
 //!         ──> pass of member 2 ──┘           └─> pass of member 2 ──┘
 //! ```
 //!
+//! | rules    | a member has               | within a pass                                       |
+//! |----------|----------------------------|-----------------------------------------------------|
+//! | explicit | slabs ([`share`])          | nothing travels: members compute beyond their share |
+//! | ordered  | columns ([`columns`])      | the values at the cuts travel, band by band: see    |
+//! |          |                            | [`ordered::cut`](super::ordered)                    |
+//!
 //! | the result is  | exchange                                                                |
 //! |----------------|-------------------------------------------------------------------------|
-//! | in files       | all sync their bytes; the next pass reads those of others in the files, |
-//! |                | and compares what it has read with the sums of those that wrote it      |
-//! | in memory      | neighbours send the slabs that the next pass needs ([`exchange`]); at   |
-//! |                | the end every member gets all                                           |
+//! | in files       | all sync their bytes; the next pass reads those of others in the files. |
+//! |                | Slabs are compared with the sums of those that wrote them, columns with |
+//! |                | the sums of the member that wrote them and reads them again             |
+//! | in memory      | neighbours send what the next pass needs ([`exchange`]); at the end     |
+//! |                | every member gets all                                                   |
 //!
 //! In both cases they also exchange the greatest changes, if there is a tolerance. An error of one
 //! member is an error of all, with the rank and the cause.
 //!
-//! A rule whose order matters is refused: its slabs depend on one another within an iteration.
-//!
 //! # Costs
-//! Those of [`share`](super::share) and [`exchange`]; per pass some gathers of a word.
+//! Those of [`share`] or of the cuts, and of [`exchange`]; per pass some gathers of a word.
 //!
 //! # Source
-//! This project's; see [`share`](super::share) for overlapped tiles.
+//! This project's; see [`share`] for overlapped tiles.
+//!
+//! [`share`]: super::share
+//! [`columns`]: super::columns
 
 mod exchange;
 mod files;
+mod plan;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use syncline_fabric::Member;
 use syncline_store::ElementType;
-use syncline_store::array::Array;
+use syncline_store::array::{Array, ArrayFile};
 use syncline_store::checksum::Checksum;
 use syncline_store::generation::Identity;
 use syncline_store::shared::InputView;
 
-use self::exchange::exchange;
-use self::files::{Begun, Written};
-use super::fields::{Fields, Input, Output, three};
+use self::exchange::{Part, exchange};
+use self::files::{Begun, Set, Written};
+use super::columns::Columns;
+use super::fields::{Fields, Input, Output, again, failed, three};
+use super::greater;
 use super::keep::Keep;
 use super::plain::plain;
-use super::plan::{ArrayPlan, Question};
-use super::run::{Done, Run};
+use super::plan::ArrayPlan;
+use super::run::{Done, Run, Together};
 use super::share::Share;
-use super::sums::{PassSums, unit_of};
-use super::{explicit, greater};
+use super::sums::PassSums;
 use crate::streamed::team::{all, begin, check_views, of_settings, same};
-use crate::streamed::{Spent, Target, cache_bytes, rate_of};
+use crate::streamed::{Spent, Target};
 use crate::sweep::{Settings, SweepReport};
 use crate::{Described, Error, Result};
 
 /// The length of the small arrays by which kernels are compared, along each axis.
 const SIDE: usize = 8;
-/// The least number of units of sums that a member should have, and the greatest.
-const UNITS: [usize; 2] = [8, 64];
-/// The share of slabs that a member computes twice is at most one in this number.
-const TWICE: usize = 8;
 
 /// A sweep on a team.
 pub(crate) struct OnTeam<'a> {
@@ -79,9 +88,13 @@ struct Agreed {
     begun: Instant,
     identity: Identity,
     plan: ArrayPlan,
-    /// The slabs of all members.
+    /// The slabs of all members, of an explicit rule.
     own: Vec<Range<usize>>,
     share: Share,
+    /// The columns of all members, of an ordered rule, and the number of this one.
+    columns: Option<(Columns, usize)>,
+    /// Whether the passes run in memory.
+    in_memory: bool,
 }
 
 /// What a pass has done: its greatest changes or its error, the number of iterations before it, the
@@ -110,24 +123,46 @@ impl OnTeam<'_> {
         me: &mut Member,
     ) -> Result<SweepReport> {
         let mut agreed = self.agree(Some(target), checked, me)?;
+        let passes = if agreed.in_memory { 1 } else { agreed.plan.passes };
         // The first member decides about the names, and creates the files.
         let begun = (me.rank() == 0).then(|| {
             let (rule, plan) = (self.kernel.rule(), agreed.plan);
             let plan = &|_: &[Input<'_>], _, _| Ok(plan);
             let keep = Keep { rule, inputs: self.inputs, settings: self.settings, target, plan };
-            Begun::new(&keep, agreed.plan.passes, &me.place())
+            Begun::new(&keep, passes, &me.place())
         });
         let begun = all(me, begun.transpose())?;
         let names = begun.as_ref().map(Begun::names).unwrap_or_default();
         let names = me.exchange(&names)?.swap_remove(0);
         let opened = files::open(target, &names, &me.place());
-        let (sets, block) = all(me, opened)?;
+        let (mut sets, block) = all(me, opened)?;
         agreed.share.block = me.gather(block)?.into_iter().max().unwrap_or(1);
         // The names are of no more use when the headers have replaced the tokens.
         let headers = begun.as_ref().map_or(Ok(()), |_| files::write_headers(self.inputs, &sets));
         all(me, headers)?;
-        let (mut output, mut written) = (Output::Shared(sets), Written::default());
-        let report = self.passes(&agreed, &mut output, me, &mut |me, passed| {
+        let (report, sums) = match agreed.in_memory {
+            true => (self.by_memory(&agreed, &sets[0], me)?, None),
+            false => self.by_files(&agreed, &mut sets, me)?,
+        };
+        let share = Share { unit: Some(self.unit(me.size())), ..agreed.share };
+        let committed = begun.map_or(Ok(()), |begun| {
+            let sums = sums.map_or_else(|| files::sums(self.inputs, &sets[0], &share), Ok)?;
+            begun.commit(target, &sets[0], &report, (self.settings, &share), sums)
+        });
+        all(me, committed)?;
+        Ok(report)
+    }
+
+    /// Runs the sweep from pass to pass through sets of files; the last one comes first. Returns
+    /// the sums of the result, if the passes have them.
+    fn by_files(
+        &self,
+        agreed: &Agreed,
+        sets: &mut Vec<Set>,
+        me: &mut Member,
+    ) -> Result<(SweepReport, Option<Vec<u64>>)> {
+        let (mut output, mut written) = (Output::Shared(std::mem::take(sets)), Written::default());
+        let report = self.passes(agreed, &mut output, me, &mut |me, passed| {
             let Passed { changes, before, fields, sums } = passed;
             let outcome = changes.and_then(|changes| {
                 written.check(before, sums, &agreed.share)?;
@@ -136,18 +171,40 @@ impl OnTeam<'_> {
                 Ok(changes)
             });
             let changes = all(me, outcome)?;
-            let shares = (&agreed.own[..], &agreed.share);
-            written.exchange(before, fields, sums, shares, me)?;
+            let own = agreed.columns.is_none().then_some(&agreed.own[..]);
+            written.exchange(before, fields, sums, (own, &agreed.share), me)?;
             Ok((changes, 0))
         })?;
-        let committed = match (begun, &output) {
-            (Some(begun), Output::Shared(sets)) => {
-                let of = (self.settings, &written, &agreed.share);
-                begun.commit(target, &sets[0], &report, of)
-            }
-            _ => Ok(()),
-        };
-        all(me, committed)?;
+        if let Output::Shared(all) = output {
+            *sets = all;
+        }
+        Ok((report, agreed.columns.is_none().then(|| written.sums())))
+    }
+
+    /// Runs the sweep in memory, over the parts of the arrays that this member reads, and writes
+    /// the result to files.
+    fn by_memory(&self, agreed: &Agreed, set: &Set, me: &mut Member) -> Result<SweepReport> {
+        let parts = self.inputs.iter().map(|input| match input {
+            Input::Memory(_) => Ok(None),
+            Input::File(file) => load(file, &self.needs(agreed, me.rank())).map(Some),
+        });
+        let parts = all(me, parts.collect::<Result<Vec<_>>>())?;
+        let inputs = self.inputs.iter().zip(&parts);
+        let inputs: Vec<Input<'_>> =
+            inputs.map(|(input, part)| part.as_ref().map_or(*input, Input::Memory)).collect();
+        let team = OnTeam { inputs: &inputs, ..*self };
+        let (fields, report) = team.in_parts(agreed, me)?;
+        let (run, spent) = (team.run_of(agreed, me.rank()), Spent::default());
+        let files = again(set);
+        let together = agreed.columns.is_some();
+        let wrote = files.and_then(|files| {
+            run.copy_to(files, fields, &spent, Some(&mut *me).filter(|_| together))
+        });
+        let synced = wrote.and_then(|()| {
+            files::sync(&[again(set).map(Fields::Files)?])?;
+            Ok(agreed.identity.check_inputs()?)
+        });
+        all(me, synced)?;
         Ok(report)
     }
 
@@ -162,23 +219,79 @@ impl OnTeam<'_> {
         me: &mut Member,
     ) -> Result<(Vec<Array>, SweepReport)> {
         let agreed = self.agree(None, checked, me)?;
-        let (own, share) = (&agreed.own[..], &agreed.share);
-        let more = agreed.plan.depth as usize * explicit::reach(self.kernel.rule());
+        self.gather_as(&agreed, me)
+    }
+
+    /// Runs the sweep as agreed into fields in the memory of each member.
+    fn gather_as(&self, agreed: &Agreed, me: &mut Member) -> Result<(Vec<Array>, SweepReport)> {
+        let (mut fields, mut report) = self.in_parts(agreed, me)?;
+        let own: Vec<Part> = (0..me.size()).map(|member| self.has(agreed, member)).collect();
+        let bytes = exchange(me, &mut fields, &own, &|_| self.all())?;
+        report.bytes_exchanged += me.gather(bytes)?.into_iter().sum::<u64>();
+        Ok((fields, report))
+    }
+
+    /// Runs the sweep in memory; each member has its own part of the result.
+    fn in_parts(&self, agreed: &Agreed, me: &mut Member) -> Result<(Vec<Array>, SweepReport)> {
+        let own: Vec<Part> = (0..me.size()).map(|member| self.has(agreed, member)).collect();
+        let needs = |member| self.needs(agreed, member);
         let mut output = Output::Memory(Vec::new());
-        let mut report = self.passes(&agreed, &mut output, me, &mut |me, passed| {
+        let report = self.passes(agreed, &mut output, me, &mut |me, passed| {
             let changes = all(me, passed.changes)?;
             let Some(Fields::Memory(fields)) = passed.fields.first_mut() else {
                 unreachable!("the pass has written fields in memory")
             };
-            let bytes = exchange(me, fields, own, &|member| share.read(&own[member], more))?;
+            let bytes = exchange(me, fields, &own, &needs)?;
             Ok((changes, bytes))
         })?;
-        let Output::Memory(mut fields) = output else {
-            unreachable!("a run does not change the kind of its output")
-        };
-        let bytes = exchange(me, &mut fields, own, &|_| 0..share.slabs)?;
-        report.bytes_exchanged += me.gather(bytes)?.into_iter().sum::<u64>();
-        Ok((fields, report))
+        match output {
+            Output::Memory(fields) => Ok((fields, report)),
+            _ => unreachable!("a run does not change the kind of its output"),
+        }
+    }
+
+    /// Returns the part of all fields.
+    fn all(&self) -> Part {
+        let [slabs, rows, cols] = three(self.inputs[0].dims());
+        Part { slabs: 0..slabs, cols: vec![0..cols; rows] }
+    }
+
+    /// Returns the part of the fields that a member computes.
+    fn has(&self, agreed: &Agreed, member: usize) -> Part {
+        match &agreed.columns {
+            Some((columns, _)) => {
+                let cols = (0..columns.rows()).map(|row| columns.own(member, row));
+                Part { cols: cols.collect(), ..self.all() }
+            }
+            None => Part { slabs: agreed.own[member].clone(), ..self.all() },
+        }
+    }
+
+    /// Returns the part of the fields that a member reads in a pass.
+    fn needs(&self, agreed: &Agreed, member: usize) -> Part {
+        match &agreed.columns {
+            Some((columns, _)) => {
+                let cols = (0..columns.rows()).map(|row| columns.read(member, row));
+                Part { cols: cols.collect(), ..self.all() }
+            }
+            None => {
+                let slabs = self.run_of(agreed, member).slabs(agreed.plan.depth as usize);
+                Part { slabs, ..self.all() }
+            }
+        }
+    }
+
+    /// Returns the run of a member.
+    fn run_of<'r>(&'r self, agreed: &Agreed, member: usize) -> Run<'r> {
+        let own = agreed.own.get(member).unwrap_or(&agreed.share.own).clone();
+        Run {
+            rule: self.kernel.rule(),
+            inputs: self.inputs,
+            settings: self.settings,
+            plan: agreed.plan,
+            share: Share { own, ..agreed.share.clone() },
+            columns: agreed.columns.clone(),
+        }
     }
 
     /// Runs all passes.
@@ -189,22 +302,17 @@ impl OnTeam<'_> {
         me: &mut Member,
         meet: &mut Meet<'_>,
     ) -> Result<SweepReport> {
-        let (rule, inputs, settings) = (self.kernel.rule(), self.inputs, self.settings);
-        let (plan, share) = (agreed.plan, agreed.share.clone());
-        let run = Run { rule, inputs, settings, plan, share };
-        let (spent, mut received) = (Spent::default(), 0);
-        let mut agree = |changes, before, fields: &mut [Fields], sums: &PassSums| {
-            let (changes, bytes) = meet(me, Passed { changes, before, fields, sums })?;
-            received += bytes;
-            greatest(me, changes)
-        };
+        let run = self.run_of(agreed, me.rank());
+        let mut meeting = Meeting { me, meet, received: 0, columns: agreed.columns.is_some() };
+        let spent = Spent::default();
         let after = &mut |_: &mut Output, _: &Done, _| Ok(());
-        let done = run.passes(output, Done::default(), &spent, &[], (after, &mut agree))?;
-        let (spent, threads) = (spent.of_all(me)?, me.gather(settings.processors())?);
+        let done = run.passes(output, Done::default(), &spent, &[], (after, &mut meeting))?;
+        let Meeting { me, received, .. } = meeting;
+        let (spent, threads) = (spent.of_all(me)?, me.gather(self.settings.processors())?);
         let (threads, time) = (threads.into_iter().sum(), agreed.begun.elapsed());
         let report = run.report(done, 0, &spent, time, threads);
-        let bytes_exchanged = me.gather(received)?.into_iter().sum();
-        Ok(SweepReport { bytes_exchanged, ..report })
+        let received: u64 = me.gather(received)?.into_iter().sum();
+        Ok(SweepReport { bytes_exchanged: spent.exchanged.load(Relaxed) + received, ..report })
     }
 
     /// Agrees on the sweep and its plan. There is no target if the result is in memory.
@@ -226,102 +334,29 @@ impl OnTeam<'_> {
         check_views(me, &paths, &views)?;
         let inputs = origins.into_iter().cloned().collect();
         let identity = Identity { inputs, ..Identity::default() };
-        let slabs = self.inputs[0].dims()[0];
-        let members = me.size();
-        if slabs < members {
-            return all(me, Err(Error::Members { members, most: slabs }));
-        }
-        let unit = if target.is_some() { self.unit(members) } else { 1 };
-        let own: Vec<Range<usize>> =
-            (0..members).map(|member| Share::of(slabs, (member, members), unit).own).collect();
-        let share = Share::of(slabs, (me.rank(), members), unit);
-        let plan = self.plan(&own, target.is_some(), me)?;
-        Ok(Agreed { begun, identity, plan, own, share })
+        let in_memory = me.gather(target.is_none_or(|target| target.in_memory).into())?;
+        let in_memory = in_memory.into_iter().all(|wanted| wanted > 0);
+        let to_files = !in_memory;
+        let (plan, own, share, columns) = match self.kernel.rule().explicit {
+            true => {
+                let (plan, own, share) = self.slabs(to_files, me)?;
+                (plan, own, share, None)
+            }
+            false => {
+                let (plan, share, columns) = self.columns(to_files, me)?;
+                (plan, Vec::new(), share, Some((columns, me.rank())))
+            }
+        };
+        Ok(Agreed { begun, identity, plan, own, share, columns, in_memory })
     }
 
     /// Refuses what a team cannot run.
     fn refuse(&self) -> Result<()> {
         let (what, instead) = match self.settings.iterations {
-            _ if !self.kernel.rule().explicit => (
-                "a kernel over arrays in which the order of the points matters",
-                "run it in one process, or let it read old values only (`old.n`)",
-            ),
             0 => ("a sweep that updates nothing", "run it in one process"),
             _ => return Ok(()),
         };
         Err(Error::NotOnTeam { what, instead })
-    }
-
-    /// Returns the number of slabs of a unit of sums of the files.
-    fn unit(&self, members: usize) -> usize {
-        let fields = &self.inputs[..self.kernel.rule().fields];
-        let best = unit_of(fields.iter().map(Input::slab_bytes).max().unwrap_or(1));
-        let [fewest, most] = UNITS.map(|units| units * members);
-        let slabs = self.inputs[0].dims()[0];
-        best.min(slabs / fewest).max(slabs.div_ceil(most)).max(1)
-    }
-
-    /// Agrees on the plan: the depth is that of the member with the least memory, cache and disk.
-    fn plan(&self, own: &[Range<usize>], to_files: bool, me: &mut Member) -> Result<ArrayPlan> {
-        let (rule, inputs, settings) = (self.kernel.rule(), self.inputs, self.settings);
-        let elements: Vec<_> = inputs.iter().map(Input::element).collect();
-        let several = to_files && settings.iterations > 1;
-        let is_on_file = |(n, input): (usize, &Input<'_>)| {
-            matches!(input, Input::File(_)) || several && n < rule.fields
-        };
-        let on_file: Vec<bool> = inputs.iter().enumerate().map(is_on_file).collect();
-        let rate = inputs.iter().find_map(|input| match input {
-            Input::File(file) => {
-                let (file, start) = file.direct();
-                rate_of(file, start, settings.memory).ok()
-            }
-            Input::Memory(_) => None,
-        });
-        let (memory, threads) = (settings.memory, settings.processors());
-        // The members of a host share its disk.
-        let rate = rate.map_or(f64::INFINITY, |rate| rate / me.ranks_on(me.host()).len() as f64);
-        let all_memory = me.gather(memory)?.into_iter().enumerate();
-        let (poorest, least_memory) = all_memory.min_by_key(|of| of.1).unwrap_or((0, memory));
-        let mut least =
-            |own: u64| -> Result<u64> { Ok(me.gather(own)?.into_iter().min().unwrap_or(own)) };
-        let cache = least(cache_bytes())?;
-        // The bits of positive numbers are in the order of the numbers.
-        let disk = Some(f64::from_bits(least(rate.to_bits())?)).filter(|rate| rate.is_finite());
-        let most_threads = !least(!threads)?;
-        let most = own.iter().map(ExactSizeIterator::len).max().unwrap_or(1);
-        let fewest = own.iter().map(ExactSizeIterator::len).min().unwrap_or(1);
-        let [_, rows, cols] = three(inputs[0].dims());
-        let deepest = (fewest / (TWICE * explicit::reach(rule).max(1))).max(1) as u64;
-        let question = Question {
-            rule,
-            dims: [most, rows, cols],
-            elements: &elements,
-            on_file: &on_file,
-            result_on_file: to_files,
-            iterations: settings.iterations,
-            converges: settings.tolerance.is_some(),
-            depth: settings.depth,
-            deepest,
-            threads: most_threads as usize,
-            memory: least_memory,
-            cache,
-            disk,
-        };
-        let too_small = |error| match error {
-            // The error of a member that has too little, with its own bound.
-            Error::StreamMemory { needed, .. } if memory >= needed => {
-                Error::Elsewhere { rank: poorest, error: String::new() }
-            }
-            Error::StreamMemory { depth, needed, .. } => {
-                Error::StreamMemory { allowed: memory, depth, needed, on_team: true }
-            }
-            other => other,
-        };
-        let plan = question.answer().and_then(|ArrayPlan { depth, .. }| {
-            let threads = threads as usize;
-            Question { depth: Some(depth), threads, memory, ..question }.answer()
-        });
-        all(me, plan.map_err(too_small))
     }
 
     /// Returns the arguments of the sweep, as pairs of a name and a value.
@@ -373,6 +408,64 @@ impl OnTeam<'_> {
         let mut sum = Checksum::new();
         fields.iter().for_each(|field| sum.update(field.bytes()));
         sum.value()
+    }
+}
+
+/// Reads a part of an array on file into memory. The other elements are zero.
+fn load(file: &ArrayFile, part: &Part) -> Result<Array> {
+    let (dims, bytes) = (file.dims(), file.element().bytes());
+    let (direct, start) = file.direct();
+    let mut array = Array::zeros(file.element(), dims)?;
+    let name = direct.name();
+    let source = File::open(name).map_err(|why| failed("open", name, why))?;
+    let [_, rows, cols] = three(dims);
+    let whole = part.cols.iter().all(|own| *own == (0..cols));
+    let runs = part.slabs.clone().flat_map(|slab| {
+        let row = move |row: usize, own: &Range<usize>| {
+            let first = (slab * rows + row) * cols;
+            first + own.start..first + own.end
+        };
+        part.cols.iter().enumerate().map(move |(n, own)| row(n, own))
+    });
+    let runs: Vec<Range<usize>> = match whole {
+        true => vec![part.slabs.start * rows * cols..part.slabs.end * rows * cols],
+        false => runs.filter(|run| !run.is_empty()).collect(),
+    };
+    for run in runs {
+        let (from, to) = (run.start * bytes, run.end * bytes);
+        let into = &mut array.bytes_mut()[from..to];
+        let offset = start + from as u64;
+        source.read_exact_at(into, offset).map_err(|why| failed("read", name, why))?;
+    }
+    Ok(array)
+}
+
+/// The members of a team in a run.
+struct Meeting<'m, 'c> {
+    me: &'m mut Member,
+    meet: &'c mut Meet<'c>,
+    /// The number of bytes that this member has received between passes.
+    received: u64,
+    /// Whether they run the passes together.
+    columns: bool,
+}
+
+impl Together for Meeting<'_, '_> {
+    fn member(&mut self) -> Option<&mut Member> {
+        self.columns.then_some(&mut *self.me)
+    }
+
+    fn agree(
+        &mut self,
+        changes: Result<Vec<f64>>,
+        before: u64,
+        fields: &mut [Fields],
+        sums: &PassSums,
+    ) -> Result<Vec<f64>> {
+        let passed = Passed { changes, before, fields, sums };
+        let (changes, bytes) = (self.meet)(self.me, passed)?;
+        self.received += bytes;
+        greatest(self.me, changes)
     }
 }
 

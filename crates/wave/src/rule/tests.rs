@@ -292,6 +292,11 @@ pub(super) struct Case {
 
 /// Returns a case, unless its description is wrong by chance.
 pub(super) fn case(case: u64) -> Option<Case> {
+    wider_case(case, 0)
+}
+
+/// Returns a case whose arrays have some columns more.
+pub(super) fn wider_case(case: u64, more: usize) -> Option<Case> {
     let mut random = Random::new(case);
     let (text, dimensions) = description(&mut random);
     let described = match Described::parse(&text) {
@@ -306,7 +311,8 @@ pub(super) fn case(case: u64) -> Option<Case> {
         false => described,
     };
     let most = if dimensions == 2 { random.one_of(&[40, 100]) } else { 12 };
-    let dims: Vec<usize> = (0..dimensions).map(|_| random.within(1..=most)).collect();
+    let mut dims: Vec<usize> = (0..dimensions).map(|_| random.within(1..=most)).collect();
+    dims[dimensions - 1] += more;
     let real = if calls { ElementType::Float64 } else { random.one_of(&ElementType::REAL) };
     let arrays = described
         .rule()

@@ -141,7 +141,7 @@ impl Sweep<Described> {
         let (rule, settings) = (self.kernel.rule(), &self.settings);
         let share = Share::whole(inputs[0].dims()[0]);
         let mut output = Output::Memory(Vec::new());
-        let report = Run { rule, inputs, settings, plan, share }.run(
+        let report = Run { rule, inputs, settings, plan, share, columns: None }.run(
             &mut output,
             Done::default(),
             &[],
@@ -184,6 +184,7 @@ impl Sweep<Described> {
         let Settings { depth, memory, .. } = *settings;
         Question {
             rule,
+            members: 1,
             dims: three(inputs[0].dims()),
             elements: &elements,
             on_file: &on_file,

@@ -160,8 +160,8 @@ impl<K> Sweep<K> {
     }
 }
 
-/// Sweeps over arrays on a team, of kernels that read old values only. The members share the first
-/// axis: rows in two dimensions, planes in three.
+/// Sweeps over arrays on a team. Of kernels that read old values only, the members share the first
+/// axis: rows in two dimensions, planes in three. Of all others they share the columns.
 impl Sweep<Described> {
     /// Runs the sweep on a team, from arrays in memory or on file into new `.npy` files, one for
     /// each field. The result has the bits of [`run_arrays`](Sweep::run_arrays).
@@ -171,14 +171,21 @@ impl Sweep<Described> {
     /// computes with the threads of its runner, and holds its [`memory`](Sweep::memory) at most. A
     /// tolerance ends the sweep as in one process.
     ///
-    /// No values travel within a pass: at the cuts between members some updates are made twice. If
-    /// no depth is given, they are at most an eighth. Of several passes, each checks the values
-    /// that it reads of the files of the pass before.
+    /// Of kernels that read old values only, no values travel within a pass: at the cuts between
+    /// members some updates are made twice. If no depth is given, they are at most an eighth. Of
+    /// others the values at the cuts travel, band by band; where the columns of a member are
+    /// narrow, passes have fewer iterations than [`depth`](Sweep::depth) says. In three dimensions
+    /// their cuts lean, and each member reads whole planes. Of several passes, each checks the
+    /// values that it reads of the files of the pass before.
     ///
-    /// Hidden files beside the target hold the result until all members have written their part;
-    /// the target's [`in_memory`](Target::in_memory) has no effect. A run that fails leaves
-    /// nothing; the next run for the same target removes the hidden files of one that was killed.
-    /// Of several fields the files get their names together, as by [`Target::and`].
+    /// If the target says [`in_memory`](Target::in_memory) in all members, each reads its part of
+    /// the arrays into memory first, and writes the result at the end. That memory does not count
+    /// as [`memory`](Sweep::memory).
+    ///
+    /// Hidden files beside the target hold the result until all members have written their part. A
+    /// run that fails leaves nothing; the next run for the same target removes the hidden files of
+    /// one that was killed. Of several fields the files get their names together, as by
+    /// [`Target::and`].
     ///
     /// # Collective
     /// All members call it, with the same sweep, inputs and target.
@@ -186,10 +193,9 @@ impl Sweep<Described> {
     /// # Errors
     /// As [`run_arrays_to`](Sweep::run_arrays_to). All members return an error if one does: of a
     /// failure at another member [`Error::Elsewhere`]. [`Error::Fault`] if a member is dead or has
-    /// left, [`Error::Members`] if there are fewer rows or planes than members,
-    /// [`Error::NotOnTeam`] for a kernel in which the order of the points matters, and if the
-    /// target says [`Leftovers::Resume`](crate::target::Leftovers) and there is something to
-    /// resume.
+    /// left, [`Error::Members`] if there are too few rows, planes or columns for the members,
+    /// [`Error::NotOnTeam`] if the target says [`Leftovers::Resume`](crate::target::Leftovers) and
+    /// there is something to resume.
     ///
     /// # Examples
     /// ```
@@ -231,7 +237,7 @@ impl Sweep<Described> {
     /// fields. The result has the bits of [`run_arrays`](Sweep::run_arrays).
     ///
     /// The arrays are whole, with the same values in every member. Between passes neighbours send
-    /// the rows or planes at the cuts, and at the end each member sends its part to all others.
+    /// the values at the cuts, and at the end each member sends its part to all others.
     ///
     /// # Collective
     /// All members call it, with the same sweep and arrays.

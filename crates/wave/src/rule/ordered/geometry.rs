@@ -90,12 +90,9 @@ impl Geometry {
     }
 
     /// Returns the first row of the window of a band.
-    pub(super) const fn first_row(&self, band: usize) -> isize {
+    pub(super) fn first_row(&self, band: usize) -> isize {
         match self.across {
-            0 => {
-                let Bands { band: slabs, levels, behind, late, .. } = self.bands;
-                (band * slabs) as isize - (late + levels * behind + self.before) as isize
-            }
+            0 => self.first_slab(band),
             _ => 0,
         }
     }

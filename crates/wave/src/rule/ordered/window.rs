@@ -37,6 +37,8 @@ pub(super) struct Line {
     pub(super) cols: usize,
     /// Whether the sweep begins with the last of them.
     pub(super) left: bool,
+    /// The columns that are copied, along the direction.
+    pub(super) copied: Range<usize>,
 }
 
 /// From a line to a window, or back.
@@ -88,8 +90,10 @@ impl Window {
             let first = row + done;
             // The positions at which all rows of the group have a column.
             let later = |i: usize| (skew * (first + i)) as isize;
-            let start = positions.start.max(later(group.len() - 1));
-            let end = positions.end.min(later(0) + group[0].cols as isize);
+            let starts = (0..group.len()).map(|i| later(i) + group[i].copied.start as isize);
+            let ends = (0..group.len()).map(|i| later(i) + group[i].copied.end as isize);
+            let start = starts.fold(positions.start, isize::max);
+            let end = ends.fold(positions.end, isize::min);
             let squares = (end - start).max(0) as usize / width;
             let address = |i: usize| group[i].start.addr() as isize;
             let apart = if group.len() > 1 { address(1) - address(0) } else { 0 };
@@ -149,7 +153,8 @@ impl Window {
         way: Way,
     ) {
         let (n, later) = (line.cols as isize, (skew * row) as isize);
-        let clip = |position: isize| (position - later).clamp(0, n);
+        let [first, end] = [line.copied.start, line.copied.end].map(|col| col as isize);
+        let clip = |position: isize| (position - later).clamp(first, end);
         let cols = clip(positions.start)..clip(positions.end);
         if cols.is_empty() {
             return;

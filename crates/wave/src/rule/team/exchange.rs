@@ -1,13 +1,14 @@
-//! Slabs that members send to one another between passes.
+//! Parts of fields that members send to one another between passes.
 //!
 //! # Contract
-//! [`exchange`] is called by all members, each with fields in memory of which its own slabs are
-//! valid. Afterwards each has the slabs that it needs. What it sends to several members is one
-//! location of an overlay, a chunk of bytes at a time.
+//! [`exchange`] is called by all members, each with fields in memory of which its own part is
+//! valid. Afterwards each has the part that it needs. A part is a range of slabs, and in these for
+//! each row a range of columns. What a member sends to several others is one location of an
+//! overlay, some slabs at a time.
 //!
 //! ```text
-//!  member 1   | own slabs |              all fields, one after another
-//!              └ first ┘   ──> member 0  the slabs that member 0 needs of them
+//!  member 1   | own part |              all fields, slab by slab and row by row
+//!              └ first ┘  ──> member 0  what member 0 needs of it
 //!                   └ last ┘ ──> member 2
 //! ```
 //!
@@ -23,28 +24,57 @@ use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop};
 use syncline_store::array::Array;
 
 use crate::Result;
+use crate::rule::fields::three;
 
-/// The bytes of a chunk.
+/// The bytes of a chunk, unless one slab has more.
 const CHUNK: usize = 4 << 20;
 
-/// Slabs of one member that others need.
+/// A part of every field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) slabs: Range<usize>,
+    /// The columns in each row of a slab.
+    pub(super) cols: Vec<Range<usize>>,
+}
+
+impl Part {
+    fn common(&self, other: &Part) -> Part {
+        let common = |a: &Range<usize>, b: &Range<usize>| {
+            let start = a.start.max(b.start);
+            start..a.end.min(b.end).max(start)
+        };
+        let cols = self.cols.iter().zip(&other.cols).map(|(a, b)| common(a, b));
+        Part { slabs: common(&self.slabs, &other.slabs), cols: cols.collect() }
+    }
+
+    /// Returns the number of values in a slab.
+    fn values(&self) -> usize {
+        self.cols.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.slabs.is_empty() || self.values() == 0
+    }
+}
+
+/// A part that one member has and others need.
 #[derive(Debug)]
 struct Parcel {
     from: usize,
-    slabs: Range<usize>,
+    part: Part,
     to: Vec<usize>,
 }
 
-/// Brings each member the slabs that it `needs`, of those that the others `own`. Returns the number
+/// Brings each member the part that it `needs`, of those that the others `own`. Returns the number
 /// of bytes that this member has received.
 ///
 /// # Collective
-/// All members call it, with fields of the same types and dimensions, and with the same ranges.
+/// All members call it, with fields of the same types and dimensions, and with the same parts.
 pub(super) fn exchange(
     me: &mut Member,
     fields: &mut [Array],
-    own: &[Range<usize>],
-    needs: &dyn Fn(usize) -> Range<usize>,
+    own: &[Part],
+    needs: &dyn Fn(usize) -> Part,
 ) -> Result<u64> {
     by_chunks(me, fields, own, needs, CHUNK)
 }
@@ -52,39 +82,42 @@ pub(super) fn exchange(
 fn by_chunks(
     me: &mut Member,
     fields: &mut [Array],
-    own: &[Range<usize>],
-    needs: &dyn Fn(usize) -> Range<usize>,
+    own: &[Part],
+    needs: &dyn Fn(usize) -> Part,
     most: usize,
 ) -> Result<u64> {
     let parcels = parcels(own, needs);
     if parcels.is_empty() {
         return Ok(0);
     }
-    let sizes: Vec<usize> = fields.iter().map(slab_bytes).collect();
-    let bytes = |parcel: &Parcel| parcel.slabs.len() * sizes.iter().sum::<usize>();
-    let received = parcels.iter().filter(|parcel| parcel.to.contains(&me.rank())).map(&bytes);
-    let received = received.sum::<usize>() as u64;
-    let chunks = parcels.iter().map(|parcel| bytes(parcel).div_ceil(most)).max().unwrap_or(0);
+    let point: usize = fields.iter().map(|field| field.element().bytes()).sum();
+    let slab = |parcel: &Parcel| parcel.part.values() * point;
+    let received = parcels.iter().filter(|parcel| parcel.to.contains(&me.rank()));
+    let received = received.map(|parcel| (slab(parcel) * parcel.part.slabs.len()) as u64).sum();
+    let together = |parcel: &Parcel| (most / slab(parcel)).clamp(1, parcel.part.slabs.len());
+    let chunks = parcels.iter().map(|parcel| parcel.part.slabs.len().div_ceil(together(parcel)));
+    let chunks = chunks.max().unwrap_or(0) as u64;
     let location = |parcel: &Parcel| {
-        let Range { start, end } = parcel.slabs;
-        let name = format!("slabs {start} to {} of rank {}", end - 1, parcel.from);
-        Location::<[u8]>::absent(name, bytes(parcel).min(most))
+        let Range { start, end } = parcel.part.slabs;
+        let to: Vec<_> = parcel.to.iter().map(ToString::to_string).collect();
+        let name = format!("slabs {start} to {} of {} for {}", end - 1, parcel.from, to.join(", "));
+        Location::<[u8]>::absent(name, together(parcel) * slab(parcel))
     };
     let locations: Vec<_> = parcels.iter().map(location).collect();
     // A member runs its tasks one after another: the lock is free.
     let fields = &Mutex::new(fields);
-    let sizes = &sizes[..];
     let mut overlay = Overlay::new();
     for (parcel, location) in parcels.iter().zip(&locations) {
-        let (slabs, len) = (&parcel.slabs, bytes(parcel));
+        let (part, together) = (&parcel.part, together(parcel));
         let chunk = move |step: &Step| {
-            let at = |n: u64| (n as usize * most).min(len);
-            at(step.iteration())..at(step.iteration() + 1)
+            let at = |n: u64| part.slabs.start + n as usize * together;
+            let clip = |slab: usize| slab.min(part.slabs.end);
+            clip(at(step.iteration()))..clip(at(step.iteration() + 1))
         };
         let name = format!("send {}", location.name());
         let task = overlay.task(name, location.write(), move |chunk_data, step| {
             let fields = fields.lock().unwrap_or_else(PoisonError::into_inner);
-            for (field, inside, place) in pieces(sizes, slabs, chunk(step)) {
+            for (field, inside, place) in pieces(&fields, part, chunk(step)) {
                 chunk_data[place].copy_from_slice(&fields[field].bytes()[inside]);
             }
         });
@@ -93,7 +126,7 @@ fn by_chunks(
             let name = format!("take {} in rank {to}", location.name());
             let task = overlay.task(name, location.read(), move |chunk_data, step| {
                 let mut fields = fields.lock().unwrap_or_else(PoisonError::into_inner);
-                for (field, inside, place) in pieces(sizes, slabs, chunk(step)) {
+                for (field, inside, place) in pieces(&fields, part, chunk(step)) {
                     fields[field].bytes_mut()[inside].copy_from_slice(&chunk_data[place]);
                 }
             });
@@ -101,51 +134,47 @@ fn by_chunks(
         }
     }
     let mut overlay = overlay.check(Initial::Program)?;
-    overlay.run_on(me, Runner::pool(1), Stop::after(chunks as u64))?;
+    overlay.run_on(me, Runner::pool(1), Stop::after(chunks))?;
     Ok(received)
 }
 
 /// Returns what the members send.
-fn parcels(own: &[Range<usize>], needs: &dyn Fn(usize) -> Range<usize>) -> Vec<Parcel> {
+fn parcels(own: &[Part], needs: &dyn Fn(usize) -> Part) -> Vec<Parcel> {
     let mut parcels: Vec<Parcel> = Vec::new();
     for (from, owned) in own.iter().enumerate() {
         let first = parcels.len();
         for to in (0..own.len()).filter(|&to| to != from) {
-            let needed = needs(to);
-            let slabs = owned.start.max(needed.start)..owned.end.min(needed.end);
-            if slabs.is_empty() {
+            let part = owned.common(&needs(to));
+            if part.is_empty() {
                 continue;
             }
-            match parcels[first..].iter_mut().find(|parcel| parcel.slabs == slabs) {
+            match parcels[first..].iter_mut().find(|parcel| parcel.part == part) {
                 Some(parcel) => parcel.to.push(to),
-                None => parcels.push(Parcel { from, slabs, to: vec![to] }),
+                None => parcels.push(Parcel { from, part, to: vec![to] }),
             }
         }
     }
     parcels
 }
 
-fn slab_bytes(array: &Array) -> usize {
-    array.bytes().len() / array.dims()[0]
-}
-
-/// Returns the pieces of a range of the bytes of a parcel, which has its slabs of all fields one
-/// after another: the field, the bytes of the field, and the place in the range.
+/// Returns the pieces of some slabs of a part: the field, its bytes, and their place in the
+/// message, which has the fields one after another.
 fn pieces(
-    sizes: &[usize],
-    slabs: &Range<usize>,
-    range: Range<usize>,
+    fields: &[Array],
+    part: &Part,
+    slabs: Range<usize>,
 ) -> Vec<(usize, Range<usize>, Range<usize>)> {
-    let (mut pieces, mut start) = (Vec::new(), 0);
-    for (field, size) in sizes.iter().enumerate() {
-        let end = start + slabs.len() * size;
-        let here = range.start.max(start)..range.end.min(end);
-        if !here.is_empty() {
-            let first = slabs.start * size + here.start - start;
-            let place = here.start - range.start..here.end - range.start;
-            pieces.push((field, first..first + here.len(), place));
+    let (mut pieces, mut at) = (Vec::new(), 0);
+    for (n, field) in fields.iter().enumerate() {
+        let (bytes, [_, rows, n_cols]) = (field.element().bytes(), three(field.dims()));
+        for slab in slabs.clone() {
+            for (row, cols) in part.cols.iter().enumerate().filter(|(_, cols)| !cols.is_empty()) {
+                let first = ((slab * rows + row) * n_cols + cols.start) * bytes;
+                let len = cols.len() * bytes;
+                pieces.push((n, first..first + len, at..at + len));
+                at += len;
+            }
         }
-        start = end;
     }
     pieces
 }
@@ -156,37 +185,42 @@ mod tests {
     use syncline_store::ElementType;
 
     use super::*;
+    use crate::rule::columns::Columns;
 
-    /// Returns fields whose slabs hold their position, where this member owns them.
-    fn fields(slabs: usize, own: &Range<usize>) -> Vec<Array> {
+    /// Returns fields whose values tell their place, where this member has them.
+    fn fields(dims: &[usize], part: &Part) -> Vec<Array> {
         [ElementType::Float64, ElementType::Uint8, ElementType::Int16]
             .into_iter()
             .map(|element| {
-                let mut array = Array::zeros(element, &[slabs, 5]).unwrap();
-                let size = slab_bytes(&array);
-                let all = array.bytes_mut().chunks_exact_mut(size).enumerate();
-                for (slab, bytes) in all.filter(|(slab, _)| own.contains(slab)) {
-                    bytes.fill(slab as u8 + 1);
+                let mut array = Array::zeros(element, dims).unwrap();
+                let (size, [_, rows, cols]) = (element.bytes(), three(dims));
+                for (n, bytes) in array.bytes_mut().chunks_exact_mut(size).enumerate() {
+                    let (slab, row, col) = (n / cols / rows, n / cols % rows, n % cols);
+                    if part.slabs.contains(&slab) && part.cols[row].contains(&col) {
+                        bytes.fill((n % 251) as u8 + 1);
+                    }
                 }
                 array
             })
             .collect()
     }
 
-    #[test]
-    fn each_member_gets_the_slabs_that_it_needs() {
-        let slabs = 40;
+    /// Exchanges on teams of several shapes; `part` returns what a member has with `more` around.
+    fn each_gets_what_it_needs(
+        dims: &[usize],
+        part: &(dyn Fn(usize, usize, usize) -> Part + Sync),
+        mores: &[usize],
+    ) {
         for (hosts, members) in [(1, 1), (1, 3), (3, 1), (2, 2)] {
             let count = hosts * members;
-            let cut = |n: usize| slabs * n / count;
-            let own: Vec<_> = (0..count).map(|n| cut(n)..cut(n + 1)).collect();
-            for more in [0, 3, 25, slabs] {
-                let needs = |n: usize| cut(n).saturating_sub(more)..(cut(n + 1) + more).min(slabs);
+            let own: Vec<Part> = (0..count).map(|n| part(n, count, 0)).collect();
+            for &more in mores {
                 let own = &own;
                 let one = move |me: &mut Member| {
-                    let mut fields = fields(slabs, &own[me.rank()]);
+                    let needs = |n: usize| part(n, count, more);
+                    let mut fields = fields(dims, &own[me.rank()]);
                     by_chunks(me, &mut fields, own, &needs, 64).unwrap();
-                    let expected = self::fields(slabs, &needs(me.rank()));
+                    let expected = self::fields(dims, &needs(me.rank()));
                     for (field, expected) in fields.iter().zip(&expected) {
                         assert_eq!(field.bytes(), expected.bytes(), "{hosts} x {members}, {more}");
                     }
@@ -200,20 +234,26 @@ mod tests {
     }
 
     #[test]
-    fn pieces_cover_a_parcel() {
-        let (sizes, slabs) = ([40, 5, 10], 3..9);
-        let all = 6 * 55;
-        for chunk in [1, 7, 50, all, 2 * all] {
-            let mut next = [3 * 40, 3 * 5, 3 * 10];
-            for start in (0..all).step_by(chunk) {
-                let mut place = 0;
-                for (field, inside, at) in pieces(&sizes, &slabs, start..(start + chunk).min(all)) {
-                    assert_eq!((inside.start, at.start), (next[field], place));
-                    assert_eq!(inside.len(), at.len());
-                    (next[field], place) = (inside.end, at.end);
-                }
-            }
-            assert_eq!(next, [9 * 40, 9 * 5, 9 * 10]);
+    fn each_member_gets_the_slabs_that_it_needs() {
+        let slabs = 40;
+        let part = |n: usize, count: usize, more: usize| {
+            let cut = |n: usize| slabs * n / count;
+            let slabs = cut(n).saturating_sub(more)..(cut(n + 1) + more).min(slabs);
+            Part { slabs, cols: vec![0..5] }
+        };
+        each_gets_what_it_needs(&[slabs, 5], &part, &[0, 3, 25, slabs]);
+    }
+
+    #[test]
+    fn each_member_gets_the_columns_that_it_needs() {
+        for (dims, lean) in [(vec![9, 31], 0), (vec![3, 7, 22], 2)] {
+            let [slabs, rows, cols] = three(&dims);
+            let part = |n: usize, count: usize, more: usize| {
+                let columns = Columns::new((rows, cols), count, lean, more);
+                let cols = (0..rows).map(|row| columns.read(n, row)).collect();
+                Part { slabs: 0..slabs, cols }
+            };
+            each_gets_what_it_needs(&dims, &part, &[0, 2, 40]);
         }
     }
 }

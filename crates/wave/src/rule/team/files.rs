@@ -35,7 +35,7 @@ use crate::sweep::{Settings, SweepReport};
 use crate::{Error, Result};
 
 /// The files of a set, with their hidden paths.
-type Set = Vec<(File, PathBuf)>;
+pub(super) type Set = Vec<(File, PathBuf)>;
 
 /// The part of the first member: the decision about the names, and the files.
 pub(super) struct Begun {
@@ -75,13 +75,14 @@ impl Begun {
         encode(&self.files)
     }
 
-    /// Gives the files of a set, whose sums are those of `written`, their names, together.
+    /// Gives the files of a set, whose units have these sums, their names, together.
     pub(super) fn commit(
         mut self,
         target: &Target,
         set: &Set,
         report: &SweepReport,
-        (settings, written, share): (&Settings, &Written, &Share),
+        (settings, share): (&Settings, &Share),
+        sums: Vec<u64>,
     ) -> Result<()> {
         self.identity.check_inputs()?;
         let mut files = Vec::new();
@@ -95,7 +96,7 @@ impl Begun {
         let sums = Progress {
             iterations: report.iterations,
             panel_rows: share.unit.unwrap_or(1) as u64,
-            checksums: written.last.iter().flat_map(|last| &last.sums).flatten().copied().collect(),
+            checksums: sums,
             residuals: report.residuals.clone(),
             ..Progress::default()
         };
@@ -142,6 +143,22 @@ pub(super) fn write_headers(inputs: &[Input<'_>], sets: &[Set]) -> Result<()> {
     Ok(())
 }
 
+/// Returns the sums of all units of the fields in a set, of a result with several: by these a later
+/// run knows that the files are of one run.
+pub(super) fn sums(inputs: &[Input<'_>], set: &Set, share: &Share) -> Result<Vec<u64>> {
+    let mut all = Vec::new();
+    if set.len() < 2 {
+        return Ok(all);
+    }
+    for (input, (file, path)) in inputs.iter().zip(set) {
+        let place = (input.start(), input.slab_bytes());
+        let units = (share.unit.unwrap_or(1), share.slabs);
+        let sums = SlabSums::of_file((file, path), place, units, |_| Ok(()))?;
+        all.extend_from_slice(sums.values());
+    }
+    Ok(all)
+}
+
 /// Brings what this member has written to the first set to disk, and checks that the files that it
 /// has read are still those.
 pub(super) fn sync(fields: &[Fields]) -> Result<()> {
@@ -177,6 +194,11 @@ struct OfPass {
 }
 
 impl Written {
+    /// Returns the sums of the last pass, of all units.
+    pub(super) fn sums(&self) -> Vec<u64> {
+        self.last.iter().flat_map(|last| &last.sums).flatten().copied().collect()
+    }
+
     /// Compares the sums of what a pass has read with those of its writers. `before` is the number
     /// of iterations before the pass.
     pub(super) fn check(&mut self, before: u64, sums: &PassSums, share: &Share) -> Result<()> {
@@ -206,7 +228,7 @@ impl Written {
         Ok(())
     }
 
-    /// Exchanges the sums of what all members have written. They have the slabs `own`.
+    /// Keeps the sums of a pass, and exchanges them if the members have the slabs `own`.
     ///
     /// # Collective
     /// All members call it after each pass.
@@ -215,27 +237,28 @@ impl Written {
         before: u64,
         fields: &[Fields],
         sums: &PassSums,
-        (own, share): (&[Range<usize>], &Share),
+        (own, share): (Option<&[Range<usize>]>, &Share),
         me: &mut Member,
     ) -> Result<()> {
-        let unit = share.unit.unwrap_or(1);
-        let units = |own: &Range<usize>| own.start / unit..own.end.div_ceil(unit);
-        let mine: Vec<u8> = {
-            let written = sums.written.lock().unwrap_or_else(PoisonError::into_inner);
-            let own = units(&share.own);
-            let values = written.iter().flat_map(|sums| &sums.values()[own.clone()]);
-            values.flat_map(|sum| sum.to_le_bytes()).collect()
-        };
         let paths = match fields.first() {
             Some(Fields::Files(files)) => files.iter().map(|(_, path)| path.clone()).collect(),
             _ => Vec::new(),
         };
-        let mut all = vec![vec![0; share.slabs.div_ceil(unit)]; paths.len()];
-        for (own, message) in own.iter().zip(me.exchange(&mine)?) {
-            let (own, mut values) = (units(own), message.as_chunks::<8>().0.iter());
-            for sums in &mut all {
-                for (sum, value) in sums[own.clone()].iter_mut().zip(&mut values) {
-                    *sum = u64::from_le_bytes(*value);
+        let mut all: Vec<Vec<u64>> = {
+            let written = sums.written.lock().unwrap_or_else(PoisonError::into_inner);
+            written.iter().map(|sums| sums.values().to_vec()).collect()
+        };
+        if let Some(own) = own {
+            let unit = share.unit.unwrap_or(1);
+            let units = |own: &Range<usize>| own.start / unit..own.end.div_ceil(unit);
+            let mine = all.iter().flat_map(|sums| &sums[units(&share.own)]);
+            let mine: Vec<u8> = mine.flat_map(|sum| sum.to_le_bytes()).collect();
+            for (own, message) in own.iter().zip(me.exchange(&mine)?) {
+                let (own, mut values) = (units(own), message.as_chunks::<8>().0.iter());
+                for sums in &mut all {
+                    for (sum, value) in sums[own.clone()].iter_mut().zip(&mut values) {
+                        *sum = u64::from_le_bytes(*value);
+                    }
                 }
             }
         }

@@ -4,17 +4,20 @@ use std::path::PathBuf;
 
 use syncline_fabric::{Member, Team};
 use syncline_store::array::{Array, ArraySource};
+use syncline_store::generation::Identity;
 
+use super::{Agreed, OnTeam};
 use crate::monitor::Monitor;
+use crate::rule::fields::three;
 use crate::rule::fields::{Input, Output};
 use crate::rule::plain::plain;
-use crate::rule::plan::ArrayPlan;
+use crate::rule::plan::{ArrayPlan, Question};
 use crate::rule::run::{Done, Run};
 use crate::rule::share::Share;
-use crate::rule::tests::{Case, case, change, difference, every_lanes};
+use crate::rule::tests::{Case, case, change, difference, every_lanes, wider_case};
 use crate::rule::{self, Rule};
 use crate::target::Target;
-use crate::{Described, Result, Runner, Sweep, SweepReport};
+use crate::{Described, Error, Result, Runner, Sweep, SweepReport};
 
 /// Returns the fields after these iterations, and the greatest change in each.
 fn expected(rule: &Rule, arrays: &[Array], iterations: u64) -> (Vec<Array>, Vec<f64>) {
@@ -71,7 +74,14 @@ fn each_share_of_a_pass_has_the_bits_of_the_plain_loop() {
         for member in 0..members {
             let share = Share::of(dims[0], (member, members), unit);
             let own = share.own.clone();
-            let run = Run { rule, inputs: &inputs, settings: &sweep.settings, plan, share };
+            let run = Run {
+                rule,
+                inputs: &inputs,
+                settings: &sweep.settings,
+                plan,
+                share,
+                columns: None,
+            };
             let mut output = Output::Memory(Vec::new());
             run.run(&mut output, Done::default(), &[], &mut |_, _, _| Ok(())).unwrap();
             let Output::Memory(fields) = output else { unreachable!("the run is in memory") };
@@ -92,22 +102,18 @@ fn team<R: Send>((hosts, each): (usize, usize), f: impl Fn(&mut Member) -> R + S
     }
 }
 
-#[test]
-fn teams_have_the_bits_of_the_plain_loop() {
-    let mut runs = 0;
-    for number in 0..400 {
-        let Some(Case { text, described, dims, arrays, mut random }) = case(number) else {
-            continue;
-        };
+/// Runs random descriptions on teams, over arrays that have some columns more. Returns the numbers
+/// of runs by several members, of ordered rules and of explicit ones.
+fn random_teams(cases: std::ops::Range<u64>, more: usize) -> [usize; 2] {
+    let mut runs = [0, 0];
+    for number in cases {
+        let Some(case) = wider_case(number, more) else { continue };
+        let Case { text, described, dims, arrays, mut random } = case;
         let rule = described.rule();
-        if !rule.explicit {
-            continue;
-        }
         let hosts = random.one_of(&[(1, 1), (1, 2), (1, 3), (1, 5), (2, 1), (2, 2), (3, 1)]);
-        if hosts.0 * hosts.1 > dims[0] {
+        if rule.explicit && hosts.0 * hosts.1 > dims[0] {
             continue;
         }
-        runs += 1;
         let iterations = random.within(1..=12) as u64;
         let (tolerance, exact) = (random.one_of(&[-0.0, 100.0, 1e3]), random.one_in(2));
         let (depth, threads) = (random.within(1..=8) as u64, random.within(1..=2));
@@ -127,6 +133,7 @@ fn teams_have_the_bits_of_the_plain_loop() {
         let targets: Vec<PathBuf> =
             (0..rule.fields).map(|field| folder.path().join(format!("result-{field}"))).collect();
         let target = targets[1..].iter().fold(Target::npy(&targets[0]), Target::and);
+        let target = target.in_memory(random.one_in(3));
         let paths: Vec<PathBuf> =
             (0..arrays.len()).map(|n| folder.path().join(format!("{n}.npy"))).collect();
         for (array, path) in arrays.iter().zip(&paths) {
@@ -150,11 +157,19 @@ fn teams_have_the_bits_of_the_plain_loop() {
             let (fields, coefficients) = arrays.split_at(rule.fields);
             sweep.gather_arrays_on(me, fields, coefficients)
         });
+        let refused = |outcome: &Result<_>| matches!(outcome, Err(Error::Members { .. }));
+        if !rule.explicit && refused(&outcomes[0]) {
+            assert!(outcomes.iter().all(refused), "case {number}");
+            continue;
+        }
+        runs[usize::from(rule.explicit)] += usize::from(outcomes.len() > 1);
         for outcome in outcomes {
             let (fields, report) = outcome.unwrap();
             let done = report.iterations;
             let (expected, changes) = expected(rule, &arrays, done);
-            let reached = changes.iter().position(|change| *change <= tolerance);
+            let window = rule.directions.len();
+            let enough = |changes: &[f64]| changes.iter().all(|change| *change <= tolerance);
+            let reached = changes.windows(window).position(enough).map(|at| at + window - 1);
             assert_eq!(report.converged, reached.map(|at| at as u64), "case {number}");
             match reached {
                 Some(at) if exact => assert_eq!(done, at as u64 + 1),
@@ -173,5 +188,91 @@ fn teams_have_the_bits_of_the_plain_loop() {
         let left = std::fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(left, arrays.len() + if to_files { rule.fields } else { 0 });
     }
-    assert!(runs > 100, "{runs}");
+    runs
+}
+
+#[test]
+fn teams_have_the_bits_of_the_plain_loop() {
+    let [narrow, wide] =
+        [(0..300, 0), (300..600, 150)].map(|(cases, more)| random_teams(cases, more));
+    assert!(narrow[1] > 80 && wide[0] > 80 && wide[1] > 80, "{narrow:?} {wide:?}");
+}
+
+/// Plans that no run would choose, at cuts as close as they may be.
+#[test]
+fn ordered_rules_have_the_bits_of_the_plain_loop_in_any_bands() {
+    random_bands(0..400);
+}
+
+fn random_bands(cases: std::ops::Range<u64>) {
+    let mut runs = 0;
+    for number in cases {
+        let more = (number % 4) as usize * 40;
+        let Some(case) = wider_case(number, more) else { continue };
+        let Case { text, described, dims, arrays, mut random } = case;
+        let rule = described.rule();
+        let hosts = random.one_of(&[(1, 2), (1, 3), (1, 5), (2, 1), (2, 2)]);
+        let members = hosts.0 * hosts.1;
+        let (iterations, threads) = (random.within(1..=9) as u64, random.within(1..=3));
+        let sweep = Sweep::new(described.clone())
+            .iterations(iterations)
+            .until(if random.one_in(2) { 1.0 } else { -0.0 })
+            .exact_stop(random.one_in(2))
+            .lanes(random.one_of(&every_lanes()))
+            .runner(Runner::pool(threads));
+        let inputs: Vec<_> = arrays.iter().map(Input::Memory).collect();
+        let elements: Vec<_> = inputs.iter().map(Input::element).collect();
+        let (depth, band) = (random.within(1..=6) as u64, random.within(1..=12));
+        let flight = random.within(2..=4);
+        let question = Question {
+            rule,
+            dims: three(&dims),
+            members,
+            elements: &elements,
+            on_file: &vec![false; elements.len()],
+            result_on_file: false,
+            iterations,
+            converges: true,
+            depth: Some(depth),
+            deepest: depth,
+            threads: flight - 1,
+            memory: u64::MAX,
+            cache: 1 << 20,
+            disk: None,
+        };
+        if rule.explicit {
+            continue;
+        }
+        let Some(columns) = question.columns(depth as usize, band) else { continue };
+        let (piece, passes) = (random.within(1..=60), iterations.div_ceil(depth));
+        let plan = ArrayPlan { depth, passes, band, piece, flight, memory: 0 };
+        runs += 1;
+        let outcomes = team(hosts, |me| {
+            let sweep = sweep.clone().monitor(std::sync::Arc::new(Monitor::new()));
+            let on_team = OnTeam { kernel: &described, inputs: &inputs, settings: &sweep.settings };
+            let agreed = Agreed {
+                begun: std::time::Instant::now(),
+                identity: Identity::default(),
+                plan,
+                own: Vec::new(),
+                share: Share::whole(dims[0]),
+                columns: Some((columns.clone(), me.rank())),
+                in_memory: true,
+            };
+            on_team.gather_as(&agreed, me)
+        });
+        for outcome in outcomes {
+            let (fields, report) = outcome.unwrap();
+            let (expected, _) = expected(rule, &arrays, report.iterations);
+            for (n, (field, expected)) in fields.iter().zip(&expected).enumerate() {
+                if let Some(difference) = difference(field, expected) {
+                    panic!(
+                        "case {number}, {dims:?}, {hosts:?}, {iterations} iterations, {plan:?}, \
+                         {columns:?}: field {n}, {difference}\n{text}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(runs > 50, "{runs}");
 }

@@ -1,0 +1,98 @@
+//! A pass without levels: it copies fields in memory to their files.
+//!
+//! # Contract
+//! As for [`Engine::piece`], with what comes in as the final values. A member of a team with
+//! columns copies its own ones.
+//!
+//! # Costs
+//! A copy of each value.
+
+use std::ops::Range;
+
+use syncline_store::ElementType;
+
+use super::columns::Columns;
+use super::engine::{Bands, Crossing, Engine, Job};
+use super::ordered::Part;
+use crate::Result;
+
+/// The bytes of a band, if a slab has less.
+const BAND: usize = 1 << 20;
+
+/// The copies of a pass.
+pub(crate) struct Copies<'a> {
+    bands: Bands,
+    /// The numbers of rows of a slab, and of columns.
+    sizes: (usize, usize),
+    elements: &'a [ElementType],
+    columns: Option<&'a (Columns, usize)>,
+}
+
+impl<'a> Copies<'a> {
+    /// Returns the copies of fields with elements of these types, `flight` bands at once.
+    pub(crate) fn new(
+        [slabs, rows, cols]: [usize; 3],
+        elements: &'a [ElementType],
+        columns: Option<&'a (Columns, usize)>,
+        flight: usize,
+    ) -> Self {
+        let widest = elements.iter().map(|element| element.bytes()).max().unwrap_or(1);
+        let band = (BAND / (rows * cols * widest).max(1)).clamp(1, slabs.max(1));
+        let wanted = (0, slabs);
+        Copies {
+            bands: Bands { slabs, levels: 1, band, flight, behind: 0, late: 0, wanted, reach: 0 },
+            sizes: (rows, cols),
+            elements,
+            columns,
+        }
+    }
+}
+
+impl Engine for Copies<'_> {
+    type Worker<'w>
+        = ()
+    where
+        Self: 'w;
+
+    fn bands(&self) -> &Bands {
+        &self.bands
+    }
+
+    fn walk(&self) -> Range<isize> {
+        0..1
+    }
+
+    fn ahead(&self) -> usize {
+        0
+    }
+
+    fn part(&self) -> Option<&Part> {
+        None
+    }
+
+    fn crossing_bytes(&self, _: usize) -> [usize; 2] {
+        [0, 0]
+    }
+
+    fn worker(&self) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn piece(&self, _: &mut (), job: &Job<'_>, _: &mut Crossing<'_>, _: Option<&mut [f64]>) {
+        let (rows, cols) = self.sizes;
+        for (field, (from, to)) in job.slabs_in.iter().zip(job.slabs_out).enumerate() {
+            let bytes = self.elements[field].bytes();
+            for slab in self.bands.slabs_in(job.band) {
+                for row in 0..rows {
+                    let own =
+                        self.columns.map_or(0..cols, |(columns, rank)| columns.own(*rank, row));
+                    let [from, to] = [from, to]
+                        .map(|slabs| slabs.row(slab, (row, rows)).wrapping_add(own.start * bytes));
+                    // SAFETY: the caller guarantees that the former is readable and the latter
+                    // writable, in the columns of the member; a buffer is no array in memory.
+                    unsafe { from.cast_const().copy_to_nonoverlapping(to, own.len() * bytes) };
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Values on their way between the rings, the windows and their final places.
+
+use std::ops::Range;
+
+use super::window::{Line, MOST, Way, Window};
+use super::{Job, Ordered, Worker};
+
+impl Ordered<'_> {
+    /// Moves the positions from `keep` to `filled` to the start of the windows, which begin at
+    /// `base`.
+    ///
+    /// # Safety
+    /// The windows must have the positions, and be accessed by this thread only.
+    pub(super) unsafe fn shift(
+        &self,
+        worker: &mut Worker<'_>,
+        base: isize,
+        keep: isize,
+        filled: isize,
+    ) {
+        if keep == base || filled <= keep {
+            return;
+        }
+        let (from, count) = ((keep - base) as usize, (filled - keep) as usize);
+        for window in &mut worker.windows {
+            let (source, to) = (window.at(from, 0), window.at(0, 0));
+            // SAFETY: the caller guarantees that the window has the positions.
+            unsafe { source.cast_const().copy_to(to, count * window.pitch * window.bytes) };
+        }
+    }
+
+    /// Fills positions of the windows from the rings.
+    ///
+    /// # Safety
+    /// The conditions of [`sweep`](Self::sweep) must hold, and the windows, which begin at `base`,
+    /// have the positions.
+    pub(super) unsafe fn gather(
+        &self,
+        worker: &mut Worker<'_>,
+        job: &Job<'_>,
+        level: usize,
+        base: isize,
+        positions: Range<isize>,
+    ) {
+        let g = &self.geometry;
+        for (source, window) in self.sources.iter().zip(&worker.windows) {
+            let place = |row: usize| {
+                let (slab, row) = self.row_of(job, level, source.plane, row)?;
+                Some((self.line(source.array, slab, row), 0..g.dims[2]))
+            };
+            // SAFETY: the lines have all columns; no other thread writes those that are read, as
+            // the caller guarantees.
+            unsafe { self.move_lines(window, place, base, &positions, Way::In) };
+        }
+    }
+
+    /// Puts positions of the fields' windows back into the rings, and, if they are `last`, final
+    /// values to their places.
+    ///
+    /// # Safety
+    /// The conditions of [`sweep`](Self::sweep) must hold, and the windows, which begin at `base`,
+    /// have the positions.
+    pub(super) unsafe fn scatter(
+        &self,
+        worker: &mut Worker<'_>,
+        job: &Job<'_>,
+        level: usize,
+        base: isize,
+        positions: Range<isize>,
+        last: bool,
+    ) {
+        let g = &self.geometry;
+        let finals = g.bands.slabs_at(job.band, g.bands.levels - 1);
+        let top = g.bands.slabs_at(job.band, level + g.chained() - 1).start;
+        for field in 0..self.rule.fields {
+            let window = &worker.windows[field];
+            let place = |row: usize| {
+                let (slab, row) = self.row_of(job, level, 0, row)?;
+                // Rows above are final, and belong to bands before.
+                (slab >= top).then(|| (self.line(field, slab, row), 0..g.dims[2]))
+            };
+            // SAFETY: the lines have all columns, and no other thread accesses those of these
+            // positions, as the caller guarantees.
+            unsafe { self.move_lines(window, place, base, &positions, Way::Out) };
+            if !last || level + g.chained() < g.bands.levels {
+                continue;
+            }
+            let slabs = &job.slabs_out[field];
+            let place = |row: usize| {
+                let (slab, row) = self.row_of(job, level, 0, row)?;
+                let line = || slabs.row(self.actual(slab), (row, g.dims[1]));
+                finals.contains(&slab).then(|| (line(), self.own(row)))
+            };
+            // SAFETY: the caller guarantees that the final slabs are writable.
+            unsafe { self.move_lines(window, place, base, &positions, Way::Out) };
+        }
+    }
+
+    /// Moves positions between a window, which begins at `base`, and lines. `place` returns the
+    /// line of a row and the columns that are moved, along the direction, if it takes part.
+    ///
+    /// # Safety
+    /// The window has the positions; the lines must be valid for the accesses in these columns.
+    unsafe fn move_lines(
+        &self,
+        window: &Window,
+        place: impl Fn(usize) -> Option<(*mut u8, Range<usize>)>,
+        base: isize,
+        positions: &Range<isize>,
+        way: Way,
+    ) {
+        let g = &self.geometry;
+        let (cols, left) = (g.dims[2], g.direction.left);
+        let line = |(start, copied)| Line { start, cols, left, copied };
+        // The rows that take part follow one another.
+        let Some(first) = (0..g.rows()).find(|row| place(*row).is_some()) else { return };
+        let lines: Vec<Line> = (first..g.rows()).map_while(&place).map(line).collect();
+        // Whole vectors of the window begin at rows that are multiples of their width.
+        let odd = (first.next_multiple_of(MOST) - first).min(lines.len());
+        for (i, line) in lines[..odd].iter().enumerate() {
+            // SAFETY: the conditions are those of this function.
+            unsafe { window.copy(line, (first + i, g.skew), base, positions, way) };
+        }
+        let from = (first + odd, g.skew);
+        // SAFETY: as before; the lanes are available.
+        unsafe { window.copy_all(self.lanes, &lines[odd..], from, base, positions, way) };
+    }
+}

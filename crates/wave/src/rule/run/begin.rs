@@ -1,0 +1,163 @@
+//! The begin of a pass: what it reads, where it writes, and its engines.
+
+use std::sync::Arc;
+
+use syncline_fabric::Member;
+use syncline_store::ElementType;
+use syncline_store::array::Array;
+use syncline_store::columns::{ColumnWriter, Share as FileShare};
+use syncline_store::direct_io::{DirectFile, DirectWriter};
+
+use super::{Part, Run};
+use crate::Result;
+use crate::rule::columns::Columns;
+use crate::rule::copies::Copies;
+use crate::rule::engine::Slabs;
+use crate::rule::explicit::Explicit;
+use crate::rule::fields::{Fields, Input, failed, three};
+use crate::rule::ordered::{self, Ordered};
+use crate::rule::pass::{Down, Pass, Sink, Source};
+use crate::rule::sums::PassSums;
+use crate::streamed::Spent;
+
+impl Run<'_> {
+    /// Prepares one pass and runs it. Says that it has begun before it calls any member.
+    pub(super) fn begin(
+        &self,
+        sets: &[Fields],
+        (first, in_place): (bool, bool),
+        (before, levels): (u64, usize),
+        (spent, sums): (&Spent, &PassSums),
+        (me, begun): (Option<&mut Member>, &mut bool),
+    ) -> Result<Vec<f64>> {
+        let (rule, fields) = (self.rule, self.rule.fields);
+        let (target, last) =
+            (&sets[0], if in_place { &sets[0] } else { sets.last().unwrap_or(&sets[0]) });
+        let up = rule.direction(before).up && !rule.explicit && levels > 0;
+        let Part { read, .. } = self.part(levels);
+        let skipped = |input: &Input<'_>| read.start * input.slab_bytes();
+        let place = |input: &Input<'_>, array: &Array| {
+            let Slabs { start, first, pitch } = slabs(array);
+            Slabs { start: start.wrapping_add(skipped(input)), first, pitch }
+        };
+        let mut opened = Vec::new();
+        if let (false, Fields::Files(files)) = (first, last) {
+            for (file, path) in files {
+                opened.push(DirectFile::of(file, path, false)?);
+            }
+        }
+        let source = |n: usize| {
+            let input = &self.inputs[n];
+            match (input, last) {
+                (_, Fields::Memory(arrays)) if n < fields && !first => {
+                    Source::Memory(place(input, &arrays[n]))
+                }
+                (_, Fields::Files(_)) if n < fields && !first => {
+                    Source::File(&opened[n], input.start() + skipped(input) as u64)
+                }
+                (Input::Memory(array), _) => Source::Memory(place(input, array)),
+                (Input::File(file), _) => {
+                    let (file, start) = file.direct();
+                    Source::File(file, start + skipped(input) as u64)
+                }
+            }
+        };
+        let sources: Vec<Source<'_>> = (0..self.inputs.len()).map(source).collect();
+        let sink = |n: usize| match target {
+            Fields::Memory(arrays) => Ok(Sink::Memory(place(&self.inputs[n], &arrays[n]))),
+            Fields::Files(files) => {
+                let ((file, path), input) = (&files[n], &self.inputs[n]);
+                let start = input.start();
+                if let Some((columns, rank)) = &self.columns {
+                    let file = DirectFile::of(file, path, true)?;
+                    let share = Arc::new(self.file_share(input, columns, &file)?);
+                    let writer = ColumnWriter::new(file, share.clone(), *rank)?;
+                    return Ok(Sink::Columns(Box::new(writer), share));
+                }
+                if up {
+                    let failed = |source| failed("open", path, source);
+                    return Ok(Sink::Up(file.try_clone().map_err(failed)?, path.to_owned(), start));
+                }
+                let bytes = self.share.bytes(start, input.slab_bytes() as u64);
+                let writer = DirectWriter::new(DirectFile::of(file, path, true)?, bytes.start)?;
+                let start = start + skipped(input) as u64;
+                Ok(Sink::Down(Box::new(Down { writer, start, end: bytes.end })))
+            }
+        };
+        let sinks = (0..fields).map(sink).collect::<Result<Vec<Sink>>>()?;
+        let elements: Vec<ElementType> = self.inputs.iter().map(Input::element).collect();
+        let whole: Vec<Option<Slabs>> = sources[fields..]
+            .iter()
+            .map(|source| match source {
+                Source::Memory(slabs) => Some(*slabs),
+                Source::File(..) => None,
+            })
+            .collect();
+        let real = rule.real_of(elements.iter().copied());
+        let pass = Pass {
+            sources: &sources,
+            elements: &elements,
+            dims: [read.len(), self.dims()[1], self.dims()[2]],
+            first: read.start,
+            own: self.share.own.start - read.start..self.share.own.end - read.start,
+            up,
+            threads: self.settings.processors() as usize,
+            norm: self.settings.tolerance.is_some(),
+            monitor: self.monitor(),
+            spent,
+            sums,
+            before,
+            team: self.columns.as_ref().map(|(columns, rank)| (columns, *rank)),
+        };
+        let lanes = self.settings.lanes;
+        if levels == 0 {
+            let (columns, flight) = (self.columns.as_ref(), self.plan.flight);
+            let engine = Copies::new(pass.dims, &elements[..fields], columns, flight);
+            *begun = true;
+            return pass.run(&[(engine, 1)], sinks, me.filter(|_| columns.is_some()));
+        }
+        if rule.explicit {
+            let geometry = self.explicit(levels);
+            let engine = Explicit::new(rule, geometry, elements.clone(), real, lanes, &whole)?;
+            return pass.run(&[(engine, self.plan.piece)], sinks, None);
+        }
+        let engine = |g: ordered::Geometry| {
+            let (piece, part) = (self.plan.piece.max(g.least_piece()), self.cut(&g));
+            let engine = Ordered::new(rule, g, elements.clone(), real, lanes, &whole, part)?;
+            Ok((engine, piece))
+        };
+        let engines = self.ordered(levels, before).into_iter().map(engine);
+        let engines = engines.collect::<Result<Vec<_>>>()?;
+        *begun = true;
+        pass.run(&engines, sinks, me)
+    }
+
+    /// Returns the part of the engine of a geometry that this member runs.
+    pub(super) fn cut(&self, geometry: &ordered::Geometry) -> Option<ordered::Part> {
+        self.columns.as_ref().map(|(columns, rank)| ordered::Part::new(columns, *rank, geometry))
+    }
+
+    /// Returns the division of a file among the members by columns.
+    fn file_share(
+        &self,
+        input: &Input<'_>,
+        columns: &Columns,
+        file: &DirectFile,
+    ) -> Result<FileShare> {
+        let ([slabs, rows, cols], bytes) = (self.dims(), input.element().bytes());
+        let (header, _) = input.file();
+        let block = FileShare::best_block(file).max(self.share.block as usize);
+        let (members, columns) = (columns.members(), columns.clone());
+        let cut = move |row: u64, member: usize| {
+            (columns.own(member, row as usize % rows).start * bytes) as u64
+        };
+        let sizes = ((slabs * rows) as u64, (cols * bytes) as u64);
+        Ok(FileShare::new(&header, sizes, members, block, cut)?)
+    }
+}
+
+/// Returns the place of an array. The run writes only to arrays that it has made.
+fn slabs(array: &Array) -> Slabs {
+    let pitch = three(array.dims())[2] * array.element().bytes();
+    Slabs { start: array.bytes().as_ptr().cast_mut(), first: 0, pitch }
+}

@@ -127,9 +127,9 @@ mod tests {
             let mut counts = vec![0; members];
             for row in 0..rows {
                 let mut owners = vec![0; cols];
-                for member in 0..members {
+                for (member, count) in counts.iter_mut().enumerate() {
                     let (own, read) = (columns.own(member, row), columns.read(member, row));
-                    counts[member] += own.len();
+                    *count += own.len();
                     owners[own.clone()].iter_mut().for_each(|owner| *owner += 1);
                     let more = own.start.saturating_sub(margin)..(own.end + margin).min(cols);
                     prop_assert!(read.start <= own.start && read.end >= own.end);

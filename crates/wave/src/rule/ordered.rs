@@ -23,17 +23,17 @@
 //! after it, at another position, as in the plain loop. The next level follows `lag` positions
 //! behind in the same rows less the reach downward.
 //!
-//! In two dimensions the window has the rows of a band, and of all levels. In three the window has
-//! the rows of a plane, once for each plane that the rule reads, and each level moves a window of
-//! its own.
+//! In two dimensions the window has the rows of a band, and of all levels. In three the rings store
+//! whole planes in this way, and a level works on them where they are.
 //!
 //! # Pieces
 //! The piece of a band needs the next piece of the band before ([`Geometry::least_piece`] says how
-//! long pieces are). At its end it puts all values of the window back into the rings.
+//! long pieces are). In two dimensions it puts all values of the window back into the rings at its
+//! end.
 //!
 //! # Costs
-//! Per value and pass a transposition into the window and out of it, in three dimensions per level;
-//! at the start of a piece `levels * lag` positions more. Per value and level the loads and stores
+//! Per value and pass a transposition into the window and out of it; in two dimensions at the start
+//! of a piece `levels * lag` positions more. Per value and level the loads and stores
 //! of the program.
 //!
 //! # Source
@@ -54,13 +54,16 @@ use syncline_store::direct_io::IoBuffer;
 pub(crate) use self::cut::Part;
 pub(crate) use self::geometry::{Geometry, chain};
 use self::geometry::{STEP, turned};
-use self::window::Window;
+use self::window::{Line, Way, Window};
 use super::engine::{Bands, Crossing, Engine, Job, Ring, Slabs};
 use super::program::{CHUNK, Machine, Program, fill};
 use super::{Direction, Edge, Rule};
 use crate::Result;
 use crate::described::graph::Read;
 use crate::lanes::Lanes;
+
+/// All positions.
+const EVERYWHERE: Range<isize> = isize::MIN / 2..isize::MAX / 2;
 
 /// An array in a window: a field or a coefficient, and the plane from which it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +90,7 @@ pub(crate) struct Ordered<'r> {
     /// The part of a member of a team.
     part: Option<Part>,
     rings: Vec<Option<Ring>>,
-    /// The columns that the rings have.
+    /// The columns that the rings have, or in three dimensions the positions.
     cols: Range<usize>,
     /// The arrays that are whole in memory, where they have no ring.
     whole: Vec<Option<Slabs>>,
@@ -149,7 +152,10 @@ impl Engine for Ordered<'_> {
             .iter()
             .map(|source| {
                 let bytes = self.elements[source.array].bytes();
-                Window::new(self.positions(), g.rows(), bytes)
+                match g.across {
+                    0 => Window::new(self.positions(), g.rows(), bytes),
+                    _ => Ok(self.plane(source.array, 0)),
+                }
             })
             .collect::<Result<Vec<Window>>>()?;
         let distance = |read: &Placed| {
@@ -191,11 +197,11 @@ impl Engine for Ordered<'_> {
             self.bring_in(job);
             self.take(job, crossing);
             if g.across == 0 {
-                self.sweep(worker, job, 0, norms);
+                self.sweep(worker, job, norms);
             } else {
                 for level in 0..g.bands.levels {
-                    let norms = norms.as_mut().map(|norms| &mut norms[level..=level]);
-                    self.sweep(worker, job, level, norms);
+                    let norm = norms.as_mut().map(|norms| &mut norms[level]);
+                    self.level(worker, job, level, norm);
                 }
             }
             if job.range.1 >= self.ends().1 {
@@ -220,15 +226,22 @@ impl<'r> Ordered<'r> {
     ) -> Result<Self> {
         let program = Program::new(rule, real, lanes, true);
         let g = &geometry;
-        let cols = part.as_ref().map_or(0..g.dims[2], Part::cols);
+        let mut cols = part.as_ref().map_or(0..g.dims[2], Part::cols);
+        if g.across == 1 {
+            cols = part.as_ref().map_or(0..g.all_positions(), |part| part.stored(g));
+        }
+        let slab = |bytes: usize| match g.across {
+            0 => cols.len() * bytes,
+            _ => cols.len() * Window::pitch(g.rows(), bytes),
+        };
         let whole: Vec<_> =
             vec![None; rule.fields].into_iter().chain(whole.iter().copied()).collect();
         let rings = elements
             .iter()
             .zip(&whole)
             .map(|(element, whole)| match whole {
-                Some(_) => Ok(None),
-                None => Ring::new(g.slots(), g.dims[1] * cols.len() * element.bytes()).map(Some),
+                Some(_) if g.across == 0 => Ok(None),
+                _ => Ring::new(g.slots(), slab(element.bytes())).map(Some),
             })
             .collect::<Result<_>>()?;
         let mut sources = Vec::new();
@@ -304,10 +317,10 @@ impl<'r> Ordered<'r> {
         })
     }
 
-    /// Returns the number of positions of a window.
+    /// Returns the number of positions of a window of two dimensions.
     fn positions(&self) -> usize {
         let g = &self.geometry;
-        STEP + (g.chained() - 1) * g.lag + 2 * (g.lag - 1)
+        STEP + (g.bands.levels - 1) * g.lag + 2 * (g.lag - 1)
     }
 
     /// Copies the coefficients of the final slabs, for an engine that continues.
@@ -325,7 +338,7 @@ impl<'r> Ordered<'r> {
                     let cols = self.read(row);
                     // SAFETY: the slab has come in, as all levels have computed with it; the caller
                     // guarantees that the final one is writable.
-                    unsafe { self.copy_out(array, slab, row, cols, slabs) };
+                    unsafe { self.copy_out(array, (slab, row), &cols, slabs) };
                 }
             }
         }
@@ -336,18 +349,25 @@ impl<'r> Ordered<'r> {
         if self.geometry.direction.up { self.geometry.dims[0] - 1 - slab } else { slab }
     }
 
-    /// Returns the address of the first column of a row, as the array counts columns. A ring of a
-    /// part need not have that column.
-    fn line(&self, array: usize, slab: usize, row: usize) -> *mut u8 {
+    /// Returns the address of the first column of a slab of two dimensions, as the array counts
+    /// columns. A ring of a part need not have that column.
+    fn line(&self, array: usize, slab: usize) -> *mut u8 {
         let bytes = self.elements[array].bytes();
         match (&self.rings[array], &self.whole[array]) {
-            (Some(ring), _) => {
-                let row = ring.slab(slab as isize).wrapping_add(row * self.cols.len() * bytes);
-                row.wrapping_sub(self.cols.start * bytes)
-            }
-            (None, Some(slabs)) => slabs.row(self.actual(slab), (row, self.geometry.dims[1])),
+            (Some(ring), _) => ring.slab(slab as isize).wrapping_sub(self.cols.start * bytes),
+            (None, Some(slabs)) => slabs.row(self.actual(slab), (0, 1)),
             (None, None) => unreachable!("an array without a ring is whole in memory"),
         }
+    }
+
+    /// Returns a plane of three dimensions. Its first position is the first one of the ring.
+    fn plane(&self, array: usize, slab: usize) -> Window {
+        let Some(ring) = &self.rings[array] else { unreachable!("planes are in rings") };
+        Window::at_place(
+            ring.slab(slab as isize),
+            self.geometry.rows(),
+            self.elements[array].bytes(),
+        )
     }
 
     /// Returns the address of the first of some columns along the direction, in the order of
@@ -358,27 +378,51 @@ impl<'r> Ordered<'r> {
         line.wrapping_add(first * bytes)
     }
 
+    /// Copies columns along the direction between the ring of an array and other memory, in which
+    /// they follow one another in the order of the array.
+    ///
+    /// # Safety
+    /// The other memory must be valid for the accesses, and no other thread accesses it or these
+    /// columns of the ring in a way that conflicts.
+    unsafe fn move_columns(
+        &self,
+        array: usize,
+        (slab, row): (usize, usize),
+        cols: &Range<usize>,
+        outside: *mut u8,
+        way: Way,
+    ) {
+        let (g, bytes) = (&self.geometry, self.elements[array].bytes());
+        if g.across == 1 {
+            let start = outside.wrapping_sub(cols.start * bytes);
+            let line = Line { start, cols: g.dims[2], left: false, copied: cols.clone() };
+            let (first, of) = (self.cols.start as isize, (row, g.skew));
+            // SAFETY: the conditions are those of this function, see `Geometry::margin`.
+            return unsafe { self.plane(array, slab).copy(&line, of, first, &EVERYWHERE, way) };
+        }
+        let inside = self.first_of(self.line(array, slab), cols, bytes);
+        let (from, to) = if way == Way::In { (outside, inside) } else { (inside, outside) };
+        // SAFETY: as before; a ring is no other memory.
+        unsafe { from.cast_const().copy_to_nonoverlapping(to, cols.len() * bytes) };
+    }
+
     /// Copies columns along the direction from the ring to their final place.
     ///
     /// # Safety
     /// The final place is writable, and no other thread accesses it or writes to the line.
     unsafe fn copy_out(
         &self,
-        field: usize,
-        slab: usize,
-        row: usize,
-        cols: Range<usize>,
+        array: usize,
+        (slab, row): (usize, usize),
+        cols: &Range<usize>,
         slabs: &Slabs,
     ) {
-        if cols.is_empty() {
-            return;
-        }
-        let bytes = self.elements[field].bytes();
-        let from = self.first_of(self.line(field, slab, row), &cols, bytes);
         let to = slabs.row(self.actual(slab), (row, self.geometry.dims[1]));
-        let to = self.first_of(to, &cols, bytes);
-        // SAFETY: the caller guarantees both; a ring is not the place of final values.
-        unsafe { from.cast_const().copy_to_nonoverlapping(to, cols.len() * bytes) };
+        let to = self.first_of(to, cols, self.elements[array].bytes());
+        if !cols.is_empty() {
+            // SAFETY: the conditions are those of this function.
+            unsafe { self.move_columns(array, (slab, row), cols, to, Way::Out) };
+        }
     }
 
     /// Returns the columns of a row that come in, along the direction.
@@ -405,68 +449,100 @@ impl<'r> Ordered<'r> {
     unsafe fn bring_in(&self, job: &Job<'_>) {
         let g = &self.geometry;
         let (first, last) = self.ends();
-        let ahead = |position: isize| position.saturating_add(g.lag as isize).max(0) as usize;
-        let from = if job.range.0 <= first { 0 } else { ahead(job.range.0) };
-        let to = if job.range.1 >= last { usize::MAX } else { ahead(job.range.1) };
+        let ahead = |position: isize| position.saturating_add(g.lag as isize);
+        let from = if job.range.0 <= first { EVERYWHERE.start } else { ahead(job.range.0) };
+        let to = if job.range.1 >= last { EVERYWHERE.end } else { ahead(job.range.1) };
         for (array, slabs) in job.slabs_in.iter().enumerate() {
             if self.rings[array].is_none() {
                 continue;
             }
-            let bytes = self.elements[array].bytes();
             for slab in g.bands.slabs_in(job.band) {
-                for row in 0..g.dims[1] {
-                    let read = self.read(row);
-                    let cols = from.clamp(read.start, read.end)..to.clamp(read.start, read.end);
-                    let source = slabs.row(self.actual(slab), (row, g.dims[1]));
-                    let source = self.first_of(source, &cols, bytes).cast_const();
-                    let to = self.first_of(self.line(array, slab, row), &cols, bytes);
-                    // SAFETY: the caller guarantees that the row is readable, and that no other
-                    // thread accesses this part of the ring.
-                    unsafe { source.copy_to_nonoverlapping(to, cols.len() * bytes) };
+                let source = |row: usize| slabs.row(self.actual(slab), (row, g.dims[1]));
+                if g.across == 1 {
+                    let place = |row: usize| Some((source(row), self.read(row)));
+                    let (plane, first) = (self.plane(array, slab), self.cols.start as isize);
+                    // SAFETY: the caller guarantees that the rows are readable, and that no other
+                    // thread accesses these positions of the ring.
+                    unsafe { self.move_lines(&plane, place, first, &(from..to), Way::In) };
+                    continue;
                 }
+                let read = self.read(0);
+                let clip = |col: isize| col.clamp(read.start as isize, read.end as isize) as usize;
+                let cols = clip(from)..clip(to);
+                let from = self.first_of(source(0), &cols, self.elements[array].bytes());
+                // SAFETY: the caller guarantees that the row is readable, and that no other thread
+                // accesses this part of the ring.
+                unsafe { self.move_columns(array, (slab, 0), &cols, from, Way::In) };
             }
         }
     }
 
-    /// Returns the slab and the row of a row of a window, if they exist; `level` and `plane` count
-    /// in three dimensions only.
-    fn row_of(
-        &self,
-        job: &Job<'_>,
-        level: usize,
-        plane: isize,
-        row: usize,
-    ) -> Option<(usize, usize)> {
-        let g = &self.geometry;
-        if g.across == 0 {
-            let slab = g.first_row(job.band) + row as isize;
-            return (0..g.dims[0] as isize).contains(&slab).then_some((slab as usize, 0));
-        }
-        let slabs = g.bands.slabs_at(job.band, level);
-        let slab = slabs.start as isize + plane;
-        let there = !slabs.is_empty() && (0..g.dims[0] as isize).contains(&slab);
-        there.then_some((slab as usize, row))
+    /// Returns the slab of a row of the window of two dimensions, if it exists.
+    fn slab_of(&self, band: usize, row: usize) -> Option<usize> {
+        let slab = self.geometry.first_slab(band) + row as isize;
+        (0..self.geometry.dims[0] as isize).contains(&slab).then_some(slab as usize)
     }
 
-    /// Moves a window over the piece: all levels in two dimensions, one in three.
+    /// Runs a level of a piece over the planes of three dimensions.
     ///
     /// # Safety
-    /// The conditions of [`Engine::piece`] must hold, and what comes in was brought in.
-    unsafe fn sweep(
+    /// The conditions of [`Engine::piece`] must hold, what comes in was brought in, and all levels
+    /// before have been run.
+    unsafe fn level(
         &self,
         worker: &mut Worker<'_>,
         job: &Job<'_>,
         level: usize,
-        mut norms: Option<&mut [f64]>,
+        mut norm: Option<&mut f64>,
     ) {
         let g = &self.geometry;
-        let behind = ((g.chained() - 1) * g.lag) as isize;
-        let reach = g.lag as isize - 1;
-        let shift = (level * g.lag) as isize;
-        let end = (g.dims[2] + g.skew * g.rows()) as isize + behind;
-        let clip = |position: isize| (position - shift).clamp(0, end);
+        let clip = |position: isize| {
+            (position - (level * g.lag) as isize).clamp(0, g.all_positions() as isize)
+        };
         let (start, stop) = (clip(job.range.0), clip(job.range.1));
-        if start >= stop || self.row_of(job, level, 0, g.rows() - 1).is_none() && g.across == 1 {
+        let slabs = g.bands.slabs_at(job.band, level);
+        if start >= stop || slabs.is_empty() {
+            return;
+        }
+        for (source, window) in self.sources.iter().zip(&mut worker.windows) {
+            let slab = slabs.start as isize + source.plane;
+            if (0..g.dims[0] as isize).contains(&slab) {
+                *window = self.plane(source.array, slab as usize);
+            }
+        }
+        let base = self.cols.start as isize;
+        for position in start..stop {
+            // SAFETY: the conditions are those of this function. The planes have all positions that
+            // the piece reads; no point reads a plane that does not exist.
+            unsafe { self.position(worker, job, level, position, base, norm.as_deref_mut()) };
+        }
+        if level + 1 == g.bands.levels {
+            let slab = slabs.start;
+            for field in 0..self.rule.fields {
+                let final_rows = &job.slabs_out[field];
+                let place = |row: usize| {
+                    let line = final_rows.row(self.actual(slab), (row, g.dims[1]));
+                    Some((line, self.own(row)))
+                };
+                let (window, positions) = (&worker.windows[field], start..stop);
+                // SAFETY: the caller guarantees that the final slabs are writable.
+                unsafe { self.move_lines(window, place, base, &positions, Way::Out) };
+            }
+        }
+    }
+
+    /// Moves a window over the piece of two dimensions, with all levels.
+    ///
+    /// # Safety
+    /// The conditions of [`Engine::piece`] must hold, and what comes in was brought in.
+    unsafe fn sweep(&self, worker: &mut Worker<'_>, job: &Job<'_>, mut norms: Option<&mut [f64]>) {
+        let g = &self.geometry;
+        let levels = g.bands.levels;
+        let behind = ((levels - 1) * g.lag) as isize;
+        let reach = g.lag as isize - 1;
+        let end = (g.dims[2] + g.skew * g.rows()) as isize + behind;
+        let (start, stop) = (job.range.0.clamp(0, end), job.range.1.clamp(0, end));
+        if start >= stop {
             return;
         }
         // The window has the positions from `base` on; those before `filled` are in it.
@@ -481,20 +557,20 @@ impl<'r> Ordered<'r> {
                 let keep = from - behind - reach;
                 self.shift(worker, base, keep, filled);
                 base = keep;
-                self.gather(worker, job, level, base, filled.max(base)..to + reach);
+                self.gather(worker, job, base, filled.max(base)..to + reach);
                 filled = to + reach;
                 for position in from..to {
-                    for t in 0..g.chained() {
-                        let at = position - (t * g.lag) as isize;
-                        let norm = norms.as_mut().map(|norms| &mut norms[t]);
-                        self.position(worker, job, level + t, at, base, norm);
+                    for level in 0..levels {
+                        let at = position - (level * g.lag) as isize;
+                        let norm = norms.as_mut().map(|norms| &mut norms[level]);
+                        self.position(worker, job, level, at, base, norm);
                     }
                 }
-                self.scatter(worker, job, level, base, from - behind..to - behind, true);
+                self.scatter(worker, job, base, from - behind..to - behind, true);
             }
             from = to;
         }
         // SAFETY: as before; later pieces find what is not final in the rings.
-        unsafe { self.scatter(worker, job, level, base, stop - behind..stop, false) };
+        unsafe { self.scatter(worker, job, base, stop - behind..stop, false) };
     }
 }

@@ -153,7 +153,7 @@ impl Question<'_> {
         } else {
             let chain = self.ordered(depth, band);
             let ring = |g: &ordered::Geometry, array: usize| {
-                let copied = array < rule.fields || self.on_file[array];
+                let copied = array < rule.fields || self.on_file[array] || rule.dimensions == 3;
                 if copied { g.ring_bytes(self.elements[array]) } else { 0 }
             };
             let arrays = || 0..self.elements.len();
@@ -162,8 +162,11 @@ impl Question<'_> {
             let moved = self.bytes(|array| array < rule.fields || self.on_file[array]);
             let passed = (chain.len() as u64 - 1) * band as u64 * slab * moved * flight as u64;
             let all = self.bytes(|_| true);
-            let window = chain.iter().map(|g| g.window_points() * all).max().unwrap_or(0);
-            let windows = chain.len() as u64 * window * self.threads as u64;
+            let window = |g: &ordered::Geometry| g.window_points(piece.max(g.least_piece())) * all;
+            let window = chain.iter().map(window).max().unwrap_or(0);
+            let flat = rule.dimensions == 2;
+            let own = if flat { chain.len() as u64 * window } else { 0 };
+            let windows = own * self.threads as u64;
             (rings + passed, window, windows)
         };
         let panel = |on_file: bool, array: usize| match on_file {
@@ -210,8 +213,7 @@ impl Question<'_> {
         // A band loads and stores what it works on, also the slabs of bands before it.
         let moves = MEMORY_NS * 2.0 * all * self.slabs(depth, band) as f64 / band as f64;
         let levels = depth as f64;
-        let per_level = if self.rule.explicit || self.rule.dimensions == 2 { 0.0 } else { copies };
-        let busy = points * ((update + per_level) * levels + copies + moves) / self.threads as f64;
+        let busy = points * (update * levels + copies + moves) / self.threads as f64;
         let moved = self.bytes(|array| self.on_file[array]) as f64
             + if self.result_on_file { fields } else { 0.0 };
         let disk = self.disk.map_or(0.0, |rate| points * moved / rate * 1e9);

@@ -419,23 +419,19 @@ fn load(file: &ArrayFile, part: &Part) -> Result<Array> {
     let name = direct.name();
     let source = File::open(name).map_err(|why| failed("open", name, why))?;
     let [_, rows, cols] = three(dims);
-    let whole = part.cols.iter().all(|own| *own == (0..cols));
-    let runs = part.slabs.clone().flat_map(|slab| {
-        let row = move |row: usize, own: &Range<usize>| {
-            let first = (slab * rows + row) * cols;
-            first + own.start..first + own.end
-        };
-        part.cols.iter().enumerate().map(move |(n, own)| row(n, own))
-    });
-    let runs: Vec<Range<usize>> = match whole {
-        true => vec![part.slabs.start * rows * cols..part.slabs.end * rows * cols],
-        false => runs.filter(|run| !run.is_empty()).collect(),
-    };
-    for run in runs {
-        let (from, to) = (run.start * bytes, run.end * bytes);
+    let mut read = |first: usize, values: usize| {
+        let (from, to) = (first * bytes, (first + values) * bytes);
         let into = &mut array.bytes_mut()[from..to];
-        let offset = start + from as u64;
-        source.read_exact_at(into, offset).map_err(|why| failed("read", name, why))?;
+        source.read_exact_at(into, start + from as u64).map_err(|why| failed("read", name, why))
+    };
+    if part.cols.iter().all(|own| *own == (0..cols)) {
+        read(part.slabs.start * rows * cols, part.slabs.len() * rows * cols)?;
+        return Ok(array);
+    }
+    for slab in part.slabs.clone() {
+        for (row, own) in part.cols.iter().enumerate().filter(|(_, own)| !own.is_empty()) {
+            read((slab * rows + row) * cols + own.start, own.len())?;
+        }
     }
     Ok(array)
 }

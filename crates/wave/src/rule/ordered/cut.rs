@@ -37,6 +37,7 @@
 
 use std::ops::Range;
 
+use super::window::Way;
 use super::{Geometry, Ordered};
 use crate::rule::columns::Columns;
 use crate::rule::engine::{Bands, Crossing, Job};
@@ -79,6 +80,14 @@ impl Part {
     /// Returns the positions of this member.
     pub(super) fn own_positions(&self) -> (isize, isize) {
         self.positions(self.member)
+    }
+
+    /// Returns the positions of the columns that the member has or reads in three dimensions.
+    pub(super) fn stored(&self, geometry: &Geometry) -> Range<usize> {
+        let rows = (0..geometry.rows()).map(|row| (geometry.skew * row, self.read(geometry, row)));
+        let rows = rows.filter(|(_, cols)| !cols.is_empty());
+        let rows = rows.map(|(later, cols)| later + cols.start..later + cols.end);
+        rows.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or_default()
     }
 
     /// Returns the columns that the member has or reads in any row, as the arrays count them.
@@ -226,7 +235,7 @@ impl Ordered<'_> {
                 let cols = cols.start.max(own.start)..cols.end.min(own.end);
                 for (field, slabs) in job.slabs_out.iter().enumerate().take(self.rule.fields) {
                     // SAFETY: as above; the member writes the final values of its own columns.
-                    unsafe { self.copy_out(field, *slab, *row, cols.clone(), slabs) };
+                    unsafe { self.copy_out(field, (*slab, *row), &cols, slabs) };
                 }
             }
         }
@@ -264,10 +273,10 @@ impl Ordered<'_> {
             let bytes = self.elements[field].bytes();
             for (slab, row, cols) in lines {
                 let (now, after) = rest.split_at(cols.len() * bytes);
-                let to = self.first_of(self.line(field, *slab, *row), cols, bytes);
+                let from = now.as_ptr().cast_mut();
                 // SAFETY: the ring has these columns, see `Geometry::margin`, and the caller
-                // excludes other accesses.
-                unsafe { to.copy_from_nonoverlapping(now.as_ptr(), now.len()) };
+                // excludes other accesses. The message is read only.
+                unsafe { self.move_columns(field, (*slab, *row), cols, from, Way::In) };
                 rest = after;
             }
         }
@@ -281,9 +290,10 @@ impl Ordered<'_> {
             let bytes = self.elements[field].bytes();
             for (slab, row, cols) in lines {
                 let now = &mut values[at..at + cols.len() * bytes];
-                let from = self.first_of(self.line(field, *slab, *row), cols, bytes);
                 // SAFETY: as in `unpack`.
-                unsafe { from.cast_const().copy_to_nonoverlapping(now.as_mut_ptr(), now.len()) };
+                unsafe {
+                    self.move_columns(field, (*slab, *row), cols, now.as_mut_ptr(), Way::Out);
+                }
                 at += now.len();
             }
         }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use syncline_store::ElementType;
 
+use super::window::Window;
 use crate::rule::engine::Bands;
 use crate::rule::{Direction, Edge, Rule};
 
@@ -76,11 +77,6 @@ impl Geometry {
         Geometry { bands: Bands { late, ..self.bands }, ..self }
     }
 
-    /// Returns the number of levels that one window runs.
-    pub(super) const fn chained(&self) -> usize {
-        if self.across == 0 { self.bands.levels } else { 1 }
-    }
-
     /// Returns the number of rows of a window.
     pub(super) const fn rows(&self) -> usize {
         match self.across {
@@ -91,10 +87,7 @@ impl Geometry {
 
     /// Returns the first row of the window of a band.
     pub(super) fn first_row(&self, band: usize) -> isize {
-        match self.across {
-            0 => self.first_slab(band),
-            _ => 0,
-        }
+        if self.across == 0 { self.first_slab(band) } else { 0 }
     }
 
     /// Returns the positions over which the pieces of a band go, counted for the first level.
@@ -115,16 +108,33 @@ impl Geometry {
         band + levels * behind + self.before
     }
 
-    /// Returns the number of points that a window of one array has.
-    pub(crate) const fn window_points(&self) -> u64 {
-        let positions = STEP + (self.chained() - 1) * self.lag + 2 * (self.lag - 1);
-        let planes = if self.across == 0 { 1 } else { 1 + self.before + self.bands.behind };
-        (positions * (self.rows() + 16) * planes) as u64
+    /// Returns the number of positions of a plane of three dimensions.
+    pub(super) const fn all_positions(&self) -> usize {
+        self.dims[2] + self.skew * (self.dims[1] - 1)
+    }
+
+    /// Returns the number of points of one array that should stay in the cache: those of a window,
+    /// or of a level of a piece in the planes that it reads.
+    pub(crate) const fn window_points(&self, piece: usize) -> u64 {
+        match self.across {
+            0 => {
+                let positions = STEP + (self.bands.levels - 1) * self.lag + 2 * (self.lag - 1);
+                (positions * (self.rows() + 16)) as u64
+            }
+            _ => {
+                let planes = 1 + self.before + self.bands.behind;
+                ((piece + 2 * self.lag) * (self.rows() + 16) * planes) as u64
+            }
+        }
     }
 
     /// Returns the bytes of the ring of an array.
     pub(crate) const fn ring_bytes(&self, element: ElementType) -> u64 {
-        (self.slots() * (self.dims[1] * self.dims[2] * element.bytes() + 128)) as u64
+        let slab = match self.across {
+            0 => self.dims[2] * element.bytes(),
+            _ => self.all_positions() * Window::pitch(self.rows(), element.bytes()),
+        };
+        (self.slots() * (slab + 128)) as u64
     }
 
     /// Returns the number of slabs of a ring.

@@ -38,15 +38,14 @@ impl Ordered<'_> {
         &self,
         worker: &mut Worker<'_>,
         job: &Job<'_>,
-        level: usize,
         base: isize,
         positions: Range<isize>,
     ) {
         let g = &self.geometry;
         for (source, window) in self.sources.iter().zip(&worker.windows) {
             let place = |row: usize| {
-                let (slab, row) = self.row_of(job, level, source.plane, row)?;
-                Some((self.line(source.array, slab, row), 0..g.dims[2]))
+                let slab = self.slab_of(job.band, row)?;
+                Some((self.line(source.array, slab), 0..g.dims[2]))
             };
             // SAFETY: the lines have all columns; no other thread writes those that are read, as
             // the caller guarantees.
@@ -64,32 +63,30 @@ impl Ordered<'_> {
         &self,
         worker: &mut Worker<'_>,
         job: &Job<'_>,
-        level: usize,
         base: isize,
         positions: Range<isize>,
         last: bool,
     ) {
         let g = &self.geometry;
-        let finals = g.bands.slabs_at(job.band, g.bands.levels - 1);
-        let top = g.bands.slabs_at(job.band, level + g.chained() - 1).start;
+        let finals = g.bands.slabs_out(job.band);
         for field in 0..self.rule.fields {
             let window = &worker.windows[field];
             let place = |row: usize| {
-                let (slab, row) = self.row_of(job, level, 0, row)?;
+                let slab = self.slab_of(job.band, row)?;
                 // Rows above are final, and belong to bands before.
-                (slab >= top).then(|| (self.line(field, slab, row), 0..g.dims[2]))
+                (slab >= finals.start).then(|| (self.line(field, slab), 0..g.dims[2]))
             };
             // SAFETY: the lines have all columns, and no other thread accesses those of these
             // positions, as the caller guarantees.
             unsafe { self.move_lines(window, place, base, &positions, Way::Out) };
-            if !last || level + g.chained() < g.bands.levels {
+            if !last {
                 continue;
             }
             let slabs = &job.slabs_out[field];
             let place = |row: usize| {
-                let (slab, row) = self.row_of(job, level, 0, row)?;
-                let line = || slabs.row(self.actual(slab), (row, g.dims[1]));
-                finals.contains(&slab).then(|| (line(), self.own(row)))
+                let slab = self.slab_of(job.band, row)?;
+                let line = || slabs.row(self.actual(slab), (0, 1));
+                finals.contains(&slab).then(|| (line(), self.own(0)))
             };
             // SAFETY: the caller guarantees that the final slabs are writable.
             unsafe { self.move_lines(window, place, base, &positions, Way::Out) };
@@ -101,7 +98,7 @@ impl Ordered<'_> {
     ///
     /// # Safety
     /// The window has the positions; the lines must be valid for the accesses in these columns.
-    unsafe fn move_lines(
+    pub(super) unsafe fn move_lines(
         &self,
         window: &Window,
         place: impl Fn(usize) -> Option<(*mut u8, Range<usize>)>,

@@ -22,7 +22,10 @@ pub(super) const MOST: usize = 16;
 
 /// A window of one array.
 pub(super) struct Window {
-    memory: IoBuffer,
+    /// The address of the first row of its first position.
+    start: *mut u8,
+    /// The memory, if it is the window's own.
+    _memory: Option<IoBuffer>,
     /// The bytes of a value.
     pub(super) bytes: usize,
     /// The number of values from one position to the next.
@@ -49,19 +52,29 @@ pub(super) enum Way {
 }
 
 impl Window {
+    /// Returns the bytes from one position to the next.
+    pub(super) const fn pitch(rows: usize, bytes: usize) -> usize {
+        // A position begins at a line of the cache, and positions differ in their sets.
+        ((rows * bytes).div_ceil(64) | 1) * 64
+    }
+
     /// Allocates a window for values of `bytes` bytes.
     pub(super) fn new(positions: usize, rows: usize, bytes: usize) -> Result<Self> {
-        // A position begins at a line of the cache, and positions differ in their sets.
-        let pitch = ((rows * bytes).div_ceil(64) | 1) * 64;
-        let memory = IoBuffer::new(positions * pitch + 64)?;
-        Ok(Window { memory, bytes, pitch: pitch / bytes })
+        let memory = IoBuffer::new(positions * Window::pitch(rows, bytes) + 64)?;
+        let window = Window::at_place(memory.as_ptr().cast_mut(), rows, bytes);
+        Ok(Window { _memory: Some(memory), ..window })
+    }
+
+    /// Returns the window of values that are stored in this way.
+    pub(super) const fn at_place(start: *mut u8, rows: usize, bytes: usize) -> Self {
+        Window { start, _memory: None, bytes, pitch: Window::pitch(rows, bytes) / bytes }
     }
 
     /// Returns the address of a value, by its position from the first one of the window.
     #[inline(always)]
     pub(super) fn at(&self, position: usize, row: usize) -> *mut u8 {
         let index = position * self.pitch + row;
-        self.memory.as_ptr().cast_mut().wrapping_add(index * self.bytes)
+        self.start.wrapping_add(index * self.bytes)
     }
 
     /// Copies the values of some positions between lines and the window, which begins at `base`.

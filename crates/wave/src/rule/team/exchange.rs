@@ -239,7 +239,7 @@ mod tests {
         let part = |n: usize, count: usize, more: usize| {
             let cut = |n: usize| slabs * n / count;
             let slabs = cut(n).saturating_sub(more)..(cut(n + 1) + more).min(slabs);
-            Part { slabs, cols: vec![0..5] }
+            Part { slabs, cols: std::iter::once(0..5).collect() }
         };
         each_gets_what_it_needs(&[slabs, 5], &part, &[0, 3, 25, slabs]);
     }

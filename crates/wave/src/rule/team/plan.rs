@@ -90,10 +90,9 @@ impl OnTeam<'_> {
         let given = self.given(to_files, me)?;
         let of = (dims, me.size());
         let question = self.question(&given, to_files, of, u64::MAX, given.threads_of_all[0]);
-        let plan = question.answer().and_then(|plan| {
+        let plan = question.answer().map(|plan| {
             let columns = question.columns(plan.depth as usize, plan.band);
-            let Some(columns) = columns else { unreachable!("the plan has columns") };
-            Ok((plan, columns))
+            (plan, columns.unwrap_or_else(|| unreachable!("the plan has columns")))
         });
         let (plan, columns) = all(me, plan.map_err(|error| given.too_small(error)))?;
         let share = Share { unit: Some(self.unit(me.size())), ..Share::whole(dims[0]) };

@@ -65,6 +65,8 @@ const PIECES: [usize; 9] = [4, 8, 16, 32, 128, 512, 1024, 2048, 4096];
 const ENGINES: u64 = 8;
 /// Bytes of the small buffers of each thread.
 const SMALL: u64 = 256 << 10;
+/// Bytes of a block of a file.
+const BLOCK: u64 = 4 << 10;
 /// Bytes of a task, with its location and its requests.
 const TASK: u64 = 3 << 10;
 
@@ -181,10 +183,26 @@ impl Question<'_> {
         let panels: u64 = self.on_file.iter().enumerate().map(|(a, f)| panel(*f, a)).sum();
         let outs: u64 = (0..rule.fields).map(|field| panel(self.result_on_file, field)).sum();
         let buffers = flight as u64 * (panels + outs) + self.threads as u64 * SMALL;
-        // A band has a task for each piece, and one to read and one to write.
+        // A band has a task for each piece, and one to read and one to write. Members that share the
+        // columns have the tasks of all.
         let (_, pieces) = self.tasks(depth, band, piece);
-        let tasks = (flight * (pieces + 2)) as u64 * TASK;
-        (rings + windows + buffers + tasks, piece_bytes)
+        let tasks = (flight * (pieces + 2) * self.members) as u64 * TASK;
+        let crossing = if self.members > 1 { self.crossing(depth, band) } else { 0 };
+        (rings + windows + buffers + tasks + crossing, piece_bytes)
+    }
+
+    /// Returns the bytes that a member needs for what crosses its cuts, and for rows of which it
+    /// reads or writes a part: blocks around them, and those that it shares.
+    fn crossing(&self, depth: usize, band: usize) -> u64 {
+        let (flight, fields) = (self.flight() as u64, self.rule.fields);
+        let of_fields = self.bytes(|array| array < fields);
+        let engines = self.ordered(depth, band);
+        let crossing: u64 = engines.iter().map(ordered::Geometry::crossing_values).sum();
+        let messages = 2 * crossing * of_fields;
+        let rows = (band * self.dims[1]) as u64;
+        let read = self.on_file.iter().filter(|on_file| **on_file).count() as u64;
+        let written = if self.result_on_file { fields as u64 } else { 0 };
+        flight * (messages + rows * BLOCK * (2 * read + 8 * written))
     }
 
     /// Returns the estimated nanoseconds of a pass.

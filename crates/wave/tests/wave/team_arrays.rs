@@ -30,15 +30,33 @@ fn numbers(rows: usize, cols: usize) -> Array {
     Array::from_vec(&[rows, cols], (0..rows * cols).map(value).collect()).unwrap()
 }
 
-/// Runs a kernel of one field on a team, from memory; returns the errors of the members.
+const GAUSS_SEIDEL: &str = "
+    name = 'gauss-seidel'
+    field = 'u'
+    update = 'u = (n + s + e + w) / 4'
+";
+
+/// Runs heat on a team, from memory; returns the errors of the members.
 fn errors(
+    hosts: (usize, usize),
+    dims: (usize, usize),
+    target: &Target,
+    change: impl Fn(&Member, Sweep<Described>) -> Sweep<Described> + Sync,
+) -> Vec<Option<String>> {
+    errors_of(HEAT, hosts, dims, target, change)
+}
+
+/// Runs a kernel of one field on a team, from memory; returns the errors of the members.
+fn errors_of(
+    kernel: &str,
     hosts: (usize, usize),
     (rows, cols): (usize, usize),
     target: &Target,
     change: impl Fn(&Member, Sweep<Described>) -> Sweep<Described> + Sync,
 ) -> Vec<Option<String>> {
     let results = team(hosts, |me| {
-        let sweep = Sweep::new(parsed(HEAT)).iterations(20).depth(5).runner(Runner::pool(1));
+        // Kernels of a matrix run over arrays as well.
+        let sweep = Sweep::new(parsed(kernel)).iterations(20).depth(5).runner(Runner::pool(1));
         let field = ArraySource::Memory(numbers(rows, cols));
         change(me, sweep).run_arrays_on(me, &[field], &[], target)
     });
@@ -51,10 +69,10 @@ fn files(folder: &Path) -> usize {
 
 #[test]
 fn a_failure_of_one_member_ends_the_sweep_of_all_and_leaves_nothing() {
-    for hosts in [(1, 3), (3, 1)] {
+    for (hosts, kernel) in [((1, 3), HEAT), ((3, 1), HEAT), ((1, 3), GAUSS_SEIDEL)] {
         let folder = tempfile::tempdir().unwrap();
         let target = Target::npy(folder.path().join("result.npy"));
-        let found = errors(hosts, (300, 200), &target, |me, sweep| {
+        let found = errors_of(kernel, hosts, (300, 200), &target, |me, sweep| {
             let monitor = Arc::new(Monitor::new());
             if me.rank() == 1 {
                 monitor.cancel();

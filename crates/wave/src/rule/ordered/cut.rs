@@ -174,6 +174,17 @@ impl Geometry {
         self.behind() as usize + self.skew * rows
     }
 
+    /// Returns the most values of a field that cross a cut in a band, in both ways, also those that
+    /// the next engine reads.
+    pub(crate) fn crossing_values(&self) -> u64 {
+        let (behind, reach) = (self.behind() as usize, self.reach() as usize);
+        let moved = if self.across == 0 { self.skew * self.bands.band } else { 0 };
+        let forward = (behind + reach).max(self.ahead());
+        let rows = self.slabs() * self.dims[1];
+        let margins = if self.across == 0 { 2 * self.margin() * self.bands.band } else { 0 };
+        (rows * (forward + behind + moved + reach) + margins) as u64
+    }
+
     /// Returns the columns beyond its own ones that a member reads.
     pub(crate) fn margin(&self) -> usize {
         let below = if self.across == 0 { self.bands.levels * self.bands.behind } else { 0 };

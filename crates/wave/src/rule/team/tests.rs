@@ -15,7 +15,7 @@ use crate::rule::plan::{ArrayPlan, Question};
 use crate::rule::run::{Done, Run};
 use crate::rule::share::Share;
 use crate::rule::tests::{Case, case, change, difference, every_lanes, wider_case};
-use crate::rule::{self, Rule};
+use crate::rule::{self, Rule, ordered};
 use crate::target::Target;
 use crate::{Described, Error, Result, Runner, Sweep, SweepReport};
 
@@ -247,6 +247,15 @@ fn random_bands(cases: std::ops::Range<u64>) {
         let (piece, passes) = (random.within(1..=60), iterations.div_ceil(depth));
         let plan = ArrayPlan { depth, passes, band, piece, flight, memory: 0 };
         runs += 1;
+        let up = rule.direction(0).up;
+        let levels = (0..depth).take_while(|&i| rule.direction(i).up == up).count() as u64;
+        for g in ordered::chain(rule, three(&dims), (band, flight), 0..levels) {
+            let part = ordered::Part::new(&columns, 0, &g);
+            for cut in 0..members - 1 {
+                let [forward, back] = part.most(&g, cut);
+                assert!((forward + back) as u64 <= g.crossing_values(), "case {number}: {plan:?}");
+            }
+        }
         let outcomes = team(hosts, |me| {
             let sweep = sweep.clone().monitor(std::sync::Arc::new(Monitor::new()));
             let on_team = OnTeam { kernel: &described, inputs: &inputs, settings: &sweep.settings };

@@ -123,7 +123,10 @@ fn other_hosts_are_followed_and_other_files_are_not() {
     fs::copy(&file, copy).unwrap();
     fs::write(text, "my thesis").unwrap();
     let mut follower = Follower::new(&file);
-    assert_eq!(view(&mut follower).lanes.len(), 2);
+    // The thread of a test before may not have ended yet, and has a lane without steps then.
+    let view_of_both = view(&mut follower);
+    let lanes = view_of_both.lanes.iter().filter(|lane| lane.all_steps > 0);
+    assert_eq!(lanes.count(), 2, "{:?}", view_of_both.lanes);
     // What is no frame yet is left until it is one.
     let bytes = fs::read(&other).unwrap();
     let mut growing = OpenOptions::new().append(true).open(&file).unwrap();

@@ -174,6 +174,8 @@ enum Value {
     /// The result of the comparison of a choice.
     Mask(Id),
     Output(usize),
+    /// A value that a field gets as it is read, apart from the place of the read.
+    Kept(usize),
 }
 
 struct Compiler<'r> {
@@ -317,6 +319,21 @@ impl Compiler<'_> {
     fn finish(mut self, lanes: Lanes, in_place: bool) -> Program {
         let outputs: Vec<ElementType> =
             self.rule.roots.iter().map(|id| (self.element)(*id)).collect();
+        // A read may lead to the place of an output before: its value is taken first.
+        let is_kept = |field: usize, root: Id| {
+            in_place && field > 0 && matches!(self.rule.graph.node(root), Node::Read(_))
+        };
+        let kept: Vec<bool> =
+            self.rule.roots.iter().enumerate().map(|(n, root)| is_kept(n, *root)).collect();
+        for (field, &root) in self.rule.roots.iter().enumerate().filter(|(n, _)| kept[*n]) {
+            let (from, to) = (vec![Value::Node(root)], Value::Kept(field));
+            self.operations.push(Draft {
+                op: Drafted::Op(Op::Copy),
+                element: outputs[field],
+                to,
+                from,
+            });
+        }
         for (field, &root) in self.rule.roots.iter().enumerate() {
             let made_last = matches!(
                 self.operations.last(),
@@ -330,7 +347,7 @@ impl Compiler<'_> {
                 }
                 continue;
             }
-            let from = vec![Value::Node(root)];
+            let from = vec![if kept[field] { Value::Kept(field) } else { Value::Node(root) }];
             let (element, to) = (outputs[field], Value::Output(field));
             self.operations.push(Draft { op: Drafted::Op(Op::Copy), element, to, from });
         }

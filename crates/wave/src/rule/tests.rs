@@ -162,9 +162,21 @@ pub(super) fn description(random: &mut Random) -> (String, usize) {
         let old = if explicit && array < fields { "old." } else { "" };
         format!("{old}{}{offsets:?}", names[array])
     };
-    let mut update = String::new();
+    // The values at the point before the update, by other names.
+    let mut update: String =
+        names[..fields].iter().map(|name| format!("before_{name} = {name}\n")).collect();
     let calls = random.one_in(3);
     for field in 0..fields {
+        // A value of another field as it is.
+        let other = random.below(fields);
+        if fields > 1 && random.one_in(3) && (!typed || types[other] == types[field]) {
+            let value = match random.one_in(2) {
+                true => format!("before_{}", names[other]),
+                false => read(random, other),
+            };
+            update += &format!("{} = {value}\n", names[field]);
+            continue;
+        }
         // A function takes float64, which the data of a description without types then are.
         let calls = calls && (!typed || types[field] == ElementType::Float64);
         // A read as a value of the type of the field.

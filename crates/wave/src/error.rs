@@ -253,9 +253,10 @@ pub enum Error {
     Fault(#[from] Fault),
     /// The data are too few for the members of a team.
     #[error(
-        "the data can be shared by {most} members, and the team has {members}: a member needs \
-         columns as wide as a band is high, or a row or plane if the kernel reads old values only; \
-         run it with fewer members"
+        "the data can be shared by {most} {}, and the team has {members}: a member needs columns as \
+         wide as a band is high, or a row or plane if the kernel reads old values only; run it with \
+         fewer members",
+        if *most == 1 { "member" } else { "members" }
     )]
     Members {
         /// The number of members.

@@ -29,7 +29,7 @@ use crate::units::{BlockSize, parse_block_size, parse_size};
 ///
 /// A description may have several fields, other types, edges, directions, old values or three
 /// dimensions: see the examples and the tutorial. Its arrays are .npy files of any order; of
-/// several fields, --output is the folder of the results.
+/// several fields, --output is the folder of the results, which must exist.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "syncline run <KERNEL> <DIR> --iterations <K> [OPTIONS]", after_long_help = AFTER)]
 pub(crate) struct RunArgs {

@@ -327,10 +327,11 @@ impl Job<'_> {
         let left = self.bound.for_member(threads as u64).saturating_sub(held);
         let coefficients = sources.split_off(self.described.fields().len());
         let rest = left.saturating_sub(whole - held);
-        // As in one process; the members run in memory if all can.
+        // As in one process. A member needs more for what crosses its cuts, so the rest must be
+        // several times what one process needs. The members run in memory if all can.
         let in_memory = whole - held < left
             && self.passes(left, threads, (&sources, &coefficients), true) != Some(1)
-            && self.passes(rest, threads, (&sources, &coefficients), false).is_some();
+            && self.passes(rest / 8, threads, (&sources, &coefficients), false).is_some();
         let memory = if in_memory { rest } else { left.max(1) };
         let (sweep, target) = (self.sweep(memory, threads), self.target().in_memory(in_memory));
         let points = dims.iter().product::<usize>() as f64;

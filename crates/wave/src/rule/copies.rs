@@ -18,6 +18,9 @@ use crate::Result;
 
 /// The bytes of a band, if a slab has less.
 const BAND: usize = 1 << 20;
+/// The rows of a band of which each member writes a part, if a slab has less: each has a buffer of
+/// some blocks.
+pub(crate) const ROWS: usize = 32;
 
 /// The copies of a pass.
 pub(crate) struct Copies<'a> {
@@ -37,7 +40,11 @@ impl<'a> Copies<'a> {
         flight: usize,
     ) -> Self {
         let widest = elements.iter().map(|element| element.bytes()).max().unwrap_or(1);
-        let band = (BAND / (rows * cols * widest).max(1)).clamp(1, slabs.max(1));
+        let band = match columns {
+            None => BAND / (rows * cols * widest).max(1),
+            Some(_) => ROWS / rows,
+        };
+        let band = band.clamp(1, slabs.max(1));
         let wanted = (0, slabs);
         Copies {
             bands: Bands { slabs, levels: 1, band, flight, behind: 0, late: 0, wanted, reach: 0 },

@@ -149,8 +149,10 @@ impl Pass<'_> {
         };
         let overlay = self.overlay(&stages, &places, (reads, writes));
         let on_file = if reads || writes { 2 * flight } else { 0 };
-        let runner =
-            Runner::Pool { workers: self.threads + on_file, order: ReadyOrder::DepthFirst };
+        // Members may have different numbers of threads, but run one overlay.
+        let computing = if self.team.is_some() { flight } else { self.threads };
+        let workers = computing + on_file;
+        let runner = Runner::Pool { workers, order: ReadyOrder::DepthFirst };
         let stop = Stop::after(bands.div_ceil(flight) as u64);
         let mut checked = overlay.check(Initial::Program)?;
         self.monitor.watches(checked.watch());

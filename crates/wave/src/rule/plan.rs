@@ -20,7 +20,7 @@
 use syncline_store::ElementType;
 
 use super::columns::Columns;
-use super::{Rule, explicit, ordered};
+use super::{Rule, copies, explicit, ordered};
 use crate::{Error, Result};
 
 /// The way in which a sweep over arrays uses memory and cache.
@@ -80,6 +80,8 @@ pub(crate) struct Question<'q> {
     pub(crate) elements: &'q [ElementType],
     pub(crate) on_file: &'q [bool],
     pub(crate) result_on_file: bool,
+    /// Whether a result in memory is copied to files at the end, by all members.
+    pub(crate) copied: bool,
     pub(crate) iterations: u64,
     pub(crate) converges: bool,
     pub(crate) depth: Option<u64>,
@@ -183,8 +185,8 @@ impl Question<'_> {
         let panels: u64 = self.on_file.iter().enumerate().map(|(a, f)| panel(*f, a)).sum();
         let outs: u64 = (0..rule.fields).map(|field| panel(self.result_on_file, field)).sum();
         let buffers = flight as u64 * (panels + outs) + self.threads as u64 * SMALL;
-        // A band has a task for each piece, and one to read and one to write. Members that share the
-        // columns have the tasks of all.
+        // A band has a task for each piece, and one to read and one to write. Members that share
+        // the columns have the tasks of all.
         let (_, pieces) = self.tasks(depth, band, piece);
         let tasks = (flight * (pieces + 2) * self.members) as u64 * TASK;
         let crossing = if self.members > 1 { self.crossing(depth, band) } else { 0 };
@@ -199,9 +201,13 @@ impl Question<'_> {
         let engines = self.ordered(depth, band);
         let crossing: u64 = engines.iter().map(ordered::Geometry::crossing_values).sum();
         let messages = 2 * crossing * of_fields;
-        let rows = (band * self.dims[1]) as u64;
+        let rows = match self.copied {
+            true => band.max(copies::ROWS / self.dims[1]),
+            false => band,
+        };
+        let rows = (rows * self.dims[1]) as u64;
         let read = self.on_file.iter().filter(|on_file| **on_file).count() as u64;
-        let written = if self.result_on_file { fields as u64 } else { 0 };
+        let written = if self.result_on_file || self.copied { fields as u64 } else { 0 };
         flight * (messages + rows * BLOCK * (2 * read + 8 * written))
     }
 

@@ -343,7 +343,8 @@ impl OnTeam<'_> {
                 (plan, own, share, None)
             }
             false => {
-                let (plan, share, columns) = self.columns(to_files, me)?;
+                let (plan, share, columns) =
+                    self.columns((to_files, in_memory && target.is_some()), me)?;
                 (plan, Vec::new(), share, Some((columns, me.rank())))
             }
         };

@@ -189,6 +189,7 @@ impl Sweep<Described> {
             elements: &elements,
             on_file: &on_file,
             result_on_file: to_files,
+            copied: false,
             iterations,
             converges: settings.tolerance.is_some(),
             depth,

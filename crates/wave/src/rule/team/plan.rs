@@ -77,19 +77,22 @@ impl OnTeam<'_> {
         Ok((plan, own, share))
     }
 
-    /// Returns the plan of an ordered rule and the columns of the members. All have all slabs.
+    /// Returns the plan of an ordered rule and the columns of the members. All have all slabs. The
+    /// passes write to files, or their result in memory is copied to files.
     ///
     /// # Collective
     /// All members call it.
     pub(super) fn columns(
         &self,
-        to_files: bool,
+        (to_files, copied): (bool, bool),
         me: &mut Member,
     ) -> Result<(ArrayPlan, Share, Columns)> {
         let dims = three(self.inputs[0].dims());
         let given = self.given(to_files, me)?;
         let of = (dims, me.size());
-        let question = self.question(&given, to_files, of, u64::MAX, given.threads_of_all[0]);
+        let threads = given.threads_of_all[0];
+        let question = self.question(&given, to_files, of, u64::MAX, threads);
+        let question = Question { copied, ..question };
         let plan = question.answer().map(|plan| {
             let columns = question.columns(plan.depth as usize, plan.band);
             (plan, columns.unwrap_or_else(|| unreachable!("the plan has columns")))
@@ -153,6 +156,7 @@ impl OnTeam<'_> {
             elements: &given.elements,
             on_file: &given.on_file,
             result_on_file: to_files,
+            copied: false,
             iterations: settings.iterations,
             converges: settings.tolerance.is_some(),
             depth: settings.depth,

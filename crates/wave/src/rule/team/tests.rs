@@ -231,6 +231,7 @@ fn random_bands(cases: std::ops::Range<u64>) {
             elements: &elements,
             on_file: &vec![false; elements.len()],
             result_on_file: false,
+            copied: false,
             iterations,
             converges: true,
             depth: Some(depth),

@@ -141,6 +141,7 @@ fn random_teams(cases: std::ops::Range<u64>, more: usize) -> [usize; 2] {
         }
         let outcomes: Vec<Result<(Vec<Array>, SweepReport)>> = team(hosts, |me| {
             let sweep = sweep(&described).monitor(std::sync::Arc::new(Monitor::new()));
+            let sweep = sweep.runner(Runner::pool(threads + me.rank() % 2));
             if to_files {
                 let sources: Vec<ArraySource> = std::iter::zip(&arrays, &paths)
                     .zip(&on_file)

@@ -219,6 +219,8 @@ pub(super) fn explained(
 ) -> Error {
     match (error, signal) {
         (WaveError::Cancelled { .. }, Some(signal)) => Error::interrupted(signal),
+        // Another member tells of the signal that came to all.
+        (WaveError::Elsewhere { .. }, Some(signal)) => Error::Told { code: 128 + signal },
         // The file of the last pass is damaged. It is removed, so there is nothing to discard.
         (error @ WaveError::Store(StoreError::Generation { .. }), _) => error.into(),
         (error, _) => advice.advise(explain(error)).for_each_member(),

@@ -68,6 +68,7 @@ use super::plan::ArrayPlan;
 use super::run::{Done, Run, Together};
 use super::share::Share;
 use super::sums::PassSums;
+use crate::monitor::Monitor;
 use crate::streamed::team::{all, begin, check_views, of_settings, same};
 use crate::streamed::{Spent, Target};
 use crate::sweep::{Settings, SweepReport};
@@ -186,7 +187,9 @@ impl OnTeam<'_> {
     fn by_memory(&self, agreed: &Agreed, set: &Set, me: &mut Member) -> Result<SweepReport> {
         let parts = self.inputs.iter().map(|input| match input {
             Input::Memory(_) => Ok(None),
-            Input::File(file) => load(file, &self.needs(agreed, me.rank())).map(Some),
+            Input::File(file) => {
+                load(file, &self.needs(agreed, me.rank()), &self.settings.monitor).map(Some)
+            }
         });
         let parts = all(me, parts.collect::<Result<Vec<_>>>())?;
         let inputs = self.inputs.iter().zip(&parts);
@@ -413,7 +416,9 @@ impl OnTeam<'_> {
 }
 
 /// Reads a part of an array on file into memory. The other elements are zero.
-fn load(file: &ArrayFile, part: &Part) -> Result<Array> {
+fn load(file: &ArrayFile, part: &Part, monitor: &Monitor) -> Result<Array> {
+    /// The values that are read at once.
+    const PIECE: usize = 1 << 20;
     let (dims, bytes) = (file.dims(), file.element().bytes());
     let (direct, start) = file.direct();
     let mut array = Array::zeros(file.element(), dims)?;
@@ -421,12 +426,18 @@ fn load(file: &ArrayFile, part: &Part) -> Result<Array> {
     let source = File::open(name).map_err(|why| failed("open", name, why))?;
     let [_, rows, cols] = three(dims);
     let mut read = |first: usize, values: usize| {
+        if monitor.is_cancelled() {
+            return Err(Error::Cancelled { iteration: 0 });
+        }
         let (from, to) = (first * bytes, (first + values) * bytes);
         let into = &mut array.bytes_mut()[from..to];
         source.read_exact_at(into, start + from as u64).map_err(|why| failed("read", name, why))
     };
     if part.cols.iter().all(|own| *own == (0..cols)) {
-        read(part.slabs.start * rows * cols, part.slabs.len() * rows * cols)?;
+        let (start, end) = (part.slabs.start * rows * cols, part.slabs.end * rows * cols);
+        for first in (start..end).step_by(PIECE) {
+            read(first, PIECE.min(end - first))?;
+        }
         return Ok(array);
     }
     for slab in part.slabs.clone() {

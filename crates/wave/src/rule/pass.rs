@@ -17,6 +17,23 @@
 //! Levels of ordered rules that go to the right and levels that go to the left are run by engines
 //! of their own, in one pass: the rows out of an engine are the panel of the next one, which
 //! follows a full width behind.
+//!
+//! # On a team
+//! Members that have columns run one overlay, in which each has readers, panels, cells and writers
+//! of its own. These locations have data that travel, for each slot:
+//!
+//! | location | written by                              | read by                                 |
+//! |----------|-----------------------------------------|-----------------------------------------|
+//! | forward  | the last piece of the member before a   | the first piece of the member after it  |
+//! |          | cut                                     |                                         |
+//! | back     | the first piece of the member after it  | the last piece of the member before it, |
+//! |          |                                         | in the next slot                        |
+//! | margin   | the last piece of a member              | a task of its neighbour, before its     |
+//! |          |                                         | pieces of the next engine               |
+//! | edge     | the write of a member                   | a task of the member that writes the    |
+//! |          |                                         | block                                   |
+//!
+//! All other passes of members are passes of one process.
 
 mod data;
 

@@ -357,17 +357,22 @@ impl Run<'_> {
         (bands * engines.iter().map(of_engine).sum::<usize>()) as u64
     }
 
-    /// Copies fields in memory to files, with the other members of a team if they have columns.
+    /// Copies fields in memory to files, with the other members of a team if they have columns. All
+    /// of these call it, also one that could not open the files.
     pub(crate) fn copy_to(
         &self,
-        files: Vec<(File, PathBuf)>,
+        files: Result<Vec<(File, PathBuf)>>,
         fields: Vec<Array>,
         spent: &Spent,
         me: Option<&mut Member>,
     ) -> Result<()> {
+        let (ready, files) = match files {
+            Ok(files) => (Ok(()), files),
+            Err(error) => (Err(error), Vec::new()),
+        };
         let sets = [Fields::Files(files), Fields::Memory(fields)];
         let sums = PassSums::default();
-        self.pass(Ok(()), &sets, (false, false), (0, 0), (spent, &sums), me).map(drop)
+        self.pass(ready, &sets, (false, false), (0, 0), (spent, &sums), me).map(drop)
     }
 
     /// Runs one pass into the first set, if it is ready; returns the greatest changes. A pass

@@ -57,7 +57,7 @@ use syncline_store::checksum::Checksum;
 use syncline_store::generation::Identity;
 use syncline_store::shared::InputView;
 
-use self::exchange::{Part, exchange};
+use self::exchange::{Region, exchange};
 use self::files::{Begun, Set, Written};
 use super::columns::Columns;
 use super::fields::{Fields, Input, Output, again, failed, three};
@@ -198,11 +198,8 @@ impl OnTeam<'_> {
         let team = OnTeam { inputs: &inputs, ..*self };
         let (fields, report) = team.in_parts(agreed, me)?;
         let (run, spent) = (team.run_of(agreed, me.rank()), Spent::default());
-        let files = again(set);
         let together = agreed.columns.is_some();
-        let wrote = files.and_then(|files| {
-            run.copy_to(files, fields, &spent, Some(&mut *me).filter(|_| together))
-        });
+        let wrote = run.copy_to(again(set), fields, &spent, Some(&mut *me).filter(|_| together));
         let synced = wrote.and_then(|()| {
             files::sync(&[again(set).map(Fields::Files)?])?;
             Ok(agreed.identity.check_inputs()?)
@@ -228,7 +225,7 @@ impl OnTeam<'_> {
     /// Runs the sweep as agreed into fields in the memory of each member.
     fn gather_as(&self, agreed: &Agreed, me: &mut Member) -> Result<(Vec<Array>, SweepReport)> {
         let (mut fields, mut report) = self.in_parts(agreed, me)?;
-        let own: Vec<Part> = (0..me.size()).map(|member| self.has(agreed, member)).collect();
+        let own: Vec<Region> = (0..me.size()).map(|member| self.has(agreed, member)).collect();
         let bytes = exchange(me, &mut fields, &own, &|_| self.all())?;
         report.bytes_exchanged += me.gather(bytes)?.into_iter().sum::<u64>();
         Ok((fields, report))
@@ -236,7 +233,7 @@ impl OnTeam<'_> {
 
     /// Runs the sweep in memory; each member has its own part of the result.
     fn in_parts(&self, agreed: &Agreed, me: &mut Member) -> Result<(Vec<Array>, SweepReport)> {
-        let own: Vec<Part> = (0..me.size()).map(|member| self.has(agreed, member)).collect();
+        let own: Vec<Region> = (0..me.size()).map(|member| self.has(agreed, member)).collect();
         let needs = |member| self.needs(agreed, member);
         let mut output = Output::Memory(Vec::new());
         let report = self.passes(agreed, &mut output, me, &mut |me, passed| {
@@ -254,32 +251,32 @@ impl OnTeam<'_> {
     }
 
     /// Returns the part of all fields.
-    fn all(&self) -> Part {
+    fn all(&self) -> Region {
         let [slabs, rows, cols] = three(self.inputs[0].dims());
-        Part { slabs: 0..slabs, cols: vec![0..cols; rows] }
+        Region { slabs: 0..slabs, cols: vec![0..cols; rows] }
     }
 
     /// Returns the part of the fields that a member computes.
-    fn has(&self, agreed: &Agreed, member: usize) -> Part {
+    fn has(&self, agreed: &Agreed, member: usize) -> Region {
         match &agreed.columns {
             Some((columns, _)) => {
                 let cols = (0..columns.rows()).map(|row| columns.own(member, row));
-                Part { cols: cols.collect(), ..self.all() }
+                Region { cols: cols.collect(), ..self.all() }
             }
-            None => Part { slabs: agreed.own[member].clone(), ..self.all() },
+            None => Region { slabs: agreed.own[member].clone(), ..self.all() },
         }
     }
 
     /// Returns the part of the fields that a member reads in a pass.
-    fn needs(&self, agreed: &Agreed, member: usize) -> Part {
+    fn needs(&self, agreed: &Agreed, member: usize) -> Region {
         match &agreed.columns {
             Some((columns, _)) => {
                 let cols = (0..columns.rows()).map(|row| columns.read(member, row));
-                Part { cols: cols.collect(), ..self.all() }
+                Region { cols: cols.collect(), ..self.all() }
             }
             None => {
                 let slabs = self.run_of(agreed, member).slabs(agreed.plan.depth as usize);
-                Part { slabs, ..self.all() }
+                Region { slabs, ..self.all() }
             }
         }
     }
@@ -416,7 +413,7 @@ impl OnTeam<'_> {
 }
 
 /// Reads a part of an array on file into memory. The other elements are zero.
-fn load(file: &ArrayFile, part: &Part, monitor: &Monitor) -> Result<Array> {
+fn load(file: &ArrayFile, part: &Region, monitor: &Monitor) -> Result<Array> {
     /// The values that are read at once.
     const PIECE: usize = 1 << 20;
     let (dims, bytes) = (file.dims(), file.element().bytes());

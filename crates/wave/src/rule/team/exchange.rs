@@ -31,20 +31,20 @@ const CHUNK: usize = 4 << 20;
 
 /// A part of every field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct Region {
     pub(super) slabs: Range<usize>,
     /// The columns in each row of a slab.
     pub(super) cols: Vec<Range<usize>>,
 }
 
-impl Part {
-    fn common(&self, other: &Part) -> Part {
+impl Region {
+    fn common(&self, other: &Region) -> Region {
         let common = |a: &Range<usize>, b: &Range<usize>| {
             let start = a.start.max(b.start);
             start..a.end.min(b.end).max(start)
         };
         let cols = self.cols.iter().zip(&other.cols).map(|(a, b)| common(a, b));
-        Part { slabs: common(&self.slabs, &other.slabs), cols: cols.collect() }
+        Region { slabs: common(&self.slabs, &other.slabs), cols: cols.collect() }
     }
 
     /// Returns the number of values in a slab.
@@ -61,7 +61,7 @@ impl Part {
 #[derive(Debug)]
 struct Parcel {
     from: usize,
-    part: Part,
+    part: Region,
     to: Vec<usize>,
 }
 
@@ -73,8 +73,8 @@ struct Parcel {
 pub(super) fn exchange(
     me: &mut Member,
     fields: &mut [Array],
-    own: &[Part],
-    needs: &dyn Fn(usize) -> Part,
+    own: &[Region],
+    needs: &dyn Fn(usize) -> Region,
 ) -> Result<u64> {
     by_chunks(me, fields, own, needs, CHUNK)
 }
@@ -82,8 +82,8 @@ pub(super) fn exchange(
 fn by_chunks(
     me: &mut Member,
     fields: &mut [Array],
-    own: &[Part],
-    needs: &dyn Fn(usize) -> Part,
+    own: &[Region],
+    needs: &dyn Fn(usize) -> Region,
     most: usize,
 ) -> Result<u64> {
     let parcels = parcels(own, needs);
@@ -139,7 +139,7 @@ fn by_chunks(
 }
 
 /// Returns what the members send.
-fn parcels(own: &[Part], needs: &dyn Fn(usize) -> Part) -> Vec<Parcel> {
+fn parcels(own: &[Region], needs: &dyn Fn(usize) -> Region) -> Vec<Parcel> {
     let mut parcels: Vec<Parcel> = Vec::new();
     for (from, owned) in own.iter().enumerate() {
         let first = parcels.len();
@@ -161,7 +161,7 @@ fn parcels(own: &[Part], needs: &dyn Fn(usize) -> Part) -> Vec<Parcel> {
 /// message, which has the fields one after another.
 fn pieces(
     fields: &[Array],
-    part: &Part,
+    part: &Region,
     slabs: Range<usize>,
 ) -> Vec<(usize, Range<usize>, Range<usize>)> {
     let (mut pieces, mut at) = (Vec::new(), 0);
@@ -188,7 +188,7 @@ mod tests {
     use crate::rule::columns::Columns;
 
     /// Returns fields whose values tell their place, where this member has them.
-    fn fields(dims: &[usize], part: &Part) -> Vec<Array> {
+    fn fields(dims: &[usize], part: &Region) -> Vec<Array> {
         [ElementType::Float64, ElementType::Uint8, ElementType::Int16]
             .into_iter()
             .map(|element| {
@@ -208,12 +208,12 @@ mod tests {
     /// Exchanges on teams of several shapes; `part` returns what a member has with `more` around.
     fn each_gets_what_it_needs(
         dims: &[usize],
-        part: &(dyn Fn(usize, usize, usize) -> Part + Sync),
+        part: &(dyn Fn(usize, usize, usize) -> Region + Sync),
         mores: &[usize],
     ) {
         for (hosts, members) in [(1, 1), (1, 3), (3, 1), (2, 2)] {
             let count = hosts * members;
-            let own: Vec<Part> = (0..count).map(|n| part(n, count, 0)).collect();
+            let own: Vec<Region> = (0..count).map(|n| part(n, count, 0)).collect();
             for &more in mores {
                 let own = &own;
                 let one = move |me: &mut Member| {
@@ -239,7 +239,7 @@ mod tests {
         let part = |n: usize, count: usize, more: usize| {
             let cut = |n: usize| slabs * n / count;
             let slabs = cut(n).saturating_sub(more)..(cut(n + 1) + more).min(slabs);
-            Part { slabs, cols: std::iter::once(0..5).collect() }
+            Region { slabs, cols: std::iter::once(0..5).collect() }
         };
         each_gets_what_it_needs(&[slabs, 5], &part, &[0, 3, 25, slabs]);
     }
@@ -251,7 +251,7 @@ mod tests {
             let part = |n: usize, count: usize, more: usize| {
                 let columns = Columns::new((rows, cols), count, lean, more);
                 let cols = (0..rows).map(|row| columns.read(n, row)).collect();
-                Part { slabs: 0..slabs, cols }
+                Region { slabs: 0..slabs, cols }
             };
             each_gets_what_it_needs(&dims, &part, &[0, 2, 40]);
         }

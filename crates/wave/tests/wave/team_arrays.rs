@@ -195,24 +195,24 @@ fn members_with_different_arguments_are_named() {
 /// A member that returns without its part is missed, and one that makes another call is named.
 #[test]
 fn a_member_that_does_something_else_is_named() {
-    let sweep = || Sweep::new(parsed(HEAT)).iterations(9).depth(2);
-    let results = team((1, 3), |me| {
-        if me.rank() == 1 {
-            return "it has returned".to_owned();
-        }
-        let outcome = sweep().gather_arrays_on(me, &[numbers(50, 40)], &[]);
-        outcome.map(|_| ()).unwrap_err().to_string()
-    });
-    assert!(results[0].contains("rank 1") && results[2].contains("rank 1"), "{results:?}");
-    let results = team((1, 2), |me| {
-        if me.rank() == 1 {
-            return format!("{:?}", me.gather(7));
-        }
-        let outcome = sweep().gather_arrays_on(me, &[numbers(50, 40)], &[]);
-        outcome.map(|_| ()).unwrap_err().to_string()
-    });
-    let told = "rank 1: it makes another collective call where this member begins a sweep";
-    assert_eq!(results[0], told);
+    for kernel in [HEAT, GAUSS_SEIDEL] {
+        let run = |me: &mut Member| {
+            let sweep = Sweep::new(parsed(kernel)).iterations(9).depth(2);
+            let outcome = sweep.gather_arrays_on(me, &[numbers(50, 400)], &[]);
+            outcome.map(|_| ()).unwrap_err().to_string()
+        };
+        let results = team((1, 3), |me| match me.rank() {
+            1 => "it has returned".to_owned(),
+            _ => run(me),
+        });
+        assert!(results[0].contains("rank 1") && results[2].contains("rank 1"), "{results:?}");
+        let results = team((1, 2), |me| match me.rank() {
+            1 => format!("{:?}", me.gather(7)),
+            _ => run(me),
+        });
+        let told = "rank 1: it makes another collective call where this member begins a sweep";
+        assert_eq!(results[0], told);
+    }
 }
 
 /// A kernel whose function calls `hook` first, and returns its argument.

@@ -8,14 +8,14 @@ use syncline_store::generation::Identity;
 
 use super::{Agreed, OnTeam};
 use crate::monitor::Monitor;
-use crate::rule::fields::three;
-use crate::rule::fields::{Input, Output};
+use crate::rule::fields::{Input, Output, failed, three};
 use crate::rule::plain::plain;
 use crate::rule::plan::{ArrayPlan, Question};
 use crate::rule::run::{Done, Run};
 use crate::rule::share::Share;
 use crate::rule::tests::{Case, case, change, difference, every_lanes, wider_case};
 use crate::rule::{self, Rule, ordered};
+use crate::streamed::Spent;
 use crate::target::Target;
 use crate::{Described, Error, Result, Runner, Sweep, SweepReport};
 
@@ -286,4 +286,36 @@ fn random_bands(cases: std::ops::Range<u64>) {
         }
     }
     assert!(runs > 50, "{runs}");
+}
+
+/// All members end with the error of the one that could not open the files, and do not wait for it.
+#[test]
+fn a_member_that_cannot_open_the_files_of_a_copy_is_an_error_of_all() {
+    let described =
+        Described::parse("name = 'half'\nfield = 'u'\nupdate = 'u = (n + w) / 2'").unwrap();
+    let array = Array::zeros(syncline_store::ElementType::Float64, &[60, 90]).unwrap();
+    let inputs = [Input::Memory(&array)];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("result");
+    std::fs::write(&path, []).unwrap();
+    let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let target = Target::npy(folder.path().join("result.npy")).in_memory(true);
+    for (hosts, broken) in [((1, 3), 0), ((1, 3), 1), ((3, 1), 2)] {
+        let errors = team(hosts, |me| {
+            let sweep = Sweep::new(described.clone()).iterations(5).runner(Runner::pool(1));
+            let on_team = OnTeam { kernel: &described, inputs: &inputs, settings: &sweep.settings };
+            let agreed = on_team.agree(Some(&target), Ok(()), me).unwrap();
+            let (fields, _) = on_team.in_parts(&agreed, me).unwrap();
+            let files = match me.rank() == broken {
+                true => Err(failed("open", &path, std::io::Error::other("too many files"))),
+                false => Ok(vec![(file.try_clone().unwrap(), path.clone())]),
+            };
+            let run = on_team.run_of(&agreed, me.rank());
+            run.copy_to(files, fields, &Spent::default(), Some(me)).unwrap_err().to_string()
+        });
+        for (rank, error) in errors.iter().enumerate() {
+            assert!(error.contains("too many files") && error.contains("result"), "{error}");
+            assert_eq!(error.starts_with(&format!("rank {broken}: ")), rank != broken, "{error}");
+        }
+    }
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use syncline_store::array::{Array, ArraySource};
 use syncline_store::checksum::checksum;
+use syncline_store::direct_io::DirectFile;
 use syncline_store::generation::{Generations, Identity, Progress};
 
 use super::Rule;
@@ -25,13 +26,13 @@ use super::plan::ArrayPlan;
 use super::run::{Done, Run};
 use super::share::Share;
 use super::sums::{PassSums, SlabSums};
+use crate::Result;
 use crate::streamed::Spent;
 use crate::streamed::start::{
     Asked, Begin, DIMENSIONS, Standing, Start, TYPES, made, note, of_files,
 };
 use crate::streamed::target::{Kind, Leftovers, Pending, Target};
 use crate::sweep::{Settings, SweepReport};
-use crate::{Error, Result};
 
 /// Returns the plan for these inputs, a number of iterations, and a result in files or not.
 pub(crate) type Planner<'a> = dyn Fn(&[Input<'_>], u64, bool) -> Result<ArrayPlan> + 'a;
@@ -236,21 +237,16 @@ impl Keep<'_> {
         let (monitor, on_file) = (&self.settings.monitor, self.on_file());
         let sum = |n: usize| {
             monitor.compares(n + 1, on_file.len());
-            let go_on = |bytes| {
-                monitor.moved(bytes);
-                if monitor.is_cancelled() { Err(Error::Cancelled { iteration: 0 }) } else { Ok(()) }
-            };
             let input = &self.inputs[on_file[n]];
             let slabs = input.dims()[0];
             let sums = match input {
                 Input::Memory(array) => SlabSums::of_array(array, slabs),
                 Input::File(file) => {
                     let (direct, start) = file.direct();
-                    let read = |file: &File| {
-                        let place = (start, input.slab_bytes());
-                        SlabSums::of_file((file, direct.name()), place, (slabs, slabs), go_on)
-                    };
-                    read(&open(direct.name())?)?
+                    // A file of that name may have replaced the one that was opened.
+                    let file = DirectFile::open(direct.name())?;
+                    let place = (start, input.slab_bytes());
+                    SlabSums::of_file(&file, place, (slabs, slabs), 0..slabs, monitor)?
                 }
             };
             Ok(sums.values().first().copied())
@@ -270,7 +266,8 @@ impl Keep<'_> {
         let sums = |(input, (file, path)): (&Input<'_>, &(File, PathBuf))| {
             let (slab, slabs) = (input.slab_bytes(), input.dims()[0]);
             let start = input.file().1 - (slab * slabs) as u64;
-            SlabSums::of_file((file, path), (start, slab), (unit, slabs), |_| Ok(()))
+            let (file, monitor) = (DirectFile::of(file, path, false)?, &self.settings.monitor);
+            SlabSums::of_file(&file, (start, slab), (unit, slabs), 0..slabs, monitor)
         };
         self.inputs.iter().zip(files).map(sums).collect()
     }

@@ -8,21 +8,20 @@
 //! # Costs
 //! One XXH3 over each slab that is added: the speed of memory, and some 10 ns for each slab.
 
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use syncline_store::array::Array;
 use syncline_store::checksum::checksum;
+use syncline_store::direct_io::{DirectFile, IoBuffer, IoQueue, Method, ReadRequest};
 
-use crate::Result;
+use crate::monitor::Monitor;
+use crate::{Error, Result};
 
 /// The bytes of a unit.
 const UNIT: usize = 4 << 20;
 /// The bytes that are read at once.
-const PIECE: usize = 1 << 20;
+const PIECE: usize = 4 << 20;
 
 /// Returns the number of slabs in a unit of arrays whose largest slab has `slab_bytes` bytes.
 pub(crate) fn unit_of(slab_bytes: usize) -> usize {
@@ -70,26 +69,29 @@ impl SlabSums {
         sums
     }
 
-    /// Returns the sums of `slabs` slabs of a file, which begin at byte `start`. Calls `go_on` with
-    /// the number of bytes of each piece that is read; an error from it ends the reading.
+    /// Returns the sums of an array in a file, whose slabs begin at byte `start`, with some of its
+    /// slabs: those of whole units. Tells the monitor what it reads, and ends when that is
+    /// cancelled.
     pub(crate) fn of_file(
-        (file, path): (&File, &Path),
+        file: &DirectFile,
         (start, slab_bytes): (u64, usize),
         (unit, slabs): (usize, usize),
-        go_on: impl Fn(u64) -> Result<()>,
+        which: Range<usize>,
+        monitor: &Monitor,
     ) -> Result<Self> {
         let mut sums = Self::new(unit, slabs);
-        let piece = (PIECE / slab_bytes.max(1)).clamp(1, slabs.max(1));
-        let mut bytes = vec![0; piece * slab_bytes];
-        for first in (0..slabs).step_by(piece) {
-            let here = first..(first + piece).min(slabs);
-            let bytes = &mut bytes[..here.len() * slab_bytes];
-            file.read_exact_at(bytes, start + (first * slab_bytes) as u64).map_err(|source| {
-                let path = path.to_owned();
-                syncline_store::Error::File { action: "read", path, source }
-            })?;
-            sums.add(here, bytes);
-            go_on(bytes.len() as u64)?;
+        let piece = (PIECE / slab_bytes.max(1)).clamp(1, which.len().max(1));
+        let mut buffer = IoBuffer::new(piece * slab_bytes + 2 * file.alignment())?;
+        let mut queue = IoQueue::new(Method::Auto);
+        for first in which.clone().step_by(piece) {
+            let here = first..(first + piece).min(which.end);
+            let (offset, len) = (start + (first * slab_bytes) as u64, here.len() * slab_bytes);
+            queue.read(&mut [ReadRequest { file, offset, len, into: buffer.as_mut_slice() }])?;
+            sums.add(here, &buffer.as_slice()[file.lead(offset)..][..len]);
+            monitor.moved(len as u64);
+            if monitor.is_cancelled() {
+                return Err(Error::Cancelled { iteration: 0 });
+            }
         }
         Ok(sums)
     }
@@ -139,10 +141,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, [b"ab".to_vec(), bytes.clone()].concat()).unwrap();
-        let file = File::open(&path).unwrap();
-        let of = |start| SlabSums::of_file((&file, &path), (start, 5), (4, 23), |_| Ok(()));
-        assert_eq!(of(2).unwrap().values(), expected.values());
-        assert!(of(3).unwrap_err().to_string().contains("read"));
+        let file = DirectFile::open(&path).unwrap();
+        let monitor = Monitor::new();
+        let of = |start, which| SlabSums::of_file(&file, (start, 5), (4, 23), which, &monitor);
+        assert_eq!(of(2, 0..23).unwrap().values(), expected.values());
+        assert_eq!(of(2, 8..16).unwrap().values()[2..4], expected.values()[2..4]);
+        assert_eq!(of(2, 20..23).unwrap().values()[5], expected.values()[5]);
+        assert!(of(3, 0..23).unwrap_err().to_string().contains("read"));
+        monitor.cancel();
+        assert!(matches!(of(2, 0..23), Err(Error::Cancelled { .. })));
         let mut swapped = bytes;
         let (first, second) = swapped.split_at_mut(5);
         first.swap_with_slice(&mut second[..5]);

@@ -146,8 +146,11 @@ impl OnTeam<'_> {
             false => self.by_files(&agreed, &mut sets, me)?,
         };
         let share = Share { unit: Some(self.unit(me.size())), ..agreed.share };
+        let sums = match sums {
+            Some(sums) => sums,
+            None => files::sums(self.inputs, &sets[0], &share, &self.settings.monitor, me)?,
+        };
         let committed = begun.map_or(Ok(()), |begun| {
-            let sums = sums.map_or_else(|| files::sums(self.inputs, &sets[0], &share), Ok)?;
             begun.commit(target, &sets[0], &report, (self.settings, &share), sums)
         });
         all(me, committed)?;

@@ -7,7 +7,9 @@
 //! together.
 //!
 //! The members exchange the sums of what they have written ([`Written`]). In the next pass each
-//! member compares every unit of slabs that it reads with the sum of the writer.
+//! member compares every unit of slabs that it reads with the sum of the writer. Members that have
+//! columns take sums of these; for the sums of whole slabs that the record of a result has, each
+//! reads a part of the slabs at the end ([`sums`]).
 
 use std::fs::File;
 use std::ops::Range;
@@ -23,13 +25,14 @@ use syncline_store::newfile::check_named;
 use syncline_store::shared::SharedNewFile;
 use syncline_trace::{Activity, span};
 
+use crate::monitor::Monitor;
 use crate::rule::fields::{Fields, Input, failed};
 use crate::rule::keep::Keep;
 use crate::rule::share::Share;
 use crate::rule::sums::{PassSums, SlabSums};
 use crate::streamed::start::{Standing, Start};
 use crate::streamed::target::Kind;
-use crate::streamed::team::{decode, encode};
+use crate::streamed::team::{all, decode, encode};
 use crate::streamed::{Leftovers, Pending, Target};
 use crate::sweep::{Settings, SweepReport};
 use crate::{Error, Result};
@@ -144,19 +147,52 @@ pub(super) fn write_headers(inputs: &[Input<'_>], sets: &[Set]) -> Result<()> {
 }
 
 /// Returns the sums of all units of the fields in a set, of a result with several: by these a later
-/// run knows that the files are of one run.
-pub(super) fn sums(inputs: &[Input<'_>], set: &Set, share: &Share) -> Result<Vec<u64>> {
-    let mut all = Vec::new();
+/// run knows that the files are of one run. Each member reads a part of the units.
+///
+/// # Collective
+/// All members call it, after all have brought what they have written to disk.
+pub(super) fn sums(
+    inputs: &[Input<'_>],
+    set: &Set,
+    share: &Share,
+    monitor: &Monitor,
+    me: &mut Member,
+) -> Result<Vec<u64>> {
     if set.len() < 2 {
-        return Ok(all);
+        return Ok(Vec::new());
     }
-    for (input, (file, path)) in inputs.iter().zip(set) {
+    let (unit, slabs, members, rank) = (share.unit.unwrap_or(1), share.slabs, me.size(), me.rank());
+    let units = slabs.div_ceil(unit);
+    let part = |rank: usize| units * rank / members..units * (rank + 1) / members;
+    let mine = part(rank).start * unit..(part(rank).end * unit).min(slabs);
+    let read = inputs.iter().zip(set).map(|(input, (file, path))| {
+        let file = DirectFile::of(file, path, false)?;
         let place = (input.start(), input.slab_bytes());
-        let units = (share.unit.unwrap_or(1), share.slabs);
-        let sums = SlabSums::of_file((file, path), place, units, |_| Ok(()))?;
-        all.extend_from_slice(sums.values());
+        let sums = SlabSums::of_file(&file, place, (unit, slabs), mine.clone(), monitor)?;
+        Ok(sums.values().to_vec())
+    });
+    let mut sums = all(me, read.collect::<Result<Vec<_>>>())?;
+    gather(&mut sums, part, me)?;
+    Ok(sums.concat())
+}
+
+/// Exchanges the sums of the units that each member has.
+fn gather(
+    sums: &mut [Vec<u64>],
+    units: impl Fn(usize) -> Range<usize>,
+    me: &mut Member,
+) -> Result<()> {
+    let mine = sums.iter().flat_map(|sums| &sums[units(me.rank())]);
+    let mine: Vec<u8> = mine.flat_map(|sum| sum.to_le_bytes()).collect();
+    for (member, message) in me.exchange(&mine)?.iter().enumerate() {
+        let mut values = message.as_chunks::<8>().0.iter();
+        for sums in &mut *sums {
+            for (sum, value) in sums[units(member)].iter_mut().zip(&mut values) {
+                *sum = u64::from_le_bytes(*value);
+            }
+        }
     }
-    Ok(all)
+    Ok(())
 }
 
 /// Brings what this member has written to the first set to disk, and checks that the files that it
@@ -250,17 +286,8 @@ impl Written {
         };
         if let Some(own) = own {
             let unit = share.unit.unwrap_or(1);
-            let units = |own: &Range<usize>| own.start / unit..own.end.div_ceil(unit);
-            let mine = all.iter().flat_map(|sums| &sums[units(&share.own)]);
-            let mine: Vec<u8> = mine.flat_map(|sum| sum.to_le_bytes()).collect();
-            for (own, message) in own.iter().zip(me.exchange(&mine)?) {
-                let (own, mut values) = (units(own), message.as_chunks::<8>().0.iter());
-                for sums in &mut all {
-                    for (sum, value) in sums[own.clone()].iter_mut().zip(&mut values) {
-                        *sum = u64::from_le_bytes(*value);
-                    }
-                }
-            }
+            let units = |member: usize| own[member].start / unit..own[member].end.div_ceil(unit);
+            gather(&mut all, units, me)?;
         }
         self.passes += 1;
         self.last = Some(OfPass { before, pass: self.passes, paths, sums: all });

@@ -6,6 +6,7 @@ use syncline_fabric::{Member, Team};
 use syncline_store::array::{Array, ArraySource};
 use syncline_store::generation::Identity;
 
+use super::files::sums;
 use super::{Agreed, OnTeam};
 use crate::monitor::Monitor;
 use crate::rule::fields::{Input, Output, failed, three};
@@ -13,6 +14,7 @@ use crate::rule::plain::plain;
 use crate::rule::plan::{ArrayPlan, Question};
 use crate::rule::run::{Done, Run};
 use crate::rule::share::Share;
+use crate::rule::sums::SlabSums;
 use crate::rule::tests::{Case, case, change, difference, every_lanes, wider_case};
 use crate::rule::{self, Rule, ordered};
 use crate::streamed::Spent;
@@ -316,6 +318,33 @@ fn a_member_that_cannot_open_the_files_of_a_copy_is_an_error_of_all() {
         for (rank, error) in errors.iter().enumerate() {
             assert!(error.contains("too many files") && error.contains("result"), "{error}");
             assert_eq!(error.starts_with(&format!("rank {broken}: ")), rank != broken, "{error}");
+        }
+    }
+}
+
+/// Members that share the reading find the sums of the arrays.
+#[test]
+fn the_sums_of_files_are_those_of_the_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    for (hosts, slabs, unit) in [((1, 1), 9, 2), ((1, 3), 23, 4), ((3, 1), 2, 1), ((2, 2), 40, 7)] {
+        let array = |n: usize| {
+            let bytes: Vec<u8> = (0..slabs * 5).map(|at| ((at * 7 + n) % 251) as u8).collect();
+            Array::from_vec(&[slabs, 5], bytes).unwrap()
+        };
+        let arrays = [array(0), array(1)];
+        let inputs = arrays.each_ref().map(Input::Memory);
+        let set: Vec<_> = (0..2)
+            .map(|n| {
+                let path = folder.path().join(format!("{slabs}-{n}.npy"));
+                arrays[n].create(&path).unwrap().commit().unwrap();
+                (std::fs::File::open(&path).unwrap(), path)
+            })
+            .collect();
+        let share = Share { unit: Some(unit), ..Share::whole(slabs) };
+        let of_arrays = arrays.each_ref().map(|array| SlabSums::of_array(array, unit));
+        let expected: Vec<u64> = of_arrays.iter().flat_map(SlabSums::values).copied().collect();
+        for sums in team(hosts, |me| sums(&inputs, &set, &share, &Monitor::new(), me)) {
+            assert_eq!(sums.unwrap(), expected, "{slabs} slabs in units of {unit}");
         }
     }
 }

@@ -46,7 +46,7 @@ Examples:
     syncline convert data framed --layout framed --block 128
     syncline run lk23 framed --iterations 20 --memory 24M --output result.npy
 
-Exit codes: 0 success, 1 error (one line on standard error), 2 wrong command line, 3 a run that has \
+Exit codes: 0 success, 1 error (one line on standard error; launch adds its own), 2 wrong command line, 3 a run that has \
 done its iterations without reaching its --until (its result is written), 130 or 143 interrupted \
 (SIGINT, SIGTERM). The help of launch, farm and overlay check lists further codes.
 

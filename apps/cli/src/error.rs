@@ -24,6 +24,14 @@ pub(crate) enum Error {
     /// An error of a sweep.
     #[error(transparent)]
     Wave(#[from] syncline_wave::Error),
+    /// An error of the array in a file.
+    #[error("{}: {why}", path.display())]
+    OfFile {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        why: Box<syncline_wave::Error>,
+    },
     /// An error of a team of processes.
     #[error(transparent)]
     Team(#[from] TeamError),
@@ -420,7 +428,7 @@ fn in_one_line(why: &DescribedError) -> String {
     }
 }
 
-fn list(paths: &[PathBuf]) -> String {
+pub(crate) fn list(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 

@@ -31,7 +31,7 @@ use advice::Advice;
 
 use crate::args::{BlockOrder, KernelName, RunArgs, RunnerKind};
 use crate::budget::Bound;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, list};
 use crate::inputs::{Found, Inputs};
 use crate::kernels::{AnySweep, Arrays, Kernel, SweepOptions};
 use crate::output::Output;
@@ -171,7 +171,7 @@ impl<'a, T: Real> Job<'a, T> {
             }
             Leftover::Busy(path) => Err(Error::Store(StoreError::Busy { path })),
             _ if force => Ok(()),
-            Leftover::Empty | Leftover::Complete(_) if resume => Ok(()),
+            Leftover::Empty | Leftover::Complete(_) | Leftover::Unnamed(..) if resume => Ok(()),
             Leftover::Resumable(_) if resume && streamed => Ok(()),
             Leftover::Damaged(why) => Err(Error::Useless { output, why: why.into() }),
             Leftover::Empty => refuse(
@@ -208,6 +208,10 @@ impl<'a, T: Real> Job<'a, T> {
             Leftover::Complete(_) => refuse(
                 "a run that had only this folder still to remove".to_owned(),
                 "--resume to remove it and keep the output, or ",
+            ),
+            Leftover::Unnamed(_, paths) => refuse(
+                format!("a run that was complete but for the names of {}", list(&paths)),
+                "--resume to give them, or ",
             ),
             _ => refuse("something unknown".to_owned(), ""),
         }

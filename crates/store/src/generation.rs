@@ -117,9 +117,11 @@ pub enum Leftover {
     Empty,
     /// A generation to resume from.
     Resumable(Progress),
-    /// The result is complete. Only the folder beside it remains to be removed, and some of several
-    /// outputs may lack their names; `resume` does both.
+    /// The result is complete. Only the folder beside it is left, which `resume` removes.
     Complete(Progress),
+    /// The result is complete, but these of its outputs are still files of the folder beside it:
+    /// `resume` gives them their names.
+    Unnamed(Progress, Vec<PathBuf>),
     /// Another run is active; the path of the lock that it holds.
     Busy(PathBuf),
     /// A manifest or generation that cannot be used, and the reason.
@@ -202,7 +204,10 @@ impl Generations {
             Ok(Found::Nothing) => Leftover::Nothing,
             Ok(Found::Empty) => Leftover::Empty,
             Ok(Found::Underway(manifest)) => Leftover::Resumable(manifest.progress),
-            Ok(Found::Complete(manifest)) => Leftover::Complete(manifest.progress),
+            Ok(Found::Complete(manifest)) => match outputs::unnamed(&place, &manifest) {
+                paths if paths.is_empty() => Leftover::Complete(manifest.progress),
+                paths => Leftover::Unnamed(manifest.progress, paths),
+            },
             Err(Error::Busy { path }) => Leftover::Busy(path),
             Err(error @ (Error::Manifest { .. } | Error::Generation { .. })) => {
                 Leftover::Damaged(error)

@@ -111,10 +111,11 @@ impl NewFile {
 
     /// Gives the file the name `path`, which no file may have, in place of that of its target.
     pub(crate) fn name_as(mut self, path: &Path) -> io::Result<File> {
-        match self.part.take() {
+        match &self.part {
             Some(part) => std::fs::rename(part, path)?,
             None => link_as(&self.file, path)?,
         }
+        self.part = None;
         self.file.try_clone()
     }
 
@@ -524,6 +525,17 @@ mod tests {
             let new = create(&folder.path().join("out"), 1 << 20);
             assert_eq!(new.file().metadata().unwrap().len(), 1 << 20);
             drop(new);
+            assert!(names(folder.path()).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_file_that_gets_no_name_leaves_nothing() {
+        for create in [|target: &Path, bytes| NewFile::create(target, bytes).unwrap(), create_named]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            let new = create(&folder.path().join("out"), 8);
+            new.name_as(&folder.path().join("none/slot")).unwrap_err();
             assert!(names(folder.path()).is_empty());
         }
     }

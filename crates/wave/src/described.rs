@@ -90,10 +90,12 @@ const NEIGHBOURS: [(&str, i64, i64); 8] = [
 ///   new value.
 /// * `c.n`, `u[-2, 0]`: an array at a neighbour, by its name, or by rows and columns, up to 2 away.
 /// * `dimensions = 3`: planes, rows and columns, as in `u[-1, 0, 0]`; `up` and `down` are planes.
-/// * `directions = ["south-east", ..]`: the directions of the iterations in turn.
+/// * `directions = ["south-east", ..]`: the directions of the iterations in turn. Explicit kernels
+///   have none.
 /// * `edges = "clamped"`, or `{ rows = .., columns = .. }`: what is beyond an edge. `"fixed"` (as
 ///   above), `"clamped"` (the last element), `"reflected"` (about it: next to the last element is
-///   the one before it), a number, or, for columns of explicit kernels, `"periodic"`.
+///   the one before it; what is then beyond the other edge is clamped), a number, or, for columns
+///   of explicit kernels, `"periodic"`.
 /// * `[types]` with `u = "uint8"`: float64, float32, uint8, int16, uint16, int32 or int64.
 ///   `float64(u)` converts; nothing else does.
 /// * `overflow = "wrapping"` or `"saturating"`: what becomes of a whole number that its type cannot
@@ -102,7 +104,7 @@ const NEIGHBOURS: [(&str, i64, i64); 8] = [
 ///   [`with_function`](Self::with_function).
 /// * `[nodata]` with `u = -9999`: a point where any array has such a value keeps all its fields,
 ///   and its neighbours see the value of the point itself; `u = { value = nan, seen = 0 }` lets
-///   them see a number.
+///   them see a number. A number beyond an edge that is that value means no data as well.
 ///
 /// In a direction such as north-west, the rows are updated from the last to the first, and the
 /// points of a row from right to left; names of neighbours stay. A kernel that mixes values before

@@ -28,8 +28,9 @@ use crate::units::{BlockSize, parse_block_size, parse_size};
 /// inputs are never modified.
 ///
 /// A description may have several fields, other types, edges, directions, old values or three
-/// dimensions: see the examples and the tutorial. Its arrays are .npy files of any order; of
-/// several fields, --output is the folder of the results, which must exist.
+/// dimensions: see the examples and the tutorial. Its arrays are .npy files of any order. The
+/// results of several fields are FIELD.npy in the folder --output, which must exist; without it
+/// FIELD.KERNEL.out.npy beside the first field.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "syncline run <KERNEL> <DIR> --iterations <K> [OPTIONS]", after_long_help = AFTER)]
 pub(crate) struct RunArgs {
@@ -49,7 +50,8 @@ pub(crate) struct RunArgs {
     ///
     /// FILE is a .npy file or a raw file. A raw file must be listed in the layout.json beside it,
     /// be a result (described by its mark, or by the name of the field beside it), or have the
-    /// layout of the field in DIR.
+    /// layout of the field in DIR. The sweep is a new one: a kernel with several directions begins
+    /// with the first of them, where --resume goes on with the next.
     #[arg(long, value_name = "FILE")]
     pub(crate) field: Option<PathBuf>,
     /// The number of iterations; with --until, the maximum. 0 copies the input

@@ -10,7 +10,7 @@ use syncline_store::{
 use syncline_wave::{Error as WaveError, target::Taken};
 
 use crate::args::RunArgs;
-use crate::error::Error;
+use crate::error::{Error, list};
 use crate::kernels::Kernel;
 use crate::output::Output;
 
@@ -29,7 +29,7 @@ pub(super) struct Advice<'a> {
 impl Advice<'_> {
     /// Returns what --resume would do, or where it can do so, if there are several members.
     pub(super) fn resume(&self, here: &'static str) -> &'static str {
-        if self.members == 1 { here } else { "--resume in one process to go on with it, or " }
+        if self.members == 1 { here } else { "--resume in one process, or " }
     }
 
     /// Returns the error for an output whose name is taken.
@@ -66,6 +66,12 @@ impl Advice<'_> {
             }
             Ok(Leftover::Complete(_)) => {
                 Some("the output is complete, --resume removes what else is left".to_owned())
+            }
+            Ok(Leftover::Unnamed(_, paths)) => {
+                let paths = list(&paths);
+                Some(format!(
+                    "the result is complete but for the names of {paths}: --resume gives them"
+                ))
             }
             _ => None,
         }

@@ -67,7 +67,7 @@ pub(super) fn run(
     report::start(&args.trace, outputs.first().map(|output| output.path.as_path()))?;
     let sources = open(&paths)?;
     let (monitor, bound, members) = (Arc::default(), Bound::new(args.memory), 1);
-    Job { args, kernel, described, outputs: &outputs, monitor, bound, members }
+    Job { args, kernel, described, paths: &paths, outputs: &outputs, monitor, bound, members }
         .run(sources, signals)
 }
 
@@ -86,7 +86,7 @@ pub(super) fn run_on(
     let on_host = me.ranks_on(me.host()).len();
     let (monitor, bound) = (Arc::default(), Bound::of_member(args.memory, on_host));
     let members = me.size();
-    Job { args, kernel, described, outputs: &outputs, monitor, bound, members }
+    Job { args, kernel, described, paths: &paths, outputs: &outputs, monitor, bound, members }
         .run_on(sources, me, signals)
 }
 
@@ -151,6 +151,8 @@ struct Job<'a> {
     args: &'a RunArgs,
     kernel: &'a Kernel,
     described: &'a Described,
+    /// The files of the arrays: of the fields, then of the coefficients.
+    paths: &'a [PathBuf],
     outputs: &'a [Output],
     monitor: Arc<Monitor>,
     bound: Bound,
@@ -463,7 +465,8 @@ impl Job<'_> {
         }
     }
 
-    /// Adds to an error of too little memory what the program itself takes.
+    /// Adds to an error of too little memory what the program itself takes, and to one of an array
+    /// its file.
     fn explain(&self, error: WaveError, threads: usize, held: u64) -> Error {
         match error {
             WaveError::StreamMemory { needed, .. } => {
@@ -472,6 +475,15 @@ impl Job<'_> {
                     _ => "the buffers of a pass, with the arrays that are converted, take",
                 };
                 self.bound.too_small_for_arrays(threads as u64, piece.to_owned(), needed + held)
+            }
+            WaveError::ArrayType { ref name, .. }
+            | WaveError::ArrayShape { ref name, .. }
+            | WaveError::Dimensions { ref name, .. } => {
+                let mut names = self.described.fields().iter().chain(self.described.coefficients());
+                match names.position(|known| known == name) {
+                    Some(n) => Error::OfFile { path: self.paths[n].clone(), why: Box::new(error) },
+                    None => error.into(),
+                }
             }
             other => other.into(),
         }

@@ -312,7 +312,7 @@ fn check(events: &[Event], output: &Path) -> Result<(), String> {
                 && std::fs::read(slot).is_ok_and(|data| data == contents(found.generation))
         }
         Leftover::Complete(found) => found.generation == PASSES && result && !finished,
-        Leftover::Busy(_) | Leftover::Damaged(_) => false,
+        Leftover::Busy(_) | Leftover::Unnamed(..) | Leftover::Damaged(_) => false,
     };
     if fine {
         Ok(())

@@ -216,7 +216,7 @@ proptest! {
                     live.is_none() && found.generation == model.committed && is_progress(&found)
                 }
                 Leftover::Busy(_) => live.is_some(),
-                Leftover::Complete(_) | Leftover::Damaged(_) => false,
+                Leftover::Complete(_) | Leftover::Unnamed(..) | Leftover::Damaged(_) => false,
             };
             prop_assert!(fine, "{:?} after {:?}", model, step);
             prop_assert_eq!(std::fs::read(&output).ok(), model.output.map(contents));

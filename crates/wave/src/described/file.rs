@@ -276,6 +276,9 @@ impl File {
                             Some(number.ok_or_else(|| fault("`seen` is a number or \"point\""))?)
                         }
                     };
+                    if !table.contains_key("value") {
+                        return Err(fault("`value` is missing: the number that means no data"));
+                    }
                     (table.get("value").and_then(number), seen)
                 }
                 value => (number(value), None),

@@ -149,7 +149,7 @@ fn clone(file: &File, path: &Path) -> Result<(File, PathBuf)> {
 /// Copies the elements of a file to those of another, which begin at byte `to`.
 fn copy(from: &ArrayFile, (target, path): &(File, PathBuf), to: u64) -> Result<()> {
     /// The bytes that are copied at once.
-    const PIECE: usize = 8 << 20;
+    const PIECE: usize = 1 << 20;
     let (direct, start) = from.direct();
     let points: usize = from.dims().iter().product();
     let bytes = points * from.element().bytes();

@@ -20,8 +20,8 @@ use crate::{Error, Result};
 
 /// The bytes of a unit.
 const UNIT: usize = 4 << 20;
-/// The bytes that are read at once.
-const PIECE: usize = 4 << 20;
+/// The bytes that are read at once: fewer than any pass needs, so no plan counts them.
+const PIECE: usize = 1 << 20;
 
 /// Returns the number of slabs in a unit of arrays whose largest slab has `slab_bytes` bytes.
 pub(crate) fn unit_of(slab_bytes: usize) -> usize {

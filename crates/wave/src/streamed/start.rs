@@ -512,6 +512,12 @@ pub(crate) fn taken(
     Ok(Some(differing(paths, &marks, &identity, asked).unwrap_or_else(first)))
 }
 
+/// Returns the names of files, for a message.
+fn listed(paths: &[PathBuf]) -> String {
+    let names = paths.iter().map(|path| path.display().to_string());
+    names.collect::<Vec<_>>().join(", ")
+}
+
 fn what_is_left(leftover: &Leftover) -> String {
     match leftover {
         Leftover::Empty => "a run that ended in its first pass".to_owned(),
@@ -519,6 +525,9 @@ fn what_is_left(leftover: &Leftover) -> String {
             format!("a run that ended after {} iterations", progress.iterations)
         }
         Leftover::Complete(_) => "a run that was complete except for its cleanup".to_owned(),
+        Leftover::Unnamed(_, paths) => {
+            format!("a run that was complete but for the names of {}", listed(paths))
+        }
         Leftover::Damaged(why) => format!("a damaged run ({why})"),
         _ => "something unknown".to_owned(),
     }

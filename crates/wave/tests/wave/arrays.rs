@@ -172,8 +172,11 @@ fn a_commit_that_ends_in_its_middle_is_completed() {
     pending.commit().unwrap_err();
     fs::remove_dir(&b).unwrap();
     fs::rename(work.path("a.out.npy.syncline/generation.0"), &a).unwrap();
-    assert!(matches!(work.leftover(), Leftover::Complete(found) if found.iterations == 4));
-    work.run(&work.sweep(4, 1), &work.target(Leftovers::Refuse)).unwrap_err();
+    let Leftover::Unnamed(found, lack) = work.leftover() else { panic!("{:?}", work.leftover()) };
+    assert!(found.iterations == 4 && lack == [b.clone()], "{lack:?}");
+    let error = work.run(&work.sweep(4, 1), &work.target(Leftovers::Refuse)).unwrap_err();
+    let told = format!("a run that was complete but for the names of {}", b.display());
+    assert!(error.to_string().contains(&told), "{error}");
     fs::write(&b, "of another program").unwrap();
     let error = work.resume(4).unwrap_err().to_string();
     assert!(error.contains("b.out.npy"), "{error}");

@@ -105,6 +105,7 @@ fn errors_name_the_place() {
         ("update = 'u = n'\n[types]\nv = 'uint8'", "6:1 there is no array `v`; there are u, c"),
         ("update = 'u = n'\n[types]\nu = 'byte'", "6:5 there is no type `byte`; there are float64"),
         ("update = 'u = n'\n[nodata]\nu = 'x'", "6:5 the value that means no data is a number"),
+        ("update = 'u = n'\n[nodata]\nu = { seen = 2 }", "6:5 `value` is missing: the number that"),
         (
             "update = 'u = n'\n[nodata]\nu = { value = 1, seen = 'all' }",
             "6:5 `seen` is a number or \"point\"",

@@ -59,18 +59,19 @@ impl Advice<'_> {
 
     /// Describes the state that is kept, if there is any.
     pub(super) fn kept(&self) -> Option<String> {
+        let resume = if self.members == 1 { "--resume" } else { "--resume in one process" };
         match Generations::leftover(&self.output.path) {
             Ok(Leftover::Resumable(progress)) => {
                 let (done, all) = (progress.iterations, self.args.iterations);
-                Some(format!("{done} of {all} iterations are kept, --resume goes on from there"))
+                Some(format!("{done} of {all} iterations are kept, {resume} goes on from there"))
             }
             Ok(Leftover::Complete(_)) => {
-                Some("the output is complete, --resume removes what else is left".to_owned())
+                Some(format!("the output is complete, {resume} removes what else is left"))
             }
             Ok(Leftover::Unnamed(_, paths)) => {
                 let paths = list(&paths);
                 Some(format!(
-                    "the result is complete but for the names of {paths}: --resume gives them"
+                    "the result is complete but for the names of {paths}: {resume} gives them"
                 ))
             }
             _ => None,

@@ -223,7 +223,7 @@ pub(super) fn explained(
         (WaveError::Elsewhere { .. }, Some(signal)) => Error::Told { code: 128 + signal },
         // The file of the last pass is damaged. It is removed, so there is nothing to discard.
         (error @ WaveError::Store(StoreError::Generation { .. }), _) => error.into(),
-        (error, _) => advice.advise(explain(error)).for_each_member(),
+        (error, _) => advice.explain(explain(error)).for_each_member(),
     }
 }
 

@@ -215,11 +215,11 @@ fn a_member_that_does_something_else_is_named() {
     }
 }
 
-/// A kernel whose function calls `hook` first, and returns its argument.
 /// Updates of old values only, of which the members share the rows, and of new ones, of which they
 /// share the columns.
 const UPDATES: [&str; 2] = ["(old.n + old.s) / 2", "(n + s) / 2"];
 
+/// A kernel whose function calls `hook` first, and returns its argument.
 fn hooked(update: &str, hook: impl Fn() + Send + Sync + 'static) -> Described {
     let text = format!(
         "

@@ -1,12 +1,14 @@
 //! Owned mappings of bytes: private heap memory, memory shared between processes, or a window of a
-//! file.
+//! file; and memory that has another owner.
 //!
 //! | constructor             | initial bytes     | visible to         | system object           |
 //! |-------------------------|-------------------|--------------------|-------------------------|
 //! | [`heap`](Segment::heap) | zero              | this process       | anonymous private pages |
 //! | [`shared`], [`from_fd`] | zero              | descriptor holders | memfd                   |
 //! | [`file`](Segment::file) | those of the file | users of the file  | page cache              |
+//! | [`borrowed`]            | those there       | their owner        | none                    |
 //!
+//! [`borrowed`]: Segment::borrowed
 //! [`shared`]: Segment::shared
 //! [`from_fd`]: Segment::from_fd
 //!
@@ -91,6 +93,7 @@ enum Backing {
     Heap,
     Shared(OwnedFd),
     File,
+    Borrowed,
 }
 
 /// An owned mapping of bytes, unmapped when dropped.
@@ -119,7 +122,8 @@ enum Backing {
 /// # Ok::<(), syncline_memory::Error>(())
 /// ```
 pub struct Segment {
-    /// The first mapped byte, on a page boundary; dangling if `mapped` is 0.
+    /// The first mapped byte, on a page boundary; the first byte of borrowed memory; dangling if
+    /// there is neither.
     base: *mut u8,
     /// The number of bytes mapped from `base`: a multiple of the page size, or 0.
     mapped: usize,
@@ -286,19 +290,44 @@ impl Segment {
         Ok(Segment { base, mapped, lead, len, access, backing: Backing::File, opened: None })
     }
 
+    /// Makes a read-only segment of memory that another owner keeps, such as an array of another
+    /// language. Dropping it changes nothing, and advice has no effect.
+    ///
+    /// # Safety
+    /// As long as the segment exists, `len` bytes from `first` on must be valid for reads from any
+    /// thread, and no code may write them.
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_memory::Segment;
+    ///
+    /// let numbers = [1_u8, 2, 3];
+    /// // SAFETY: the array outlives the segment, and no code writes it.
+    /// let segment = unsafe { Segment::borrowed(numbers.as_ptr(), numbers.len()) };
+    /// assert_eq!((segment.as_ptr().cast_const(), segment.len()), (numbers.as_ptr(), 3));
+    /// ```
+    pub unsafe fn borrowed(first: *const u8, len: usize) -> Segment {
+        let (access, backing) = (Access::Read, Backing::Borrowed);
+        if len == 0 {
+            return Segment::empty(access, backing);
+        }
+        // Nothing is mapped, so nothing is unmapped.
+        Segment { base: first.cast_mut(), mapped: 0, lead: 0, len, access, backing, opened: None }
+    }
+
     /// Returns the descriptor to pass to other processes; `None` unless the segment is shared.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.backing {
             Backing::Shared(fd) => Some(fd.as_fd()),
-            Backing::Heap | Backing::File => None,
+            Backing::Heap | Backing::File | Backing::Borrowed => None,
         }
     }
 
     /// Returns a pointer to the segment's first byte.
     ///
     /// The pointer is page-aligned, except in a file segment, where it has the offset within a page
-    /// of the window's offset in the file. It is never null; if the segment is empty, it is
-    /// dangling but page-aligned.
+    /// of the window's offset in the file, and in a borrowed one. It is never null; if the segment
+    /// is empty, it is dangling but page-aligned.
     pub fn as_ptr(&self) -> *mut u8 {
         // `lead` is within the mapping; wrapping, because an empty segment has no mapping.
         self.base.wrapping_add(self.lead)
@@ -347,7 +376,8 @@ impl Segment {
             return Err(Error::ReadOnly { start, end });
         }
         let heap = matches!(self.backing, Backing::Heap);
-        if advice == Advice::DontNeed && heap {
+        // Borrowed memory is advised by its owner.
+        if matches!(self.backing, Backing::Borrowed) || advice == Advice::DontNeed && heap {
             return Ok(());
         }
         let mapped = self.lead + start..self.lead + end;
@@ -414,6 +444,7 @@ impl fmt::Debug for Segment {
             Backing::Heap => &"heap",
             Backing::Shared(fd) => fd,
             Backing::File => &"file",
+            Backing::Borrowed => &"borrowed",
         };
         f.debug_struct("Segment")
             .field("ptr", &self.as_ptr())

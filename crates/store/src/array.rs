@@ -2,7 +2,8 @@
 //!
 //! # Contract
 //! An [`Array`] holds its elements row by row (in three dimensions plane by plane), little-endian,
-//! aligned to a page. Its type is known at run time: the arrays of one sweep may differ in it.
+//! aligned to a page, or [borrows](Array::borrowed) them. Its type is known at run time: the arrays
+//! of one sweep may differ in it.
 //! [`Array::open`] reads every `.npy` file of these types; what is stored otherwise is converted on
 //! the way in.
 //!
@@ -20,6 +21,8 @@ use std::fs::File;
 use std::io::Seek;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use syncline_memory::Segment;
 
 use crate::chunk::modified;
 use crate::direct_io::{DirectFile, IoBuffer};
@@ -65,8 +68,15 @@ numbers!(f64: Float64, f32: Float32, u8: Uint8, i16: Int16, u16: Uint16, i32: In
 pub struct Array {
     element: ElementType,
     dims: Vec<usize>,
-    bytes: IoBuffer,
+    bytes: Bytes,
     origin: Option<Box<InputId>>,
+}
+
+/// The elements: in memory of the array, or in that of another owner, which is only read.
+#[derive(Debug)]
+enum Bytes {
+    Own(IoBuffer),
+    Borrowed(Segment),
 }
 
 impl Array {
@@ -76,15 +86,33 @@ impl Array {
     /// [`Error::Dimensions`] unless there are two or three dimensions, none of them 0;
     /// [`Error::Memory`] if there is no room.
     pub fn zeros(element: ElementType, dims: &[usize]) -> Result<Self> {
-        let product = dims.iter().try_fold(1_usize, |product, n| product.checked_mul(*n));
-        let bytes = product.and_then(|n| n.checked_mul(element.bytes()));
-        match bytes.filter(|bytes| *bytes > 0 && matches!(dims.len(), 2 | 3)) {
-            Some(bytes) => {
-                let bytes = IoBuffer::new(bytes)?;
-                Ok(Self { element, dims: dims.to_vec(), bytes, origin: None })
-            }
-            None => Err(Error::Dimensions { dims: dims.to_vec(), given: 0 }),
-        }
+        let bytes = Bytes::Own(IoBuffer::new(bytes_of(element, dims)?)?);
+        Ok(Self { element, dims: dims.to_vec(), bytes, origin: None })
+    }
+
+    /// Makes an array of elements in memory that another owner keeps. Writing to the array copies
+    /// them first.
+    ///
+    /// # Errors
+    /// [`Error::Dimensions`] as for [`zeros`](Self::zeros).
+    ///
+    /// # Safety
+    /// As long as the array exists, the elements of the dimensions must be readable at `first`,
+    /// which is aligned to them, from any thread, and no code may write them.
+    ///
+    /// ```
+    /// use syncline_store::{ElementType, array::Array};
+    /// let cells = [1_u8, 2, 3, 4];
+    /// // SAFETY: the four elements outlive the array, and no code writes them.
+    /// let array = unsafe { Array::borrowed(ElementType::Uint8, &[2, 2], cells.as_ptr())? };
+    /// assert_eq!(array.values(), Some(&cells[..]));
+    /// # Ok::<(), syncline_store::Error>(())
+    /// ```
+    pub unsafe fn borrowed(element: ElementType, dims: &[usize], first: *const u8) -> Result<Self> {
+        let bytes = bytes_of(element, dims)?;
+        // SAFETY: the caller guarantees that these bytes are readable and not written.
+        let bytes = Bytes::Borrowed(unsafe { Segment::borrowed(first, bytes) });
+        Ok(Self { element, dims: dims.to_vec(), bytes, origin: None })
     }
 
     /// Creates an array of these values, row by row.
@@ -166,6 +194,21 @@ impl Array {
         Ok(array)
     }
 
+    /// Returns the elements for writing; copies those of another owner first.
+    ///
+    /// # Panics
+    /// If there is no memory for the copy.
+    fn own(&mut self) -> &mut IoBuffer {
+        self.origin = None;
+        if let Bytes::Borrowed(_) = self.bytes {
+            self.bytes = self.clone().bytes;
+        }
+        match &mut self.bytes {
+            Bytes::Own(bytes) => bytes,
+            Bytes::Borrowed(_) => unreachable!("a copy owns its elements"),
+        }
+    }
+
     /// Reads values in column-major order: the file holds the array with its axes reversed.
     fn read_fortran(&mut self, file: &File, start: u64) -> std::io::Result<()> {
         let width = self.element.bytes();
@@ -174,6 +217,7 @@ impl Array {
         // In the file, the elements along the first axis are adjacent. A batch has a range of the
         // positions along the other axes, which the file counts in reverse order.
         let batch = (BATCH / (first * width)).clamp(1, inner);
+        let bytes = self.own().as_mut_slice();
         let mut buffer = vec![0; batch * first * width];
         for from in (0..inner).step_by(batch) {
             let count = batch.min(inner - from);
@@ -187,7 +231,7 @@ impl Array {
                 for i in 0..first {
                     let value = &piece[(at * first + i) * width..][..width];
                     let to = (i * inner + place) * width;
-                    self.bytes.as_mut_slice()[to..to + width].copy_from_slice(value);
+                    bytes[to..to + width].copy_from_slice(value);
                 }
             }
         }
@@ -200,7 +244,7 @@ impl Array {
     /// An error of the file system.
     pub fn create(&self, path: &Path) -> Result<NewFile> {
         let header = npy::header(self.element, &self.dims);
-        let new = NewFile::create(path, (header.len() + self.bytes.len()) as u64)?;
+        let new = NewFile::create(path, (header.len() + self.bytes().len()) as u64)?;
         let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
         new.file().write_all_at(&header, 0).map_err(failed)?;
         new.file().write_all_at(self.bytes(), header.len() as u64).map_err(failed)?;
@@ -219,19 +263,19 @@ impl Array {
 
     /// Returns all elements, row by row, if they are of this type.
     pub fn values<T: Number>(&self) -> Option<&[T]> {
-        let (start, len) = (self.bytes.as_ptr().cast::<T>(), self.bytes.len() / size_of::<T>());
-        // SAFETY: the bytes are those of `len` elements of this type, aligned to a page, and every
-        // bit pattern is a value.
+        let (start, len) = (self.bytes().as_ptr().cast::<T>(), self.bytes().len() / size_of::<T>());
+        // SAFETY: the bytes are those of `len` elements of this type, aligned to a page, or as the
+        // caller of `borrowed` guarantees, and every bit pattern is a value.
         (T::TYPE == self.element).then(|| unsafe { std::slice::from_raw_parts(start, len) })
     }
 
     /// Returns all elements for writing, row by row, if they are of this type.
     pub fn values_mut<T: Number>(&mut self) -> Option<&mut [T]> {
-        self.origin = None;
-        let len = self.bytes.len() / size_of::<T>();
-        let start = self.bytes.as_mut_ptr().cast::<T>();
+        let element = self.element;
+        let own = self.own();
+        let (start, len) = (own.as_mut_ptr().cast::<T>(), own.len() / size_of::<T>());
         // SAFETY: as in `values`, and the array is borrowed exclusively.
-        (T::TYPE == self.element).then(|| unsafe { std::slice::from_raw_parts_mut(start, len) })
+        (T::TYPE == element).then(|| unsafe { std::slice::from_raw_parts_mut(start, len) })
     }
 
     /// Returns the place of the first element whose bits differ from those of another array of the
@@ -272,7 +316,14 @@ impl Array {
 
     /// Returns the bytes of all elements.
     pub fn bytes(&self) -> &[u8] {
-        self.bytes.as_slice()
+        match &self.bytes {
+            Bytes::Own(bytes) => bytes.as_slice(),
+            // SAFETY: the caller of `borrowed` guarantees that the bytes are readable and not
+            // written as long as the array exists.
+            Bytes::Borrowed(bytes) => unsafe {
+                std::slice::from_raw_parts(bytes.as_ptr(), bytes.len())
+            },
+        }
     }
 
     /// Returns the file from which the elements were read, as it was found then, unless they may
@@ -295,8 +346,7 @@ impl Array {
 
     /// Returns the bytes of all elements for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.origin = None;
-        self.bytes.as_mut_slice()
+        self.own().as_mut_slice()
     }
 }
 
@@ -399,6 +449,14 @@ impl ArraySource {
             Self::File(file) => Array::open(file.file.name()),
         }
     }
+}
+
+/// Returns the bytes of an array; fails unless it has two or three dimensions, none of them 0.
+fn bytes_of(element: ElementType, dims: &[usize]) -> Result<usize> {
+    let product = dims.iter().try_fold(1_usize, |product, n| product.checked_mul(*n));
+    let bytes = product.and_then(|n| n.checked_mul(element.bytes()));
+    let bytes = bytes.filter(|bytes| *bytes > 0 && matches!(dims.len(), 2 | 3));
+    bytes.ok_or_else(|| Error::Dimensions { dims: dims.to_vec(), given: 0 })
 }
 
 /// Returns the dimensions of the first `most` positions of the first axis.

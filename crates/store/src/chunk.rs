@@ -1,8 +1,8 @@
-//! Bytes on file, on the heap or in a shared segment, and their mapping into the address space.
+//! Bytes on file or in memory (heap, shared, borrowed), and their mapping into the address space.
 //!
 //! | chunk        | `map`                            | counted as traffic     | `prefetch` |
 //! |--------------|----------------------------------|------------------------|------------|
-//! | heap, shared | a pointer into the memory: free  | nothing                | no effect  |
+//! | memory       | a pointer into the memory: free  | nothing                | no effect  |
 //! | file         | a new mapping until dropped      | the bytes of each map  | fadvise    |
 //! | file, held   | a pointer into the mapping: free | its whole length, once | no effect  |
 //!
@@ -141,6 +141,17 @@ impl Chunk {
             bytes as u64,
             Access::ReadWrite,
         ))
+    }
+
+    /// Makes a chunk of memory that another owner keeps, for reading.
+    ///
+    /// # Safety
+    /// As for [`Segment::borrowed`].
+    pub unsafe fn borrowed(first: *const u8, bytes: usize) -> Self {
+        // SAFETY: the caller guarantees the same.
+        let segment = unsafe { Segment::borrowed(first, bytes) };
+        let name = "borrowed memory".to_owned();
+        Self::new(Backing::Memory(segment), name, bytes as u64, Access::Read)
     }
 
     /// Opens a file for reading.

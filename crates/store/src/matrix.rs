@@ -73,6 +73,30 @@ impl<T: Element> Matrix<T> {
         Ok(matrix)
     }
 
+    /// Makes a row-major matrix of elements in memory that another owner keeps, for reading.
+    ///
+    /// # Errors
+    /// Those of [`Layout::stored`].
+    ///
+    /// # Safety
+    /// As long as the matrix exists, the elements of the shape must be readable at `first`, which
+    /// is aligned to them, from any thread, and no code may write them.
+    ///
+    /// ```
+    /// use syncline_store::{Matrix, Shape};
+    /// let numbers = [1.0, 2.0, 3.0, 4.0];
+    /// // SAFETY: the array of four numbers outlives the matrix, and no code writes it.
+    /// let matrix = unsafe { Matrix::borrowed(Shape::new(2, 2), numbers.as_ptr())? };
+    /// assert_eq!(matrix.as_slice(), Some(&numbers[..]));
+    /// # Ok::<(), syncline_store::Error>(())
+    /// ```
+    pub unsafe fn borrowed(shape: Shape, first: *const T) -> Result<Self> {
+        let bytes = Layout::RowMajor.stored(shape)? * T::BYTES;
+        // SAFETY: the caller guarantees that the elements are readable and not written.
+        let chunk = unsafe { Chunk::borrowed(first.cast(), bytes) };
+        Self::new(chunk, 0, shape, Layout::RowMajor)
+    }
+
     /// Creates a matrix of zeros on the heap, in huge pages if the system has them.
     ///
     /// # Errors

@@ -1,0 +1,339 @@
+"""The arrays that users give, and the results that they get back.
+
+=====================  ========================  =========================================
+given                  read                      the result is
+=====================  ========================  =========================================
+numpy array            in place, without a copy  a numpy array
+numpy.memmap           from its file             a numpy array
+path of a ``.npy``     from the file             a numpy array
+xarray.DataArray       as its data               a DataArray with coordinates, attributes
+xarray, dask: lazy     window by window          the same
+zarr array, ``.zarr``  window by window          a numpy array
+``.tif``               window by window          a numpy array
+=====================  ========================  =========================================
+
+With an output the result is a file, and what is returned views it: a read-only `numpy.memmap`, in a
+DataArray if the field was one. What is read window by window is written to a temporary file beside
+the output first.
+"""
+
+import contextlib
+import mmap
+import os
+import pathlib
+import shutil
+import tempfile
+
+import numpy as np
+
+from ._errors import ArrayError, FileError, OutputError
+from ._trace import DTYPES
+
+#: The bytes of a window.
+_WINDOW = 64 << 20
+
+
+class Stage:
+    """A folder for temporary files, beside the output; removed at the end, whatever happens."""
+
+    def __init__(self, output):
+        self._home = None if output is None else os.path.dirname(os.path.abspath(output))
+        self._folder, self._files = None, 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def is_used(self):
+        """Whether there are temporary files."""
+        return self._folder is not None
+
+    def file(self):
+        """Return the path of a new temporary file."""
+        if self._folder is None:
+            with _told("make a folder for temporary files in", self._home or "the system's folder"):
+                self._folder = tempfile.mkdtemp(prefix=".syncline-", dir=self._home)
+        self._files += 1
+        return os.path.join(self._folder, f"{self._files}.npy")
+
+    def copy(self, shape, dtype, read):
+        """Write an array to a temporary file, window by window; return its path."""
+        path = self.file()
+        with _told("write", path):
+            to = np.lib.format.open_memmap(path, "w+", dtype, shape)
+            for rows in windows(shape, np.dtype(dtype).itemsize):
+                to[rows] = read(rows)
+            to.flush()
+        return path
+
+
+def windows(shape, itemsize):
+    """Yield the slices of the first axis, each of a bounded number of bytes."""
+    row = max(1, int(np.prod(shape[1:])) * itemsize)
+    step = max(1, _WINDOW // row)
+    for first in range(0, shape[0], step):
+        yield slice(first, min(first + step, shape[0]))
+
+
+@contextlib.contextmanager
+def _told(action, path):
+    """Turn an error of the system into one of the package."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"cannot {action} {path}: {error}") from error
+
+
+class Given:
+    """An array that a user has given.
+
+    ``given`` is what the native part takes: a path, or the type, the dimensions and the bytes.
+    """
+
+    def __init__(self, name, dtype, shape, given, wrap=None, keep=None, origin=None):
+        self.name, self.dtype, self.shape, self.given = name, dtype, tuple(shape), given
+        self.wrap = wrap or (lambda result: result)
+        self.keep, self.origin = keep, origin
+
+    @property
+    def nbytes(self):
+        """The bytes of the elements."""
+        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+
+    @property
+    def is_file(self):
+        """Whether the elements are on file."""
+        return isinstance(self.given, str)
+
+
+def open_array(array, name, stage, dtype=None):
+    """Return an array of the user, whatever it is, as `Given`."""
+    if isinstance(array, (str, os.PathLike)):
+        return _of_path(os.fspath(array), name, stage, dtype)
+    module = type(array).__module__.partition(".")[0]
+    if module == "xarray":
+        return _of_xarray(array, name, stage, dtype)
+    if module in ("dask", "zarr"):
+        return _of_lazy(array, name, stage, dtype)
+    if isinstance(array, np.ma.MaskedArray):
+        raise ArrayError(f"{name} is a masked array: fill it, and say nodata= for the fill value")
+    if not isinstance(array, np.ndarray):
+        if isinstance(array, (list, tuple)) or hasattr(array, "__array__"):
+            array = np.asarray(array)
+        else:
+            raise ArrayError(f"{name} is no array, but of type {type(array).__name__}")
+    return _of_numpy(array, name, dtype)
+
+
+def _type(name, dtype):
+    """Return the name of a supported type of elements."""
+    dtype = np.dtype(dtype)
+    if dtype.name not in DTYPES:
+        hint = "use .view('uint8')" if dtype.kind == "b" else "convert it by dtype= or .astype(...)"
+        raise ArrayError(f"{name} is of type {dtype}, not one of {', '.join(DTYPES)}: {hint}")
+    return dtype.name
+
+
+def _of_numpy(array, name, dtype, wrap=None):
+    path = None if dtype is not None and np.dtype(dtype) != array.dtype else _file_of(array)
+    if dtype is not None:
+        array = array.astype(dtype, copy=False)
+    kind = _type(name, array.dtype)
+    if array.ndim not in (1, 2, 3):
+        raise ArrayError(f"{name} has {array.ndim} dimensions, but sweeps have one, two or three")
+    if array.size == 0:
+        raise ArrayError(f"{name} has no elements: its shape is {array.shape}")
+    if path is not None and array.ndim > 1:
+        return Given(name, kind, array.shape, path, wrap, array)
+    # Another byte order, other strides, or no alignment: one copy.
+    array = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
+    bytes_of = array.reshape(-1).view(np.uint8)
+    return Given(name, kind, array.shape, (kind, _at_least_two(array.shape), bytes_of), wrap, array)
+
+
+def _at_least_two(shape):
+    return [1, *shape] if len(shape) == 1 else list(shape)
+
+
+def _file_of(array):
+    """Return the `.npy` file that an array maps as a whole; `None` for other arrays."""
+    root = array
+    while root is not None and not isinstance(root, np.memmap):
+        root = root.base if isinstance(root, np.ndarray) else None
+    if root is None or root.filename is None or not isinstance(root._mmap, mmap.mmap):
+        return None
+    if not array.flags.c_contiguous or array.dtype.byteorder == ">":
+        return None
+    path = os.fspath(root.filename)
+    try:
+        with open(path, "rb") as file:
+            version = np.lib.format.read_magic(file)
+            if version == (1, 0):
+                header = np.lib.format.read_array_header_1_0(file)
+            else:
+                header = np.lib.format.read_array_header_2_0(file)
+            start = file.tell()
+    except (OSError, ValueError):
+        return None
+    first = np.frombuffer(root._mmap, np.uint8).ctypes.data
+    # The mapping begins at a multiple of the granularity before the data.
+    mapped = start - start % mmap.ALLOCATIONGRANULARITY
+    if header != (array.shape, False, array.dtype) or array.ctypes.data - first + mapped != start:
+        return None
+    if root.mode != "r" and root.mode != "c":
+        root.flush()
+    # Changes of a private mapping are in memory only.
+    return path if root.mode != "c" else None
+
+
+def _of_path(path, name, stage, dtype):
+    suffix = pathlib.PurePath(path).suffix.lower()
+    if suffix == ".zarr":
+        zarr = _module("zarr", path)
+        try:
+            array = zarr.open_array(path, mode="r")
+        except Exception as error:
+            raise FileError(f"cannot read {path}: {error}") from error
+        return _of_lazy(array, name, stage, dtype)
+    if suffix in (".tif", ".tiff"):
+        return _of_tiff(path, name, stage, dtype)
+    try:
+        array = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {path}: {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise FileError(f"{path} is no file of one array (.npy)")
+    return _of_numpy(array, name, dtype)
+
+
+def _module(name, path):
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise FileError(f"{path} needs the package {name}: pip install {name}") from error
+
+
+def _of_xarray(array, name, stage, dtype):
+    if not hasattr(array, "variable"):
+        raise ArrayError(f"{name} is a {type(array).__name__}: give one of its variables")
+
+    def wrap(result):
+        return array.copy(data=result)
+
+    if getattr(array.variable, "_in_memory", True) and array.chunks is None:
+        return _of_numpy(array.values, name, dtype, wrap)
+    kind = _type(name, dtype or array.dtype)
+    dims = array.dims[0]
+    path = stage.copy(array.shape, kind, lambda rows: array.isel({dims: rows}).values)
+    return Given(name, kind, array.shape, path, wrap)
+
+
+def _of_lazy(array, name, stage, dtype):
+    """Return an array that is read in parts: of zarr or dask."""
+    kind = _type(name, dtype or array.dtype)
+    if array.ndim not in (2, 3):
+        raise ArrayError(f"{name} has {array.ndim} dimensions, not two or three")
+    path = stage.copy(array.shape, kind, lambda rows: np.asarray(array[rows]))
+    return Given(name, kind, array.shape, path, origin=array)
+
+
+def _of_tiff(path, name, stage, dtype):
+    rasterio = _module("rasterio", path)
+    from rasterio.windows import Window
+
+    try:
+        with rasterio.open(path) as file:
+            if file.count != 1:
+                raise ArrayError(f"{path} has {file.count} bands, not one")
+            kind = _type(name, dtype or file.dtypes[0])
+            profile, (height, width) = dict(file.profile), file.shape
+
+            def read(rows):
+                return file.read(1, window=Window(0, rows.start, width, rows.stop - rows.start))
+
+            staged = stage.copy((height, width), kind, read)
+    except rasterio.errors.RasterioError as error:
+        raise FileError(f"cannot read {path}: {error}") from error
+    return Given(name, kind, (height, width), staged, origin=profile)
+
+
+class Output:
+    """Where the result of one field goes: a `.npy` file, or another one that is made of it."""
+
+    def __init__(self, path, stage, overwrite, chunks):
+        self.path = os.fspath(path)
+        self.suffix = pathlib.PurePath(self.path).suffix.lower()
+        self._chunks = chunks
+        if self.suffix not in (".npy", ".zarr", ".tif", ".tiff"):
+            raise OutputError(f"the output {self.path} is none of .npy, .zarr and .tif")
+        if chunks is not None and self.suffix != ".zarr":
+            raise OutputError("chunks= is for an output in .zarr")
+        home = os.path.dirname(os.path.abspath(self.path))
+        if not os.path.isdir(home):
+            raise FileError(f"the folder of the output, {home}, does not exist")
+        self.is_npy = self.suffix == ".npy"
+        if self.is_npy:
+            self.npy = self.path
+            return
+        _module("zarr" if self.suffix == ".zarr" else "rasterio", self.path)
+        if os.path.lexists(self.path) and not overwrite:
+            raise OutputError(f"{self.path} exists already: overwrite=True replaces it")
+        self.npy = stage.file()
+
+    def finish(self, field):
+        """Bring the result to its place; return what views it."""
+        result = np.load(self.npy, mmap_mode="r")
+        if self.is_npy:
+            return result
+        part = f"{self.path}.part"
+        _remove(part)
+        try:
+            with _told("write", self.path):
+                write = self._write_zarr if self.suffix == ".zarr" else self._write_tiff
+                write(part, result, field)
+                _remove(self.path)
+                os.replace(part, self.path)
+        finally:
+            _remove(part)
+        return None
+
+    def _write_zarr(self, part, result, field):
+        import zarr
+
+        chunks = self._chunks or getattr(field.origin, "chunks", None)
+        if chunks is None or not all(isinstance(n, int) for n in chunks):
+            chunks = tuple(min(n, 1024) for n in result.shape)
+        to = zarr.open_array(
+            part, mode="w", shape=result.shape, dtype=result.dtype, chunks=tuple(chunks)
+        )
+        attributes = getattr(field.origin, "attrs", None)
+        if attributes is not None and type(field.origin).__module__.startswith("zarr"):
+            to.attrs.update(dict(attributes))
+        for rows in windows(result.shape, result.itemsize * max(1, chunks[0])):
+            to[rows] = result[rows]
+
+    def _write_tiff(self, part, result, field):
+        import rasterio
+        from rasterio.windows import Window
+
+        profile = dict(field.origin) if isinstance(field.origin, dict) else {}
+        height, width = result.shape
+        profile |= {"driver": "GTiff", "dtype": result.dtype.name, "count": 1}
+        profile |= {"height": height, "width": width, "BIGTIFF": "IF_SAFER"}
+        with rasterio.open(part, "w", **profile) as file:
+            for rows in windows(result.shape, result.itemsize):
+                window = Window(0, rows.start, width, rows.stop - rows.start)
+                file.write(result[rows], 1, window=window)
+
+
+def _remove(path):
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.remove(path)

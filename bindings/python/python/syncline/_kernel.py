@@ -1,0 +1,277 @@
+"""Kernels: what a sweep runs."""
+
+import os
+import warnings
+
+from . import _syncline
+from ._errors import KernelError, SlowKernelWarning
+from ._functions import Function
+from ._plain import plain
+from ._trace import Untraceable, parameters, trace
+
+#: The functions that were called by the interpreter, and of which the user has been told.
+_told = set()
+
+#: What is beyond an edge, in the words of Dask, numpy and xarray, and in those of descriptions.
+BOUNDARIES = {
+    "none": "fixed",
+    "fixed": "fixed",
+    "nearest": "clamped",
+    "edge": "clamped",
+    "reflect": "reflected",
+    "mirror": "reflected",
+    "periodic": "periodic",
+    "wrap": "periodic",
+}
+_AXES = {1: ("columns",), 2: ("rows", "columns"), 3: ("planes", "rows", "columns")}
+
+
+class Kernel:
+    """The update of a point: see `syncline.kernel`.
+
+    A kernel can be called by another one, as the function that it was made of.
+    """
+
+    def __init__(self, function):
+        if not callable(function):
+            raise KernelError(f"{type(function).__name__} is no function")
+        self.function = function
+        self.__name__ = getattr(function, "__name__", "kernel")
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+        self.parameters = parameters(function)
+
+    def __call__(self, *args, **options):
+        return self.function(*args, **options)
+
+    def __repr__(self):
+        return f"<syncline kernel {self.__name__}({', '.join(self.parameters)})>"
+
+    def describe(
+        self, dtype="float64", dimensions=2, boundary="fixed", nodata=None, directions=None
+    ):
+        """Return the description of the kernel: a text that the command ``syncline`` runs as well.
+
+        Parameters
+        ----------
+        dtype : dtype or sequence of dtypes
+            The type of all arrays, or of each one.
+        dimensions : int
+            One, two or three.
+        boundary, nodata, directions
+            As for `syncline.sweep`.
+
+        Returns
+        -------
+        str
+            The text, in TOML.
+
+        Examples
+        --------
+        >>> import syncline
+        >>> @syncline.kernel
+        ... def relax(u, f):
+        ...     return (u.n + u.s + u.e + u.w - f) / 4
+        >>> print(relax.describe())
+        name = "relax"
+        field = "u"
+        coefficients = ["f"]
+        update = \"\"\"
+        u = (u.n + u.s + u.e + u.w - f) / 4
+        \"\"\"
+        <BLANKLINE>
+        """
+        import numpy as np
+
+        count = len(self.parameters)
+        given = [dtype] * count if isinstance(dtype, (str, type, np.dtype)) else list(dtype)
+        dtypes = [np.dtype(one).name for one in given]
+        said = options(self.parameters, dimensions, boundary, nodata, directions)
+        return trace(self.function, dtypes, dimensions, said).text
+
+
+def kernel(function):
+    """Make a kernel of a function: a decorator.
+
+    The function is called once with symbols for the arrays, and returns the new value of the field
+    at a point. Its first parameter is the field, the others are the coefficients; parameters with
+    a default are no arrays. A kernel of several fields returns a tuple, and its first parameters
+    are those fields.
+
+    ===============  ==================================================================
+    ``u``            the value of the point
+    ``u.n``          the neighbour to the north; also ``s e w nw ne sw se``, and in three
+                     dimensions ``up`` and ``down``
+    ``u[-1, 0]``     the same by its offset in rows and columns, up to two away
+    ``u.old.n``      its value before the iteration
+    ===============  ==================================================================
+
+    Points are updated row by row, as by two nested loops: ``u.n`` and ``u.w`` have their new values
+    already, as in the Gauss-Seidel method. A kernel that reads only ``u.old`` is explicit, as in
+    the method of Jacobi; a kernel must not mix both.
+
+    Values have ``+ - * /``, ``**2``, comparisons, ``abs``, ``.astype``, and numpy's ``sqrt``,
+    ``minimum``, ``maximum``, ``clip``, ``where``; see `syncline.function` for others. The result
+    has the bits of the loops in numpy, for each type.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+
+    Returns
+    -------
+    Kernel
+        What `syncline.sweep` takes. Errors of the function are told when it is traced, for the
+        types of the arrays.
+
+    Examples
+    --------
+    >>> import numpy as np, syncline
+    >>> @syncline.kernel
+    ... def heat(u):
+    ...     old = u.old
+    ...     return u + 0.1 * (old.n + old.s + old.e + old.w - 4 * u)
+    >>> plate = np.zeros((5, 5))
+    >>> plate[2, 2] = 10
+    >>> syncline.sweep(heat, plate, iterations=1)[2]
+    array([0., 1., 6., 1., 0.])
+    """
+    return Kernel(function)
+
+
+def options(names, dimensions, boundary, nodata, directions):
+    """Return what a description says beside its update: lines, and tables of lines."""
+    lines, tables = [], {}
+    edges = _edges(dimensions, boundary)
+    if edges is not None:
+        lines.append(f"edges = {edges}")
+    if directions is not None:
+        given = [directions] if isinstance(directions, str) else list(directions)
+        lines.append("directions = [" + ", ".join(f'"{one}"' for one in given) + "]")
+    if nodata is not None:
+        given = nodata if isinstance(nodata, dict) else {names[0]: nodata}
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise KernelError(f"nodata names {unknown[0]!r}, but the arrays are {', '.join(names)}")
+        tables["nodata"] = [f"{name} = {_number(value)}" for name, value in given.items()]
+    return lines, tables
+
+
+def _number(value):
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise KernelError(f"{value!r} is no number") from None
+    return repr(int(number)) if number.is_integer() else repr(number)
+
+
+def _edge(value):
+    if isinstance(value, str):
+        known = BOUNDARIES.get(value)
+        if known is None:
+            raise KernelError(
+                f"there is no boundary {value!r}: it is a number, or one of {', '.join(BOUNDARIES)}"
+            )
+        return f'"{known}"'
+    return _number(value)
+
+
+def _edges(dimensions, boundary):
+    """Return what is beyond the edges, as the value of `edges`; `None` for fixed ones."""
+    axes = _AXES[dimensions]
+    if boundary is None:
+        boundary = "fixed"
+    if isinstance(boundary, (list, tuple)):
+        boundary = dict(enumerate(boundary))
+    if not isinstance(boundary, dict):
+        edge = _edge(boundary)
+        if dimensions == 1 and edge != '"fixed"':
+            return f"{{ columns = {edge} }}"
+        return None if edge == '"fixed"' else edge
+    edges = {}
+    for axis, value in boundary.items():
+        if isinstance(axis, int) and -dimensions <= axis < dimensions:
+            axis = axes[axis]
+        if axis not in axes:
+            raise KernelError(f"there is no axis {axis!r}: they are 0 to {dimensions - 1}")
+        edges[axis] = _edge(value)
+    inside = ", ".join(f"{axis} = {edge}" for axis, edge in edges.items())
+    return f"{{ {inside} }}"
+
+
+class Ready:
+    """A kernel for arrays of known types.
+
+    ``interpreted`` says that it holds the interpreter lock while it computes.
+    """
+
+    def __init__(self, native, keep=None, interpreted=False):
+        self.native, self._keep, self.interpreted = native, keep, interpreted
+
+
+def _native(traced):
+    functions = [(name, function._code) for name, function in traced.functions.items()]
+    try:
+        native = _syncline.Kernel.described(traced.text, functions)
+    except KernelError as error:
+        raise KernelError(f"the kernel, traced into a description, is refused: {error}") from None
+    interpreted = any(callable(code) for _, code in functions)
+    return Ready(native, traced, interpreted)
+
+
+def prepare(kernel, dtypes, fields, dimensions, boundary, nodata, directions):
+    """Return a kernel for arrays of these types, of which the first `fields` are fields."""
+    chosen = boundary is not None or nodata is not None or directions is not None
+    if isinstance(kernel, (str, os.PathLike)):
+        if chosen:
+            raise KernelError("the description says its boundary, nodata and directions itself")
+        return _of_text(kernel)
+    made = kernel if isinstance(kernel, Kernel) else None
+    if isinstance(kernel, Function):
+        raise KernelError(
+            f"{kernel.name} is a function of numbers: call it in a kernel, which says what it reads"
+        )
+    function = made.function if made else kernel
+    if not callable(function):
+        raise KernelError(
+            f"{type(kernel).__name__} is no kernel: give a function, or the path of a description"
+        )
+    names = parameters(function)
+    said = options(names, dimensions, boundary, nodata, directions)
+    try:
+        traced = trace(function, dtypes, dimensions, said)
+    except Untraceable as error:
+        if made is not None:
+            raise KernelError(str(error)) from None
+        cause = error
+    else:
+        return _native(traced)
+    ready = _native(plain(function, dtypes, dimensions, fields, said))
+    if function not in _told:
+        _told.add(function)
+        warnings.warn(
+            f"{getattr(function, '__name__', 'the kernel')} is called by the interpreter for each "
+            f"point, some hundred times slower than a traced kernel: {cause}",
+            SlowKernelWarning,
+            stacklevel=4,
+        )
+    return ready
+
+
+def _of_text(kernel):
+    path = os.fspath(kernel)
+    if isinstance(path, str) and "\n" in path:
+        return Ready(_syncline.Kernel.described(path, []))
+    from ._errors import FileError
+
+    if not os.path.splitext(path)[1]:
+        raise KernelError(
+            f"{path!r} is no kernel: give a function, or the path of a description (.toml)"
+        )
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"cannot read the description {path}: {error}") from error
+    return Ready(_syncline.Kernel.described(text, []))

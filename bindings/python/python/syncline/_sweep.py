@@ -1,0 +1,508 @@
+"""Sweeps: the same update of every point of an array, many times, inside a memory bound."""
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+
+from . import _syncline
+from ._arrays import Output, Stage, open_array
+from ._errors import ArrayError, ConvergenceWarning, MemoryBoundError, OutputError
+from ._kernel import Kernel, prepare
+
+#: The share of the available memory that a sweep takes if it is not told.
+_SHARE = 0.8
+#: Whether threads take turns in the interpreter.
+_HAS_LOCK = getattr(sys, "_is_gil_enabled", lambda: True)()
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+def size(memory):
+    """Return a size such as ``"2G"`` in bytes."""
+    if isinstance(memory, str):
+        match = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?)(i?B)?\s*", memory, re.IGNORECASE)
+        if match is None:
+            raise ValueError(f"{memory!r} is no size: write bytes, or a number with K, M, G or T")
+        memory = float(match[1]) * (1 << _UNITS[match[2].upper()])
+    memory = int(memory)
+    if memory <= 0:
+        raise ValueError(f"the memory is {memory} bytes, but must be more than 0")
+    return memory
+
+
+def told_size(number):
+    """Return a number of bytes in words."""
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if number >= 1 << power:
+            return f"{number / (1 << power):.3g} {unit}"
+    return f"{number} bytes"
+
+
+class Report:
+    """What a sweep has done.
+
+    Attributes
+    ----------
+    iterations : int
+        The iterations done, with those of an earlier run.
+    passes : int
+        The passes over the data.
+    depth : int
+        The greatest number of iterations in one pass.
+    residuals : list of float
+        With ``until``: the largest change of a point in each iteration.
+    converged : int or None
+        With ``until``: the first iteration, from 0, in which no point changed by more.
+    resumed : int
+        The iterations that an earlier run had done.
+    bytes_read, bytes_written : int
+        What was read from files, and written to files.
+    buffers : int
+        The bytes of the buffers.
+    threads : int
+        The threads that computed.
+    """
+
+    def __init__(self, facts):
+        self.__dict__.update(facts)
+
+    def __repr__(self):
+        told = ", ".join(
+            f"{name}={value!r}" for name, value in self.__dict__.items() if name != "residuals"
+        )
+        return f"Report({told})"
+
+
+class Plan:
+    """How a sweep would use its memory: see `syncline.plan`.
+
+    Attributes
+    ----------
+    depth : int
+        The greatest number of iterations in one pass.
+    passes : int
+        The passes over the data, if no convergence ends the sweep earlier.
+    buffers : int
+        The bytes of the buffers.
+    """
+
+    def __init__(self, facts, shape, dtypes, iterations, memory):
+        self.__dict__.update(facts)
+        self.shape, self.dtypes, self.iterations, self.memory = shape, dtypes, iterations, memory
+
+    def __repr__(self):
+        shape = " x ".join(map(str, self.shape))
+        return (
+            f"Plan: {self.iterations} iterations over {shape} in {self.passes} "
+            f"pass{'es' * (self.passes != 1)} of up to {self.depth}, with buffers of "
+            f"{told_size(self.buffers)} of {told_size(self.memory)}"
+        )
+
+
+class _Bar:
+    """The progress of a sweep on the terminal."""
+
+    def __init__(self):
+        self._shown = None
+
+    def __call__(self, done, step, steps):
+        filled = int(30 * done)
+        of = f" pass {step} of {steps}" if steps > 1 else ""
+        if (filled, of) == self._shown:
+            return
+        self._shown = filled, of
+        print(f"\r[{'#' * filled}{'.' * (30 - filled)}] {done:4.0%}{of} ", end="", file=sys.stderr)
+        sys.stderr.flush()
+
+    def end(self):
+        if self._shown:
+            print(file=sys.stderr)
+
+
+class _Job:
+    """The arguments of a sweep, checked."""
+
+    def __init__(self, stage, kernel, field, coefficients, options):
+        self.fields, self.rewrap = _named(field, "field")
+        names = kernel.parameters if isinstance(kernel, Kernel) else None
+        extra = _ordered(coefficients, names, len(self.fields))
+        if names is not None:
+            given = len(self.fields) + len(extra)
+            if len(names) != given:
+                raise ArrayError(
+                    f"{kernel.__name__} takes {len(names)} arrays ({', '.join(names)}), but "
+                    f"{given} are given"
+                )
+            renamed = [(name, array) for name, (_, array) in zip(names, self.fields + extra)]
+            self.fields, extra = renamed[: len(self.fields)], renamed[len(self.fields) :]
+        dtype = options["dtype"]
+        self.outputs = self._outputs(stage, options)
+        count = len(self.fields)
+        self.arrays = [
+            open_array(array, name, stage, dtype if n < count else None)
+            for n, (name, array) in enumerate(self.fields + extra)
+        ]
+        first = self.arrays[0]
+        for array in self.arrays[1:]:
+            if array.shape != first.shape:
+                raise ArrayError(
+                    f"{array.name} has the shape {array.shape}, but {first.name} has {first.shape}"
+                )
+        self.ready = prepare(
+            kernel,
+            [array.dtype for array in self.arrays],
+            count,
+            len(first.shape),
+            options["boundary"],
+            options["nodata"],
+            options["directions"],
+        )
+        native = self.ready.native
+        if len(native.fields) != count:
+            raise ArrayError(
+                f"the kernel has {len(native.fields)} field(s), but {count} are given: the fields "
+                "of a kernel are a tuple"
+            )
+        if len(native.coefficients) != len(extra):
+            raise ArrayError(
+                f"the kernel takes {len(native.coefficients)} coefficient(s) "
+                f"({', '.join(native.coefficients)}), but {len(extra)} are given"
+            )
+        self.settings = self._settings(options)
+
+    def _outputs(self, stage, options):
+        output = options["output"]
+        if output is None:
+            if options["resume"] or options["overwrite"]:
+                raise OutputError("resume and overwrite are for an output on file: say output=")
+            return []
+        names = [name for name, _ in self.fields]
+        if isinstance(output, Mapping):
+            missing = [name for name in names if name not in output]
+            if missing:
+                raise OutputError(f"the outputs do not name the field {missing[0]}")
+            output = [output[name] for name in names]
+        elif isinstance(output, (str, os.PathLike)):
+            output = [output]
+        if len(output) != len(names):
+            raise OutputError(f"{len(output)} outputs are given for {len(names)} fields")
+        made = [Output(path, stage, options["overwrite"], options["chunks"]) for path in output]
+        if options["resume"] and not all(one.is_npy for one in made):
+            raise OutputError("only an output in .npy can be resumed")
+        return made
+
+    def _settings(self, options):
+        iterations = _whole(options["iterations"], "iterations", 0)
+        memory, asked = options["memory"], options["memory"] is not None
+        if asked:
+            memory = size(memory)
+        else:
+            available = _syncline.available_memory()
+            memory = (1 << 62) if available is None else int(available * _SHARE)
+        results = sum(array.nbytes for array in self.arrays[: len(self.fields)])
+        if not self.outputs and results >= memory:
+            raise MemoryBoundError(
+                f"the result takes {told_size(results)}, and the memory allowed is "
+                f"{told_size(memory)}: give output=, a file for the result"
+            )
+        until = options["until"]
+        if until is not None and not (until := float(until)) >= 0:
+            raise ValueError(f"until is {until}, but must be a number of at least 0")
+        threads = _whole_or_none(options["threads"], "threads", 1)
+        if threads is None and self.ready.interpreted and _HAS_LOCK:
+            threads = 1
+        return {
+            "iterations": iterations,
+            "until": until,
+            "exact_stop": bool(options["exact_stop"]),
+            "memory": memory,
+            "threads": threads,
+            "depth": _whole_or_none(options["depth"], "depth", 1),
+            "outputs": [output.npy for output in self.outputs],
+            "existing": "resume"
+            if options["resume"]
+            else "discard"
+            if options["overwrite"]
+            else "refuse",
+        }
+
+    def given(self):
+        """Return the arrays for the native part."""
+        return [array.given for array in self.arrays]
+
+    def results(self, buffers):
+        """Return the results, each of the kind of its field."""
+        fields = self.arrays[: len(self.fields)]
+        if self.outputs:
+            made = []
+            for output, field in zip(self.outputs, fields):
+                view = output.finish(field)
+                made.append(output.path if view is None else field.wrap(view))
+        else:
+            made = [
+                field.wrap(np.frombuffer(buffer, field.dtype).reshape(field.shape))
+                for buffer, field in zip(buffers, fields)
+            ]
+        return self.rewrap(made)
+
+
+def _whole(value, name, least):
+    import operator
+
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}, but must be a whole number") from None
+    if number < least:
+        raise ValueError(f"{name} is {number}, but must be at least {least}")
+    return number
+
+
+def _whole_or_none(value, name, least):
+    return None if value is None else _whole(value, name, least)
+
+
+def _is_dataset(value):
+    return type(value).__module__.startswith("xarray") and hasattr(value, "data_vars")
+
+
+def _named(field, name):
+    """Return the fields with their names, and what makes the result of theirs."""
+    if _is_dataset(field):
+        pairs = [(str(key), field[key]) for key in field.data_vars]
+        keys = list(field.data_vars)
+        return pairs, lambda made: field.assign(dict(zip(keys, made)))
+    if isinstance(field, Mapping):
+        pairs = [(str(key), value) for key, value in field.items()]
+        return pairs, lambda made: dict(zip(field, made))
+    if isinstance(field, tuple):
+        pairs = [(f"{name} {n}", value) for n, value in enumerate(field)]
+        return pairs, tuple
+    return [(name, field)], lambda made: made[0]
+
+
+def _ordered(coefficients, names, fields):
+    if coefficients is None:
+        return []
+    if _is_dataset(coefficients):
+        coefficients = {str(key): coefficients[key] for key in coefficients.data_vars}
+    if not isinstance(coefficients, Mapping):
+        if not isinstance(coefficients, (list, tuple)):
+            coefficients = [coefficients]
+        return [(f"coefficient {n}", array) for n, array in enumerate(coefficients)]
+    if names is None:
+        return list(coefficients.items())
+    wanted = names[fields:]
+    unknown = [name for name in coefficients if name not in wanted]
+    missing = [name for name in wanted if name not in coefficients]
+    if unknown or missing:
+        what = (
+            f"has no coefficient {unknown[0]}" if unknown else f"needs the coefficient {missing[0]}"
+        )
+        raise ArrayError(f"the kernel {what}: they are {', '.join(wanted) or 'none'}")
+    return [(name, coefficients[name]) for name in wanted]
+
+
+def sweep(
+    kernel,
+    field,
+    coefficients=(),
+    *,
+    iterations,
+    until=None,
+    exact_stop=False,
+    memory=None,
+    output=None,
+    overwrite=False,
+    resume=False,
+    boundary=None,
+    nodata=None,
+    directions=None,
+    dtype=None,
+    chunks=None,
+    threads=None,
+    depth=None,
+    progress=False,
+    full_output=False,
+):
+    """Update every point of an array, many times, and return the result.
+
+    The result has the bits of the plain loops, whatever the memory and the number of threads.
+    Arrays on file may be larger than memory: many iterations are done in one pass over them.
+
+    Parameters
+    ----------
+    kernel : Kernel, callable, str or path
+        The update of a point: see `syncline.kernel`; or the path of a description (``.toml``). A
+        plain function is traced as a kernel; if it cannot be, it is called by the interpreter point
+        by point, with a `SlowKernelWarning`.
+    field : array, tuple or dict of arrays
+        What is updated: a numpy array, a `numpy.memmap`, a path (``.npy``, ``.zarr``, ``.tif``),
+        an ``xarray.DataArray``, or an array of dask or zarr; of one, two or three dimensions. It is
+        not changed. A kernel of several fields takes a tuple, a dict, or an ``xarray.Dataset``.
+    coefficients : array, sequence or dict of arrays
+        The other arrays of the kernel, of the shape of the field, in the order of its parameters
+        or by their names.
+    iterations : int
+        The number of iterations, at most.
+    until : float, optional
+        Stop when no point changes by more than this.
+    exact_stop : bool
+        Stop exactly at the iteration that reaches ``until``, not at the end of its pass.
+    memory : int or str, optional
+        The memory for buffers, and for results that are not on file, such as ``"2G"`` [default:
+        80 % of what is available]. Arrays that are passed in memory are not counted.
+    output : path, or several, optional
+        The file of the result: ``.npy``, ``.zarr`` or ``.tif``. It has its name only when it is
+        complete.
+    overwrite : bool
+        Replace an existing output, and what an interrupted run has left.
+    resume : bool
+        Go on where an interrupted run into this output ended, or add iterations to its result.
+    boundary : str, number, tuple or dict, optional
+        What is beyond the edges, for all axes or each one: ``"fixed"`` (points that lack a
+        neighbour keep their values; the default, also called ``"none"``), ``"nearest"``,
+        ``"reflect"`` (as ``numpy.pad``; Dask's, of depth 1, is ``"nearest"`` here), a number, or,
+        along the last axis of explicit kernels, ``"periodic"``.
+    nodata : number or dict, optional
+        The value of the field, or of each array, that means no data. Such points stay, and their
+        neighbours see their own value in place of it.
+    directions : str or sequence of str, optional
+        The directions of the iterations in turn, such as ``["south-east", "north-west"]``.
+    dtype : dtype, optional
+        Convert the fields to this type first.
+    chunks : tuple of int, optional
+        The chunks of an output in ``.zarr``.
+    threads : int, optional
+        The number of threads [default: the number of processors].
+    depth : int, optional
+        The number of iterations in a pass, at most [default: the fastest].
+    progress : bool or callable
+        Show a bar, or call ``progress(done, step, steps)`` ten times a second or more often, with
+        the fraction done, and the number of the pass and of all passes.
+    full_output : bool
+        Return a tuple of the result and a `Report`.
+
+    Returns
+    -------
+    array, tuple, dict or Dataset
+        The result, of the kind of the field. A path gives a numpy array, and with ``output`` a
+        read-only ``numpy.memmap`` of the file; the path itself if that is no ``.npy``.
+
+    Raises
+    ------
+    KernelError, ArrayError, MemoryBoundError, FileError, OutputError
+        All of them are `syncline.Error`. Nothing has been run then, except if a file fails.
+    KeyboardInterrupt
+        On Ctrl-C, within a fraction of a second. Without ``resume``, nothing is left; passes that
+        are complete stay beside the output, for ``resume=True``.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If ``until`` was not reached.
+    SlowKernelWarning
+        If the interpreter calls the kernel.
+
+    Notes
+    -----
+    No other thread may write to the arrays during the call. The interpreter lock is free meanwhile.
+
+    Examples
+    --------
+    >>> import numpy as np, syncline
+    >>> def smooth(u):
+    ...     return (u.n + u.s + u.e + u.w) / 4
+    >>> plate = np.zeros((50, 80))
+    >>> plate[0] = 100
+    >>> warm, report = syncline.sweep(smooth, plate, iterations=10000, until=1e-3, full_output=True)
+    >>> report.iterations < 10000 and 10 < warm[25, 40] < 50
+    True
+    """
+    options = {
+        "iterations": iterations,
+        "until": until,
+        "exact_stop": exact_stop,
+        "memory": memory,
+        "output": output,
+        "overwrite": overwrite,
+        "resume": resume,
+        "boundary": boundary,
+        "nodata": nodata,
+        "directions": directions,
+        "dtype": dtype,
+        "chunks": chunks,
+        "threads": threads,
+        "depth": depth,
+    }
+    bar = _Bar() if progress is True else progress or None
+    with Stage(_first_path(output)) as stage:
+        job = _Job(stage, kernel, field, coefficients, options)
+        watch = None if bar is None else (lambda done, step, steps, _: bar(done, step, steps))
+        try:
+            buffers, facts = _syncline.sweep(job.ready.native, job.given(), job.settings, watch)
+            if isinstance(bar, _Bar):
+                bar(1.0, facts["passes"], facts["passes"])
+        finally:
+            if isinstance(bar, _Bar):
+                bar.end()
+        result = job.results(buffers)
+    report = Report(facts)
+    if until is not None and report.converged is None:
+        warnings.warn(
+            f"after {report.iterations} iterations the largest change is "
+            f"{report.residuals[-1] if report.residuals else 'unknown'}, more than {until}",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return (result, report) if full_output else result
+
+
+def plan(kernel, field, coefficients=(), *, iterations, memory=None, output=None, **options):
+    """Return how `sweep` would use its memory, without running it.
+
+    Parameters
+    ----------
+    kernel, field, coefficients, iterations, memory, output
+        As for `sweep`; so are all other options, except ``progress`` and ``full_output``.
+
+    Returns
+    -------
+    Plan
+        The passes, the iterations in each of them, and the buffers.
+
+    Raises
+    ------
+    Error
+        What `sweep` would raise before it runs.
+
+    Examples
+    --------
+    >>> import numpy as np, syncline
+    >>> syncline.plan(lambda u: (u.n + u.s) / 2, np.zeros((100, 100)), iterations=20).passes
+    1
+    """
+    names = ("until", "boundary", "nodata", "directions", "dtype", "chunks", "threads", "depth")
+    known = dict.fromkeys(names) | {"exact_stop": False, "overwrite": False, "resume": False}
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise TypeError(f"plan() got an unexpected keyword argument {unknown[0]!r}")
+    given = {"iterations": iterations, "memory": memory, "output": output}
+    with Stage(_first_path(output)) as stage:
+        job = _Job(stage, kernel, field, coefficients, known | options | given)
+        facts = _syncline.plan(job.ready.native, job.given(), job.settings)
+    first = job.arrays[0]
+    dtypes = [array.dtype for array in job.arrays]
+    return Plan(facts, first.shape, dtypes, job.settings["iterations"], job.settings["memory"])
+
+
+def _first_path(output):
+    """Return the path of an output, beside which temporary files go."""
+    if isinstance(output, Mapping):
+        output = list(output.values())
+    if isinstance(output, (list, tuple)):
+        output = output[0] if output else None
+    return output

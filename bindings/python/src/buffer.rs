@@ -1,0 +1,97 @@
+//! Results, as memory that numpy views without a copy.
+
+use std::ffi::{c_int, c_void};
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use syncline_store::{Element, Matrix, array::Array};
+
+/// The bytes of a result, which have one owner: this object.
+///
+/// It supports the buffer protocol: `numpy.frombuffer(buffer, dtype)` is a view of it.
+#[pyclass(frozen, module = "syncline._syncline")]
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    first: *mut u8,
+    len: usize,
+    /// Keeps the bytes.
+    _owner: Owner,
+}
+
+#[derive(Debug)]
+#[expect(dead_code, reason = "the owners only keep the memory")]
+enum Owner {
+    Array(Array),
+    Float64(Matrix<f64>),
+    Float32(Matrix<f32>),
+}
+
+// SAFETY: the memory belongs to the owner in the object, which is not used otherwise, and any
+// thread may drop it. Python code that reads and writes the bytes orders its accesses itself, as
+// for any array.
+unsafe impl Send for Buffer {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// Takes the elements of an array.
+    pub(crate) fn of_array(mut array: Array) -> Self {
+        let bytes = array.bytes_mut();
+        let (first, len) = (bytes.as_mut_ptr(), bytes.len());
+        Buffer { first, len, _owner: Owner::Array(array) }
+    }
+
+    /// Takes the elements of a row-major matrix in memory; `None` for others.
+    pub(crate) fn of_matrix<T: Kept>(mut matrix: Matrix<T>) -> Option<Self> {
+        let values = matrix.as_mut_slice()?;
+        let (first, len) = (values.as_mut_ptr().cast(), size_of_val(values));
+        Some(Buffer { first, len, _owner: T::kept(matrix) })
+    }
+}
+
+/// The types of elements of matrices.
+#[allow(private_interfaces, reason = "the trait does not leave this crate")]
+pub(crate) trait Kept: Element {
+    fn kept(matrix: Matrix<Self>) -> Owner;
+}
+
+#[allow(private_interfaces, reason = "the trait does not leave this crate")]
+impl Kept for f64 {
+    fn kept(matrix: Matrix<Self>) -> Owner {
+        Owner::Float64(matrix)
+    }
+}
+
+#[allow(private_interfaces, reason = "the trait does not leave this crate")]
+impl Kept for f32 {
+    fn kept(matrix: Matrix<Self>) -> Owner {
+        Owner::Float32(matrix)
+    }
+}
+
+#[pymethods]
+impl Buffer {
+    /// # Safety
+    /// As the buffer protocol of Python says: `view` is a view to be filled, or null.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("no view is given"));
+        }
+        let (first, len) = (slf.get().first.cast::<c_void>(), slf.get().len as ffi::Py_ssize_t);
+        // SAFETY: the view is one to be filled, and the bytes live as long as the object, to which
+        // the view then holds a reference.
+        match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), first, len, 0, flags) } {
+            0 => Ok(()),
+            _ => Err(PyErr::fetch(slf.py())),
+        }
+    }
+
+    fn __len__(&self) -> usize {
+        self.len
+    }
+}

@@ -1,0 +1,182 @@
+//! Kernels: descriptions, with the functions of a program.
+
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use syncline_store::checksum::checksum;
+use syncline_sweeps::RunsAll;
+use syncline_wave::c::CValues;
+use syncline_wave::monitor::Monitor;
+use syncline_wave::{Described, Result};
+
+use crate::error;
+
+/// The code of a function that a description names.
+enum Code {
+    /// A compiled function for a run of values, with its context.
+    Compiled(usize, usize),
+    /// A function in Python, which is called for one point after the other.
+    Python(Py<PyAny>),
+}
+
+/// What a sweep runs.
+pub(crate) enum Runs {
+    /// A description with its functions, over arrays.
+    Arrays(Box<Described>),
+    /// A kernel of matrices.
+    Matrices(Arc<dyn RunsAll>),
+}
+
+/// A kernel.
+#[pyclass(frozen, module = "syncline._syncline")]
+pub(crate) struct Kernel {
+    runs: Runs,
+    functions: Vec<(String, Code)>,
+    /// What identifies its computation.
+    pub(crate) parameters: Vec<(&'static str, String)>,
+    fields: Vec<String>,
+    coefficients: Vec<String>,
+    dimensions: usize,
+}
+
+/// The first exception of a function in Python, which ends the sweep.
+#[derive(Default)]
+pub(crate) struct Failure(Mutex<Option<PyErr>>);
+
+impl Failure {
+    pub(crate) fn take(&self) -> Option<PyErr> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn set(&self, error: PyErr) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+}
+
+#[pymethods]
+impl Kernel {
+    /// Parses a description. Each function is its name with either a callable, or the addresses of
+    /// a compiled function and of its context.
+    #[staticmethod]
+    fn described(
+        py: Python<'_>,
+        text: &str,
+        functions: Vec<(String, Bound<'_, PyAny>)>,
+    ) -> PyResult<Self> {
+        let described =
+            py.detach(|| Described::parse(text)).map_err(|why| error::of_text(py, &why))?;
+        let code = |(name, code): (String, Bound<'_, PyAny>)| {
+            let code = match code.extract::<(usize, usize)>() {
+                Ok((address, context)) => Code::Compiled(address, context),
+                Err(_) => Code::Python(code.unbind()),
+            };
+            (name, code)
+        };
+        let functions = functions.into_iter().map(code).collect::<Vec<_>>();
+        let names = functions.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" ");
+        let sum = format!("{:016x}", checksum(text.as_bytes()));
+        let mut parameters = vec![("kernel", described.name().to_owned()), ("description", sum)];
+        if !names.is_empty() {
+            parameters.push(("functions", names));
+        }
+        Ok(Kernel {
+            fields: described.fields().to_vec(),
+            coefficients: described.coefficients().to_vec(),
+            dimensions: described.dimensions(),
+            runs: match described.needs_arrays() {
+                true => Runs::Arrays(Box::new(described)),
+                false => Runs::Matrices(syncline_sweeps::described(described)),
+            },
+            functions,
+            parameters,
+        })
+    }
+
+    /// The names of the fields.
+    #[getter]
+    fn fields(&self) -> Vec<String> {
+        self.fields.clone()
+    }
+
+    /// The names of the coefficients.
+    #[getter]
+    fn coefficients(&self) -> Vec<String> {
+        self.coefficients.clone()
+    }
+
+    /// The number of dimensions.
+    #[getter]
+    fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+}
+
+impl Kernel {
+    /// Returns what a sweep runs: the functions note an exception in `failure`, and end the sweep
+    /// by its monitor.
+    pub(crate) fn runs(
+        &self,
+        py: Python<'_>,
+        monitor: &Arc<Monitor>,
+        failure: &Arc<Failure>,
+    ) -> Result<Runs> {
+        let mut described = match &self.runs {
+            Runs::Matrices(runs) => return Ok(Runs::Matrices(Arc::clone(runs))),
+            Runs::Arrays(described) => (**described).clone(),
+        };
+        for (name, code) in &self.functions {
+            described = match code {
+                &Code::Compiled(address, context) => {
+                    // SAFETY: the package passes addresses of functions of this type only: it has
+                    // checked their signatures, or the caller of `syncline.function` vouches for
+                    // them, and the kernel in Python keeps the function.
+                    let function = unsafe { std::mem::transmute::<usize, CValues>(address) };
+                    let context = context as *mut c_void;
+                    // SAFETY: as before; what such a function must and must not do is a condition
+                    // of `syncline.function`.
+                    unsafe { described.with_c_function(name, function, context)? }
+                }
+                Code::Python(function) => {
+                    let function = function.clone_ref(py);
+                    let (monitor, failure) = (Arc::clone(monitor), Arc::clone(failure));
+                    described.with_function(name, move |arguments, results| {
+                        let called = call(&function, arguments, results, &monitor);
+                        if let Err(error) = called {
+                            failure.set(error);
+                            monitor.cancel();
+                        }
+                    })?
+                }
+            };
+        }
+        Ok(Runs::Arrays(Box::new(described)))
+    }
+}
+
+/// Calls a function in Python for each point of a run, until the sweep is cancelled.
+fn call(
+    function: &Py<PyAny>,
+    arguments: &[&[f64]],
+    results: &mut [f64],
+    monitor: &Monitor,
+) -> PyResult<()> {
+    // The rest of a piece is many runs, for which the interpreter is not asked any more.
+    if monitor.is_cancelled() {
+        return Ok(());
+    }
+    Python::attach(|py| {
+        for (point, result) in results.iter_mut().enumerate() {
+            if monitor.is_cancelled() {
+                break;
+            }
+            let values = PyTuple::new(py, arguments.iter().map(|values| values[point]))?;
+            *result = function.bind(py).call1(values)?.extract()?;
+        }
+        // Where another thread asks for the interpreter lock, this passes it on. The release at the
+        // end of a run does not: this thread would have it again before the other one wakes.
+        py.detach(|| ());
+        Ok(())
+    })
+}

@@ -1,0 +1,33 @@
+//! The native part of the Python package `syncline`: what has to be in Rust, and nothing else.
+//!
+//! # Contract
+//! The functions and classes here are called by the modules in `python/syncline`, which check what
+//! a user gives, and document it. No interpreter lock is held while anything waits or computes; a
+//! wait asks for signals every few milliseconds (`attend`), so that Ctrl-C ends it.
+//!
+//! | module    | contents                                                                      |
+//! |-----------|-------------------------------------------------------------------------------|
+//! | `kernel`  | kernels: descriptions, with the functions of a program                        |
+//! | `inputs`  | arrays of other owners, and files                                             |
+//! | `sweep`   | a sweep, its plan and its report                                              |
+//! | `buffer`  | results, as memory that numpy views without a copy                            |
+//! | `attend`  | work in a thread of its own, watched for signals                              |
+//! | `error`   | errors as the exceptions of the package                                       |
+
+mod attend;
+mod buffer;
+mod error;
+mod inputs;
+mod kernel;
+mod sweep;
+
+/// The native part of `syncline`.
+#[pyo3::pymodule(gil_used = false)]
+mod _syncline {
+    #[pymodule_export]
+    use crate::buffer::Buffer;
+    #[pymodule_export]
+    use crate::kernel::Kernel;
+    #[pymodule_export]
+    use crate::sweep::{available_memory, plan, sweep};
+}

@@ -1,0 +1,117 @@
+"""What the tests share: plain loops, which are written without the package."""
+
+import itertools
+
+import hypothesis
+import numpy as np
+import pytest
+
+hypothesis.settings.register_profile("tests", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("tests")
+
+OFFSETS = {
+    "n": (-1, 0),
+    "s": (1, 0),
+    "e": (0, 1),
+    "w": (0, -1),
+    "nw": (-1, -1),
+    "ne": (-1, 1),
+    "sw": (1, -1),
+    "se": (1, 1),
+}
+
+
+def _beyond(index, length, boundary):
+    """Return the index that stands for one beyond an edge; `None` for a number."""
+    if 0 <= index < length:
+        return index
+    if boundary == "nearest":
+        return min(max(index, 0), length - 1)
+    if boundary == "reflect":
+        index = -index if index < 0 else 2 * (length - 1) - index
+        return min(max(index, 0), length - 1)
+    if boundary == "periodic":
+        return index % length
+    return None
+
+
+class Here:
+    """The arrays around a point, as scalars of numpy."""
+
+    def __init__(self, new, old, at, boundary):
+        self.new, self.before, self.at, self.boundary = new, old, at, boundary
+
+    def read(self, values, offset):
+        offset = (0,) * (values.ndim - len(offset)) + tuple(offset)
+        index = []
+        for place, step, length, edge in zip(self.at, offset, values.shape, self.boundary):
+            found = _beyond(place + step, length, edge)
+            if found is None:
+                return values.dtype.type(edge)
+            index.append(found)
+        return values[tuple(index)]
+
+
+def _scalar(here):
+    """Return the value of an array at a point, with its neighbours as attributes."""
+    value = here.read(here.new, (0,) * here.new.ndim)
+
+    class Scalar(type(value)):
+        def __getattr__(self, name):
+            if name not in OFFSETS:
+                raise AttributeError(name)
+            return here.read(here.new, OFFSETS[name])
+
+        def __getitem__(self, offset):
+            return here.read(here.new, offset)
+
+        @property
+        def old(self):
+            return _scalar(Here(here.before, here.before, here.at, here.boundary))
+
+    return Scalar(value)
+
+
+def plain_loops(kernel, fields, coefficients, iterations, reads, boundary="fixed"):
+    """Run a kernel by plain loops over scalars of numpy.
+
+    ``reads`` are the offsets that the kernel reads: with a fixed boundary, a point stays if one of
+    them is missing.
+    """
+    fields = [field.copy() for field in fields]
+    shape = fields[0].shape
+    edges = boundary if isinstance(boundary, tuple) else (boundary,) * len(shape)
+    with np.errstate(all="ignore"):
+        for _ in range(iterations):
+            old = [field.copy() for field in fields]
+            for at in itertools.product(*map(range, shape)):
+                missing = any(
+                    edge == "fixed" and not 0 <= place + step < length
+                    for offset in reads
+                    for place, step, length, edge in zip(at, offset, shape, edges)
+                )
+                if missing:
+                    continue
+                arrays = [Here(new, before, at, edges) for new, before in zip(fields, old)]
+                arrays += [Here(array, array, at, edges) for array in coefficients]
+                results = kernel(*map(_scalar, arrays))
+                results = results if isinstance(results, tuple) else (results,)
+                for field, result in zip(fields, results):
+                    field[at] = result
+    return fields
+
+
+def same(left, right):
+    """Return whether two arrays have the same type, shape and bits, any two NaNs being equal."""
+    if left.dtype != right.dtype or left.shape != right.shape:
+        return False
+    if left.dtype.kind != "f":
+        return bool((left == right).all())
+    bits = f"u{left.itemsize}"
+    equal = left.view(bits) == right.view(bits)
+    return bool((equal | (np.isnan(left) & np.isnan(right))).all())
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)

@@ -1,0 +1,277 @@
+"""The arrays that users give: each kind is read as it is, and the result is of that kind."""
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import syncline
+from conftest import same
+
+
+def mean(u):
+    return (u.old.n + u.old.s + u.old.e + u.old.w) / 4
+
+
+def with_f(u, f):
+    return (u.n + u.w + u.e + u.s) / 4 - f
+
+
+@pytest.fixture
+def u(rng):
+    return rng.normal(size=(40, 50))
+
+
+@pytest.fixture
+def expected(u):
+    return syncline.sweep(mean, u, iterations=5)
+
+
+def test_orders_and_strides_are_converted(u, expected):
+    big = u.astype(">f8")
+    spread = np.zeros((80, 100))
+    spread[::2, ::2] = u
+    unaligned = np.frombuffer(b"x" + u.tobytes(), np.uint8)[1:].view(np.float64).reshape(u.shape)
+    fixed = u.copy()
+    fixed.flags.writeable = False
+    for given in (np.asfortranarray(u), big, spread[::2, ::2], unaligned, fixed, u.tolist()):
+        assert same(syncline.sweep(mean, given, iterations=5), expected)
+    assert same(syncline.sweep(mean, u[::-1], iterations=5), expected[::-1])
+
+
+def test_the_result_is_an_array_of_its_own(u):
+    before = u.copy()
+    result = syncline.sweep(mean, u, iterations=1)
+    assert not np.shares_memory(result, u) and result.flags.writeable and result.flags.aligned
+    result[:] = 7
+    assert same(u, before)
+    kept = [syncline.sweep(mean, u, iterations=1)[3:5] for _ in range(20)]
+    assert all(same(one, kept[0]) for one in kept)
+
+
+def test_files(tmp_path, u, expected):
+    path, output = tmp_path / "u.npy", tmp_path / "result.npy"
+    np.save(path, u)
+    assert same(syncline.sweep(mean, path, iterations=5), expected)
+    assert same(syncline.sweep(mean, str(path), iterations=5, output=str(output)), expected)
+    assert sorted(os.listdir(tmp_path)) == ["result.npy", "u.npy"]
+    with pytest.raises(syncline.OutputError, match="overwrite=True"):
+        syncline.sweep(mean, u, iterations=5, output=output)
+    result = syncline.sweep(mean, path, iterations=7, output=output, resume=True)
+    assert same(np.load(output), result)
+    assert same(np.asarray(result), syncline.sweep(mean, u, iterations=7))
+    again = syncline.sweep(mean, path, iterations=5, output=output, overwrite=True)
+    assert same(np.asarray(again), expected)
+
+
+def test_files_in_other_orders(tmp_path, u, expected):
+    for number, given in enumerate([np.asfortranarray(u), u.astype(">f8")]):
+        path = tmp_path / f"{number}.npy"
+        np.save(path, given)
+        assert same(syncline.sweep(mean, path, iterations=5), expected)
+
+
+def test_mapped_files_are_read_from_the_file(tmp_path, u, expected):
+    path = tmp_path / "u.npy"
+    np.save(path, u)
+    output = tmp_path / "o.npy"
+    mapped = np.load(path, mmap_mode="r")
+    _, report = syncline.sweep(mean, mapped, iterations=5, output=output, full_output=True)
+    assert report.bytes_read >= u.nbytes and same(np.load(output), expected)
+    # A part, and a private copy with changes, are not what the file has.
+    assert same(
+        syncline.sweep(mean, mapped[10:], iterations=1), syncline.sweep(mean, u[10:], iterations=1)
+    )
+    private = np.load(path, mmap_mode="c")
+    private[3] = 5
+    changed = u.copy()
+    changed[3] = 5
+    assert same(
+        syncline.sweep(mean, private, iterations=5), syncline.sweep(mean, changed, iterations=5)
+    )
+    shared = np.load(path, mmap_mode="r+")
+    shared[3] = 5
+    assert same(
+        syncline.sweep(mean, shared, iterations=5), syncline.sweep(mean, changed, iterations=5)
+    )
+
+
+def test_coefficients(u, rng):
+    f = rng.normal(size=u.shape)
+    expected = syncline.sweep(with_f, u, f, iterations=2)
+    assert same(syncline.sweep(with_f, u, [f], iterations=2), expected)
+    assert same(syncline.sweep(with_f, u, {"f": f}, iterations=2), expected)
+    assert same(syncline.sweep(syncline.kernel(with_f), u, {"f": f}, iterations=2), expected)
+    with pytest.raises(syncline.ArrayError, match="needs the coefficient f|takes 2 arrays"):
+        syncline.sweep(syncline.kernel(with_f), u, {}, iterations=2)
+    with pytest.raises(syncline.ArrayError, match="no coefficient g"):
+        syncline.sweep(syncline.kernel(with_f), u, {"g": f}, iterations=2)
+
+
+def test_several_fields(tmp_path, u):
+    @syncline.kernel
+    def swap(a, b):
+        return b + 1, a
+
+    one, two = syncline.sweep(swap, (u, 2 * u), iterations=1)
+    assert same(one, 2 * u + 1) and same(two, u)
+    both = syncline.sweep(swap, {"a": u, "b": 2 * u}, iterations=1)
+    assert same(both["a"], one) and same(both["b"], two)
+    paths = [tmp_path / "a.npy", tmp_path / "b.npy"]
+    on_file = syncline.sweep(swap, (u, 2 * u), iterations=1, output=paths)
+    assert same(np.asarray(on_file[0]), one) and same(np.load(paths[1]), two)
+
+
+def test_xarray(tmp_path, u, expected):
+    xarray = pytest.importorskip("xarray")
+    coords = {"y": np.arange(40) * 0.5, "x": np.arange(50), "label": ("y", list(range(40)))}
+    field = xarray.DataArray(u, coords, ("y", "x"), "height", {"units": "m"})
+    result = syncline.sweep(mean, field, iterations=5)
+    assert same(result.values, expected)
+    assert result.attrs == field.attrs and result.name == "height" and result.dims == ("y", "x")
+    assert result.coords.identical(field.coords)
+    on_file = syncline.sweep(mean, field, iterations=5, output=tmp_path / "o.npy")
+    assert on_file.coords.identical(field.coords) and same(on_file.values, expected)
+
+    @syncline.kernel
+    def two(a, b):
+        return b, a + b
+
+    made = xarray.Dataset({"a": field, "b": 2 * field}, attrs={"of": "test"})
+    swapped = syncline.sweep(two, made, iterations=1)
+    assert same(swapped["a"].values, 2 * u) and swapped.attrs == made.attrs
+
+
+def test_lazy_arrays(tmp_path, u, expected):
+    xarray = pytest.importorskip("xarray")
+    dask = pytest.importorskip("dask.array")
+    parts = dask.from_array(u, chunks=(7, 11))
+    assert same(syncline.sweep(mean, parts, iterations=5, output=tmp_path / "a.npy"), expected)
+    field = xarray.DataArray(parts, dims=("y", "x"), attrs={"k": 1})
+    result = syncline.sweep(mean, field, iterations=5, output=tmp_path / "b.npy")
+    assert same(result.values, expected) and result.attrs == {"k": 1}
+    assert sorted(os.listdir(tmp_path)) == ["a.npy", "b.npy"]
+
+
+def test_zarr(tmp_path, u, expected):
+    zarr = pytest.importorskip("zarr")
+    path = tmp_path / "u.zarr"
+    array = zarr.open_array(str(path), mode="w", shape=u.shape, dtype=u.dtype, chunks=(16, 16))
+    array[:] = u
+    array.attrs["units"] = "m"
+    output = tmp_path / "o.zarr"
+    assert syncline.sweep(mean, path, iterations=5, output=output) == str(output)
+    made = zarr.open_array(str(output), mode="r")
+    assert same(made[:], expected) and made.chunks == (16, 16) and made.attrs["units"] == "m"
+    assert same(syncline.sweep(mean, array, iterations=5), expected)
+    with pytest.raises(syncline.OutputError, match="exists"):
+        syncline.sweep(mean, path, iterations=5, output=output)
+    syncline.sweep(mean, u, iterations=5, output=output, overwrite=True, chunks=(8, 50))
+    assert zarr.open_array(str(output), mode="r").chunks == (8, 50)
+    assert sorted(os.listdir(tmp_path)) == ["o.zarr", "u.zarr"]
+
+
+def test_geotiff(tmp_path, u, expected):
+    rasterio = pytest.importorskip("rasterio")
+    from rasterio.transform import from_origin
+
+    profile = {"driver": "GTiff", "dtype": "float64", "count": 1, "height": 40, "width": 50}
+    profile |= {"crs": "EPSG:32633", "transform": from_origin(5, 9, 30, 30)}
+    with rasterio.open(tmp_path / "u.tif", "w", **profile) as file:
+        file.write(u, 1)
+    syncline.sweep(mean, tmp_path / "u.tif", iterations=5, output=tmp_path / "o.tif")
+    with rasterio.open(tmp_path / "o.tif") as file:
+        assert same(file.read(1), expected)
+        assert file.crs.to_epsg() == 32633 and file.transform == profile["transform"]
+    assert sorted(os.listdir(tmp_path)) == ["o.tif", "u.tif"]
+
+
+@pytest.mark.parametrize(
+    "give, error, told",
+    [
+        (lambda u: u.astype(complex), syncline.ArrayError, "complex128"),
+        (lambda u: u > 0, syncline.ArrayError, "view"),
+        (lambda u: u.astype(object), syncline.ArrayError, "object"),
+        (lambda u: u.astype(np.float16), syncline.ArrayError, "float16"),
+        (lambda u: u.reshape(2, 2, 5, 100), syncline.ArrayError, "4 dimensions"),
+        (lambda u: u[:0], syncline.ArrayError, "no elements"),
+        (lambda u: u[3, 3], syncline.ArrayError, "0 dimensions"),
+        (lambda u: np.ma.masked_less(u, 0), syncline.ArrayError, "nodata"),
+        (lambda u: None, syncline.ArrayError, "NoneType"),
+        (lambda u: "nowhere.npy", syncline.FileError, "nowhere.npy"),
+        (lambda u: os.fspath(pathlib.Path(__file__)), syncline.FileError, "test_arrays.py"),
+    ],
+)
+def test_wrong_arrays(u, give, error, told):
+    with pytest.raises(error, match=told) as caught:
+        syncline.sweep(mean, give(u), iterations=1)
+    assert isinstance(caught.value, syncline.Error)
+
+
+def test_wrong_arguments(tmp_path, u):
+    def check(error, told, **options):
+        with pytest.raises(error, match=told):
+            syncline.sweep(mean, u, **{"iterations": 1} | options)
+
+    check(syncline.ArrayError, "takes 1 arrays", coefficients=u)
+    check(ValueError, "iterations", iterations=-1)
+    check(TypeError, "iterations", iterations=1.5)
+    check(ValueError, "until", until=-1)
+    check(ValueError, "until", until=float("nan"))
+    check(ValueError, "threads", threads=0)
+    check(ValueError, "no size", memory="much")
+    check(ValueError, "memory", memory=0)
+    check(syncline.MemoryBoundError, "output=", memory="1K")
+    check(syncline.MemoryBoundError, "buffers", memory=u.nbytes + 1000)
+    check(syncline.OutputError, "none of .npy", output=tmp_path / "o.csv")
+    check(syncline.FileError, "does not exist", output=tmp_path / "none" / "o.npy")
+    check(syncline.OutputError, "output=", resume=True)
+    check(syncline.OutputError, "2 outputs", output=[tmp_path / "a.npy", tmp_path / "b.npy"])
+    check(syncline.KernelError, "boundary", boundary="nowhere")
+    check(syncline.KernelError, "periodic", boundary="periodic")
+    check(syncline.KernelError, "no axis", boundary={5: 0})
+    check(syncline.KernelError, "nodata names", nodata={"v": 0})
+    assert os.listdir(tmp_path) == []
+
+
+def test_shapes_differ(u):
+    with pytest.raises(syncline.ArrayError, match="shape"):
+        syncline.sweep(with_f, u, u[1:], iterations=1)
+    with pytest.raises(syncline.KernelError, match=r"float32.*float64|float64.*float32"):
+        syncline.sweep(with_f, u, u.astype("float32"), iterations=1)
+
+
+def test_a_write_only_folder_fails_with_its_name(tmp_path, u):
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    tmp_path.chmod(0o500)
+    with pytest.raises(syncline.FileError, match=str(tmp_path)):
+        syncline.sweep(mean, u, iterations=1, output=tmp_path / "o.npy")
+
+
+def test_convergence(u):
+    with pytest.warns(syncline.ConvergenceWarning, match="after 2 iterations"):
+        syncline.sweep(mean, u, iterations=2, until=1e-9)
+    _, report = syncline.sweep(mean, u, iterations=10**6, until=1e-3, full_output=True)
+    assert report.converged < 10**6 and report.residuals[report.converged] <= 1e-3
+
+
+def test_progress_and_plan(capsys, u):
+    told = []
+    syncline.sweep(
+        mean,
+        np.tile(u, (40, 40)),
+        iterations=300,
+        progress=lambda done, step, steps: told.append((done, step, steps)),
+    )
+    assert all(0 <= done <= 1 and 1 <= step <= steps for done, step, steps in told)
+    syncline.sweep(mean, u, iterations=3, progress=True)
+    assert "100%" in capsys.readouterr().err
+    plan = syncline.plan(mean, u, iterations=30, memory="1G")
+    assert plan.passes >= 1 and "40 x 50" in repr(plan) and plan.buffers < 1 << 30
+
+    def fails(*_):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        syncline.sweep(mean, np.tile(u, (40, 40)), iterations=10**7, progress=fails)

@@ -1,0 +1,315 @@
+"""Kernels in Python: what is traced, what is refused, and compiled functions."""
+
+import ctypes
+import gc
+import math
+import sys
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+import syncline
+from conftest import same
+
+
+@pytest.fixture
+def u(rng):
+    return rng.normal(size=(20, 30))
+
+
+def test_a_description_is_a_text_for_the_command(tmp_path, u):
+    @syncline.kernel
+    def smooth(u, f, weight=0.25):
+        return weight * (u.old.n + u.old[1, 0]) - np.minimum(f, 0.5)
+
+    text = smooth.describe(boundary="nearest")
+    assert text == (
+        'name = "smooth"\nfield = "u"\ncoefficients = ["f"]\nedges = "clamped"\nupdate = """\n'
+        'u = 0.25 * (old.u.n + old.u.s) - min(0.5, f)\n"""\n'
+    )
+    path = tmp_path / "smooth.toml"
+    path.write_text(text)
+    f = u[::-1].copy()
+    expected = syncline.sweep(smooth, u, f, iterations=4, boundary="nearest")
+    assert same(syncline.sweep(path, u, f, iterations=4), expected)
+    assert same(syncline.sweep(text, u, f, iterations=4), expected)
+    with pytest.raises(syncline.KernelError, match="itself"):
+        syncline.sweep(path, u, f, iterations=4, boundary=0)
+
+
+def test_values_that_are_used_twice_are_written_once():
+    @syncline.kernel
+    def kernel(u):
+        value = u.n
+        for _ in range(100):
+            value = value * value + u.w
+        return value
+
+    text = kernel.describe()
+    assert text.count("\n") < 110 and len(text) < 5000
+
+
+def test_deep_kernels(u):
+    def kernel(u, steps):
+        value = u.n
+        for step in range(steps):
+            value = u.w - (value + step) / 2
+        return value
+
+    assert np.isfinite(syncline.sweep(lambda u: kernel(u, 60), u, iterations=2)).all()
+    with pytest.raises(syncline.KernelError, match="refused"):
+        syncline.sweep(lambda u: kernel(u, 5000), u, iterations=2)
+
+
+@pytest.mark.parametrize(
+    "body, told",
+    [
+        ("u.n if u.n > u.s else u.s", "numpy.where"),
+        ("min(u.n, u.s)", "numpy.minimum"),
+        ("math.sqrt(u.n)", "numpy.sqrt"),
+        ("np.exp(u.n)", "numpy.exp"),
+        ("u.n ** 3", "product"),
+        ("u.n // 2", "//"),
+        ("float(u)", "no number"),
+        ("u.x", "no neighbour 'x'"),
+        ("u[3, 0]", "at most 2"),
+        ("u[1]", "1 offsets"),
+        ("u.n + np.ones(3)", "coefficient"),
+        ("u.n + 'a'", "str is neither"),
+        ("(u > 0) + 1", "numpy.where|unsupported"),
+        ("None", "returns nothing"),
+        ("(u, u)", "returns 2 values"),
+        ("u.old.n + u.s", "mixes"),
+    ],
+)
+def test_what_cannot_be_traced_is_told_with_its_line(tmp_path, u, body, told):
+    path = tmp_path / "its_kernel.py"
+    path.write_text(f"import math\nimport numpy as np\ndef kernel(u):\n    return {body}\n")
+    scope = {}
+    exec(compile(path.read_text(), path, "exec"), scope)
+    with pytest.raises((syncline.KernelError, TypeError), match=told) as caught:
+        syncline.sweep(syncline.kernel(scope["kernel"]), u, iterations=1)
+    if any(word in told for word in ("numpy", "product", "neighbour")) and "|" not in told:
+        assert "its_kernel.py, line 4" in str(caught.value)
+
+
+def test_a_plain_function_works_slowly_and_says_so_once(u):
+    def steeper(u, f):
+        if abs(u.old.n) > abs(u.old.s):
+            return u.old.n + f
+        return u.old.s - u.old[0, 1]
+
+    f = u * 2
+    with pytest.warns(syncline.SlowKernelWarning, match="line .*numpy.where"):
+        result = syncline.sweep(steeper, u, f, iterations=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert same(syncline.sweep(steeper, u, f, iterations=3), result)
+    assert same(
+        result,
+        syncline.sweep(
+            lambda u, f: np.where(abs(u.old.n) > abs(u.old.s), u.old.n + f, u.old.s - u.old[0, 1]),
+            u,
+            f,
+            iterations=3,
+        ),
+    )
+
+
+@pytest.mark.filterwarnings("ignore::syncline.SlowKernelWarning")
+def test_the_exception_of_a_plain_function_ends_the_sweep(u):
+    def fails(u):
+        if u.n > 1e9:
+            return u.s
+        raise ZeroDivisionError("here")
+
+    with pytest.raises(ZeroDivisionError, match="here"):
+        syncline.sweep(fails, u, iterations=3)
+
+    def mixes(u):
+        return u.n if u.old.s > 0 else u.s
+
+    with pytest.raises(syncline.KernelError, match="order of the updates"):
+        syncline.sweep(mixes, u, iterations=3)
+
+    def text(u):
+        return "x" if u.n > 0 else "y"
+
+    with pytest.raises(ValueError, match="could not convert"):
+        syncline.sweep(text, u, iterations=3)
+
+
+def test_integers_wrap_and_refuse_quotients():
+    u = np.full((3, 3), 250, np.uint8)
+    assert syncline.sweep(lambda u: u.old.n + 10, u, iterations=1)[1, 1] == 4
+    with pytest.raises(syncline.KernelError, match="real in numpy"):
+        syncline.sweep(lambda u: u / 2, u, iterations=1)
+    with pytest.raises(syncline.KernelError, match="cannot hold 300"):
+        syncline.sweep(lambda u: u + 300, u, iterations=1)
+    halved = syncline.sweep(lambda u: (u.astype(float) / 2).astype("uint8"), u, iterations=1)
+    assert (halved == 125).all()
+
+
+NUMBERS = "void (size_t n, const double *const *arguments, double *results, void *context)"
+
+
+def reference(u):
+    return syncline.sweep(lambda u: u.n * u.n + u.w, u, iterations=3)
+
+
+def apply(function, u):
+    return syncline.sweep(lambda u: function(u.n, u.w), u, iterations=3)
+
+
+def in_ctypes(declared=True):
+    pointer = ctypes.POINTER(ctypes.c_double)
+    types = [ctypes.c_size_t, ctypes.POINTER(pointer), pointer, ctypes.c_void_p]
+    if not declared:
+        types[0] = ctypes.c_int
+
+    @ctypes.CFUNCTYPE(None, *types)
+    def run(n, arguments, results, context):
+        for i in range(n):
+            results[i] = arguments[0][i] * arguments[0][i] + arguments[1][i]
+
+    return run
+
+
+def test_ctypes(u):
+    function = syncline.function(in_ctypes(), 2, name="square")
+    assert same(apply(function, u), reference(u))
+    with pytest.raises(syncline.KernelError, match="it must be void"):
+        syncline.function(in_ctypes(declared=False), 2, name="square")
+    with pytest.raises(syncline.KernelError, match="not declared"):
+        syncline.function(ctypes.CDLL(None).qsort, 2)
+    with pytest.raises(syncline.KernelError, match="number of arguments"):
+        syncline.function(in_ctypes(), name="square")
+    with pytest.raises(syncline.KernelError, match="takes 2 arguments, but 1"):
+        syncline.sweep(lambda u: function(u.n), u, iterations=1)
+    with pytest.raises(syncline.KernelError, match="1 to 16"):
+        syncline.function(in_ctypes(), 17, name="square")
+
+
+def test_numba(u):
+    numba = pytest.importorskip("numba")
+    types = numba.types
+
+    @numba.njit
+    def square(a, b):
+        return a * a + b
+
+    assert same(apply(syncline.function(square), u), reference(u))
+    reals = types.CPointer(types.float64)
+
+    @numba.cfunc(types.void(types.uintp, types.CPointer(reals), reals, types.voidptr))
+    def run(n, arguments, results, context):
+        a, b = numba.carray(arguments[0], n), numba.carray(arguments[1], n)
+        out = numba.carray(results, n)
+        for i in range(n):
+            out[i] = a[i] * a[i] + b[i]
+
+    assert same(apply(syncline.function(run, 2), u), reference(u))
+
+    @numba.cfunc("float64(float64)")
+    def other(a):
+        return a
+
+    with pytest.raises(syncline.KernelError, match="is compiled for"):
+        syncline.function(other, 1)
+    with pytest.raises(syncline.KernelError, match="has 2 arguments"):
+        syncline.function(square, 3)
+
+
+def test_cffi(u):
+    cffi = pytest.importorskip("cffi")
+    ffi = cffi.FFI()
+
+    @ffi.callback("void(size_t, double **, double *, void *)")
+    def run(n, arguments, results, context):
+        for i in range(n):
+            results[i] = arguments[0][i] * arguments[0][i] + arguments[1][i]
+
+    assert same(apply(syncline.function(run, 2, name="square"), u), reference(u))
+
+    @ffi.callback("double(double)")
+    def other(a):
+        return a
+
+    with pytest.raises(syncline.KernelError, match="it must be"):
+        syncline.function(other, 1, name="other")
+
+
+def test_capsules(u):
+    run = in_ctypes()
+    address = ctypes.cast(run, ctypes.c_void_p).value
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = (
+        ctypes.py_object,
+        [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
+    )
+    name = NUMBERS.encode()
+    assert same(apply(syncline.function(new(address, name, None), 2), u), reference(u))
+    wrong = b"double (double)"
+    with pytest.raises(syncline.KernelError, match="is named"):
+        syncline.function(new(address, wrong, None), 2)
+    assert same(
+        apply(syncline.function(new(address, wrong, None), 2, unchecked=True), u), reference(u)
+    )
+
+
+def test_functions_in_python(u):
+    function = syncline.function(lambda a, b: a * a + b)
+    assert same(apply(function, u), reference(u))
+    fails = syncline.function(lambda a, b: 1 / 0, name="fails")
+    with pytest.raises(ZeroDivisionError):
+        apply(fails, u)
+    with pytest.raises(syncline.KernelError, match="called in a kernel"):
+        function(1.0, 2.0)
+    with pytest.raises(syncline.KernelError, match="two functions"):
+        other = syncline.function(lambda a: math.exp(a), name="function")
+        syncline.sweep(lambda u: other(u.n) + function(u.n, u.w), u, iterations=1)
+    with pytest.raises(syncline.KernelError, match="astype"):
+        syncline.sweep(lambda u: function(u.n, u.w), u.astype("float32"), iterations=1)
+    small = u.astype("float32")
+    result = syncline.sweep(
+        lambda u: function(u.n.astype(float), u.w.astype(float)).astype("float32"),
+        small,
+        iterations=1,
+    )
+    wide = small.astype(float)
+    assert result[1, 1] == np.float32(wide[0, 1] * wide[0, 1] + wide[1, 0])
+
+
+def test_nothing_is_kept(u):
+    class Code:
+        def __call__(self, a):
+            return a + 1
+
+    code = Code()
+    gone = weakref.ref(code)
+
+    def use(function):
+        for _ in range(50):
+            syncline.sweep(lambda u: function(u.n), u, iterations=1)
+
+    before = sys.getrefcount(u)
+    use(syncline.function(code, 1, name="code"))
+    assert sys.getrefcount(u) == before
+    del code
+    gc.collect()
+    assert gone() is None
+
+
+def test_nodata_and_directions(u):
+    u[3, 4] = -9999
+    result = syncline.sweep(lambda u: (u.old.n + u.old.s) / 2, u, iterations=3, nodata=-9999)
+    assert result[3, 4] == -9999 and abs(result).max() == 9999 and (abs(result) > 100).sum() == 1
+    one = syncline.sweep(lambda u: u.n + u.w, u, iterations=1, directions="south-east")
+    other = syncline.sweep(
+        lambda u: u.s + u.e, u[::-1, ::-1], iterations=1, directions="north-west"
+    )
+    assert same(one, other[::-1, ::-1])
+    assert same(
+        one, syncline.sweep(lambda u: u.n + u.w, u, iterations=1, directions=["south-east"])
+    )

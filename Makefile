@@ -9,7 +9,7 @@ LAB = $(BUILT)/syncline-lab
 # CI runs the same targets as a person; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help demo demo-for-tests command-for-tests test test-deps test-anywhere loom miri tsan lint bench bench-overlay bench-sync bench-rma bench-farm bench-trace bench-rma-testbed bench-peers-deps bench-disk bench-papers soak book \
+.PHONY: help wheel python-test demo demo-for-tests command-for-tests test test-deps test-anywhere loom miri tsan lint bench bench-overlay bench-sync bench-rma bench-farm bench-trace bench-rma-testbed bench-peers-deps bench-disk bench-papers soak book \
 	testbed-deps testbed-test mpi-wheels build build-lab install install-build install-files install-documents uninstall
 
 help:
@@ -20,6 +20,8 @@ help:
 	@echo "make test-anywhere  the tests on one core, in 4 GiB, with huge pages always and never, in memory, as an ordinary user (root, hours)"
 	@echo "make install     the commands, libraries, header, pkg-config file, manual pages, completions: PREFIX=/usr/local, DESTDIR=; STRIP= keeps the debug symbols"
 	@echo "make uninstall   removes them"
+	@echo "make wheel       the Python package, with the command, below target/wheels (Python 3.11; maturin and zig from PyPI)"
+	@echo "make python-test the tests of the Python package alone"
 	@echo "make lint        formatting, clippy, documentation, licences; no crate depends on a layer above its own"
 	@echo "make book        the book as pages of HTML, below target/book (mdBook; without it: the line that installs it)"
 	@echo "make miri        queues, spaces, plans and codecs under Miri (a nightly with miri; ten minutes)"
@@ -77,6 +79,7 @@ test: test-deps
 	$(CARGO) build --workspace --examples; tests=$$?; \
 	$(CARGO) $(END_HUNG) test --workspace --tests --no-fail-fast -- --show-output || tests=$$?; \
 	$(CARGO) test --workspace --doc --no-fail-fast -- --show-output || tests=$$?; \
+	bindings/python/test.sh run || tests=$$?; \
 	wait $$models; models=$$?; cat $(LOOM_LOG); exit $$((tests | models))
 
 # The tools that tests use beside Rust. Tests print what they skip without them, so no command here
@@ -104,6 +107,31 @@ test-deps:
 	@if $(PERFETTO) -c 'import perfetto.protos' 2>/dev/null; then :; \
 	elif $(MAY_INSTALL); then $(PERFETTO_INSTALL) || echo "not installed: Perfetto's messages; tests that need them will be skipped"; \
 	else echo "missing: Perfetto's messages; tests that need them will be skipped. From PyPI: $(PERFETTO_INSTALL)"; fi
+
+	@NO_INSTALL=$(if $(NO_INSTALL),1,) bindings/python/test.sh deps
+
+python-test:
+	@NO_INSTALL=$(if $(NO_INSTALL),1,) bindings/python/test.sh deps
+	$(CARGO) build -p syncline-python
+	bindings/python/test.sh run
+
+# The package for this processor, and for another one whose target Rust has: TARGETS. zig links for
+# a glibc of 2019, so that the wheel runs on the Linux systems in use.
+TARGETS ?= $(shell rustc -vV | sed -n 's/^host: //p')
+GLIBC = 2.28
+WHEEL_VENV = target/wheel-venv
+wheel:
+	python3 -m venv $(WHEEL_VENV)
+	$(WHEEL_VENV)/bin/python -m pip install -q 'maturin>=1.9,<2' ziglang cargo-zigbuild
+	for target in $(TARGETS); do \
+	rustup target list --installed 2>/dev/null | grep -qx $$target || { echo "skipped: Rust has no target $$target (rustup target add $$target)"; continue; }; \
+	mkdir -p bindings/python/syncline.data/scripts && \
+	PATH="$(CURDIR)/$(WHEEL_VENV)/bin:$$PATH" $(CARGO) zigbuild --profile stripped -p syncline-cli --target $$target.$(GLIBC) && \
+	cp $(or $(CARGO_TARGET_DIR),target)/$$target/stripped/syncline bindings/python/syncline.data/scripts/ && \
+	(cd bindings/python && PATH="$(CURDIR)/$(WHEEL_VENV)/bin:$$PATH" maturin build --zig --compatibility manylinux_2_28 \
+	--target $$target --out $(CURDIR)/target/wheels); status=$$?; rm -rf bindings/python/syncline.data; [ $$status = 0 ] || exit $$status; \
+	done
+	@ls -l target/wheels
 
 # All tests under several conditions, one after the other; see testbed/anywhere.sh for its options.
 test-anywhere:

@@ -11,15 +11,21 @@
 //! | `inputs`  | arrays of other owners, and files                                             |
 //! | `sweep`   | a sweep, its plan and its report                                              |
 //! | `buffer`  | results, as memory that numpy views without a copy                            |
+//! | `work`    | tasks of a pool and their answers, as messages                                |
+//! | `crew`    | a pool of workers, used by any number of threads                              |
+//! | `serve`   | a worker of a pool                                                            |
 //! | `attend`  | work in a thread of its own, watched for signals                              |
 //! | `error`   | errors as the exceptions of the package                                       |
 
 mod attend;
 mod buffer;
+mod crew;
 mod error;
 mod inputs;
 mod kernel;
+mod serve;
 mod sweep;
+mod work;
 
 /// The native part of `syncline`.
 #[pyo3::pymodule(gil_used = false)]
@@ -27,7 +33,13 @@ mod _syncline {
     #[pymodule_export]
     use crate::buffer::Buffer;
     #[pymodule_export]
+    use crate::crew::Crew;
+    #[pymodule_export]
     use crate::kernel::Kernel;
     #[pymodule_export]
+    use crate::serve::serve;
+    #[pymodule_export]
     use crate::sweep::{available_memory, plan, sweep};
+    #[pymodule_export]
+    use crate::work::Lent;
 }

@@ -139,6 +139,19 @@ impl Message {
         Ok(Message { kind: MessageKind::of(body.head), body: place })
     }
 
+    /// Returns whether the bytes are in the memory of the farm.
+    pub(crate) const fn is_in_place(&self) -> bool {
+        matches!(self.body, Where::Block { .. })
+    }
+
+    /// Returns a pointer to the bytes, for writing if they are in the memory of the farm.
+    pub(crate) fn as_mut_ptr(&self) -> *mut u8 {
+        match &self.body {
+            Where::Block { arena, block, .. } => arena.bytes(*block),
+            _ => self.as_ptr().cast_mut(),
+        }
+    }
+
     /// Returns the kind of the message.
     #[must_use]
     pub fn kind(&self) -> MessageKind {
@@ -239,6 +252,11 @@ impl<'a> Draft<'a> {
         }
         let (block, _) = self.block.take().expect("it has one");
         Ok((block, self.len))
+    }
+
+    /// Returns the number of bytes so far.
+    pub(crate) const fn len(&self) -> usize {
+        self.len
     }
 
     /// Appends bytes.

@@ -55,6 +55,7 @@ use crate::program::Program;
 use crate::retries::Retries;
 use crate::vpid::Vpid;
 use manager::Manager;
+pub use manager::PoolWaker;
 
 /// The configuration of a pool: its workers, and how they work.
 ///
@@ -353,6 +354,8 @@ pub enum TaskError {
         how: String,
         /// The number of attempts in which this has happened.
         tries: u32,
+        /// The numbers that the worker had published last ([`Forks::publish`]).
+        published: [u64; PUBLISHED],
     },
     /// The task exceeded its time limit, and its worker was killed.
     TimedOut {
@@ -360,6 +363,8 @@ pub enum TaskError {
         after: Duration,
         /// The number of attempts.
         tries: u32,
+        /// The numbers that the worker had published last ([`Forks::publish`]).
+        published: [u64; PUBLISHED],
     },
     /// The task has panicked.
     Panicked {
@@ -391,10 +396,10 @@ impl fmt::Display for TaskError {
         let times =
             |tries: &u32| if *tries == 1 { String::new() } else { format!(" ({tries} tries)") };
         match self {
-            TaskError::Worker { vpid, how, tries } => {
+            TaskError::Worker { vpid, how, tries, .. } => {
                 write!(f, "its worker, process {vpid}, {how}{}", times(tries))
             }
-            TaskError::TimedOut { after, tries } => {
+            TaskError::TimedOut { after, tries, .. } => {
                 write!(f, "it took longer than {after:?}{}", times(tries))
             }
             TaskError::Panicked { message } => write!(f, "it panicked: {message}"),
@@ -476,6 +481,52 @@ where
         self.manager.check_not_forked()?;
         let next = self.manager.next_deadline(deadline);
         next.ok_or_else(|| FarmError::TimedOut { what: "a task to end".to_owned() })
+    }
+
+    /// Like [`next_deadline`](Self::next_deadline), but another thread can end the wait by
+    /// [`PoolWaker::wake`]: then, and when all tasks have ended, there is no outcome.
+    ///
+    /// # Errors
+    /// As for [`next_deadline`](Self::next_deadline).
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use syncline_farm::PoolBuilder;
+    ///
+    /// let mut pool = PoolBuilder::new(2).start::<u64, u64>()?;
+    /// let waker = pool.waker();
+    /// std::thread::spawn(move || {
+    ///     std::thread::sleep(Duration::from_secs(1));
+    ///     waker.wake();
+    /// });
+    /// pool.submit(7);
+    /// assert!(pool.next_or_woken(None)?.is_none()); // if the task takes longer
+    /// # Ok::<(), syncline_farm::FarmError>(())
+    /// ```
+    pub fn next_or_woken(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Outcome<R>>, FarmError> {
+        self.manager.check_not_forked()?;
+        let next = self.manager.next_or_woken(deadline);
+        next.ok_or_else(|| FarmError::TimedOut { what: "a task to end".to_owned() })
+    }
+
+    /// Returns what wakes a thread that waits in [`next_or_woken`](Self::next_or_woken).
+    #[must_use]
+    pub fn waker(&mut self) -> PoolWaker {
+        self.manager.waker()
+    }
+
+    /// Returns an outcome that is there already.
+    pub fn try_next(&mut self) -> Option<Outcome<R>> {
+        self.manager.try_next()
+    }
+
+    /// Takes a task back that no worker has been given: it ends without an outcome. Returns whether
+    /// it was taken back.
+    pub fn withdraw(&mut self, id: TaskId) -> bool {
+        self.manager.take_back(id.0)
     }
 
     /// Handles what workers have sent and the deaths of workers, without a wait: a worker that has

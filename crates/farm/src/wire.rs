@@ -5,6 +5,7 @@
 //! |-----------------------------------------|----------------------------|-----------------|
 //! | any `Serialize + DeserializeOwned` type | the type                   | postcard        |
 //! | [`Numbers`] of `f64`, `u32`, ...        | [`Numbers`], read in place | those in memory |
+//! | [`Bulk`], also within other values      | [`Bulk`], read in place    | those in memory |
 //! | anything                                | [`Message`]                | unchanged       |
 //!
 //! In the encoding of postcard, small integers are short.
@@ -15,12 +16,16 @@
 //! [`MAX_NESTING`], and returns an error that gives the reason. It never panics.
 
 mod bounded;
+mod bulk;
 mod numbers;
+
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use syncline_memory::room::Size;
 
+pub use bulk::Bulk;
 pub use numbers::{Number, Numbers};
 pub(crate) use numbers::{name, size};
 
@@ -158,6 +163,10 @@ impl<T: Serialize + DeserializeOwned> Wire for T {
 #[inline]
 pub(crate) fn read<T: DeserializeOwned>(message: Message) -> Result<T, WireError> {
     match message.kind() {
+        MessageKind::VALUE if message.is_in_place() => {
+            let message = Arc::new(message);
+            bulk::within(&message, || decode(&message))
+        }
         MessageKind::VALUE => decode(&message),
         other => Err(WireError::MessageKind {
             expected: "a value".to_owned(),
@@ -170,7 +179,7 @@ pub(crate) fn read<T: DeserializeOwned>(message: Message) -> Result<T, WireError
 #[inline]
 pub(crate) fn write(draft: &mut Draft<'_>, value: &impl Serialize) -> Result<(), WireError> {
     let mut serializer = postcard::Serializer { output: Flavor { draft, full: None } };
-    let written = value.serialize(&mut serializer);
+    let written = bulk::writing(|| value.serialize(&mut serializer));
     match (serializer.output.full, written) {
         (Some(full), _) => Err(full),
         (None, written) => written.map_err(|why| WireError::Refused { why: why.to_string() }),
@@ -230,7 +239,9 @@ impl postcard::ser_flavors::Flavor for Flavor<'_, '_> {
         self.draft.extend(bytes).map_err(|full| {
             self.full = Some(full);
             postcard::Error::SerializeBufferFull
-        })
+        })?;
+        bulk::written(self.draft.len());
+        Ok(())
     }
 
     fn finalize(self) -> postcard::Result<()> {

@@ -3,6 +3,8 @@
 * `sweep` updates every point of an array, many times, inside a memory bound: of arrays in memory,
   on disk and larger than memory, from numpy, xarray, zarr or GeoTIFF. `kernel` makes the update of
   a function in Python, `function` takes compiled ones.
+* `Pool` runs functions in worker processes, with the interface of `concurrent.futures`. `empty`
+  makes arrays that workers share.
 * ``python -m syncline`` is the command.
 
 >>> import numpy as np, syncline
@@ -13,37 +15,68 @@
 >>> warm = syncline.sweep(heat, plate, iterations=100)
 """
 
-from ._errors import (
-    ArrayError,
-    ConvergenceWarning,
-    Error,
-    FileError,
-    KernelError,
-    MemoryBoundError,
-    OutputError,
-    SlowKernelWarning,
-)
-from ._functions import Function, function
-from ._kernel import Kernel, kernel
-from ._sweep import Plan, Report, plan, sweep
+import importlib as _importlib
+import typing as _typing
+
+if _typing.TYPE_CHECKING:
+    from ._errors import (
+        ArrayError,
+        ConvergenceWarning,
+        Error,
+        FileError,
+        KernelError,
+        MemoryBoundError,
+        OutputError,
+        PoolError,
+        SlowKernelWarning,
+        TaskPicklingError,
+        TaskTimeoutError,
+        WorkerError,
+    )
+    from ._functions import Function, function
+    from ._kernel import Kernel, kernel
+    from ._pool import Future, Pool
+    from ._shared import SharedArray, empty
+    from ._sweep import Plan, Report, plan, sweep
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "ArrayError",
-    "ConvergenceWarning",
-    "Error",
-    "FileError",
-    "Function",
-    "Kernel",
-    "KernelError",
-    "MemoryBoundError",
-    "OutputError",
-    "Plan",
-    "Report",
-    "SlowKernelWarning",
-    "function",
-    "kernel",
-    "plan",
-    "sweep",
-]
+#: Where each name is: modules are imported when a name of theirs is used, as a worker of a pool
+#: needs little.
+_PLACES = {
+    "_errors": (
+        "ArrayError",
+        "ConvergenceWarning",
+        "Error",
+        "FileError",
+        "KernelError",
+        "MemoryBoundError",
+        "OutputError",
+        "PoolError",
+        "SlowKernelWarning",
+        "TaskPicklingError",
+        "TaskTimeoutError",
+        "WorkerError",
+    ),
+    "_functions": ("Function", "function"),
+    "_kernel": ("Kernel", "kernel"),
+    "_pool": ("Future", "Pool"),
+    "_shared": ("SharedArray", "empty"),
+    "_sweep": ("Plan", "Report", "plan", "sweep"),
+}
+_PLACE = {name: module for module, names in _PLACES.items() for name in names}
+
+__all__ = sorted(_PLACE)
+
+
+def __getattr__(name):
+    module = _PLACE.get(name)
+    if module is None:
+        raise AttributeError(f"module 'syncline' has no attribute {name!r}")
+    value = getattr(_importlib.import_module(f"syncline.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

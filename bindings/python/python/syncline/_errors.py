@@ -4,6 +4,8 @@
 that class as well: ``except ValueError`` and ``except OSError`` do what a reader expects.
 """
 
+import pickle
+
 __all__ = [
     "ArrayError",
     "ConvergenceWarning",
@@ -12,7 +14,11 @@ __all__ = [
     "KernelError",
     "MemoryBoundError",
     "OutputError",
+    "PoolError",
     "SlowKernelWarning",
+    "TaskPicklingError",
+    "TaskTimeoutError",
+    "WorkerError",
 ]
 
 
@@ -38,6 +44,22 @@ class FileError(Error, OSError):
 
 class OutputError(Error, FileExistsError):
     """The output is there already, or an interrupted run has left files beside it."""
+
+
+class PoolError(Error, RuntimeError):
+    """A pool cannot be made or used, or a task was not run."""
+
+
+class WorkerError(PoolError):
+    """The worker of a task has died; the other tasks go on."""
+
+
+class TaskTimeoutError(PoolError, TimeoutError):
+    """A task took longer than the pool allows; its worker was killed."""
+
+
+class TaskPicklingError(PoolError, pickle.PicklingError):
+    """A function, an argument or a result cannot be pickled."""
 
 
 class SlowKernelWarning(UserWarning):

@@ -10,7 +10,7 @@ from ._plain import plain
 from ._trace import Untraceable, parameters, trace
 
 #: The functions that were called by the interpreter, and of which the user has been told.
-_told = set()
+_told: set = set()
 
 #: What is beyond an edge, in the words of Dask, numpy and xarray, and in those of descriptions.
 BOUNDARIES = {

@@ -1,7 +1,6 @@
 """Sweeps: the same update of every point of an array, many times, inside a memory bound."""
 
 import os
-import re
 import sys
 import warnings
 from collections.abc import Mapping
@@ -12,33 +11,13 @@ from . import _syncline
 from ._arrays import Output, Stage, open_array
 from ._errors import ArrayError, ConvergenceWarning, MemoryBoundError, OutputError
 from ._kernel import Kernel, prepare
+from ._progress import Bar
+from ._sizes import size, told_size
 
 #: The share of the available memory that a sweep takes if it is not told.
 _SHARE = 0.8
 #: Whether threads take turns in the interpreter.
 _HAS_LOCK = getattr(sys, "_is_gil_enabled", lambda: True)()
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-
-
-def size(memory):
-    """Return a size such as ``"2G"`` in bytes."""
-    if isinstance(memory, str):
-        match = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?)(i?B)?\s*", memory, re.IGNORECASE)
-        if match is None:
-            raise ValueError(f"{memory!r} is no size: write bytes, or a number with K, M, G or T")
-        memory = float(match[1]) * (1 << _UNITS[match[2].upper()])
-    memory = int(memory)
-    if memory <= 0:
-        raise ValueError(f"the memory is {memory} bytes, but must be more than 0")
-    return memory
-
-
-def told_size(number):
-    """Return a number of bytes in words."""
-    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if number >= 1 << power:
-            return f"{number / (1 << power):.3g} {unit}"
-    return f"{number} bytes"
 
 
 class Report:
@@ -100,26 +79,6 @@ class Plan:
             f"pass{'es' * (self.passes != 1)} of up to {self.depth}, with buffers of "
             f"{told_size(self.buffers)} of {told_size(self.memory)}"
         )
-
-
-class _Bar:
-    """The progress of a sweep on the terminal."""
-
-    def __init__(self):
-        self._shown = None
-
-    def __call__(self, done, step, steps):
-        filled = int(30 * done)
-        of = f" pass {step} of {steps}" if steps > 1 else ""
-        if (filled, of) == self._shown:
-            return
-        self._shown = filled, of
-        print(f"\r[{'#' * filled}{'.' * (30 - filled)}] {done:4.0%}{of} ", end="", file=sys.stderr)
-        sys.stderr.flush()
-
-    def end(self):
-        if self._shown:
-            print(file=sys.stderr)
 
 
 class _Job:
@@ -438,16 +397,21 @@ def sweep(
         "threads": threads,
         "depth": depth,
     }
-    bar = _Bar() if progress is True else progress or None
+    bar = Bar() if progress is True else None
+    watch = (lambda *at: progress(*at[:3])) if callable(progress) else None
+    if bar is not None:
+
+        def watch(done, step, steps, _):
+            bar(done, f" pass {step} of {steps}" if steps > 1 else "")
+
     with Stage(_first_path(output)) as stage:
         job = _Job(stage, kernel, field, coefficients, options)
-        watch = None if bar is None else (lambda done, step, steps, _: bar(done, step, steps))
         try:
             buffers, facts = _syncline.sweep(job.ready.native, job.given(), job.settings, watch)
-            if isinstance(bar, _Bar):
-                bar(1.0, facts["passes"], facts["passes"])
+            if bar is not None:
+                bar(1.0)
         finally:
-            if isinstance(bar, _Bar):
+            if bar is not None:
                 bar.end()
         result = job.results(buffers)
     report = Report(facts)

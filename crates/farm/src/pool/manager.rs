@@ -17,12 +17,15 @@
 //! between, all ready tasks end with an error that contains the last exit cause.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use syncline_process::watch::Ending;
 
+use crate::arena::Arena;
 use crate::error::FarmError;
 use crate::farm::Farm;
 use crate::pool::order::{OrderRef, Ran, WorkerReport};
@@ -115,6 +118,51 @@ impl WorkerState {
     }
 }
 
+/// How a worker has ended.
+pub(crate) struct WorkerEnd<'a> {
+    vpid: Vpid,
+    how: &'a str,
+    published: [u64; PUBLISHED],
+}
+
+impl WorkerEnd<'_> {
+    /// Returns the error of its task.
+    pub(crate) fn error(&self, tries: u32) -> TaskError {
+        let WorkerEnd { vpid, how, published } = *self;
+        TaskError::Worker { vpid, how: how.to_owned(), tries, published }
+    }
+
+    /// Returns the error of its task, for which it was killed.
+    pub(crate) fn timed_out(&self, after: Duration, tries: u32) -> TaskError {
+        TaskError::TimedOut { after, tries, published: self.published }
+    }
+}
+
+/// Wakes the thread that waits for a pool: see [`Pool::waker`](crate::Pool::waker).
+#[derive(Clone, Debug)]
+pub struct PoolWaker {
+    /// The memory of the pool, if its manager sleeps there.
+    arena: Option<Arc<Arena>>,
+    woken: Arc<AtomicBool>,
+}
+
+impl PoolWaker {
+    /// Ends the wait in [`Pool::next_or_woken`](crate::Pool::next_or_woken) that is under way, or
+    /// the next one. It does not block. The wait of a pool of members on several hosts ends with
+    /// the next event.
+    ///
+    /// # Memory ordering
+    /// Release: what the caller did before is seen by the thread whose wait it ends.
+    pub fn wake(&self) {
+        // Release: pairs with the Acquire in `next_or_woken`. The flag is set before the event is
+        // counted, as the contract of the event count asks.
+        self.woken.store(true, Ordering::Release);
+        if let Some(arena) = self.arena.as_ref().filter(|arena| arena.is_home()) {
+            arena.record(Vpid::MANAGER.place()).events.notify();
+        }
+    }
+}
+
 pub(crate) struct Manager<T, R> {
     transport: PoolTransport,
     /// The members of a team that were given no task yet; `None` if workers are started.
@@ -140,6 +188,8 @@ pub(crate) struct Manager<T, R> {
     pub(crate) exited_early: u32,
     pub(crate) killed_early: u32,
     outcomes: VecDeque<Outcome<R>>,
+    /// Set by a waker, until the wait has ended.
+    woken: Arc<AtomicBool>,
     /// Counts the results that were returned.
     given: u64,
     pub(crate) progress: Progress,
@@ -202,6 +252,7 @@ where
             exited_early: 0,
             killed_early: 0,
             outcomes: VecDeque::new(),
+            woken: Arc::default(),
             given: 0,
             progress: Progress::default(),
         }
@@ -267,6 +318,47 @@ where
         Some(self.next())
     }
 
+    /// Like `next_deadline`, but a waker ends the wait.
+    pub(crate) fn next_or_woken(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Option<Option<Outcome<R>>> {
+        while self.outcomes.is_empty() && self.progress.ended < self.progress.submitted {
+            // Acquire: pairs with the Release in `wake`, so what came before it is seen.
+            if self.woken.swap(false, Ordering::Acquire) {
+                return Some(None);
+            }
+            self.step(deadline);
+            if self.outcomes.is_empty()
+                && deadline.is_some_and(|deadline| deadline <= Instant::now())
+            {
+                return None;
+            }
+        }
+        Some(self.outcomes.pop_front())
+    }
+
+    pub(crate) fn try_next(&mut self) -> Option<Outcome<R>> {
+        self.outcomes.pop_front()
+    }
+
+    pub(crate) fn waker(&mut self) -> PoolWaker {
+        let arena = self.transport.farm().map(|farm| Arc::clone(farm.arena()));
+        PoolWaker { arena, woken: Arc::clone(&self.woken) }
+    }
+
+    /// Takes a task back that no worker has.
+    pub(crate) fn take_back(&mut self, id: Id) -> bool {
+        let may_go = self.job(id).is_some_and(|job| !job.handed) && self.steal_manager.is_none();
+        if may_go {
+            self.end(id, Err(TaskError::Forked));
+            // Its outcome is the last one.
+            self.outcomes.pop_back();
+            self.progress.failed -= 1;
+        }
+        may_go
+    }
+
     /// Handles the events that have occurred, without a wait. One call handles all deaths.
     pub(crate) fn look(&mut self) {
         loop {
@@ -315,8 +407,12 @@ where
         }
         let check = self.next_check();
         let until = check.into_iter().chain(deadline).min();
-        let steal_manager = &self.steal_manager;
-        let ended = || steal_manager.as_ref().is_some_and(StealManager::any_ended);
+        let (steal_manager, woken) = (&self.steal_manager, &self.woken);
+        // Acquire: pairs with the Release in `wake`.
+        let ended = || {
+            woken.load(Ordering::Acquire)
+                || steal_manager.as_ref().is_some_and(StealManager::any_ended)
+        };
         match self.transport.recv_event::<WorkerReport<T, R>>(until, ended) {
             Event::From(vpid, report) => self.report(vpid, report),
             Event::Nothing => self.collect(),
@@ -467,13 +563,15 @@ where
             .unwrap_or(usize::MAX)
             .min(worker.tasks.len());
         let how = cause.to_string();
-        self.settle(&worker, &how);
+        let published = self.transport.progress(vpid).map(ProgressRecord::published);
+        let end = WorkerEnd { vpid, how: &how, published: published.unwrap_or_default() };
+        self.settle(&worker, &end);
         // The task for which it was killed may have ended at the last moment: then no task is at
         // fault.
         let moved_on = worker.killed.is_some() && begun > worker.killed_at;
         for (place, &id) in worker.tasks.iter().enumerate().rev() {
             if place + 1 == at && !moved_on {
-                self.tried(id, vpid, &how, worker.killed.as_ref());
+                self.tried(id, &end, worker.killed.as_ref());
             } else {
                 self.again(id);
             }
@@ -501,7 +599,7 @@ where
     }
 
     /// Retries a task whose worker has ended, or ends it with an error.
-    fn tried(&mut self, id: Id, vpid: Vpid, how: &str, killed: Option<&TaskError>) {
+    fn tried(&mut self, id: Id, end: &WorkerEnd<'_>, killed: Option<&TaskError>) {
         let retries = self.builder.retries;
         let Some(job) = self.job_mut(id) else { return };
         job.tries += 1;
@@ -511,9 +609,9 @@ where
             return self.again(id);
         }
         let error = match killed {
-            Some(TaskError::TimedOut { after, .. }) => TaskError::TimedOut { after: *after, tries },
+            Some(TaskError::TimedOut { after, .. }) => end.timed_out(*after, tries),
             Some(other) => other.clone(),
-            None => TaskError::Worker { vpid, how: how.to_owned(), tries },
+            None => end.error(tries),
         };
         self.end(id, Err(error));
     }
@@ -558,7 +656,8 @@ where
             worker.killed.is_none() && since != 0 && gone > after
         };
         for vpid in self.workers.iter().filter(late).map(|worker| worker.vpid).collect::<Vec<_>>() {
-            self.kill(vpid, TaskError::TimedOut { after, tries: 1 });
+            let published = [0; PUBLISHED]; // those at its end are told
+            self.kill(vpid, TaskError::TimedOut { after, tries: 1, published });
         }
     }
 

@@ -10,7 +10,7 @@ use crate::error::FarmError;
 use crate::farm::Farm;
 use crate::pool::TaskError;
 use crate::pool::fork_table::{ForkState, Left, Offer, WORKERS};
-use crate::pool::manager::{Manager, WorkerState};
+use crate::pool::manager::{Manager, WorkerEnd, WorkerState};
 use crate::pool::ready::Id;
 use crate::pool::steal::Seat;
 use crate::record::ProcessState;
@@ -135,7 +135,7 @@ where
     }
 
     /// Settles the tasks of a worker that has ended.
-    pub(crate) fn settle(&mut self, worker: &WorkerState, how: &str) {
+    pub(crate) fn settle(&mut self, worker: &WorkerState, worker_end: &WorkerEnd<'_>) {
         let Some(steal_manager) = &self.steal_manager else { return };
         let (seat, retries) = (steal_manager.seat.clone(), u64::from(self.builder.retries));
         let table = seat.table();
@@ -178,10 +178,10 @@ where
             let at_it = latest == Some(cell.since.load(Ordering::Relaxed));
             let error = match &worker.killed {
                 Some(TaskError::TimedOut { after, .. }) if at_it => {
-                    TaskError::TimedOut { after: *after, tries }
+                    worker_end.timed_out(*after, tries)
                 }
                 Some(other @ TaskError::Garbled { .. }) => other.clone(),
-                _ => TaskError::Worker { vpid: worker.vpid, how: how.to_owned(), tries },
+                _ => worker_end.error(tries),
             };
             seat.end(claim, &Err::<(), _>(error));
         }

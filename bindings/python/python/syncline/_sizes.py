@@ -1,0 +1,26 @@
+"""Sizes of memory, read and told."""
+
+import re
+
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+def size(memory):
+    """Return a size such as ``"2G"`` in bytes."""
+    if isinstance(memory, str):
+        match = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?)(i?B)?\s*", memory, re.IGNORECASE)
+        if match is None:
+            raise ValueError(f"{memory!r} is no size: write bytes, or a number with K, M, G or T")
+        memory = float(match[1]) * (1 << _UNITS[match[2].upper()])
+    memory = int(memory)
+    if memory <= 0:
+        raise ValueError(f"the memory is {memory} bytes, but must be more than 0")
+    return memory
+
+
+def told_size(number):
+    """Return a number of bytes in words."""
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if number >= 1 << power:
+            return f"{number / (1 << power):.3g} {unit}"
+    return f"{number} bytes"

@@ -1,0 +1,43 @@
+"""The native part of the package. It is no interface for users."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+@final
+class Buffer:
+    def __len__(self) -> int: ...
+
+@final
+class Lent: ...
+
+@final
+class Kernel:
+    fields: list[str]
+    coefficients: list[str]
+    dimensions: int
+    @staticmethod
+    def described(text: str, functions: Sequence[tuple[str, Any]]) -> Kernel: ...
+
+@final
+class Crew:
+    def __new__(
+        cls, settings: dict[str, Any], ended: deque[Any], settle: Callable[[], object]
+    ) -> Crew: ...
+    def submit(
+        self, tasks: Sequence[tuple[int, int, bytes, Sequence[memoryview], int, float]]
+    ) -> None: ...
+    def wait(self, token: int, seconds: float | None) -> bool: ...
+    def withdraw(self, token: int) -> bool: ...
+    def close(self, gently: bool) -> None: ...
+    def pids(self) -> list[int]: ...
+
+def sweep(
+    kernel: Kernel,
+    arrays: Sequence[Any],
+    settings: dict[str, Any],
+    progress: Callable[[float, int, int, int], object] | None,
+) -> tuple[list[Buffer], dict[str, Any]]: ...
+def plan(kernel: Kernel, arrays: Sequence[Any], settings: dict[str, Any]) -> dict[str, Any]: ...
+def available_memory() -> int | None: ...
+def serve(run: Callable[..., Any]) -> None: ...

@@ -1,0 +1,484 @@
+//! A pool of workers, used by any number of threads.
+//!
+//! # Contract
+//! A pool of `syncline_farm` works while a thread waits for it: the *driver*. Any thread may become
+//! the driver, one at a time: the thread that waits for a result drives the pool until that result
+//! is there. So a task that is waited for takes two messages and no change of threads. A thread of
+//! the crew drives when no other thread does, so that callbacks and other waits make progress.
+//!
+//! ```text
+//!   submit ── inbox ──> driver ── pool ──> workers          settle(outcomes), in the driver
+//!     │ no driver: the submitter hands it out itself          │ futures get their results
+//!     └ a driver that sleeps: is woken                        └ waiting threads look again
+//!
+//!   turn:  free ── wait() ──> driven by a waiting thread ── its result is there ──> free
+//!          free ── nap over, tasks left ──> driven by the crew's thread ── a thread waits ──> free
+//! ```
+//!
+//! No thread locks anything while it holds the interpreter lock, except for moments in which no
+//! holder of these locks needs the interpreter.
+//!
+//! # Costs
+//! A lock and a look at the channels for a submitted task; for its result a wake-up of the worker
+//! and one of the waiting thread.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use syncline_farm::pool::{Outcome, PoolWaker, TaskId};
+use syncline_farm::{FarmError, Pool, PoolBuilder, Program, Task, TaskError};
+
+use crate::error;
+use crate::work::Work;
+
+/// The time between two looks for signals.
+const SLICE: Duration = Duration::from_millis(50);
+/// The time that the crew's thread leaves to other threads before it drives.
+const NAP: Duration = Duration::from_millis(1);
+/// The number of naps without tasks after which the crew's thread sleeps.
+const NAPS: u32 = 100;
+/// The number of outcomes that are settled together.
+const TOGETHER: usize = 1024;
+
+/// A task that no driver has seen yet: its token, and what the pool gets.
+type Entry = (u64, Task<Work>);
+
+/// What drivers and waiting threads share.
+#[derive(Default)]
+struct Turn {
+    /// Whether a thread drives.
+    driven: bool,
+    /// The number of threads that wait for their turn to drive.
+    wanting: usize,
+    /// The number of turns that threads with a result to wait for have had.
+    turns: u64,
+    /// The tokens of the tasks that have not ended.
+    open: HashSet<u64>,
+    /// Whether the crew's thread sleeps until it is notified.
+    asleep: bool,
+    /// The number of threads for which the driver leaves the pool alone.
+    pauses: usize,
+}
+
+struct Inner {
+    pool: Mutex<Driven>,
+    inbox: Mutex<Vec<Entry>>,
+    turn: Mutex<Turn>,
+    changed: Condvar,
+    waker: PoolWaker,
+    closing: AtomicBool,
+    /// A queue of outcomes in Python, and what settles those in it. An interrupt may end a call in
+    /// the middle: the next one goes on with the rest.
+    ended: Py<PyAny>,
+    settle: Py<PyAny>,
+    /// The tokens of the outcomes that were queued and perhaps not settled.
+    unsettled: Mutex<Vec<u64>>,
+    /// The bytes of buffers that are views of the farm's memory, and how many they may be.
+    lent: Arc<AtomicUsize>,
+    most: usize,
+}
+
+/// The pool, and the tokens of its tasks.
+struct Driven {
+    pool: Option<Pool<Work, Work>>,
+    tokens: HashMap<TaskId, u64>,
+}
+
+/// The reason why a driver stops.
+enum Stop {
+    /// What it waited for is there, or its time is over.
+    Done,
+    /// A thread that waits for a result wants to drive.
+    Wanted,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    /// Gives the tasks of the inbox to the pool.
+    fn empty_inbox(&self, driven: &mut Driven) {
+        let entries = std::mem::take(&mut *lock(&self.inbox));
+        let Some(pool) = &mut driven.pool else { return };
+        for (token, task) in entries {
+            driven.tokens.insert(pool.submit(task), token);
+        }
+    }
+
+    /// Submits tasks: hands them out, or wakes the driver.
+    fn submit(&self, entries: Vec<Entry>) {
+        let asleep = {
+            let mut turn = lock(&self.turn);
+            turn.open.extend(entries.iter().map(|(token, _)| *token));
+            std::mem::take(&mut turn.asleep)
+        };
+        lock(&self.inbox).extend(entries);
+        match self.pool.try_lock() {
+            Ok(mut driven) => {
+                self.empty_inbox(&mut driven);
+                if let Some(pool) = &mut driven.pool {
+                    pool.look();
+                }
+            }
+            Err(TryLockError::Poisoned(_) | TryLockError::WouldBlock) => self.waker.wake(),
+        }
+        if asleep {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Runs `work` on the pool, which the driver leaves alone meanwhile.
+    fn paused<X>(&self, work: impl FnOnce(&mut Driven) -> X) -> X {
+        lock(&self.turn).pauses += 1;
+        self.waker.wake();
+        let result = work(&mut lock(&self.pool));
+        lock(&self.turn).pauses -= 1;
+        self.changed.notify_all();
+        result
+    }
+
+    /// Drives the pool until `stop`, which is asked without any lock.
+    fn drive(&self, mut stop: impl FnMut() -> PyResult<Option<Stop>>) -> PyResult<Stop> {
+        loop {
+            if let Some(stop) = stop()? {
+                return Ok(stop);
+            }
+            if !lock(&self.unsettled).is_empty() {
+                self.settle(Vec::new())?;
+            }
+            let mut outcomes = Vec::new();
+            {
+                let mut turn = lock(&self.turn);
+                while turn.pauses > 0 {
+                    turn = self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner);
+                }
+                drop(turn);
+                let mut driven = lock(&self.pool);
+                self.empty_inbox(&mut driven);
+                let Driven { pool, tokens } = &mut *driven;
+                let Some(pool) = pool else { return Ok(Stop::Done) };
+                match pool.next_or_woken(Instant::now().checked_add(SLICE)) {
+                    Ok(first) => {
+                        let mut next = first;
+                        while let Some(outcome) = next {
+                            let token = tokens.remove(&outcome.id).unwrap_or(u64::MAX);
+                            outcomes.push((token, outcome));
+                            next = (outcomes.len() < TOGETHER).then(|| pool.try_next()).flatten();
+                        }
+                    }
+                    Err(FarmError::TimedOut { .. }) => (),
+                    Err(error) => {
+                        return Err(Python::attach(|py| error::exception(py, "PoolError", error)));
+                    }
+                }
+            }
+            if !outcomes.is_empty() {
+                self.settle(outcomes)?;
+            }
+        }
+    }
+
+    /// Passes outcomes to Python, then closes their tokens.
+    fn settle(&self, outcomes: Vec<(u64, Outcome<Work>)>) -> PyResult<()> {
+        lock(&self.unsettled).extend(outcomes.iter().map(|(token, _)| *token));
+        Python::attach(|py| {
+            let told = outcomes.into_iter().map(|(token, outcome)| self.told(py, token, outcome));
+            let told = told.collect::<PyResult<Vec<_>>>()?;
+            // No code of Python runs in this call, so no interrupt can lose them.
+            self.ended.call_method1(py, "extend", (told,))?;
+            self.settle.call0(py)
+        })?;
+        let tokens = std::mem::take(&mut *lock(&self.unsettled));
+        let mut turn = lock(&self.turn);
+        for token in &tokens {
+            turn.open.remove(token);
+        }
+        drop(turn);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Returns an outcome as a tuple: the token, the pickle with its buffers or `None`, and for a
+    /// task without a result its kind, the reason, the tries, and the item that ran.
+    fn told(&self, py: Python<'_>, token: u64, outcome: Outcome<Work>) -> PyResult<Py<PyAny>> {
+        let told = match outcome.result {
+            Ok(work) => {
+                let (pickle, parts) = work.into_python(py, &self.lent, self.most);
+                (token, (pickle, parts)).into_pyobject(py)?.into_any()
+            }
+            Err(error) => {
+                let (kind, tries, published) = match &error {
+                    TaskError::Worker { tries, published, .. } => ("died", *tries, *published),
+                    TaskError::TimedOut { tries, published, .. } => ("late", *tries, *published),
+                    _ => ("other", 1, Default::default()),
+                };
+                let [chunk, item, ..] = published;
+                let facts = (kind, error.to_string(), tries, chunk, item);
+                (token, py.None(), facts).into_pyobject(py)?.into_any()
+            }
+        };
+        Ok(told.unbind())
+    }
+
+    /// Waits until a task has ended, as the driver if no other thread drives; returns whether it
+    /// has.
+    fn wait(&self, token: u64, deadline: Option<Instant>) -> PyResult<bool> {
+        loop {
+            {
+                let mut turn = lock(&self.turn);
+                if !turn.open.contains(&token) {
+                    return Ok(true);
+                }
+                if !turn.driven {
+                    (turn.driven, turn.turns) = (true, turn.turns + 1);
+                } else {
+                    turn.wanting += 1;
+                    drop(turn);
+                    self.waker.wake();
+                    turn = lock(&self.turn);
+                    if turn.driven && turn.open.contains(&token) {
+                        turn = self
+                            .changed
+                            .wait_timeout(turn, SLICE)
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .0;
+                    }
+                    turn.wanting -= 1;
+                    drop(turn);
+                    Python::attach(|py| py.check_signals())?;
+                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return Ok(!lock(&self.turn).open.contains(&token));
+                    }
+                    continue;
+                }
+            }
+            let mut looked = Instant::now();
+            let driven = self.drive(|| {
+                if !lock(&self.turn).open.contains(&token)
+                    || deadline.is_some_and(|deadline| deadline <= Instant::now())
+                {
+                    return Ok(Some(Stop::Done));
+                }
+                // Outcomes of other tasks may keep the driver busy all the time.
+                if looked.elapsed() >= SLICE / 2 {
+                    looked = Instant::now();
+                    Python::attach(|py| py.check_signals())?;
+                }
+                Ok(None)
+            });
+            self.leave();
+            driven?;
+            return Ok(!lock(&self.turn).open.contains(&token));
+        }
+    }
+
+    /// Ends the turn of the driver.
+    fn leave(&self) {
+        lock(&self.turn).driven = false;
+        self.changed.notify_all();
+    }
+
+    /// Drives when no other thread does, until the crew is closed.
+    fn attend(&self) {
+        let (mut idle, mut turns) = (0, 0);
+        loop {
+            let mut turn = lock(&self.turn);
+            if self.closing.load(Ordering::Acquire) {
+                return;
+            }
+            idle = if turn.open.is_empty() { idle + 1 } else { 0 };
+            let may = !turn.driven && turn.wanting == 0 && !turn.open.is_empty();
+            if !may || turn.turns != turns {
+                turns = turn.turns;
+                turn.asleep = idle > NAPS;
+                let slept = if turn.asleep {
+                    self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner)
+                } else {
+                    let slept = self.changed.wait_timeout(turn, NAP);
+                    slept.unwrap_or_else(PoisonError::into_inner).0
+                };
+                drop(slept);
+                continue;
+            }
+            turn.driven = true;
+            drop(turn);
+            let driven = self.drive(|| {
+                let turn = lock(&self.turn);
+                Ok(if turn.wanting > 0 {
+                    Some(Stop::Wanted)
+                } else if turn.open.is_empty() || self.closing.load(Ordering::Acquire) {
+                    Some(Stop::Done)
+                } else {
+                    None
+                })
+            });
+            self.leave();
+            match driven {
+                Ok(Stop::Done) => (),
+                // The thread that waits takes the turn.
+                Ok(Stop::Wanted) => std::thread::sleep(NAP),
+                Err(error) => {
+                    Python::attach(|py| error.write_unraisable(py, None));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// A pool of workers.
+#[pyclass(frozen, module = "syncline._syncline")]
+pub(crate) struct Crew {
+    inner: Arc<Inner>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The settings of a pool.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct CrewSettings {
+    workers: usize,
+    program: String,
+    arguments: Vec<String>,
+    retries: u32,
+    timeout: Option<f64>,
+    batch: Option<usize>,
+    worker_memory: u64,
+    memory: usize,
+}
+
+/// A task to be submitted: its token, the number of a chunk or 0, its pickle and buffers, its
+/// priority and its cost.
+type Submitted<'py> = (u64, u64, Bound<'py, PyBytes>, Vec<PyBuffer<u8>>, i32, f64);
+
+#[pymethods]
+impl Crew {
+    /// Founds a pool. Outcomes are appended to `ended`, a deque; then `settle` is called, in the
+    /// thread that drives.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        settings: CrewSettings,
+        ended: Py<PyAny>,
+        settle: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let program = Program::new(&settings.program).args(&settings.arguments);
+        let mut builder = PoolBuilder::new(settings.workers)
+            .program(program)
+            .retries(settings.retries)
+            .worker_memory(settings.worker_memory)
+            .memory(settings.memory)
+            .forward_stops(false);
+        if let Some(timeout) = settings.timeout {
+            builder =
+                builder.timeout(Duration::try_from_secs_f64(timeout).unwrap_or(Duration::MAX));
+        }
+        if let Some(batch) = settings.batch {
+            builder = builder.batch(batch);
+        }
+        let failed = |why: FarmError| error::exception(py, "PoolError", why);
+        let mut pool = builder.start::<Work, Work>().map_err(failed)?;
+        let inner = Arc::new(Inner {
+            waker: pool.waker(),
+            pool: Mutex::new(Driven { pool: Some(pool), tokens: HashMap::new() }),
+            inbox: Mutex::default(),
+            turn: Mutex::default(),
+            changed: Condvar::new(),
+            closing: AtomicBool::new(false),
+            ended,
+            settle,
+            unsettled: Mutex::default(),
+            lent: Arc::default(),
+            most: settings.memory / 4,
+        });
+        let shared = Arc::clone(&inner);
+        let named = std::thread::Builder::new().name("syncline-pool".to_owned());
+        let thread = named.spawn(move || shared.attend());
+        let thread = thread.map_err(|why| error::exception(py, "PoolError", why))?;
+        Ok(Crew { inner, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Submits tasks.
+    fn submit(&self, py: Python<'_>, tasks: Vec<Submitted<'_>>) -> PyResult<()> {
+        let entry = |(token, chunk, pickle, parts, priority, cost): Submitted<'_>| {
+            let work = Work::new(chunk, pickle.as_bytes(), parts)?;
+            Ok((token, Task::new(work).priority(priority).cost(cost)))
+        };
+        let entries = tasks.into_iter().map(entry).collect::<PyResult<Vec<Entry>>>()?;
+        py.detach(|| self.inner.submit(entries));
+        Ok(())
+    }
+
+    /// Waits until a task has ended; returns whether it has, and false after `seconds`.
+    fn wait(&self, py: Python<'_>, token: u64, seconds: Option<f64>) -> PyResult<bool> {
+        let deadline = seconds.and_then(|seconds| {
+            let seconds = Duration::try_from_secs_f64(seconds.max(0.0)).ok()?;
+            Instant::now().checked_add(seconds)
+        });
+        py.detach(|| self.inner.wait(token, deadline))
+    }
+
+    /// Takes a task back that no worker has been given; returns whether it was.
+    fn withdraw(&self, py: Python<'_>, token: u64) -> bool {
+        py.detach(|| {
+            let taken = self.inner.paused(|driven| {
+                self.inner.empty_inbox(driven);
+                let Driven { pool, tokens } = driven;
+                let found = tokens.iter().find(|(_, known)| **known == token).map(|(id, _)| *id);
+                let id = found.filter(|id| pool.as_mut().is_some_and(|pool| pool.withdraw(*id)));
+                id.is_some_and(|id| tokens.remove(&id).is_some())
+            });
+            if taken {
+                lock(&self.inner.turn).open.remove(&token);
+                self.inner.changed.notify_all();
+            }
+            taken
+        })
+    }
+
+    /// Ends the pool: waits for idle workers if `gently`, and kills the others. Tasks that have not
+    /// ended are forgotten.
+    fn close(&self, py: Python<'_>, gently: bool) {
+        py.detach(|| {
+            // Release: pairs with the Acquire in `attend`.
+            self.inner.closing.store(true, Ordering::Release);
+            self.inner.waker.wake();
+            self.inner.changed.notify_all();
+            if let Some(thread) = lock(&self.thread).take() {
+                // A panic of the thread was told when it occurred.
+                let _ = thread.join();
+            }
+            match self.inner.paused(|driven| driven.pool.take()) {
+                Some(pool) if gently => pool.finish(),
+                pool => drop(pool),
+            }
+            lock(&self.inner.turn).open.clear();
+            self.inner.changed.notify_all();
+        });
+    }
+
+    /// The process IDs of the workers.
+    fn pids(&self, py: Python<'_>) -> Vec<u32> {
+        py.detach(|| {
+            let pids = |driven: &mut Driven| driven.pool.as_mut().map(Pool::pids);
+            self.inner.paused(pids).unwrap_or_default()
+        })
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        // The interpreter may be at its end, or this process a forked copy: the thread is not waited
+        // for. It keeps `Inner` until it sees the flag.
+        self.inner.closing.store(true, Ordering::Release);
+        self.inner.waker.wake();
+        self.inner.changed.notify_all();
+    }
+}

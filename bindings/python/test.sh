@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Tests of the Python package, on the python3 of the PATH or that of PYTHON.
+#   test.sh deps    installs what the tests use, from PyPI, into a virtual environment
+#   test.sh run     lints, types, tests, the wheel in a clean environment, and the tests again with
+#                   the address sanitizer, where a nightly Rust has it
+# The extension is that of the debug build. What cannot be had is printed as `skipped: why`.
+set -uo pipefail
+cd "$(dirname "$0")"
+root=$(cd ../.. && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+python=${PYTHON:-python3}
+home=$target/python
+venv=$home/venv
+clean=$home/clean
+# cffi and numba compile functions, the others make the arrays and objects of tests.
+needed=(numpy pytest hypothesis)
+others=(cffi cloudpickle dask maturin mypy numba rasterio ruff xarray zarr)
+failed=0
+
+can_run() {
+    if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        echo "skipped: the tests of the Python package: they need Python 3.11 or newer, as python3 or PYTHON"
+        return 1
+    fi
+}
+
+is_ready() { "$venv/bin/python" -c 'import hypothesis, numpy, pytest' 2>/dev/null; }
+
+deps() {
+    can_run || return 0
+    [ -x "$venv/bin/python" ] && ! "$venv/bin/python" -c '' 2>/dev/null && rm -rf "$venv"
+    [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" || return 0
+    local missing=()
+    for package in "${needed[@]}" "${others[@]}"; do
+        [ -n "$(ls -d "$venv"/lib/python3*/site-packages/"$package"-* 2>/dev/null)" ] || missing+=("$package")
+    done
+    [ ${#missing[@]} = 0 ] && return 0
+    if [ -n "${NO_INSTALL:-}" ]; then
+        echo "missing: ${missing[*]}. From PyPI: $venv/bin/python -m pip install ${missing[*]}"
+        return 0
+    fi
+    "$venv/bin/python" -m pip install -q "${missing[@]}" || {
+        # One that has no wheel here must not keep the others away.
+        for package in "${missing[@]}"; do
+            "$venv/bin/python" -m pip install -q "$package" || echo "not installed: $package; tests that need it will be skipped"
+        done
+    }
+}
+
+step() {
+    local since=$SECONDS
+    "$@" || { failed=1; echo "python: FAILED: $*"; }
+    echo "python: $((SECONDS - since)) s: $1"
+}
+
+# A folder with the package, whose extension is the given file.
+site() {
+    rm -rf "$1" && mkdir -p "$1/syncline" && cp python/syncline/* "$1/syncline" 2>/dev/null
+    cp "$2" "$1/syncline/_syncline.abi3.so"
+}
+
+lints() {
+    local ruff=$venv/bin/ruff
+    [ -x "$ruff" ] || { echo "skipped: ruff is not installed"; return 0; }
+    "$ruff" format --check -q python tests && "$ruff" check -q python tests
+}
+
+types() {
+    "$venv/bin/python" -c 'import mypy' 2>/dev/null || { echo "skipped: mypy is not installed"; return 0; }
+    MYPYPATH=python PYTHONPATH=$home/site "$venv/bin/python" -m mypy --strict --cache-dir "$home/mypy" tests/typed.py &&
+        (cd "$home/site" && "$venv/bin/python" -m mypy.stubtest syncline --ignore-missing-stub \
+            --mypy-config-file "$OLDPWD/pyproject.toml")
+}
+
+tests() { PYTHONPATH=$home/site "$venv/bin/python" -m pytest -q -o faulthandler_timeout=300 tests; }
+
+# The wheel of the debug build, installed where nothing else is: its files and metadata.
+wheel() {
+    [ -x "$venv/bin/maturin" ] || { echo "skipped: maturin is not installed"; return 0; }
+    mkdir -p syncline.data/scripts
+    rm -rf "$home/wheels" "$clean"
+    "$venv/bin/maturin" build -q --profile dev --strip --out "$home/wheels" --target-dir "$target" \
+        --interpreter "$venv/bin/python" &&
+        "$venv/bin/python" -m venv --without-pip "$clean" &&
+        "$venv/bin/python" -m pip -q --python "$clean/bin/python" install "$home"/wheels/*.whl &&
+        (cd "$home" && "$clean/bin/python" "$OLDPWD/tests/installed.py" "$OLDPWD/README.md")
+}
+
+# Accesses outside of their memory, in the extension. Leaks are not looked for: Python has its own.
+sanitized() {
+    local arch runtime
+    arch=$(rustc -vV | sed -n 's/^host: //p')
+    runtime=$(gcc -print-file-name=libasan.so 2>/dev/null)
+    rustc +nightly -vV >/dev/null 2>&1 || { echo "skipped: no nightly Rust for the address sanitizer"; return 0; }
+    [ -e "$runtime" ] || { echo "skipped: gcc has no libasan for the address sanitizer"; return 0; }
+    CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 RUSTFLAGS=-Zsanitizer=address \
+        CARGO_TARGET_DIR=$target/asan cargo +nightly build -q -p syncline-python --target "$arch" || return 1
+    site "$home/asan" "$target/asan/$arch/debug/lib_syncline.so"
+    # Bounds on the private memory of workers do not go with the sanitizer's shadow of all memory.
+    LD_PRELOAD=$runtime ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 SYNCLINE_EXAMPLES=50 PYTHONPATH=$home/asan \
+        "$venv/bin/python" -m pytest -q -o faulthandler_timeout=300 -k "not memory_bounds" tests
+}
+
+run() {
+    can_run || return 0
+    is_ready || { echo "skipped: the tests of the Python package: no numpy, pytest and hypothesis in $venv"; return 0; }
+    [ -e "$target/debug/lib_syncline.so" ] || cargo build -q -p syncline-python || return 1
+    site "$home/site" "$target/debug/lib_syncline.so"
+    step lints
+    step types
+    step tests
+    step wheel
+    step sanitized
+    return $failed
+}
+
+case ${1:-run} in
+deps) deps ;;
+run) run ;;
+*) echo "usage: test.sh [deps|run]" >&2 && exit 2 ;;
+esac

@@ -1,0 +1,126 @@
+"""Functions that workers run. They need a module that workers can import."""
+
+import os
+import signal
+import time
+
+import numpy as np
+
+
+def square(x):
+    return x * x
+
+
+def add(x, y=0):
+    return x + y
+
+
+def die(x):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at(x, at):
+    if x == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
+def exit_at_once(x):
+    os._exit(3)
+
+
+def die_once(path):
+    """Die, unless the file is there already."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return "second"
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail(x):
+    raise LookupError(f"no {x}")
+
+
+class Stubborn(Exception):
+    """An exception that cannot be unpickled."""
+
+    def __init__(self, one, two):
+        super().__init__(one)
+
+
+def fail_stubbornly():
+    raise Stubborn(1, 2)
+
+
+def leave():
+    raise SystemExit(7)
+
+
+def wait(seconds, value=None):
+    time.sleep(seconds)
+    return value
+
+
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    return os.getpid()
+
+
+def unpicklable():
+    return lambda: 1
+
+
+def pid(*_):
+    return os.getpid()
+
+
+def total(array):
+    return float(array.sum())
+
+
+def double(array):
+    return 2 * array
+
+
+def increment(array):
+    array += 1
+    return array
+
+
+def fill(array, value):
+    array[...] = value
+
+
+def shares(array):
+    return type(array).__name__, array.flags.writeable
+
+
+def take(mebibytes):
+    return len(np.ones(mebibytes << 17).tobytes())
+
+
+def nested():
+    import syncline
+
+    with syncline.Pool(1) as pool:
+        return pool.submit(square, 5).result()
+
+
+STATE = None
+
+
+def initialize(value):
+    global STATE
+    STATE = value
+
+
+def state():
+    return STATE
+
+
+def imported(name):
+    import sys
+
+    return name in sys.modules

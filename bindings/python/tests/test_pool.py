@@ -1,0 +1,492 @@
+"""Pools: every task ends, whatever happens to its worker, in the words of `concurrent.futures`."""
+
+import concurrent.futures as futures
+import contextlib
+import gc
+import math
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+import syncline
+import tasks
+
+#: A limit that no test reaches unless something hangs.
+LIMIT = 100
+
+
+@pytest.fixture
+def pool():
+    with syncline.Pool(2) as pool:
+        yield pool
+
+
+def test_results_and_exceptions(pool):
+    assert pool.submit(tasks.square, 7).result(LIMIT) == 49
+    assert pool.submit(tasks.add, 1, y=2).result(LIMIT) == 3
+    failed = pool.submit(tasks.fail, "way")
+    with pytest.raises(LookupError, match="no way") as caught:
+        failed.result(LIMIT)
+    assert "in fail" in str(caught.value.__cause__) and failed.exception() is caught.value
+    assert isinstance(pool.submit(tasks.leave).exception(LIMIT), SystemExit)
+    stubborn = pool.submit(tasks.fail_stubbornly).exception(LIMIT)
+    assert isinstance(stubborn, syncline.TaskPicklingError) and "Stubborn" in str(stubborn)
+    assert isinstance(pool.submit(tasks.unpicklable).exception(LIMIT), syncline.TaskPicklingError)
+    assert pool.submit(tasks.square, 3).result(LIMIT) == 9
+
+
+def test_it_is_an_executor(pool):
+    assert isinstance(pool, futures.Executor)
+    some = [pool.submit(tasks.square, n) for n in range(50)]
+    done, left = futures.wait(some, LIMIT)
+    assert len(done) == 50 and not left
+    assert sorted(f.result() for f in futures.as_completed(some, LIMIT)) == sorted(
+        n * n for n in range(50)
+    )
+    called = threading.Event()
+    pool.submit(tasks.square, 2).add_done_callback(lambda future: called.set())
+    assert called.wait(LIMIT)
+
+
+def test_asyncio(pool):
+    import asyncio
+
+    async def use():
+        loop = asyncio.get_running_loop()
+        return await asyncio.gather(
+            *(loop.run_in_executor(pool, tasks.square, n) for n in range(20))
+        )
+
+    assert asyncio.run(use()) == [n * n for n in range(20)]
+
+
+def test_map(pool):
+    assert list(pool.map(tasks.square, range(1000))) == [n * n for n in range(1000)]
+    assert list(pool.map(tasks.add, range(10), range(5))) == [2 * n for n in range(5)]
+    assert list(pool.map(tasks.square, range(100), chunksize=7)) == [n * n for n in range(100)]
+    assert list(pool.map(tasks.square, [])) == []
+    told = []
+    assert sum(pool.map(tasks.square, range(9), progress=lambda *at: told.append(at))) == 204
+    assert told[-1] == (9, 9)
+    results = pool.map(tasks.fail, range(3))
+    with pytest.raises(LookupError, match="no 0"):
+        next(results)
+    with pytest.raises(TimeoutError):
+        list(pool.map(tasks.wait, [1, 1], timeout=0.05))
+    mixed = pool.map(math.sqrt, [4, -1, 9], chunksize=3)
+    assert next(mixed) == 2
+    with pytest.raises(ValueError):
+        next(mixed)
+
+
+def test_a_death_is_the_error_of_its_task_alone(pool):
+    some = [pool.submit(tasks.die_at, n, 5) for n in range(20)]
+    for n, future in enumerate(some):
+        if n == 5:
+            with pytest.raises(syncline.WorkerError, match="killed by signal 9"):
+                future.result(LIMIT)
+        else:
+            assert future.result(LIMIT) == n
+    assert isinstance(pool.submit(tasks.exit_at_once, 1).exception(LIMIT), syncline.WorkerError)
+
+
+@pytest.mark.parametrize("chunksize", [None, 1, 10, 100])
+def test_a_death_in_a_map_is_the_error_of_its_item_alone(pool, chunksize):
+    list(pool.map(tasks.square, range(100)))
+    results = pool.map(tasks.die_at, range(100), [37] * 100, chunksize=chunksize)
+    assert [next(results) for _ in range(37)] == list(range(37))
+    with pytest.raises(syncline.WorkerError):
+        next(results)
+
+
+def outcomes(pool, function, *items, **options):
+    """Return the results and the types of exceptions of a map."""
+    from syncline._pool import _Map
+
+    made = _Map(pool, function, list(zip(*items)), None, options.get("chunksize"), None)
+    until = time.monotonic() + LIMIT
+    while not all(made.ended):
+        assert time.monotonic() < until
+        time.sleep(0.001)
+    return [value if fine else type(value) for fine, value in made.outcomes]
+
+
+@pytest.mark.parametrize("chunksize", [None, 3, 50])
+def test_all_other_items_have_results(pool, chunksize):
+    expected = [syncline.WorkerError if n == 11 else n for n in range(50)]
+    assert outcomes(pool, tasks.die_at, range(50), [11] * 50, chunksize=chunksize) == expected
+
+
+def test_retries(tmp_path):
+    with syncline.Pool(2, retries=1) as pool:
+        assert pool.submit(tasks.die_once, tmp_path / "a").result(LIMIT) == "second"
+        assert list(pool.map(tasks.die_once, [tmp_path / "b"])) == ["second"]
+        with pytest.raises(syncline.WorkerError, match="2 tries"):
+            pool.submit(tasks.die, 1).result(LIMIT)
+
+
+def test_timeouts():
+    with syncline.Pool(2, timeout=0.2) as pool:
+        with pytest.raises(syncline.TaskTimeoutError, match="longer"):
+            pool.submit(tasks.wait, 60).result(LIMIT)
+        assert pool.submit(tasks.square, 3).result(LIMIT) == 9
+        assert outcomes(pool, tasks.wait, [0, 60, 0], [1, 2, 3]) == [
+            1,
+            syncline.TaskTimeoutError,
+            3,
+        ]
+
+
+def test_a_wait_with_a_timeout_leaves_the_task(tmp_path, pool):
+    future = pool.submit(tasks.wait_for, str(tmp_path / "go"))
+    with pytest.raises(TimeoutError):
+        future.result(0.05)
+    with pytest.raises(TimeoutError):
+        future.exception(0)
+    (tmp_path / "go").touch()
+    assert future.result(LIMIT) in pool._crew.pids()
+
+
+def test_cancellation(tmp_path):
+    with syncline.Pool(1, batch=1) as pool:
+        first = pool.submit(tasks.wait_for, str(tmp_path / "go"))
+        others = [pool.submit(tasks.square, n) for n in range(10)]
+        assert others[9].cancel() and others[9].cancelled()
+        assert not first.cancel()
+        with pytest.raises(futures.CancelledError):
+            others[9].result(LIMIT)
+        (tmp_path / "go").touch()
+        assert [f.result(LIMIT) for f in others[:9]] == [n * n for n in range(9)]
+
+
+def test_priorities(tmp_path):
+    with syncline.Pool(1, batch=1) as pool:
+        order = []
+        first = pool.submit(tasks.wait_for, str(tmp_path / "go"))
+        for n in range(5):
+            future = pool.submit_with(tasks.square, n, priority=n)
+            future.add_done_callback(lambda future, n=n: order.append(n))
+        (tmp_path / "go").touch()
+        first.result(LIMIT)
+        pool.shutdown()
+        assert order == [4, 3, 2, 1, 0]
+
+
+def test_initializers():
+    with syncline.Pool(1, initializer=tasks.initialize, initargs=("set",)) as pool:
+        assert pool.submit(tasks.state).result(LIMIT) == "set"
+    with syncline.Pool(1, initializer=tasks.exit_at_once, initargs=(1,)) as pool:
+        assert isinstance(pool.submit(tasks.square, 1).exception(LIMIT), syncline.PoolError)
+
+
+def test_memory_bounds():
+    with syncline.Pool(1, worker_memory="600M") as pool:
+        assert pool.submit(tasks.take, 1).result(LIMIT) == 1 << 20
+        assert isinstance(pool.submit(tasks.take, 4000).exception(LIMIT), MemoryError)
+        assert pool.submit(tasks.square, 2).result(LIMIT) == 4
+
+
+def test_arrays(pool, rng):
+    a = rng.normal(size=(300, 400))
+    assert pool.submit(tasks.total, a).result(LIMIT) == a.sum()
+    doubled = pool.submit(tasks.double, a).result(LIMIT)
+    assert (doubled == 2 * a).all() and doubled.flags.writeable
+    doubled[:] = 0
+    same = pool.submit(tasks.increment, np.asfortranarray(a)).result(LIMIT)
+    assert (same == a + 1).all() and same.flags.f_contiguous
+    several = pool.submit(tasks.add, [a, a], y=[a[::2]]).result(LIMIT)
+    assert len(several) == 3 and (several[2] == a[::2]).all()
+    assert [float(x[0, 0]) for x in pool.map(tasks.double, [a] * 8)] == [2 * a[0, 0]] * 8
+    kept = [pool.submit(tasks.double, a).result(LIMIT) for _ in range(30)]
+    assert all((one == 2 * a).all() for one in kept)
+
+
+def test_results_outlive_the_pool(rng):
+    a = rng.normal(size=(200, 200))
+    with syncline.Pool(1) as pool:
+        result = pool.submit(tasks.double, a).result(LIMIT)
+    del pool
+    gc.collect()
+    assert (result == 2 * a).all()
+
+
+def test_kept_results_do_not_fill_the_memory(rng):
+    a = rng.normal(size=1 << 17)
+    with syncline.Pool(2, memory="16M") as pool:
+        kept = list(pool.map(tasks.double, [a] * 100))
+        assert all((one == 2 * a).all() for one in kept)
+
+
+def test_more_than_the_memory_is_an_error():
+    with syncline.Pool(1, memory="1M") as pool:
+        with pytest.raises(syncline.PoolError, match="cannot be sent"):
+            pool.submit(tasks.total, np.zeros(1 << 20)).result(LIMIT)
+        assert pool.submit(tasks.square, 2).result(LIMIT) == 4
+
+
+def test_shared_arrays(pool):
+    a = syncline.empty((100, 200))
+    assert a.shape == (100, 200) and (a == 0).all()
+    list(pool.map(tasks.fill, [a[n] for n in range(100)], range(100)))
+    assert (a == np.arange(100)[:, None]).all()
+    assert pool.submit(tasks.shares, a[::2, 3:]).result(LIMIT) == ("SharedArray", True)
+    a.flags.writeable = False
+    assert pool.submit(tasks.shares, a).result(LIMIT) == ("SharedArray", False)
+    assert type(a + 1) is np.ndarray and type(a.sum()) is np.float64
+    assert pool.submit(tasks.total, a + 1).result(LIMIT) == (a + 1).sum()
+    again = pickle.loads(pickle.dumps(a))
+    assert np.shares_memory(again, a) or again.ctypes.data != a.ctypes.data
+    with pytest.raises(syncline.ArrayError):
+        syncline.empty(3, object)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(50):
+        pool.submit(tasks.total, syncline.empty(1000)).result(LIMIT)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_threads_share_a_pool(pool):
+    def use(start):
+        for n in range(start, start + 200):
+            assert pool.submit(tasks.square, n).result(LIMIT) == n * n
+        assert list(pool.map(tasks.square, range(300))) == [n * n for n in range(300)]
+
+    with futures.ThreadPoolExecutor(6) as threads:
+        for done in [threads.submit(use, 1000 * n) for n in range(6)]:
+            done.result(LIMIT)
+
+
+def test_nothing_is_done_after_the_end():
+    pool = syncline.Pool(1)
+    future = pool.submit(tasks.square, 3)
+    pool.shutdown()
+    assert future.result() == 9
+    for use in (lambda: pool.submit(tasks.square, 1), lambda: pool.map(tasks.square, [1])):
+        with pytest.raises(syncline.PoolError, match="shut down"):
+            use()
+    pool.shutdown()
+    with pytest.raises(ZeroDivisionError), syncline.Pool(1) as pool:
+        future = pool.submit(tasks.wait, 1000)
+        1 / 0  # the block ends at once
+    assert isinstance(future.exception(), syncline.PoolError)
+    pool = syncline.Pool(1)
+    late = pool.submit(tasks.wait, 0.1, "late")
+    pool.shutdown(wait=False)
+    assert late.result(LIMIT) == "late"
+
+
+def test_a_forgotten_pool_ends():
+    pool = syncline.Pool(1)
+    worker = pool.submit(tasks.pid).result(LIMIT)
+    del pool
+    gc.collect()
+    gone(worker)
+
+
+def gone(pid):
+    until = time.monotonic() + LIMIT
+    while True:
+        try:
+            with open(f"/proc/{pid}/stat") as stat:
+                if stat.read().rpartition(")")[2].split()[0] == "Z":
+                    return
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        assert time.monotonic() < until, f"process {pid} is left"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "options, error",
+    [
+        ({"max_workers": 0}, ValueError),
+        ({"max_workers": 1.5}, TypeError),
+        ({"retries": -1}, ValueError),
+        ({"timeout": 0}, ValueError),
+        ({"memory": "none"}, ValueError),
+        ({"memory": 10}, syncline.PoolError),
+        ({"batch": 0}, ValueError),
+        ({"initializer": 3}, TypeError),
+        ({"max_workers": 1 << 40}, (syncline.PoolError, OverflowError)),
+    ],
+)
+def test_wrong_settings(options, error):
+    with pytest.raises(error):
+        syncline.Pool(**options)
+
+
+def test_random_kills():
+    kills = int(os.environ.get("SYNCLINE_KILLS", "40"))
+    rng = random.Random(5)
+    killed = 0
+    with syncline.Pool(3) as pool:
+        while killed < kills:
+            some = [pool.submit(tasks.wait, 0.002 * (n % 3), n) for n in range(60)]
+            made = pool.map(tasks.square, range(200))
+            for _ in range(5):
+                time.sleep(rng.random() * 0.01)
+                pids = pool._crew.pids()
+                if pids:
+                    with contextlib.suppress(ProcessLookupError):  # it has just been killed
+                        os.kill(rng.choice(pids), signal.SIGKILL)
+                        killed += 1
+            for n, future in enumerate(some):
+                try:
+                    assert future.result(LIMIT) == n
+                except syncline.WorkerError:
+                    pass
+            seen = 0
+            try:
+                for n, value in enumerate(made):
+                    assert value == n * n
+                    seen += 1
+            except syncline.WorkerError:
+                pass
+        assert pool.submit(tasks.square, 4).result(LIMIT) == 16
+    assert not pool._tasks
+
+
+def run_script(tmp_path, text, **options):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(text))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        env=environment,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("by_value", [True, False])
+def test_functions_of_a_script(tmp_path, by_value):
+    hide = "" if by_value else "import sys; sys.modules['cloudpickle'] = None"
+    if by_value:
+        pytest.importorskip("cloudpickle")
+    ran = run_script(
+        tmp_path,
+        f"""
+        {hide}
+        import syncline
+        class Point:
+            def __init__(self, x): self.x = x
+        def double(point): return Point(2 * point.x)
+        if __name__ == "__main__":
+            with syncline.Pool(2) as pool:
+                print(pool.submit(double, Point(21)).result().x)
+                print([p.x for p in pool.map(double, map(Point, range(4)))])
+        """,
+    )
+    assert (ran.stdout, ran.stderr) == ("42\n[0, 2, 4, 6]\n", "")
+
+
+def test_a_script_without_a_guard_is_told(tmp_path):
+    ran = run_script(
+        tmp_path,
+        """
+        import sys; sys.modules['cloudpickle'] = None
+        import syncline
+        def double(x): return 2 * x
+        with syncline.Pool(1) as pool:
+            print(pool.submit(double, 4).result())
+        """,
+    )
+    assert ran.returncode == 1 and 'if __name__ == "__main__":' in ran.stderr
+
+
+def test_the_interpreter_ends_while_a_pool_works(tmp_path):
+    ran = run_script(
+        tmp_path,
+        """
+        import syncline, tasks, sys
+        pool = syncline.Pool(2)
+        print(pool.submit(tasks.pid).result(), flush=True)
+        for _ in range(5): pool.submit(tasks.wait, 1000)
+        """,
+        cwd=os.path.dirname(__file__),
+    )
+    assert ran.returncode == 0 and ran.stderr == ""
+    gone(int(ran.stdout))
+
+
+def test_output_of_tasks_is_written(tmp_path):
+    ran = run_script(
+        tmp_path,
+        """
+        import syncline
+        with syncline.Pool(1) as pool:
+            pool.submit(print, "from a worker").result()
+            list(pool.map(print, ["one", "two"], chunksize=2))
+        """,
+    )
+    assert ran.stdout == "from a worker\none\ntwo\n"
+
+
+def test_a_forked_child_is_told(pool):
+    assert pool.submit(tasks.square, 2).result(LIMIT) == 4
+    waiting = pool.submit(tasks.wait, 0.5, "here")
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        told = b""
+        for use in (
+            lambda: pool.submit(tasks.square, 2),
+            waiting.result,
+            lambda: pool.map(abs, [1]),
+        ):
+            try:
+                use()
+            except syncline.PoolError as error:
+                told += (b"fork" in str(error).encode() and b"y") or b"n"
+        os.write(write, told)
+        os._exit(0)
+    os.close(write)
+    assert os.waitpid(child, 0)[1] == 0
+    assert os.read(read, 10) == b"yyy"
+    os.close(read)
+    assert waiting.result(LIMIT) == "here" and pool.submit(tasks.square, 3).result(LIMIT) == 9
+
+
+def test_pools_in_workers(pool):
+    assert pool.submit(tasks.nested).result(LIMIT) == 25
+
+
+def test_workers_import_little(pool):
+    assert not pool.submit(tasks.imported, "syncline._sweep").result(LIMIT)
+
+
+def test_an_interrupt_ends_a_wait(tmp_path):
+    for body in (
+        "pool.submit(tasks.wait, 1000).result()",
+        "list(pool.map(tasks.wait, [1000] * 4))",
+        "futures.wait([pool.submit(tasks.wait, 1000)])",
+    ):
+        ran = run_script(
+            tmp_path,
+            f"""
+            import concurrent.futures as futures, os, signal, sys, threading, time
+            import syncline, tasks
+            with syncline.Pool(2) as pool:
+                pids = {{pool.submit(tasks.pid).result()}}
+                threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+                try:
+                    {body}
+                except KeyboardInterrupt:
+                    print(*pids, flush=True)
+                    raise
+            """,
+            cwd=os.path.dirname(__file__),
+        )
+        assert "KeyboardInterrupt" in ran.stderr, ran
+        for pid in map(int, ran.stdout.split()):
+            gone(pid)

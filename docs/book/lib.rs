@@ -21,6 +21,7 @@ pages! {
     FarmRun "src/farm-run.md",
     FarmLines "src/farm-lines.md",
     Solve "src/solve.md",
+    Python "src/python.md",
     Beyond "src/beyond.md",
     TracePage "src/trace.md",
     OrderedLocks "src/ordered-locks.md",

@@ -475,8 +475,8 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        // The interpreter may be at its end, or this process a forked copy: the thread is not waited
-        // for. It keeps `Inner` until it sees the flag.
+        // The interpreter may be at its end, or this process a forked copy: the thread is not
+        // waited for. It keeps `Inner` until it sees the flag.
         self.inner.closing.store(true, Ordering::Release);
         self.inner.waker.wake();
         self.inner.changed.notify_all();

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import xml.etree.ElementTree
 
 import numpy as np
 import pytest
@@ -269,6 +270,9 @@ def test_progress_and_plan(capsys, u):
     assert "100%" in capsys.readouterr().err
     plan = syncline.plan(mean, u, iterations=30, memory="1G")
     assert plan.passes >= 1 and "40 x 50" in repr(plan) and plan.buffers < 1 << 30
+    for depth in (1, 30):
+        drawn = syncline.plan(mean, u, iterations=30, depth=depth)._repr_svg_()
+        assert xml.etree.ElementTree.fromstring(drawn).tag.endswith("svg")
 
     def fails(*_):
         raise RuntimeError("enough")

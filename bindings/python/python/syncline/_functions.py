@@ -84,7 +84,8 @@ def function(code, arguments=None, *, name=None, context=0, unchecked=False):
     >>> growth = syncline.function(lambda u: 0.5 * u * math.exp(-u), arguments=1)
     >>> def step(u):
     ...     return u + growth(u)
-    >>> syncline.sweep(step, np.ones((2, 2)), iterations=1)[0, 0] == 1 + 0.5 * math.exp(-1)
+    >>> grown = syncline.sweep(step, np.ones((2, 2)), iterations=1)
+    >>> float(grown[0, 0]) == 1 + 0.5 * math.exp(-1)
     True
     """
     given = name or _name_of(code)

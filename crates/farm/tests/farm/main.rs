@@ -1,6 +1,7 @@
 //! Farms of real processes: this program, started again. Every wait has a deadline, so that a
 //! failure does not hang the test.
 
+mod bulk;
 mod descriptors;
 mod faults;
 mod forked;

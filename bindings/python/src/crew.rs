@@ -22,10 +22,11 @@
 //! A lock and a look at the channels for a submitted task; for its result a wake-up of the worker
 //! and one of the waiting thread.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pyo3::buffer::PyBuffer;
@@ -45,6 +46,11 @@ const NAP: Duration = Duration::from_millis(1);
 const NAPS: u32 = 100;
 /// The number of outcomes that are settled together.
 const TOGETHER: usize = 1024;
+
+thread_local! {
+    /// Whether this thread drives a pool. Callbacks that it runs meanwhile may wait for tasks.
+    static DRIVES: Cell<bool> = const { Cell::new(false) };
+}
 
 /// A task that no driver has seen yet: its token, and what the pool gets.
 type Entry = (u64, Task<Work>);
@@ -144,44 +150,57 @@ impl Inner {
         result
     }
 
-    /// Drives the pool until `stop`, which is asked without any lock.
-    fn drive(&self, mut stop: impl FnMut() -> PyResult<Option<Stop>>) -> PyResult<Stop> {
+    /// Drives the pool until `stop`, which is asked after each step without any lock, or until the
+    /// deadline. There is one step at least, so that a thread which only polls makes progress.
+    fn drive(
+        &self,
+        deadline: Option<Instant>,
+        mut stop: impl FnMut() -> PyResult<Option<Stop>>,
+    ) -> PyResult<Stop> {
         loop {
-            if let Some(stop) = stop()? {
-                return Ok(stop);
-            }
             if !lock(&self.unsettled).is_empty() {
                 self.settle(Vec::new())?;
             }
-            let mut outcomes = Vec::new();
-            {
-                let mut turn = lock(&self.turn);
-                while turn.pauses > 0 {
-                    turn = self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner);
-                }
-                drop(turn);
-                let mut driven = lock(&self.pool);
-                self.empty_inbox(&mut driven);
-                let Driven { pool, tokens } = &mut *driven;
-                let Some(pool) = pool else { return Ok(Stop::Done) };
-                match pool.next_or_woken(Instant::now().checked_add(SLICE)) {
-                    Ok(first) => {
-                        let mut next = first;
-                        while let Some(outcome) = next {
-                            let token = tokens.remove(&outcome.id).unwrap_or(u64::MAX);
-                            outcomes.push((token, outcome));
-                            next = (outcomes.len() < TOGETHER).then(|| pool.try_next()).flatten();
-                        }
-                    }
-                    Err(FarmError::TimedOut { .. }) => (),
-                    Err(error) => {
-                        return Err(Python::attach(|py| error::exception(py, "PoolError", error)));
-                    }
-                }
-            }
+            let outcomes = self.step(deadline)?;
             if !outcomes.is_empty() {
                 self.settle(outcomes)?;
             }
+            if let Some(stop) = stop()? {
+                return Ok(stop);
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now())
+                || lock(&self.pool).pool.is_none()
+            {
+                return Ok(Stop::Done);
+            }
+        }
+    }
+
+    /// Waits for outcomes, for a slice of time at most.
+    fn step(&self, deadline: Option<Instant>) -> PyResult<Vec<(u64, Outcome<Work>)>> {
+        let mut turn = lock(&self.turn);
+        while turn.pauses > 0 {
+            turn = self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(turn);
+        let mut outcomes = Vec::new();
+        let mut driven = lock(&self.pool);
+        self.empty_inbox(&mut driven);
+        let Driven { pool, tokens } = &mut *driven;
+        let Some(pool) = pool else { return Ok(outcomes) };
+        let slice = Instant::now().checked_add(SLICE);
+        match pool.next_or_woken(slice.into_iter().chain(deadline).min()) {
+            Ok(first) => {
+                let mut next = first;
+                while let Some(outcome) = next {
+                    let token = tokens.remove(&outcome.id).unwrap_or(u64::MAX);
+                    outcomes.push((token, outcome));
+                    next = (outcomes.len() < TOGETHER).then(|| pool.try_next()).flatten();
+                }
+                Ok(outcomes)
+            }
+            Err(FarmError::TimedOut { .. }) => Ok(outcomes),
+            Err(error) => Err(Python::attach(|py| error::exception(py, "PoolError", error))),
         }
     }
 
@@ -230,57 +249,70 @@ impl Inner {
     /// Waits until a task has ended, as the driver if no other thread drives; returns whether it
     /// has.
     fn wait(&self, token: u64, deadline: Option<Instant>) -> PyResult<bool> {
-        loop {
-            {
-                let mut turn = lock(&self.turn);
-                if !turn.open.contains(&token) {
-                    return Ok(true);
-                }
-                if !turn.driven {
-                    (turn.driven, turn.turns) = (true, turn.turns + 1);
-                } else {
-                    turn.wanting += 1;
-                    drop(turn);
-                    self.waker.wake();
-                    turn = lock(&self.turn);
-                    if turn.driven && turn.open.contains(&token) {
-                        turn = self
-                            .changed
-                            .wait_timeout(turn, SLICE)
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .0;
-                    }
-                    turn.wanting -= 1;
-                    drop(turn);
-                    Python::attach(|py| py.check_signals())?;
-                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                        return Ok(!lock(&self.turn).open.contains(&token));
-                    }
-                    continue;
-                }
+        let mut looked = Instant::now();
+        let stop = || {
+            // Outcomes of other tasks may keep the driver busy all the time.
+            if looked.elapsed() >= SLICE / 2 {
+                looked = Instant::now();
+                Python::attach(|py| py.check_signals())?;
             }
-            let mut looked = Instant::now();
-            let driven = self.drive(|| {
-                if !lock(&self.turn).open.contains(&token)
-                    || deadline.is_some_and(|deadline| deadline <= Instant::now())
-                {
-                    return Ok(Some(Stop::Done));
-                }
-                // Outcomes of other tasks may keep the driver busy all the time.
-                if looked.elapsed() >= SLICE / 2 {
-                    looked = Instant::now();
-                    Python::attach(|py| py.check_signals())?;
-                }
-                Ok(None)
-            });
-            self.leave();
-            driven?;
+            Ok((!lock(&self.turn).open.contains(&token)).then_some(Stop::Done))
+        };
+        if DRIVES.get() {
+            // A callback, or the handler of a signal, in the thread that drives already.
+            if lock(&self.turn).open.contains(&token) {
+                self.drive(deadline, stop)?;
+            }
             return Ok(!lock(&self.turn).open.contains(&token));
         }
+        loop {
+            let mut turn = lock(&self.turn);
+            if !turn.open.contains(&token) {
+                return Ok(true);
+            }
+            if !turn.driven {
+                (turn.driven, turn.turns) = (true, turn.turns + 1);
+                break;
+            }
+            turn.wanting += 1;
+            drop(turn);
+            self.waker.wake();
+            turn = lock(&self.turn);
+            if turn.driven && turn.open.contains(&token) {
+                let left = deadline.map_or(SLICE, |deadline| {
+                    deadline.saturating_duration_since(Instant::now()).min(SLICE)
+                });
+                let slept = self.changed.wait_timeout(turn, left);
+                turn = slept.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            turn.wanting -= 1;
+            drop(turn);
+            Python::attach(|py| py.check_signals())?;
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Ok(!lock(&self.turn).open.contains(&token));
+            }
+        }
+        DRIVES.set(true);
+        let driven = self.drive(deadline, stop);
+        self.leave();
+        driven?;
+        Ok(!lock(&self.turn).open.contains(&token))
+    }
+
+    /// Lets the crew's thread end.
+    fn end_attending(&self) {
+        let turn = lock(&self.turn);
+        // Release: pairs with the Acquire in `attend`. With the lock, so that the thread does not
+        // fall asleep between its look at the flag and the notification.
+        self.closing.store(true, Ordering::Release);
+        drop(turn);
+        self.waker.wake();
+        self.changed.notify_all();
     }
 
     /// Ends the turn of the driver.
     fn leave(&self) {
+        DRIVES.set(false);
         lock(&self.turn).driven = false;
         self.changed.notify_all();
     }
@@ -309,7 +341,8 @@ impl Inner {
             }
             turn.driven = true;
             drop(turn);
-            let driven = self.drive(|| {
+            DRIVES.set(true);
+            let driven = self.drive(None, || {
                 let turn = lock(&self.turn);
                 Ok(if turn.wanting > 0 {
                     Some(Stop::Wanted)
@@ -323,10 +356,10 @@ impl Inner {
             match driven {
                 Ok(Stop::Done) => (),
                 // The thread that waits takes the turn.
-                Ok(Stop::Wanted) => std::thread::sleep(NAP),
+                Ok(Stop::Wanted) => thread::sleep(NAP),
                 Err(error) => {
                     Python::attach(|py| error.write_unraisable(py, None));
-                    return;
+                    thread::sleep(NAP);
                 }
             }
         }
@@ -399,7 +432,7 @@ impl Crew {
             most: settings.memory / 4,
         });
         let shared = Arc::clone(&inner);
-        let named = std::thread::Builder::new().name("syncline-pool".to_owned());
+        let named = thread::Builder::new().name("syncline-pool".to_owned());
         let thread = named.spawn(move || shared.attend());
         let thread = thread.map_err(|why| error::exception(py, "PoolError", why))?;
         Ok(Crew { inner, thread: Mutex::new(Some(thread)) })
@@ -425,33 +458,37 @@ impl Crew {
         py.detach(|| self.inner.wait(token, deadline))
     }
 
-    /// Takes a task back that no worker has been given; returns whether it was.
+    /// Takes a task back that no worker has been given; returns whether it was. Threads wait for it
+    /// until `forget` is called.
     fn withdraw(&self, py: Python<'_>, token: u64) -> bool {
         py.detach(|| {
-            let taken = self.inner.paused(|driven| {
+            self.inner.paused(|driven| {
                 self.inner.empty_inbox(driven);
                 let Driven { pool, tokens } = driven;
                 let found = tokens.iter().find(|(_, known)| **known == token).map(|(id, _)| *id);
                 let id = found.filter(|id| pool.as_mut().is_some_and(|pool| pool.withdraw(*id)));
                 id.is_some_and(|id| tokens.remove(&id).is_some())
-            });
-            if taken {
-                lock(&self.inner.turn).open.remove(&token);
-                self.inner.changed.notify_all();
-            }
-            taken
+            })
         })
+    }
+
+    /// Ends the waits for a task that was taken back.
+    fn forget(&self, py: Python<'_>, token: u64) {
+        py.detach(|| {
+            lock(&self.inner.turn).open.remove(&token);
+            self.inner.changed.notify_all();
+        });
     }
 
     /// Ends the pool: waits for idle workers if `gently`, and kills the others. Tasks that have not
     /// ended are forgotten.
     fn close(&self, py: Python<'_>, gently: bool) {
         py.detach(|| {
-            // Release: pairs with the Acquire in `attend`.
-            self.inner.closing.store(true, Ordering::Release);
-            self.inner.waker.wake();
-            self.inner.changed.notify_all();
-            if let Some(thread) = lock(&self.thread).take() {
+            self.inner.end_attending();
+            let thread = lock(&self.thread).take();
+            // A callback may close the pool in that very thread.
+            let other = |thread: &JoinHandle<()>| thread.thread().id() != thread::current().id();
+            if let Some(thread) = thread.filter(other) {
                 // A panic of the thread was told when it occurred.
                 let _ = thread.join();
             }
@@ -477,8 +514,6 @@ impl Drop for Crew {
     fn drop(&mut self) {
         // The interpreter may be at its end, or this process a forked copy: the thread is not
         // waited for. It keeps `Inner` until it sees the flag.
-        self.inner.closing.store(true, Ordering::Release);
-        self.inner.waker.wake();
-        self.inner.changed.notify_all();
+        self.inner.end_attending();
     }
 }

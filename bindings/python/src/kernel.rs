@@ -68,9 +68,9 @@ impl Kernel {
         let described =
             py.detach(|| Described::parse(text)).map_err(|why| error::of_text(py, &why))?;
         let code = |(name, code): (String, Bound<'_, PyAny>)| {
-            let code = match code.extract::<(usize, usize)>() {
-                Ok((address, context)) => Code::Compiled(address, context),
-                Err(_) => Code::Python(code.unbind()),
+            let code = match code.cast_exact::<PyTuple>().map(|pair| pair.extract()) {
+                Ok(Ok((address, context))) => Code::Compiled(address, context),
+                _ => Code::Python(code.unbind()),
             };
             (name, code)
         };

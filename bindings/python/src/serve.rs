@@ -65,5 +65,9 @@ fn answer(
         }
         answer.call0()?.extract()?
     };
+    if !returned.1.is_empty() {
+        // The buffers are those of live objects.
+        forks.send_at_once();
+    }
     Work::new(0, returned.0.as_bytes(), returned.1)
 }

@@ -279,3 +279,34 @@ def test_progress_and_plan(capsys, u):
 
     with pytest.raises(RuntimeError, match="enough"):
         syncline.sweep(mean, np.tile(u, (40, 40)), iterations=10**7, progress=fails)
+
+
+def test_a_mapped_file_that_was_replaced(tmp_path, u):
+    path = tmp_path / "u.npy"
+    np.save(path, u)
+    mapped = np.load(path, mmap_mode="r")
+    expected = syncline.sweep(mean, u, iterations=2)
+    syncline.sweep(mean, mapped, iterations=2, output=path, overwrite=True)
+    assert same(np.load(path), expected)
+    assert same(syncline.sweep(mean, mapped, iterations=2), expected)
+
+
+def test_outputs_that_cannot_be_are_refused_at_once(tmp_path, u):
+    def refuse(field, output, told, **options):
+        with pytest.raises(syncline.OutputError, match=told):
+            syncline.sweep(lambda u: u, field, iterations=1, output=tmp_path / output, **options)
+
+    refuse(u[0], "o.npy", "one dimension")
+    if rasterio_is_here():
+        refuse(np.zeros((3, 4, 5)), "o.tif", "two dimensions")
+    pytest.importorskip("zarr")
+    refuse(u, "o.zarr", "1 sizes", chunks=(5,))
+    assert os.listdir(tmp_path) == []
+
+
+def rasterio_is_here():
+    try:
+        import rasterio  # noqa: F401
+    except ImportError:
+        return False
+    return True

@@ -11,6 +11,7 @@ import pytest
 import syncline
 
 BOOK = pathlib.Path(__file__).parents[3] / "docs/book/src/python.md"
+NOTEBOOKS = pathlib.Path(__file__).parents[1] / "notebooks"
 README = pathlib.Path(__file__).parents[1] / "README.md"
 
 
@@ -37,6 +38,22 @@ def test_pages(page, tmp_path, monkeypatch):
         else:
             kept.append(line if code else "")
     exec(compile("\n".join(kept), page, "exec"), {"__name__": "page"})
+
+
+@pytest.mark.parametrize("name", ["sweeps", "pools"])
+def test_notebooks(name, tmp_path):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    if name == "pools":
+        pytest.importorskip("cloudpickle")
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    client = nbclient.NotebookClient(
+        notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
+    )
+    client.execute()
+    if name == "sweeps":
+        shown = [set(o.get("data", {})) for c in notebook.cells for o in c.get("outputs", [])]
+        assert any("image/svg+xml" in kinds for kinds in shown)
 
 
 def test_every_public_name_has_a_docstring_of_the_kind_of_numpy():

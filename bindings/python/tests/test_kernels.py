@@ -81,6 +81,8 @@ def test_deep_kernels(u):
         ("None", "returns nothing"),
         ("(u, u)", "returns 2 values"),
         ("u.old.n + u.s", "mixes"),
+        ("u.n if (u > 0) == (u < 1) else u", "cannot be compared"),
+        ("u.n if (u > 0) == (u < 1) else u", "cannot be compared"),
     ],
 )
 def test_what_cannot_be_traced_is_told_with_its_line(tmp_path, u, body, told):
@@ -313,3 +315,57 @@ def test_nodata_and_directions(u):
     assert same(
         one, syncline.sweep(lambda u: u.n + u.w, u, iterations=1, directions=["south-east"])
     )
+
+
+@pytest.mark.filterwarnings("ignore::syncline.SlowKernelWarning")
+def test_a_plain_function_reads_only_its_arrays(u):
+    table = {(0, 1): 1.0}
+
+    def kernel(u):
+        old = u.old
+        return old.w + math.e + table[0, 1] if u > 0 else old.w
+
+    result = syncline.sweep(kernel, u, iterations=1)
+    expected = u.copy()
+    expected[:, 1:] = np.where(u[:, 1:] > 0, u[:, :-1] + math.e + 1, u[:, :-1])
+    assert np.allclose(result, expected) and (result[:, 0] == u[:, 0]).all()
+
+
+def test_names_of_arrays_and_temporaries(u):
+    def kernel(t1, t2, e, old):
+        values = [(t1.n + n) * (t2 + e) for n in range(30)]
+        return sum((value * value for value in values), old)
+
+    arrays = [u / 10, u / 7, u / 5]
+    result = syncline.sweep(kernel, u, arrays, iterations=1, nodata={"e": -1e300, "old": -3.5e38})
+    values = [(u[:-1] + n) * (arrays[0][1:] + arrays[1][1:]) for n in range(30)]
+    assert np.allclose(syncline.sweep(kernel, u, arrays, iterations=0), u)
+    first = sum((value[0] * value[0] for value in values), arrays[2][1])
+    assert same(result[1], first)
+
+
+def test_casts_of_arrays_of_one_type(u):
+    u = np.rint(10 * u)
+    result = syncline.sweep(
+        lambda u: u + u.old.n.astype("int32").astype("float64"), u, iterations=1
+    )
+    assert same(result[1:], u[1:] + u[:-1])
+
+
+def test_functions_are_made_by_one_way():
+    with pytest.raises(TypeError):
+        syncline.Function("f", 1, (1, 0), None)
+
+    class Pair(tuple):
+        def __call__(self, x):
+            return x + 1
+
+    function = syncline.function(Pair((1, 2)), 1, name="pair")
+    assert syncline.sweep(lambda u: function(u), np.zeros((2, 2)), iterations=1)[1, 1] == 1
+
+
+def test_a_compiled_function_that_divides_by_zero():
+    numba = pytest.importorskip("numba")
+    inverse = syncline.function(numba.njit(lambda x: 1 / x), name="inverse")
+    result = syncline.sweep(lambda u: inverse(u), np.array([[0.0, 2.0]]), iterations=1)
+    assert result.tolist() == [[np.inf, 0.5]]

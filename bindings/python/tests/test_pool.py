@@ -490,3 +490,130 @@ def test_an_interrupt_ends_a_wait(tmp_path):
         assert "KeyboardInterrupt" in ran.stderr, ran
         for pid in map(int, ran.stdout.split()):
             gone(pid)
+
+
+def test_a_pool_waits_for_a_map_that_is_not_taken(tmp_path):
+    with syncline.Pool(2) as pool:
+        made = pool.map(tasks.wait, [0.002] * 60, range(60))
+    assert list(made) == list(range(60))
+    with pytest.raises(RuntimeError), syncline.Pool(2) as pool:
+        made = pool.map(tasks.wait, [1000] * 60)
+        raise RuntimeError("the pool ends")
+    with pytest.raises(syncline.PoolError, match="ended"):
+        list(made)
+    pool = syncline.Pool(1)
+    made = pool.map(tasks.wait, [0.01] * 50)
+    pool.shutdown(cancel_futures=True)
+    with pytest.raises(futures.CancelledError):
+        list(made)
+
+
+def test_other_waits_see_a_cancelled_task(tmp_path):
+    with syncline.Pool(1, batch=1) as pool:
+        first = pool.submit(tasks.wait_for, str(tmp_path / "go"))
+        late = pool.submit(tasks.square, 1)
+        waiting = threading.Thread(target=lambda: futures.wait([late]))
+        waiting.start()
+        with contextlib.suppress(TimeoutError):
+            late.result(0.05)
+        assert late.cancel()
+        waiting.join(LIMIT)
+        assert not waiting.is_alive() and futures.wait([late], LIMIT).done == {late}
+        (tmp_path / "go").touch()
+        first.result(LIMIT)
+
+
+def test_polls_make_progress(pool):
+    future = pool.submit(tasks.wait, 0.2, "there")
+    until = time.monotonic() + LIMIT
+    while True:
+        try:
+            assert future.result(0) == "there"
+            break
+        except TimeoutError:
+            assert time.monotonic() < until
+            time.sleep(0.0005)
+
+
+def test_callbacks_may_wait_and_fail(pool):
+    told = []
+
+    def wait(future):
+        told.append(pool.submit(tasks.square, future.result()).result(LIMIT))
+
+    pool.submit(tasks.square, 2).add_done_callback(wait)
+    futures.wait([pool.submit(tasks.square, 3)], LIMIT)
+    until = time.monotonic() + LIMIT
+    while told != [16]:
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+    def fails(*_):
+        raise ArithmeticError("told")
+
+    with pytest.raises(ArithmeticError, match="told"):
+        list(pool.map(tasks.square, range(5), progress=fails))
+
+    def leaves(_):
+        raise SystemExit
+
+    pool.submit(tasks.square, 2).add_done_callback(leaves)
+    assert futures.wait([pool.submit(tasks.square, 4)], LIMIT).done
+    assert pool.submit(tasks.square, 5).result(LIMIT) == 25
+
+
+def test_a_pool_may_end_in_a_callback():
+    pool = syncline.Pool(1)
+    ended = threading.Event()
+
+    def end(_):
+        pool.shutdown(wait=False, cancel_futures=True)
+        ended.set()
+
+    pool.submit(tasks.square, 2).add_done_callback(end)
+    assert ended.wait(LIMIT)
+
+
+@pytest.mark.parametrize("size", [10, 1000])
+@pytest.mark.parametrize("chunksize", [None, 4])
+def test_results_are_those_of_their_item(pool, size, chunksize):
+    results = list(pool.map(tasks.reuse, range(40), [size] * 40, chunksize=chunksize))
+    assert [int(one[0]) for one in results] == list(range(40))
+    some = [pool.submit(tasks.reuse, n, size) for n in range(40)]
+    assert [int(one.result(LIMIT)[0]) for one in some] == list(range(40))
+    assert list(pool.map(tasks.Counter(), [1] * 9, chunksize=1)) == [1] * 9
+
+
+def test_large_initial_arguments():
+    with syncline.Pool(1, initializer=tasks.initialize, initargs=(np.ones(1 << 17),)) as pool:
+        assert pool.submit(tasks.state).result(LIMIT).sum() == 1 << 17
+
+
+def test_a_script_without_a_guard_and_with_cloudpickle(tmp_path):
+    pytest.importorskip("cloudpickle")
+    ran = run_script(
+        tmp_path,
+        """
+        import syncline
+        def double(x): return 2 * x
+        with syncline.Pool(1) as pool:
+            print([pool.submit(double, n).result() for n in range(3)])
+        """,
+    )
+    assert (ran.stdout, ran.stderr) == ("[0, 2, 4]\n", "")
+
+
+def test_a_forked_child_leaves_a_block(tmp_path):
+    ran = run_script(
+        tmp_path,
+        """
+        import os, sys, syncline
+        with syncline.Pool(1) as pool:
+            future = pool.submit(abs, -1)
+            future.result()
+            if os.fork() == 0:
+                sys.exit(3)
+            print(os.waitstatus_to_exitcode(os.wait()[1]), pool.submit(abs, -2).result())
+        """,
+    )
+    assert ran.stdout == "3 2\n", ran

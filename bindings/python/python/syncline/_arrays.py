@@ -60,21 +60,24 @@ class Stage:
         self._files += 1
         return os.path.join(self._folder, f"{self._files}.npy")
 
-    def copy(self, shape, dtype, read):
+    def copy(self, shape, dtype, read, chunk=1):
         """Write an array to a temporary file, window by window; return its path."""
         path = self.file()
         with _told("write", path):
-            to = np.lib.format.open_memmap(path, "w+", dtype, shape)
-            for rows in windows(shape, np.dtype(dtype).itemsize):
-                to[rows] = read(rows)
-            to.flush()
+            # Not mapped: mapped pages would count as memory of the process.
+            header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "shape": tuple(shape)}
+            with open(path, "wb") as file:
+                np.lib.format.write_array_header_1_0(file, header | {"fortran_order": False})
+                for rows in windows(shape, np.dtype(dtype).itemsize, chunk):
+                    np.ascontiguousarray(read(rows), dtype).tofile(file)
         return path
 
 
-def windows(shape, itemsize):
-    """Yield the slices of the first axis, each of a bounded number of bytes."""
+def windows(shape, itemsize, chunk=1):
+    """Yield slices of the first axis, of a bounded number of bytes, or of `chunk` rows."""
     row = max(1, int(np.prod(shape[1:])) * itemsize)
-    step = max(1, _WINDOW // row)
+    # Whole chunks, so that none is read twice.
+    step = max(chunk, _WINDOW // row // chunk * chunk)
     for first in range(0, shape[0], step):
         yield slice(first, min(first + step, shape[0]))
 
@@ -184,10 +187,30 @@ def _file_of(array):
     mapped = start - start % mmap.ALLOCATIONGRANULARITY
     if header != (array.shape, False, array.dtype) or array.ctypes.data - first + mapped != start:
         return None
+    # Another file may have the name by now.
+    if not _maps(first, path):
+        return None
     if root.mode != "r" and root.mode != "c":
         root.flush()
     # Changes of a private mapping are in memory only.
     return path if root.mode != "c" else None
+
+
+def _maps(address, path):
+    """Return whether the mapping at an address is that of the file which has this path now."""
+    try:
+        found = os.stat(path)
+        with open("/proc/self/maps") as maps:
+            for line in maps:
+                span, _, _, device, inode = line.split(maxsplit=5)[:5]
+                low, high = (int(end, 16) for end in span.split("-"))
+                if low <= address < high:
+                    major, minor = (int(part, 16) for part in device.split(":"))
+                    there = os.makedev(major, minor), int(inode)
+                    return there == (found.st_dev, found.st_ino)
+    except (OSError, ValueError):
+        return False
+    return False
 
 
 def _of_path(path, name, stage, dtype):
@@ -229,8 +252,13 @@ def _of_xarray(array, name, stage, dtype):
     if getattr(array.variable, "_in_memory", True) and array.chunks is None:
         return _of_numpy(array.values, name, dtype, wrap)
     kind = _type(name, dtype or array.dtype)
-    dims = array.dims[0]
-    path = stage.copy(array.shape, kind, lambda rows: array.isel({dims: rows}).values)
+    first = array.dims[0]
+    # Chunks of dask, or those of the file, as far as it tells them.
+    chunks = array.encoding.get("chunksizes") or array.encoding.get("preferred_chunks")
+    chunk = array.chunks[0][0] if array.chunks else 1
+    if array.chunks is None and chunks:
+        chunk = chunks.get(first, 1) if isinstance(chunks, dict) else chunks[0]
+    path = stage.copy(array.shape, kind, lambda rows: array.isel({first: rows}).values, chunk)
     return Given(name, kind, array.shape, path, wrap)
 
 
@@ -239,7 +267,9 @@ def _of_lazy(array, name, stage, dtype):
     kind = _type(name, dtype or array.dtype)
     if array.ndim not in (2, 3):
         raise ArrayError(f"{name} has {array.ndim} dimensions, not two or three")
-    path = stage.copy(array.shape, kind, lambda rows: np.asarray(array[rows]))
+    first = array.chunks[0]  # dask has the sizes of all chunks along an axis, zarr has one
+    chunk = first if isinstance(first, int) else first[0]
+    path = stage.copy(array.shape, kind, lambda rows: np.asarray(array[rows]), chunk)
     return Given(name, kind, array.shape, path, origin=array)
 
 
@@ -286,6 +316,16 @@ class Output:
             raise OutputError(f"{self.path} exists already: overwrite=True replaces it")
         self.npy = stage.file()
 
+    def check(self, field):
+        """Refuse a field that cannot go to this file, before anything runs."""
+        dimensions = len(field.shape)
+        if dimensions == 1:
+            raise OutputError("a field of one dimension has no output: give it as u[None, :]")
+        if self.suffix in (".tif", ".tiff") and dimensions != 2:
+            raise OutputError(f"{self.path}: a GeoTIFF has two dimensions, not {dimensions}")
+        if self._chunks is not None and len(self._chunks) != dimensions:
+            raise OutputError(f"chunks= has {len(self._chunks)} sizes for {dimensions} dimensions")
+
     def finish(self, field):
         """Bring the result to its place; return what views it."""
         result = np.load(self.npy, mmap_mode="r")
@@ -315,7 +355,7 @@ class Output:
         attributes = getattr(field.origin, "attrs", None)
         if attributes is not None and type(field.origin).__module__.startswith("zarr"):
             to.attrs.update(dict(attributes))
-        for rows in windows(result.shape, result.itemsize * max(1, chunks[0])):
+        for rows in windows(result.shape, result.itemsize, chunks[0]):
             to[rows] = result[rows]
 
     def _write_tiff(self, part, result, field):

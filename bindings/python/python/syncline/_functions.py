@@ -20,8 +20,8 @@ class Function:
     A kernel calls it with values. Called with numbers it is not defined: it exists for kernels.
     """
 
-    def __init__(self, name, arguments, code, keep):
-        self.name, self.arguments, self._code, self._keep = name, arguments, code, keep
+    def __init__(self):
+        raise TypeError("functions are made by syncline.function")
 
     def __call__(self, *values):
         """Return the value of the function at a point, in a kernel that is traced."""
@@ -76,7 +76,9 @@ def function(code, arguments=None, *, name=None, context=0, unchecked=False):
     Notes
     -----
     The function must be pure: threads call it, for points in any order. A compiled one must return,
-    and must not touch the interpreter. A result must not depend on the other points of a run.
+    must not raise, and must not touch the interpreter. One of ``numba.njit`` is compiled with the
+    error model of numpy, in which 1 / 0 is infinite. A result must not depend on the other points
+    of a run.
 
     Examples
     --------
@@ -92,9 +94,9 @@ def function(code, arguments=None, *, name=None, context=0, unchecked=False):
     if not given.isidentifier():
         raise KernelError(f"{given!r} is no name of a function: give one by name=")
     for make in (_numba_cfunc, _numba_jit, _ctypes, _cffi, _capsule):
-        made = make(code, arguments, context, unchecked, given)
-        if made is not None:
-            return _checked(given, *made)
+        found = make(code, arguments, context, unchecked, given)
+        if found is not None:
+            return _checked(given, *found)
     if not callable(code):
         raise KernelError(f"{type(code).__name__} is no function")
     if arguments is None:
@@ -110,7 +112,15 @@ def _checked(name, arguments, code, keep):
         raise KernelError(f"give the number of arguments of {name}: arguments=")
     if not 1 <= arguments <= _MOST:
         raise KernelError(f"{name} has {arguments} arguments: a function has 1 to {_MOST}")
-    return Function(name, arguments, code, keep)
+    return made(name, arguments, code, keep)
+
+
+def made(name, arguments, code, keep):
+    """Return a function whose code is known to be of the right type."""
+    function = object.__new__(Function)
+    function.name, function.arguments = name, arguments
+    function._code, function._keep = code, keep
+    return function
 
 
 def _name_of(code):
@@ -149,6 +159,9 @@ def _numba_jit(code, arguments, context, unchecked, name):
         f"def run(n, arguments, results, context):\n{arrays}    out = carray(results, n)\n"
         f"    for point in range(n):\n        out[point] = code({values})\n"
     )
+    # Without exceptions: one would end a run in the middle.
+    options = {**getattr(code, "targetoptions", {}), "nopython": True, "error_model": "numpy"}
+    code = numba.njit(**{k: v for k, v in options.items() if k != "nopython"})(code.py_func)
     scope = {"code": code, "carray": numba.carray}
     exec(source, scope)
     reals = types.CPointer(types.float64)

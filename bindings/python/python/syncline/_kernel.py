@@ -1,5 +1,6 @@
 """Kernels: what a sweep runs."""
 
+import operator
 import os
 import warnings
 
@@ -7,7 +8,7 @@ from . import _syncline
 from ._errors import KernelError, SlowKernelWarning
 from ._functions import Function
 from ._plain import plain
-from ._trace import Untraceable, parameters, trace
+from ._trace import Untraceable, parameters, trace, written_name
 
 #: The functions that were called by the interpreter, and of which the user has been told.
 _told: set = set()
@@ -112,7 +113,8 @@ def kernel(function):
 
     Values have ``+ - * /``, ``**2``, comparisons, ``abs``, ``.astype``, and numpy's ``sqrt``,
     ``minimum``, ``maximum``, ``clip``, ``where``; see `syncline.function` for others. The result
-    has the bits of the loops in numpy, for each type.
+    has the bits of the loops in numpy, for each type. (A real number that a whole type cannot hold
+    becomes the nearest one that it can, and NaN becomes 0, where numpy promises nothing.)
 
     Parameters
     ----------
@@ -154,16 +156,23 @@ def options(names, dimensions, boundary, nodata, directions):
         unknown = [name for name in given if name not in names]
         if unknown:
             raise KernelError(f"nodata names {unknown[0]!r}, but the arrays are {', '.join(names)}")
-        tables["nodata"] = [f"{name} = {_number(value)}" for name, value in given.items()]
+        tables["nodata"] = [
+            f"{written_name(name)} = {_number(value)}" for name, value in given.items()
+        ]
     return lines, tables
 
 
 def _number(value):
     try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise KernelError(f"{value!r} is no number") from None
-    return repr(int(number)) if number.is_integer() else repr(number)
+        whole = operator.index(value)
+    except TypeError:
+        try:
+            return repr(float(value))
+        except (TypeError, ValueError):
+            raise KernelError(f"{value!r} is no number") from None
+    if abs(whole) > 1 << 53:
+        raise KernelError(f"{whole} is beyond 2**53, which a description cannot hold")
+    return repr(whole)
 
 
 def _edge(value):

@@ -9,7 +9,8 @@ import inspect
 import textwrap
 
 from ._errors import KernelError
-from ._functions import _MOST, Function
+from ._functions import _MOST
+from ._functions import made as function_of
 from ._trace import NEIGHBOURS, RADIUS, parameters, trace
 
 
@@ -74,18 +75,29 @@ class _Plain:
 
 
 def _offsets(function, dimensions):
-    """Return the offsets that the source of a kernel names, and whether it reads old values."""
-    code = inspect.unwrap(function).__code__ if hasattr(function, "__code__") else None
-    if code is None:
-        raise KernelError(f"{function!r} is no function in Python, and cannot be read")
-    names = set(code.co_names)
-    found = {NEIGHBOURS[name] for name in names & NEIGHBOURS.keys()}
+    """Return the offsets at which the source of a kernel reads, and whether it reads old values."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):
-        tree = ast.Module([], [])
+        source = inspect.getsource(function)
+    except (OSError, TypeError):
+        raise KernelError(
+            f"the source of {function!r} cannot be read, so it is not known what the kernel reads"
+        ) from None
+    names = set(parameters(function))
+    tree = _parsed(source)
+    # Names that stand for an array: `old = u.old`.
+    arrays, known = set(names), 0
+    while known != len(arrays):
+        known = len(arrays)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and _is_array(node.value, arrays):
+                arrays.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    found, old = {(0, 0, 0)}, False
     for node in ast.walk(tree):
-        if isinstance(node, ast.Subscript):
+        if isinstance(node, ast.Attribute) and _is_array(node.value, arrays):
+            old = old or node.attr == "old"
+            if node.attr in NEIGHBOURS:
+                found.add(NEIGHBOURS[node.attr])
+        elif isinstance(node, ast.Subscript) and _is_array(node.value, arrays):
             try:
                 offsets = ast.literal_eval(node.slice)
             except ValueError:
@@ -95,33 +107,56 @@ def _offsets(function, dimensions):
                 isinstance(offset, int) and abs(offset) <= RADIUS for offset in offsets
             ):
                 found.add((0,) * (3 - dimensions) + offsets)
-    return sorted(found | {(0, 0, 0)}), "old" in names
+    return sorted(found), old
+
+
+def _parsed(source):
+    """Return the syntax tree of a function; of a lambda, what can be parsed of its line."""
+    source = textwrap.dedent(source)
+    try:
+        return ast.parse(source)
+    except SyntaxError:
+        start = source.find("lambda")
+        for end in range(len(source), start, -1) if start >= 0 else ():
+            try:
+                return ast.parse(f"({source[start:end]})")
+            except SyntaxError:
+                continue
+    return ast.Module([], [])
+
+
+def _is_array(node, arrays):
+    """Return whether an expression is an array of a kernel, or its old values."""
+    if isinstance(node, ast.Attribute) and node.attr == "old":
+        node = node.value
+    return isinstance(node, ast.Name) and node.id in arrays
 
 
 def plain(function, dtypes, dimensions, fields, options):
     """Return the description of a kernel that calls a function in Python for each point."""
     names = parameters(function)
-    made = _Plain(function, names, dimensions, fields)
-    count = len(made.reads)
+    plain = _Plain(function, names, dimensions, fields)
+    count = len(plain.reads)
     if count > _MOST:
         raise KernelError(
-            f"{made.name} reads {count} values, more than the {_MOST} of a function that is called "
-            "point by point"
+            f"{plain.name} reads {count} values, more than the {_MOST} of a function that is "
+            "called point by point"
         )
     calls = [
-        Function(f"{made.name}_{part}", count, made.call(part), function) for part in range(fields)
+        function_of(f"{plain.name}_{part}", count, plain.call(part), function)
+        for part in range(fields)
     ]
 
     def kernel(**arrays):
         values = []
-        for index, offset in made.reads:
+        for index, offset in plain.reads:
             array = arrays[names[index]]
-            read = (array.old if made.before and index < fields else array)._read(offset)
+            read = (array.old if plain.before and index < fields else array)._read(offset)
             values.append(read.astype("float64"))
         results = (part(*values) for part in calls)
         results = tuple(result.astype(dtype) for result, dtype in zip(results, dtypes))
         return results if fields > 1 else results[0]
 
-    kernel.__name__ = made.name
+    kernel.__name__ = plain.name
     kernel.__signature__ = inspect.signature(function)
     return trace(kernel, dtypes, dimensions, options)

@@ -54,9 +54,9 @@ class Future(futures.Future):
 
     def cancel(self):
         """Cancel the task, unless a worker has it; return whether it is cancelled."""
-        if self._state == futures._base.PENDING and not self._pool._withdraw(self):
-            return False
-        return super().cancel()
+        if self._state != futures._base.PENDING:
+            return super().cancel()
+        return self._pool._cancel(self)
 
 
 _DONE = (futures._base.FINISHED, futures._base.CANCELLED, futures._base.CANCELLED_AND_NOTIFIED)
@@ -129,7 +129,7 @@ class Pool(futures.Executor):
         memory="1G",
         batch=None,
     ):
-        self._closed = True
+        self._ended = True
         if _worker.is_importing:
             raise PoolError(
                 "a worker cannot make a pool while it imports the main module: put what makes it "
@@ -148,9 +148,10 @@ class Pool(futures.Executor):
         self._tokens, self._tasks = itertools.count(1), {}
         self._pid, self._lock = os.getpid(), threading.Lock()
         self._pickles = weakref.WeakKeyDictionary()
+        self._maps, self._finishing, self._start = weakref.WeakSet(), False, None
         start = None
         if initializer is not None:
-            start = self._pickle((initializer, tuple(initargs)), [])
+            start = self._hand_over(self._pickle((initializer, tuple(initargs)), None))
         settings = {
             "workers": self._workers,
             "program": sys.executable,
@@ -165,9 +166,15 @@ class Pool(futures.Executor):
         this = weakref.ref(self)
         ended = collections.deque()
         self._crew = _syncline.Crew(settings, ended, lambda: _settle(this, ended))
-        self._closed = False
-        self._priority, self._cost = 0, 0.0
+        self._closed = self._ended = False
         _open.add(self)
+
+    def _hand_over(self, data):
+        """Put bytes where workers can read them; return the process, the file and the length."""
+        self._start = os.memfd_create("syncline", os.MFD_CLOEXEC)
+        with open(self._start, "wb", closefd=False) as file:
+            file.write(data)
+        return os.getpid(), self._start, len(data)
 
     def submit(self, fn, /, *args, **kwargs):
         """Run ``fn(*args, **kwargs)`` in a worker.
@@ -264,56 +271,67 @@ class Pool(futures.Executor):
         cancel_futures : bool
             Cancel the tasks that no worker has begun.
         """
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
         if self._pid != os.getpid():
             return
+        self._closed = True
         if cancel_futures:
+            for made in list(self._maps):
+                made.stop(futures.CancelledError())
             for task in list(self._tasks.values()):
                 task.cancel(self)
         if wait:
+            # An interrupt of the wait leaves the rest to another call.
             self._finish()
-        else:
+        elif not self._finishing:
+            self._finishing = True
             threading.Thread(target=self._finish, name="syncline-shutdown", daemon=True).start()
 
     def _finish(self):
-        for task in list(self._tasks.values()):
-            task.wait(self)
+        # A task of a `map` is followed by the next one before it goes.
+        while self._tasks:
+            for task in list(self._tasks.values()):
+                task.wait(self)
         self._end(gently=True)
 
     def _end(self, gently):
         """End the workers; the tasks that are left end with an error."""
         self._closed = True
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
         self._crew.close(gently)
         _open.discard(self)
+        for made in list(self._maps):
+            made.stop(self._lost())
         while self._tasks:
             _, task = self._tasks.popitem()
-            task.fail(PoolError("the pool was ended before the task had"))
+            task.fail(self._lost())
+        if self._start is not None:
+            os.close(self._start)
 
     def __exit__(self, kind, error, trace):
         if kind is None:
             self.shutdown(wait=True)
-        else:
-            self._closed = True
+        elif self._pid == os.getpid():
             self._end(gently=False)
         return False
 
     def __del__(self):
-        if not getattr(self, "_closed", True) and self._pid == os.getpid():
-            self._closed = True
-            self._crew.close(False)
+        if not getattr(self, "_ended", True) and self._pid == os.getpid():
+            self._end(gently=False)
 
-    def _check(self):
+    def _check_process(self):
         if self._pid != os.getpid():
             raise PoolError("this process is a copy that fork has made: the pool is not its own")
+
+    def _check(self):
+        self._check_process()
         if self._closed:
             raise PoolError("the pool is shut down")
 
     def _wait(self, future, timeout=None):
-        if self._pid != os.getpid():
-            raise PoolError("this process is a copy that fork has made: the pool is not its own")
+        self._check_process()
         deadline = None if timeout is None else time.monotonic() + timeout
         while (token := future._token) is not None and future._state not in _DONE:
             left = None if deadline is None else deadline - time.monotonic()
@@ -321,15 +339,27 @@ class Pool(futures.Executor):
                 if left is not None or self._closed:
                     break
             elif token == future._token and future._state not in _DONE:
-                # A task that is tried again has a new token. An interrupt has lost this one.
-                future.set_exception(PoolError("an interrupt ended the submission of the task"))
+                # A task that is tried again has a new token.
+                future.set_exception(self._lost())
 
-    def _withdraw(self, future):
+    def _lost(self):
+        """Return the exception for a task that is not under way, and has no outcome."""
+        if self._closed:
+            return PoolError("the pool was ended before the task had")
+        return PoolError("an interrupt ended the submission of the task")
+
+    def _cancel(self, future):
         token = future._token
+        self._check_process()
         if token is None or not self._crew.withdraw(token):
             return False
         self._tasks.pop(token, None)
-        return True
+        # Waiting threads look again when the future says so.
+        cancelled = futures.Future.cancel(future)
+        if cancelled:
+            future.set_running_or_notify_cancel()
+        self._crew.forget(token)
+        return cancelled
 
     def _function(self, fn):
         """Return the pickle of a function; those that are pickled by name are kept."""
@@ -367,7 +397,7 @@ class Pool(futures.Executor):
                     "a function or class of an interactive session goes to workers by cloudpickle: "
                     "pip install cloudpickle"
                 )
-            return pickled
+            return _worker.NEEDS_MAIN + pickled
         del keep[:]
         try:
             if parts is None:
@@ -428,6 +458,7 @@ class _One:
         # Shared memory among the arguments lives until the task has ended.
         self.arguments = arguments
         self.priority, self.cost, self.tries = priority, cost, 0
+        self.settled = None
 
     def send(self, pool):
         token = next(pool._tokens)
@@ -436,8 +467,11 @@ class _One:
         # Only now: a thread that waits takes a token that is not open for one that has ended.
         self.future._token = token
 
-    def settle(self, pool, answer, failure):
+    def settle(self, pool, token, answer, failure):
         if failure is not None:
+            if self.settled == token:
+                return  # an interrupt has ended this before
+            self.settled = token
             self.tries += 1
             error = _error(failure, self.tries)
             if failure[0] in ("died", "late") and self.tries <= pool._retries:
@@ -445,7 +479,7 @@ class _One:
             return self.fail(error)
         try:
             fine, value = pickle.loads(answer[0], buffers=answer[1])
-        except BaseException as error:
+        except Exception as error:
             return self.fail(_unreadable(error))
         if fine:
             self._end(self.future.set_result, value)
@@ -473,27 +507,30 @@ class _Chunk:
     """Some items of a `map`, as one task."""
 
     def __init__(self, of, items):
-        self.of, self.items, self.token = of, items, None
+        self.of, self.items, self.token, self.lost = of, items, None, False
 
     def register(self, pool):
         self.token = next(pool._tokens)
         pool._tasks[self.token] = self
 
-    def settle(self, pool, answer, failure):
+    def settle(self, pool, token, answer, failure):
         self.of.settle(self, answer, failure)
 
     def fail(self, error):
         self.of.fail(self.items, error)
 
     def cancel(self, pool):
-        if pool._crew.withdraw(self.token):
+        if self.token is not None and pool._crew.withdraw(self.token):
             pool._tasks.pop(self.token, None)
             self.fail(futures.CancelledError())
+            self.of.under_way.discard(self)
+            pool._crew.forget(self.token)
 
     def wait(self, pool):
-        while self.token in pool._tasks and pool._tasks[self.token] is self:
-            if not pool._crew.wait(self.token, None):
-                break
+        if pool._crew.wait(self.token, None) and pool._tasks.get(self.token) is self:
+            # It is not under way, and has no outcome: an interrupt ended its submission.
+            pool._tasks.pop(self.token, None)
+            self.fail(pool._lost())
 
 
 class _Map:
@@ -506,8 +543,9 @@ class _Map:
         self.outcomes, self.tokens = [None] * len(items), [None] * len(items)
         self.ended = bytearray(len(items))
         self.next, self.under_way, self.seconds, self.tries = 0, set(), None, {}
-        self.lock = threading.Lock()
-        self.progress = _bar(progress, len(items))
+        self.lock = threading.RLock()
+        self.progress, self.failure = _bar(progress, len(items)), None
+        pool._maps.add(self)
         self.more()
 
     def size(self):
@@ -522,43 +560,52 @@ class _Map:
     def more(self):
         """Submit items, as long as few are under way."""
         with self.lock:
-            chunks = []
             while self.next < len(self.items) and len(self.under_way) < 3 * self.pool._workers:
                 chosen = range(self.next, min(self.next + self.size(), len(self.items)))
                 if len(chosen) > 1 and any(map(_is_large, self.items[chosen[0]])):
                     chosen = chosen[:1]
-                chunks.append(_Chunk(self, chosen))
-                self.under_way.add(chunks[-1])
+                self.send([_Chunk(self, chosen)])
+                # Only now: an interrupt before leaves them to the next call.
                 self.next = chosen[-1] + 1
-        self.send(chunks)
 
     def send(self, chunks):
-        entries = []
-        for chunk in chunks:
-            items, parts = [self.items[item] for item in chunk.items], []
-            try:
-                pickled = self.pool._pickle((self.function, items, None), parts)
-            except TaskPicklingError as error:
+        entries, sent = [], []
+        try:
+            for chunk in chunks:
+                items, parts = [self.items[item] for item in chunk.items], []
+                try:
+                    pickled = self.pool._pickle((self.function, items, None), parts)
+                except TaskPicklingError as error:
+                    if len(chunk.items) == 1:
+                        self.fail(chunk.items, error)
+                    else:
+                        self.again(chunk.items)
+                    continue
+                chunk.register(self.pool)
+                self.under_way.add(chunk)
+                sent.append(chunk)
+                entries.append((chunk.token, chunk.token, pickled, parts, 0, 0.0))
+            if entries:
+                self.pool._crew.submit(entries)
+        except BaseException:
+            for chunk in sent:
                 self.under_way.discard(chunk)
-                if len(chunk.items) == 1:
-                    self.fail(chunk.items, error)
-                else:
-                    self.again(chunk.items)
-                continue
-            chunk.register(self.pool)
-            entries.append((chunk.token, chunk.token, pickled, parts, 0, 0.0))
-        if entries:
-            self.pool._crew.submit(entries)
-        # As for single tasks, only now.
-        for chunk in chunks:
+                self.pool._tasks.pop(chunk.token, None)
+            raise
+        # Only now: a thread that waits takes a token that is not open for one that has ended.
+        for chunk in sent:
             for item in chunk.items:
                 self.tokens[item] = chunk.token
 
     def again(self, items):
         """Submit items again, each by itself."""
-        chunks = [_Chunk(self, (item,)) for item in items]
-        self.under_way.update(chunks)
-        self.send(chunks)
+        self.send([_Chunk(self, (item,)) for item in items])
+
+    def stop(self, error):
+        """Submit no more items; those that no worker has got end with an error."""
+        with self.lock:
+            first, self.next = self.next, len(self.items)
+        self.fail(range(first, len(self.items)), error)
 
     def settle(self, chunk, answer, failure):
         if failure is None:
@@ -572,11 +619,13 @@ class _Map:
         pickled, parts = answer
         try:
             seconds, values, each = pickle.loads(pickled, buffers=parts)
-        except BaseException as error:
+        except Exception as error:
             return self.fail(chunk.items, _unreadable(error))
         if seconds is None:  # the items could not be read
             return self.fail(chunk.items, values)
         mean = seconds / max(1, len(chunk.items))
+        if any(map(_is_large, [values[0]] if each is None and values else ())):
+            self.chunksize = 1
         self.seconds = mean if self.seconds is None else (self.seconds + mean) / 2
         if each is None:
             self.end(zip(chunk.items, ((True, value) for value in values)))
@@ -585,7 +634,7 @@ class _Map:
         for one, count in each:
             try:
                 outcomes.append(pickle.loads(one, buffers=parts[at : at + count]))
-            except BaseException as error:
+            except Exception as error:
                 outcomes.append((False, _unreadable(error)))
             at += count
         self.end(zip(chunk.items, outcomes))
@@ -595,6 +644,9 @@ class _Map:
         kind, _, _, number, item = failure
         if kind not in ("died", "late"):
             return self.fail(chunk.items, _error(failure, 1))
+        if chunk.lost:
+            return  # an interrupt has ended this before
+        chunk.lost = True
         items = list(chunk.items)
         culprit = items.pop(item if number == chunk.token and item < len(items) else 0)
         tries = self.tries[culprit] = self.tries.get(culprit, 0) + 1
@@ -614,14 +666,21 @@ class _Map:
             if not self.ended[item]:
                 self.outcomes[item] = outcome
                 self.ended[item] = 1
-        if self.progress is not None:
-            self.progress(sum(self.ended), len(self.items))
+        progress = self.progress
+        if progress is not None:
+            try:
+                progress(sum(self.ended), len(self.items))
+            except Exception as error:
+                # It is told where the results are taken, not in the thread that drives the pool.
+                self.progress, self.failure = None, error
 
     def results(self):
         """Yield the results, in the order of the items."""
         try:
             for item in range(len(self.items)):
                 self.wait(item)
+                if self.failure is not None:
+                    raise self.failure
                 # A result is not kept longer than its user does.
                 (fine, value), self.outcomes[item] = self.outcomes[item], None
                 if not fine:
@@ -629,18 +688,15 @@ class _Map:
                 yield value
         finally:
             # What no worker has begun is not wanted any more.
-            self.next = len(self.items)
-            for chunk in list(self.under_way):
-                if self.pool._pid == os.getpid() and not all(
-                    map(self.ended.__getitem__, chunk.items)
-                ):
+            if self.pool._pid == os.getpid() and not all(self.ended):
+                self.stop(futures.CancelledError())
+                for chunk in list(self.under_way):
                     chunk.cancel(self.pool)
 
     def wait(self, item):
         pool, crew = self.pool, self.pool._crew
         while not self.ended[item]:
-            if pool._pid != os.getpid():
-                raise PoolError("this process is a copy that fork has made")
+            pool._check_process()
             left = None if self.deadline is None else self.deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise TimeoutError(f"item {item} has not ended in time")
@@ -651,9 +707,9 @@ class _Map:
                 time.sleep(0 if self.tokens[item] else 1e-3)
             elif crew.wait(token, left):
                 if token == self.tokens[item] and not self.ended[item]:
-                    self.fail((item,), PoolError("an interrupt ended the submission of the item"))
+                    self.fail((item,), pool._lost())
             elif pool._closed and not pool._tasks:
-                self.fail((item,), PoolError("the pool was ended before the task had"))
+                self.fail((item,), pool._lost())
 
 
 def _is_large(argument):
@@ -707,11 +763,15 @@ def _settle(this, ended):
         task = pool._tasks.get(token)
         if task is not None:
             try:
-                task.settle(pool, answer, failure)
-            except Exception as error:
+                task.settle(pool, token, answer, failure)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 task.fail(_unreadable(error))
             pool._tasks.pop(token, None)
-        ended.popleft()
+        # A callback that waits for another task of the pool may have got here before.
+        if ended and ended[0] is outcome:
+            ended.popleft()
 
 
 @atexit.register

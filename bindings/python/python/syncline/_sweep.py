@@ -150,6 +150,8 @@ class _Job:
             for n, (name, array) in enumerate(self.fields + extra)
         ]
         first = self.arrays[0]
+        for output, array in zip(self.outputs, self.arrays):
+            output.check(array)
         for array in self.arrays[1:]:
             if array.shape != first.shape:
                 raise ArrayError(

@@ -294,6 +294,8 @@ class Value:
             info = np.iinfo(dtype)
             if not info.min <= number <= info.max:
                 raise self.trace.error(f"{dtype} cannot hold {number}")
+            if abs(number) > 1 << 53:
+                raise self.trace.error(f"{number} is beyond 2**53: pass it as a coefficient")
         return Value(self.trace, "number", (number,), dtype)
 
     def _binary(self, op, left, right):
@@ -373,6 +375,13 @@ class Condition:
 
     def __invert__(self):
         return Condition(self.trace, "not", (self,))
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        raise self.trace.untraceable("comparisons cannot be compared: join them by `&`, `|`, `~`")
+
+    __ne__ = __eq__
 
     def __bool__(self):
         at = self.trace.line()
@@ -525,7 +534,7 @@ class _Text:
     def __init__(self, names, fields, functions, dimensions, typed):
         self.names, self.fields, self.functions = names, fields, functions
         self.planes, self.typed = dimensions > 2, typed
-        self.lines, self.known = [], {}
+        self.lines, self.known, self.named = [], {}, 0
         self.keys, self.uses = {}, {}
 
     def key(self, node):
@@ -556,12 +565,11 @@ class _Text:
 
     def name(self, text):
         """Give a text a name of its own."""
-        taken = {*self.names, *self.functions, *_RESERVED}
-        number = len(self.lines) + 1
-        while f"t{number}" in taken:
-            number += len(taken)
-        self.lines.append(f"t{number} = {text}")
-        return f"t{number}"
+        self.named += 1
+        while f"t{self.named}" in (*self.names, *self.functions):
+            self.named += 1
+        self.lines.append(f"t{self.named} = {text}")
+        return f"t{self.named}"
 
     def write(self, node, least=0):
         """Return a value as text that binds at least as strongly as `least`."""
@@ -677,6 +685,11 @@ def parameters(function):
     return names
 
 
+def written_name(name):
+    """Return the name of an array in a description."""
+    return f"{name}_" if name in _RESERVED else name
+
+
 def _name(function):
     return getattr(function, "__name__", type(function).__name__)
 
@@ -714,7 +727,7 @@ def trace(function, dtypes, dimensions, options=((), {})):
             f"{_name(function)} returns {len(results)} values, but takes {len(names)} arrays: it "
             "returns one value for each field"
         )
-    names = [name + "_" * (name in _RESERVED) for name in names]
+    names = [written_name(name) for name in names]
     try:
         roots = [array._lift(result, array.dtype) for array, result in zip(arrays, results)]
     except KernelError as error:
@@ -729,6 +742,7 @@ def trace(function, dtypes, dimensions, options=((), {})):
                 raise KernelError(f"two functions are called {called.name}: give one another name=")
     # Without types, all arrays are float64 or all are float32.
     typed = len(set(dtypes)) > 1 or dtypes[0] not in REAL or (functions and dtypes[0] != "float64")
+    typed = typed or any(node.op == "cast" for node in nodes)
     text = _Text(names, fields, functions, dimensions, typed)
     text.count(nodes, roots)
     # Operands first: the text of an operation then finds that of its operands.
@@ -747,7 +761,9 @@ def trace(function, dtypes, dimensions, options=((), {})):
     if typed:
         types = [f'{name} = "{dtype}"' for name, dtype in zip(names, dtypes)]
         options = options[0], {**options[1], "types": types}
-    text = _compose(function, names, fields, dtypes, dimensions, functions, lines, options)
+    if any(getattr(node, "dtype", REAL[0]) not in REAL for node in nodes):
+        options = [*options[0], 'overflow = "wrapping"'], options[1]
+    text = _compose(function, names, fields, dimensions, functions, lines, options)
     return Traced(text, functions, fields)
 
 
@@ -772,7 +788,7 @@ def _nodes(roots):
     return ordered
 
 
-def _compose(function, names, fields, dtypes, dimensions, functions, lines, options):
+def _compose(function, names, fields, dimensions, functions, lines, options):
     """Return the whole description."""
     quoted = [f'"{name}"' for name in names]
     head = [f'name = "{_name(function)}"'.replace("<lambda>", "lambda")]
@@ -786,8 +802,6 @@ def _compose(function, names, fields, dtypes, dimensions, functions, lines, opti
         head.append("dimensions = 3")
     if functions:
         head.append("functions = [" + ", ".join(f'"{name}"' for name in functions) + "]")
-    if any(dtype not in REAL for dtype in dtypes):
-        head.append('overflow = "wrapping"')
     more, tables = options
     head.extend(more)
     body = ['update = """', *lines, '"""']

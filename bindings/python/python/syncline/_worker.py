@@ -4,10 +4,17 @@ import pickle
 import sys
 import time
 import traceback
+import types
 
 #: The functions that were unpickled, by their pickles.
 _functions: dict = {}
 _MOST_FUNCTIONS = 1000
+
+#: The first byte of a pickle that refers to the main module of the manager.
+NEEDS_MAIN = b"m"
+
+#: Values that no later task can change.
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 #: What the manager says of its main module, until it is needed.
 _main = None
@@ -56,8 +63,10 @@ def dumps(value, parts, dumps=pickle.dumps):
 
 
 def _load(pickled, parts=()):
-    if _main is not None and b"__main__" in pickled:
-        _import_main()
+    if pickled[:1] == NEEDS_MAIN:
+        pickled = pickled[1:]
+        if _main is not None:
+            _import_main()
     return pickle.loads(pickled, buffers=parts)
 
 
@@ -78,9 +87,11 @@ def _function(pickled):
     found = _functions.get(pickled)
     if found is None:
         found = _load(pickled)
-        if len(_functions) >= _MOST_FUNCTIONS:
-            _functions.clear()
-        _functions[pickled] = found
+        # Others may have a state, which each task has for itself.
+        if isinstance(found, (types.FunctionType, types.BuiltinFunctionType, type)):
+            if len(_functions) >= _MOST_FUNCTIONS:
+                _functions.clear()
+            _functions[pickled] = found
     return found
 
 
@@ -154,26 +165,50 @@ def run(pickled, parts, is_chunk=False):
 def _steps(function, items, outcomes):
     for item in items:
         try:
-            outcomes.append((True, function(*item)))
+            value = function(*item)
+            if type(value) in _PLAIN or len(items) == 1:
+                outcomes.append((True, value))
+            else:
+                # Now, as later items may write to what it refers to.
+                outcomes.append(_pickled((True, value)))
         except BaseException as error:
-            outcomes.append((False, _outcome(error)))
+            outcomes.append(_pickled((False, _outcome(error))))
         yield
+
+
+class _Pickled(bytes):
+    """The pickle of an outcome."""
+
+
+def _pickled(outcome):
+    """Return the pickle of an outcome, with copies of its buffers."""
+    try:
+        try:
+            return _Pickled(pickle.dumps(outcome, 5))
+        except Exception:
+            cloudpickle = sys.modules.get("cloudpickle")
+            if cloudpickle is None:
+                raise
+            return _Pickled(cloudpickle.dumps(outcome, 5))
+    except Exception:
+        return _Pickled(_answer(outcome)[0])
 
 
 def _chunk_answer(outcomes, begin):
     _flush()
     seconds = time.perf_counter() - begin
-    if all(fine for fine, _ in outcomes):
+    if not any(isinstance(outcome, _Pickled) for outcome in outcomes):
         # Pickled as a list of values: most are small.
         parts = []
         try:
             return _dumps((seconds, [value for _, value in outcomes], None), parts), parts
         except Exception:
             pass
-    each = [_answer(outcome) for outcome in outcomes]
-    parts = [part for _, some in each for part in some]
-    pickles = [(pickled, len(some)) for pickled, some in each]
-    return dumps((seconds, None, pickles), []), parts
+    each = [
+        (bytes(outcome) if isinstance(outcome, _Pickled) else bytes(_pickled(outcome)), 0)
+        for outcome in outcomes
+    ]
+    return dumps((seconds, None, each), []), []
 
 
 def main(start, main_module):
@@ -183,6 +218,8 @@ def main(start, main_module):
 
     _main = main_module
     if start is not None:
-        function, args = _load(*start) if isinstance(start, tuple) else _load(start)
+        owner, number, length = start
+        with open(f"/proc/{owner}/fd/{number}", "rb") as file:
+            function, args = _load(file.read(length))
         function(*args)
     _syncline.serve(run)

@@ -145,6 +145,8 @@ pub(crate) struct Worker<T, R> {
     pub(crate) seat: Option<Seat>,
     /// Whether its current tasks are not wanted any more.
     cancelled: bool,
+    /// Whether the result of the current task is sent at once.
+    at_once: bool,
     /// The orders that arrived while it checked for cancellation.
     later: VecDeque<Order<T, R>>,
 }
@@ -163,6 +165,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             reports_forks: false,
             seat,
             cancelled: false,
+            at_once: false,
             later,
         }
     }
@@ -287,6 +290,9 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 if self.nanos > KEPT.as_nanos() as u64 {
                     self.send_results()?;
                 }
+            }
+            if std::mem::take(&mut self.at_once) {
+                self.send_results()?;
             }
         }
         self.resume(0);
@@ -508,6 +514,12 @@ impl<'w, T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Forks
         {
             progress.publish(&numbers);
         }
+    }
+
+    /// Lets the result of the running task be sent when the task ends, not together with those of
+    /// the next tasks: for results that share memory which later tasks may write.
+    pub fn send_at_once(&mut self) {
+        self.worker.at_once = true;
     }
 
     /// Forks a task as a child of the running one: any worker may begin it from now on.

@@ -176,8 +176,11 @@ def _steps(function, items, outcomes):
         yield
 
 
-class _Pickled(bytes):
+class _Pickled:
     """The pickle of an outcome."""
+
+    def __init__(self, data):
+        self.data = data
 
 
 def _pickled(outcome):
@@ -204,11 +207,8 @@ def _chunk_answer(outcomes, begin):
             return _dumps((seconds, [value for _, value in outcomes], None), parts), parts
         except Exception:
             pass
-    each = [
-        (bytes(outcome) if isinstance(outcome, _Pickled) else bytes(_pickled(outcome)), 0)
-        for outcome in outcomes
-    ]
-    return dumps((seconds, None, each), []), []
+    made = (one if isinstance(one, _Pickled) else _pickled(one) for one in outcomes)
+    return dumps((seconds, None, [(one.data, 0) for one in made]), []), []
 
 
 def main(start, main_module):

@@ -98,7 +98,7 @@ sanitized() {
     site "$home/asan" "$target/asan/$arch/debug/lib_syncline.so"
     # Bounds on the private memory of workers do not go with the sanitizer's shadow of all memory.
     LD_PRELOAD=$runtime ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 SYNCLINE_EXAMPLES=50 PYTHONPATH=$home/asan \
-        "$venv/bin/python" -m pytest -q -o faulthandler_timeout=300 -k "not memory_bounds and not pages" tests
+        "$venv/bin/python" -m pytest -q -o faulthandler_timeout=300 -k "not memory_bounds and not pages and not notebooks" tests
 }
 
 run() {

@@ -109,9 +109,9 @@ def test_a_death_in_a_map_is_the_error_of_its_item_alone(pool, chunksize):
 
 def outcomes(pool, function, *items, **options):
     """Return the results and the types of exceptions of a map."""
-    from syncline._pool import _Map
+    from syncline._tasks import Map
 
-    made = _Map(pool, function, list(zip(*items)), None, options.get("chunksize"), None)
+    made = Map(pool, function, list(zip(*items)), None, options.get("chunksize"), None)
     until = time.monotonic() + LIMIT
     while not all(made.ended):
         assert time.monotonic() < until

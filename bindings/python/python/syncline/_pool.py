@@ -14,18 +14,13 @@ import types
 import weakref
 
 from . import _syncline, _worker
-from ._errors import PoolError, TaskPicklingError, TaskTimeoutError, WorkerError
-from ._sizes import size
+from ._errors import PoolError, TaskPicklingError
+from ._sizes import size, whole
+from ._tasks import Map, One, unreadable
 from ._worker import dumps
 
 #: The pools that are open, which end when the interpreter does.
 _open: weakref.WeakSet = weakref.WeakSet()
-
-#: The time, in seconds, for which items of `map` are handed out together.
-_TOGETHER = 1e-3
-
-#: The bytes from which on an argument goes by itself.
-_LARGE = 1 << 16
 
 
 class Future(futures.Future):
@@ -139,9 +134,9 @@ class Pool(futures.Executor):
             raise TypeError("initializer must be callable")
         if max_workers is None:
             max_workers = len(os.sched_getaffinity(0))
-        self._workers = _at_least("max_workers", 1, max_workers)
-        self._retries = _at_least("retries", 0, retries)
-        self._batch = None if batch is None else _at_least("batch", 1, batch)
+        self._workers = whole("max_workers", 1, max_workers)
+        self._retries = whole("retries", 0, retries)
+        self._batch = None if batch is None else whole("batch", 1, batch)
         if timeout is not None and not timeout > 0:
             raise ValueError(f"timeout is {timeout}, but must be more than 0")
         self._timeout = timeout
@@ -226,7 +221,7 @@ class Pool(futures.Executor):
         parts = []
         pickled = self._pickle((self._function(fn), args, kwargs), parts)
         future = Future(self)
-        task = _One(future, (args, kwargs), pickled, parts, priority, cost)
+        task = One(future, (args, kwargs), pickled, parts, priority, cost)
         task.send(self)
         return future
 
@@ -254,11 +249,11 @@ class Pool(futures.Executor):
         """
         self._check()
         if chunksize is not None:
-            _at_least("chunksize", 1, chunksize)
+            whole("chunksize", 1, chunksize)
         if self._timeout is not None or self._batch is not None:
             chunksize = min(chunksize or self._batch or 1, self._batch or 1)
         items = list(zip(*iterables))
-        return _Map(self, fn, items, timeout, chunksize, progress).results()
+        return Map(self, fn, items, timeout, chunksize, progress).results()
 
     def shutdown(self, wait=True, *, cancel_futures=False):
         """End the pool.
@@ -412,18 +407,6 @@ def _short(value):
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _at_least(name, least, value):
-    import operator
-
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} is {value!r}, but must be a whole number") from None
-    if number < least:
-        raise ValueError(f"{name} is {number}, but must be at least {least}")
-    return number
-
-
 def _main_data():
     """Return what a worker needs to import the main module; `None` if it is not a file."""
     main = sys.modules.get("__main__")
@@ -450,306 +433,6 @@ def _arguments(start):
     return [*subprocess._args_from_interpreter_flags(), "-c", code]
 
 
-class _One:
-    """A task that was submitted by itself."""
-
-    def __init__(self, future, arguments, pickled, parts, priority, cost):
-        self.future, self.pickled, self.parts = future, pickled, parts
-        # Shared memory among the arguments lives until the task has ended.
-        self.arguments = arguments
-        self.priority, self.cost, self.tries = priority, cost, 0
-        self.settled = None
-
-    def send(self, pool):
-        token = next(pool._tokens)
-        pool._tasks[token] = self
-        pool._crew.submit([(token, 0, self.pickled, self.parts, self.priority, self.cost)])
-        # Only now: a thread that waits takes a token that is not open for one that has ended.
-        self.future._token = token
-
-    def settle(self, pool, token, answer, failure):
-        if failure is not None:
-            if self.settled == token:
-                return  # an interrupt has ended this before
-            self.settled = token
-            self.tries += 1
-            error = _error(failure, self.tries)
-            if failure[0] in ("died", "late") and self.tries <= pool._retries:
-                return self.send(pool)
-            return self.fail(error)
-        try:
-            fine, value = pickle.loads(answer[0], buffers=answer[1])
-        except Exception as error:
-            return self.fail(_unreadable(error))
-        if fine:
-            self._end(self.future.set_result, value)
-        else:
-            self.fail(value)
-
-    def fail(self, error):
-        self._end(self.future.set_exception, error)
-
-    def _end(self, set_it, value):
-        # A future that was cancelled at the last moment stays cancelled.
-        try:
-            set_it(value)
-        except futures.InvalidStateError:
-            pass
-
-    def cancel(self, pool):
-        self.future.cancel()
-
-    def wait(self, pool):
-        pool._wait(self.future)
-
-
-class _Chunk:
-    """Some items of a `map`, as one task."""
-
-    def __init__(self, of, items):
-        self.of, self.items, self.token, self.lost = of, items, None, False
-
-    def register(self, pool):
-        self.token = next(pool._tokens)
-        pool._tasks[self.token] = self
-
-    def settle(self, pool, token, answer, failure):
-        self.of.settle(self, answer, failure)
-
-    def fail(self, error):
-        self.of.fail(self.items, error)
-
-    def cancel(self, pool):
-        if self.token is not None and pool._crew.withdraw(self.token):
-            pool._tasks.pop(self.token, None)
-            self.fail(futures.CancelledError())
-            self.of.under_way.discard(self)
-            pool._crew.forget(self.token)
-
-    def wait(self, pool):
-        if pool._crew.wait(self.token, None) and pool._tasks.get(self.token) is self:
-            # It is not under way, and has no outcome: an interrupt ended its submission.
-            pool._tasks.pop(self.token, None)
-            self.fail(pool._lost())
-
-
-class _Map:
-    """The items of a `map`, and their results."""
-
-    def __init__(self, pool, fn, items, timeout, chunksize, progress):
-        self.pool, self.items, self.chunksize = pool, items, chunksize
-        self.function = pool._function(fn)
-        self.deadline = None if timeout is None else time.monotonic() + timeout
-        self.outcomes, self.tokens = [None] * len(items), [None] * len(items)
-        self.ended = bytearray(len(items))
-        self.next, self.under_way, self.seconds, self.tries = 0, set(), None, {}
-        self.lock = threading.RLock()
-        self.progress, self.failure = _bar(progress, len(items)), None
-        pool._maps.add(self)
-        self.more()
-
-    def size(self):
-        """Return the number of items that go together."""
-        if self.chunksize is not None:
-            return self.chunksize
-        if self.seconds is None:
-            return 1
-        share = -(-(len(self.items) - self.next) // (2 * self.pool._workers))
-        return max(1, min(int(_TOGETHER / max(self.seconds, 1e-9)), share))
-
-    def more(self):
-        """Submit items, as long as few are under way."""
-        with self.lock:
-            while self.next < len(self.items) and len(self.under_way) < 3 * self.pool._workers:
-                chosen = range(self.next, min(self.next + self.size(), len(self.items)))
-                if len(chosen) > 1 and any(map(_is_large, self.items[chosen[0]])):
-                    chosen = chosen[:1]
-                self.send([_Chunk(self, chosen)])
-                # Only now: an interrupt before leaves them to the next call.
-                self.next = chosen[-1] + 1
-
-    def send(self, chunks):
-        entries, sent = [], []
-        try:
-            for chunk in chunks:
-                items, parts = [self.items[item] for item in chunk.items], []
-                try:
-                    pickled = self.pool._pickle((self.function, items, None), parts)
-                except TaskPicklingError as error:
-                    if len(chunk.items) == 1:
-                        self.fail(chunk.items, error)
-                    else:
-                        self.again(chunk.items)
-                    continue
-                chunk.register(self.pool)
-                self.under_way.add(chunk)
-                sent.append(chunk)
-                entries.append((chunk.token, chunk.token, pickled, parts, 0, 0.0))
-            if entries:
-                self.pool._crew.submit(entries)
-        except BaseException:
-            for chunk in sent:
-                self.under_way.discard(chunk)
-                self.pool._tasks.pop(chunk.token, None)
-            raise
-        # Only now: a thread that waits takes a token that is not open for one that has ended.
-        for chunk in sent:
-            for item in chunk.items:
-                self.tokens[item] = chunk.token
-
-    def again(self, items):
-        """Submit items again, each by itself."""
-        self.send([_Chunk(self, (item,)) for item in items])
-
-    def stop(self, error):
-        """Submit no more items; those that no worker has got end with an error."""
-        with self.lock:
-            first, self.next = self.next, len(self.items)
-        self.fail(range(first, len(self.items)), error)
-
-    def settle(self, chunk, answer, failure):
-        if failure is None:
-            self.take(chunk, answer)
-        else:
-            self.lose(chunk, failure)
-        self.under_way.discard(chunk)
-        self.more()
-
-    def take(self, chunk, answer):
-        pickled, parts = answer
-        try:
-            seconds, values, each = pickle.loads(pickled, buffers=parts)
-        except Exception as error:
-            return self.fail(chunk.items, _unreadable(error))
-        if seconds is None:  # the items could not be read
-            return self.fail(chunk.items, values)
-        mean = seconds / max(1, len(chunk.items))
-        if any(map(_is_large, [values[0]] if each is None and values else ())):
-            self.chunksize = 1
-        self.seconds = mean if self.seconds is None else (self.seconds + mean) / 2
-        if each is None:
-            self.end(zip(chunk.items, ((True, value) for value in values)))
-            return
-        at, outcomes = 0, []
-        for one, count in each:
-            try:
-                outcomes.append(pickle.loads(one, buffers=parts[at : at + count]))
-            except Exception as error:
-                outcomes.append((False, _unreadable(error)))
-            at += count
-        self.end(zip(chunk.items, outcomes))
-
-    def lose(self, chunk, failure):
-        """Handle the death of a worker: the item that ran has the error, the others run again."""
-        kind, _, _, number, item = failure
-        if kind not in ("died", "late"):
-            return self.fail(chunk.items, _error(failure, 1))
-        if chunk.lost:
-            return  # an interrupt has ended this before
-        chunk.lost = True
-        items = list(chunk.items)
-        culprit = items.pop(item if number == chunk.token and item < len(items) else 0)
-        tries = self.tries[culprit] = self.tries.get(culprit, 0) + 1
-        if tries <= self.pool._retries:
-            items.append(culprit)
-        else:
-            self.fail((culprit,), _error(failure, tries))
-        if items:
-            self.again(items)
-
-    def fail(self, items, error):
-        self.end((item, (False, error)) for item in items)
-
-    def end(self, outcomes):
-        for item, outcome in outcomes:
-            # An item that was run twice keeps its first outcome.
-            if not self.ended[item]:
-                self.outcomes[item] = outcome
-                self.ended[item] = 1
-        progress = self.progress
-        if progress is not None:
-            try:
-                progress(sum(self.ended), len(self.items))
-            except Exception as error:
-                # It is told where the results are taken, not in the thread that drives the pool.
-                self.progress, self.failure = None, error
-
-    def results(self):
-        """Yield the results, in the order of the items."""
-        try:
-            for item in range(len(self.items)):
-                self.wait(item)
-                if self.failure is not None:
-                    raise self.failure
-                # A result is not kept longer than its user does.
-                (fine, value), self.outcomes[item] = self.outcomes[item], None
-                if not fine:
-                    raise value
-                yield value
-        finally:
-            # What no worker has begun is not wanted any more.
-            if self.pool._pid == os.getpid() and not all(self.ended):
-                self.stop(futures.CancelledError())
-                for chunk in list(self.under_way):
-                    chunk.cancel(self.pool)
-
-    def wait(self, item):
-        pool, crew = self.pool, self.pool._crew
-        while not self.ended[item]:
-            pool._check_process()
-            left = None if self.deadline is None else self.deadline - time.monotonic()
-            if left is not None and left <= 0:
-                raise TimeoutError(f"item {item} has not ended in time")
-            token = self.tokens[item]
-            if token is None:
-                # Another thread is about to submit it.
-                self.more()
-                time.sleep(0 if self.tokens[item] else 1e-3)
-            elif crew.wait(token, left):
-                if token == self.tokens[item] and not self.ended[item]:
-                    self.fail((item,), pool._lost())
-            elif pool._closed and not pool._tasks:
-                self.fail((item,), pool._lost())
-
-
-def _is_large(argument):
-    return getattr(argument, "nbytes", 0) >= _LARGE
-
-
-def _bar(progress, total):
-    if not progress:
-        return None
-    if progress is not True:
-        return progress
-    from ._progress import Bar
-
-    bar = Bar()
-
-    def show(done, of):
-        bar(done / max(1, of), f" {done} of {of}")
-        if done == of:
-            bar.end()
-
-    return show
-
-
-def _error(failure, tries):
-    """Return the exception for a task without a result."""
-    kind, why, _, _, _ = failure
-    why = why if tries == 1 else f"{why} ({tries} tries)"
-    if kind == "died":
-        return WorkerError(f"the task has no result: {why}")
-    if kind == "late":
-        return TaskTimeoutError(f"the task has no result: {why}")
-    return PoolError(f"the task has no result: {why}")
-
-
-def _unreadable(error):
-    failed = TaskPicklingError(f"the result cannot be unpickled here: {error!r}")
-    failed.__cause__ = error
-    return failed
-
-
 def _settle(this, ended):
     """Give tasks their outcomes; called by the thread that drives the pool.
 
@@ -767,7 +450,7 @@ def _settle(this, ended):
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                task.fail(_unreadable(error))
+                task.fail(unreadable(error))
             pool._tasks.pop(token, None)
         # A callback that waits for another task of the pool may have got here before.
         if ended and ended[0] is outcome:

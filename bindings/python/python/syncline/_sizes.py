@@ -1,5 +1,6 @@
-"""Sizes of memory, read and told."""
+"""Numbers that users give: sizes of memory, read and told, and whole numbers."""
 
+import operator
 import re
 
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
@@ -24,3 +25,14 @@ def told_size(number):
         if number >= 1 << power:
             return f"{number / (1 << power):.3g} {unit}"
     return f"{number} bytes"
+
+
+def whole(name, least, value):
+    """Return a whole number that a user has given."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}, but must be a whole number") from None
+    if number < least:
+        raise ValueError(f"{name} is {number}, but must be at least {least}")
+    return number

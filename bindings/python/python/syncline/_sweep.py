@@ -12,7 +12,7 @@ from ._arrays import Output, Stage, open_array
 from ._errors import ArrayError, ConvergenceWarning, MemoryBoundError, OutputError
 from ._kernel import Kernel, prepare
 from ._progress import Bar
-from ._sizes import size, told_size
+from ._sizes import size, told_size, whole
 
 #: The share of the available memory that a sweep takes if it is not told.
 _SHARE = 0.8
@@ -201,7 +201,7 @@ class _Job:
         return made
 
     def _settings(self, options):
-        iterations = _whole(options["iterations"], "iterations", 0)
+        iterations = whole("iterations", 0, options["iterations"])
         memory, asked = options["memory"], options["memory"] is not None
         if asked:
             memory = size(memory)
@@ -217,7 +217,7 @@ class _Job:
         until = options["until"]
         if until is not None and not (until := float(until)) >= 0:
             raise ValueError(f"until is {until}, but must be a number of at least 0")
-        threads = _whole_or_none(options["threads"], "threads", 1)
+        threads = _whole_or_none("threads", 1, options["threads"])
         if threads is None and self.ready.interpreted and _HAS_LOCK:
             threads = 1
         return {
@@ -226,7 +226,7 @@ class _Job:
             "exact_stop": bool(options["exact_stop"]),
             "memory": memory,
             "threads": threads,
-            "depth": _whole_or_none(options["depth"], "depth", 1),
+            "depth": _whole_or_none("depth", 1, options["depth"]),
             "outputs": [output.npy for output in self.outputs],
             "existing": "resume"
             if options["resume"]
@@ -255,20 +255,8 @@ class _Job:
         return self.rewrap(made)
 
 
-def _whole(value, name, least):
-    import operator
-
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} is {value!r}, but must be a whole number") from None
-    if number < least:
-        raise ValueError(f"{name} is {number}, but must be at least {least}")
-    return number
-
-
-def _whole_or_none(value, name, least):
-    return None if value is None else _whole(value, name, least)
+def _whole_or_none(name, least, value):
+    return None if value is None else whole(name, least, value)
 
 
 def _is_dataset(value):

@@ -1,5 +1,6 @@
 """Functions that workers run. They need a module that workers can import."""
 
+import enum
 import os
 import signal
 import time
@@ -144,3 +145,18 @@ class Counter:
     def __call__(self, x):
         self.calls += x
         return self.calls
+
+
+class Level(enum.IntEnum):
+    HIGH = 1
+
+
+def made(n):
+    """Return values of many kinds."""
+    return [None, True, n, n / 3, "text", b"bytes", 2j, Level.HIGH, (n, [n]), {n: n}][n % 10]
+
+
+def stop_at_ones(n):
+    if n % 3 == 1:
+        raise StopIteration(n)
+    return n

@@ -111,12 +111,33 @@ def outcomes(pool, function, *items, **options):
     """Return the results and the types of exceptions of a map."""
     from syncline._tasks import Map
 
-    made = Map(pool, function, list(zip(*items)), None, options.get("chunksize"), None)
+    columns = [list(column) for column in items]
+    made = Map(pool, function, columns, None, options.get("chunksize"), None)
     until = time.monotonic() + LIMIT
     while not all(made.ended):
         assert time.monotonic() < until
         time.sleep(0.001)
-    return [value if fine else type(value) for fine, value in made.outcomes]
+    return [type(x) if at in made.errors else x for at, x in enumerate(made.values)]
+
+
+def test_items_of_a_chunk_keep_their_kinds(pool):
+    kinds = [tasks.made(n) for n in range(40)]
+    for chunksize in (None, 1, 40):
+        results = list(pool.map(tasks.made, range(40), chunksize=chunksize))
+        assert results == kinds
+        assert [type(x) for x in results] == [type(x) for x in kinds]
+    errors = [StopIteration if n % 3 == 1 else n for n in range(9)]
+    assert outcomes(pool, tasks.stop_at_ones, range(9), chunksize=9) == errors
+
+
+def test_items_go_together_as_far_as_their_bytes_are_few(pool):
+    from syncline import _tasks
+
+    items = [bytes(60_000)] * 400
+    made = _tasks.Map(pool, len, [items], None, None, None)
+    assert list(made.results()) == [60_000] * 400
+    assert 60_000 <= made.bytes < 61_000
+    assert made.size() <= _tasks._TOGETHER_BYTES // 60_000
 
 
 @pytest.mark.parametrize("chunksize", [None, 3, 50])

@@ -237,8 +237,8 @@ class Pool(futures.Executor):
         timeout : float, optional
             The seconds from the call after which a result that is not there is a `TimeoutError`.
         chunksize : int, optional
-            The number of items that are handed out together [default: those of a millisecond].
-            If an item kills its worker, only that item has the error.
+            The number of items that are handed out together [default: those of ten
+            milliseconds]. If an item kills its worker, only that item has the error.
         progress : bool or callable
             Show a bar, or call ``progress(done, total)``.
 
@@ -252,8 +252,12 @@ class Pool(futures.Executor):
             whole("chunksize", 1, chunksize)
         if self._timeout is not None or self._batch is not None:
             chunksize = min(chunksize or self._batch or 1, self._batch or 1)
-        items = list(zip(*iterables))
-        return Map(self, fn, items, timeout, chunksize, progress).results()
+        if len(iterables) == 1:
+            columns = [list(*iterables)]
+        else:
+            # As `zip`, which ends with the shortest.
+            columns = [list(column) for column in zip(*zip(*iterables))] or [[]]
+        return Map(self, fn, columns, timeout, chunksize, progress).results()
 
     def shutdown(self, wait=True, *, cancel_futures=False):
         """End the pool.

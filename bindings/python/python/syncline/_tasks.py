@@ -14,6 +14,7 @@ the pool        a `PoolError`                         the same for all items
 """
 
 import concurrent.futures as futures
+import itertools
 import os
 import pickle
 import threading
@@ -22,7 +23,13 @@ import time
 from ._errors import PoolError, TaskPicklingError, TaskTimeoutError, WorkerError
 
 #: The time, in seconds, for which items of `map` are handed out together.
-_TOGETHER = 1e-3
+_TOGETHER = 10e-3
+
+#: The time, in seconds, by which the workers may end one after the other.
+_LEAST = 50e-6
+
+#: The bytes of arguments, or of results, that are handed out together.
+_TOGETHER_BYTES = 1 << 22
 
 #: The bytes from which on an argument goes by itself.
 _LARGE = 1 << 16
@@ -112,17 +119,28 @@ class Chunk:
 
 
 class Map:
-    """The items of a `map`, and their results."""
+    """The items of a `map`, and their results.
 
-    def __init__(self, pool, fn, items, timeout, chunksize, progress):
-        self.pool, self.items, self.chunksize = pool, items, chunksize
+    Arguments are kept in columns, one for each iterable: a slice of a column is pickled faster than
+    as many tuples. Items go one by one until one has ended, which tells how long they take; then
+    together those of `_TOGETHER`, but not more than a share of those that are left, so that the
+    workers end at about the same time (guided self-scheduling).
+    """
+
+    def __init__(self, pool, fn, columns, timeout, chunksize, progress):
+        self.pool, self.columns, self.chunksize = pool, columns, chunksize
+        self.count = len(columns[0])
         self.function = pool._function(fn)
         self.deadline = None if timeout is None else time.monotonic() + timeout
-        self.outcomes, self.tokens = [None] * len(items), [None] * len(items)
-        self.ended = bytearray(len(items))
-        self.next, self.under_way, self.seconds, self.tries = 0, set(), None, {}
+        self.values, self.errors = [None] * self.count, {}
+        self.tokens, self.ended = [None] * self.count, bytearray(self.count)
+        self.next, self.under_way, self.tries = 0, set(), {}
+        # Of the last chunks, each of which counts half as much as the next one.
+        self.seconds, self.measured = 0.0, 0.0
+        # The bytes of an item: the most that were seen.
+        self.bytes = 1
         self.lock = threading.RLock()
-        self.progress, self.failure = _bar(progress, len(items)), None
+        self.progress, self.failure = _bar(progress, self.count), None
         pool._maps.add(self)
         self.more()
 
@@ -130,35 +148,44 @@ class Map:
         """Return the number of items that go together."""
         if self.chunksize is not None:
             return self.chunksize
-        if self.seconds is None:
+        if not self.measured:
             return 1
-        share = -(-(len(self.items) - self.next) // (2 * self.pool._workers))
-        return max(1, min(int(_TOGETHER / max(self.seconds, 1e-9)), share))
+        rate = self.measured / max(self.seconds, 1e-9)
+        share = -(-(self.count - self.next) // (2 * self.pool._workers))
+        together = max(int(rate * _LEAST), min(int(rate * _TOGETHER), share))
+        return max(1, min(together, _TOGETHER_BYTES // self.bytes))
+
+    def weigh(self, items, pickled, parts):
+        """Take note of the bytes of some items."""
+        total = len(pickled) + sum(memoryview(part).nbytes for part in parts)
+        self.bytes = max(self.bytes, total // len(items))
 
     def more(self):
         """Submit items, as long as few are under way."""
         with self.lock:
-            while self.next < len(self.items) and len(self.under_way) < 3 * self.pool._workers:
-                chosen = range(self.next, min(self.next + self.size(), len(self.items)))
-                if len(chosen) > 1 and any(map(_is_large, self.items[chosen[0]])):
+            while self.next < self.count and len(self.under_way) < 3 * self.pool._workers:
+                chosen = range(self.next, min(self.next + self.size(), self.count))
+                if len(chosen) > 1 and any(_is_large(column[self.next]) for column in self.columns):
                     chosen = chosen[:1]
                 self.send([Chunk(self, chosen)])
                 # Only now: an interrupt before leaves them to the next call.
-                self.next = chosen[-1] + 1
+                self.next = chosen.stop
 
     def send(self, chunks):
         entries, sent = [], []
         try:
             for chunk in chunks:
-                items, parts = [self.items[item] for item in chunk.items], []
+                items, parts = chunk.items, []
+                columns = [column[items.start : items.stop] for column in self.columns]
                 try:
-                    pickled = self.pool._pickle((self.function, items, None), parts)
+                    pickled = self.pool._pickle((self.function, columns, None), parts)
                 except TaskPicklingError as error:
-                    if len(chunk.items) == 1:
-                        self.fail(chunk.items, error)
+                    if len(items) == 1:
+                        self.fail(items, error)
                     else:
-                        self.again(chunk.items)
+                        self.again(items)
                     continue
+                self.weigh(items, pickled, parts)
                 chunk.register(self.pool)
                 self.under_way.add(chunk)
                 sent.append(chunk)
@@ -172,18 +199,18 @@ class Map:
             raise
         # Only now: a thread that waits takes a token that is not open for one that has ended.
         for chunk in sent:
-            for item in chunk.items:
-                self.tokens[item] = chunk.token
+            items = chunk.items
+            self.tokens[items.start : items.stop] = [chunk.token] * len(items)
 
     def again(self, items):
         """Submit items again, each by itself."""
-        self.send([Chunk(self, (item,)) for item in items])
+        self.send([Chunk(self, range(item, item + 1)) for item in items])
 
     def stop(self, error):
         """Submit no more items; those that no worker has got end with an error."""
         with self.lock:
-            first, self.next = self.next, len(self.items)
-        self.fail(range(first, len(self.items)), error)
+            first, self.next = self.next, self.count
+        self.fail(range(first, self.count), error)
 
     def settle(self, chunk, answer, failure):
         if failure is None:
@@ -195,27 +222,27 @@ class Map:
 
     def take(self, chunk, answer):
         pickled, parts = answer
+        self.weigh(chunk.items, pickled, parts)
         try:
-            seconds, values, each = pickle.loads(pickled, buffers=parts)
+            seconds, values, marked = pickle.loads(pickled, buffers=parts)
         except Exception as error:
             return self.fail(chunk.items, unreadable(error))
         if seconds is None:  # the items could not be read
             return self.fail(chunk.items, values)
-        mean = seconds / max(1, len(chunk.items))
-        if any(map(_is_large, [values[0]] if each is None and values else ())):
+        if _is_large(values[0]):
             self.chunksize = 1
-        self.seconds = mean if self.seconds is None else (self.seconds + mean) / 2
-        if each is None:
-            self.end(zip(chunk.items, ((True, value) for value in values)))
-            return
-        at, outcomes = 0, []
-        for one, count in each:
+        self.seconds = self.seconds / 2 + seconds
+        self.measured = self.measured / 2 + len(values)
+        errors = {}
+        for at in marked:
             try:
-                outcomes.append(pickle.loads(one, buffers=parts[at : at + count]))
+                fine, value = pickle.loads(values[at])
             except Exception as error:
-                outcomes.append((False, unreadable(error)))
-            at += count
-        self.end(zip(chunk.items, outcomes))
+                fine, value = False, unreadable(error)
+            values[at] = value
+            if not fine:
+                errors[at] = value
+        self.end(chunk.items, values, errors)
 
     def lose(self, chunk, failure):
         """Handle the death of a worker: the item that ran has the error, the others run again."""
@@ -231,39 +258,58 @@ class Map:
         if tries <= self.pool._retries:
             items.append(culprit)
         else:
-            self.fail((culprit,), _error(failure, tries))
+            self.fail(range(culprit, culprit + 1), _error(failure, tries))
         if items:
             self.again(items)
 
     def fail(self, items, error):
-        self.end((item, (False, error)) for item in items)
+        self.end(items, [error] * len(items), dict.fromkeys(range(len(items)), error))
 
-    def end(self, outcomes):
-        for item, outcome in outcomes:
+    def end(self, items, values, errors):
+        """Keep the outcomes of a range of items, of which `errors` are exceptions, by position."""
+        first, last = items.start, items.stop
+        if self.ended.find(1, first, last) < 0:
+            self.values[first:last] = values
+            self.errors.update((first + at, error) for at, error in errors.items())
+            # Last: an interrupt before has them kept again.
+            self.ended[first:last] = bytes([1]) * len(values)
+        else:
             # An item that was run twice keeps its first outcome.
-            if not self.ended[item]:
-                self.outcomes[item] = outcome
-                self.ended[item] = 1
+            for at, value in enumerate(values):
+                if not self.ended[first + at]:
+                    self.values[first + at] = value
+                    if at in errors:
+                        self.errors[first + at] = value
+                    self.ended[first + at] = 1
         progress = self.progress
         if progress is not None:
             try:
-                progress(sum(self.ended), len(self.items))
+                progress(self.ended.count(1), self.count)
             except Exception as error:
                 # It is told where the results are taken, not in the thread that drives the pool.
                 self.progress, self.failure = None, error
 
     def results(self):
         """Yield the results, in the order of the items."""
+        item = 0
         try:
-            for item in range(len(self.items)):
+            while item < self.count:
                 self.wait(item)
                 if self.failure is not None:
                     raise self.failure
+                if item in self.errors:
+                    raise self.errors[item]
+                # Those that are there, up to the next error.
+                last = self.ended.find(0, item)
+                last = min(
+                    (error for error in self.errors if error > item and (error < last or last < 0)),
+                    default=self.count if last < 0 else last,
+                )
+                run, self.values[item:last] = self.values[item:last], [None] * (last - item)
+                item = last
                 # A result is not kept longer than its user does.
-                (fine, value), self.outcomes[item] = self.outcomes[item], None
-                if not fine:
-                    raise value
-                yield value
+                run.reverse()
+                yield from map(run.pop, itertools.repeat(-1, len(run)))
         finally:
             # What no worker has begun is not wanted any more.
             if self.pool._pid == os.getpid() and not all(self.ended):
@@ -285,9 +331,9 @@ class Map:
                 time.sleep(0 if self.tokens[item] else 1e-3)
             elif crew.wait(token, left):
                 if token == self.tokens[item] and not self.ended[item]:
-                    self.fail((item,), pool._lost())
+                    self.fail(range(item, item + 1), pool._lost())
             elif pool._closed and not pool._tasks:
-                self.fail((item,), pool._lost())
+                self.fail(range(item, item + 1), pool._lost())
 
 
 def _is_large(argument):

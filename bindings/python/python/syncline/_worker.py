@@ -13,9 +13,6 @@ _MOST_FUNCTIONS = 1000
 #: The first byte of a pickle that refers to the main module of the manager.
 NEEDS_MAIN = b"m"
 
-#: Values that no later task can change.
-_PLAIN = (type(None), bool, int, float, complex, str, bytes)
-
 #: What the manager says of its main module, until it is needed.
 _main = None
 #: Whether this worker imports the main module of the manager.
@@ -140,21 +137,11 @@ def _outcome(error):
     return raised
 
 
-def run(pickled, parts, is_chunk=False):
-    """Run a task, or begin to run one of several items."""
+def run(pickled, parts):
+    """Run a task."""
     try:
         function, items, options = _load(pickled, parts)
         function = _function(function)
-    except BaseException as error:
-        outcome = _outcome(error)
-        if not is_chunk:
-            return _answer((False, outcome))
-        return iter(()), lambda: (dumps((None, outcome, None), []), [])
-    if is_chunk:
-        outcomes = []
-        begin = time.perf_counter()
-        return _steps(function, items, outcomes), lambda: _chunk_answer(outcomes, begin)
-    try:
         value = True, function(*items, **options)
     except BaseException as error:
         value = False, _outcome(error)
@@ -162,53 +149,61 @@ def run(pickled, parts, is_chunk=False):
     return _answer(value)
 
 
-def _steps(function, items, outcomes):
-    for item in items:
+class Items:
+    """The items of a task that has several.
+
+    `steps` runs an item with each step. What is not a plain value goes through `keep` at once,
+    and what is raised through `fail`; `answer` is called with the list of what these returned.
+    """
+
+    def __init__(self, pickled, parts):
+        self.marked, self.failure = [], None
         try:
-            value = function(*item)
-            if type(value) in _PLAIN or len(items) == 1:
-                outcomes.append((True, value))
-            else:
-                # Now, as later items may write to what it refers to.
-                outcomes.append(_pickled((True, value)))
+            function, columns, _ = _load(pickled, parts)
+            self.count = len(columns[0])
+            self.steps = map(_function(function), *columns)
         except BaseException as error:
-            outcomes.append(_pickled((False, _outcome(error))))
-        yield
+            self.count, self.steps, self.failure = 0, iter(()), _outcome(error)
+        self.begin = time.perf_counter()
 
+    def keep(self, at, value):
+        """Return what goes to the manager for a result, which later items may change."""
+        if self.count == 1:
+            return value
+        self.marked.append(at)
+        return _pickled((True, value))
 
-class _Pickled:
-    """The pickle of an outcome."""
+    def fail(self, at, error):
+        """Return what goes to the manager for an exception."""
+        self.marked.append(at)
+        return _pickled((False, _outcome(error)))
 
-    def __init__(self, data):
-        self.data = data
+    def answer(self, values):
+        """Return the pickle of the answer, and its buffers."""
+        _flush()
+        if self.failure is not None:
+            return dumps((None, self.failure, ()), []), []
+        seconds, parts = time.perf_counter() - self.begin, []
+        try:
+            return _dumps((seconds, values, self.marked), parts), parts
+        except Exception:
+            # Only the result of a single item is not a pickle or plain.
+            values = [_pickled((True, value)) for value in values]
+            return dumps((seconds, values, [0]), []), []
 
 
 def _pickled(outcome):
     """Return the pickle of an outcome, with copies of its buffers."""
     try:
         try:
-            return _Pickled(pickle.dumps(outcome, 5))
+            return pickle.dumps(outcome, 5)
         except Exception:
             cloudpickle = sys.modules.get("cloudpickle")
             if cloudpickle is None:
                 raise
-            return _Pickled(cloudpickle.dumps(outcome, 5))
+            return cloudpickle.dumps(outcome, 5)
     except Exception:
-        return _Pickled(_answer(outcome)[0])
-
-
-def _chunk_answer(outcomes, begin):
-    _flush()
-    seconds = time.perf_counter() - begin
-    if not any(isinstance(outcome, _Pickled) for outcome in outcomes):
-        # Pickled as a list of values: most are small.
-        parts = []
-        try:
-            return _dumps((seconds, [value for _, value in outcomes], None), parts), parts
-        except Exception:
-            pass
-    made = (one if isinstance(one, _Pickled) else _pickled(one) for one in outcomes)
-    return dumps((seconds, None, [(one.data, 0) for one in made]), []), []
+        return _answer(outcome)[0]
 
 
 def main(start, main_module):
@@ -222,4 +217,4 @@ def main(start, main_module):
         with open(f"/proc/{owner}/fd/{number}", "rb") as file:
             function, args = _load(file.read(length))
         function(*args)
-    _syncline.serve(run)
+    _syncline.serve(run, Items)

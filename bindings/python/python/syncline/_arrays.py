@@ -27,7 +27,7 @@ import tempfile
 import numpy as np
 
 from ._errors import ArrayError, FileError, OutputError
-from ._trace import DTYPES
+from ._values import DTYPES
 
 #: The bytes of a window.
 _WINDOW = 64 << 20

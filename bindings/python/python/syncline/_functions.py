@@ -5,7 +5,7 @@ import inspect
 import re
 
 from ._errors import KernelError
-from ._trace import Value
+from ._values import Value
 
 #: The type of a compiled function in C.
 SIGNATURE = "void (size_t n, const double *const *arguments, double *results, void *context)"

@@ -8,7 +8,9 @@ from . import _syncline
 from ._errors import KernelError, SlowKernelWarning
 from ._functions import Function
 from ._plain import plain
-from ._trace import Untraceable, parameters, trace, written_name
+from ._text import written_name
+from ._trace import parameters, trace
+from ._values import Untraceable
 
 #: The functions that were called by the interpreter, and of which the user has been told.
 _told: set = set()

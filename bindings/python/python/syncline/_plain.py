@@ -11,7 +11,8 @@ import textwrap
 from ._errors import KernelError
 from ._functions import _MOST
 from ._functions import made as function_of
-from ._trace import NEIGHBOURS, RADIUS, parameters, trace
+from ._trace import parameters, trace
+from ._values import NEIGHBOURS, RADIUS
 
 
 class Point(float):

@@ -9,7 +9,7 @@ LAB = $(BUILT)/syncline-lab
 # CI runs the same targets as a person; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help wheel python-test demo demo-for-tests command-for-tests test test-deps test-anywhere loom miri tsan lint bench bench-overlay bench-sync bench-rma bench-farm bench-trace bench-rma-testbed bench-peers-deps bench-disk bench-papers soak book \
+.PHONY: help wheel python-test python-docs demo demo-for-tests command-for-tests test test-deps test-anywhere loom miri tsan lint bench bench-overlay bench-sync bench-rma bench-farm bench-trace bench-rma-testbed bench-peers-deps bench-disk bench-papers soak book \
 	testbed-deps testbed-test mpi-wheels build build-lab install install-build install-files install-documents uninstall
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make uninstall   removes them"
 	@echo "make wheel       the Python package, with the command, below target/wheels (Python 3.11; maturin and zig from PyPI)"
 	@echo "make python-test the tests of the Python package alone"
+	@echo "make python-docs the reference of the Python package, as a page for the browser (pdoc from PyPI)"
 	@echo "make lint        formatting, clippy, documentation, licences; no crate depends on a layer above its own"
 	@echo "make book        the book as pages of HTML, below target/book (mdBook; without it: the line that installs it)"
 	@echo "make miri        queues, spaces, plans and codecs under Miri (a nightly with miri; ten minutes)"
@@ -112,8 +113,11 @@ test-deps:
 
 python-test:
 	@NO_INSTALL=$(if $(NO_INSTALL),1,) bindings/python/test.sh deps
-	$(CARGO) build -p syncline-python
 	bindings/python/test.sh run
+
+# The reference of the Python package, as pages for a browser.
+python-docs:
+	@NO_INSTALL=$(if $(NO_INSTALL),1,) bindings/python/test.sh reference
 
 # The package for this processor, and for another one whose target Rust has: TARGETS. zig links for
 # a glibc of 2019, so that the wheel runs on the Linux systems in use.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests of the Python package, on the python3 of the PATH or that of PYTHON.
 #   test.sh deps    installs what the tests use, from PyPI, into a virtual environment
+#   test.sh reference  writes the reference of the package, as pages for a browser
 #   test.sh run     lints, types, tests, the wheel in a clean environment, and the tests again with
 #                   the address sanitizer, where a nightly Rust has it
 # The extension is that of the debug build. What cannot be had is printed as `skipped: why`.
@@ -14,7 +15,7 @@ venv=$home/venv
 clean=$home/clean
 # cffi and numba compile functions, the others make the arrays and objects of tests.
 needed=(numpy pytest hypothesis)
-others=(cffi cloudpickle dask ipykernel maturin mypy nbclient numba rasterio ruff xarray zarr)
+others=(cffi cloudpickle dask ipykernel maturin mypy nbclient numba pdoc rasterio ruff xarray zarr)
 failed=0
 
 can_run() {
@@ -62,7 +63,7 @@ site() {
 lints() {
     local ruff=$venv/bin/ruff
     [ -x "$ruff" ] || { echo "skipped: ruff is not installed"; return 0; }
-    "$ruff" format --check -q python tests && "$ruff" check -q python tests
+    "$ruff" format --check -q python tests reference.py && "$ruff" check -q python tests reference.py
 }
 
 types() {
@@ -73,6 +74,12 @@ types() {
 }
 
 tests() { PYTHONPATH=$home/site "$venv/bin/python" -m pytest -q -o faulthandler_timeout=300 tests; }
+
+# The reference, of the docstrings and the stubs. What pdoc cannot read is an error.
+reference() {
+    "$venv/bin/python" -c 'import pdoc' 2>/dev/null || { echo "skipped: pdoc is not installed"; return 0; }
+    PYTHONPATH=$home/site "$venv/bin/python" -W error reference.py "$home/reference"
+}
 
 # The wheel of the debug build, installed where nothing else is: its files and metadata.
 wheel() {
@@ -101,14 +108,19 @@ sanitized() {
         "$venv/bin/python" -m pytest -q -o faulthandler_timeout=300 -k "not memory_bounds and not pages and not notebooks" tests
 }
 
-run() {
-    can_run || return 0
-    is_ready || { echo "skipped: the tests of the Python package: no numpy, pytest and hypothesis in $venv"; return 0; }
+built() {
     # Always: an extension of an earlier build is not the one to be tested.
     (cd "$root" && cargo build -q -p syncline-python) || return 1
     site "$home/site" "$target/debug/lib_syncline.so"
+}
+
+run() {
+    can_run || return 0
+    is_ready || { echo "skipped: the tests of the Python package: no numpy, pytest and hypothesis in $venv"; return 0; }
+    built || return 1
     step lints
     step types
+    step reference
     step tests
     step wheel
     step sanitized
@@ -118,5 +130,6 @@ run() {
 case ${1:-run} in
 deps) deps ;;
 run) run ;;
-*) echo "usage: test.sh [deps|run]" >&2 && exit 2 ;;
+reference) deps && built && reference && echo "$home/reference/syncline.html" ;;
+*) echo "usage: test.sh [deps|run|reference]" >&2 && exit 2 ;;
 esac

@@ -1,25 +1,13 @@
 //! `syncline report`, and the recording of commands with `--trace`.
 
-use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use syncline_report::model::{Report, Summary};
-use syncline_report::{ReportError, Trace, export, page, report};
+use syncline_report::export::Format;
+use syncline_report::{Trace, page, report};
 
 use crate::args::{ReportArgs, TraceOption};
 use crate::error::{Error, Result};
 use crate::terminal;
-
-/// The formats of outputs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Page,
-    Json,
-    Csv,
-    Perfetto,
-}
 
 /// Starts to record, if the option is given. The result of the command goes to another file.
 pub(crate) fn start(option: &TraceOption, output: Option<&Path>) -> Result<()> {
@@ -76,13 +64,13 @@ pub(crate) fn make(args: &ReportArgs) -> Result<String> {
     let first = report(&trace)?;
     let Some(other) = &args.other else {
         if let Some((path, format)) = output {
-            write(path, format, &trace, &first)?;
+            format.save(path, &trace, &first)?;
         }
-        return Ok(text(&first));
+        return Ok(first.to_string());
     };
     let second = report(&Trace::open(&[other])?)?;
     match output {
-        Some((path, Format::Page)) => save(path, page::compare(&first, &second).as_bytes())?,
+        Some((path, Format::Page)) => page::save(path, &page::compare(&first, &second))?,
         Some(_) => {
             let why = "two traces are compared on a page: give --output FILE.html";
             return Err(Error::Usage(why.to_owned()));
@@ -92,99 +80,21 @@ pub(crate) fn make(args: &ReportArgs) -> Result<String> {
     let ratio = second.length / first.length.max(1e-9);
     Ok(format!(
         "{}\n\n{}\n\nThe second run took {ratio:.2} times as long as the first.",
-        text(&first),
-        text(&second)
+        first, second
     ))
 }
 
 fn format(path: &Path) -> Result<Format> {
-    match path.extension().and_then(|end| end.to_str()) {
-        Some("html" | "htm") => Ok(Format::Page),
-        Some("json") => Ok(Format::Json),
-        Some("csv") => Ok(Format::Csv),
-        Some("pftrace" | "perfetto-trace") => Ok(Format::Perfetto),
-        _ => Err(Error::Usage(format!(
-            "the name of {} does not say what to write: .html, .json, .csv or .pftrace",
-            path.display()
-        ))),
-    }
+    Format::of(path).map_err(|why| Error::Usage(why.to_string()))
 }
 
 /// Refuses to replace a file that is not a page of an earlier report.
 fn may_replace(path: &Path, force: bool) -> Result<()> {
-    let is_page = || {
-        let mut head = vec![0; page::HEAD.len()];
-        let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
-        read.is_ok() && head == page::HEAD.as_bytes()
-    };
-    if force || !path.exists() || is_page() {
+    if force || !path.exists() || page::is_page(path) {
         return Ok(());
     }
     Err(Error::Usage(format!(
         "{} exists already, and is not a page of an earlier report; --force replaces it",
         path.display()
     )))
-}
-
-fn write(path: &Path, format: Format, trace: &Trace, report: &Report) -> Result<()> {
-    match format {
-        Format::Page => save(path, page::render(report).as_bytes()),
-        Format::Json => {
-            let text =
-                serde_json::to_string_pretty(report).map_err(|error| failed(path, error.into()))?;
-            save(path, text.as_bytes())
-        }
-        Format::Csv => export::csv(trace, &mut create(path)?).map_err(Error::Report),
-        Format::Perfetto => export::perfetto(trace, &mut create(path)?).map_err(Error::Report),
-    }
-}
-
-fn create(path: &Path) -> Result<io::BufWriter<File>> {
-    Ok(io::BufWriter::new(File::create(path).map_err(|error| failed(path, error))?))
-}
-
-fn save(path: &Path, bytes: &[u8]) -> Result<()> {
-    std::fs::write(path, bytes).map_err(|error| failed(path, error))
-}
-
-fn failed(path: &Path, source: io::Error) -> Error {
-    ReportError::Write { what: PathBuf::from(path).display().to_string(), source }.into()
-}
-
-/// Returns the summary of a report.
-fn text(report: &Report) -> String {
-    let Summary { headline, causes, work, queued, wait, waits } = &report.summary;
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "{headline}");
-    for (index, cause) in causes.iter().enumerate() {
-        if index > 0 {
-            let _ = writeln!(text, "{}", cause.what);
-        }
-        let _ = writeln!(text, "  {}", cause.evidence);
-        let _ = writeln!(text, "  {}", cause.advice);
-    }
-    // Not -0.0 %, which sums of rounded parts may be.
-    let percent = |part: f64| format!("{:.1} %", (100.0 * part).max(0.0) + 0.0);
-    let threads = report.lanes.len();
-    let _ = writeln!(
-        text,
-        "\n{}: {:.3} s, {threads} thread{}: {} work, {} waiting",
-        report.title,
-        report.length,
-        if threads == 1 { "" } else { "s" },
-        percent(*work),
-        percent(*wait)
-    );
-    if *queued >= 0.001 {
-        let _ = writeln!(text, "  {:>7}  ready, without a processor", percent(*queued));
-    }
-    for &(activity, part) in waits.iter().filter(|wait| wait.1 >= 0.001) {
-        let name = report.activities.get(activity).map_or("", |activity| activity.name.as_str());
-        let _ = writeln!(text, "  {:>7}  {name}", percent(part));
-    }
-    for missing in &report.missing {
-        let _ = writeln!(text, "note: {missing}");
-    }
-    text.trim_end().to_owned()
 }

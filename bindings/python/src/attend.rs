@@ -3,7 +3,8 @@
 //! # Contract
 //! [`attend`] returns when the work has ended, whatever happens: on an exception of the watcher, of
 //! which Ctrl-C is one, it cancels the work, waits for its end, and then returns the exception. So
-//! borrowed arrays outlive their use, and nothing goes on behind the caller's back.
+//! borrowed arrays outlive their use, and nothing goes on behind the caller's back. [`abandon`] is
+//! for work that only reads, and borrows nothing: Ctrl-C leaves it to end by itself.
 //!
 //! # Costs
 //! One thread for each call. A signal is noticed within [`PERIOD`].
@@ -59,5 +60,32 @@ pub(crate) fn attend<T: Send>(
                 }
             }
         })
+    })
+}
+
+/// Runs `work` without the interpreter lock. A signal handler that raises leaves it alone.
+///
+/// # Errors
+/// The exception of a signal handler; `Error` if the work panics.
+pub(crate) fn abandon<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let (done, ended) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        // After a signal there is no receiver.
+        let _ = done.send(work());
+    });
+    py.detach(move || {
+        loop {
+            match ended.recv_timeout(PERIOD) {
+                Ok(result) => return Ok(result),
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    let panic = worker.join().err();
+                    return Err(Python::attach(|py| error::of_panic(py, panic.as_deref())));
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => Python::attach(|py| py.check_signals())?,
+            }
+        }
     })
 }

@@ -5,17 +5,18 @@
 //! a user gives, and document it. No interpreter lock is held while anything waits or computes; a
 //! wait asks for signals every few milliseconds (`attend`), so that Ctrl-C ends it.
 //!
-//! | module    | contents                                                                      |
-//! |-----------|-------------------------------------------------------------------------------|
-//! | `kernel`  | kernels: descriptions, with the functions of a program                        |
-//! | `inputs`  | arrays of other owners, and files                                             |
-//! | `sweep`   | a sweep, its plan and its report                                              |
-//! | `buffer`  | results, as memory that numpy views without a copy                            |
-//! | `work`    | tasks of a pool and their answers, as messages                                |
-//! | `crew`    | a pool of workers, used by any number of threads                              |
-//! | `serve`   | a worker of a pool                                                            |
-//! | `attend`  | work in a thread of its own, watched for signals                              |
-//! | `error`   | errors as the exceptions of the package                                       |
+//! | module      | contents                                                                    |
+//! |-------------|-----------------------------------------------------------------------------|
+//! | `kernel`    | kernels: descriptions, with the functions of a program                      |
+//! | `inputs`    | arrays of other owners, and files                                           |
+//! | `sweep`     | a sweep, its plan and its report                                            |
+//! | `buffer`    | results, as memory that numpy views without a copy                          |
+//! | `work`      | tasks of a pool and their answers, as messages                              |
+//! | `crew`      | a pool of workers, used by any number of threads                            |
+//! | `serve`     | a worker of a pool                                                          |
+//! | `recording` | traces of this process and of its workers, and reports of them              |
+//! | `attend`    | work in a thread of its own, watched for signals                            |
+//! | `error`     | errors as the exceptions of the package                                     |
 
 mod attend;
 mod buffer;
@@ -23,6 +24,7 @@ mod crew;
 mod error;
 mod inputs;
 mod kernel;
+mod recording;
 mod serve;
 mod sweep;
 mod work;
@@ -36,6 +38,8 @@ mod _syncline {
     use crate::crew::Crew;
     #[pymodule_export]
     use crate::kernel::Kernel;
+    #[pymodule_export]
+    use crate::recording::{Reported, finish_trace, is_report_page, start_trace};
     #[pymodule_export]
     use crate::serve::serve;
     #[pymodule_export]

@@ -15,7 +15,9 @@ NOTEBOOKS = pathlib.Path(__file__).parents[1] / "notebooks"
 README = pathlib.Path(__file__).parents[1] / "README.md"
 
 
-@pytest.mark.parametrize("module", ["", "._functions", "._kernel", "._pool", "._shared", "._sweep"])
+@pytest.mark.parametrize(
+    "module", ["", "._functions", "._kernel", "._pool", "._recording", "._shared", "._sweep"]
+)
 def test_docstrings(module):
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     ran = doctest.testmod(importlib.import_module(f"syncline{module}"), optionflags=flags)
@@ -51,9 +53,11 @@ def test_notebooks(name, tmp_path):
         notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
     )
     client.execute()
+    shown = [
+        kind for c in notebook.cells for o in c.get("outputs", []) for kind in o.get("data", {})
+    ]
     if name == "sweeps":
-        shown = [set(o.get("data", {})) for c in notebook.cells for o in c.get("outputs", [])]
-        assert any("image/svg+xml" in kinds for kinds in shown)
+        assert shown.count("image/svg+xml") == 2 and "text/html" in shown
 
 
 def test_every_public_name_has_a_docstring_of_the_kind_of_numpy():

@@ -20,6 +20,12 @@ pub enum ReportError {
         /// What is known of the reason.
         why: String,
     },
+    /// The name of a file does not say what to write.
+    #[error("the name of {} does not say what to write: .html, .json, .csv or .pftrace", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+    },
     /// A result cannot be written.
     #[error("cannot write {what}: {source}")]
     Write {

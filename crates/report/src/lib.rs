@@ -19,6 +19,7 @@ pub mod load;
 pub mod model;
 pub mod page;
 mod report;
+mod text;
 
 pub use error::ReportError;
 pub use load::Trace;

@@ -3,6 +3,11 @@
 //! The report is embedded as JSON, and scripts of the page draw it. The sources of the page are the
 //! files of `page/`; the plotting library is `page/vendor/`.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use crate::error::ReportError;
 use crate::model::Report;
 
 const TEMPLATE: &str = include_str!("../page/page.html");
@@ -48,6 +53,25 @@ pub fn compare(a: &Report, b: &Report) -> String {
     let title = format!("{} compared with {}", named(&a.title), named(&b.title));
     let headline = format!("{} {}", a.summary.headline, b.summary.headline);
     fill(&title, &headline, &format!("{}\n{}", data("report", a), data("other", b)))
+}
+
+/// Writes a page to a file, which is replaced.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn save(path: &Path, page: &str) -> Result<(), ReportError> {
+    std::fs::write(path, page).map_err(|source| {
+        let what = path.display().to_string();
+        ReportError::Write { what, source }
+    })
+}
+
+/// Returns whether a file is a page of an earlier report.
+#[must_use]
+pub fn is_page(path: &Path) -> bool {
+    let mut head = vec![0; HEAD.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head == HEAD.as_bytes()
 }
 
 /// Returns the title of a run, or words for a run without one.

@@ -5,6 +5,7 @@
   a function in Python, `function` takes compiled ones.
 * `Pool` runs functions in worker processes, with the interface of `concurrent.futures`. `empty`
   makes arrays that workers share.
+* `trace` records what threads and workers do and wait for; `report` shows what bounds a run.
 * ``python -m syncline`` is the command.
 
 >>> import numpy as np, syncline
@@ -36,8 +37,10 @@ if _typing.TYPE_CHECKING:
     from ._functions import Function, function
     from ._kernel import Kernel, kernel
     from ._pool import Future, Pool
+    from ._recording import TraceReport, report, trace
+    from ._report import Plan, Report
     from ._shared import SharedArray, empty
-    from ._sweep import Plan, Report, plan, sweep
+    from ._sweep import plan, sweep
 
 __version__ = "0.1.0"
 
@@ -61,8 +64,10 @@ _PLACES = {
     "_functions": ("Function", "function"),
     "_kernel": ("Kernel", "kernel"),
     "_pool": ("Future", "Pool"),
+    "_recording": ("TraceReport", "report", "trace"),
+    "_report": ("Plan", "Report"),
     "_shared": ("SharedArray", "empty"),
-    "_sweep": ("Plan", "Report", "plan", "sweep"),
+    "_sweep": ("plan", "sweep"),
 }
 _PLACE = {name: module for module, names in _PLACES.items() for name in names}
 

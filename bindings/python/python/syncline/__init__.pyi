@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import concurrent.futures
 import os
 import pickle
@@ -31,12 +33,15 @@ __all__ = [
     "SlowKernelWarning",
     "TaskPicklingError",
     "TaskTimeoutError",
+    "TraceReport",
     "WorkerError",
     "empty",
     "function",
     "kernel",
     "plan",
+    "report",
     "sweep",
+    "trace",
 ]
 
 __version__: str
@@ -236,3 +241,19 @@ class Pool(concurrent.futures.Executor):
 class SharedArray(np.ndarray[Any, Any]): ...
 
 def empty(shape: int | tuple[int, ...], dtype: DTypeLike = ...) -> SharedArray: ...
+
+class trace:
+    path: str | None
+    events: int | None
+    lost: int | None
+    def __init__(self, path: _Path | None = None) -> None: ...
+    def __enter__(self) -> trace: ...
+    def __exit__(self, *_: object) -> Literal[False]: ...
+    def report(self, other: _Path | trace | None = None) -> TraceReport: ...
+
+def report(trace: _Path | trace, other: _Path | trace | None = None) -> TraceReport: ...
+
+class TraceReport:
+    text: str
+    def __init__(self, reported: Any) -> None: ...
+    def save(self, path: _Path, *, overwrite: bool = False) -> None: ...

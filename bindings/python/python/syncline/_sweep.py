@@ -12,118 +12,13 @@ from ._arrays import Output, Stage, open_array
 from ._errors import ArrayError, ConvergenceWarning, MemoryBoundError, OutputError
 from ._kernel import Kernel, prepare
 from ._progress import Bar
+from ._report import Plan, Report
 from ._sizes import size, told_size, whole
 
 #: The share of the available memory that a sweep takes if it is not told.
 _SHARE = 0.8
 #: Whether threads take turns in the interpreter.
 _HAS_LOCK = getattr(sys, "_is_gil_enabled", lambda: True)()
-
-
-class Report:
-    """What a sweep has done.
-
-    Attributes
-    ----------
-    iterations : int
-        The iterations done, with those of an earlier run.
-    passes : int
-        The passes over the data.
-    depth : int
-        The greatest number of iterations in one pass.
-    residuals : list of float
-        With ``until``: the largest change of a point in each iteration.
-    converged : int or None
-        With ``until``: the first iteration, from 0, in which no point changed by more.
-    resumed : int
-        The iterations that an earlier run had done.
-    bytes_read, bytes_written : int
-        What was read from files, and written to files.
-    buffers : int
-        The bytes of the buffers.
-    threads : int
-        The threads that computed.
-    """
-
-    def __init__(self, facts):
-        self.__dict__.update(facts)
-
-    def __repr__(self):
-        told = ", ".join(
-            f"{name}={value!r}" for name, value in self.__dict__.items() if name != "residuals"
-        )
-        return f"Report({told})"
-
-
-class Plan:
-    """How a sweep would use its memory: see `syncline.plan`.
-
-    Attributes
-    ----------
-    depth : int
-        The greatest number of iterations in one pass.
-    passes : int
-        The passes over the data, if no convergence ends the sweep earlier.
-    buffers : int
-        The bytes of the buffers.
-    """
-
-    def __init__(self, facts, shape, dtypes, iterations, memory):
-        self.__dict__.update(facts)
-        self.shape, self.dtypes, self.iterations, self.memory = shape, dtypes, iterations, memory
-
-    def _repr_svg_(self):
-        """Draw the passes over the rows, as a notebook shows them."""
-        return _drawn(self)
-
-    def __repr__(self):
-        shape = " x ".join(map(str, self.shape))
-        return (
-            f"Plan: {self.iterations} iterations over {shape} in {self.passes} "
-            f"pass{'es' * (self.passes != 1)} of up to {self.depth}, with buffers of "
-            f"{told_size(self.buffers)} of {told_size(self.memory)}"
-        )
-
-
-def _drawn(plan):
-    """Return a picture of a plan: rows from top to bottom, passes from left to right.
-
-    In each pass a window slides down over the data; each line in it is an iteration.
-    """
-    shown = min(plan.passes, 8)
-    width, height, left, top = 92, 120, 70, 34
-    lines = []
-    for number in range(shown):
-        x = left + number * width
-        lines.append(
-            f'<rect x="{x}" y="{top}" width="{width - 16}" height="{height}" class="data"/>'
-            f'<rect x="{x}" y="{top + 40}" width="{width - 16}" height="34" class="window"/>'
-        )
-        done = min(plan.depth, plan.iterations - number * plan.depth)
-        for line in range(min(done, 6)):
-            y = top + 44 + line * 5
-            lines.append(
-                f'<path d="M{x + 4} {y + 26 - 5 * line} L{x + width - 20} {y}" class="step"/>'
-            )
-        lines.append(
-            f'<text x="{x}" y="{top + height + 16}">pass {number + 1}: {done} iterations</text>'
-            f'<path d="M{x - 6} {top + 8} v{height - 22} l-3 -6 m3 6 l3 -6" class="step"/>'
-        )
-    if shown < plan.passes:
-        lines.append(
-            f'<text x="{left + shown * width}" y="{top + 60}">and {plan.passes - shown} more</text>'
-        )
-    shape = " x ".join(map(str, plan.shape))
-    wide = max(460, left + (shown + (shown < plan.passes)) * width)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{top + height + 30}" '
-        f'viewBox="0 0 {wide} {top + height + 30}" font-family="sans-serif" font-size="11">'
-        "<style>.data{fill:#dfe7f1}.window{fill:#f5b041}.step{stroke:#34495e;fill:none}</style>"
-        f'<text x="4" y="16">{plan.iterations} iterations over {shape}, '
-        f"buffers of {told_size(plan.buffers)} (the window)</text>"
-        f'<text x="4" y="{top + 12}">first row</text><text x="4" y="{top + height}">last row</text>'
-        f"{''.join(lines)}</svg>"
-    )
 
 
 class _Job:

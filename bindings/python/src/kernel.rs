@@ -57,17 +57,18 @@ impl Failure {
 
 #[pymethods]
 impl Kernel {
-    /// Parses a description. Each function is its name with either a callable, or the addresses of
-    /// a compiled function and of its context.
+    /// Parses a description. Each function is its name, either a callable or the addresses of a
+    /// compiled function and of its context, and what identifies it.
     #[staticmethod]
     fn described(
         py: Python<'_>,
         text: &str,
-        functions: Vec<(String, Bound<'_, PyAny>)>,
+        functions: Vec<(String, Bound<'_, PyAny>, String)>,
     ) -> PyResult<Self> {
         let described =
             py.detach(|| Described::parse(text)).map_err(|why| error::of_text(py, &why))?;
-        let code = |(name, code): (String, Bound<'_, PyAny>)| {
+        let names: Vec<_> = functions.iter().map(|(_, _, identity)| identity.clone()).collect();
+        let code = |(name, code, _): (String, Bound<'_, PyAny>, String)| {
             let code = match code.cast_exact::<PyTuple>().map(|pair| pair.extract()) {
                 Ok(Ok((address, context))) => Code::Compiled(address, context),
                 _ => Code::Python(code.unbind()),
@@ -75,11 +76,10 @@ impl Kernel {
             (name, code)
         };
         let functions = functions.into_iter().map(code).collect::<Vec<_>>();
-        let names = functions.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" ");
         let sum = format!("{:016x}", checksum(text.as_bytes()));
         let mut parameters = vec![("kernel", described.name().to_owned()), ("description", sum)];
         if !names.is_empty() {
-            parameters.push(("functions", names));
+            parameters.push(("functions", names.join(", ")));
         }
         Ok(Kernel {
             fields: described.fields().to_vec(),

@@ -6,7 +6,8 @@
 //!    ─ to files:  committed when complete ────────┴─ report
 //! ```
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -14,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use syncline_memory::room;
 use syncline_store::array::ArraySource;
-use syncline_store::{ElementType, Layout, Matrix};
+use syncline_store::{ElementType, Layout, Matrix, Shape};
 use syncline_sweeps::{AnySweep, Arrays, SweepOptions};
 use syncline_wave::lanes::{Lanes, Real};
 use syncline_wave::monitor::{Monitor, Stage};
@@ -219,10 +220,37 @@ impl<'a> Job<'a> {
     fn plan_matrices<T: Real>(&self, runs: &dyn AnySweep<T>) -> Result<SweepPlan> {
         let arrays = self.matrices::<T>()?;
         let shape = arrays.field.shape();
-        let options = self.options(self.left((shape.rows * shape.cols * T::BYTES) as u64, 1));
-        // The field stands for the result.
-        runs.plan(&options, &arrays, &arrays.field)
+        let bytes = (shape.rows * shape.cols * T::BYTES) as u64;
+        let options = self.options(self.left(bytes, 1));
+        let is_path = matches!(self.inputs.first(), Some(Input::Path(_)));
+        match self.settings.outputs.first() {
+            // A matrix that is held as the result would be.
+            None if is_path => {
+                runs.plan(&options, &arrays, &Matrix::zeros(shape, Layout::RowMajor)?)
+            }
+            Some(output) if !is_path => {
+                runs.plan(&options, &arrays, &sparse_beside(output, bytes, shape)?)
+            }
+            _ => runs.plan(&options, &arrays, &arrays.field),
+        }
     }
+}
+
+/// Returns a matrix in a sparse file without a name, in the folder of an output.
+fn sparse_beside<T: Real>(output: &Path, bytes: u64, shape: Shape) -> Result<Matrix<T>> {
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let path = folder.join(format!(".syncline-plan-{}", std::process::id()));
+    let made = File::create(&path).and_then(|file| file.set_len(bytes));
+    let opened = made.map_err(|source| syncline_store::Error::File {
+        action: "create",
+        path: path.clone(),
+        source,
+    });
+    let opened = opened.and_then(|()| Matrix::open_raw(&path, shape, Layout::RowMajor));
+    // The matrix keeps the file open; nothing is left if it could not be made.
+    let _ = std::fs::remove_file(&path);
+    Ok(opened?)
 }
 
 /// Runs a sweep; returns the results that stay in memory, and the report. `progress` is called with

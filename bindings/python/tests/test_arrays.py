@@ -310,3 +310,91 @@ def rasterio_is_here():
     except ImportError:
         return False
     return True
+
+
+def test_coefficients_of_xarray_are_aligned_by_their_dimensions(u):
+    xarray = pytest.importorskip("xarray")
+    rows, columns = map(np.arange, u.shape)
+    field = xarray.DataArray(u, dims=("y", "x"), coords={"y": rows, "x": columns})
+    weights = xarray.DataArray(
+        np.arange(u.size).reshape(u.shape) / 7, dims=("y", "x"), coords=field.coords
+    )
+
+    def kernel(u, c):
+        return u + c
+
+    expected = syncline.sweep(kernel, field, weights, iterations=1)
+    assert np.array_equal(expected, u + weights.values)
+    turned = syncline.sweep(kernel, field, weights.transpose("x", "y"), iterations=1)
+    assert np.array_equal(turned, expected)
+    for wrong, told in (
+        (weights.isel(y=slice(None, None, -1)), "coordinate y"),
+        (weights.rename(x="z"), "dimensions"),
+        (weights[0], "dimensions"),
+    ):
+        with pytest.raises(syncline.ArrayError, match=told):
+            syncline.sweep(kernel, field, wrong, iterations=1)
+    # What has no coordinates fits, and so does a plain array.
+    for fits in (weights.drop_vars(["x", "y"]), weights.values):
+        assert np.array_equal(syncline.sweep(kernel, field, fits, iterations=1), expected)
+
+
+@pytest.mark.parametrize("name", ["temperature", None])
+def test_a_data_array_goes_to_zarr_as_a_whole(tmp_path, u, name):
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("zarr")
+    field = xarray.DataArray(
+        u,
+        dims=("y", "x"),
+        coords={"y": np.arange(u.shape[0]) / 2, "x": np.arange(u.shape[1]), "time": 7},
+        attrs={"units": "K", "count": np.int64(3), "range": np.array([1.5, 2])},
+        name=name,
+    )
+    kept = {"units": "K", "count": 3, "range": [1.5, 2]}
+    expected = syncline.sweep(mean, field, iterations=3)
+    output = tmp_path / "o.zarr"
+    made = syncline.sweep(mean, field, iterations=3, output=output, chunks=(16, 16))
+    for found in (made, xarray.open_dataarray(output, engine="zarr", consolidated=False)):
+        assert np.array_equal(found, expected) and found.name == name and found.attrs == kept
+        assert found.dims == field.dims and found.dtype == field.dtype
+        assert all(found.coords[key].equals(field.coords[key]) for key in ("y", "x", "time"))
+    assert os.listdir(tmp_path) == ["o.zarr"]
+    # What cannot be written is told before anything runs.
+    with pytest.raises(syncline.OutputError, match="attributes"):
+        syncline.sweep(
+            mean, field.assign_attrs(bad=object()), iterations=3, output=tmp_path / "p.zarr"
+        )
+    assert os.listdir(tmp_path) == ["o.zarr"]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_an_interrupted_sweep_leaves_nothing_without_resume(tmp_path, u, resume):
+    output = tmp_path / "o.npy"
+    many = np.tile(u, (20, 4))
+
+    def interrupt(done, step, steps):
+        if step > 3:
+            raise KeyboardInterrupt
+
+    options = {"iterations": 400, "depth": 2, "output": output, "resume": resume}
+    with pytest.raises(KeyboardInterrupt):
+        syncline.sweep(mean, many, progress=interrupt, **options)
+    assert bool(os.listdir(tmp_path)) == resume
+    made = syncline.sweep(mean, many, **options)
+    assert np.array_equal(made, syncline.sweep(mean, many, iterations=400))
+    assert os.listdir(tmp_path) == ["o.npy"]
+
+
+def test_plans_leave_no_files(tmp_path, u):
+    many = np.tile(u, (20, 4))
+    np.save(tmp_path / "u.npy", many)
+    for field in (many, tmp_path / "u.npy"):
+        for output in (None, tmp_path / "o.npy"):
+            options = {"iterations": 40, "memory": "8M", "output": output, "depth": 5}
+            planned = syncline.plan(mean, field, **options)
+            _, report = syncline.sweep(
+                mean, field, full_output=True, overwrite=bool(output), **options
+            )
+            # Buffers depend on the measured speed of the disk, where there is one.
+            assert (planned.depth, planned.passes) == (report.depth, report.passes)
+    assert sorted(os.listdir(tmp_path)) == ["o.npy", "u.npy"]

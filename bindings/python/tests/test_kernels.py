@@ -3,6 +3,8 @@
 import ctypes
 import gc
 import math
+import os
+import subprocess
 import sys
 import warnings
 import weakref
@@ -369,3 +371,105 @@ def test_a_compiled_function_that_divides_by_zero():
     inverse = syncline.function(numba.njit(lambda x: 1 / x), name="inverse")
     result = syncline.sweep(lambda u: inverse(u), np.array([[0.0, 2.0]]), iterations=1)
     assert result.tolist() == [[np.inf, 0.5]]
+
+
+def test_masks_are_arrays_of_bool_or_numbers(u):
+    mask = u > np.median(u)
+    for given in (mask, mask.view(np.uint8)):
+        made = syncline.sweep(lambda u, mask: np.where(mask, 2 * u, u), u, given, iterations=1)
+        assert np.array_equal(made, np.where(mask, 2 * u, u))
+    made = syncline.sweep(
+        lambda u, mask: np.where((mask != 0) & (u > 0.9), 2 * u, u), u, mask, iterations=1
+    )
+    assert np.array_equal(made, np.where(mask & (u > 0.9), 2 * u, u))
+    joined = lambda u, mask: np.where(mask & (u > 0), u, 1)  # noqa: E731
+    turned = lambda u, mask: np.where(~mask, u, 1)  # noqa: E731
+    for kernel in (joined, turned):
+        with pytest.raises(syncline.KernelError, match="mask != 0"):
+            syncline.sweep(kernel, u, mask, iterations=1)
+    with pytest.raises(syncline.ArrayError, match="bool"):
+        syncline.sweep(lambda mask: mask * 1, mask, iterations=1)
+
+
+def test_coefficients_by_name_have_any_order(tmp_path, u):
+    def kernel(u, a, b):
+        return u + a - 2 * b
+
+    a, b = np.full_like(u, 5), np.full_like(u, 7)
+    expected = syncline.sweep(kernel, u, (a, b), iterations=1)
+    given = {"b": b, "a": a}
+    assert np.array_equal(syncline.sweep(kernel, u, given, iterations=1), expected)
+    path = tmp_path / "kernel.toml"
+    path.write_text(syncline.kernel(kernel).describe())
+    assert np.array_equal(syncline.sweep(path, u, given, iterations=1), expected)
+    with pytest.raises(syncline.ArrayError, match="b missing"):
+        syncline.sweep(kernel, u, a, iterations=1)
+    with pytest.raises(syncline.ArrayError, match="part of the kernel"):
+        syncline.sweep(kernel, u, (a, 2.0), iterations=1)
+
+
+@pytest.mark.filterwarnings("ignore::syncline.SlowKernelWarning")
+def test_a_run_is_not_resumed_with_another_function(tmp_path, u):
+    output = tmp_path / "o.npy"
+
+    def run(factor, iterations, traced=True):
+        scale = syncline.function(lambda v: factor * v)
+
+        def kernel(u):
+            return scale(u)
+
+        def plain(u):
+            return factor * float(u)
+
+        return syncline.sweep(
+            kernel if traced else plain, u, iterations=iterations, output=output, resume=True
+        )
+
+    for traced in (True, False):
+        output.unlink(missing_ok=True)
+        first = run(2.0, 1, traced).copy()
+        assert np.array_equal(run(2.0, 2, traced), 2 * first)
+        with pytest.raises(syncline.OutputError):
+            run(3.0, 3, traced)
+        assert np.array_equal(np.load(output), 2 * first)
+
+
+def test_what_a_function_is():
+    from syncline._fingerprint import fingerprint
+
+    def made(by, names=frozenset({"a", "b"})):
+        def inner(x):
+            return x + by if "a" in {"a", "b"} else helper(x)
+
+        return inner
+
+    assert fingerprint(made(1)) == fingerprint(made(1)) != fingerprint(made(2))
+    assert fingerprint(lambda x: x + 1) != fingerprint(lambda x: x + 2)
+    program = (
+        "from syncline._fingerprint import fingerprint as f\n"
+        "import threading\n"
+        "lock, limit = threading.Lock(), 3\n"
+        "def g(x): return x in {'a', 'b', 'c'} and lock and limit\n"
+        "def h(x, n={'k': 1}): return g(x)\n"
+        "print(f(h), f(lock))"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in "123"
+    }
+    assert len(told) == 1, "the same in each process"
+    changed = subprocess.run(
+        [sys.executable, "-c", program.replace("= threading.Lock(), 3", "= threading.Lock(), 4")],
+        capture_output=True,
+        check=True,
+    ).stdout
+    assert changed not in told
+
+
+def helper(x):
+    return x

@@ -101,6 +101,7 @@ class Report:
     bytes_written: int
     buffers: int
     threads: int
+    seconds: float
     def __init__(self, facts: Mapping[str, Any]) -> None: ...
 
 class Plan:

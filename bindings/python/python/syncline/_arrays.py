@@ -13,12 +13,15 @@ zarr array, ``.zarr``  window by window          a numpy array
 =====================  ========================  =========================================
 
 With an output the result is a file, and what is returned views it: a read-only `numpy.memmap`, in a
-DataArray if the field was one. What is read window by window is written to a temporary file beside
-the output first.
+DataArray if the field was one. A DataArray that goes to a ``.zarr`` is a store of xarray, and comes
+back as one that is read when it is used. What is read window by window is written to a temporary
+file beside the output first.
 """
 
 import contextlib
+import json
 import mmap
+import numbers
 import os
 import pathlib
 import shutil
@@ -113,8 +116,10 @@ class Given:
         return isinstance(self.given, str)
 
 
-def open_array(array, name, stage, dtype=None):
-    """Return an array of the user, whatever it is, as `Given`."""
+def open_array(array, name, stage, dtype=None, is_field=True):
+    """Return an array of the user, whatever it is, as `Given`; a mask of bool has 0 and 1."""
+    if not is_field and getattr(getattr(array, "dtype", None), "kind", None) == "b":
+        array = array.view(np.uint8) if isinstance(array, np.ndarray) else array.astype("uint8")
     if isinstance(array, (str, os.PathLike)):
         return _of_path(os.fspath(array), name, stage, dtype)
     module = type(array).__module__.partition(".")[0]
@@ -128,7 +133,13 @@ def open_array(array, name, stage, dtype=None):
         if isinstance(array, (list, tuple)) or hasattr(array, "__array__"):
             array = np.asarray(array)
         else:
-            raise ArrayError(f"{name} is no array, but of type {type(array).__name__}")
+            told = f"{name} is no array, but of type {type(array).__name__}"
+            is_number = isinstance(array, numbers.Number)
+            raise ArrayError(
+                f"{told}: a number is a part of the kernel, which may use it as it is"
+                if is_number
+                else told
+            )
     return _of_numpy(array, name, dtype)
 
 
@@ -242,15 +253,43 @@ def _module(name, path):
         raise FileError(f"{path} needs the package {name}: pip install {name}") from error
 
 
+def is_data_array(array):
+    """Return whether an array is one of xarray, with dimensions that have names."""
+    return type(array).__module__.partition(".")[0] == "xarray" and hasattr(array, "variable")
+
+
+def aligned(array, name, field, of):
+    """Return an array of xarray with the dimensions in the order of those of the field.
+
+    What has other coordinates is refused: its points are not those of the field.
+    """
+    if set(array.dims) != set(field.dims):
+        raise ArrayError(
+            f"{name} has the dimensions {array.dims}, but {of} has {field.dims}: expand it by "
+            "xarray.broadcast_like, or rename them"
+        )
+    for dim in field.dims:
+        if dim in array.indexes and dim in field.indexes:
+            one, other = array.indexes[dim], field.indexes[dim]
+            if not one.equals(other):
+                raise ArrayError(
+                    f"the coordinate {dim} of {name} is not that of {of}: align them by "
+                    "xarray.align, or reindex_like"
+                )
+    return array if array.dims == field.dims else array.transpose(*field.dims)
+
+
 def _of_xarray(array, name, stage, dtype):
-    if not hasattr(array, "variable"):
+    if not is_data_array(array):
         raise ArrayError(f"{name} is a {type(array).__name__}: give one of its variables")
 
     def wrap(result):
         return array.copy(data=result)
 
     if getattr(array.variable, "_in_memory", True) and array.chunks is None:
-        return _of_numpy(array.values, name, dtype, wrap)
+        given = _of_numpy(array.values, name, dtype, wrap)
+        given.origin = array
+        return given
     kind = _type(name, dtype or array.dtype)
     first = array.dims[0]
     # Chunks of dask, or those of the file, as far as it tells them.
@@ -259,7 +298,7 @@ def _of_xarray(array, name, stage, dtype):
     if array.chunks is None and chunks:
         chunk = chunks.get(first, 1) if isinstance(chunks, dict) else chunks[0]
     path = stage.copy(array.shape, kind, lambda rows: array.isel({first: rows}).values, chunk)
-    return Given(name, kind, array.shape, path, wrap)
+    return Given(name, kind, array.shape, path, wrap, origin=array)
 
 
 def _of_lazy(array, name, stage, dtype):
@@ -293,13 +332,26 @@ def _of_tiff(path, name, stage, dtype):
     return Given(name, kind, (height, width), staged, origin=profile)
 
 
+def _name_in_store(array):
+    """Return the name of an array of xarray in a store; that of xarray for one without a name."""
+    is_taken = array.name is None or array.name in array.coords
+    return "__xarray_dataarray_variable__" if is_taken else str(array.name)
+
+
+def _in_json(value):
+    """Return an attribute as a value that JSON has."""
+    value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+    json.dumps(value)
+    return value
+
+
 class Output:
     """Where the result of one field goes: a `.npy` file, or another one that is made of it."""
 
     def __init__(self, path, stage, overwrite, chunks):
         self.path = os.fspath(path)
         self.suffix = pathlib.PurePath(self.path).suffix.lower()
-        self._chunks = chunks
+        self._chunks, self._stage, self._store = chunks, stage, None
         if self.suffix not in (".npy", ".zarr", ".tif", ".tiff"):
             raise OutputError(f"the output {self.path} is none of .npy, .zarr and .tif")
         if chunks is not None and self.suffix != ".zarr":
@@ -316,6 +368,11 @@ class Output:
             raise OutputError(f"{self.path} exists already: overwrite=True replaces it")
         self.npy = stage.file()
 
+    @property
+    def passes(self):
+        """The folder in which complete passes are kept while the sweep runs."""
+        return f"{self.npy}.syncline"
+
     def check(self, field):
         """Refuse a field that cannot go to this file, before anything runs."""
         dimensions = len(field.shape)
@@ -325,6 +382,17 @@ class Output:
             raise OutputError(f"{self.path}: a GeoTIFF has two dimensions, not {dimensions}")
         if self._chunks is not None and len(self._chunks) != dimensions:
             raise OutputError(f"chunks= has {len(self._chunks)} sizes for {dimensions} dimensions")
+        if self.suffix == ".zarr" and is_data_array(field.origin):
+            self._store = self._stage.file() + ".zarr"
+            try:
+                coordinates = field.origin.coords.to_dataset().drop_encoding()
+                coordinates.to_zarr(self._store, mode="w", consolidated=False, zarr_format=3)
+                self._attributes = {key: _in_json(x) for key, x in field.origin.attrs.items()}
+            except Exception as error:
+                raise OutputError(
+                    f"the coordinates and attributes of {field.name} cannot be written to "
+                    f"{self.path}: {error}"
+                ) from error
 
     def finish(self, field):
         """Bring the result to its place; return what views it."""
@@ -332,29 +400,41 @@ class Output:
         if self.is_npy:
             return result
         part = f"{self.path}.part"
-        _remove(part)
+        remove(part)
         try:
             with _told("write", self.path):
                 write = self._write_zarr if self.suffix == ".zarr" else self._write_tiff
                 write(part, result, field)
-                _remove(self.path)
+                remove(self.path)
                 os.replace(part, self.path)
         finally:
-            _remove(part)
-        return None
+            remove(part)
+        if self._store is None:
+            return None
+        import xarray
+
+        store = xarray.open_zarr(self.path, chunks=None, consolidated=False)
+        return store[_name_in_store(field.origin)].rename(field.origin.name)
 
     def _write_zarr(self, part, result, field):
         import zarr
 
-        chunks = self._chunks or getattr(field.origin, "chunks", None)
+        origin = field.origin
+        chunks = self._chunks or getattr(origin, "chunks", None)
         if chunks is None or not all(isinstance(n, int) for n in chunks):
             chunks = tuple(min(n, 1024) for n in result.shape)
-        to = zarr.open_array(
-            part, mode="w", shape=result.shape, dtype=result.dtype, chunks=tuple(chunks)
-        )
-        attributes = getattr(field.origin, "attrs", None)
-        if attributes is not None and type(field.origin).__module__.startswith("zarr"):
-            to.attrs.update(dict(attributes))
+        facts = {"shape": result.shape, "dtype": result.dtype, "chunks": tuple(chunks)}
+        if self._store is not None:
+            # The coordinates are there: the variable joins them.
+            os.replace(self._store, part)
+            group = zarr.open_group(part, mode="r+")
+            facts["dimension_names"] = [str(dim) for dim in origin.dims]
+            to = group.create_array(_name_in_store(origin), **facts)
+            to.attrs.update(self._attributes)
+        else:
+            to = zarr.open_array(part, mode="w", **facts)
+            if type(origin).__module__.startswith("zarr"):
+                to.attrs.update(dict(origin.attrs))
         for rows in windows(result.shape, result.itemsize, chunks[0]):
             to[rows] = result[rows]
 
@@ -372,7 +452,8 @@ class Output:
                 file.write(result[rows], 1, window=window)
 
 
-def _remove(path):
+def remove(path):
+    """Remove a file or a folder, if it is there."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     elif os.path.lexists(path):

@@ -5,6 +5,7 @@ import inspect
 import re
 
 from ._errors import KernelError
+from ._fingerprint import fingerprint
 from ._values import Value
 
 #: The type of a compiled function in C.
@@ -116,10 +117,11 @@ def _checked(name, arguments, code, keep):
 
 
 def made(name, arguments, code, keep):
-    """Return a function whose code is known to be of the right type."""
+    """Return a function whose code is known to be of the right type; it is what `keep` computes."""
     function = object.__new__(Function)
     function.name, function.arguments = name, arguments
     function._code, function._keep = code, keep
+    function._identity = f"{name} {fingerprint(keep)}"
     return function
 
 

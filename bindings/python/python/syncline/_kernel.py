@@ -222,13 +222,31 @@ class Ready:
 
 
 def _native(traced):
-    functions = [(name, function._code) for name, function in traced.functions.items()]
+    functions = [
+        (name, function._code, function._identity) for name, function in traced.functions.items()
+    ]
     try:
         native = _syncline.Kernel.described(traced.text, functions)
     except KernelError as error:
         raise KernelError(f"the kernel, traced into a description, is refused: {error}") from None
-    interpreted = any(callable(code) for _, code in functions)
+    interpreted = any(callable(code) for _, code, _ in functions)
     return Ready(native, traced, interpreted)
+
+
+def names_of(kernel):
+    """Return the names of the arrays of a kernel, the fields first."""
+    if isinstance(kernel, (str, os.PathLike)):
+        native = _of_text(kernel).native
+        return [*native.fields, *native.coefficients]
+    if isinstance(kernel, Function):
+        raise KernelError(
+            f"{kernel.name} is a function of numbers: call it in a kernel, which says what it reads"
+        )
+    if not callable(kernel):
+        raise KernelError(
+            f"{type(kernel).__name__} is no kernel: give a function, or the path of a description"
+        )
+    return kernel.parameters if isinstance(kernel, Kernel) else parameters(kernel)
 
 
 def prepare(kernel, dtypes, fields, dimensions, boundary, nodata, directions):
@@ -239,15 +257,7 @@ def prepare(kernel, dtypes, fields, dimensions, boundary, nodata, directions):
             raise KernelError("the description says its boundary, nodata and directions itself")
         return _of_text(kernel)
     made = kernel if isinstance(kernel, Kernel) else None
-    if isinstance(kernel, Function):
-        raise KernelError(
-            f"{kernel.name} is a function of numbers: call it in a kernel, which says what it reads"
-        )
     function = made.function if made else kernel
-    if not callable(function):
-        raise KernelError(
-            f"{type(kernel).__name__} is no kernel: give a function, or the path of a description"
-        )
     names = parameters(function)
     said = options(names, dimensions, boundary, nodata, directions)
     try:

@@ -28,6 +28,8 @@ class Report:
         The bytes of the buffers.
     threads : int
         The threads that computed.
+    seconds : float
+        The time of the sweep.
     """
 
     def __init__(self, facts):

@@ -2,15 +2,16 @@
 
 import os
 import sys
+import time
 import warnings
 from collections.abc import Mapping
 
 import numpy as np
 
 from . import _syncline
-from ._arrays import Output, Stage, open_array
+from ._arrays import Output, Stage, aligned, is_data_array, open_array, remove
 from ._errors import ArrayError, ConvergenceWarning, MemoryBoundError, OutputError
-from ._kernel import Kernel, prepare
+from ._kernel import names_of, prepare
 from ._progress import Bar
 from ._report import Plan, Report
 from ._sizes import size, told_size, whole
@@ -26,22 +27,32 @@ class _Job:
 
     def __init__(self, stage, kernel, field, coefficients, options):
         self.fields, self.rewrap = _named(field, "field")
-        names = kernel.parameters if isinstance(kernel, Kernel) else None
+        names = names_of(kernel)
         extra = _ordered(coefficients, names, len(self.fields))
-        if names is not None:
-            given = len(self.fields) + len(extra)
-            if len(names) != given:
-                raise ArrayError(
-                    f"{kernel.__name__} takes {len(names)} arrays ({', '.join(names)}), but "
-                    f"{given} are given"
-                )
-            renamed = [(name, array) for name, (_, array) in zip(names, self.fields + extra)]
-            self.fields, extra = renamed[: len(self.fields)], renamed[len(self.fields) :]
+        given = len(self.fields) + len(extra)
+        if len(names) != given:
+            absent = f": {', '.join(names[given:])} missing" if given < len(names) else ""
+            raise ArrayError(
+                f"the kernel takes {len(names)} arrays ({', '.join(names)}), but {given} are "
+                f"given{absent}"
+            )
+        renamed = [(name, array) for name, (_, array) in zip(names, self.fields + extra)]
+        self.fields, extra = renamed[: len(self.fields)], renamed[len(self.fields) :]
+        if is_data_array(self.fields[0][1]):
+            name, first = self.fields[0]
+            extra = [
+                (of, aligned(one, of, first, name) if is_data_array(one) else one)
+                for of, one in extra
+            ]
+            self.fields = [
+                (of, aligned(one, of, first, name) if is_data_array(one) else one)
+                for of, one in self.fields
+            ]
         dtype = options["dtype"]
         self.outputs = self._outputs(stage, options)
         count = len(self.fields)
         self.arrays = [
-            open_array(array, name, stage, dtype if n < count else None)
+            open_array(array, name, stage, dtype if n < count else None, n < count)
             for n, (name, array) in enumerate(self.fields + extra)
         ]
         first = self.arrays[0]
@@ -141,7 +152,9 @@ class _Job:
             made = []
             for output, field in zip(self.outputs, fields):
                 view = output.finish(field)
-                made.append(output.path if view is None else field.wrap(view))
+                if isinstance(view, np.ndarray):
+                    view = field.wrap(view)
+                made.append(output.path if view is None else view)
         else:
             made = [
                 field.wrap(np.frombuffer(buffer, field.dtype).reshape(field.shape))
@@ -182,8 +195,6 @@ def _ordered(coefficients, names, fields):
         if not isinstance(coefficients, (list, tuple)):
             coefficients = [coefficients]
         return [(f"coefficient {n}", array) for n, array in enumerate(coefficients)]
-    if names is None:
-        return list(coefficients.items())
     wanted = names[fields:]
     unknown = [name for name in coefficients if name not in wanted]
     missing = [name for name in wanted if name not in coefficients]
@@ -234,7 +245,8 @@ def sweep(
         not changed. A kernel of several fields takes a tuple, a dict, or an ``xarray.Dataset``.
     coefficients : array, sequence or dict of arrays
         The other arrays of the kernel, of the shape of the field, in the order of its parameters
-        or by their names.
+        or by their names. A ``DataArray`` has the dimensions of the field, in any order, and its
+        coordinates.
     iterations : int
         The number of iterations, at most.
     until : float, optional
@@ -246,11 +258,12 @@ def sweep(
         80 % of what is available]. Arrays that are passed in memory are not counted.
     output : path, or several, optional
         The file of the result: ``.npy``, ``.zarr`` or ``.tif``. It has its name only when it is
-        complete.
+        complete. A ``DataArray`` goes to a ``.zarr`` with its coordinates and attributes.
     overwrite : bool
         Replace an existing output, and what an interrupted run has left.
     resume : bool
-        Go on where an interrupted run into this output ended, or add iterations to its result.
+        Go on where an interrupted run into this output ended, or add iterations to its result;
+        begin if there is neither. The kernel, its functions and the arrays must be the same.
     boundary : str, number, tuple or dict, optional
         What is beyond the edges, for all axes or each one: ``"fixed"`` (points that lack a
         neighbour keep their values; the default, also called ``"none"``), ``"nearest"``,
@@ -279,15 +292,18 @@ def sweep(
     -------
     array, tuple, dict or Dataset
         The result, of the kind of the field. A path gives a numpy array, and with ``output`` a
-        read-only ``numpy.memmap`` of the file; the path itself if that is no ``.npy``.
+        read-only ``numpy.memmap`` of the file; the path itself if that is no ``.npy``. A
+        ``DataArray`` comes back with its coordinates and attributes, and is read from a ``.npy`` or
+        ``.zarr`` output when it is used.
 
     Raises
     ------
     KernelError, ArrayError, MemoryBoundError, FileError, OutputError
         All of them are `syncline.Error`. Nothing has been run then, except if a file fails.
     KeyboardInterrupt
-        On Ctrl-C, within a fraction of a second. Without ``resume``, nothing is left; passes that
-        are complete stay beside the output, for ``resume=True``.
+        On Ctrl-C, within a fraction of a second; nothing is left. With ``resume=True``, passes that
+        are complete stay beside the output, in a folder with its name and ``.syncline``. They also
+        stay if a file fails, or the process is killed.
 
     Warns
     -----
@@ -336,15 +352,23 @@ def sweep(
 
     with Stage(_first_path(output)) as stage:
         job = _Job(stage, kernel, field, coefficients, options)
+        before = [output.passes for output in job.outputs if os.path.lexists(output.passes)]
+        begin = time.perf_counter()
         try:
             buffers, facts = _syncline.sweep(job.ready.native, job.given(), job.settings, watch)
             if bar is not None:
                 bar(1.0)
+        except KeyboardInterrupt:
+            # Those of an earlier run are left alone, as is all that another call may go on from.
+            made = [output.passes for output in job.outputs if output.passes not in before]
+            for passes in made if not resume else ():
+                remove(passes)
+            raise
         finally:
             if bar is not None:
                 bar.end()
         result = job.results(buffers)
-    report = Report(facts)
+    report = Report({**facts, "seconds": time.perf_counter() - begin})
     if until is not None and report.converged is None:
         warnings.warn(
             f"after {report.iterations} iterations the largest change is "
@@ -366,7 +390,8 @@ def plan(kernel, field, coefficients=(), *, iterations, memory=None, output=None
     Returns
     -------
     Plan
-        The passes, the iterations in each of them, and the buffers.
+        The passes, the iterations in each of them, and the buffers. They depend on the speed of
+        the disk, which is measured: a later run may have another pass.
 
     Raises
     ------

@@ -17,7 +17,7 @@ class Kernel:
     coefficients: list[str]
     dimensions: int
     @staticmethod
-    def described(text: str, functions: Sequence[tuple[str, Any]]) -> Kernel: ...
+    def described(text: str, functions: Sequence[tuple[str, Any, str]]) -> Kernel: ...
 
 @final
 class Crew:

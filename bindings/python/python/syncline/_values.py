@@ -211,6 +211,13 @@ class Value:
     def __ne__(self, other):
         return self._compare("!=", other)
 
+    def _join(self, *_):
+        raise self.trace.error(
+            "`&`, `|` and `~` are for comparisons: write (mask != 0) for an array that is a mask"
+        )
+
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _join
+
     # What only numbers have.
 
     def __bool__(self):
@@ -456,7 +463,9 @@ def _root(one, value):
 def _where(one, condition, then=None, other=None):
     if then is None or other is None:
         raise one.trace.error("numpy.where takes a comparison and two values")
-    if not isinstance(condition, Condition):
+    if isinstance(condition, Value):
+        condition = condition != 0
+    elif not isinstance(condition, Condition):
         raise one.trace.error("the first argument of numpy.where is a comparison, such as u > 0")
     first = next((value for value in (then, other) if isinstance(value, Value)), None)
     if first is None:

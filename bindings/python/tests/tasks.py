@@ -3,6 +3,7 @@
 import enum
 import os
 import signal
+import threading
 import time
 
 import numpy as np
@@ -44,14 +45,21 @@ def fail(x):
 
 
 class Stubborn(Exception):
-    """An exception that cannot be unpickled."""
+    """An exception that pickle cannot make again."""
 
     def __init__(self, one, two):
-        super().__init__(one)
+        super().__init__(f"{one} and {two}")
+        self.two = two
 
 
-def fail_stubbornly():
+def fail_stubbornly(_=0):
     raise Stubborn(1, 2)
+
+
+def fail_with_a_lock():
+    error = LookupError("locked")
+    error.lock = threading.Lock()
+    raise error
 
 
 def leave():
@@ -160,3 +168,21 @@ def stop_at_ones(n):
     if n % 3 == 1:
         raise StopIteration(n)
     return n
+
+
+def fail_at(n, where):
+    if n == where:
+        raise ValueError(n)
+    return n
+
+
+def shared_copy(n):
+    import syncline
+
+    made = syncline.empty((100, 100))
+    made[:] = n
+    return made
+
+
+def fails_to_start(why):
+    raise ValueError(why)

@@ -37,8 +37,9 @@ def test_results_and_exceptions(pool):
         failed.result(LIMIT)
     assert "in fail" in str(caught.value.__cause__) and failed.exception() is caught.value
     assert isinstance(pool.submit(tasks.leave).exception(LIMIT), SystemExit)
-    stubborn = pool.submit(tasks.fail_stubbornly).exception(LIMIT)
-    assert isinstance(stubborn, syncline.TaskPicklingError) and "Stubborn" in str(stubborn)
+    locked = pool.submit(tasks.fail_with_a_lock).exception(LIMIT)
+    assert isinstance(locked, syncline.TaskPicklingError) and "locked" in str(locked)
+    assert "in fail_with_a_lock" in str(locked.__cause__)
     assert isinstance(pool.submit(tasks.unpicklable).exception(LIMIT), syncline.TaskPicklingError)
     assert pool.submit(tasks.square, 3).result(LIMIT) == 9
 
@@ -638,3 +639,60 @@ def test_a_forked_child_leaves_a_block(tmp_path):
         """,
     )
     assert ran.stdout == "3 2\n", ran
+
+
+def test_exceptions_in_place_of_results(pool):
+    results = list(pool.map(tasks.fail_at, range(30), [7] * 30, return_exceptions=True))
+    assert [type(x) for x in results] == [ValueError if n == 7 else int for n in range(30)]
+    results = list(pool.map(tasks.die_at, range(30), [9] * 30, return_exceptions=True))
+    assert isinstance(results[9], syncline.WorkerError)
+    assert results[:9] + results[10:] == [n for n in range(30) if n != 9]
+
+
+def test_a_bar_counts_what_has_ended(pool, capsys):
+    list(pool.map(tasks.square, range(50), progress=True))
+    assert "50 of 50" in capsys.readouterr().err
+    results = pool.map(tasks.fail_at, range(500), [3] * 500, progress=True, chunksize=1)
+    with pytest.raises(ValueError):
+        list(results)
+    assert "500 of 500" not in capsys.readouterr().err
+
+
+def test_functions_that_were_pickled_by_value_have_no_state(pool):
+    pytest.importorskip("cloudpickle")
+    calls = []
+
+    def count(_):
+        calls.append(1)
+        return len(calls)
+
+    assert list(pool.map(count, range(9), chunksize=1)) == [1] * 9
+    assert [pool.submit(count, 0).result(LIMIT) for _ in range(5)] == [1] * 5
+
+
+def test_exceptions_of_all_kinds_come_back(pool):
+    for error in (
+        pool.submit(tasks.fail_stubbornly).exception(LIMIT),
+        next(pool.map(tasks.fail_stubbornly, [0], return_exceptions=True)),
+    ):
+        assert type(error) is tasks.Stubborn and error.two == 2 and str(error) == "1 and 2"
+        assert "fail_stubbornly" in str(error.__cause__)
+
+
+def test_shared_arrays_of_a_task_come_back_as_copies(pool):
+    made = pool.submit(tasks.shared_copy, 3).result(LIMIT)
+    assert made.shape == (100, 100) and (made == 3).all()
+    assert [float(x[0, 0]) for x in pool.map(tasks.shared_copy, range(20))] == list(range(20))
+
+
+def test_an_initializer_that_raises_is_the_reason_of_all_tasks(capfd):
+    with syncline.Pool(2, initializer=tasks.fails_to_start, initargs=("no licence",)) as pool:
+        assert repr(pool) == "<syncline.Pool of 2 workers>"
+        for _ in range(3):
+            error = pool.submit(tasks.square, 1).exception(LIMIT)
+            assert isinstance(error, syncline.PoolError) and "no licence" in str(error)
+            assert "fails_to_start" in str(error.__cause__)
+        with pytest.raises(syncline.PoolError, match="no licence"):
+            list(pool.map(tasks.square, range(9)))
+    assert "shut down" in repr(pool)
+    assert capfd.readouterr().err == ""

@@ -229,6 +229,7 @@ class Pool(concurrent.futures.Executor):
         cost: float = 0.0,
         **kwargs: Any,
     ) -> Future[_T]: ...
+    @overload
     def map(
         self,
         fn: Callable[..., _T],
@@ -236,7 +237,18 @@ class Pool(concurrent.futures.Executor):
         timeout: float | None = None,
         chunksize: int | None = None,
         progress: bool | Callable[[int, int], object] = False,
+        return_exceptions: Literal[False] = False,
     ) -> Iterator[_T]: ...
+    @overload
+    def map(
+        self,
+        fn: Callable[..., _T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int | None = None,
+        progress: bool | Callable[[int, int], object] = False,
+        return_exceptions: bool,
+    ) -> Iterator[_T | BaseException]: ...
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None: ...
 
 class SharedArray(np.ndarray[Any, Any]): ...

@@ -124,7 +124,8 @@ class Pool(futures.Executor):
         memory="1G",
         batch=None,
     ):
-        self._ended = True
+        self._ended = self._closed = True
+        self._workers = 0
         if _worker.is_importing:
             raise PoolError(
                 "a worker cannot make a pool while it imports the main module: put what makes it "
@@ -164,6 +165,10 @@ class Pool(futures.Executor):
         self._closed = self._ended = False
         _open.add(self)
 
+    def __repr__(self):
+        state = ", shut down" if self._closed else ""
+        return f"<syncline.Pool of {self._workers} workers{state}>"
+
     def _hand_over(self, data):
         """Put bytes where workers can read them; return the process, the file and the length."""
         self._start = os.memfd_create("syncline", os.MFD_CLOEXEC)
@@ -179,7 +184,8 @@ class Pool(futures.Executor):
         fn : callable
             The function.
         *args, **kwargs
-            Its arguments, which must not change before the task has begun.
+            Its arguments. Arrays must not change before the task has begun: they are copied
+            when it is handed out.
 
         Returns
         -------
@@ -225,7 +231,15 @@ class Pool(futures.Executor):
         task.send(self)
         return future
 
-    def map(self, fn, *iterables, timeout=None, chunksize=None, progress=False):
+    def map(
+        self,
+        fn,
+        *iterables,
+        timeout=None,
+        chunksize=None,
+        progress=False,
+        return_exceptions=False,
+    ):
         """Return an iterator over ``fn`` of the items, in their order.
 
         Parameters
@@ -241,11 +255,15 @@ class Pool(futures.Executor):
             milliseconds]. If an item kills its worker, only that item has the error.
         progress : bool or callable
             Show a bar, or call ``progress(done, total)``.
+        return_exceptions : bool
+            Return the exception of an item in place of its result, and go on.
 
         Returns
         -------
         iterator
-            The results. The exception of an item is raised where its result would be.
+            The results. The exception of an item is raised where its result would be, unless
+            ``return_exceptions``; as in `concurrent.futures` the iterator ends there, and items
+            that have not begun are cancelled.
         """
         self._check()
         if chunksize is not None:
@@ -257,7 +275,7 @@ class Pool(futures.Executor):
         else:
             # As `zip`, which ends with the shortest.
             columns = [list(column) for column in zip(*zip(*iterables))] or [[]]
-        return Map(self, fn, columns, timeout, chunksize, progress).results()
+        return Map(self, fn, columns, timeout, chunksize, progress).results(return_exceptions)
 
     def shutdown(self, wait=True, *, cancel_futures=False):
         """End the pool.

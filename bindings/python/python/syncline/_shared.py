@@ -6,6 +6,7 @@ import weakref
 
 import numpy as np
 
+from . import _worker
 from ._errors import ArrayError
 
 #: The mappings of this process, by the process and the number of the file.
@@ -46,7 +47,9 @@ class SharedArray(np.ndarray):
 
     def __reduce_ex__(self, protocol):
         memory = self._memory
-        if memory is None or not self._is_inside(memory):
+        is_lost = memory is not None and memory.owner == os.getpid() and _worker.is_answering
+        # What a task has made here goes with the worker's last reference to it: as a copy.
+        if memory is None or is_lost or not self._is_inside(memory):
             return self.view(np.ndarray).__reduce_ex__(protocol)
         offset = self.ctypes.data - memory.first
         place = memory.owner, memory.fd, memory.inode, len(memory.map), offset

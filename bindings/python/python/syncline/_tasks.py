@@ -21,6 +21,7 @@ import threading
 import time
 
 from ._errors import PoolError, TaskPicklingError, TaskTimeoutError, WorkerError
+from ._progress import Bar
 
 #: The time, in seconds, for which items of `map` are handed out together.
 _TOGETHER = 10e-3
@@ -140,7 +141,8 @@ class Map:
         # The bytes of an item: the most that were seen.
         self.bytes = 1
         self.lock = threading.RLock()
-        self.progress, self.failure = _bar(progress, self.count), None
+        self.bar, self.failure = Bar() if progress is True else None, None
+        self.progress = self.show if self.bar is not None else progress or None
         pool._maps.add(self)
         self.more()
 
@@ -208,6 +210,10 @@ class Map:
 
     def stop(self, error):
         """Submit no more items; those that no worker has got end with an error."""
+        # What is not wanted any more is no progress.
+        if self.bar is not None:
+            self.bar.end()
+        self.progress = None
         with self.lock:
             first, self.next = self.next, self.count
         self.fail(range(first, self.count), error)
@@ -289,22 +295,27 @@ class Map:
                 # It is told where the results are taken, not in the thread that drives the pool.
                 self.progress, self.failure = None, error
 
-    def results(self):
-        """Yield the results, in the order of the items."""
+    def show(self, done, total):
+        """Show how many items have ended."""
+        self.bar(done / max(1, total), f" {done} of {total}")
+        if done == total:
+            self.bar.end()
+
+    def results(self, with_exceptions=False):
+        """Yield the results, in the order of the items; exceptions are raised, or yielded too."""
         item = 0
         try:
             while item < self.count:
                 self.wait(item)
                 if self.failure is not None:
                     raise self.failure
-                if item in self.errors:
+                if item in self.errors and not with_exceptions:
                     raise self.errors[item]
                 # Those that are there, up to the next error.
                 last = self.ended.find(0, item)
-                last = min(
-                    (error for error in self.errors if error > item and (error < last or last < 0)),
-                    default=self.count if last < 0 else last,
-                )
+                last = self.count if last < 0 else last
+                if self.errors and not with_exceptions:
+                    last = min([last, *(error for error in self.errors if error > item)])
                 run, self.values[item:last] = self.values[item:last], [None] * (last - item)
                 item = last
                 # A result is not kept longer than its user does.
@@ -340,26 +351,11 @@ def _is_large(argument):
     return getattr(argument, "nbytes", 0) >= _LARGE
 
 
-def _bar(progress, total):
-    if not progress:
-        return None
-    if progress is not True:
-        return progress
-    from ._progress import Bar
-
-    bar = Bar()
-
-    def show(done, of):
-        bar(done / max(1, of), f" {done} of {of}")
-        if done == of:
-            bar.end()
-
-    return show
-
-
 def _error(failure, tries):
     """Return the exception for a task without a result."""
     kind, why, _, _, _ = failure
+    # The question is one for programs in Rust.
+    why = why.replace("does the program serve the pool before all else?", "their output says why")
     why = why if tries == 1 else f"{why} ({tries} tries)"
     if kind == "died":
         return WorkerError(f"the task has no result: {why}")

@@ -17,6 +17,10 @@ NEEDS_MAIN = b"m"
 _main = None
 #: Whether this worker imports the main module of the manager.
 is_importing = False
+#: Whether this worker pickles what a task returns.
+is_answering = False
+#: What the initializer has raised, which is why no task can run.
+_failure = None
 
 
 class RemoteTraceback(Exception):
@@ -30,20 +34,33 @@ class RemoteTraceback(Exception):
 
 
 class _Raised:
-    """An exception of a task, with the text of its traceback."""
+    """An exception of a task, with the text of its traceback.
 
-    def __init__(self, error):
+    Exceptions whose ``__init__`` takes other arguments than ``args`` are made `without_init`.
+    """
+
+    def __init__(self, error, without_init=False):
         lines = traceback.format_exception(type(error), error, error.__traceback__)
         self.text = f'\n"""\n{"".join(lines)}"""'
-        self.error = error
+        self.error, self.without_init = error, without_init
 
     def __reduce__(self):
-        return _raised, (self.error, self.text)
+        error = self.error
+        if self.without_init:
+            return _made_without_init, (type(error), error.args, error.__dict__, self.text)
+        return _raised, (error, self.text)
 
 
 def _raised(error, text):
     error.__cause__ = RemoteTraceback(text)
     return error
+
+
+def _made_without_init(kind, args, attributes, text):
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return _raised(error, text)
 
 
 def dumps(value, parts, dumps=pickle.dumps):
@@ -85,11 +102,21 @@ def _function(pickled):
     if found is None:
         found = _load(pickled)
         # Others may have a state, which each task has for itself.
-        if isinstance(found, (types.FunctionType, types.BuiltinFunctionType, type)):
+        if _is_of_a_module(found):
             if len(_functions) >= _MOST_FUNCTIONS:
                 _functions.clear()
             _functions[pickled] = found
     return found
+
+
+def _is_of_a_module(function):
+    """Return whether a function or a class was imported: it was not pickled by its value."""
+    if not isinstance(function, (types.FunctionType, types.BuiltinFunctionType, type)):
+        return False
+    found = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is function
 
 
 def _flush():
@@ -98,16 +125,26 @@ def _flush():
             stream.flush()
 
 
-def _dumps(value, parts):
-    """Return the pickle of a result, by `cloudpickle` if the task came by it and it is needed."""
+def _dumps(value, parts=None):
+    """Return the pickle of a result, by `cloudpickle` if the task came by it and it is needed.
+
+    Large buffers go to `parts`, if it is given.
+    """
+    global is_answering
+    is_answering = True
     try:
-        return dumps(value, parts)
-    except Exception:
-        cloudpickle = sys.modules.get("cloudpickle")
-        if cloudpickle is None:
-            raise
-        del parts[:]
-        return dumps(value, parts, cloudpickle.dumps)
+        try:
+            return pickle.dumps(value, 5) if parts is None else dumps(value, parts)
+        except Exception:
+            cloudpickle = sys.modules.get("cloudpickle")
+            if cloudpickle is None:
+                raise
+            if parts is None:
+                return cloudpickle.dumps(value, 5)
+            del parts[:]
+            return dumps(value, parts, cloudpickle.dumps)
+    finally:
+        is_answering = False
 
 
 def _answer(value):
@@ -128,18 +165,22 @@ def _unpicklable(told):
 
 def _outcome(error):
     """Return what a task has raised, as it goes to the manager."""
-    raised = _Raised(error)
-    try:
-        pickle.loads(pickle.dumps(raised, 5))
-    except Exception:
-        raised = _Raised(_unpicklable(f"an exception that cannot be pickled: {error!r}"))
-        raised.text = f'\n"""\n{"".join(traceback.format_exception(error))}"""'
+    for raised in (_Raised(error), _Raised(error, without_init=True)):
+        try:
+            pickle.loads(pickle.dumps(raised, 5))
+        except Exception:
+            continue
+        return raised
+    text = raised.text
+    raised = _Raised(_unpicklable(f"an exception that cannot be pickled: {error!r}"))
+    raised.text = text
     return raised
 
 
 def run(pickled, parts):
     """Run a task."""
     try:
+        _check_start()
         function, items, options = _load(pickled, parts)
         function = _function(function)
         value = True, function(*items, **options)
@@ -159,6 +200,7 @@ class Items:
     def __init__(self, pickled, parts):
         self.marked, self.failure = [], None
         try:
+            _check_start()
             function, columns, _ = _load(pickled, parts)
             self.count = len(columns[0])
             self.steps = map(_function(function), *columns)
@@ -195,26 +237,31 @@ class Items:
 def _pickled(outcome):
     """Return the pickle of an outcome, with copies of its buffers."""
     try:
-        try:
-            return pickle.dumps(outcome, 5)
-        except Exception:
-            cloudpickle = sys.modules.get("cloudpickle")
-            if cloudpickle is None:
-                raise
-            return cloudpickle.dumps(outcome, 5)
+        return _dumps(outcome)
     except Exception:
         return _answer(outcome)[0]
 
 
+def _check_start():
+    if _failure is not None:
+        from ._errors import PoolError
+
+        raise PoolError(f"the initializer of the pool has raised: {_failure!r}") from _failure
+
+
 def main(start, main_module):
     """Serve the pool that has started this process."""
-    global _main
+    global _main, _failure
     from . import _syncline
 
     _main = main_module
     if start is not None:
         owner, number, length = start
         with open(f"/proc/{owner}/fd/{number}", "rb") as file:
-            function, args = _load(file.read(length))
-        function(*args)
+            pickled = file.read(length)
+        try:
+            function, args = _load(pickled)
+            function(*args)
+        except BaseException as error:
+            _failure = error
     _syncline.serve(run, Items)

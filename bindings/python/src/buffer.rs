@@ -7,6 +7,30 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use syncline_store::{Element, Matrix, array::Array};
 
+/// Fills a view of bytes, to whose owner it then holds a reference.
+///
+/// # Safety
+/// `view` is a view to be filled, or null. The bytes live as long as `owner`, and no Rust code uses
+/// a reference to them.
+pub(crate) unsafe fn fill(
+    owner: &Bound<'_, PyAny>,
+    view: *mut ffi::Py_buffer,
+    first: *mut u8,
+    len: usize,
+    flags: c_int,
+) -> PyResult<()> {
+    if view.is_null() {
+        return Err(PyBufferError::new_err("no view is given"));
+    }
+    let (first, len) = (first.cast::<c_void>(), len as ffi::Py_ssize_t);
+    // SAFETY: the caller says that the view is one to be filled, and that the bytes live as long as
+    // the owner.
+    match unsafe { ffi::PyBuffer_FillInfo(view, owner.as_ptr(), first, len, 0, flags) } {
+        0 => Ok(()),
+        _ => Err(PyErr::fetch(owner.py())),
+    }
+}
+
 /// The bytes of a result, which have one owner: this object.
 ///
 /// It supports the buffer protocol: `numpy.frombuffer(buffer, dtype)` is a view of it.
@@ -79,16 +103,9 @@ impl Buffer {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        if view.is_null() {
-            return Err(PyBufferError::new_err("no view is given"));
-        }
-        let (first, len) = (slf.get().first.cast::<c_void>(), slf.get().len as ffi::Py_ssize_t);
-        // SAFETY: the view is one to be filled, and the bytes live as long as the object, to which
-        // the view then holds a reference.
-        match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), first, len, 0, flags) } {
-            0 => Ok(()),
-            _ => Err(PyErr::fetch(slf.py())),
-        }
+        let (first, len) = (slf.get().first, slf.get().len);
+        // SAFETY: as for this function; the bytes belong to the object.
+        unsafe { fill(slf.as_any(), view, first, len, flags) }
     }
 
     fn __len__(&self) -> usize {

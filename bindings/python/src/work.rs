@@ -5,7 +5,7 @@
 //! The buffers are copied once, into the memory of the farm; the receiver's arrays are views of
 //! them there.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +18,8 @@ use pyo3::types::PyBytes;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use syncline_farm::wire::Bulk;
+
+use crate::buffer::fill;
 
 /// The bytes of a pickle, which serde would otherwise take for a sequence of numbers.
 #[derive(Clone, Debug, Default)]
@@ -128,16 +130,9 @@ impl Lent {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        if view.is_null() {
-            return Err(PyBufferError::new_err("no view is given"));
-        }
         let bulk = &slf.get().bulk;
-        let (first, len) = (bulk.as_mut_ptr().cast::<c_void>(), bulk.len() as ffi::Py_ssize_t);
-        // SAFETY: the view is one to be filled, and the bytes live as long as the object, to which
-        // the view then holds a reference. No Rust code uses a reference to them any more.
-        match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), first, len, 0, flags) } {
-            0 => Ok(()),
-            _ => Err(PyErr::fetch(slf.py())),
-        }
+        // SAFETY: as for this function; the bytes belong to the object, and no Rust code uses a
+        // reference to them any more.
+        unsafe { fill(slf.as_any(), view, bulk.as_mut_ptr().cast(), bulk.len(), flags) }
     }
 }

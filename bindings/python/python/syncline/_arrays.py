@@ -72,7 +72,10 @@ class Stage:
             with open(path, "wb") as file:
                 np.lib.format.write_array_header_1_0(file, header | {"fortran_order": False})
                 for rows in windows(shape, np.dtype(dtype).itemsize, chunk):
-                    np.ascontiguousarray(read(rows), dtype).tofile(file)
+                    part = np.ascontiguousarray(read(rows), dtype).reshape(-1)
+                    # In parts, between which signals are handled.
+                    for first in range(0, part.size, 1 << 20):
+                        part[first : first + (1 << 20)].tofile(file)
         return path
 
 

@@ -270,11 +270,12 @@ class Pool(futures.Executor):
             whole("chunksize", 1, chunksize)
         if self._timeout is not None or self._batch is not None:
             chunksize = min(chunksize or self._batch or 1, self._batch or 1)
+        # As `zip`, which ends with the shortest.
+        rows = _read(iterables[0] if len(iterables) == 1 else zip(*iterables))
         if len(iterables) == 1:
-            columns = [list(*iterables)]
+            columns = [rows]
         else:
-            # As `zip`, which ends with the shortest.
-            columns = [list(column) for column in zip(*zip(*iterables))] or [[]]
+            columns = [[row[at] for row in rows] for at in range(len(iterables))] or [[]]
         return Map(self, fn, columns, timeout, chunksize, progress).results(return_exceptions)
 
     def shutdown(self, wait=True, *, cancel_futures=False):
@@ -422,6 +423,14 @@ class Pool(futures.Executor):
             return dumps(value, keep, cloudpickle.dumps)
         except Exception as error:
             raise TaskPicklingError(f"{_short(value)} cannot be pickled: {error}") from error
+
+
+def _read(iterable):
+    """Return all items of an iterable; signals are handled meanwhile."""
+    items, source = [], iter(iterable)
+    while part := list(itertools.islice(source, 1 << 16)):
+        items += part
+    return items
 
 
 def _short(value):

@@ -136,6 +136,8 @@ class Map:
         self.values, self.errors = [None] * self.count, {}
         self.tokens, self.ended = [None] * self.count, bytearray(self.count)
         self.next, self.under_way, self.tries = 0, set(), {}
+        # The first of the items that are not wanted any more, and their error.
+        self.cut, self.cut_error = self.count, None
         # Of the last chunks, each of which counts half as much as the next one.
         self.seconds, self.measured = 0.0, 0.0
         # The bytes of an item: the most that were seen.
@@ -215,8 +217,8 @@ class Map:
             self.bar.end()
         self.progress = None
         with self.lock:
-            first, self.next = self.next, self.count
-        self.fail(range(first, self.count), error)
+            if self.next < self.count:
+                self.cut, self.cut_error, self.next = self.next, error, self.count
 
     def settle(self, chunk, answer, failure):
         if failure is None:
@@ -309,8 +311,12 @@ class Map:
                 self.wait(item)
                 if self.failure is not None:
                     raise self.failure
-                if item in self.errors and not with_exceptions:
-                    raise self.errors[item]
+                error = self.cut_error if item >= self.cut else self.errors.get(item)
+                if error is not None and not with_exceptions:
+                    raise error
+                if item >= self.cut:
+                    yield from itertools.repeat(error, self.count - item)
+                    return
                 # Those that are there, up to the next error.
                 last = self.ended.find(0, item)
                 last = self.count if last < 0 else last
@@ -323,14 +329,14 @@ class Map:
                 yield from map(run.pop, itertools.repeat(-1, len(run)))
         finally:
             # What no worker has begun is not wanted any more.
-            if self.pool._pid == os.getpid() and not all(self.ended):
+            if self.pool._pid == os.getpid() and self.ended.find(0) >= 0:
                 self.stop(futures.CancelledError())
                 for chunk in list(self.under_way):
                     chunk.cancel(self.pool)
 
     def wait(self, item):
         pool, crew = self.pool, self.pool._crew
-        while not self.ended[item]:
+        while not self.ended[item] and item < self.cut:
             pool._check_process()
             left = None if self.deadline is None else self.deadline - time.monotonic()
             if left is not None and left <= 0:

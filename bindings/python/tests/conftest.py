@@ -1,10 +1,12 @@
 """What the tests share: plain loops, which are written without the package."""
 
 import itertools
+import time
 
 import hypothesis
 import numpy as np
 import pytest
+import syncline
 
 hypothesis.settings.register_profile("tests", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("tests")
@@ -115,3 +117,28 @@ def same(left, right):
 @pytest.fixture
 def rng():
     return np.random.default_rng(7)
+
+
+#: The seconds after which a wait is a failure.
+LIMIT = 100
+
+
+@pytest.fixture
+def pool():
+    """Return a pool of two workers."""
+    with syncline.Pool(2) as pool:
+        yield pool
+
+
+def gone(pid):
+    """Wait until a process has ended."""
+    until = time.monotonic() + LIMIT
+    while True:
+        try:
+            with open(f"/proc/{pid}/stat") as stat:
+                if stat.read().rpartition(")")[2].split()[0] == "Z":
+                    return
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        assert time.monotonic() < until, f"process {pid} is left"
+        time.sleep(0.01)

@@ -3,14 +3,10 @@
 import concurrent.futures as futures
 import contextlib
 import gc
-import math
 import os
 import pickle
 import random
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 
@@ -18,15 +14,7 @@ import numpy as np
 import pytest
 import syncline
 import tasks
-
-#: A limit that no test reaches unless something hangs.
-LIMIT = 100
-
-
-@pytest.fixture
-def pool():
-    with syncline.Pool(2) as pool:
-        yield pool
+from conftest import LIMIT, gone
 
 
 def test_results_and_exceptions(pool):
@@ -69,25 +57,6 @@ def test_asyncio(pool):
     assert asyncio.run(use()) == [n * n for n in range(20)]
 
 
-def test_map(pool):
-    assert list(pool.map(tasks.square, range(1000))) == [n * n for n in range(1000)]
-    assert list(pool.map(tasks.add, range(10), range(5))) == [2 * n for n in range(5)]
-    assert list(pool.map(tasks.square, range(100), chunksize=7)) == [n * n for n in range(100)]
-    assert list(pool.map(tasks.square, [])) == []
-    told = []
-    assert sum(pool.map(tasks.square, range(9), progress=lambda *at: told.append(at))) == 204
-    assert told[-1] == (9, 9)
-    results = pool.map(tasks.fail, range(3))
-    with pytest.raises(LookupError, match="no 0"):
-        next(results)
-    with pytest.raises(TimeoutError):
-        list(pool.map(tasks.wait, [1, 1], timeout=0.05))
-    mixed = pool.map(math.sqrt, [4, -1, 9], chunksize=3)
-    assert next(mixed) == 2
-    with pytest.raises(ValueError):
-        next(mixed)
-
-
 def test_a_death_is_the_error_of_its_task_alone(pool):
     some = [pool.submit(tasks.die_at, n, 5) for n in range(20)]
     for n, future in enumerate(some):
@@ -99,72 +68,12 @@ def test_a_death_is_the_error_of_its_task_alone(pool):
     assert isinstance(pool.submit(tasks.exit_at_once, 1).exception(LIMIT), syncline.WorkerError)
 
 
-@pytest.mark.parametrize("chunksize", [None, 1, 10, 100])
-def test_a_death_in_a_map_is_the_error_of_its_item_alone(pool, chunksize):
-    list(pool.map(tasks.square, range(100)))
-    results = pool.map(tasks.die_at, range(100), [37] * 100, chunksize=chunksize)
-    assert [next(results) for _ in range(37)] == list(range(37))
-    with pytest.raises(syncline.WorkerError):
-        next(results)
-
-
-def outcomes(pool, function, *items, **options):
-    """Return the results and the types of exceptions of a map."""
-    from syncline._tasks import Map
-
-    columns = [list(column) for column in items]
-    made = Map(pool, function, columns, None, options.get("chunksize"), None)
-    until = time.monotonic() + LIMIT
-    while not all(made.ended):
-        assert time.monotonic() < until
-        time.sleep(0.001)
-    return [type(x) if at in made.errors else x for at, x in enumerate(made.values)]
-
-
-def test_items_of_a_chunk_keep_their_kinds(pool):
-    kinds = [tasks.made(n) for n in range(40)]
-    for chunksize in (None, 1, 40):
-        results = list(pool.map(tasks.made, range(40), chunksize=chunksize))
-        assert results == kinds
-        assert [type(x) for x in results] == [type(x) for x in kinds]
-    errors = [StopIteration if n % 3 == 1 else n for n in range(9)]
-    assert outcomes(pool, tasks.stop_at_ones, range(9), chunksize=9) == errors
-
-
-def test_items_go_together_as_far_as_their_bytes_are_few(pool):
-    from syncline import _tasks
-
-    items = [bytes(60_000)] * 400
-    made = _tasks.Map(pool, len, [items], None, None, None)
-    assert list(made.results()) == [60_000] * 400
-    assert 60_000 <= made.bytes < 61_000
-    assert made.size() <= _tasks._TOGETHER_BYTES // 60_000
-
-
-@pytest.mark.parametrize("chunksize", [None, 3, 50])
-def test_all_other_items_have_results(pool, chunksize):
-    expected = [syncline.WorkerError if n == 11 else n for n in range(50)]
-    assert outcomes(pool, tasks.die_at, range(50), [11] * 50, chunksize=chunksize) == expected
-
-
 def test_retries(tmp_path):
     with syncline.Pool(2, retries=1) as pool:
         assert pool.submit(tasks.die_once, tmp_path / "a").result(LIMIT) == "second"
         assert list(pool.map(tasks.die_once, [tmp_path / "b"])) == ["second"]
         with pytest.raises(syncline.WorkerError, match="2 tries"):
             pool.submit(tasks.die, 1).result(LIMIT)
-
-
-def test_timeouts():
-    with syncline.Pool(2, timeout=0.2) as pool:
-        with pytest.raises(syncline.TaskTimeoutError, match="longer"):
-            pool.submit(tasks.wait, 60).result(LIMIT)
-        assert pool.submit(tasks.square, 3).result(LIMIT) == 9
-        assert outcomes(pool, tasks.wait, [0, 60, 0], [1, 2, 3]) == [
-            1,
-            syncline.TaskTimeoutError,
-            3,
-        ]
 
 
 def test_a_wait_with_a_timeout_leaves_the_task(tmp_path, pool):
@@ -313,19 +222,6 @@ def test_a_forgotten_pool_ends():
     gone(worker)
 
 
-def gone(pid):
-    until = time.monotonic() + LIMIT
-    while True:
-        try:
-            with open(f"/proc/{pid}/stat") as stat:
-                if stat.read().rpartition(")")[2].split()[0] == "Z":
-                    return
-        except (FileNotFoundError, ProcessLookupError):
-            return
-        assert time.monotonic() < until, f"process {pid} is left"
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize(
     "options, error",
     [
@@ -376,158 +272,12 @@ def test_random_kills():
     assert not pool._tasks
 
 
-def run_script(tmp_path, text, **options):
-    script = tmp_path / "script.py"
-    script.write_text(textwrap.dedent(text))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(
-        [sys.executable, script],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        env=environment,
-        **options,
-    )
-
-
-@pytest.mark.parametrize("by_value", [True, False])
-def test_functions_of_a_script(tmp_path, by_value):
-    hide = "" if by_value else "import sys; sys.modules['cloudpickle'] = None"
-    if by_value:
-        pytest.importorskip("cloudpickle")
-    ran = run_script(
-        tmp_path,
-        f"""
-        {hide}
-        import syncline
-        class Point:
-            def __init__(self, x): self.x = x
-        def double(point): return Point(2 * point.x)
-        if __name__ == "__main__":
-            with syncline.Pool(2) as pool:
-                print(pool.submit(double, Point(21)).result().x)
-                print([p.x for p in pool.map(double, map(Point, range(4)))])
-        """,
-    )
-    assert (ran.stdout, ran.stderr) == ("42\n[0, 2, 4, 6]\n", "")
-
-
-def test_a_script_without_a_guard_is_told(tmp_path):
-    ran = run_script(
-        tmp_path,
-        """
-        import sys; sys.modules['cloudpickle'] = None
-        import syncline
-        def double(x): return 2 * x
-        with syncline.Pool(1) as pool:
-            print(pool.submit(double, 4).result())
-        """,
-    )
-    assert ran.returncode == 1 and 'if __name__ == "__main__":' in ran.stderr
-
-
-def test_the_interpreter_ends_while_a_pool_works(tmp_path):
-    ran = run_script(
-        tmp_path,
-        """
-        import syncline, tasks, sys
-        pool = syncline.Pool(2)
-        print(pool.submit(tasks.pid).result(), flush=True)
-        for _ in range(5): pool.submit(tasks.wait, 1000)
-        """,
-        cwd=os.path.dirname(__file__),
-    )
-    assert ran.returncode == 0 and ran.stderr == ""
-    gone(int(ran.stdout))
-
-
-def test_output_of_tasks_is_written(tmp_path):
-    ran = run_script(
-        tmp_path,
-        """
-        import syncline
-        with syncline.Pool(1) as pool:
-            pool.submit(print, "from a worker").result()
-            list(pool.map(print, ["one", "two"], chunksize=2))
-        """,
-    )
-    assert ran.stdout == "from a worker\none\ntwo\n"
-
-
-def test_a_forked_child_is_told(pool):
-    assert pool.submit(tasks.square, 2).result(LIMIT) == 4
-    waiting = pool.submit(tasks.wait, 0.5, "here")
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        told = b""
-        for use in (
-            lambda: pool.submit(tasks.square, 2),
-            waiting.result,
-            lambda: pool.map(abs, [1]),
-        ):
-            try:
-                use()
-            except syncline.PoolError as error:
-                told += (b"fork" in str(error).encode() and b"y") or b"n"
-        os.write(write, told)
-        os._exit(0)
-    os.close(write)
-    assert os.waitpid(child, 0)[1] == 0
-    assert os.read(read, 10) == b"yyy"
-    os.close(read)
-    assert waiting.result(LIMIT) == "here" and pool.submit(tasks.square, 3).result(LIMIT) == 9
-
-
 def test_pools_in_workers(pool):
     assert pool.submit(tasks.nested).result(LIMIT) == 25
 
 
 def test_workers_import_little(pool):
     assert not pool.submit(tasks.imported, "syncline._sweep").result(LIMIT)
-
-
-def test_an_interrupt_ends_a_wait(tmp_path):
-    for body in (
-        "pool.submit(tasks.wait, 1000).result()",
-        "list(pool.map(tasks.wait, [1000] * 4))",
-        "futures.wait([pool.submit(tasks.wait, 1000)])",
-    ):
-        ran = run_script(
-            tmp_path,
-            f"""
-            import concurrent.futures as futures, os, signal, sys, threading, time
-            import syncline, tasks
-            with syncline.Pool(2) as pool:
-                pids = {{pool.submit(tasks.pid).result()}}
-                threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-                try:
-                    {body}
-                except KeyboardInterrupt:
-                    print(*pids, flush=True)
-                    raise
-            """,
-            cwd=os.path.dirname(__file__),
-        )
-        assert "KeyboardInterrupt" in ran.stderr, ran
-        for pid in map(int, ran.stdout.split()):
-            gone(pid)
-
-
-def test_a_pool_waits_for_a_map_that_is_not_taken(tmp_path):
-    with syncline.Pool(2) as pool:
-        made = pool.map(tasks.wait, [0.002] * 60, range(60))
-    assert list(made) == list(range(60))
-    with pytest.raises(RuntimeError), syncline.Pool(2) as pool:
-        made = pool.map(tasks.wait, [1000] * 60)
-        raise RuntimeError("the pool ends")
-    with pytest.raises(syncline.PoolError, match="ended"):
-        list(made)
-    pool = syncline.Pool(1)
-    made = pool.map(tasks.wait, [0.01] * 50)
-    pool.shutdown(cancel_futures=True)
-    with pytest.raises(futures.CancelledError):
-        list(made)
 
 
 def test_other_waits_see_a_cancelled_task(tmp_path):
@@ -596,66 +346,9 @@ def test_a_pool_may_end_in_a_callback():
     assert ended.wait(LIMIT)
 
 
-@pytest.mark.parametrize("size", [10, 1000])
-@pytest.mark.parametrize("chunksize", [None, 4])
-def test_results_are_those_of_their_item(pool, size, chunksize):
-    results = list(pool.map(tasks.reuse, range(40), [size] * 40, chunksize=chunksize))
-    assert [int(one[0]) for one in results] == list(range(40))
-    some = [pool.submit(tasks.reuse, n, size) for n in range(40)]
-    assert [int(one.result(LIMIT)[0]) for one in some] == list(range(40))
-    assert list(pool.map(tasks.Counter(), [1] * 9, chunksize=1)) == [1] * 9
-
-
 def test_large_initial_arguments():
     with syncline.Pool(1, initializer=tasks.initialize, initargs=(np.ones(1 << 17),)) as pool:
         assert pool.submit(tasks.state).result(LIMIT).sum() == 1 << 17
-
-
-def test_a_script_without_a_guard_and_with_cloudpickle(tmp_path):
-    pytest.importorskip("cloudpickle")
-    ran = run_script(
-        tmp_path,
-        """
-        import syncline
-        def double(x): return 2 * x
-        with syncline.Pool(1) as pool:
-            print([pool.submit(double, n).result() for n in range(3)])
-        """,
-    )
-    assert (ran.stdout, ran.stderr) == ("[0, 2, 4]\n", "")
-
-
-def test_a_forked_child_leaves_a_block(tmp_path):
-    ran = run_script(
-        tmp_path,
-        """
-        import os, sys, syncline
-        with syncline.Pool(1) as pool:
-            future = pool.submit(abs, -1)
-            future.result()
-            if os.fork() == 0:
-                sys.exit(3)
-            print(os.waitstatus_to_exitcode(os.wait()[1]), pool.submit(abs, -2).result())
-        """,
-    )
-    assert ran.stdout == "3 2\n", ran
-
-
-def test_exceptions_in_place_of_results(pool):
-    results = list(pool.map(tasks.fail_at, range(30), [7] * 30, return_exceptions=True))
-    assert [type(x) for x in results] == [ValueError if n == 7 else int for n in range(30)]
-    results = list(pool.map(tasks.die_at, range(30), [9] * 30, return_exceptions=True))
-    assert isinstance(results[9], syncline.WorkerError)
-    assert results[:9] + results[10:] == [n for n in range(30) if n != 9]
-
-
-def test_a_bar_counts_what_has_ended(pool, capsys):
-    list(pool.map(tasks.square, range(50), progress=True))
-    assert "50 of 50" in capsys.readouterr().err
-    results = pool.map(tasks.fail_at, range(500), [3] * 500, progress=True, chunksize=1)
-    with pytest.raises(ValueError):
-        list(results)
-    assert "500 of 500" not in capsys.readouterr().err
 
 
 def test_functions_that_were_pickled_by_value_have_no_state(pool):

@@ -1,0 +1,171 @@
+"""Pools in programs of their own: scripts, forks, and the end of the interpreter."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import syncline
+import tasks
+from conftest import LIMIT, gone
+
+
+def run_script(tmp_path, text, **options):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(text))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        env=environment,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("by_value", [True, False])
+def test_functions_of_a_script(tmp_path, by_value):
+    hide = "" if by_value else "import sys; sys.modules['cloudpickle'] = None"
+    if by_value:
+        pytest.importorskip("cloudpickle")
+    ran = run_script(
+        tmp_path,
+        f"""
+        {hide}
+        import syncline
+        class Point:
+            def __init__(self, x): self.x = x
+        def double(point): return Point(2 * point.x)
+        if __name__ == "__main__":
+            with syncline.Pool(2) as pool:
+                print(pool.submit(double, Point(21)).result().x)
+                print([p.x for p in pool.map(double, map(Point, range(4)))])
+        """,
+    )
+    assert (ran.stdout, ran.stderr) == ("42\n[0, 2, 4, 6]\n", "")
+
+
+def test_a_script_without_a_guard_is_told(tmp_path):
+    ran = run_script(
+        tmp_path,
+        """
+        import sys; sys.modules['cloudpickle'] = None
+        import syncline
+        def double(x): return 2 * x
+        with syncline.Pool(1) as pool:
+            print(pool.submit(double, 4).result())
+        """,
+    )
+    assert ran.returncode == 1 and 'if __name__ == "__main__":' in ran.stderr
+
+
+def test_the_interpreter_ends_while_a_pool_works(tmp_path):
+    ran = run_script(
+        tmp_path,
+        """
+        import syncline, tasks, sys
+        pool = syncline.Pool(2)
+        print(pool.submit(tasks.pid).result(), flush=True)
+        for _ in range(5): pool.submit(tasks.wait, 1000)
+        """,
+        cwd=os.path.dirname(__file__),
+    )
+    assert ran.returncode == 0 and ran.stderr == ""
+    gone(int(ran.stdout))
+
+
+def test_output_of_tasks_is_written(tmp_path):
+    ran = run_script(
+        tmp_path,
+        """
+        import syncline
+        with syncline.Pool(1) as pool:
+            pool.submit(print, "from a worker").result()
+            list(pool.map(print, ["one", "two"], chunksize=2))
+        """,
+    )
+    assert ran.stdout == "from a worker\none\ntwo\n"
+
+
+def test_a_forked_child_is_told(pool):
+    assert pool.submit(tasks.square, 2).result(LIMIT) == 4
+    waiting = pool.submit(tasks.wait, 0.5, "here")
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        told = b""
+        for use in (
+            lambda: pool.submit(tasks.square, 2),
+            waiting.result,
+            lambda: pool.map(abs, [1]),
+        ):
+            try:
+                use()
+            except syncline.PoolError as error:
+                told += (b"fork" in str(error).encode() and b"y") or b"n"
+        os.write(write, told)
+        os._exit(0)
+    os.close(write)
+    assert os.waitpid(child, 0)[1] == 0
+    assert os.read(read, 10) == b"yyy"
+    os.close(read)
+    assert waiting.result(LIMIT) == "here" and pool.submit(tasks.square, 3).result(LIMIT) == 9
+
+
+def test_a_script_without_a_guard_and_with_cloudpickle(tmp_path):
+    pytest.importorskip("cloudpickle")
+    ran = run_script(
+        tmp_path,
+        """
+        import syncline
+        def double(x): return 2 * x
+        with syncline.Pool(1) as pool:
+            print([pool.submit(double, n).result() for n in range(3)])
+        """,
+    )
+    assert (ran.stdout, ran.stderr) == ("[0, 2, 4]\n", "")
+
+
+def test_a_forked_child_leaves_a_block(tmp_path):
+    ran = run_script(
+        tmp_path,
+        """
+        import os, sys, syncline
+        with syncline.Pool(1) as pool:
+            future = pool.submit(abs, -1)
+            future.result()
+            if os.fork() == 0:
+                sys.exit(3)
+            print(os.waitstatus_to_exitcode(os.wait()[1]), pool.submit(abs, -2).result())
+        """,
+    )
+    assert ran.stdout == "3 2\n", ran
+
+
+def test_an_interrupt_ends_a_wait(tmp_path):
+    for body in (
+        "pool.submit(tasks.wait, 1000).result()",
+        "list(pool.map(tasks.wait, [1000] * 4))",
+        "futures.wait([pool.submit(tasks.wait, 1000)])",
+    ):
+        ran = run_script(
+            tmp_path,
+            f"""
+            import concurrent.futures as futures, os, signal, sys, threading, time
+            import syncline, tasks
+            with syncline.Pool(2) as pool:
+                pids = {{pool.submit(tasks.pid).result()}}
+                threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+                try:
+                    {body}
+                except KeyboardInterrupt:
+                    print(*pids, flush=True)
+                    raise
+            """,
+            cwd=os.path.dirname(__file__),
+        )
+        assert "KeyboardInterrupt" in ran.stderr, ran
+        for pid in map(int, ran.stdout.split()):
+            gone(pid)

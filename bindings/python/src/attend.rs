@@ -9,13 +9,71 @@
 //! # Costs
 //! One thread for each call. A signal is noticed within [`PERIOD`].
 
-use std::sync::mpsc;
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{OnceLock, mpsc};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use pyo3::prelude::*;
 
 use crate::error;
+
+/// The number of threads that wait here without the interpreter lock.
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+/// The thread in which the interpreter ends: then no other one may begin, as it could never return.
+static ENDS_IN: OnceLock<ThreadId> = OnceLock::new();
+
+/// A thread that waits without the interpreter lock, until this is dropped.
+///
+/// At its end the interpreter kills each thread that asks for its lock, in the middle of the Rust
+/// code that asks. So [`end`] waits for these threads before that.
+pub(crate) struct Inside;
+
+impl Inside {
+    /// # Errors
+    /// `Error` if the interpreter ends.
+    pub(crate) fn new(py: Python<'_>) -> PyResult<Self> {
+        // Relaxed: this thread has the interpreter lock, and so has `end` when it notes the end.
+        INSIDE.fetch_add(1, Ordering::Relaxed);
+        let inside = Inside;
+        check(py)?;
+        Ok(inside)
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `end`.
+        INSIDE.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Runs the handlers of signals.
+///
+/// # Errors
+/// The exception of a handler; `Error` if the interpreter ends in another thread.
+pub(crate) fn check(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()?;
+    if ENDS_IN.get().is_some_and(|ender| *ender != thread::current().id()) {
+        return Err(error::exception(py, "Error", "the interpreter ends"));
+    }
+    Ok(())
+}
+
+/// Ends what other threads wait for, as the interpreter does, and waits for them for a few seconds.
+#[pyfunction]
+pub(crate) fn end(py: Python<'_>) {
+    // Only the first call has an effect.
+    let _ = ENDS_IN.set(thread::current().id());
+    py.detach(|| {
+        for _ in 0..5000 {
+            if INSIDE.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
 
 /// The time between two looks for signals.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -31,6 +89,7 @@ pub(crate) fn attend<T: Send>(
     mut watch: impl FnMut(Python<'_>) -> PyResult<()> + Send,
     cancel: impl Fn() + Send + Sync,
 ) -> PyResult<T> {
+    let _inside = Inside::new(py)?;
     py.detach(|| {
         thread::scope(|scope| {
             let (done, ended) = mpsc::channel();
@@ -49,7 +108,7 @@ pub(crate) fn attend<T: Send>(
                     Err(mpsc::RecvTimeoutError::Timeout) if failed.is_some() => (),
                     Err(mpsc::RecvTimeoutError::Timeout) => {
                         let watched = Python::attach(|py| {
-                            py.check_signals()?;
+                            check(py)?;
                             watch(py)
                         });
                         failed = watched.err();
@@ -71,6 +130,7 @@ pub(crate) fn abandon<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {
+    let _inside = Inside::new(py)?;
     let (done, ended) = mpsc::channel();
     let worker = thread::spawn(move || {
         // After a signal there is no receiver.
@@ -84,7 +144,7 @@ pub(crate) fn abandon<T: Send + 'static>(
                     let panic = worker.join().err();
                     return Err(Python::attach(|py| error::of_panic(py, panic.as_deref())));
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => Python::attach(|py| py.check_signals())?,
+                Err(mpsc::RecvTimeoutError::Timeout) => Python::attach(check)?,
             }
         }
     })

@@ -35,6 +35,7 @@ use pyo3::types::PyBytes;
 use syncline_farm::pool::{Outcome, PoolWaker, TaskId};
 use syncline_farm::{FarmError, Pool, PoolBuilder, Program, Task, TaskError};
 
+use crate::attend::{Inside, check};
 use crate::error;
 use crate::work::Work;
 
@@ -254,7 +255,7 @@ impl Inner {
             // Outcomes of other tasks may keep the driver busy all the time.
             if looked.elapsed() >= SLICE / 2 {
                 looked = Instant::now();
-                Python::attach(|py| py.check_signals())?;
+                Python::attach(check)?;
             }
             Ok((!lock(&self.turn).open.contains(&token)).then_some(Stop::Done))
         };
@@ -287,7 +288,7 @@ impl Inner {
             }
             turn.wanting -= 1;
             drop(turn);
-            Python::attach(|py| py.check_signals())?;
+            Python::attach(check)?;
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Ok(!lock(&self.turn).open.contains(&token));
             }
@@ -455,6 +456,7 @@ impl Crew {
             let seconds = Duration::try_from_secs_f64(seconds.max(0.0)).ok()?;
             Instant::now().checked_add(seconds)
         });
+        let _inside = Inside::new(py)?;
         py.detach(|| self.inner.wait(token, deadline))
     }
 

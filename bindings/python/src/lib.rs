@@ -33,6 +33,8 @@ mod work;
 #[pyo3::pymodule(gil_used = false)]
 mod _syncline {
     #[pymodule_export]
+    use crate::attend::end;
+    #[pymodule_export]
     use crate::buffer::Buffer;
     #[pymodule_export]
     use crate::crew::Crew;

@@ -1,7 +1,10 @@
 """The arrays that users give: each kind is read as it is, and the result is of that kind."""
 
+import contextlib
 import os
 import pathlib
+import subprocess
+import sys
 import xml.etree.ElementTree
 
 import numpy as np
@@ -354,16 +357,24 @@ def test_a_data_array_goes_to_zarr_as_a_whole(tmp_path, u, name):
     expected = syncline.sweep(mean, field, iterations=3)
     output = tmp_path / "o.zarr"
     made = syncline.sweep(mean, field, iterations=3, output=output, chunks=(16, 16))
-    for found in (made, xarray.open_dataarray(output, engine="zarr", consolidated=False)):
-        assert np.array_equal(found, expected) and found.name == name and found.attrs == kept
-        assert found.dims == field.dims and found.dtype == field.dtype
-        assert all(found.coords[key].equals(field.coords[key]) for key in ("y", "x", "time"))
+    assert made.identical(expected) and expected.identical(field.copy(data=expected.values))
+    found = xarray.open_dataarray(output, engine="zarr", consolidated=False)
+    assert np.array_equal(found, expected) and found.name == name and found.attrs == kept
+    assert found.dims == field.dims and found.dtype == field.dtype
+    assert all(found.coords[key].equals(field.coords[key]) for key in ("y", "x", "time"))
     assert os.listdir(tmp_path) == ["o.zarr"]
     # What cannot be written is told before anything runs.
-    with pytest.raises(syncline.OutputError, match="attributes"):
-        syncline.sweep(
-            mean, field.assign_attrs(bad=object()), iterations=3, output=tmp_path / "p.zarr"
-        )
+    for bad in (
+        field.assign_attrs(bad=object()),
+        field.assign_attrs(scale_factor=2.0),
+        field.assign_attrs(_FillValue=3.0),
+        field.assign_attrs(units="days since 2000-01-01"),
+        field.assign_attrs(coordinates="lat lon"),
+        field.rename("a/b"),
+        field.rename("../evil"),
+    ):
+        with pytest.raises(syncline.OutputError, match="cannot be written"):
+            syncline.sweep(mean, bad, iterations=3, output=tmp_path / "p.zarr")
     assert os.listdir(tmp_path) == ["o.zarr"]
 
 
@@ -398,3 +409,72 @@ def test_plans_leave_no_files(tmp_path, u):
             # Buffers depend on the measured speed of the disk, where there is one.
             assert (planned.depth, planned.passes) == (report.depth, report.passes)
     assert sorted(os.listdir(tmp_path)) == ["o.npy", "u.npy"]
+
+
+@pytest.mark.parametrize("suffix", [".zarr", ".tif"])
+def test_outputs_are_replaced_as_a_whole(tmp_path, u, suffix):
+    pytest.importorskip("zarr" if suffix == ".zarr" else "rasterio")
+    output, mine = tmp_path / f"o{suffix}", tmp_path / f"o{suffix}.part"
+    mine.write_text("precious")
+    syncline.sweep(mean, u, iterations=1, output=output)
+    # Interrupts before and after each step of the replacement.
+    for name in ("replace", "rename"):
+        for after in (False, True):
+
+            def interrupt(*args, name=name, after=after):
+                if after:
+                    getattr(os, name)(*args)
+                raise KeyboardInterrupt
+
+            class Interrupted:
+                def __getattr__(self, asked, name=name, interrupt=interrupt):
+                    return interrupt if asked == name else getattr(os, asked)
+
+            with pytest.MonkeyPatch.context() as patch:
+                # Not `os` itself, which zarr uses as well.
+                patch.setattr(syncline._arrays, "os", Interrupted())
+                with contextlib.suppress(KeyboardInterrupt):
+                    syncline.sweep(mean, u, iterations=2, output=output, overwrite=True)
+            assert syncline.sweep(mean, output, iterations=0).shape == u.shape
+            assert sorted(os.listdir(tmp_path)) == [output.name, mine.name]
+    assert mine.read_text() == "precious"
+
+
+def test_processes_with_one_output_leave_a_whole_one(tmp_path):
+    pytest.importorskip("zarr")
+    program = (
+        "import numpy as np, syncline\n"
+        "for _ in range(15):\n"
+        "    syncline.sweep(lambda u: u * 1, np.ones((90, 70)), iterations=1, "
+        "output='o.zarr', overwrite=True)"
+    )
+    ran = [
+        subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    for one in ran:
+        assert one.communicate(timeout=100)[1] == b"" and one.returncode == 0
+    assert np.array_equal(
+        syncline.sweep(mean, tmp_path / "o.zarr", iterations=0), np.ones((90, 70))
+    )
+    assert os.listdir(tmp_path) == ["o.zarr"]
+
+
+def test_wrong_outputs_are_told_before_anything_runs(tmp_path, u):
+    def two(a, b):
+        return a + b, b
+
+    for output in (["s.npy", "./s.npy"], ["s.tif", "s.tif"]):
+        with pytest.raises(syncline.OutputError, match="two fields"):
+            syncline.sweep(two, (u, u), iterations=1, output=output)
+    for chunks in ((0, 2), (1.5, 2), 2):
+        with pytest.raises((TypeError, ValueError), match="chunks"):
+            syncline.sweep(mean, u, iterations=1, output=tmp_path / "o.zarr", chunks=chunks)
+    with pytest.raises(TypeError, match="progress"):
+        syncline.sweep(mean, u, iterations=1, progress=5)
+    with pytest.raises(ValueError, match="iterations"):
+        syncline.sweep(mean, u, iterations=1 << 70)
+    assert os.listdir(tmp_path) == []
+    syncline.sweep(mean, u, iterations=1, output=os.fsencode(tmp_path / "o.npy"))
+    made = syncline.sweep(mean, u, iterations=1, output=f"{tmp_path}/z.zarr/")
+    assert made == f"{tmp_path}/z.zarr"

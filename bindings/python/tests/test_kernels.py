@@ -445,6 +445,24 @@ def test_what_a_function_is():
 
     assert fingerprint(made(1)) == fingerprint(made(1)) != fingerprint(made(2))
     assert fingerprint(lambda x: x + 1) != fingerprint(lambda x: x + 2)
+    # What differs: the first is the text of a program, the second another one.
+    for one, other in (
+        ("limits = (1, 2)\ndef f(x): return limits", "limits = (1, 3)"),
+        ("limits = {'a': 1}\ndef f(x): return limits", "limits = {'a': 2}"),
+        ("import numpy as np\nk = np.float32(1)\ndef f(x): return k", "k = np.float32(2)"),
+        ("import numpy as np\nk = np.ones(3)\ndef f(x): return k", "k = np.zeros(3)"),
+        ("import types\nm = types.ModuleType('m')\nm.k = 1\ndef f(x): return m.k", "m.k = 2"),
+        ("def f(x, *, k=1): pass", "f.__kwdefaults__ = {'k': 2}"),
+        ("class C:\n def __call__(self, x): return 1\nf = C()", "C.__call__ = lambda s, x: 2"),
+        ("def g(x): return 1\ndef f(x): return g(x)", "def g(x): return 2"),
+        ("import functools\nf = functools.partial(max, 1)", "f = functools.partial(max, 2)"),
+    ):
+        scope = {"__name__": "__main__"}
+        exec(one, scope)
+        before = fingerprint(scope["f"])
+        assert fingerprint(scope["f"]) == before
+        exec(other, scope)
+        assert fingerprint(scope["f"]) != before, other
     program = (
         "from syncline._fingerprint import fingerprint as f\n"
         "import threading\n"
@@ -473,3 +491,36 @@ def test_what_a_function_is():
 
 def helper(x):
     return x
+
+
+def test_wrong_kernels_are_told(u):
+    with pytest.raises(syncline.KernelError, match="abs"):
+        syncline.sweep(abs, u, iterations=1)
+    with pytest.raises(syncline.KernelError, match="empty tuple"):
+        syncline.sweep(lambda u: (), u, iterations=1)
+    kernel = syncline.kernel(lambda u: u * 1)
+    for options in ({"dimensions": 7}, {"dtype": "f2"}):
+        with pytest.raises(syncline.KernelError, match="dimensions|type"):
+            kernel.describe(**options)
+    with pytest.raises(TypeError, match="directions"):
+        syncline.sweep(kernel, u, iterations=1, directions=5)
+
+    def nested(u):
+        condition = u > 0
+        for level in range(40):
+            condition = (condition & (u < level)) | (condition & (u > level))
+        return np.where(condition, u, 1)
+
+    with pytest.raises(syncline.KernelError, match="comparisons"):
+        syncline.sweep(nested, u, iterations=1)
+
+
+def test_short_axes_are_reflected_as_numpy_pads_them():
+    for rows in (1, 2, 3):
+        field = np.arange(3.0 * rows).reshape(rows, 3)
+        for offset in (-2, -1, 1, 2):
+            made = syncline.sweep(
+                lambda u, at=offset: u.old[at, 0], field, iterations=1, boundary="reflect"
+            )
+            padded = np.pad(field, ((2, 2), (0, 0)), mode="reflect")
+            assert np.array_equal(made, padded[2 + offset : 2 + offset + rows]), (rows, offset)

@@ -130,3 +130,13 @@ def test_a_bar_counts_what_has_ended(pool, capsys):
     with pytest.raises(ValueError):
         list(results)
     assert "500 of 500" not in capsys.readouterr().err
+
+
+def test_progress_may_use_the_pool(pool):
+    seen = []
+
+    def progress(done, total):
+        seen.append(list(pool.map(abs, range(3))) + [pool.submit(abs, -done).result(LIMIT)])
+
+    assert list(pool.map(abs, range(40), progress=progress, chunksize=1)) == list(range(40))
+    assert seen

@@ -3,6 +3,7 @@
 import concurrent.futures as futures
 import contextlib
 import gc
+import math
 import os
 import pickle
 import random
@@ -389,3 +390,28 @@ def test_an_initializer_that_raises_is_the_reason_of_all_tasks(capfd):
             list(pool.map(tasks.square, range(9)))
     assert "shut down" in repr(pool)
     assert capfd.readouterr().err == ""
+
+
+def test_what_cannot_be_submitted_is_no_task():
+    with syncline.Pool(1) as pool:
+        for wrong in ({"priority": "x"}, {"priority": 1 << 70}, {"cost": "x"}):
+            with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+                pool.submit_with(abs, -1, **wrong)
+        with pytest.raises(TypeError, match="timeout"):
+            pool.submit(abs, 1).result("x")
+    for limit in (math.inf, 1e300):
+        with syncline.Pool(1, timeout=limit) as pool:
+            assert pool.submit(abs, -1).result(LIMIT) == 1
+
+
+def test_exceptions_of_classes_without_a_module_come_back(pool):
+    pytest.importorskip("cloudpickle")
+
+    class Local(Exception):
+        pass
+
+    def fail(*_):
+        raise Local("boo")
+
+    assert type(pool.submit(fail).exception(LIMIT)) is Local
+    assert type(next(pool.map(fail, [1], return_exceptions=True))) is Local

@@ -71,6 +71,9 @@ def test_a_temporary_trace_goes_with_its_object():
         syncline.sweep(smooth, np.ones((100, 100)), iterations=2)
         with pytest.raises(syncline.Error), syncline.trace():
             pass
+        with pytest.raises(syncline.Error, match="is being recorded"):
+            made.report()
+        syncline.trace().__exit__(None, None, None)
     path = made.path
     assert os.path.exists(path) and made.report().text
     del made
@@ -78,6 +81,8 @@ def test_a_temporary_trace_goes_with_its_object():
 
 
 def test_what_is_no_trace_is_told(tmp_path):
+    with pytest.raises(TypeError):
+        syncline.report(None)
     with pytest.raises(syncline.FileError, match="missing"):
         syncline.report(tmp_path / "missing")
     mine = tmp_path / "mine"

@@ -169,3 +169,32 @@ def test_an_interrupt_ends_a_wait(tmp_path):
         assert "KeyboardInterrupt" in ran.stderr, ran
         for pid in map(int, ran.stdout.split()):
             gone(pid)
+
+
+def test_daemon_threads_outlive_nothing(tmp_path):
+    # A thread that the interpreter kills inside of a sweep would be a crash.
+    for work in (
+        "syncline.sweep(lambda u: (u.n + u.s) / 2, np.ones((900, 900)), iterations=10**6)",
+        "syncline.sweep(lambda u: (u.n + u.s) / 2, np.ones((900, 900)), iterations=10**6, "
+        "output='o.npy')",
+        "pool.submit(time.sleep, 1000).result()",
+        "list(pool.map(time.sleep, [1000] * 4))",
+    ):
+        ran = run_script(
+            tmp_path,
+            f"""
+            import threading, time
+            import numpy as np, syncline
+
+            if __name__ == "__main__":
+                pool = syncline.Pool(2)
+                def work():
+                    try:
+                        {work}
+                    except syncline.Error:
+                        pass
+                threading.Thread(target=work, daemon=True).start()
+                time.sleep(0.3)
+            """,
+        )
+        assert (ran.returncode, ran.stderr) == (0, ""), work

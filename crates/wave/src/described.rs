@@ -94,8 +94,8 @@ const NEIGHBOURS: [(&str, i64, i64); 8] = [
 ///   have none.
 /// * `edges = "clamped"`, or `{ rows = .., columns = .. }`: what is beyond an edge. `"fixed"` (as
 ///   above), `"clamped"` (the last element), `"reflected"` (about it: next to the last element is
-///   the one before it; what is then beyond the other edge is clamped), a number, or, for columns
-///   of explicit kernels, `"periodic"`.
+///   the one before it; on a short axis also about the other edge), a number, or, for columns of
+///   explicit kernels, `"periodic"`.
 /// * `[types]` with `u = "uint8"`: float64, float32, uint8, int16, uint16, int32 or int64.
 ///   `float64(u)` converts; nothing else does.
 /// * `overflow = "wrapping"` or `"saturating"`: what becomes of a whole number that its type cannot

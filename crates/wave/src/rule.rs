@@ -99,9 +99,9 @@ impl Edge {
             Edge::Clamped => position.clamp(0, last),
             Edge::Periodic => position.rem_euclid(len as isize),
             Edge::Reflected => {
-                let mirrored = if position < 0 { -position } else { 2 * last - position };
-                // An axis of one or two elements is too short for the distance.
-                mirrored.clamp(0, last)
+                // To and fro, as often as an axis of few elements needs it.
+                let along = position.rem_euclid((2 * last).max(1));
+                if along > last { 2 * last - along } else { along.min(last) }
             }
         };
         Some(Beyond::At(place as usize))

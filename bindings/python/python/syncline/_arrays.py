@@ -19,6 +19,7 @@ file beside the output first.
 """
 
 import contextlib
+import errno
 import json
 import mmap
 import numbers
@@ -26,42 +27,60 @@ import os
 import pathlib
 import shutil
 import tempfile
+import time
 
 import numpy as np
 
 from ._errors import ArrayError, FileError, OutputError
+from ._sizes import whole
 from ._values import DTYPES
 
 #: The bytes of a window.
 _WINDOW = 64 << 20
 
+#: The name that xarray gives to a variable without one.
+_UNNAMED = "__xarray_dataarray_variable__"
+
 
 class Stage:
-    """A folder for temporary files, beside the output; removed at the end, whatever happens."""
+    """Folders for temporary files, beside the outputs; removed at the end, whatever happens."""
 
     def __init__(self, output):
-        self._home = None if output is None else os.path.dirname(os.path.abspath(output))
-        self._folder, self._files = None, 0
+        self._home = None if output is None else _folder(output)
+        self._folders, self._files = {}, 0
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        interrupt = None
+        for folder in self._folders.values():
+            # Threads of a library that was interrupted may write for a moment.
+            for _ in range(100):
+                try:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    if not os.path.lexists(folder):
+                        break
+                    time.sleep(0.01)
+                except KeyboardInterrupt as error:
+                    interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
-    @property
-    def is_used(self):
-        """Whether there are temporary files."""
-        return self._folder is not None
+    def beside(self, output, suffix):
+        """Return a new temporary path in the folder of an output."""
+        return self._new(_folder(output), suffix)
 
     def file(self):
         """Return the path of a new temporary file."""
-        if self._folder is None:
-            with _told("make a folder for temporary files in", self._home or "the system's folder"):
-                self._folder = tempfile.mkdtemp(prefix=".syncline-", dir=self._home)
+        return self._new(self._home, ".npy")
+
+    def _new(self, home, suffix):
+        if home not in self._folders:
+            with _told("make a folder for temporary files in", home or "the system's folder"):
+                self._folders[home] = tempfile.mkdtemp(prefix=".syncline-", dir=home)
         self._files += 1
-        return os.path.join(self._folder, f"{self._files}.npy")
+        return os.path.join(self._folders[home], f"{self._files}{suffix}")
 
     def copy(self, shape, dtype, read, chunk=1):
         """Write an array to a temporary file, window by window; return its path."""
@@ -77,6 +96,10 @@ class Stage:
                     for first in range(0, part.size, 1 << 20):
                         part[first : first + (1 << 20)].tofile(file)
         return path
+
+
+def _folder(path):
+    return os.path.dirname(os.path.abspath(path))
 
 
 def windows(shape, itemsize, chunk=1):
@@ -123,8 +146,8 @@ def open_array(array, name, stage, dtype=None, is_field=True):
     """Return an array of the user, whatever it is, as `Given`; a mask of bool has 0 and 1."""
     if not is_field and getattr(getattr(array, "dtype", None), "kind", None) == "b":
         array = array.view(np.uint8) if isinstance(array, np.ndarray) else array.astype("uint8")
-    if isinstance(array, (str, os.PathLike)):
-        return _of_path(os.fspath(array), name, stage, dtype)
+    if isinstance(array, (str, bytes, os.PathLike)):
+        return _of_path(os.fsdecode(array), name, stage, dtype)
     module = type(array).__module__.partition(".")[0]
     if module == "xarray":
         return _of_xarray(array, name, stage, dtype)
@@ -337,8 +360,24 @@ def _of_tiff(path, name, stage, dtype):
 
 def _name_in_store(array):
     """Return the name of an array of xarray in a store; that of xarray for one without a name."""
-    is_taken = array.name is None or array.name in array.coords
-    return "__xarray_dataarray_variable__" if is_taken else str(array.name)
+    is_taken = array.name is None or array.name in (*array.coords, *array.dims)
+    return _UNNAMED if is_taken else str(array.name)
+
+
+def _check_in_store(array, dtype):
+    """Refuse a name or attributes with which xarray would read something else."""
+    import xarray
+
+    name = _name_in_store(array)
+    if not name or "/" in name or (name.startswith((".", "__")) and name != _UNNAMED):
+        raise ValueError(f"{name!r} is no name of a variable in zarr")
+    attributes = {key: _in_json(value) for key, value in array.attrs.items()}
+    given = xarray.Dataset({name: ("point", np.zeros(1, dtype), attributes)})
+    read = xarray.decode_cf(given)
+    variable = read.get(name)
+    if variable is None or variable.attrs != attributes or variable.dtype != dtype:
+        told = ", ".join(set(attributes) - set(getattr(variable, "attrs", ()))) or "the units"
+        raise ValueError(f"xarray would read other values because of the attributes {told}")
 
 
 def _in_json(value):
@@ -352,14 +391,20 @@ class Output:
     """Where the result of one field goes: a `.npy` file, or another one that is made of it."""
 
     def __init__(self, path, stage, overwrite, chunks):
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
+        # A folder may be named with a slash at its end.
+        self.path = self.path.rstrip("/") or self.path
         self.suffix = pathlib.PurePath(self.path).suffix.lower()
-        self._chunks, self._stage, self._store = chunks, stage, None
+        self._chunks, self._stage, self._store = None, stage, None
         if self.suffix not in (".npy", ".zarr", ".tif", ".tiff"):
             raise OutputError(f"the output {self.path} is none of .npy, .zarr and .tif")
-        if chunks is not None and self.suffix != ".zarr":
-            raise OutputError("chunks= is for an output in .zarr")
-        home = os.path.dirname(os.path.abspath(self.path))
+        if chunks is not None:
+            if self.suffix != ".zarr":
+                raise OutputError("chunks= is for an output in .zarr")
+            if not isinstance(chunks, (list, tuple)):
+                raise TypeError(f"chunks is {chunks!r}, but must be the sizes along all axes")
+            self._chunks = tuple(whole("chunks", 1, size) for size in chunks)
+        home = _folder(self.path)
         if not os.path.isdir(home):
             raise FileError(f"the folder of the output, {home}, does not exist")
         self.is_npy = self.suffix == ".npy"
@@ -369,6 +414,8 @@ class Output:
         _module("zarr" if self.suffix == ".zarr" else "rasterio", self.path)
         if os.path.lexists(self.path) and not overwrite:
             raise OutputError(f"{self.path} exists already: overwrite=True replaces it")
+        if self.suffix != ".zarr" and os.path.isdir(self.path):
+            raise OutputError(f"{self.path} is a folder")
         self.npy = stage.file()
 
     @property
@@ -386,8 +433,9 @@ class Output:
         if self._chunks is not None and len(self._chunks) != dimensions:
             raise OutputError(f"chunks= has {len(self._chunks)} sizes for {dimensions} dimensions")
         if self.suffix == ".zarr" and is_data_array(field.origin):
-            self._store = self._stage.file() + ".zarr"
+            self._store = self._stage.beside(self.path, ".zarr")
             try:
+                _check_in_store(field.origin, field.dtype)
                 coordinates = field.origin.coords.to_dataset().drop_encoding()
                 coordinates.to_zarr(self._store, mode="w", consolidated=False, zarr_format=3)
                 self._attributes = {key: _in_json(x) for key, x in field.origin.attrs.items()}
@@ -402,22 +450,42 @@ class Output:
         result = np.load(self.npy, mmap_mode="r")
         if self.is_npy:
             return result
-        part = f"{self.path}.part"
-        remove(part)
-        try:
-            with _told("write", self.path):
-                write = self._write_zarr if self.suffix == ".zarr" else self._write_tiff
-                write(part, result, field)
-                remove(self.path)
-                os.replace(part, self.path)
-        finally:
-            remove(part)
+        part = self._stage.beside(self.path, self.suffix)
+        with _told("write", self.path):
+            write = self._write_zarr if self.suffix == ".zarr" else self._write_tiff
+            write(part, result, field)
+            self._replace(part)
         if self._store is None:
             return None
         import xarray
 
-        store = xarray.open_zarr(self.path, chunks=None, consolidated=False)
-        return store[_name_in_store(field.origin)].rename(field.origin.name)
+        options = {"chunks": None, "consolidated": False, "decode_cf": False}
+        store = xarray.open_zarr(self.path, **options)
+        # The values are those of the store, and all else is what the user gave.
+        return field.origin.copy(data=store[_name_in_store(field.origin)])
+
+    def _replace(self, part):
+        """Give a complete result its name; what has the name now is kept until then."""
+        aside = None
+        try:
+            while True:
+                try:
+                    if os.path.isdir(part) and os.path.lexists(self.path):
+                        aside = self._stage.beside(self.path, ".old")
+                        os.rename(self.path, aside)
+                    return os.replace(part, self.path)
+                except FileNotFoundError:
+                    # Another process has moved what had the name, unless it is the result itself.
+                    if not os.path.lexists(part):
+                        raise
+                except OSError as error:
+                    # Another process was faster.
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
+        except BaseException:
+            if aside is not None and os.path.lexists(aside) and not os.path.lexists(self.path):
+                os.rename(aside, self.path)
+            raise
 
     def _write_zarr(self, part, result, field):
         import zarr

@@ -10,7 +10,7 @@ from ._functions import Function
 from ._plain import plain
 from ._text import written_name
 from ._trace import parameters, trace
-from ._values import Untraceable
+from ._values import DTYPES, Untraceable
 
 #: The functions that were called by the interpreter, and of which the user has been told.
 _told: set = set()
@@ -86,9 +86,14 @@ class Kernel:
         """
         import numpy as np
 
+        if dimensions not in _AXES:
+            raise KernelError(f"dimensions is {dimensions!r}, but must be 1, 2 or 3")
         count = len(self.parameters)
         given = [dtype] * count if isinstance(dtype, (str, type, np.dtype)) else list(dtype)
         dtypes = [np.dtype(one).name for one in given]
+        for one in dtypes:
+            if one not in DTYPES:
+                raise KernelError(f"the type {one} is none of {', '.join(DTYPES)}")
         said = options(self.parameters, dimensions, boundary, nodata, directions)
         return trace(self.function, dtypes, dimensions, said).text
 
@@ -151,7 +156,9 @@ def options(names, dimensions, boundary, nodata, directions):
     if edges is not None:
         lines.append(f"edges = {edges}")
     if directions is not None:
-        given = [directions] if isinstance(directions, str) else list(directions)
+        given = [directions] if isinstance(directions, str) else directions
+        if not isinstance(given, (list, tuple)):
+            raise TypeError(f"directions is {directions!r}, but must be names of directions")
         lines.append("directions = [" + ", ".join(f'"{one}"' for one in given) + "]")
     if nodata is not None:
         given = nodata if isinstance(nodata, dict) else {names[0]: nodata}

@@ -15,9 +15,12 @@ import weakref
 
 from . import _syncline, _worker
 from ._errors import PoolError, TaskPicklingError
-from ._sizes import size, whole
+from ._sizes import seconds, size, told_size, whole
 from ._tasks import Map, One, unreadable
 from ._worker import dumps
+
+#: The least private memory of a worker.
+_LEAST_MEMORY = 16 << 20
 
 #: The pools that are open, which end when the interpreter does.
 _open: weakref.WeakSet = weakref.WeakSet()
@@ -138,9 +141,12 @@ class Pool(futures.Executor):
         self._workers = whole("max_workers", 1, max_workers)
         self._retries = whole("retries", 0, retries)
         self._batch = None if batch is None else whole("batch", 1, batch)
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout is {timeout}, but must be more than 0")
-        self._timeout = timeout
+        self._timeout = timeout = None if timeout is None else seconds("timeout", timeout)
+        worker_memory = 0 if worker_memory is None else size(worker_memory)
+        if 0 < worker_memory < _LEAST_MEMORY:
+            raise ValueError(
+                f"worker_memory is {told_size(worker_memory)}, less than an interpreter needs"
+            )
         self._tokens, self._tasks = itertools.count(1), {}
         self._pid, self._lock = os.getpid(), threading.Lock()
         self._pickles = weakref.WeakKeyDictionary()
@@ -155,7 +161,7 @@ class Pool(futures.Executor):
             "retries": 0,
             "timeout": timeout,
             "batch": batch,
-            "worker_memory": 0 if worker_memory is None else size(worker_memory),
+            "worker_memory": worker_memory,
             "memory": size(memory),
         }
         # The crew holds no strong reference to the pool, so that a forgotten pool ends.
@@ -225,6 +231,7 @@ class Pool(futures.Executor):
     def _submit(self, fn, args, kwargs, priority, cost):
         self._check()
         parts = []
+        priority, cost = whole("priority", -(1 << 31), priority, (1 << 31) - 1), _real("cost", cost)
         pickled = self._pickle((self._function(fn), args, kwargs), parts)
         future = Future(self)
         task = One(future, (args, kwargs), pickled, parts, priority, cost)
@@ -268,6 +275,8 @@ class Pool(futures.Executor):
         self._check()
         if chunksize is not None:
             whole("chunksize", 1, chunksize)
+        if timeout is not None:
+            timeout = _real("timeout", timeout)
         if self._timeout is not None or self._batch is not None:
             chunksize = min(chunksize or self._batch or 1, self._batch or 1)
         # As `zip`, which ends with the shortest.
@@ -350,7 +359,7 @@ class Pool(futures.Executor):
 
     def _wait(self, future, timeout=None):
         self._check_process()
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + _real("timeout", timeout)
         while (token := future._token) is not None and future._state not in _DONE:
             left = None if deadline is None else deadline - time.monotonic()
             if not self._crew.wait(token, left):
@@ -425,6 +434,13 @@ class Pool(futures.Executor):
             raise TaskPicklingError(f"{_short(value)} cannot be pickled: {error}") from error
 
 
+def _real(name, value):
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} is {value!r}, but must be a number") from None
+
+
 def _read(iterable):
     """Return all items of an iterable; signals are handled meanwhile."""
     items, source = [], iter(iterable)
@@ -493,3 +509,4 @@ def _end_all():
     for pool in list(_open):
         if pool._pid == os.getpid():
             pool._end(gently=False)
+    _syncline.end()

@@ -51,7 +51,7 @@ class trace:
     """
 
     def __init__(self, path=None):
-        self._given, self.path = path, None if path is None else os.fspath(path)
+        self._given, self.path = path, None if path is None else os.fsdecode(path)
         self.events = self.lost = None
         self._records = False
 
@@ -68,6 +68,8 @@ class trace:
         return self
 
     def __exit__(self, *_):
+        if not self._records:
+            return False
         self._records = False
         finished = _syncline.finish_trace()
         if finished is not None:
@@ -76,8 +78,6 @@ class trace:
 
     def report(self, other=None):
         """Return the `TraceReport` of this trace, or of this one compared with another."""
-        if self.path is None:
-            raise Error("nothing is recorded yet: use the trace in a with statement")
         return report(self, other)
 
 
@@ -108,8 +108,18 @@ def report(trace, other=None):
     FileError
         If a trace cannot be read, or has no events.
     """
-    paths = [getattr(one, "path", one) for one in (trace, other) if one is not None]
-    return TraceReport(_syncline.Reported([os.fspath(path) for path in paths]))
+    given = [trace] if other is None else [trace, other]
+    return TraceReport(_syncline.Reported([_path(one) for one in given]))
+
+
+def _path(recorded):
+    if not isinstance(recorded, trace):
+        return os.fsdecode(recorded)
+    if recorded.path is None:
+        raise Error("nothing is recorded yet: use the trace in a with statement")
+    if recorded._records:
+        raise Error("the trace is being recorded: its report is there after the with statement")
+    return recorded.path
 
 
 class TraceReport:
@@ -158,7 +168,7 @@ class TraceReport:
         FileError
             If the file cannot be written.
         """
-        path = os.fspath(path)
+        path = os.fsdecode(path)
         if not overwrite and os.path.exists(path) and not _syncline.is_report_page(path):
             raise OutputError(f"{path} exists, and is no page of a report: overwrite=True replaces")
         self._reported.save(path)

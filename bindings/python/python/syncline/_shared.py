@@ -8,6 +8,7 @@ import numpy as np
 
 from . import _worker
 from ._errors import ArrayError
+from ._sizes import whole
 
 #: The mappings of this process, by the process and the number of the file.
 _mapped: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
@@ -105,6 +106,7 @@ def empty(shape, dtype=float):
     if dtype.hasobject:
         raise ArrayError(f"elements of type {dtype} cannot be in shared memory")
     shape = (shape,) if np.ndim(shape) == 0 else tuple(shape)
+    shape = tuple(whole("shape", 0, length) for length in shape)
     nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
     fd = os.memfd_create("syncline", os.MFD_CLOEXEC)
     try:

@@ -5,6 +5,9 @@ import re
 
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
+#: More than any machine has.
+_MOST = 1 << 62
+
 
 def size(memory):
     """Return a size such as ``"2G"`` in bytes."""
@@ -16,7 +19,7 @@ def size(memory):
     memory = int(memory)
     if memory <= 0:
         raise ValueError(f"the memory is {memory} bytes, but must be more than 0")
-    return memory
+    return min(memory, _MOST)
 
 
 def told_size(number):
@@ -27,7 +30,18 @@ def told_size(number):
     return f"{number} bytes"
 
 
-def whole(name, least, value):
+def seconds(name, value):
+    """Return a time that a user has given; `None` for one that no program lives to see."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} is {value!r}, but must be a number of seconds") from None
+    if not number > 0:
+        raise ValueError(f"{name} is {number}, but must be more than 0")
+    return number if number < 1e9 else None
+
+
+def whole(name, least, value, most=(1 << 63) - 1):
     """Return a whole number that a user has given."""
     try:
         number = operator.index(value)
@@ -35,4 +49,6 @@ def whole(name, least, value):
         raise TypeError(f"{name} is {value!r}, but must be a whole number") from None
     if number < least:
         raise ValueError(f"{name} is {number}, but must be at least {least}")
+    if number > most:
+        raise ValueError(f"{name} is {number}, but must be at most {most}")
     return number

@@ -1,5 +1,6 @@
 """Sweeps: the same update of every point of an array, many times, inside a memory bound."""
 
+import atexit
 import os
 import sys
 import time
@@ -15,6 +16,9 @@ from ._kernel import names_of, prepare
 from ._progress import Bar
 from ._report import Plan, Report
 from ._sizes import size, told_size, whole
+
+# A thread that sweeps when the interpreter ends is waited for.
+atexit.register(_syncline.end)
 
 #: The share of the available memory that a sweep takes if it is not told.
 _SHARE = 0.8
@@ -97,10 +101,14 @@ class _Job:
             if missing:
                 raise OutputError(f"the outputs do not name the field {missing[0]}")
             output = [output[name] for name in names]
-        elif isinstance(output, (str, os.PathLike)):
+        elif isinstance(output, (str, bytes, os.PathLike)):
             output = [output]
         if len(output) != len(names):
             raise OutputError(f"{len(output)} outputs are given for {len(names)} fields")
+        places = [os.path.realpath(os.fsdecode(path)) for path in output]
+        for place in places:
+            if places.count(place) > 1:
+                raise OutputError(f"two fields have the output {place}")
         made = [Output(path, stage, options["overwrite"], options["chunks"]) for path in output]
         if options["resume"] and not all(one.is_npy for one in made):
             raise OutputError("only an output in .npy can be resumed")
@@ -343,6 +351,8 @@ def sweep(
         "threads": threads,
         "depth": depth,
     }
+    if progress not in (None, True, False) and not callable(progress):
+        raise TypeError(f"progress is {progress!r}, but must be a bool or a function")
     bar = Bar() if progress is True else None
     watch = (lambda *at: progress(*at[:3])) if callable(progress) else None
     if bar is not None:
@@ -424,4 +434,4 @@ def _first_path(output):
         output = list(output.values())
     if isinstance(output, (list, tuple)):
         output = output[0] if output else None
-    return output
+    return None if output is None else os.fsdecode(output)

@@ -49,7 +49,13 @@ class One:
     def send(self, pool):
         token = next(pool._tokens)
         pool._tasks[token] = self
-        pool._crew.submit([(token, 0, self.pickled, self.parts, self.priority, self.cost)])
+        try:
+            pool._crew.submit([(token, 0, self.pickled, self.parts, self.priority, self.cost)])
+        except BaseException:
+            # Unless it is under way: an interrupt may come after its submission.
+            if pool._crew.wait(token, 0):
+                pool._tasks.pop(token, None)
+            raise
         # Only now: a thread that waits takes a token that is not open for one that has ended.
         self.future._token = token
 
@@ -143,6 +149,7 @@ class Map:
         # The bytes of an item: the most that were seen.
         self.bytes = 1
         self.lock = threading.RLock()
+        self.is_told = False
         self.bar, self.failure = Bar() if progress is True else None, None
         self.progress = self.show if self.bar is not None else progress or None
         pool._maps.add(self)
@@ -290,12 +297,16 @@ class Map:
                         self.errors[first + at] = value
                     self.ended[first + at] = 1
         progress = self.progress
-        if progress is not None:
+        # What it calls may wait for other items, which end meanwhile.
+        if progress is not None and not self.is_told:
+            self.is_told = True
             try:
                 progress(self.ended.count(1), self.count)
             except Exception as error:
                 # It is told where the results are taken, not in the thread that drives the pool.
                 self.progress, self.failure = None, error
+            finally:
+                self.is_told = False
 
     def show(self, done, total):
         """Show how many items have ended."""
@@ -362,6 +373,7 @@ def _error(failure, tries):
     kind, why, _, _, _ = failure
     # The question is one for programs in Rust.
     why = why.replace("does the program serve the pool before all else?", "their output says why")
+    why = why.replace("found the farm with a higher bound of memory", "give the pool more memory=")
     why = why if tries == 1 else f"{why} ({tries} tries)"
     if kind == "died":
         return WorkerError(f"the task has no result: {why}")

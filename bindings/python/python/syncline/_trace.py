@@ -33,6 +33,8 @@ def parameters(function):
             )
         if parameter.default is parameter.empty:
             names.append(parameter.name)
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise KernelError(f"{kernel} has parameters without names: it is no kernel")
     if not names:
         raise KernelError(f"{kernel} has no parameter: the first one is the field")
     return names
@@ -64,6 +66,8 @@ def trace(function, dtypes, dimensions, options=((), {})):
     results = returned if isinstance(returned, tuple) else (returned,)
     if returned is None:
         raise KernelError(f"{kernel} returns nothing: it returns the new value of its field")
+    if not results:
+        raise KernelError(f"{kernel} returns an empty tuple: it returns one value for each field")
     if len(results) > len(names):
         raise KernelError(
             f"{kernel} returns {len(results)} values, but takes {len(names)} arrays: it "

@@ -43,6 +43,10 @@ RADIUS = 2
 DTYPES = ("float64", "float32", "uint8", "int16", "uint16", "int32", "int64")
 REAL = DTYPES[:2]
 
+#: What joins comparisons, and how many of them.
+_JOINS = ("and", "or", "not")
+_MOST_COMPARISONS = 1000
+
 #: The folder of this package, whose frames are not those of a kernel.
 _HERE = os.path.dirname(__file__)
 
@@ -52,7 +56,7 @@ class Trace:
 
     def __init__(self, function, dimensions):
         self.dimensions, self.has_returned = dimensions, False
-        self.code = inspect.unwrap(function).__code__ if callable(function) else None
+        self.code = getattr(inspect.unwrap(function), "__code__", None)
 
     def line(self):
         """Return the file, line and text of the kernel that runs now."""
@@ -362,11 +366,15 @@ class Array(Value):
 class Condition:
     """A comparison of values, for `numpy.where`."""
 
-    __slots__ = ("args", "op", "trace")
+    __slots__ = ("args", "op", "size", "trace")
     __array_priority__ = 1000
 
     def __init__(self, trace, op, args):
         self.trace, self.op, self.args = trace, op, args
+        # The number of comparisons, each of which becomes a branch.
+        self.size = sum(getattr(arg, "size", 1) for arg in args) if op in _JOINS else 1
+        if self.size > _MOST_COMPARISONS:
+            raise trace.error(f"a condition of more than {_MOST_COMPARISONS} comparisons")
 
     def __and__(self, other):
         return Condition(self.trace, "and", (self, other))

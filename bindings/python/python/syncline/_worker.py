@@ -167,7 +167,7 @@ def _outcome(error):
     """Return what a task has raised, as it goes to the manager."""
     for raised in (_Raised(error), _Raised(error, without_init=True)):
         try:
-            pickle.loads(pickle.dumps(raised, 5))
+            pickle.loads(_dumps(raised))
         except Exception:
             continue
         return raised

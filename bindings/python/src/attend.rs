@@ -9,7 +9,8 @@
 //! # Costs
 //! One thread for each call. A signal is noticed within [`PERIOD`].
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process;
+use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering};
 use std::sync::{OnceLock, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -18,8 +19,10 @@ use pyo3::prelude::*;
 
 use crate::error;
 
-/// The number of threads that wait here without the interpreter lock.
-static INSIDE: AtomicUsize = AtomicUsize::new(0);
+/// The number of threads that wait here without the interpreter lock, and the process of which they
+/// are. In a child that `fork` has made a thread may leave that has not entered there.
+static INSIDE: AtomicIsize = AtomicIsize::new(0);
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// The thread in which the interpreter ends: then no other one may begin, as it could never return.
 static ENDS_IN: OnceLock<ThreadId> = OnceLock::new();
 
@@ -34,6 +37,9 @@ impl Inside {
     /// `Error` if the interpreter ends.
     pub(crate) fn new(py: Python<'_>) -> PyResult<Self> {
         // Relaxed: this thread has the interpreter lock, and so has `end` when it notes the end.
+        if PROCESS.swap(process::id(), Ordering::Relaxed) != process::id() {
+            INSIDE.store(0, Ordering::Relaxed);
+        }
         INSIDE.fetch_add(1, Ordering::Relaxed);
         let inside = Inside;
         check(py)?;
@@ -65,9 +71,12 @@ pub(crate) fn check(py: Python<'_>) -> PyResult<()> {
 pub(crate) fn end(py: Python<'_>) {
     // Only the first call has an effect.
     let _ = ENDS_IN.set(thread::current().id());
+    if PROCESS.load(Ordering::Relaxed) != process::id() {
+        return;
+    }
     py.detach(|| {
         for _ in 0..5000 {
-            if INSIDE.load(Ordering::Acquire) == 0 {
+            if INSIDE.load(Ordering::Acquire) <= 0 {
                 return;
             }
             thread::sleep(Duration::from_millis(1));

@@ -198,3 +198,26 @@ def test_daemon_threads_outlive_nothing(tmp_path):
             """,
         )
         assert (ran.returncode, ran.stderr) == (0, ""), work
+
+
+def test_a_forked_child_ends_while_threads_wait(tmp_path):
+    # Its copies of the threads that wait are none.
+    ran = run_script(
+        tmp_path,
+        """
+        import os, threading, time
+        import syncline
+
+        if __name__ == "__main__":
+            pool = syncline.Pool(1)
+            future = pool.submit(time.sleep, 1)
+            waits = threading.Thread(target=future.result)
+            waits.start()
+            time.sleep(0.2)
+            if os.fork() == 0:
+                raise SystemExit
+            assert os.wait()[1] == 0
+            waits.join()
+        """,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")

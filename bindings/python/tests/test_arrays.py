@@ -478,3 +478,27 @@ def test_wrong_outputs_are_told_before_anything_runs(tmp_path, u):
     syncline.sweep(mean, u, iterations=1, output=os.fsencode(tmp_path / "o.npy"))
     made = syncline.sweep(mean, u, iterations=1, output=f"{tmp_path}/z.zarr/")
     assert made == f"{tmp_path}/z.zarr"
+
+
+@pytest.mark.parametrize("suffix", [".zarr", ".tif"])
+def test_a_result_that_cannot_be_written_is_kept(tmp_path, monkeypatch, u, expected, suffix):
+    pytest.importorskip("zarr" if suffix == ".zarr" else "rasterio")
+    output = tmp_path / f"o{suffix}"
+    write = "_write_zarr" if suffix == ".zarr" else "_write_tiff"
+    real = getattr(syncline._arrays.Output, write)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    def taken(*args):
+        real(*args)
+        output.mkdir()
+
+    for wrong, error in ((full, syncline.FileError), (taken, syncline.OutputError)):
+        monkeypatch.setattr(syncline._arrays.Output, write, wrong)
+        with pytest.raises(error, match="cannot write") as told:
+            syncline.sweep(mean, u, iterations=5, output=output)
+        kept = str(told.value).rpartition("the result is in ")[2]
+        assert same(np.load(kept), expected)
+        os.remove(kept)
+    assert os.listdir(tmp_path) == [output.name] and not os.listdir(output)

@@ -396,6 +396,7 @@ class Output:
         self.path = self.path.rstrip("/") or self.path
         self.suffix = pathlib.PurePath(self.path).suffix.lower()
         self._chunks, self._stage, self._store = None, stage, None
+        self._overwrite = overwrite
         if self.suffix not in (".npy", ".zarr", ".tif", ".tiff"):
             raise OutputError(f"the output {self.path} is none of .npy, .zarr and .tif")
         if chunks is not None:
@@ -451,10 +452,17 @@ class Output:
         if self.is_npy:
             return result
         part = self._stage.beside(self.path, self.suffix)
-        with _told("write", self.path):
-            write = self._write_zarr if self.suffix == ".zarr" else self._write_tiff
+        write = self._write_zarr if self.suffix == ".zarr" else self._write_tiff
+        try:
             write(part, result, field)
             self._replace(part)
+        except Exception as error:
+            # What has taken hours is not lost because of its last step.
+            kept = f"{self.path}.{os.getpid()}.npy"
+            os.replace(self.npy, kept)
+            told = f"cannot write {self.path}: {error}; the result is in {kept}"
+            kind = OutputError if isinstance(error, OutputError) else FileError
+            raise kind(told) from error
         if self._store is None:
             return None
         import xarray
@@ -470,10 +478,14 @@ class Output:
         try:
             while True:
                 try:
+                    if os.path.lexists(self.path) and not self._overwrite:
+                        raise OutputError("it has come into existence meanwhile")
                     if os.path.isdir(part) and os.path.lexists(self.path):
                         aside = self._stage.beside(self.path, ".old")
                         os.rename(self.path, aside)
                     return os.replace(part, self.path)
+                except OutputError:
+                    raise
                 except FileNotFoundError:
                     # Another process has moved what had the name, unless it is the result itself.
                     if not os.path.lexists(part):

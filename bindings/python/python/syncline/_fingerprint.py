@@ -44,7 +44,7 @@ def _add(found, value, seen):
     elif isinstance(value, types.ModuleType):
         found.update(f"module {value.__name__};".encode())
     elif _is_installed(value):
-        found.update(f"{value.__module__}.{value.__qualname__};".encode())
+        found.update(f"{getattr(value, '__module__', '')}.{value.__qualname__};".encode())
     else:
         # Kept there, so that its number is no other one's.
         seen[id(value)] = value

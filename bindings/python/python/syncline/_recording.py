@@ -73,7 +73,8 @@ class trace:
         self._records = False
         finished = _syncline.finish_trace()
         if finished is not None:
-            self.path, self.events, self.lost = os.fspath(finished[0]), *finished[1:]
+            path, self.events, self.lost = finished
+            self.path = os.fspath(path)
         return False
 
     def report(self, other=None):

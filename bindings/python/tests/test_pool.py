@@ -415,3 +415,8 @@ def test_exceptions_of_classes_without_a_module_come_back(pool):
 
     assert type(pool.submit(fail).exception(LIMIT)) is Local
     assert type(next(pool.map(fail, [1], return_exceptions=True))) is Local
+
+
+def test_a_task_may_close_its_output(pool):
+    assert [pool.submit(tasks.close_output, n).result(LIMIT) for n in range(6)] == list(range(6))
+    assert list(pool.map(tasks.square, range(9))) == [n * n for n in range(9)]

@@ -1,5 +1,6 @@
 """A worker of a pool: what its process runs."""
 
+import contextlib
 import pickle
 import sys
 import time
@@ -121,7 +122,8 @@ def _is_of_a_module(function):
 
 def _flush():
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
+        # A task may have closed it, or its reader may have gone.
+        with contextlib.suppress(AttributeError, OSError, ValueError):
             stream.flush()
 
 

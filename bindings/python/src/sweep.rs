@@ -141,11 +141,7 @@ impl<'a> Job<'a> {
         fields: &[ArraySource],
         coefficients: &[ArraySource],
     ) -> Result<(Sweep<Described>, SweepPlan)> {
-        let bytes = |source: &ArraySource| {
-            let points = source.dims().iter().product::<usize>();
-            (points * source.element().bytes()) as u64
-        };
-        let bytes = fields.iter().map(bytes).sum();
+        let bytes = bytes_of(fields);
         // A run of one pass in memory needs one copy of the fields, a longer one two.
         let sweep = self.over_arrays(described, self.left(bytes, 1));
         let plan = sweep.plan_arrays(fields, coefficients, self.to_files())?;
@@ -169,7 +165,14 @@ impl<'a> Job<'a> {
 
     fn run_arrays(&self, described: &Described) -> Result<Done> {
         let (fields, coefficients) = self.sources(described)?;
-        let (sweep, _) = self.planned(described, &fields, &coefficients)?;
+        let bytes = bytes_of(&fields);
+        let sweep = if !self.to_files() && self.settings.memory / 4 >= bytes {
+            // There is room for two copies of the fields, whatever the plan: its machine code would
+            // be made twice.
+            self.over_arrays(described, self.left(bytes, 2))
+        } else {
+            self.planned(described, &fields, &coefficients)?.0
+        };
         if self.to_files() {
             let (pending, report) = sweep.run_arrays_to(&fields, &coefficients, &self.target())?;
             pending.commit()?;
@@ -234,6 +237,15 @@ impl<'a> Job<'a> {
             _ => runs.plan(&options, &arrays, &arrays.field),
         }
     }
+}
+
+/// Returns the bytes of some arrays.
+fn bytes_of(sources: &[ArraySource]) -> u64 {
+    let bytes = |source: &ArraySource| {
+        let points = source.dims().iter().product::<usize>();
+        (points * source.element().bytes()) as u64
+    };
+    sources.iter().map(bytes).sum()
 }
 
 /// Returns a matrix in a sparse file without a name, in the folder of an output.

@@ -21,7 +21,7 @@ def run_script(tmp_path, text, **options):
         text=True,
         timeout=LIMIT,
         env=environment,
-        **options,
+        **{"cwd": tmp_path, **options},
     )
 
 

@@ -190,6 +190,6 @@ def fails_to_start(why):
 
 
 def close_output(n):
-    sys.stdout = open(os.devnull, "w")
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     sys.stdout.close()
     return n

@@ -26,8 +26,9 @@ pub const MAX_EVENTS_PER_THREAD: usize = (1 << 24) - 1;
 /// The value of [`CAPACITY`] until the environment has been asked, and while it is being asked.
 const UNDECIDED: usize = usize::MAX;
 const DECIDING: usize = usize::MAX - 1;
-/// How long a thread waits for another one that asks the environment.
-const DECISION: Duration = Duration::from_secs(2);
+/// How long a thread waits for another one that asks the environment, which opens the file: a busy
+/// disk may take seconds.
+const DECISION: Duration = Duration::from_secs(60);
 
 /// The number of events that each thread's ring keeps; 0 while recording is off. All accesses are
 /// Relaxed: the value orders nothing, and a thread that sees a change late starts or stops
@@ -37,8 +38,8 @@ static CAPACITY: AtomicUsize = AtomicUsize::new(if cfg!(loom) { 0 } else { UNDEC
 /// Time zero of [`snapshot`].
 static ORIGIN: OnceLock<ClockPair> = OnceLock::new();
 
-/// The thread that asks the environment.
-static DECIDER: OnceLock<ThreadId> = OnceLock::new();
+/// The process and the thread that ask the environment.
+static DECIDER: OnceLock<(u32, ThreadId)> = OnceLock::new();
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry { lanes: Vec::new(), threads: 0 });
 
@@ -175,16 +176,17 @@ fn decided() -> usize {
         return capacity;
     }
     // Only one thread decides. The others wait for it: their roles and names are recorded once.
-    let me = std::thread::current().id();
+    let me = (std::process::id(), std::thread::current().id());
     if CAPACITY.compare_exchange(UNDECIDED, DECIDING, Relaxed, Relaxed).is_ok() {
         let _ = DECIDER.set(me);
         writer::start_from_environment();
         // Not recording, unless that call has started it.
         let _ = CAPACITY.compare_exchange(DECIDING, 0, Relaxed, Relaxed);
     } else if DECIDER.get() != Some(&me) {
-        // Not for ever: a child made by `fork` has no thread that decides.
+        // A child made by `fork` has no thread that decides.
+        let is_here = || DECIDER.get().is_none_or(|&(process, _)| process == me.0);
         let since = Instant::now();
-        while CAPACITY.load(Relaxed) == DECIDING && since.elapsed() < DECISION {
+        while CAPACITY.load(Relaxed) == DECIDING && is_here() && since.elapsed() < DECISION {
             std::thread::sleep(Duration::from_micros(50));
         }
         let _ = CAPACITY.compare_exchange(DECIDING, 0, Relaxed, Relaxed);

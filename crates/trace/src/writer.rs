@@ -37,7 +37,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::clock::ClockPair;
 use crate::error::TraceError;
 use crate::frame::{self, Frame, LaneInfo, LanePart, MAGIC, OpenSpan, ProcessInfo};
-use crate::recorder::{self, Lane};
+use crate::recorder::{self, Lane, Role};
 use crate::ring::Words;
 use crate::{note, sample};
 
@@ -94,8 +94,8 @@ struct Output {
     process: Option<ProcessInfo>,
     stream: u64,
     number: u64,
-    /// The threads whose names are in the file.
-    known: Vec<u32>,
+    /// The threads whose names are in the file, each with the role that is.
+    known: Vec<(u32, Option<Role>)>,
     machine: Option<Instant>,
     limits: sample::Limits,
     recorded: Recorded,
@@ -419,14 +419,23 @@ impl Output {
             std::mem::take(&mut *state.samples.lock().unwrap_or_else(PoisonError::into_inner));
         let [first_sample, last_sample] = samples;
         let sample = last_sample.or_else(|| sample::thread(state.thread_id));
-        if entries.is_empty() && open.is_empty() && sample.is_none() && !ended {
+        let role = *state.role.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.iter().position(|&(thread, _)| thread == state.thread);
+        // A thread that is ending has no sample any more; its name and role may be new.
+        let is_told = known.is_some_and(|at| self.known[at].1 == role);
+        let no_sample = first_sample.is_none() && sample.is_none();
+        if entries.is_empty() && open.is_empty() && no_sample && is_told && !ended {
             return;
         }
-        let about = (!self.known.contains(&state.thread)).then(|| {
-            self.known.push(state.thread);
-            LaneInfo { thread_id: state.thread_id, name: state.name.clone(), began: state.began }
+        let about = known.is_none().then(|| LaneInfo {
+            thread_id: state.thread_id,
+            name: state.name.clone(),
+            began: state.began,
         });
-        let role = *state.role.lock().unwrap_or_else(PoisonError::into_inner);
+        match known {
+            Some(at) => self.known[at].1 = role,
+            None => self.known.push((state.thread, role)),
+        }
         let lost = first - lane.from.min(first);
         self.recorded.events += entries.len() as u64;
         self.recorded.lost += lost;
@@ -474,5 +483,56 @@ impl Output {
                 recorder::disable();
             }
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::open::OpenSpans;
+    use crate::ring::Writer;
+
+    /// The kernel has forgotten the thread, but its last reference to the lane is still there.
+    #[test]
+    fn a_thread_that_is_ending_keeps_its_name_and_role() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut output = Output {
+            file: File::create(folder.path().join("trace")).unwrap(),
+            process: None,
+            stream: 0,
+            number: 0,
+            known: Vec::new(),
+            machine: None,
+            limits: sample::Limits::default(),
+            recorded: Recorded::default(),
+            failure: None,
+        };
+        let state = Arc::new(recorder::LaneState {
+            ring: Arc::clone(Writer::new(3).unwrap().ring()),
+            open: OpenSpans::new(),
+            thread: 0,
+            // No thread has this number.
+            thread_id: u32::MAX,
+            name: "worker".to_owned(),
+            role: Mutex::new(None),
+            began: 1,
+            ended: AtomicU64::new(0),
+            samples: Mutex::default(),
+        });
+        let lane = Lane { state, from: 0 };
+        let mut parts = Vec::new();
+        output.read_lane(&lane, false, &mut parts);
+        let (part, _) = parts.pop().unwrap();
+        assert_eq!((part.about.unwrap().name.as_str(), part.role), ("worker", None));
+
+        output.read_lane(&lane, false, &mut parts);
+        assert!(parts.is_empty(), "nothing is new");
+
+        *lane.state.role.lock().unwrap() = Some(Role::Member(3));
+        output.read_lane(&lane, false, &mut parts);
+        let (part, _) = parts.pop().unwrap();
+        assert_eq!((part.about, part.role), (None, Some(Role::Member(3))));
     }
 }

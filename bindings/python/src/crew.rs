@@ -86,6 +86,8 @@ struct Inner {
     settle: Py<PyAny>,
     /// The tokens of the outcomes that were queued and perhaps not settled.
     unsettled: Mutex<Vec<u64>>,
+    /// The tokens of tasks that were taken back, which is their outcome.
+    withdrawn: Mutex<Vec<u64>>,
     /// The bytes of buffers that are views of the farm's memory, and how many they may be.
     lent: Arc<AtomicUsize>,
     most: usize,
@@ -107,6 +109,18 @@ enum Stop {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn told_failure(
+    py: Python<'_>,
+    token: u64,
+    kind: &str,
+    why: &str,
+    tries: u32,
+    [chunk, item]: [u64; 2],
+) -> PyResult<Py<PyAny>> {
+    let facts = (kind, why, tries, chunk, item);
+    Ok((token, py.None(), facts).into_pyobject(py)?.into_any().unbind())
 }
 
 impl Inner {
@@ -159,13 +173,9 @@ impl Inner {
         mut stop: impl FnMut() -> PyResult<Option<Stop>>,
     ) -> PyResult<Stop> {
         loop {
-            if !lock(&self.unsettled).is_empty() {
-                self.settle(Vec::new())?;
-            }
+            self.settle(Vec::new())?;
             let outcomes = self.step(deadline)?;
-            if !outcomes.is_empty() {
-                self.settle(outcomes)?;
-            }
+            self.settle(outcomes)?;
             if let Some(stop) = stop()? {
                 return Ok(stop);
             }
@@ -205,11 +215,19 @@ impl Inner {
         }
     }
 
-    /// Passes outcomes to Python, then closes their tokens.
+    /// Passes outcomes to Python, with those that are not settled yet, then closes their tokens.
     fn settle(&self, outcomes: Vec<(u64, Outcome<Work>)>) -> PyResult<()> {
-        lock(&self.unsettled).extend(outcomes.iter().map(|(token, _)| *token));
+        let withdrawn = std::mem::take(&mut *lock(&self.withdrawn));
+        let mut unsettled = lock(&self.unsettled);
+        unsettled.extend(outcomes.iter().map(|(token, _)| token).chain(&withdrawn));
+        if unsettled.is_empty() {
+            return Ok(());
+        }
+        drop(unsettled);
         Python::attach(|py| {
-            let told = outcomes.into_iter().map(|(token, outcome)| self.told(py, token, outcome));
+            let ended = outcomes.into_iter().map(|(token, outcome)| self.told(py, token, outcome));
+            let taken_back = |token| told_failure(py, token, "cancelled", "", 0, [0; 2]);
+            let told = ended.chain(withdrawn.into_iter().map(taken_back));
             let told = told.collect::<PyResult<Vec<_>>>()?;
             // No code of Python runs in this call, so no interrupt can lose them.
             self.ended.call_method1(py, "extend", (told,))?;
@@ -226,12 +244,12 @@ impl Inner {
     }
 
     /// Returns an outcome as a tuple: the token, the pickle with its buffers or `None`, and for a
-    /// task without a result its kind, the reason, the tries, and the item that ran.
+    /// task without a result its kind, the reason, the tries, its chunk, and the item that ran.
     fn told(&self, py: Python<'_>, token: u64, outcome: Outcome<Work>) -> PyResult<Py<PyAny>> {
-        let told = match outcome.result {
+        match outcome.result {
             Ok(work) => {
                 let (pickle, parts) = work.into_python(py, &self.lent, self.most);
-                (token, (pickle, parts)).into_pyobject(py)?.into_any()
+                Ok((token, (pickle, parts)).into_pyobject(py)?.into_any().unbind())
             }
             Err(error) => {
                 let (kind, tries, published) = match &error {
@@ -240,11 +258,9 @@ impl Inner {
                     _ => ("other", 1, Default::default()),
                 };
                 let [chunk, item, ..] = published;
-                let facts = (kind, error.to_string(), tries, chunk, item);
-                (token, py.None(), facts).into_pyobject(py)?.into_any()
+                told_failure(py, token, kind, &error.to_string(), tries, [chunk, item])
             }
-        };
-        Ok(told.unbind())
+        }
     }
 
     /// Waits until a task has ended, as the driver if no other thread drives; returns whether it
@@ -429,6 +445,7 @@ impl Crew {
             ended,
             settle,
             unsettled: Mutex::default(),
+            withdrawn: Mutex::default(),
             lent: Arc::default(),
             most: settings.memory / 4,
         });
@@ -460,26 +477,23 @@ impl Crew {
         py.detach(|| self.inner.wait(token, deadline))
     }
 
-    /// Takes a task back that no worker has been given; returns whether it was. Threads wait for it
-    /// until `forget` is called.
+    /// Takes a task back that no worker has been given; returns whether it was. That is its
+    /// outcome, which the thread that drives settles.
     fn withdraw(&self, py: Python<'_>, token: u64) -> bool {
         py.detach(|| {
-            self.inner.paused(|driven| {
+            let is_withdrawn = self.inner.paused(|driven| {
                 self.inner.empty_inbox(driven);
                 let Driven { pool, tokens } = driven;
                 let found = tokens.iter().find(|(_, known)| **known == token).map(|(id, _)| *id);
                 let id = found.filter(|id| pool.as_mut().is_some_and(|pool| pool.withdraw(*id)));
                 id.is_some_and(|id| tokens.remove(&id).is_some())
-            })
+            });
+            if is_withdrawn {
+                lock(&self.inner.withdrawn).push(token);
+                self.inner.waker.wake();
+            }
+            is_withdrawn
         })
-    }
-
-    /// Ends the waits for a task that was taken back.
-    fn forget(&self, py: Python<'_>, token: u64) {
-        py.detach(|| {
-            lock(&self.inner.turn).open.remove(&token);
-            self.inner.changed.notify_all();
-        });
     }
 
     /// Ends the pool: waits for idle workers if `gently`, and kills the others. Tasks that have not

@@ -330,8 +330,14 @@ def test_callbacks_may_wait_and_fail(pool):
     def leaves(_):
         raise SystemExit
 
-    pool.submit(tasks.square, 2).add_done_callback(leaves)
-    assert futures.wait([pool.submit(tasks.square, 4)], LIMIT).done
+    left = pool.submit(time.sleep, 0.1)
+    with contextlib.suppress(SystemExit):  # if it is done already
+        left.add_done_callback(leaves)
+    left.add_done_callback(told.append)
+    until = time.monotonic() + LIMIT
+    while told[-1] is not left:
+        assert time.monotonic() < until
+        time.sleep(0.001)
     assert pool.submit(tasks.square, 5).result(LIMIT) == 25
 
 

@@ -1,9 +1,11 @@
 """Pools in programs of their own: scripts, forks, and the end of the interpreter."""
 
 import os
+import random
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import syncline
@@ -221,3 +223,17 @@ def test_a_forked_child_ends_while_threads_wait(tmp_path):
         """,
     )
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("base", ["KeyboardInterrupt", "Exception"])
+def test_interrupts_lose_nothing(base, tmp_path):
+    script, seed = Path(__file__).with_name("interrupts.py"), random.randrange(1 << 32)
+    ran = subprocess.run(
+        [sys.executable, script, str(seed), "400", base],
+        capture_output=True,
+        text=True,
+        timeout=5 * LIMIT,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert ran.returncode == 0, f"seed {seed}: {ran.stderr[-5000:]}"

@@ -35,8 +35,9 @@ if _typing.TYPE_CHECKING:
         WorkerError,
     )
     from ._functions import Function, function
+    from ._futures import Future
     from ._kernel import Kernel, kernel
-    from ._pool import Future, Pool
+    from ._pool import Pool
     from ._recording import TraceReport, report, trace
     from ._report import Plan, Report
     from ._shared import SharedArray, empty

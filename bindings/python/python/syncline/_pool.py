@@ -15,6 +15,7 @@ import weakref
 
 from . import _syncline, _worker
 from ._errors import PoolError, TaskPicklingError
+from ._futures import CANCELLED_AND_NOTIFIED, DONE, Future, flush
 from ._sizes import seconds, size, told_size, whole
 from ._tasks import Map, One, unreadable
 from ._worker import dumps
@@ -24,40 +25,6 @@ _LEAST_MEMORY = 16 << 20
 
 #: The pools that are open, which end when the interpreter does.
 _open: weakref.WeakSet = weakref.WeakSet()
-
-
-class Future(futures.Future):
-    """The result of a task, which may not be there yet: a `concurrent.futures.Future`.
-
-    A thread that waits for it drives the pool meanwhile.
-    """
-
-    def __init__(self, pool):
-        super().__init__()
-        self._pool, self._token = pool, None
-
-    def result(self, timeout=None):
-        """Return the result; wait for it at most `timeout` seconds."""
-        if self._state not in _DONE:
-            self._pool._wait(self, timeout)
-            timeout = timeout if timeout is None else 0
-        return super().result(timeout)
-
-    def exception(self, timeout=None):
-        """Return the exception of the task, or `None`; wait for it at most `timeout` seconds."""
-        if self._state not in _DONE:
-            self._pool._wait(self, timeout)
-            timeout = timeout if timeout is None else 0
-        return super().exception(timeout)
-
-    def cancel(self):
-        """Cancel the task, unless a worker has it; return whether it is cancelled."""
-        if self._state != futures._base.PENDING:
-            return super().cancel()
-        return self._pool._cancel(self)
-
-
-_DONE = (futures._base.FINISHED, futures._base.CANCELLED, futures._base.CANCELLED_AND_NOTIFIED)
 
 
 class Pool(futures.Executor):
@@ -315,9 +282,19 @@ class Pool(futures.Executor):
 
     def _finish(self):
         # A task of a `map` is followed by the next one before it goes.
+        patience = 1000
         while self._tasks:
-            for task in list(self._tasks.values()):
-                task.wait(self)
+            for token, task in list(self._tasks.items()):
+                if not self._crew.wait(token, None) or self._tasks.get(token) is not task:
+                    continue
+                if patience > 0:
+                    # Another thread is about to submit it, or to settle it.
+                    patience -= 1
+                    time.sleep(1e-3)
+                else:
+                    # An interrupt has ended its submission.
+                    task.fail(self._lost())
+                    self._tasks.pop(token, None)
         self._end(gently=True)
 
     def _end(self, gently):
@@ -331,9 +308,9 @@ class Pool(futures.Executor):
         _open.discard(self)
         for made in list(self._maps):
             made.stop(self._lost())
-        while self._tasks:
-            _, task = self._tasks.popitem()
+        for token, task in list(self._tasks.items()):
             task.fail(self._lost())
+            self._tasks.pop(token, None)
         if self._start is not None:
             os.close(self._start)
 
@@ -360,14 +337,17 @@ class Pool(futures.Executor):
     def _wait(self, future, timeout=None):
         self._check_process()
         deadline = None if timeout is None else time.monotonic() + _real("timeout", timeout)
-        while (token := future._token) is not None and future._state not in _DONE:
+        while (token := future._token) is not None and future._state not in DONE:
             left = None if deadline is None else deadline - time.monotonic()
-            if not self._crew.wait(token, left):
-                if left is not None or self._closed:
-                    break
-            elif token == future._token and future._state not in _DONE:
+            if self._crew.wait(token, left):
                 # A task that is tried again has a new token.
-                future.set_exception(self._lost())
+                if token == future._token and future._state not in DONE:
+                    future._finish(error=self._lost())
+            elif deadline is not None and deadline <= time.monotonic():
+                break
+            else:
+                # Another thread is ending the pool, and what is left of its tasks.
+                time.sleep(1e-3)
 
     def _lost(self):
         """Return the exception for a task that is not under way, and has no outcome."""
@@ -378,15 +358,9 @@ class Pool(futures.Executor):
     def _cancel(self, future):
         token = future._token
         self._check_process()
-        if token is None or not self._crew.withdraw(token):
-            return False
-        self._tasks.pop(token, None)
-        # Waiting threads look again when the future says so.
-        cancelled = futures.Future.cancel(future)
-        if cancelled:
-            future.set_running_or_notify_cancel()
-        self._crew.forget(token)
-        return cancelled
+        if token is not None and self._crew.withdraw(token):
+            # The thread that drives does so too: here it is for the caller's next look.
+            future._finish(state=CANCELLED_AND_NOTIFIED)
 
     def _function(self, fn):
         """Return the pickle of a function; those that are pickled by name are kept."""
@@ -484,9 +458,9 @@ def _settle(this, ended):
     """Give tasks their outcomes; called by the thread that drives the pool.
 
     An interrupt can end this anywhere. An outcome leaves the queue when it is settled, and settling
-    one twice does no harm.
+    one twice does no harm. What is raised once and not again is of the handler of a signal.
     """
-    pool = this()
+    pool, raised = this(), None
     while ended and pool is not None:
         outcome = ended[0]
         token, answer, failure = outcome if len(outcome) == 3 else (*outcome, None)
@@ -497,11 +471,18 @@ def _settle(this, ended):
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
+                if raised is None:
+                    raised = outcome, error
+                    continue
+                if raised[0] is outcome:
+                    raised = None
                 task.fail(unreadable(error))
             pool._tasks.pop(token, None)
         # A callback that waits for another task of the pool may have got here before.
         if ended and ended[0] is outcome:
             ended.popleft()
+        if raised is not None:
+            raise raised[1]
 
 
 @atexit.register
@@ -509,4 +490,5 @@ def _end_all():
     for pool in list(_open):
         if pool._pid == os.getpid():
             pool._end(gently=False)
+    flush()
     _syncline.end()

@@ -8,6 +8,7 @@ ends with an error, and an outcome is settled again.
 what ended      a single task                         a chunk of items
 ==============  ====================================  ==========================================
 an answer       the result, or the exception          those of each item
+its withdrawal  a cancelled future                    so its items
 a worker died   tried again, or a `WorkerError`       so the item that ran; the others run again
 the pool        a `PoolError`                         the same for all items
 ==============  ====================================  ==========================================
@@ -21,6 +22,7 @@ import threading
 import time
 
 from ._errors import PoolError, TaskPicklingError, TaskTimeoutError, WorkerError
+from ._futures import CANCELLED_AND_NOTIFIED
 from ._progress import Bar
 
 #: The time, in seconds, for which items of `map` are handed out together.
@@ -61,6 +63,8 @@ class One:
 
     def settle(self, pool, token, answer, failure):
         if failure is not None:
+            if failure[0] == "cancelled":
+                return self.future._finish(state=CANCELLED_AND_NOTIFIED)
             if self.settled == token:
                 return  # an interrupt has ended this before
             self.settled = token
@@ -69,30 +73,17 @@ class One:
             if failure[0] in ("died", "late") and self.tries <= pool._retries:
                 return self.send(pool)
             return self.fail(error)
-        try:
-            fine, value = pickle.loads(answer[0], buffers=answer[1])
-        except Exception as error:
-            return self.fail(unreadable(error))
+        fine, value = pickle.loads(answer[0], buffers=answer[1])
         if fine:
-            self._end(self.future.set_result, value)
+            self.future._finish(value)
         else:
             self.fail(value)
 
     def fail(self, error):
-        self._end(self.future.set_exception, error)
-
-    def _end(self, set_it, value):
-        # A future that was cancelled at the last moment stays cancelled.
-        try:
-            set_it(value)
-        except futures.InvalidStateError:
-            pass
+        self.future._finish(error=error)
 
     def cancel(self, pool):
         self.future.cancel()
-
-    def wait(self, pool):
-        pool._wait(self.future)
 
 
 class Chunk:
@@ -110,19 +101,11 @@ class Chunk:
 
     def fail(self, error):
         self.of.fail(self.items, error)
+        self.of.go_on(self)
 
     def cancel(self, pool):
-        if self.token is not None and pool._crew.withdraw(self.token):
-            pool._tasks.pop(self.token, None)
-            self.fail(futures.CancelledError())
-            self.of.under_way.discard(self)
-            pool._crew.forget(self.token)
-
-    def wait(self, pool):
-        if pool._crew.wait(self.token, None) and pool._tasks.get(self.token) is self:
-            # It is not under way, and has no outcome: an interrupt ended its submission.
-            pool._tasks.pop(self.token, None)
-            self.fail(pool._lost())
+        if self.token is not None:
+            pool._crew.withdraw(self.token)
 
 
 class Map:
@@ -173,14 +156,18 @@ class Map:
 
     def more(self):
         """Submit items, as long as few are under way."""
+        # A call only: an interrupt at the end of a loop that ends the block would keep the lock.
         with self.lock:
-            while self.next < self.count and len(self.under_way) < 3 * self.pool._workers:
-                chosen = range(self.next, min(self.next + self.size(), self.count))
-                if len(chosen) > 1 and any(_is_large(column[self.next]) for column in self.columns):
-                    chosen = chosen[:1]
-                self.send([Chunk(self, chosen)])
-                # Only now: an interrupt before leaves them to the next call.
-                self.next = chosen.stop
+            self.send_some()
+
+    def send_some(self):
+        while self.next < self.count and len(self.under_way) < 3 * self.pool._workers:
+            chosen = range(self.next, min(self.next + self.size(), self.count))
+            if len(chosen) > 1 and any(_is_large(column[self.next]) for column in self.columns):
+                chosen = chosen[:1]
+            self.send([Chunk(self, chosen)])
+            # Only now: an interrupt before leaves them to the next call.
+            self.next = chosen.stop
 
     def send(self, chunks):
         entries, sent = [], []
@@ -232,16 +219,16 @@ class Map:
             self.take(chunk, answer)
         else:
             self.lose(chunk, failure)
+        self.go_on(chunk)
+
+    def go_on(self, chunk):
         self.under_way.discard(chunk)
         self.more()
 
     def take(self, chunk, answer):
         pickled, parts = answer
         self.weigh(chunk.items, pickled, parts)
-        try:
-            seconds, values, marked = pickle.loads(pickled, buffers=parts)
-        except Exception as error:
-            return self.fail(chunk.items, unreadable(error))
+        seconds, values, marked = pickle.loads(pickled, buffers=parts)
         if seconds is None:  # the items could not be read
             return self.fail(chunk.items, values)
         if _is_large(values[0]):
@@ -250,10 +237,7 @@ class Map:
         self.measured = self.measured / 2 + len(values)
         errors = {}
         for at in marked:
-            try:
-                fine, value = pickle.loads(values[at])
-            except Exception as error:
-                fine, value = False, unreadable(error)
+            fine, value = _read_item(values[at])
             values[at] = value
             if not fine:
                 errors[at] = value
@@ -262,6 +246,8 @@ class Map:
     def lose(self, chunk, failure):
         """Handle the death of a worker: the item that ran has the error, the others run again."""
         kind, _, _, number, item = failure
+        if kind == "cancelled":
+            return self.fail(chunk.items, futures.CancelledError())
         if kind not in ("died", "late"):
             return self.fail(chunk.items, _error(failure, 1))
         if chunk.lost:
@@ -380,6 +366,17 @@ def _error(failure, tries):
     if kind == "late":
         return TaskTimeoutError(f"the task has no result: {why}")
     return PoolError(f"the task has no result: {why}")
+
+
+def _read_item(pickled):
+    try:
+        return pickle.loads(pickled)
+    except Exception as error:
+        try:
+            pickle.loads(pickled)
+        except Exception:
+            return False, unreadable(error)
+        raise  # it was the handler of a signal
 
 
 def unreadable(error):

@@ -1,0 +1,188 @@
+"""Futures of a pool, which no interrupt leaves half settled.
+
+The handler of a signal, such as Ctrl-C, may raise between any two steps of the main thread's Python
+code. So what must not end in its middle runs in another thread, or can be begun again.
+
+======================  ======================  ================================================
+step                    in                      an interrupt of it
+======================  ======================  ================================================
+the outcome is kept     the thread that drives  it is kept again; the first one counts
+waiters and callbacks   that thread, or that    does not occur; before it, the outcome is kept
+are told                of `_Teller` for the    again
+                        main thread
+======================  ======================  ================================================
+
+The `wait` and `as_completed` of `concurrent.futures`, interrupted in the main thread, may leave
+with the locks of futures, or with that of the event for which they wait. So these locks are waited
+for no longer than `_patience`.
+"""
+
+import concurrent.futures as futures
+import os
+import queue
+import threading
+from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, LOGGER, PENDING
+
+#: The time in seconds for which a lock is waited for that is kept for moments. Each lock that was
+#: not to be had halves it: where one was left, so were others.
+_patience = 1.0
+_LEAST_PATIENCE = 1e-3
+
+DONE = (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
+
+
+class Future(futures.Future):
+    """The result of a task, which may not be there yet: a `concurrent.futures.Future`.
+
+    A thread that waits for it drives the pool meanwhile.
+    """
+
+    def __init__(self, pool):
+        super().__init__()
+        self._lock = self._condition._lock
+        self._pool, self._token, self._is_told = pool, None, False
+
+    def done(self):
+        """Return whether the task has ended, or is cancelled."""
+        return self._state in DONE
+
+    def cancelled(self):
+        """Return whether the task is cancelled."""
+        return self._state in DONE and self._state != FINISHED
+
+    def result(self, timeout=None):
+        """Return the result; wait for it at most `timeout` seconds."""
+        error = self.exception(timeout)
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error, self  # they would be kept by the traceback that the error has
+        return self._result
+
+    def exception(self, timeout=None):
+        """Return the exception of the task, or `None`; wait for it at most `timeout` seconds."""
+        if self._state not in DONE:
+            self._pool._wait(self, timeout)
+            if self._state not in DONE:
+                raise TimeoutError
+        if self._state != FINISHED:
+            raise futures.CancelledError
+        return self._exception
+
+    def cancel(self):
+        """Cancel the task, unless a worker has it; return whether it is cancelled."""
+        if self._state == PENDING:
+            self._pool._cancel(self)
+        return self.cancelled()
+
+    def add_done_callback(self, fn):
+        """Call ``fn`` with the future when it is done, or at once."""
+        with self._lock:
+            if self._state not in DONE:
+                return self._done_callbacks.append(fn)
+        _call(fn, self, Exception)
+
+    def _finish(self, value=None, error=None, state=FINISHED):
+        """Keep the outcome, unless there is one, and tell it."""
+        with _keeping:
+            if self._state not in DONE:
+                self._result, self._exception = value, error
+                # Last: other threads look at nothing else.
+                self._state = state
+        if threading.current_thread() is not threading.main_thread():
+            return _tell(self)
+        # With the lock: another thread that has seen no outcome is about to add itself.
+        with self._lock:
+            is_alone = not self._waiters and not self._done_callbacks
+        if not is_alone:
+            _teller.put(self)
+
+
+def _call(callback, future, caught):
+    try:
+        callback(future)
+    except caught:
+        LOGGER.exception("exception calling callback for %r", future)
+
+
+def _tell(future):
+    """Tell the waiters and callbacks of a future that it is done; not in the main thread."""
+    is_held = _acquire(future._lock)
+    try:
+        if future._is_told:
+            return
+        future._is_told = True
+        waiters, callbacks = list(future._waiters), list(future._done_callbacks)
+    finally:
+        if is_held:
+            future._lock.release()
+    for waiter in waiters:
+        # Its lock is taken to set it.
+        event = getattr(getattr(waiter, "event", None), "_cond", None)
+        if event is not None:
+            if not _acquire(event):
+                continue  # what waited for it has left
+            event.release()
+        if future._state != FINISHED:
+            waiter.add_cancelled(future)
+        elif future._exception is not None:
+            waiter.add_exception(future)
+        else:
+            waiter.add_result(future)
+    for callback in callbacks:
+        _call(callback, future, BaseException)
+
+
+def _acquire(lock):
+    """Acquire a lock, unless it is not to be had; return whether it was."""
+    global _patience
+    is_held = lock.acquire(timeout=_patience)
+    if not is_held:
+        _patience = max(_patience / 2, _LEAST_PATIENCE)
+    return is_held
+
+
+class _Teller:
+    """A thread that tells, begun when it is needed."""
+
+    def __init__(self):
+        self.todo, self.thread = queue.SimpleQueue(), None
+
+    def put(self, future):
+        self.todo.put(future)
+        if self.thread is None or not self.thread.is_alive():
+            # An interrupt may leave two of them, which does no harm.
+            self.thread = threading.Thread(target=self.run, name="syncline-callbacks", daemon=True)
+            self.thread.start()
+
+    def run(self):
+        while True:
+            future = self.todo.get()
+            if isinstance(future, threading.Event):
+                future.set()
+            else:
+                _tell(future)
+
+    def flush(self):
+        """Wait a little for what was put before."""
+        if self.thread is not None and self.thread.is_alive():
+            told = threading.Event()
+            self.todo.put(told)
+            told.wait(1)
+
+
+def _begin():
+    global _keeping, _teller
+    #: Held for moments, by no code that waits or that an interrupt can leave without its release.
+    _keeping = threading.Lock()
+    _teller = _Teller()
+
+
+_begin()
+os.register_at_fork(after_in_child=_begin)
+
+
+def flush():
+    """Wait a little for callbacks that were not called yet."""
+    _teller.flush()

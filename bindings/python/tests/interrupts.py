@@ -1,0 +1,107 @@
+"""Uses a pool while the handler of a signal raises at random moments of the main thread.
+
+Every future ends with its result, every callback is called once, and a shutdown comes to its end.
+Called with a seed, a number of rounds, and the base class of what the handler raises.
+"""
+
+import builtins
+import concurrent.futures as futures
+import faulthandler
+import random
+import signal
+import sys
+import threading
+import time
+
+import syncline
+import tasks
+
+LIMIT = 60
+seed, rounds, base = int(sys.argv[1]), int(sys.argv[2]), getattr(builtins, sys.argv[3])
+rng = random.Random(seed)
+is_armed = False
+count = 0
+
+
+class Interrupt(base):
+    pass
+
+
+def handler(*_):
+    if is_armed:
+        raise Interrupt
+
+
+def interrupted(call, most):
+    """Call a function, which the handler of a signal may end."""
+    global is_armed, count
+    try:
+        try:
+            is_armed = True
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, most))
+            call()
+        finally:
+            is_armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    # `concurrent.futures` makes a RuntimeError of an interrupt, now and then.
+    except (Interrupt, RuntimeError):
+        is_armed = False
+        count += 1
+
+
+def results(pool, made, called):
+    interrupted(lambda: [future.result() for future in made], 400e-6)
+
+
+def callbacks(pool, made, called):
+    for future in made:
+        future.add_done_callback(called.append)
+    interrupted(lambda: [future.result() for future in made], 400e-6)
+    until = time.monotonic() + LIMIT
+    while len(called) < len(made):
+        assert time.monotonic() < until, (called, made)
+        time.sleep(1e-3)
+    assert set(called) == set(made)
+
+
+def cancel(pool, made, called):
+    interrupted(lambda: [future.cancel() for future in reversed(made)], 200e-6)
+
+
+def as_completed(pool, made, called):
+    interrupted(lambda: list(futures.as_completed(made)), 500e-6)
+
+
+def another_thread(pool, made, called):
+    other = threading.Thread(target=lambda: [future.exception() for future in made])
+    other.start()
+    interrupted(lambda: futures.wait(made), 500e-6)
+    other.join()
+
+
+def items(pool, made, called):
+    interrupted(lambda: list(pool.map(tasks.square, range(50))), 2e-3)
+
+
+signal.signal(signal.SIGALRM, handler)
+pool = syncline.Pool(2)
+pool.submit(tasks.square, 1).result(LIMIT)
+for number in range(rounds):
+    faulthandler.dump_traceback_later(LIMIT, exit=True)
+    made = [pool.submit(tasks.square, value) for value in range(rng.randint(1, 8))]
+    use = rng.choice([results, callbacks, cancel, as_completed, another_thread, items])
+    use(pool, made, [])
+    for value, future in enumerate(made):
+        try:
+            assert future.result(LIMIT) == value**2
+        except futures.CancelledError:
+            assert use is cancel
+    if number % 100 == 99:
+        for value in range(20):
+            pool.submit(tasks.square, value)
+        cancels = rng.random() < 0.5
+        interrupted(lambda: pool.shutdown(cancel_futures=cancels), 3e-3)
+        pool.shutdown()
+        pool = syncline.Pool(2)
+pool.shutdown()
+print(f"{count} interrupts in {rounds} rounds")

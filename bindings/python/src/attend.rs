@@ -16,6 +16,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::error;
 
@@ -51,6 +52,28 @@ impl Drop for Inside {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `end`.
         INSIDE.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Work of a thread, in Python, to whose end the interpreter waits: a context manager.
+#[pyclass(module = "syncline._syncline")]
+pub(crate) struct Busy(Option<Inside>);
+
+#[pymethods]
+impl Busy {
+    #[new]
+    fn new() -> Self {
+        Busy(None)
+    }
+
+    fn __enter__(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.0 = Some(Inside::new(py)?);
+        Ok(())
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&mut self, _args: &Bound<'_, PyTuple>) {
+        self.0 = None;
     }
 }
 

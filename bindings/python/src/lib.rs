@@ -33,7 +33,7 @@ mod work;
 #[pyo3::pymodule(gil_used = false)]
 mod _syncline {
     #[pymodule_export]
-    use crate::attend::end;
+    use crate::attend::{Busy, end};
     #[pymodule_export]
     use crate::buffer::Buffer;
     #[pymodule_export]

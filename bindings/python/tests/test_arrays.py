@@ -396,6 +396,42 @@ def test_an_interrupted_sweep_leaves_nothing_without_resume(tmp_path, u, resume)
     assert os.listdir(tmp_path) == ["o.npy"]
 
 
+def test_an_interrupted_sweep_that_overwrites_leaves_nothing(tmp_path, u):
+    output, many = tmp_path / "o.npy", np.tile(u, (20, 4))
+
+    def interrupt(done, step, steps):
+        if step > 3:
+            raise KeyboardInterrupt
+
+    for options in ({"resume": True}, {"overwrite": True}):
+        with pytest.raises(KeyboardInterrupt):
+            syncline.sweep(
+                mean, many, iterations=400, depth=2, output=output, progress=interrupt, **options
+            )
+        assert bool(os.listdir(tmp_path)) == ("resume" in options)
+
+
+def test_what_a_killed_run_has_left_goes(tmp_path, u):
+    pytest.importorskip("zarr")
+    program = (
+        "import os, signal, sys, numpy as np, syncline\n"
+        "kill = lambda *at: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "syncline.sweep(lambda u: u.n + u.s, np.ones((300, 300)), iterations=200, depth=2, "
+        "output=sys.argv[1], progress=kill)"
+    )
+    output = tmp_path / "o.zarr"
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", program, output], env=path)
+    (left,) = os.listdir(tmp_path)
+    assert left.startswith(".syncline-")
+    with syncline._arrays.Stage(output) as other:
+        used = other.beside(output, ".npy")
+        assert os.listdir(tmp_path) == [os.path.basename(os.path.dirname(used))]
+        syncline.sweep(mean, u, iterations=1, output=output)
+        assert os.path.isdir(os.path.dirname(used)), "it is in use"
+    assert os.listdir(tmp_path) == ["o.zarr"]
+
+
 def test_plans_leave_no_files(tmp_path, u):
     many = np.tile(u, (20, 4))
     np.save(tmp_path / "u.npy", many)

@@ -433,9 +433,26 @@ def test_a_run_is_not_resumed_with_another_function(tmp_path, u):
             run(3.0, 3, traced)
         assert np.array_equal(np.load(output), 2 * first)
 
+    def dynamic(u):
+        return float(getattr(u, "north"[0]))
+
+    with pytest.raises(syncline.OutputError, match="dynamic uses getattr"):
+        syncline.sweep(dynamic, u, iterations=1, output=tmp_path / "n.npy", resume=True)
+    assert not (tmp_path / "n.npy").exists()
+
+
+ENUM = "import enum\nclass E(enum.Enum):\n a = 1\n b = 2\n"
+DATA = "import dataclasses\n@dataclasses.dataclass\nclass D:\n v: int = 0\n"
+PACKAGE = """
+import sys, types
+pk = sys.modules["pk"] = types.ModuleType("pk")
+pk.mod = sys.modules["pk.mod"] = types.ModuleType("pk.mod")
+pk.__path__, pk.mod.k = [], 1
+"""
+
 
 def test_what_a_function_is():
-    from syncline._fingerprint import fingerprint
+    from syncline._fingerprint import Unknown, fingerprint
 
     def made(by, names=frozenset({"a", "b"})):
         def inner(x):
@@ -456,18 +473,50 @@ def test_what_a_function_is():
         ("class C:\n def __call__(self, x): return 1\nf = C()", "C.__call__ = lambda s, x: 2"),
         ("def g(x): return 1\ndef f(x): return g(x)", "def g(x): return 2"),
         ("import functools\nf = functools.partial(max, 1)", "f = functools.partial(max, 2)"),
+        ("class C:\n k = 1\ndef f(x): return C.k * x", "C.k = 2"),
+        ("class B:\n def k(s): return 1\nclass C(B): pass\nf = C().k", "B.k = lambda s: 2"),
+        (f"{ENUM}k = E.a\ndef f(x): return k", "k = E.b"),
+        (f"{DATA}k = D(1)\ndef f(x): return k.v", "k = D(2)"),
+        (f"{DATA}k = D(1)\ndef f(x): return k.v", "D.__call__ = lambda s: 3"),
+        ("import functools\n@functools.cache\ndef f(x): return k\nk = 1", "k = 2"),
+        ("import numpy as np\nk = 1\nf = np.vectorize(lambda x: k)", "k = 2"),
+        ("import numpy as np\nk = np.array([1, 'a'], object)\ndef f(x): return k", "k[0] = 2"),
+        (f"{PACKAGE}import pk.mod\ndef f(x): return pk.mod.k", "pk.mod.k = 2"),
+        (f"{PACKAGE}def f(x):\n from pk.mod import k\n return k", "pk.mod.k = 2"),
+        (f"{PACKAGE}def f(x):\n import pk.mod as m\n return m.k", "pk.mod.k = 2"),
+        ("k = memoryview(bytearray(b'ab'))\ndef f(x): return k[0]", "k[0] = 1"),
+        ("def g(x): return 1\ndef h(x): return 2\nk = [g, h, g]\ndef f(x): return k", "k[2] = h"),
+        ("k = {}\nk['k'] = k\ndef f(x): return k", "k['l'] = 1"),
+        ("k = {'a', 'b'}\ndef f(x): return k", "k = {'a', 'c'}"),
+        ("import decimal\nk = decimal.Decimal(1)\ndef f(x): return k", "k = decimal.Decimal(2)"),
     ):
         scope = {"__name__": "__main__"}
         exec(one, scope)
         before = fingerprint(scope["f"])
-        assert fingerprint(scope["f"]) == before
+        assert fingerprint(scope["f"]) == before, one
         exec(other, scope)
         assert fingerprint(scope["f"]) != before, other
+    sys.modules.pop("pk", None)
+    sys.modules.pop("pk.mod", None)
+    # What cannot be looked into is no function that is known again.
+    for unknown, where in (
+        ("k = open('/dev/null')\ndef f(x): return k", "k of f is a TextIOWrapper"),
+        ("def f(x): return getattr(x, 'real')", "f uses getattr"),
+        ("class C: pass\nc = C()\nc.k = (i for i in '')\ndef f(x): return c", "c of f.k is a gen"),
+        ("def f(x):\n import importlib\n return importlib.import_module('m').k", "importlib"),
+    ):
+        scope = {"__name__": "__main__"}
+        exec(unknown, scope)
+        with pytest.raises(Unknown, match=where):
+            fingerprint(scope["f"])
     program = (
         "from syncline._fingerprint import fingerprint as f\n"
         "import threading\n"
         "lock, limit = threading.Lock(), 3\n"
-        "def g(x): return x in {'a', 'b', 'c'} and lock and limit\n"
+        "class C: pass\n"
+        "c = C()\n"
+        "c.words = {'d', 'e', 'f'}\n"
+        "def g(x): return x in {'a', 'b', 'c'} and lock and limit and c\n"
         "def h(x, n={'k': 1}): return g(x)\n"
         "print(f(h), f(lock))"
     )

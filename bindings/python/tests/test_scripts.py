@@ -200,6 +200,7 @@ def test_daemon_threads_outlive_nothing(tmp_path):
             """,
         )
         assert (ran.returncode, ran.stderr) == (0, ""), work
+        assert os.listdir(tmp_path) == ["script.py"], work
 
 
 def test_a_forked_child_ends_while_threads_wait(tmp_path):

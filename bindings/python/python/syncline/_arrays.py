@@ -20,6 +20,7 @@ file beside the output first.
 
 import contextlib
 import errno
+import fcntl
 import json
 import mmap
 import numbers
@@ -38,16 +39,23 @@ from ._values import DTYPES
 #: The bytes of a window.
 _WINDOW = 64 << 20
 
+#: How the names of folders for temporary files begin.
+_PREFIX = ".syncline-"
+
 #: The name that xarray gives to a variable without one.
 _UNNAMED = "__xarray_dataarray_variable__"
 
 
 class Stage:
-    """Folders for temporary files, beside the outputs; removed at the end, whatever happens."""
+    """Folders for temporary files, beside the outputs; removed at the end, whatever happens.
+
+    If the process is killed, the next one that has its output there removes them: a file in each of
+    them is locked as long as its process lives.
+    """
 
     def __init__(self, output):
         self._home = None if output is None else _folder(output)
-        self._folders, self._files = {}, 0
+        self._folders, self._locks, self._files = {}, [], 0
 
     def __enter__(self):
         return self
@@ -64,6 +72,8 @@ class Stage:
                     time.sleep(0.01)
                 except KeyboardInterrupt as error:
                     interrupt = error
+        for lock in self._locks:
+            lock.close()
         if interrupt is not None:
             raise interrupt
 
@@ -78,7 +88,14 @@ class Stage:
     def _new(self, home, suffix):
         if home not in self._folders:
             with _told("make a folder for temporary files in", home or "the system's folder"):
-                self._folders[home] = tempfile.mkdtemp(prefix=".syncline-", dir=home)
+                _remove_left(home or tempfile.gettempdir())
+                folder = self._folders[home] = tempfile.mkdtemp(prefix=_PREFIX, dir=home)
+                made = os.path.join(folder, "locking")
+                self._locks.append(open(made, "w"))  # noqa: SIM115
+                with contextlib.suppress(OSError):  # of file systems without locks
+                    fcntl.flock(self._locks[-1], fcntl.LOCK_EX)
+                    # Only now: others take what they can lock for left.
+                    os.rename(made, os.path.join(folder, "locked"))
         self._files += 1
         return os.path.join(self._folders[home], f"{self._files}{suffix}")
 
@@ -96,6 +113,16 @@ class Stage:
                     for first in range(0, part.size, 1 << 20):
                         part[first : first + (1 << 20)].tofile(file)
         return path
+
+
+def _remove_left(home):
+    """Remove the temporary folders of processes that were killed."""
+    for name in os.listdir(home):
+        if name.startswith(_PREFIX):
+            with contextlib.suppress(OSError):  # it is of another user, or being made
+                with open(os.path.join(home, name, "locked"), "r+") as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(os.path.join(home, name), ignore_errors=True)
 
 
 def _folder(path):

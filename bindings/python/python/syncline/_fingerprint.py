@@ -1,76 +1,270 @@
-"""What identifies a function of Python, so that no run is resumed with another one."""
+"""What identifies a function of Python, so that no run is resumed with another one.
 
+A fingerprint covers the code of a function, its constants and defaults, the values that it
+encloses, the globals that it uses, and what these consist of in turn. What it cannot look into,
+such as an open file, or a name that is found only at run time, makes the function `Unknown`: better
+no fingerprint than one that misses a difference.
+
+=========================================  =====================================================
+value                                      what counts
+=========================================  =====================================================
+numbers, text, bytes, arrays               the value and its type
+lists, tuples, dicts, sets                 the elements
+functions that are not installed           code, defaults, cells, attributes, globals by name
+modules that are not installed             the attributes that the code names
+classes that are not installed             bases and attributes
+other objects                              what `pickle` would keep: class, arguments, state
+installed, or compiled without a source    the name
+=========================================  =====================================================
+"""
+
+import builtins
+import copyreg
+import ctypes
+import datetime
+import dis
 import functools
 import hashlib
-import pickle
+import importlib.util
 import sys
 import types
 
+import numpy as np
+
 #: Values that are what they are, without names in modules.
-_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range)
+
+#: Globals, and attributes, by which code finds what its text does not name.
+_DYNAMIC = {"eval", "exec", "globals", "locals", "vars", "getattr", "__import__", "compile"}
+_DYNAMIC |= {"open", "input", "importlib"}
+_DYNAMIC_ATTRIBUTES = {"__dict__", "__globals__", "__getattribute__", "__subclasses__"}
+
+#: Attributes of classes that say nothing of what they compute.
+_SILENT = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__"}
+_SILENT |= {"__firstlineno__", "__static_attributes__", "__abstractmethods__", "_abc_impl"}
+_SILENT |= {"__annotate_func__", "__annotations_cache__"}
+
+
+#: Locks, compiled functions, and the methods of types that are not made in Python.
+_OPAQUE: tuple = (
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    type(ctypes.CFUNCTYPE(None)()).__mro__[1],
+    type(datetime.datetime_CAPI),
+)
+
+
+class Unknown(Exception):
+    """A value whose contents cannot be told; its text says where it is."""
 
 
 def fingerprint(function):
-    """Return a short text that differs if a function computes something else, as far as it tells.
+    """Return a short text that differs if a function computes something else.
 
-    It covers the code, the constants and defaults, the values that the function encloses, and the
-    globals and attributes of modules that it uses, with their functions. What was installed, and
-    compiled functions without a source, count by their names.
+    Raises
+    ------
+    Unknown
+        If the function uses what cannot be looked into.
     """
-    found = hashlib.sha256()
-    _add(found, function, {})
-    return found.hexdigest()[:16]
+    found = _Found({})
+    found.add(function, getattr(function, "__name__", "it"))
+    return found.sum.hexdigest()[:16]
 
 
-def _add(found, value, seen):
-    """Add a value to a hash."""
-    # Functions of numba have one of Python inside.
-    for name in ("py_func", "_pyfunc"):
-        inner = getattr(value, name, None)
-        if isinstance(inner, types.FunctionType):
-            value = inner
-    if isinstance(value, _PLAIN):
-        found.update(f"{type(value).__name__} {value!r};".encode())
-    elif id(value) in seen:
-        found.update(b"again;")
-    elif isinstance(value, (tuple, list)):
-        found.update(f"{type(value).__name__} {len(value)};".encode())
-        for part in value:
-            _add(found, part, seen)
-    elif isinstance(value, (set, frozenset)):
-        _add(found, sorted(value, key=repr), seen)
-    elif isinstance(value, dict):
-        _add(found, sorted(value.items(), key=lambda item: repr(item[0])), seen)
-    elif isinstance(value, types.ModuleType):
-        found.update(f"module {value.__name__};".encode())
-    elif _is_installed(value):
-        found.update(f"{getattr(value, '__module__', '')}.{value.__qualname__};".encode())
-    else:
-        # Kept there, so that its number is no other one's.
-        seen[id(value)] = value
-        _add_parts(found, value, seen)
+class _Found:
+    """A hash of values, and the order in which objects were met first."""
 
+    def __init__(self, seen):
+        self.sum, self.seen = hashlib.sha256(), seen
 
-def _add_parts(found, value, seen):
-    if isinstance(value, types.CodeType):
-        found.update(value.co_code)
-        _add(found, (value.co_names, value.co_consts), seen)
-    elif isinstance(value, types.FunctionType):
-        cells = [_inside(cell) for cell in value.__closure__ or ()]
-        kept = value.__defaults__, value.__kwdefaults__, value.__dict__
-        _add(found, (value.__code__, cells, kept, _globals(value)), seen)
-    elif isinstance(value, types.MethodType):
-        _add(found, (value.__func__, value.__self__), seen)
-    elif isinstance(value, functools.partial):
-        _add(found, (value.func, value.args, value.keywords), seen)
-    elif isinstance(value, type):
-        _add(found, (value.__qualname__, _functions_of(value)), seen)
-    else:
+    def tell(self, text):
+        self.sum.update(f"{text};".encode("utf-8", "surrogatepass"))
+
+    def add(self, value, where):
+        """Add a value, which is at `where` for a reader."""
+        # Functions of numba, and those with a cache, have one of Python inside.
+        for name in ("py_func", "_pyfunc"):
+            inner = getattr(value, name, None)
+            if isinstance(inner, types.FunctionType):
+                value = inner
+        if isinstance(value, functools._lru_cache_wrapper):
+            value = value.__wrapped__
+        if type(value) in _PLAIN:
+            return self.tell(f"{type(value).__name__} {value!r}")
+        if is_installed(value):
+            return self.tell(f"{getattr(value, '__module__', '')} {_name(value)}")
+        if id(value) in self.seen:
+            return self.tell(f"again {self.seen[id(value)][0]}")
+        # The value is kept, so that its number is no other one's.
+        self.seen[id(value)] = len(self.seen), value
+        self.tell(type(value).__name__)
+        for kinds, add in _KINDS:
+            if isinstance(value, kinds):
+                return add(self, value, where)
+        return self.add_object(value, where)
+
+    def add_all(self, values, where):
+        values = list(values)
+        self.tell(len(values))
+        for value in values:
+            self.add(value, where)
+
+    def add_set(self, values, where):
+        # Sets, and the keys of dicts, are in another order in each process.
+        parts = []
+        for value in values:
+            part = _Found(dict(self.seen))
+            part.add(value, where)
+            parts.append(part.sum.hexdigest())
+        self.tell(sorted(parts))
+
+    def add_dict(self, values, where):
+        self.tell(len(values))
+        for key, value in values.items():
+            self.add(key, where)
+            self.add(value, f"{where}[{key!r:.40}]")
+
+    def add_array(self, array, where):
+        self.tell(f"{array.dtype.str} {array.dtype.descr} {array.shape}")
+        if array.dtype.hasobject:
+            self.add_all(array.ravel().tolist(), where)
+        else:
+            self.sum.update(np.ascontiguousarray(array).tobytes())
+
+    def add_bytes(self, value, where):
+        self.tell(f"{getattr(value, 'format', '')} {len(value)}")
+        self.sum.update(bytes(value))
+
+    def add_code(self, code, where):
+        self.sum.update(code.co_code)
+        self.sum.update(getattr(code, "co_exceptiontable", b""))
+        self.tell((code.co_argcount, code.co_kwonlyargcount, code.co_flags))
+        self.add_all((code.co_names, code.co_consts), where)
+
+    def add_function(self, function, where):
+        self.add(function.__code__, where)
+        self.add_all((function.__defaults__, function.__kwdefaults__), f"a default of {where}")
+        names = function.__code__.co_freevars
+        for name, cell in zip(names, function.__closure__ or ()):
+            self.add(_inside(cell), f"{name} of {where}")
+        attributes = {k: v for k, v in vars(function).items() if k != "__wrapped__"}
+        self.add_dict(attributes, where)
+        for name, value in _used(function, where):
+            self.tell(name)
+            self.add(value, f"{name} of {where}")
+
+    def add_partial(self, partial, where):
+        self.add_all((partial.func, partial.args, partial.keywords), where)
+
+    def add_method(self, method, where):
+        self.add_all((method.__func__, method.__self__), where)
+
+    def add_property(self, value, where):
+        self.add_all((value.fget, value.fset, value.fdel), where)
+
+    def add_wrapped(self, value, where):
+        self.add(value.__func__, where)
+
+    def add_class(self, kind, where):
+        self.tell(kind.__qualname__)
+        self.add_all(kind.__bases__, where)
+        self.add(type(kind), where)
+        for name, value in sorted(vars(kind).items()):
+            if name not in _SILENT and not isinstance(value, types.GetSetDescriptorType):
+                self.tell(name)
+                self.add(value, f"{where}.{name}")
+
+    def add_vectorize(self, value, where):
+        self.add_all((value.pyfunc, value.otypes, value.signature, value.excluded), where)
+
+    def add_name(self, value, where):
+        self.tell(_name(value))
+
+    def add_object(self, value, where):
+        """Add what a pickle of the object would have."""
+        if isinstance(value, (types.GeneratorType, types.FrameType, types.CoroutineType)):
+            raise _unknown(value, where)
         try:
-            found.update(pickle.dumps(value, 5))
-        except Exception:
-            _add(found, getattr(value, "__dict__", None), seen)
-        _add(found, type(value), seen)
+            reduce = copyreg.dispatch_table.get(type(value))
+            reduced = reduce(value) if reduce is not None else value.__reduce_ex__(4)
+        except Exception as error:
+            raise _unknown(value, where) from error
+        if isinstance(reduced, str):
+            return self.tell(reduced)
+        self.add(reduced[0], where)
+        self.add_all(reduced[1], where)
+        state, items, pairs = (*reduced[2:5], None, None, None)[:3]
+        if isinstance(state, dict):
+            self.tell("state")
+            for name, part in state.items():
+                self.add(name, where)
+                self.add(part, f"{where}.{name}")
+        else:
+            self.add(state, where)
+        self.add_all(items or (), where)
+        self.add_dict(dict(pairs or ()), where)
+
+
+_KINDS: tuple = (
+    ((tuple, list), _Found.add_all),
+    ((set, frozenset), _Found.add_set),
+    ((dict, types.MappingProxyType), _Found.add_dict),
+    (np.ndarray, _Found.add_array),
+    (np.generic, lambda found, value, where: found.add_array(np.asarray(value), where)),
+    ((bytearray, memoryview), _Found.add_bytes),
+    (types.CodeType, _Found.add_code),
+    (types.FunctionType, _Found.add_function),
+    (types.MethodType, _Found.add_method),
+    (functools.partial, _Found.add_partial),
+    (np.vectorize, _Found.add_vectorize),
+    (property, _Found.add_property),
+    ((staticmethod, classmethod), _Found.add_wrapped),
+    (type, _Found.add_class),
+    (types.ModuleType, _Found.add_name),
+    (types.MemberDescriptorType, _Found.add_name),
+)
+
+
+def _unknown(value, where):
+    return Unknown(f"{where} is a {type(value).__name__}, which cannot be looked into")
+
+
+def _name(value):
+    for name in ("__qualname__", "__name__"):
+        if isinstance(getattr(value, name, None), str):
+            return getattr(value, name)
+    return type(value).__name__
+
+
+def _used(function, where):
+    """Return what a function uses by names: globals, imports, and the attributes of modules."""
+    text = _Text(function)
+    for name in sorted(_DYNAMIC & text.globals):
+        own = function.__globals__.get(name, getattr(builtins, name, None))
+        if own is None or is_installed(own):
+            raise Unknown(f"{where} uses {name}")
+    for name in sorted(_DYNAMIC_ATTRIBUTES & text.attributes):
+        raise Unknown(f"{where} uses {name}")
+    used = {name: function.__globals__[name] for name in text.globals & set(function.__globals__)}
+    for name in text.imports:
+        if name.partition(".")[0] == "importlib":
+            raise Unknown(f"{where} uses importlib")
+        used |= {part: sys.modules[part] for part in (name.partition(".")[0], name)}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+    todo = [*used.values(), *(_inside(cell) for _, cell in cells)]
+    looked = set()
+    while todo:
+        module = todo.pop()
+        if not isinstance(module, types.ModuleType) or is_installed(module):
+            continue
+        if module.__name__ in looked:
+            continue
+        looked.add(module.__name__)
+        for name in (text.attributes | text.globals) & set(vars(module)):
+            used[f"{module.__name__}.{name}"] = vars(module)[name]
+            todo.append(vars(module)[name])
+    return sorted(used.items(), key=lambda item: item[0])
 
 
 def _inside(cell):
@@ -80,46 +274,57 @@ def _inside(cell):
         return None
 
 
-def _globals(function):
-    """Return the globals that a function uses, and the attributes of modules among them."""
-    names = _names(function.__code__)
-    used = [function.__globals__[name] for name in names if name in function.__globals__]
-    for module in [one for one in used if isinstance(one, types.ModuleType)]:
-        used += [vars(module)[name] for name in names if name in vars(module)]
-    return used
+class _Text:
+    """The names in a function: of globals, attributes, and modules, which are imported here."""
+
+    def __init__(self, function):
+        self.globals, self.attributes, self.imports = set(), set(), []
+        self.package = function.__globals__.get("__package__") or ""
+        self.read(function.__code__)
+
+    def read(self, code):
+        steps = list(dis.get_instructions(code))
+        for at, step in enumerate(steps):
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                self.globals.add(step.argval)
+            elif step.opname == "IMPORT_NAME":
+                level = steps[at - 2].argval
+                self.imported(step.argval, level if isinstance(level, int) else 0)
+            elif step.argval in code.co_names:
+                self.attributes.add(step.argval)
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                self.read(constant)
+
+    def imported(self, name, level):
+        try:
+            name = importlib.util.resolve_name("." * level + name, self.package)
+            importlib.import_module(name)
+        except ImportError:
+            return  # the function gets it, too
+        self.imports.append(name)
 
 
-def _names(code):
-    """Return the global names that a code and those inside of it use."""
-    names = list(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names.extend(_names(constant))
-    return names
-
-
-def _functions_of(kind):
-    known = (types.FunctionType, staticmethod, classmethod, property)
-    return {name: _plain(one) for name, one in vars(kind).items() if isinstance(one, known)}
-
-
-def _plain(one):
-    return one.fget if isinstance(one, property) else getattr(one, "__func__", one)
-
-
-def _is_installed(value):
-    """Return whether a function or class is of an installed package, or of Python itself."""
+def is_installed(value):
+    """Return whether a module, function or class is of an installed package, or of Python."""
+    if isinstance(value, types.ModuleType):
+        return _is_installed(value.__name__)
     if isinstance(value, types.BuiltinFunctionType):
+        owner = value.__self__
+        # A method of an object counts as that object, too.
+        return owner is None or isinstance(owner, (types.ModuleType, type))
+    if isinstance(value, (type, types.FunctionType)):
+        return _is_installed(value.__module__ or "")
+    if isinstance(value, np.ufunc):
         return True
-    if not isinstance(value, (type, types.FunctionType)):
-        # Universal functions of numpy and the like.
-        return not hasattr(value, "__dict__") and hasattr(value, "__qualname__")
-    name = value.__module__ or ""
-    if name == "__main__":
+    return isinstance(value, _OPAQUE) or type(value).__module__ in ("_thread", "_cffi_backend")
+
+
+def _is_installed(module):
+    if module == "__main__":
         return False
-    file = getattr(sys.modules.get(name), "__file__", None) or ""
-    return (
-        (name.partition(".")[0] in sys.stdlib_module_names and name != "__main__")
-        or "site-packages" in file
-        or "dist-packages" in file
-    )
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names or top == "builtins":
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return "site-packages" in file or "dist-packages" in file

@@ -2,10 +2,10 @@
 
 import ctypes
 import inspect
+import os
 import re
 
 from ._errors import KernelError
-from ._fingerprint import fingerprint
 from ._values import Value
 
 #: The type of a compiled function in C.
@@ -121,7 +121,14 @@ def made(name, arguments, code, keep):
     function = object.__new__(Function)
     function.name, function.arguments = name, arguments
     function._code, function._keep = code, keep
-    function._identity = f"{name} {fingerprint(keep)}"
+    # Here: what it imports takes a while.
+    from ._fingerprint import Unknown, fingerprint
+
+    try:
+        function._identity, function._unknown = f"{name} {fingerprint(keep)}", None
+    except Unknown as error:
+        # A text that no other function has.
+        function._identity, function._unknown = f"{name} {os.urandom(8).hex()}", str(error)
     return function
 
 

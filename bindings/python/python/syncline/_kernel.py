@@ -221,11 +221,13 @@ def _edges(dimensions, boundary):
 class Ready:
     """A kernel for arrays of known types.
 
-    ``interpreted`` says that it holds the interpreter lock while it computes.
+    ``interpreted`` says that it holds the interpreter lock while it computes, and ``unknown`` why
+    another run cannot be known to have the same functions.
     """
 
-    def __init__(self, native, keep=None, interpreted=False):
+    def __init__(self, native, keep=None, interpreted=False, unknown=None):
         self.native, self._keep, self.interpreted = native, keep, interpreted
+        self.unknown = unknown
 
 
 def _native(traced):
@@ -237,7 +239,8 @@ def _native(traced):
     except KernelError as error:
         raise KernelError(f"the kernel, traced into a description, is refused: {error}") from None
     interpreted = any(callable(code) for _, code, _ in functions)
-    return Ready(native, traced, interpreted)
+    unknown = [why for one in traced.functions.values() if (why := one._unknown) is not None]
+    return Ready(native, traced, interpreted, "; ".join(unknown) or None)
 
 
 def names_of(kernel):

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _syncline
 from ._arrays import Output, Stage, aligned, is_data_array, open_array, remove
-from ._errors import ArrayError, ConvergenceWarning, MemoryBoundError, OutputError
+from ._errors import ArrayError, ConvergenceWarning, Error, MemoryBoundError, OutputError
 from ._kernel import names_of, prepare
 from ._progress import Bar
 from ._report import Plan, Report
@@ -76,6 +76,11 @@ class _Job:
             options["nodata"],
             options["directions"],
         )
+        if options["resume"] and self.ready.unknown is not None:
+            raise OutputError(
+                "a run of this kernel cannot be resumed, as no other one is known to compute the "
+                f"same: {self.ready.unknown}"
+            )
         native = self.ready.native
         if len(native.fields) != count:
             raise ArrayError(
@@ -360,19 +365,20 @@ def sweep(
         def watch(done, step, steps, _):
             bar(done, f" pass {step} of {steps}" if steps > 1 else "")
 
-    with Stage(_first_path(output)) as stage:
+    with _syncline.Busy(), Stage(_first_path(output)) as stage:
         job = _Job(stage, kernel, field, coefficients, options)
-        before = [output.passes for output in job.outputs if os.path.lexists(output.passes)]
+        passes = [output.passes for output in job.outputs]
+        before = [path for path in passes if os.path.lexists(path) and not overwrite]
         begin = time.perf_counter()
         try:
             buffers, facts = _syncline.sweep(job.ready.native, job.given(), job.settings, watch)
             if bar is not None:
                 bar(1.0)
-        except KeyboardInterrupt:
+        except BaseException as error:
             # Those of an earlier run are left alone, as is all that another call may go on from.
-            made = [output.passes for output in job.outputs if output.passes not in before]
-            for passes in made if not resume else ():
-                remove(passes)
+            for path in passes if not resume and _is_interrupt(error) else ():
+                if path not in before:
+                    remove(path)
             raise
         finally:
             if bar is not None:
@@ -387,6 +393,11 @@ def sweep(
             stacklevel=2,
         )
     return (result, report) if full_output else result
+
+
+def _is_interrupt(error):
+    """Return whether a sweep was ended from outside: by a signal, a callback, the interpreter."""
+    return not isinstance(error, Error) or type(error) is Error
 
 
 def plan(kernel, field, coefficients=(), *, iterations, memory=None, output=None, **options):

@@ -432,6 +432,32 @@ def test_what_a_killed_run_has_left_goes(tmp_path, u):
     assert os.listdir(tmp_path) == ["o.zarr"]
 
 
+@pytest.mark.filterwarnings("error")
+def test_coordinates_that_xarray_would_change_are_refused(tmp_path):
+    xarray, pandas = pytest.importorskip("xarray"), pytest.importorskip("pandas")
+    pytest.importorskip("zarr")
+    n, output = 6, tmp_path / "o.zarr"
+    for name, values, attributes in (
+        ("y", np.arange(n) * 0.1, {"scale_factor": 0.1}),
+        ("y", np.arange(n), {"units": "days since 2000-01-01"}),
+        ("my lat", np.arange(n), {}),
+        ("a/b", np.arange(n), {}),
+        ("y", pandas.date_range("2020", periods=n, tz="UTC"), {}),
+        ("y", pandas.Categorical(list("ababab")), {}),
+    ):
+        coordinates = {name: ("y", values, attributes)}
+        u = xarray.DataArray(np.ones((n, n)), dims=("y", "x"), coords=coordinates, name="t")
+        with pytest.raises(syncline.OutputError, match=f"coordinate '{name}'"):
+            syncline.sweep(mean, u, iterations=1, output=output)
+        assert os.listdir(tmp_path) == []
+        back = syncline.sweep(mean, u, iterations=1, output=tmp_path / "o.npy", overwrite=True)
+        assert back.coords.equals(u.coords)
+        os.remove(tmp_path / "o.npy")
+    u = u.assign_coords(y=pandas.date_range("2020", periods=n), k=("x", list("abcdef")))
+    made = syncline.sweep(mean, u, iterations=1, output=output)
+    assert xarray.open_zarr(output, chunks=None)["t"].identical(made)
+
+
 def test_plans_leave_no_files(tmp_path, u):
     many = np.tile(u, (20, 4))
     np.save(tmp_path / "u.npy", many)

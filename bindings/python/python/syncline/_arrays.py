@@ -29,6 +29,7 @@ import pathlib
 import shutil
 import tempfile
 import time
+import warnings
 
 import numpy as np
 
@@ -407,6 +408,32 @@ def _check_in_store(array, dtype):
         raise ValueError(f"xarray would read other values because of the attributes {told}")
 
 
+def _write_coordinates(array, store):
+    """Write the coordinates of an array to a new store; they must be read back as they are."""
+    import xarray
+
+    options = {"mode": "w", "consolidated": False, "zarr_format": 3}
+    given = array.coords.to_dataset().drop_encoding()
+    with warnings.catch_warnings():
+        # Names and types that only some readers know: what xarray reads is compared.
+        warnings.simplefilter("ignore")
+        try:
+            given.to_zarr(store, **options)
+        except Exception:
+            for name, coordinate in given.coords.items():
+                try:
+                    xarray.Dataset(coords={name: coordinate.variable}).to_zarr(store, **options)
+                except Exception as error:
+                    raise ValueError(f"the coordinate {name!r}: {error}") from error
+            raise
+        read = xarray.open_zarr(store, consolidated=False, chunks=None)
+    for name, coordinate in given.coords.items():
+        if name not in read.coords or not read[name].variable.identical(coordinate.variable):
+            raise ValueError(
+                f"xarray would read another coordinate {name!r}, because of its name or attributes"
+            )
+
+
 def _in_json(value):
     """Return an attribute as a value that JSON has."""
     value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
@@ -464,8 +491,7 @@ class Output:
             self._store = self._stage.beside(self.path, ".zarr")
             try:
                 _check_in_store(field.origin, field.dtype)
-                coordinates = field.origin.coords.to_dataset().drop_encoding()
-                coordinates.to_zarr(self._store, mode="w", consolidated=False, zarr_format=3)
+                _write_coordinates(field.origin, self._store)
                 self._attributes = {key: _in_json(x) for key, x in field.origin.attrs.items()}
             except Exception as error:
                 raise OutputError(
@@ -547,6 +573,11 @@ class Output:
                 to.attrs.update(dict(origin.attrs))
         for rows in windows(result.shape, result.itemsize, chunks[0]):
             to[rows] = result[rows]
+        if self._store is not None:
+            with warnings.catch_warnings():
+                # That other readers may not know this, which xarray looks for.
+                warnings.simplefilter("ignore")
+                zarr.consolidate_metadata(part)
 
     def _write_tiff(self, part, result, field):
         import rasterio

@@ -199,7 +199,7 @@ class Pool(futures.Executor):
         self._check()
         parts = []
         priority, cost = whole("priority", -(1 << 31), priority, (1 << 31) - 1), _real("cost", cost)
-        pickled = self._pickle((self._function(fn), args, kwargs), parts)
+        pickled = self._pickle((self._function(fn), args, kwargs), parts, (args, kwargs))
         future = Future(self)
         task = One(future, (args, kwargs), pickled, parts, priority, cost)
         task.send(self)
@@ -373,8 +373,12 @@ class Pool(futures.Executor):
                 self._pickles[fn] = found
         return found
 
-    def _pickle(self, value, parts):
-        """Return the pickle of a value, by `cloudpickle` where it is needed and installed."""
+    def _pickle(self, value, parts, told=None):
+        """Return the pickle of a value, by `cloudpickle` where it is needed and installed.
+
+        An error shows `told`, or the value.
+        """
+        told = value if told is None else told
         keep = [] if parts is None else parts
         try:
             pickled = pickle.dumps(value, 5) if parts is None else dumps(value, keep)
@@ -390,7 +394,7 @@ class Pool(futures.Executor):
         if cloudpickle is None:
             if cause is not None:
                 raise TaskPicklingError(
-                    f"{_short(value)} cannot be pickled: {cause}; with cloudpickle installed, "
+                    f"{_short(told)} cannot be pickled: {cause}; with cloudpickle installed, "
                     "lambdas and local functions can be"
                 ) from cause
             if _main_data() is None:
@@ -405,7 +409,7 @@ class Pool(futures.Executor):
                 return cloudpickle.dumps(value, 5)
             return dumps(value, keep, cloudpickle.dumps)
         except Exception as error:
-            raise TaskPicklingError(f"{_short(value)} cannot be pickled: {error}") from error
+            raise TaskPicklingError(f"{_short(told)} cannot be pickled: {error}") from error
 
 
 def _real(name, value):
@@ -424,7 +428,10 @@ def _read(iterable):
 
 
 def _short(value):
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"a {type(value).__name__} (its repr raised {type(error).__name__})"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -176,7 +176,7 @@ class Map:
                 items, parts = chunk.items, []
                 columns = [column[items.start : items.stop] for column in self.columns]
                 try:
-                    pickled = self.pool._pickle((self.function, columns, None), parts)
+                    pickled = self.pool._pickle((self.function, columns, None), parts, columns)
                 except TaskPicklingError as error:
                     if len(items) == 1:
                         self.fail(items, error)

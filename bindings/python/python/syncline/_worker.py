@@ -248,7 +248,11 @@ def _check_start():
     if _failure is not None:
         from ._errors import PoolError
 
-        raise PoolError(f"the initializer of the pool has raised: {_failure!r}") from _failure
+        try:
+            told = repr(_failure)
+        except Exception:
+            told = type(_failure).__name__
+        raise PoolError(f"the initializer of the pool has raised: {told}") from _failure
 
 
 def main(start, main_module):

@@ -1,13 +1,15 @@
 """Sweeps in Python: kernels of syncline beside numba's loops and Dask, in turn.
 
-    python3 lab/scripts/python_sweeps.py [--rounds N] [--size N] [--iterations N]
+    python3 lab/scripts/python_sweeps.py [--rounds N] [--size N] [--iterations N] [--rust PROGRAM]
 
 Needs the packages syncline and numba; Dask is measured if it is installed. Every result is compared
-with numba's sequential loop, bit for bit. Compilation is outside of all times.
+with numba's sequential loop, bit for bit. Compilation is outside of all times. PROGRAM is the
+example `memory_sweep` of syncline-lab, built as the package is: the same sweeps by calls of Rust.
 """
 
 import argparse
 import statistics
+import subprocess
 import time
 
 import numba
@@ -104,11 +106,29 @@ def with_dask(u, iterations):
     return x.compute(scheduler="threads", num_workers=2)
 
 
+class Rust:
+    """The program of Rust, which runs a sweep for each line."""
+
+    def __init__(self, program, size, iterations):
+        self.process = subprocess.Popen(
+            [program, str(size), str(iterations)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, kind):
+        self.process.stdin.write(f"{kind}\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline().split()[0])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--size", type=int, default=4096)
     parser.add_argument("--iterations", type=int, default=40)
+    parser.add_argument("--rust")
     args = parser.parse_args()
     u = np.random.default_rng(2).random((args.size, args.size))
     count = args.iterations
@@ -127,6 +147,11 @@ def main():
             "dask map_overlap": lambda: with_dask(u, count),
         },
     }
+    if args.rust:
+        rust = Rust(args.rust, args.size, count)
+        sets["Gauss-Seidel"]["described, Rust"] = lambda: rust("gauss-seidel")
+        sets["Gauss-Seidel"]["built-in Sor, Rust"] = lambda: rust("sor")
+        sets["heat, explicit"]["described, Rust"] = lambda: rust("heat")
     for title, entries in sets.items():
         expected, times = None, {}
         for name, run in list(entries.items()):
@@ -142,8 +167,12 @@ def main():
             for name in names[number % len(names) :] + names[: number % len(names)]:
                 begin = time.perf_counter()
                 result = entries[name]()
-                times.setdefault(name, []).append(time.perf_counter() - begin)
-                assert (result == expected).all(), name
+                seconds = time.perf_counter() - begin
+                if isinstance(result, float):
+                    seconds = result
+                else:
+                    assert (result == expected).all(), name
+                times.setdefault(name, []).append(seconds)
         print(f"{title}, {args.size} x {args.size}, {count} iterations: ns per point and iteration")
         first = statistics.median(times["traced"])
         for name, values in times.items():

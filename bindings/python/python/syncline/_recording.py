@@ -51,7 +51,7 @@ class trace:
     """
 
     def __init__(self, path=None):
-        self._given, self.path = path, None if path is None else os.fsdecode(path)
+        self._given, self.path = path, None if path is None else os.path.abspath(os.fsdecode(path))
         self.events = self.lost = None
         self._records = False
 

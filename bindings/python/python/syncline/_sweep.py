@@ -278,7 +278,8 @@ def sweep(
         Go on where an interrupted run into this output ended, or add iterations to its result;
         begin if there is neither. The kernel, its functions and the arrays must be the same.
     boundary : str, number, tuple or dict, optional
-        What is beyond the edges, for all axes or each one: ``"fixed"`` (points that lack a
+        What is beyond the edges, for all axes, or a tuple, the first axis first, or a dict by axis
+        (``{1: "periodic"}``): ``"fixed"`` (points that lack a
         neighbour keep their values; the default, also called ``"none"``), ``"nearest"``,
         ``"reflect"`` (as ``numpy.pad``; Dask's, of depth 1, is ``"nearest"`` here), a number, or,
         along the last axis of explicit kernels, ``"periodic"``.
@@ -286,7 +287,9 @@ def sweep(
         The value of the field, or of each array, that means no data. Such points stay, and their
         neighbours see their own value in place of it.
     directions : str or sequence of str, optional
-        The directions of the iterations in turn, such as ``["south-east", "north-west"]``.
+        The directions of the iterations of a kernel that reads new values, in turn, such as
+        ``["south-east", "north-west"]``: from the first row and column to the last, and back. The
+        others are ``"south-west"`` and ``"north-east"``.
     dtype : dtype, optional
         Convert the fields to this type first.
     chunks : tuple of int, optional

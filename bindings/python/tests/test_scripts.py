@@ -208,10 +208,12 @@ def test_a_forked_child_ends_while_threads_wait(tmp_path):
     ran = run_script(
         tmp_path,
         """
-        import os, threading, time
+        import os, threading, time, warnings
         import syncline
 
         if __name__ == "__main__":
+            # Later versions of Python warn of forks beside threads.
+            warnings.simplefilter("ignore", DeprecationWarning)
             pool = syncline.Pool(1)
             future = pool.submit(time.sleep, 1)
             waits = threading.Thread(target=future.result)

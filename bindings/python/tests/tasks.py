@@ -193,3 +193,19 @@ def close_output(n):
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     sys.stdout.close()
     return n
+
+
+class _RaisesHere:
+    def __init__(self, raised):
+        self.raised = raised
+
+    def __reduce__(self):
+        return _raise, (self.raised,)
+
+
+def _raise(raised):
+    raise raised
+
+
+def raises_here(raised):
+    return _RaisesHere(raised)

@@ -433,6 +433,14 @@ def test_a_run_is_not_resumed_with_another_function(tmp_path, u):
             run(3.0, 3, traced)
         assert np.array_equal(np.load(output), 2 * first)
 
+    # What a function uses counts as it is when the sweep begins.
+    output, scale = tmp_path / "l.npy", 2.0
+    late = syncline.function(lambda v: scale * v)
+    syncline.sweep(lambda u: late(u), u, iterations=1, output=output, resume=True)
+    scale = 3.0
+    with pytest.raises(syncline.OutputError):
+        syncline.sweep(lambda u: late(u), u, iterations=2, output=output, resume=True)
+
     def dynamic(u):
         return float(getattr(u, "north"[0]))
 
@@ -441,6 +449,14 @@ def test_a_run_is_not_resumed_with_another_function(tmp_path, u):
     assert not (tmp_path / "n.npy").exists()
 
 
+CHANGED = "D.g = lambda s: 2"
+TUPLE = """
+import typing
+X = 1
+class P(typing.NamedTuple):
+    a: float
+    def rate(self): return self.a * X
+"""
 ENUM = "import enum\nclass E(enum.Enum):\n a = 1\n b = 2\n"
 DATA = "import dataclasses\n@dataclasses.dataclass\nclass D:\n v: int = 0\n"
 PACKAGE = """
@@ -488,6 +504,11 @@ def test_what_a_function_is():
         ("def g(x): return 1\ndef h(x): return 2\nk = [g, h, g]\ndef f(x): return k", "k[2] = h"),
         ("k = {}\nk['k'] = k\ndef f(x): return k", "k['l'] = 1"),
         ("k = {'a', 'b'}\ndef f(x): return k", "k = {'a', 'c'}"),
+        (f"{TUPLE}k = P(1)\ndef f(x): return k.rate()", "X = 2"),
+        ("import collections as c\nX = 1\nk = c.defaultdict(lambda: X)\ndef f(x): return k", "X = 2"),
+        ("class D(dict):\n def g(s): return 1\nk = D()\ndef f(x): return k.g()", CHANGED),
+        ("class D(list): pass\nk = D()\nk.v = 1\ndef f(x): return k.v", "k.v = 2"),
+        ("import functools, math\nX = 1\n@functools.wraps(math.exp)\ndef f(x): return X", "X = 2"),
         ("import decimal\nk = decimal.Decimal(1)\ndef f(x): return k", "k = decimal.Decimal(2)"),
     ):
         scope = {"__name__": "__main__"}
@@ -503,7 +524,15 @@ def test_what_a_function_is():
         ("k = open('/dev/null')\ndef f(x): return k", "k of f is a TextIOWrapper"),
         ("def f(x): return getattr(x, 'real')", "f uses getattr"),
         ("class C: pass\nc = C()\nc.k = (i for i in '')\ndef f(x): return c", "c of f.k is a gen"),
-        ("def f(x):\n import importlib\n return importlib.import_module('m').k", "importlib"),
+        (f"{PACKAGE}def f(x, m=pk.mod): return m.k", "default of f is the module pk.mod"),
+        (f"{PACKAGE}d = {{1: pk.mod}}\ndef f(x): return d[1].k", "module pk.mod"),
+        (f"{PACKAGE}import pk.mod\ng = len\ndef f(x): return g(pk.mod)", "module pk.mod as a value"),
+        (f"{PACKAGE}g = len\ndef f(x): return g(pk)", "module pk in a way"),
+        ("import numpy as np\nf = np.frompyfunc(lambda x: x, 1, 1)", "is a ufunc"),
+        ("g = getattr\ndef f(x): return g(x, 'real')", "g of f finds"),
+        ("import sys\ndef f(x): return sys.modules['m'].k", "f uses modules"),
+        ("import operator as o\ndef f(x): return o.attrgetter('k')(x)", "f uses attrgetter"),
+        ("def f(x):\n import importlib\n return importlib.import_module('m').k", "import_module"),
     ):
         scope = {"__name__": "__main__"}
         exec(unknown, scope)

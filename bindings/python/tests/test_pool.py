@@ -426,3 +426,25 @@ def test_exceptions_of_classes_without_a_module_come_back(pool):
 def test_a_task_may_close_its_output(pool):
     assert [pool.submit(tasks.close_output, n).result(LIMIT) for n in range(6)] == list(range(6))
     assert list(pool.map(tasks.square, range(9))) == [n * n for n in range(9)]
+
+
+def test_callbacks_have_returned_when_the_pool_ends():
+    told = []
+
+    def slowly(future):
+        time.sleep(0.02)
+        told.append(future.result())
+
+    with syncline.Pool(2) as pool:
+        for n in range(10):
+            pool.submit(tasks.square, n).add_done_callback(slowly)
+    assert sorted(told) == [n**2 for n in range(10)]
+
+
+def test_a_result_that_raises_any_exception_here_is_the_error_of_its_task(pool):
+    for raised in (KeyboardInterrupt, SystemExit, ArithmeticError):
+        bad = pool.submit(tasks.raises_here, raised)
+        assert isinstance(bad.exception(LIMIT), syncline.TaskPicklingError)
+        assert pool.submit(tasks.square, 3).result(LIMIT) == 9
+        (bad,) = pool.map(tasks.raises_here, [raised], return_exceptions=True)
+        assert isinstance(bad, syncline.TaskPicklingError)

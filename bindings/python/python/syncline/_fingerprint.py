@@ -26,6 +26,7 @@ import dis
 import functools
 import hashlib
 import importlib.util
+import operator
 import sys
 import types
 
@@ -37,7 +38,14 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(Not
 #: Globals, and attributes, by which code finds what its text does not name.
 _DYNAMIC = {"eval", "exec", "globals", "locals", "vars", "getattr", "__import__", "compile"}
 _DYNAMIC |= {"open", "input", "importlib"}
-_DYNAMIC_ATTRIBUTES = {"__dict__", "__globals__", "__getattribute__", "__subclasses__"}
+_DYNAMIC_ATTRIBUTES = {"__dict__", "__globals__", "__getattribute__", "__subclasses__", "modules"}
+_DYNAMIC_ATTRIBUTES |= {"_getframe", "f_globals", "f_locals", "import_module", "attrgetter"}
+_DYNAMIC_ATTRIBUTES |= {"methodcaller", "reload"}
+
+#: The same as values, whatever their names are.
+_FINDERS = [eval, exec, globals, locals, vars, getattr, __import__, compile, open, input]
+_FINDERS += [importlib.import_module, importlib.reload, operator.attrgetter, operator.methodcaller]
+_FINDERS += [sys._getframe, sys.modules]
 
 #: Attributes of classes that say nothing of what they compute.
 _SILENT = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__"}
@@ -83,11 +91,12 @@ class _Found:
 
     def add(self, value, where):
         """Add a value, which is at `where` for a reader."""
+        if any(value is finder for finder in _FINDERS):
+            raise Unknown(f"{where} finds what its text does not name")
         # Functions of numba, and those with a cache, have one of Python inside.
-        for name in ("py_func", "_pyfunc"):
-            inner = getattr(value, name, None)
-            if isinstance(inner, types.FunctionType):
-                value = inner
+        if type(value).__module__.partition(".")[0] == "numba":
+            self.tell(sorted(getattr(value, "targetoptions", {}).items()))
+            value = getattr(value, "py_func", getattr(value, "_pyfunc", value))
         if isinstance(value, functools._lru_cache_wrapper):
             value = value.__wrapped__
         if type(value) in _PLAIN:
@@ -99,6 +108,8 @@ class _Found:
         # The value is kept, so that its number is no other one's.
         self.seen[id(value)] = len(self.seen), value
         self.tell(type(value).__name__)
+        if type(value) in _CONTAINERS:
+            return _CONTAINERS[type(value)](self, value, where)
         for kinds, add in _KINDS:
             if isinstance(value, kinds):
                 return add(self, value, where)
@@ -126,6 +137,9 @@ class _Found:
             self.add(value, f"{where}[{key!r:.40}]")
 
     def add_array(self, array, where):
+        if type(array) not in (np.ndarray, np.memmap):
+            self.add(type(array), where)
+            self.add(getattr(array, "__dict__", None), where)
         self.tell(f"{array.dtype.str} {array.dtype.descr} {array.shape}")
         if array.dtype.hasobject:
             self.add_all(array.ravel().tolist(), where)
@@ -147,12 +161,15 @@ class _Found:
         self.add_all((function.__defaults__, function.__kwdefaults__), f"a default of {where}")
         names = function.__code__.co_freevars
         for name, cell in zip(names, function.__closure__ or ()):
-            self.add(_inside(cell), f"{name} of {where}")
-        attributes = {k: v for k, v in vars(function).items() if k != "__wrapped__"}
-        self.add_dict(attributes, where)
+            value = _inside(cell)
+            if not isinstance(value, types.ModuleType):
+                self.add(value, f"{name} of {where}")
+        self.add_dict(vars(function), where)
         for name, value in _used(function, where):
             self.tell(name)
-            self.add(value, f"{name} of {where}")
+            # What is used of modules is there by its own name.
+            if not isinstance(value, types.ModuleType):
+                self.add(value, f"{name} of {where}")
 
     def add_partial(self, partial, where):
         self.add_all((partial.func, partial.args, partial.keywords), where)
@@ -181,9 +198,12 @@ class _Found:
     def add_name(self, value, where):
         self.tell(_name(value))
 
+    def add_module(self, module, where):
+        raise Unknown(f"{where} is the module {module.__name__}, of which it is not said what is used")
+
     def add_object(self, value, where):
         """Add what a pickle of the object would have."""
-        if isinstance(value, (types.GeneratorType, types.FrameType, types.CoroutineType)):
+        if isinstance(value, (types.GeneratorType, types.FrameType, types.CoroutineType, np.ufunc)):
             raise _unknown(value, where)
         try:
             reduce = copyreg.dispatch_table.get(type(value))
@@ -206,10 +226,17 @@ class _Found:
         self.add_dict(dict(pairs or ()), where)
 
 
+#: Of exactly these types: others may have attributes and methods of their own.
+_CONTAINERS: dict = {
+    tuple: _Found.add_all,
+    list: _Found.add_all,
+    set: _Found.add_set,
+    frozenset: _Found.add_set,
+    dict: _Found.add_dict,
+    types.MappingProxyType: _Found.add_dict,
+}
+
 _KINDS: tuple = (
-    ((tuple, list), _Found.add_all),
-    ((set, frozenset), _Found.add_set),
-    ((dict, types.MappingProxyType), _Found.add_dict),
     (np.ndarray, _Found.add_array),
     (np.generic, lambda found, value, where: found.add_array(np.asarray(value), where)),
     ((bytearray, memoryview), _Found.add_bytes),
@@ -221,7 +248,7 @@ _KINDS: tuple = (
     (property, _Found.add_property),
     ((staticmethod, classmethod), _Found.add_wrapped),
     (type, _Found.add_class),
-    (types.ModuleType, _Found.add_name),
+    (types.ModuleType, _Found.add_module),
     (types.MemberDescriptorType, _Found.add_name),
 )
 
@@ -261,9 +288,16 @@ def _used(function, where):
         if module.__name__ in looked:
             continue
         looked.add(module.__name__)
+        if "__getattr__" in vars(module) or any(
+            used.get(name) is module for name in text.escaping & set(used)
+        ):
+            raise Unknown(f"{where} uses the module {module.__name__} in a way that is not known")
         for name in (text.attributes | text.globals) & set(vars(module)):
-            used[f"{module.__name__}.{name}"] = vars(module)[name]
-            todo.append(vars(module)[name])
+            used[f"{module.__name__}.{name}"] = value = vars(module)[name]
+            todo.append(value)
+            if name in text.escaping and isinstance(value, types.ModuleType):
+                if not is_installed(value):
+                    raise Unknown(f"{where} uses the module {value.__name__} as a value")
     return sorted(used.items(), key=lambda item: item[0])
 
 
@@ -279,6 +313,8 @@ class _Text:
 
     def __init__(self, function):
         self.globals, self.attributes, self.imports = set(), set(), []
+        # The names of which more than attributes are used.
+        self.escaping = set()
         self.package = function.__globals__.get("__package__") or ""
         self.read(function.__code__)
 
@@ -292,6 +328,11 @@ class _Text:
                 self.imported(step.argval, level if isinstance(level, int) else 0)
             elif step.argval in code.co_names:
                 self.attributes.add(step.argval)
+            follows = steps[at + 1].opname if at + 1 < len(steps) else ""
+            if not follows.startswith(("LOAD_ATTR", "LOAD_METHOD")) and step.opname.startswith(
+                ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")
+            ):
+                self.escaping.add(step.argval)
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):
                 self.read(constant)
@@ -313,10 +354,14 @@ def is_installed(value):
         owner = value.__self__
         # A method of an object counts as that object, too.
         return owner is None or isinstance(owner, (types.ModuleType, type))
-    if isinstance(value, (type, types.FunctionType)):
+    if isinstance(value, types.FunctionType):
+        # Not `__module__`, which wrappers take over.
+        return _is_installed(value.__globals__.get("__name__") or "")
+    if isinstance(value, type):
         return _is_installed(value.__module__ or "")
     if isinstance(value, np.ufunc):
-        return True
+        homes = [np, sys.modules.get("scipy.special")]
+        return any(getattr(home, value.__name__, None) is value for home in homes)
     return isinstance(value, _OPAQUE) or type(value).__module__ in ("_thread", "_cffi_backend")
 
 

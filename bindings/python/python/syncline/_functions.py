@@ -121,15 +121,19 @@ def made(name, arguments, code, keep):
     function = object.__new__(Function)
     function.name, function.arguments = name, arguments
     function._code, function._keep = code, keep
+    return function
+
+
+def identity(function):
+    """Return what a function is at this moment, and why that cannot be told, or `None`."""
     # Here: what it imports takes a while.
     from ._fingerprint import Unknown, fingerprint
 
     try:
-        function._identity, function._unknown = f"{name} {fingerprint(keep)}", None
+        return f"{function.name} {fingerprint(function._keep)}", None
     except Unknown as error:
         # A text that no other function has.
-        function._identity, function._unknown = f"{name} {os.urandom(8).hex()}", str(error)
-    return function
+        return f"{function.name} {os.urandom(8).hex()}", str(error)
 
 
 def _name_of(code):

@@ -165,11 +165,11 @@ class _Teller:
                 _tell(future)
 
     def flush(self):
-        """Wait a little for what was put before."""
-        if self.thread is not None and self.thread.is_alive():
+        """Wait until what was put before is told."""
+        if self.thread not in (None, threading.current_thread()) and self.thread.is_alive():
             told = threading.Event()
             self.todo.put(told)
-            told.wait(1)
+            told.wait()
 
 
 def _begin():
@@ -184,5 +184,5 @@ os.register_at_fork(after_in_child=_begin)
 
 
 def flush():
-    """Wait a little for callbacks that were not called yet."""
+    """Wait until the callbacks of all futures that have ended have returned."""
     _teller.flush()

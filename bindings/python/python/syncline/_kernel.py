@@ -6,7 +6,7 @@ import warnings
 
 from . import _syncline
 from ._errors import KernelError, SlowKernelWarning
-from ._functions import Function
+from ._functions import Function, identity
 from ._plain import plain
 from ._text import written_name
 from ._trace import parameters, trace
@@ -231,15 +231,16 @@ class Ready:
 
 
 def _native(traced):
+    identities = {name: identity(function) for name, function in traced.functions.items()}
     functions = [
-        (name, function._code, function._identity) for name, function in traced.functions.items()
+        (name, function._code, identities[name][0]) for name, function in traced.functions.items()
     ]
     try:
         native = _syncline.Kernel.described(traced.text, functions)
     except KernelError as error:
         raise KernelError(f"the kernel, traced into a description, is refused: {error}") from None
     interpreted = any(callable(code) for _, code, _ in functions)
-    unknown = [why for one in traced.functions.values() if (why := one._unknown) is not None]
+    unknown = [why for _, why in identities.values() if why is not None]
     return Ready(native, traced, interpreted, "; ".join(unknown) or None)
 
 

@@ -17,7 +17,7 @@ from . import _syncline, _worker
 from ._errors import PoolError, TaskPicklingError
 from ._futures import CANCELLED_AND_NOTIFIED, DONE, Future, flush
 from ._sizes import seconds, size, told_size, whole
-from ._tasks import Map, One, unreadable
+from ._tasks import Map, One, attempt, unreadable
 from ._worker import dumps
 
 #: The least private memory of a worker.
@@ -44,8 +44,9 @@ class Pool(futures.Executor):
     retries : int, optional
         How often a task is tried again whose worker has died [default: never].
     timeout : float, optional
-        The seconds that a task may take. The worker of a task that takes longer is killed, with
-        the processes that it has started, and the task ends with a `TaskTimeoutError`.
+        The seconds that a task may take, without the initializer. The worker of a task that takes
+        longer is killed, with the processes that it has started, and the task ends with a
+        `TaskTimeoutError`.
     worker_memory : int or str, optional
         The private memory of each worker, such as ``"2G"``: more raises `MemoryError` there.
     memory : int or str, optional
@@ -295,6 +296,7 @@ class Pool(futures.Executor):
                     # An interrupt has ended its submission.
                     task.fail(self._lost())
                     self._tasks.pop(token, None)
+        flush()
         self._end(gently=True)
 
     def _end(self, gently):
@@ -380,13 +382,14 @@ class Pool(futures.Executor):
         """
         told = value if told is None else told
         keep = [] if parts is None else parts
-        try:
-            pickled = pickle.dumps(value, 5) if parts is None else dumps(value, keep)
-            if b"__main__" not in pickled:
-                return pickled
-            cause = None
-        except Exception as error:
-            pickled, cause = None, error
+
+        def pickled_by(module):
+            del keep[:]
+            return module.dumps(value, 5) if parts is None else dumps(value, keep, module.dumps)
+
+        pickled, cause = attempt(lambda: pickled_by(pickle))
+        if cause is None and b"__main__" not in pickled:
+            return pickled
         try:
             import cloudpickle
         except ImportError:
@@ -403,13 +406,10 @@ class Pool(futures.Executor):
                     "pip install cloudpickle"
                 )
             return _worker.NEEDS_MAIN + pickled
-        del keep[:]
-        try:
-            if parts is None:
-                return cloudpickle.dumps(value, 5)
-            return dumps(value, keep, cloudpickle.dumps)
-        except Exception as error:
-            raise TaskPicklingError(f"{_short(told)} cannot be pickled: {error}") from error
+        pickled, cause = attempt(lambda: pickled_by(cloudpickle))
+        if cause is not None:
+            raise TaskPicklingError(f"{_short(told)} cannot be pickled: {cause}") from cause
+        return pickled
 
 
 def _real(name, value):
@@ -465,9 +465,9 @@ def _settle(this, ended):
     """Give tasks their outcomes; called by the thread that drives the pool.
 
     An interrupt can end this anywhere. An outcome leaves the queue when it is settled, and settling
-    one twice does no harm. What is raised once and not again is of the handler of a signal.
+    one twice does no harm.
     """
-    pool, raised = this(), None
+    pool, failed = this(), (None, None)
     while ended and pool is not None:
         outcome = ended[0]
         token, answer, failure = outcome if len(outcome) == 3 else (*outcome, None)
@@ -475,21 +475,19 @@ def _settle(this, ended):
         if task is not None:
             try:
                 task.settle(pool, token, answer, failure)
-            except KeyboardInterrupt:
-                raise
             except BaseException as error:
-                if raised is None:
-                    raised = outcome, error
+                if failed[0] is not outcome:
+                    failed = outcome, error
                     continue
-                if raised[0] is outcome:
-                    raised = None
+                failed = None, None
                 task.fail(unreadable(error))
             pool._tasks.pop(token, None)
         # A callback that waits for another task of the pool may have got here before.
         if ended and ended[0] is outcome:
             ended.popleft()
-        if raised is not None:
-            raise raised[1]
+        if failed[0] is outcome:
+            # What is raised once and not again is of the handler of a signal.
+            raise failed[1]
 
 
 @atexit.register

@@ -369,14 +369,23 @@ def _error(failure, tries):
 
 
 def _read_item(pickled):
+    outcome, error = attempt(lambda: pickle.loads(pickled))
+    return outcome if error is None else (False, unreadable(error))
+
+
+def attempt(call):
+    """Return what a function returns, and `None`; or `None`, and what it raises.
+
+    What is raised once and not again is of the handler of a signal, and raised here.
+    """
     try:
-        return pickle.loads(pickled)
+        return call(), None
     except Exception as error:
         try:
-            pickle.loads(pickled)
+            call()
         except Exception:
-            return False, unreadable(error)
-        raise  # it was the handler of a signal
+            return None, error
+        raise
 
 
 def unreadable(error):

@@ -95,7 +95,8 @@ impl Work {
             // Relaxed: a count, which orders nothing.
             let before = lent.fetch_add(bulk.len(), Ordering::Relaxed);
             let len = bulk.len();
-            let bulk = if before + len > most || !bulk.is_in_message() {
+            // A large one would leave no room for another like it.
+            let bulk = if before + len > most || 2 * len > most || !bulk.is_in_message() {
                 Bulk::from(bulk.to_vec())
             } else {
                 bulk

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import warnings
 import xml.etree.ElementTree
 
 import numpy as np
@@ -173,6 +174,20 @@ def test_zarr(tmp_path, u, expected):
     syncline.sweep(mean, u, iterations=5, output=output, overwrite=True, chunks=(8, 50))
     assert zarr.open_array(str(output), mode="r").chunks == (8, 50)
     assert sorted(os.listdir(tmp_path)) == ["o.zarr", "u.zarr"]
+
+
+def test_geotiff_says_what_means_no_data(tmp_path, u):
+    rasterio = pytest.importorskip("rasterio")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        profile = {"driver": "GTiff", "height": u.shape[0], "width": u.shape[1], "count": 1}
+        with rasterio.open(tmp_path / "u.tif", "w", dtype="float64", nodata=-9, **profile) as file:
+            u = u.copy()
+            u[2, 3] = -9
+            file.write(u, 1)
+        made = syncline.sweep(mean, tmp_path / "u.tif", iterations=3)
+    assert made[2, 3] == -9
+    assert np.array_equal(made, syncline.sweep(mean, u, iterations=3, nodata=-9))
 
 
 def test_geotiff(tmp_path, u, expected):

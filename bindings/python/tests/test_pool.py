@@ -448,3 +448,11 @@ def test_a_result_that_raises_any_exception_here_is_the_error_of_its_task(pool):
         assert pool.submit(tasks.square, 3).result(LIMIT) == 9
         (bad,) = pool.map(tasks.raises_here, [raised], return_exceptions=True)
         assert isinstance(bad, syncline.TaskPicklingError)
+
+
+def test_results_wait_for_room():
+    with syncline.Pool(2, memory="16M") as pool:
+        made = pool.map(np.zeros, [1 << 19] * 20)
+        assert [array.nbytes for array in made] == [1 << 22] * 20
+        made = [pool.submit(np.zeros, 1 << 19) for _ in range(20)]
+        assert [one.result(LIMIT).nbytes for one in made] == [1 << 22] * 20

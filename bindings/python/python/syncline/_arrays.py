@@ -152,7 +152,10 @@ class Given:
     """An array that a user has given.
 
     ``given`` is what the native part takes: a path, or the type, the dimensions and the bytes.
+    ``nodata`` is the value that means no data, if the array says so.
     """
+
+    nodata = None
 
     def __init__(self, name, dtype, shape, given, wrap=None, keep=None, origin=None):
         self.name, self.dtype, self.shape, self.given = name, dtype, tuple(shape), given
@@ -360,6 +363,8 @@ def _of_lazy(array, name, stage, dtype):
     kind = _type(name, dtype or array.dtype)
     if array.ndim not in (2, 3):
         raise ArrayError(f"{name} has {array.ndim} dimensions, not two or three")
+    if any(length != length for length in array.shape):
+        raise ArrayError(f"{name} has chunks of unknown sizes: u.compute_chunk_sizes() finds them")
     first = array.chunks[0]  # dask has the sizes of all chunks along an axis, zarr has one
     chunk = first if isinstance(first, int) else first[0]
     path = stage.copy(array.shape, kind, lambda rows: np.asarray(array[rows]), chunk)
@@ -383,7 +388,9 @@ def _of_tiff(path, name, stage, dtype):
             staged = stage.copy((height, width), kind, read)
     except rasterio.errors.RasterioError as error:
         raise FileError(f"cannot read {path}: {error}") from error
-    return Given(name, kind, (height, width), staged, origin=profile)
+    given = Given(name, kind, (height, width), staged, origin=profile)
+    given.nodata = profile.get("nodata")
+    return given
 
 
 def _name_in_store(array):

@@ -43,7 +43,7 @@ _DYNAMIC_ATTRIBUTES |= {"_getframe", "f_globals", "f_locals", "import_module", "
 _DYNAMIC_ATTRIBUTES |= {"methodcaller", "reload"}
 
 #: The same as values, whatever their names are.
-_FINDERS = [eval, exec, globals, locals, vars, getattr, __import__, compile, open, input]
+_FINDERS: list = [eval, exec, globals, locals, vars, getattr, __import__, compile, open, input]
 _FINDERS += [importlib.import_module, importlib.reload, operator.attrgetter, operator.methodcaller]
 _FINDERS += [sys._getframe, sys.modules]
 
@@ -199,7 +199,7 @@ class _Found:
         self.tell(_name(value))
 
     def add_module(self, module, where):
-        raise Unknown(f"{where} is the module {module.__name__}, of which it is not said what is used")
+        raise Unknown(f"{where} is the module {module.__name__}, as a value")
 
     def add_object(self, value, where):
         """Add what a pickle of the object would have."""
@@ -295,9 +295,9 @@ def _used(function, where):
         for name in (text.attributes | text.globals) & set(vars(module)):
             used[f"{module.__name__}.{name}"] = value = vars(module)[name]
             todo.append(value)
-            if name in text.escaping and isinstance(value, types.ModuleType):
-                if not is_installed(value):
-                    raise Unknown(f"{where} uses the module {value.__name__} as a value")
+            is_escaping = name in text.escaping and isinstance(value, types.ModuleType)
+            if is_escaping and not is_installed(value):
+                raise Unknown(f"{where} uses the module {value.__name__} as a value")
     return sorted(used.items(), key=lambda item: item[0])
 
 

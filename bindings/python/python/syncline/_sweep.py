@@ -67,13 +67,17 @@ class _Job:
                 raise ArrayError(
                     f"{array.name} has the shape {array.shape}, but {first.name} has {first.shape}"
                 )
+        nodata = options["nodata"]
+        if nodata is None and not isinstance(kernel, (str, os.PathLike)):
+            told = zip(names_of(kernel), self.arrays)
+            nodata = {name: one.nodata for name, one in told if one.nodata is not None} or None
         self.ready = prepare(
             kernel,
             [array.dtype for array in self.arrays],
             count,
             len(first.shape),
             options["boundary"],
-            options["nodata"],
+            nodata,
             options["directions"],
         )
         if options["resume"] and self.ready.unknown is not None:
@@ -282,10 +286,11 @@ def sweep(
         (``{1: "periodic"}``): ``"fixed"`` (points that lack a
         neighbour keep their values; the default, also called ``"none"``), ``"nearest"``,
         ``"reflect"`` (as ``numpy.pad``; Dask's, of depth 1, is ``"nearest"`` here), a number, or,
-        along the last axis of explicit kernels, ``"periodic"``.
+        along the last axis of explicit kernels, ``"periodic"``. A point of which one neighbour is
+        beyond a ``"fixed"`` edge stays, whatever is beyond the other axes.
     nodata : number or dict, optional
-        The value of the field, or of each array, that means no data. Such points stay, and their
-        neighbours see their own value in place of it.
+        The value of the field, or of each array, that means no data [default: what a GeoTIFF says].
+        Such points stay, and their neighbours see their own value in place of it.
     directions : str or sequence of str, optional
         The directions of the iterations of a kernel that reads new values, in turn, such as
         ``["south-east", "north-west"]``: from the first row and column to the last, and back. The
@@ -316,6 +321,8 @@ def sweep(
     ------
     KernelError, ArrayError, MemoryBoundError, FileError, OutputError
         All of them are `syncline.Error`. Nothing has been run then, except if a file fails.
+    TypeError, ValueError
+        If an option is of a wrong type, or out of its range.
     KeyboardInterrupt
         On Ctrl-C, within a fraction of a second; nothing is left. With ``resume=True``, passes that
         are complete stay beside the output, in a folder with its name and ``.syncline``. They also

@@ -434,10 +434,9 @@ enum Child<T, R> {
 /// How long to wait for room: messages that are received by others make room.
 const FOR_ROOM: Duration = Duration::from_secs(10);
 
-/// Returns whether there may be room later. A message that grows takes twice its length, and other
-/// messages need memory, too.
+/// Returns whether there may be room later: other messages need memory, too.
 fn may_come(error: &FarmError) -> bool {
-    matches!(error, FarmError::Room { asked, memory } if asked.saturating_mul(4) <= *memory)
+    matches!(error, FarmError::Room { asked, memory } if asked.saturating_mul(2) < *memory)
 }
 
 /// Retries, for a limited time, an operation that failed for lack of room.

@@ -498,6 +498,11 @@ def test_what_a_function_is():
         ("import numpy as np\nk = 1\nf = np.vectorize(lambda x: k)", "k = 2"),
         ("import numpy as np\nk = np.array([1, 'a'], object)\ndef f(x): return k", "k[0] = 2"),
         (f"{PACKAGE}import pk.mod\ndef f(x): return pk.mod.k", "pk.mod.k = 2"),
+        (
+            "import types\nm = types.ModuleType('code')\nm.__file__ = 'code.py'\nm.k = 1\n"
+            "import sys\nsys.modules['code'] = m\ndef f(x): return m.k",
+            "m.k = 2",
+        ),
         (f"{PACKAGE}def f(x):\n from pk.mod import k\n return k", "pk.mod.k = 2"),
         (f"{PACKAGE}def f(x):\n import pk.mod as m\n return m.k", "pk.mod.k = 2"),
         ("k = memoryview(bytearray(b'ab'))\ndef f(x): return k[0]", "k[0] = 1"),
@@ -520,6 +525,7 @@ def test_what_a_function_is():
         assert fingerprint(scope["f"]) == before, one
         exec(other, scope)
         assert fingerprint(scope["f"]) != before, other
+    sys.modules.pop("code", None)
     sys.modules.pop("pk", None)
     sys.modules.pop("pk.mod", None)
     # What cannot be looked into is no function that is known again.

@@ -28,6 +28,7 @@ import hashlib
 import importlib.util
 import operator
 import sys
+import sysconfig
 import types
 
 import numpy as np
@@ -61,6 +62,10 @@ _OPAQUE: tuple = (
     type(ctypes.CFUNCTYPE(None)()).__mro__[1],
     type(datetime.datetime_CAPI),
 )
+
+
+#: The folders of Python's own modules.
+_LIBRARY = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib"))
 
 
 class Unknown(Exception):
@@ -368,8 +373,8 @@ def is_installed(value):
 def _is_installed(module):
     if module == "__main__":
         return False
-    top = module.partition(".")[0]
-    if top in sys.stdlib_module_names or top == "builtins":
-        return True
     file = getattr(sys.modules.get(module), "__file__", None) or ""
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        # A module of a user may have such a name.
+        return not file or file.startswith(_LIBRARY)
     return "site-packages" in file or "dist-packages" in file

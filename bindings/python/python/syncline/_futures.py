@@ -50,6 +50,10 @@ class Future(futures.Future):
         """Return whether the task is cancelled."""
         return self._state in DONE and self._state != FINISHED
 
+    def running(self):
+        """Return whether the task is known to run: it is pending until it has ended."""
+        return False
+
     def result(self, timeout=None):
         """Return the result; wait for it at most `timeout` seconds."""
         error = self.exception(timeout)

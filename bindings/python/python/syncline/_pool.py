@@ -226,8 +226,9 @@ class Pool(futures.Executor):
         timeout : float, optional
             The seconds from the call after which a result that is not there is a `TimeoutError`.
         chunksize : int, optional
-            The number of items that are handed out together [default: those of ten
-            milliseconds]. If an item kills its worker, only that item has the error.
+            The number of items that are handed out together [default: those of fifty
+            milliseconds, and fewer towards the end]. If an item kills its worker, only that item
+            has the error.
         progress : bool or callable
             Show a bar, or call ``progress(done, total)``.
         return_exceptions : bool

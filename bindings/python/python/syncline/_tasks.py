@@ -26,10 +26,10 @@ from ._futures import CANCELLED_AND_NOTIFIED
 from ._progress import Bar
 
 #: The time, in seconds, for which items of `map` are handed out together.
-_TOGETHER = 10e-3
+_TOGETHER = 50e-3
 
 #: The time, in seconds, by which the workers may end one after the other.
-_LEAST = 50e-6
+_LEAST = 200e-6
 
 #: The bytes of arguments, or of results, that are handed out together.
 _TOGETHER_BYTES = 1 << 22

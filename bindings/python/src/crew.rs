@@ -24,6 +24,8 @@
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
+use std::mem;
+use std::process;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
@@ -126,7 +128,7 @@ fn told_failure(
 impl Inner {
     /// Gives the tasks of the inbox to the pool.
     fn empty_inbox(&self, driven: &mut Driven) {
-        let entries = std::mem::take(&mut *lock(&self.inbox));
+        let entries = mem::take(&mut *lock(&self.inbox));
         let Some(pool) = &mut driven.pool else { return };
         for (token, task) in entries {
             driven.tokens.insert(pool.submit(task), token);
@@ -138,7 +140,7 @@ impl Inner {
         let asleep = {
             let mut turn = lock(&self.turn);
             turn.open.extend(entries.iter().map(|(token, _)| *token));
-            std::mem::take(&mut turn.asleep)
+            mem::take(&mut turn.asleep)
         };
         lock(&self.inbox).extend(entries);
         match self.pool.try_lock() {
@@ -217,7 +219,7 @@ impl Inner {
 
     /// Passes outcomes to Python, with those that are not settled yet, then closes their tokens.
     fn settle(&self, outcomes: Vec<(u64, Outcome<Work>)>) -> PyResult<()> {
-        let withdrawn = std::mem::take(&mut *lock(&self.withdrawn));
+        let withdrawn = mem::take(&mut *lock(&self.withdrawn));
         let mut unsettled = lock(&self.unsettled);
         unsettled.extend(outcomes.iter().map(|(token, _)| token).chain(&withdrawn));
         if unsettled.is_empty() {
@@ -233,7 +235,7 @@ impl Inner {
             self.ended.call_method1(py, "extend", (told,))?;
             self.settle.call0(py)
         })?;
-        let tokens = std::mem::take(&mut *lock(&self.unsettled));
+        let tokens = mem::take(&mut *lock(&self.unsettled));
         let mut turn = lock(&self.turn);
         for token in &tokens {
             turn.open.remove(token);
@@ -388,6 +390,8 @@ impl Inner {
 pub(crate) struct Crew {
     inner: Arc<Inner>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// The process that has founded the pool.
+    home: u32,
 }
 
 /// The settings of a pool.
@@ -453,7 +457,7 @@ impl Crew {
         let named = thread::Builder::new().name("syncline-pool".to_owned());
         let thread = named.spawn(move || shared.attend());
         let thread = thread.map_err(|why| error::exception(py, "PoolError", why))?;
-        Ok(Crew { inner, thread: Mutex::new(Some(thread)) })
+        Ok(Crew { inner, thread: Mutex::new(Some(thread)), home: process::id() })
     }
 
     /// Submits tasks.
@@ -528,8 +532,15 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        // The interpreter may be at its end, or this process a forked copy: the thread is not
-        // waited for. It keeps `Inner` until it sees the flag.
-        self.inner.end_attending();
+        if self.home == process::id() {
+            // The interpreter may be at its end: the thread is not waited for. It keeps `Inner`
+            // until it sees the flag.
+            self.inner.end_attending();
+        } else {
+            // A copy that `fork` has made has no such thread, but may have a copy of the lock that
+            // the thread held, which is never released.
+            let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
+            mem::forget(thread.take());
+        }
     }
 }

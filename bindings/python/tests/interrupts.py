@@ -19,7 +19,7 @@ import tasks
 LIMIT = 60
 seed, rounds, base = int(sys.argv[1]), int(sys.argv[2]), getattr(builtins, sys.argv[3])
 rng = random.Random(seed)
-is_armed = False
+left = 0
 count = 0
 
 
@@ -27,26 +27,33 @@ class Interrupt(base):
     pass
 
 
-def handler(*_):
-    if is_armed:
+def handler(signum, frame):
+    """Raise, once or some times in a row, while `run` does."""
+    global left
+    while frame is not None and frame.f_code is not run.__code__:
+        frame = frame.f_back
+    if frame is not None and left > 0:
+        left -= 1
+        if left > 0:
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 100e-6))
         raise Interrupt
+
+
+def run(call):
+    call()
 
 
 def interrupted(call, most):
     """Call a function, which the handler of a signal may end."""
-    global is_armed, count
+    global left, count
+    left = rng.choice([1, 1, 2, 3])
+    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, most))
     try:
-        try:
-            is_armed = True
-            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, most))
-            call()
-        finally:
-            is_armed = False
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        run(call)
     # `concurrent.futures` makes a RuntimeError of an interrupt, now and then.
     except (Interrupt, RuntimeError):
-        is_armed = False
         count += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def results(pool, made, called):

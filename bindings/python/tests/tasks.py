@@ -209,3 +209,22 @@ def _raise(raised):
 
 def raises_here(raised):
     return _RaisesHere(raised)
+
+
+#: How often the main thread is still interrupted while it reads an `Interrupting`.
+interrupts = 0
+
+
+def interrupted():
+    global interrupts
+    if interrupts > 0 and threading.current_thread() is threading.main_thread():
+        interrupts -= 1
+        signal.raise_signal(signal.SIGINT)
+    return 42
+
+
+class Interrupting:
+    """What is 42 where it is read, after some interrupts."""
+
+    def __reduce__(self):
+        return interrupted, ()

@@ -173,6 +173,20 @@ def test_an_interrupt_ends_a_wait(tmp_path):
             gone(pid)
 
 
+def test_interrupts_of_the_reading_of_a_result(pool):
+    # Each one is raised, and the result is there. The crew's thread, which no signal enters, may
+    # read it before.
+    future, raised = pool.submit(tasks.Interrupting), 0
+    tasks.interrupts = 3
+    while tasks.interrupts > 0 and not future.done():
+        try:
+            future.result(LIMIT)
+        except KeyboardInterrupt:
+            raised += 1
+    assert (future.result(LIMIT), raised + tasks.interrupts) == (42, 3)
+    tasks.interrupts = 0
+
+
 def test_daemon_threads_outlive_nothing(tmp_path):
     # A thread that the interpreter kills inside of a sweep would be a crash.
     for work in (
@@ -226,6 +240,38 @@ def test_a_forked_child_ends_while_threads_wait(tmp_path):
         """,
     )
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_forked_children_end_whatever_threads_hold(tmp_path):
+    # A child has copies of all locks, of which some are held by threads that it does not have.
+    ran = run_script(
+        tmp_path,
+        """
+        import os, signal, threading, warnings
+        import syncline
+
+        if __name__ == "__main__":
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pool, stop = syncline.Pool(1), threading.Event()
+            def work():
+                while not stop.is_set():
+                    pool.submit(abs, -1).result()
+            threads = [threading.Thread(target=work) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            ends = []
+            for _ in range(100):
+                if os.fork() == 0:
+                    signal.alarm(50)
+                    raise SystemExit(3)
+                ends.append(os.waitstatus_to_exitcode(os.wait()[1]))
+            stop.set()
+            for thread in threads:
+                thread.join()
+            print({end: ends.count(end) for end in ends}, pool.submit(abs, -2).result())
+        """,
+    )
+    assert (ran.stdout, ran.stderr) == ("{3: 100} 2\n", "")
 
 
 @pytest.mark.parametrize("base", ["KeyboardInterrupt", "Exception"])

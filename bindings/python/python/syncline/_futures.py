@@ -81,7 +81,10 @@ class Future(futures.Future):
         return self.cancelled()
 
     def add_done_callback(self, fn):
-        """Call ``fn`` with the future when it is done, or at once."""
+        """Call ``fn`` with the future when it is done, or at once.
+
+        A pool, and the interpreter, end when the callbacks have returned.
+        """
         with self._lock:
             if self._state not in DONE:
                 return self._done_callbacks.append(fn)

@@ -17,7 +17,7 @@ from . import _syncline, _worker
 from ._errors import PoolError, TaskPicklingError
 from ._futures import CANCELLED_AND_NOTIFIED, DONE, Future, flush
 from ._sizes import seconds, size, told_size, whole
-from ._tasks import Map, One, attempt, unreadable
+from ._tasks import Map, One, attempt
 from ._worker import dumps
 
 #: The least private memory of a worker.
@@ -468,7 +468,7 @@ def _settle(this, ended):
     An interrupt can end this anywhere. An outcome leaves the queue when it is settled, and settling
     one twice does no harm.
     """
-    pool, failed = this(), (None, None)
+    pool = this()
     while ended and pool is not None:
         outcome = ended[0]
         token, answer, failure = outcome if len(outcome) == 3 else (*outcome, None)
@@ -477,18 +477,14 @@ def _settle(this, ended):
             try:
                 task.settle(pool, token, answer, failure)
             except BaseException as error:
-                if failed[0] is not outcome:
-                    failed = outcome, error
-                    continue
-                failed = None, None
-                task.fail(unreadable(error))
+                if threading.current_thread() is threading.main_thread():
+                    # Of the handler of a signal; if not, it is raised in the crew's thread, too.
+                    raise
+                task.fail(error)
             pool._tasks.pop(token, None)
         # A callback that waits for another task of the pool may have got here before.
         if ended and ended[0] is outcome:
             ended.popleft()
-        if failed[0] is outcome:
-            # What is raised once and not again is of the handler of a signal.
-            raise failed[1]
 
 
 @atexit.register

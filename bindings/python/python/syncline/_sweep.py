@@ -283,11 +283,11 @@ def sweep(
         begin if there is neither. The kernel, its functions and the arrays must be the same.
     boundary : str, number, tuple or dict, optional
         What is beyond the edges, for all axes, or a tuple, the first axis first, or a dict by axis
-        (``{1: "periodic"}``): ``"fixed"`` (points that lack a
-        neighbour keep their values; the default, also called ``"none"``), ``"nearest"``,
-        ``"reflect"`` (as ``numpy.pad``; Dask's, of depth 1, is ``"nearest"`` here), a number, or,
-        along the last axis of explicit kernels, ``"periodic"``. A point of which one neighbour is
-        beyond a ``"fixed"`` edge stays, whatever is beyond the other axes.
+        (``{1: "periodic"}``): ``"fixed"`` (points that lack a neighbour keep their values; the
+        default, also called ``"none"``), ``"nearest"``, ``"reflect"`` (as ``numpy.pad``; Dask's, of
+        depth 1, is ``"nearest"`` here), a number, or, along the last axis of explicit kernels,
+        ``"periodic"``. A point of which one neighbour is beyond a ``"fixed"`` edge stays, whatever
+        is beyond the other axes.
     nodata : number or dict, optional
         The value of the field, or of each array, that means no data [default: what a GeoTIFF says].
         Such points stay, and their neighbours see their own value in place of it.

@@ -14,7 +14,9 @@ the pool        a `PoolError`                         the same for all items
 ==============  ====================================  ==========================================
 """
 
+import _thread
 import concurrent.futures as futures
+import contextlib
 import itertools
 import os
 import pickle
@@ -36,6 +38,9 @@ _TOGETHER_BYTES = 1 << 22
 
 #: The bytes from which on an argument goes by itself.
 _LARGE = 1 << 16
+
+#: The time in seconds that another thread has to do what has failed in the main thread.
+_PATIENCE = 10
 
 
 class One:
@@ -73,11 +78,13 @@ class One:
             if failure[0] in ("died", "late") and self.tries <= pool._retries:
                 return self.send(pool)
             return self.fail(error)
-        fine, value = pickle.loads(answer[0], buffers=answer[1])
-        if fine:
-            self.future._finish(value)
+        outcome, error = attempt(lambda: pickle.loads(answer[0], buffers=answer[1]), BaseException)
+        if error is not None:
+            self.fail(unreadable(error))
+        elif outcome[0]:
+            self.future._finish(outcome[1])
         else:
-            self.fail(value)
+            self.fail(outcome[1])
 
     def fail(self, error):
         self.future._finish(error=error)
@@ -228,7 +235,10 @@ class Map:
     def take(self, chunk, answer):
         pickled, parts = answer
         self.weigh(chunk.items, pickled, parts)
-        seconds, values, marked = pickle.loads(pickled, buffers=parts)
+        outcome, error = attempt(lambda: pickle.loads(pickled, buffers=parts), BaseException)
+        if error is not None:
+            return self.fail(chunk.items, unreadable(error))
+        seconds, values, marked = outcome
         if seconds is None:  # the items could not be read
             return self.fail(chunk.items, values)
         if _is_large(values[0]):
@@ -288,7 +298,10 @@ class Map:
             self.is_told = True
             try:
                 progress(self.ended.count(1), self.count)
-            except Exception as error:
+            except BaseException as error:
+                is_main = threading.current_thread() is threading.main_thread()
+                if is_main and not isinstance(error, Exception):
+                    raise
                 # It is told where the results are taken, not in the thread that drives the pool.
                 self.progress, self.failure = None, error
             finally:
@@ -369,23 +382,44 @@ def _error(failure, tries):
 
 
 def _read_item(pickled):
-    outcome, error = attempt(lambda: pickle.loads(pickled))
+    outcome, error = attempt(lambda: pickle.loads(pickled), BaseException)
     return outcome if error is None else (False, unreadable(error))
 
 
-def attempt(call):
+def attempt(call, caught=Exception):
     """Return what a function returns, and `None`; or `None`, and what it raises.
 
-    What is raised once and not again is of the handler of a signal, and raised here.
+    What is raised in the main thread and not in another is of the handler of a signal, and raised
+    here.
     """
     try:
         return call(), None
-    except Exception as error:
+    except caught as error:
+        if threading.current_thread() is threading.main_thread() and not _fails(call, caught):
+            raise
+        return None, error
+
+
+def _fails(call, caught):
+    """Return whether a function raises in another thread, or does not return there."""
+    returned, ended = [], threading.Lock()
+    ended.acquire()
+
+    def run():
         try:
-            call()
-        except Exception:
-            return None, error
-        raise
+            with contextlib.suppress(caught):
+                returned.append(call())
+        finally:
+            ended.release()
+
+    try:
+        # No `Thread`: an interrupt of its `start` may leave half of one.
+        _thread.start_new_thread(run, ())
+    except RuntimeError:  # the interpreter ends
+        return True
+    # It may wait for a module that the main thread is about to import.
+    ended.acquire(timeout=_PATIENCE)
+    return not returned
 
 
 def unreadable(error):

@@ -16,7 +16,7 @@ use crate::error::FarmError;
 use crate::message::{Draft, Message, MessageKind};
 use crate::pool::fork_table::{Claim, ForkState, ForkTable, Last, Offer};
 use crate::pool::order::Order;
-use crate::pool::worker::{Forks, Worker, panic_message, patiently};
+use crate::pool::worker::{Forks, Worker, has_room_later, panic_message, patiently};
 use crate::pool::{TaskError, monotonic};
 use crate::record::ProcessState;
 use crate::vpid::Vpid;
@@ -159,7 +159,10 @@ impl Seat {
         let owner = self.table().owner(&claim);
         let holder = Vpid::from_raw(owner);
         let memory = self.arena.memory();
-        let may_come = |why: &wire::WireError| matches!(why, wire::WireError::Long { bytes } if 4 * bytes <= memory);
+        let may_come = |why: &wire::WireError| match why {
+            wire::WireError::Long { bytes } => has_room_later(*bytes, memory),
+            _ => false,
+        };
         let body = patiently(|| self.write(holder, result), may_come).or_else(|why| {
             let why = format!("its result {why}");
             self.write(holder, &Err::<(), _>(TaskError::Unsendable { why }))

@@ -434,9 +434,13 @@ enum Child<T, R> {
 /// How long to wait for room: messages that are received by others make room.
 const FOR_ROOM: Duration = Duration::from_secs(10);
 
-/// Returns whether there may be room later: other messages need memory, too.
+/// Returns whether there may be room later for `asked` bytes: other messages need memory, too.
+pub(crate) fn has_room_later(asked: usize, memory: usize) -> bool {
+    asked.saturating_mul(2) < memory
+}
+
 fn may_come(error: &FarmError) -> bool {
-    matches!(error, FarmError::Room { asked, memory } if asked.saturating_mul(2) < *memory)
+    matches!(error, FarmError::Room { asked, memory } if has_room_later(*asked, *memory))
 }
 
 /// Retries, for a limited time, an operation that failed for lack of room.

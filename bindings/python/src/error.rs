@@ -41,10 +41,11 @@ pub(crate) fn of_sweep(py: Python<'_>, error: &WaveError) -> PyErr {
             "KernelError"
         }
         WaveError::StreamMemory { allowed, depth, needed, .. } => {
-            let (allowed, needed) = (Size(*allowed), Size(*needed));
+            let lacking = Size(needed.saturating_sub(*allowed));
             let message = format!(
-                "{depth} iteration(s) in one pass need buffers of {needed}, but the memory allowed \
-                 leaves {allowed} for them"
+                "{depth} iteration(s) in one pass need buffers of {}, for which the memory allowed \
+                 lacks {lacking} at least",
+                Size(*needed)
             );
             return exception(py, "MemoryBoundError", message);
         }

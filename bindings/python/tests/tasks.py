@@ -228,3 +228,23 @@ class Interrupting:
 
     def __reduce__(self):
         return interrupted, ()
+
+
+class Slow:
+    """What takes some seconds to be pickled."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def __reduce__(self):
+        time.sleep(self.seconds)
+        return int, ()
+
+
+def firsts(_, one, __, two, ___):
+    return float(one[0]), float(two[0])
+
+
+def note(path, item):
+    with open(path, "a") as file:
+        file.write(f"{item}\n")

@@ -120,8 +120,14 @@ def test_several_fields(tmp_path, u):
 
     one, two = syncline.sweep(swap, (u, 2 * u), iterations=1)
     assert same(one, 2 * u + 1) and same(two, u)
-    both = syncline.sweep(swap, {"a": u, "b": 2 * u}, iterations=1)
-    assert same(both["a"], one) and same(both["b"], two)
+    # In any order, as they have names.
+    both = syncline.sweep(swap, {"b": 2 * u, "a": u}, iterations=1)
+    assert same(both["a"], one) and same(both["b"], two) and list(both) == ["b", "a"]
+    for names in (("a", "c"), ("x", "y")):
+        with pytest.raises(syncline.ArrayError, match="the fields of the kernel are a, b, but"):
+            syncline.sweep(swap, dict.fromkeys(names, u), iterations=1)
+    alone = syncline.sweep(mean, {"height": u}, iterations=5)
+    assert same(alone["height"], syncline.sweep(mean, u, iterations=5))
     paths = [tmp_path / "a.npy", tmp_path / "b.npy"]
     on_file = syncline.sweep(swap, (u, 2 * u), iterations=1, output=paths)
     assert same(np.asarray(on_file[0]), one) and same(np.load(paths[1]), two)
@@ -142,7 +148,7 @@ def test_xarray(tmp_path, u, expected):
     def two(a, b):
         return b, a + b
 
-    made = xarray.Dataset({"a": field, "b": 2 * field}, attrs={"of": "test"})
+    made = xarray.Dataset({"b": 2 * field, "a": field}, attrs={"of": "test"})
     swapped = syncline.sweep(two, made, iterations=1)
     assert same(swapped["a"].values, 2 * u) and swapped.attrs == made.attrs
 
@@ -198,11 +204,34 @@ def test_geotiff(tmp_path, u, expected):
     profile |= {"crs": "EPSG:32633", "transform": from_origin(5, 9, 30, 30)}
     with rasterio.open(tmp_path / "u.tif", "w", **profile) as file:
         file.write(u, 1)
-    syncline.sweep(mean, tmp_path / "u.tif", iterations=5, output=tmp_path / "o.tif")
-    with rasterio.open(tmp_path / "o.tif") as file:
+        file.update_tags(author="test")
+        file.set_band_description(1, "height")
+    path, made = tmp_path / "u.tif", tmp_path / "o.tif"
+    syncline.sweep(mean, path, iterations=5, output=made)
+    with rasterio.open(made) as file:
         assert same(file.read(1), expected)
         assert file.crs.to_epsg() == 32633 and file.transform == profile["transform"]
+        assert file.tags()["author"] == "test" and file.descriptions == ("height",)
+        assert file.nodata is None
     assert sorted(os.listdir(tmp_path)) == ["o.tif", "u.tif"]
+    # What was taken for no data is so in the result.
+    syncline.sweep(mean, path, iterations=5, output=made, overwrite=True, nodata=float(u[0, 0]))
+    with rasterio.open(made) as file:
+        assert file.nodata == u[0, 0]
+    # What has another meaning than its numbers, or is another place.
+    other = tmp_path / "other.tif"
+    for change in ("scales", "offsets", "mask", "transform"):
+        given = profile | (
+            {"transform": from_origin(5, 8, 30, 30)} if change == "transform" else {}
+        )
+        with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True), rasterio.open(other, "w", **given) as file:
+            file.write(u, 1)
+            if change == "mask":
+                file.write_mask(u > 0.5)
+            elif change != "transform":
+                setattr(file, change, (2.0,))
+        with pytest.raises(syncline.ArrayError, match=change.rstrip("s")):
+            syncline.sweep(lambda a, f: a + f, path, other, iterations=1)
 
 
 @pytest.mark.parametrize(
@@ -579,3 +608,22 @@ def test_a_result_that_cannot_be_written_is_kept(tmp_path, monkeypatch, u, expec
         assert same(np.load(kept), expected)
         os.remove(kept)
     assert os.listdir(tmp_path) == [output.name] and not os.listdir(output)
+
+
+@pytest.mark.parametrize("kernel", [mean, lambda u: u + 0.2 * (u.old.n + u.old.s - 2 * u)])
+def test_points_without_data_have_not_changed(u, kernel):
+    # Whatever the number is that says so.
+    u = u.copy()
+    reports = []
+    for none in (np.nan, -9999.0):
+        u[5:9, 4:20] = none
+        _, report = syncline.sweep(
+            kernel, u, iterations=500, until=0.1, nodata=none, full_output=True
+        )
+        reports.append((report.residuals, report.converged))
+    assert reports[0] == reports[1] and reports[0][1] is not None
+    # Where it does not mean that, NaN is a change.
+    u[5, 4] = np.nan
+    with pytest.warns(syncline.ConvergenceWarning):
+        _, report = syncline.sweep(kernel, u, iterations=3, until=0.1, full_output=True)
+    assert np.isnan(report.residuals).all() and report.converged is None

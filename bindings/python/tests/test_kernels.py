@@ -140,8 +140,9 @@ def test_the_exception_of_a_plain_function_ends_the_sweep(u):
     def text(u):
         return "x" if u.n > 0 else "y"
 
-    with pytest.raises(ValueError, match="could not convert"):
-        syncline.sweep(text, u, iterations=3)
+    for wrong, told in ((text, "'[xy]'"), (lambda u: (u.n - 9.0) ** 0.5, r"\(.*j\)")):
+        with pytest.raises(syncline.KernelError, match=f"returns {told}, which is no real number"):
+            syncline.sweep(wrong, u, iterations=3)
 
 
 def test_integers_wrap_and_refuse_quotients():
@@ -495,6 +496,11 @@ def test_what_a_function_is():
         (f"{DATA}k = D(1)\ndef f(x): return k.v", "k = D(2)"),
         (f"{DATA}k = D(1)\ndef f(x): return k.v", "D.__call__ = lambda s: 3"),
         ("import functools\n@functools.cache\ndef f(x): return k\nk = 1", "k = 2"),
+        # What a package has made of a function has the name of that function.
+        ("import numpy as np\nk = 1\n@np.errstate(all='ignore')\ndef f(x): return k", "k = 2"),
+        ("import contextlib as c\nk = 1\n@c.contextmanager\ndef f(x): yield k", "k = 2"),
+        ("import math as m\ndef f(x): return m.remainder(x, 3)", "import numpy as m"),
+        ("k = {1: 2}.get\ndef f(x): return k(x)", "k = {1: 3}.get"),
         ("import numpy as np\nk = 1\nf = np.vectorize(lambda x: k)", "k = 2"),
         ("import numpy as np\nk = np.array([1, 'a'], object)\ndef f(x): return k", "k[0] = 2"),
         (f"{PACKAGE}import pk.mod\ndef f(x): return pk.mod.k", "pk.mod.k = 2"),

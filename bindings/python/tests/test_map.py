@@ -1,7 +1,9 @@
 """Maps of pools: `syncline.Pool.map`."""
 
 import concurrent.futures as futures
+import functools
 import math
+import threading
 import time
 
 import pytest
@@ -140,3 +142,20 @@ def test_progress_may_use_the_pool(pool):
 
     assert list(pool.map(abs, range(40), progress=progress, chunksize=1)) == list(range(40))
     assert seen
+
+
+def test_items_run_once_whatever_waits_meanwhile(pool, tmp_path):
+    # Items that cannot be pickled are told while others are submitted, and what is called then
+    # waits for another task.
+    items = [threading.Lock() if item % 5 == 4 else item for item in range(100)]
+    log = tmp_path / "log"
+    log.touch()
+    made = pool.map(
+        functools.partial(tasks.note, str(log)),
+        items,
+        return_exceptions=True,
+        progress=lambda done, total: pool.submit(abs, 1).result(),
+    )
+    told = [type(one) is syncline.TaskPicklingError for one in made]
+    assert told == [item % 5 == 4 for item in range(100)]
+    assert sorted(map(int, log.read_text().split())) == [n for n in range(100) if n % 5 != 4]

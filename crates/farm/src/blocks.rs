@@ -8,10 +8,13 @@
 //! uses pages that a processor has just used.
 //!
 //! ```text
-//! table   | place, class, next, holder | ...           a block of class c has 64 · 2^c bytes
+//! table   | place, class, next, holder | ...           the blocks of a class have one size
 //! free    | class 0 | class 1 | ...                    stacks of block numbers, with ABA counts
 //! memory  | block 0 | block 1 |   | 2 |  ... | top ->  (the table holds the positions)
 //! ```
+//!
+//! The sizes are the powers of two from 64 bytes to 1 MiB, and four from each larger one to the
+//! next: a large message takes at most a quarter more than it has.
 //!
 //! A process that is killed between two of these steps may leak one block, which stays unavailable
 //! until the farm ends.
@@ -27,8 +30,12 @@
 use syncline_signal::plant;
 use syncline_signal::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// The number of size classes: blocks have up to 64 · 2^(CLASSES - 1) bytes, which is 4 TiB.
-pub(crate) const CLASSES: usize = 37;
+/// The largest class of the powers of two.
+const COARSE: usize = 14;
+/// The number of classes from each larger power of two to the next.
+const STEPS: usize = 4;
+/// The number of size classes: blocks have up to 4 TiB.
+pub(crate) const CLASSES: usize = COARSE + 22 * STEPS + 1;
 /// The size of the smallest block in bytes, and the alignment of all.
 pub(crate) const LINE: u64 = 64;
 
@@ -86,7 +93,25 @@ pub(crate) struct Blocks<'a> {
 
 /// Returns the smallest class whose blocks have at least `len` bytes.
 fn class_of(len: usize) -> usize {
-    (len as u64).div_ceil(LINE).max(1).next_power_of_two().trailing_zeros() as usize
+    let lines = (len as u64).div_ceil(LINE).max(1);
+    if lines <= 1 << COARSE {
+        return lines.next_power_of_two().trailing_zeros() as usize;
+    }
+    // The power of two below, and the steps from there.
+    let power = (lines - 1).ilog2() as usize;
+    let steps = (lines - (1 << power)).div_ceil(1 << (power - 2)) as usize;
+    COARSE + (power - COARSE) * STEPS + steps
+}
+
+/// Returns the number of lines of the blocks of a class.
+fn lines_of(class: usize) -> u64 {
+    match class.checked_sub(COARSE + 1) {
+        None => 1 << class,
+        Some(finer) => {
+            let (power, steps) = (COARSE + finer / STEPS, finer % STEPS + 1);
+            (1 << power) + ((steps as u64) << (power - 2))
+        }
+    }
 }
 
 /// Returns the change count of a stack's next state, in the upper half of the word.
@@ -118,7 +143,7 @@ impl Blocks<'_> {
         let made = self.supply.made.load(Ordering::Acquire);
         let block = self.table.get(number as usize).filter(|_| number < made)?;
         // Relaxed: written once, before the number was published.
-        Some((LINE << block.class.load(Ordering::Relaxed)) as usize)
+        Some((LINE * lines_of(block.class.load(Ordering::Relaxed) as usize)) as usize)
     }
 
     /// Returns the number of blocks, including the free ones.
@@ -184,7 +209,7 @@ impl Blocks<'_> {
     /// Creates a block in unused memory.
     fn make(self, class: usize) -> Option<u32> {
         let most = self.table.len() as u32;
-        let lines = 1_u64 << class;
+        let lines = lines_of(class);
         if self.supply.made.load(Ordering::Relaxed) >= most {
             return None;
         }
@@ -245,11 +270,22 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn sizes_are_powers_of_two_of_lines() {
+    fn small_sizes_are_powers_of_two_of_lines() {
         for (len, class) in [(0, 0), (1, 0), (64, 0), (65, 1), (128, 1), (129, 2), (1 << 20, 14)] {
             assert_eq!(class_of(len), class, "{len}");
         }
-        assert!(class_of(usize::MAX) >= CLASSES);
+        assert_eq!(lines_of(CLASSES - 1) * LINE, 4 << 40);
+        assert!(class_of((4 << 40) + 1) >= CLASSES && class_of(usize::MAX) >= CLASSES);
+    }
+
+    #[test]
+    fn each_class_has_the_sizes_beyond_the_one_before() {
+        for class in 1..CLASSES {
+            let [before, size] = [class - 1, class].map(|class| (lines_of(class) * LINE) as usize);
+            assert!(before < size, "{class}");
+            assert_eq!([class_of(before + 1), class_of(size)], [class; 2]);
+            assert!(class <= COARSE || 4 * size <= 5 * (before + 1) + 4, "{class}");
+        }
     }
 
     proptest! {

@@ -206,13 +206,36 @@ pub(crate) struct Draft<'a> {
     at: *mut u8,
     room: usize,
     len: usize,
+    leaves_room: bool,
 }
+
+/// A block is large if this number of them takes all of the farm's memory.
+const LARGE: usize = 1024;
 
 impl<'a> Draft<'a> {
     /// Creates an empty message of this process.
     pub(crate) fn new(arena: &'a Arena, me: Vpid) -> Self {
         let (small, at) = ([0; INLINE], std::ptr::null_mut());
-        Draft { arena, me, small, block: None, at, room: INLINE, len: 0 }
+        Draft { arena, me, small, block: None, at, room: INLINE, len: 0, leaves_room: false }
+    }
+
+    /// From now on it gets a large block only if another one of the size is left for an answer.
+    pub(crate) fn leave_room(&mut self) {
+        self.leaves_room = true;
+    }
+
+    /// Takes a block of at least `len` bytes.
+    fn take(&self, len: usize) -> Option<(u32, usize)> {
+        let (blocks, holder) = (self.arena.blocks(), self.me.to_raw() + 1);
+        let (block, size) = blocks.take(len, holder)?;
+        if self.leaves_room && size >= self.arena.memory() / LARGE {
+            let other = blocks.take(size, holder);
+            let given = other.map_or(block, |(other, _)| other);
+            // SAFETY: the block belongs to this draft alone, which has not used it.
+            unsafe { blocks.give(given, holder) };
+            other?;
+        }
+        Some((block, size))
     }
 
     /// Makes room for `more` contiguous bytes.
@@ -223,9 +246,8 @@ impl<'a> Draft<'a> {
             return Ok(());
         }
         let asked = if more > self.room { needed } else { needed.max(2 * self.room).max(4096) };
-        let taken = self.arena.blocks().take(asked, self.me.to_raw() + 1);
         // There may be no room for more than needed.
-        let taken = taken.or_else(|| self.arena.blocks().take(needed, self.me.to_raw() + 1));
+        let taken = self.take(asked).or_else(|| self.take(needed));
         self.move_to(taken.ok_or(WireError::Long { bytes: needed })?);
         Ok(())
     }
@@ -247,7 +269,7 @@ impl<'a> Draft<'a> {
     /// give the block back.
     pub(crate) fn into_block(mut self) -> Result<(u32, usize), WireError> {
         if self.block.is_none() {
-            let taken = self.arena.blocks().take(self.len, self.me.to_raw() + 1);
+            let taken = self.take(self.len);
             self.move_to(taken.ok_or(WireError::Long { bytes: self.len })?);
         }
         let (block, _) = self.block.take().expect("it has one");

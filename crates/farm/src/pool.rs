@@ -23,6 +23,9 @@
 //! one. A batch contains the number of tasks that take a fifth of a millisecond, according to the
 //! recent ones, and never more than a quarter of each worker's share of the ready tasks.
 //!
+//! A task whose arguments are large is handed out while others are under way only if the memory has
+//! room for a result of that size, too.
+//!
 //! # Source
 //! Task farming and fully strict processing: Moreno Maza et al. 2007. Largest first: Graham,
 //! "Bounds on multiprocessing timing anomalies" (1969). Batches that shrink with the remaining

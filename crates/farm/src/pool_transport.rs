@@ -78,9 +78,20 @@ impl PoolTransport {
 
     /// Sends a value that serde serializes.
     pub(crate) fn send(&mut self, to: Vpid, value: &impl Serialize) -> Result<(), FarmError> {
+        self.send_and_leave(to, value, false)
+    }
+
+    /// Sends a value that serde serializes. If `leaves_room`, a large one fails with
+    /// [`FarmError::Room`] unless the farm's memory has room for an answer of its size, too.
+    pub(crate) fn send_and_leave(
+        &mut self,
+        to: Vpid,
+        value: &impl Serialize,
+        leaves_room: bool,
+    ) -> Result<(), FarmError> {
         self.check_not_forked()?;
         let mail = match self {
-            PoolTransport::Farm(farm) => return farm.send_serialized(to, value),
+            PoolTransport::Farm(farm) => return farm.send_serialized(to, value, leaves_room),
             PoolTransport::Mail(mail) => mail,
         };
         // Serialized first, so that a value that refuses leaves no partial message.

@@ -166,6 +166,8 @@ pub(crate) struct Rule {
     pub(crate) directions: Vec<Direction>,
     /// The functions that the program gives.
     pub(crate) functions: Vec<Function>,
+    /// Whether NaN means no data in a field: then a value that stays NaN has not changed.
+    pub(crate) nan_stays: bool,
 }
 
 /// The code of a function that the program gives: the arguments of some points, which all have the
@@ -264,11 +266,18 @@ pub(crate) fn greater(norm: f64, change: f64) -> f64 {
     if norm.is_nan() || change <= norm { norm } else { change }
 }
 
-/// Returns the greatest change of `n` values; NaN is greater than any number.
+/// Returns the greatest change of `n` values; NaN is greater than any number. If `nan_stays`, a
+/// value that was NaN and is NaN has not changed.
 ///
 /// # Safety
 /// `old` and `new` must be valid for reads of `n` values of the type; they need not be aligned.
-unsafe fn change(element: ElementType, old: *const u8, new: *const u8, n: usize) -> f64 {
+unsafe fn change(
+    element: ElementType,
+    nan_stays: bool,
+    old: *const u8,
+    new: *const u8,
+    n: usize,
+) -> f64 {
     /// # Safety
     /// The conditions of [`change`] must hold for values of `T`.
     unsafe fn of<T: Copy>(
@@ -284,11 +293,17 @@ unsafe fn change(element: ElementType, old: *const u8, new: *const u8, n: usize)
         });
         each.fold(0.0, greater)
     }
+    let real = |x: f64, y: f64, change: f64| match nan_stays && x.is_nan() && y.is_nan() {
+        true => 0.0,
+        false => change,
+    };
     // SAFETY: the values are of this type, as the caller guarantees.
     unsafe {
         match element {
-            ElementType::Float64 => of::<f64>(old, new, n, |x, y| (y - x).abs()),
-            ElementType::Float32 => of::<f32>(old, new, n, |x, y| f64::from((y - x).abs())),
+            ElementType::Float64 => of::<f64>(old, new, n, |x, y| real(x, y, (y - x).abs())),
+            ElementType::Float32 => {
+                of::<f32>(old, new, n, |x, y| real(x.into(), y.into(), (y - x).abs().into()))
+            }
             ElementType::Uint8 => of::<u8>(old, new, n, |x, y| x.abs_diff(y).into()),
             ElementType::Int16 => of::<i16>(old, new, n, |x, y| x.abs_diff(y).into()),
             ElementType::Uint16 => of::<u16>(old, new, n, |x, y| x.abs_diff(y).into()),

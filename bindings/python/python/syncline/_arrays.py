@@ -152,10 +152,12 @@ class Given:
     """An array that a user has given.
 
     ``given`` is what the native part takes: a path, or the type, the dimensions and the bytes.
-    ``nodata`` is the value that means no data, if the array says so.
+    ``nodata`` is the value that means no data, if there is one; ``tags`` are those of a GeoTIFF and
+    of its band.
     """
 
     nodata = None
+    tags: tuple = ({}, {})
 
     def __init__(self, name, dtype, shape, given, wrap=None, keep=None, origin=None):
         self.name, self.dtype, self.shape, self.given = name, dtype, tuple(shape), given
@@ -373,14 +375,28 @@ def _of_lazy(array, name, stage, dtype):
 
 def _of_tiff(path, name, stage, dtype):
     rasterio = _module("rasterio", path)
+    from rasterio.enums import MaskFlags
     from rasterio.windows import Window
 
     try:
         with rasterio.open(path) as file:
             if file.count != 1:
                 raise ArrayError(f"{path} has {file.count} bands, not one")
+            scale, offset = file.scales[0], file.offsets[0]
+            if (scale, offset) != (1, 0):
+                raise ArrayError(
+                    f"{path} has the scale {scale:g} and the offset {offset:g}, so its numbers are "
+                    "not its values: convert it, such as by gdal_translate -unscale"
+                )
+            if MaskFlags.per_dataset in file.mask_flag_enums[0]:
+                raise ArrayError(
+                    f"{path} has a mask beside its numbers: points without data need a number of "
+                    "their own, its nodata"
+                )
             kind = _type(name, dtype or file.dtypes[0])
             profile, (height, width) = dict(file.profile), file.shape
+            profile["descriptions"] = file.descriptions
+            tags = file.tags(), file.tags(1)
 
             def read(rows):
                 return file.read(1, window=Window(0, rows.start, width, rows.stop - rows.start))
@@ -389,8 +405,21 @@ def _of_tiff(path, name, stage, dtype):
     except rasterio.errors.RasterioError as error:
         raise FileError(f"cannot read {path}: {error}") from error
     given = Given(name, kind, (height, width), staged, origin=profile)
-    given.nodata = profile.get("nodata")
+    given.nodata, given.tags = profile.get("nodata"), tags
     return given
+
+
+def check_place(field, other):
+    """Refuse a GeoTIFF whose points are not those of the field, if that is one, too."""
+    one, two = field.origin, other.origin
+    if not isinstance(one, dict) or not isinstance(two, dict):
+        return
+    if one["crs"] != two["crs"] or not one["transform"].almost_equals(two["transform"]):
+        raise ArrayError(
+            f"{other.name} is not where {field.name} is: it has the CRS {two['crs']} and the "
+            f"transform {tuple(two['transform'])[:6]}, not {one['crs']} and "
+            f"{tuple(one['transform'])[:6]}; rasterio.warp.reproject brings it there"
+        )
 
 
 def _name_in_store(array):
@@ -591,10 +620,15 @@ class Output:
         from rasterio.windows import Window
 
         profile = dict(field.origin) if isinstance(field.origin, dict) else {}
+        descriptions = profile.pop("descriptions", ())
         height, width = result.shape
         profile |= {"driver": "GTiff", "dtype": result.dtype.name, "count": 1}
         profile |= {"height": height, "width": width, "BIGTIFF": "IF_SAFER"}
+        profile["nodata"] = field.nodata
         with rasterio.open(part, "w", **profile) as file:
+            file.update_tags(**field.tags[0])
+            file.update_tags(1, **field.tags[1])
+            file.descriptions = descriptions or file.descriptions
             for rows in windows(result.shape, result.itemsize):
                 window = Window(0, rows.start, width, rows.stop - rows.start)
                 file.write(result[rows], 1, window=window)

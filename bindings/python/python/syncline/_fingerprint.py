@@ -11,10 +11,10 @@ value                                      what counts
 numbers, text, bytes, arrays               the value and its type
 lists, tuples, dicts, sets                 the elements
 functions that are not installed           code, defaults, cells, attributes, globals by name
-modules that are not installed             the attributes that the code names
+modules                                    the name; if not installed, what the code uses of it
 classes that are not installed             bases and attributes
 other objects                              what `pickle` would keep: class, arguments, state
-installed, or compiled without a source    the name
+installed and found by their name          the name
 =========================================  =====================================================
 """
 
@@ -59,9 +59,15 @@ _OPAQUE: tuple = (
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
     types.ClassMethodDescriptorType,
-    type(ctypes.CFUNCTYPE(None)()).__mro__[1],
     type(datetime.datetime_CAPI),
 )
+
+#: The class of the functions of ctypes, which do not tell what they call.
+_POINTER = ctypes.CFUNCTYPE(None).__mro__[1]
+
+
+#: What cannot be looked into, though it may have a pickle.
+_BLIND: tuple = (types.GeneratorType, types.FrameType, types.CoroutineType, np.ufunc, _POINTER)
 
 
 #: The folders of Python's own modules.
@@ -101,6 +107,8 @@ class _Found:
         # Functions of numba, and those with a cache, have one of Python inside.
         if type(value).__module__.partition(".")[0] == "numba":
             self.tell(sorted(getattr(value, "targetoptions", {}).items()))
+            if not getattr(value, "_can_compile", True):
+                self.tell(value.nopython_signatures)
             value = getattr(value, "py_func", getattr(value, "_pyfunc", value))
         if isinstance(value, functools._lru_cache_wrapper):
             value = value.__wrapped__
@@ -166,18 +174,27 @@ class _Found:
         self.add_all((function.__defaults__, function.__kwdefaults__), f"a default of {where}")
         names = function.__code__.co_freevars
         for name, cell in zip(names, function.__closure__ or ()):
-            value = _inside(cell)
-            if not isinstance(value, types.ModuleType):
-                self.add(value, f"{name} of {where}")
+            self.add_used(name, _inside(cell), where)
         self.add_dict(vars(function), where)
-        for name, value in _used(function, where):
+        # One that a package has made, such as a wrapper, uses what is installed with it.
+        used = () if _is_of_package(function) else _used(function, where)
+        for name, value in used:
             self.tell(name)
-            # What is used of modules is there by its own name.
-            if not isinstance(value, types.ModuleType):
-                self.add(value, f"{name} of {where}")
+            self.add_used(name, value, where)
+
+    def add_used(self, name, value, where):
+        # What is used of modules is there by its own name.
+        if isinstance(value, types.ModuleType):
+            self.tell(value.__name__)
+        else:
+            self.add(value, f"{name} of {where}")
 
     def add_partial(self, partial, where):
         self.add_all((partial.func, partial.args, partial.keywords), where)
+
+    def add_builtin(self, method, where):
+        self.tell(method.__name__)
+        self.add(method.__self__, where)
 
     def add_method(self, method, where):
         self.add_all((method.__func__, method.__self__), where)
@@ -208,7 +225,7 @@ class _Found:
 
     def add_object(self, value, where):
         """Add what a pickle of the object would have."""
-        if isinstance(value, (types.GeneratorType, types.FrameType, types.CoroutineType, np.ufunc)):
+        if isinstance(value, _BLIND):
             raise _unknown(value, where)
         try:
             reduce = copyreg.dispatch_table.get(type(value))
@@ -248,6 +265,7 @@ _KINDS: tuple = (
     (types.CodeType, _Found.add_code),
     (types.FunctionType, _Found.add_function),
     (types.MethodType, _Found.add_method),
+    ((types.BuiltinFunctionType, types.MethodWrapperType), _Found.add_builtin),
     (functools.partial, _Found.add_partial),
     (np.vectorize, _Found.add_vectorize),
     (property, _Found.add_property),
@@ -360,14 +378,28 @@ def is_installed(value):
         # A method of an object counts as that object, too.
         return owner is None or isinstance(owner, (types.ModuleType, type))
     if isinstance(value, types.FunctionType):
-        # Not `__module__`, which wrappers take over.
-        return _is_installed(value.__globals__.get("__name__") or "")
+        # A function that another one of the package has made has no such name.
+        return _is_of_package(value) and _is_found(value)
     if isinstance(value, type):
         return _is_installed(value.__module__ or "")
     if isinstance(value, np.ufunc):
         homes = [np, sys.modules.get("scipy.special")]
         return any(getattr(home, value.__name__, None) is value for home in homes)
     return isinstance(value, _OPAQUE) or type(value).__module__ in ("_thread", "_cffi_backend")
+
+
+def _is_of_package(function):
+    # Not `__module__`, which wrappers take over.
+    return _is_installed(function.__globals__.get("__name__") or "")
+
+
+def _is_found(function):
+    """Return whether a function is what its module has by the name in its text."""
+    found = sys.modules.get(function.__globals__.get("__name__"))
+    for name in function.__code__.co_qualname.split("."):
+        found = vars(found).get(name) if hasattr(found, "__dict__") else None
+        found = getattr(found, "__func__", found)
+    return found is function
 
 
 def _is_installed(module):

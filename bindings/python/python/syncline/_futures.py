@@ -17,6 +17,7 @@ with the locks of futures, or with that of the event for which they wait. So the
 for no longer than `_patience`.
 """
 
+import _thread
 import concurrent.futures as futures
 import os
 import queue
@@ -158,10 +159,10 @@ class _Teller:
 
     def put(self, future):
         self.todo.put(future)
-        if self.thread is None or not self.thread.is_alive():
-            # An interrupt may leave two of them, which does no harm.
-            self.thread = threading.Thread(target=self.run, name="syncline-callbacks", daemon=True)
-            self.thread.start()
+        if self.thread is None:
+            # No `Thread`: an interrupt of its `start` may leave half of one. An interrupt here may
+            # leave two threads, which does no harm.
+            self.thread = _thread.start_new_thread(self.run, ())
 
     def run(self):
         while True:
@@ -169,11 +170,11 @@ class _Teller:
             if isinstance(future, threading.Event):
                 future.set()
             else:
-                _tell(future)
+                _call(_tell, future, BaseException)
 
     def flush(self):
         """Wait until what was put before is told."""
-        if self.thread not in (None, threading.current_thread()) and self.thread.is_alive():
+        if self.thread not in (None, threading.get_ident()):
             told = threading.Event()
             self.todo.put(told)
             told.wait()

@@ -114,6 +114,9 @@ def kernel(function):
     ``u.old.n``      its value before the iteration
     ===============  ==================================================================
 
+    The function is called once, so what it draws from a random generator or reads from a clock is
+    the same number for all points.
+
     Points are updated row by row, as by two nested loops: ``u.n`` and ``u.w`` have their new values
     already, as in the Gauss-Seidel method. A kernel that reads only ``u.old`` is explicit, as in
     the method of Jacobi; a kernel must not mix both.
@@ -284,7 +287,8 @@ def prepare(kernel, dtypes, fields, dimensions, boundary, nodata, directions):
         _told.add(function)
         warnings.warn(
             f"{getattr(function, '__name__', 'the kernel')} is called by the interpreter for each "
-            f"point, some hundred times slower than a traced kernel: {cause}",
+            "point, some hundred times slower than a traced kernel, and computes in float64: "
+            f"{cause}",
             SlowKernelWarning,
             stacklevel=4,
         )

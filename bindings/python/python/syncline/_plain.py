@@ -70,7 +70,13 @@ class _Plain:
 
         def run(*values):
             result = self.function(*(Point(self, values, index) for index in self.arrays))
-            return float(result[part] if self.fields > 1 else result)
+            new = result[part] if self.fields > 1 else result
+            try:
+                return float(new)
+            except (TypeError, ValueError) as error:
+                raise KernelError(
+                    f"{self.name} returns {new!r}, which is no real number"
+                ) from error
 
         return run
 

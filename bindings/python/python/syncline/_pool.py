@@ -42,7 +42,8 @@ class Pool(futures.Executor):
     initargs : tuple, optional
         The arguments of ``initializer``.
     retries : int, optional
-        How often a task is tried again whose worker has died [default: never].
+        How often a task is tried again whose worker has died, or was killed because of ``timeout``
+        [default: never].
     timeout : float, optional
         The seconds that a task may take, without the initializer. The worker of a task that takes
         longer is killed, with the processes that it has started, and the task ends with a
@@ -67,7 +68,8 @@ class Pool(futures.Executor):
     pickled; if ``cloudpickle`` is installed, so are lambdas, and functions of notebooks and
     scripts. Without it a script needs the guard ``if __name__ == "__main__":`` that
     `multiprocessing` asks for. Arrays go by shared memory: one copy there, none in the worker, and
-    none at all for those of `syncline.empty`.
+    none at all for those of `syncline.empty`. Those of results are there, too: a child that
+    ``os.fork`` makes shares them with its parent, so copy what either of them changes.
 
     At the end of a ``with`` block the pool waits for its tasks. If the block raises, and at the end
     of the interpreter, they are cancelled, and workers that still compute are killed. If the
@@ -382,15 +384,22 @@ class Pool(futures.Executor):
         An error shows `told`, or the value.
         """
         told = value if told is None else told
-        keep = [] if parts is None else parts
 
         def pickled_by(module):
-            del keep[:]
-            return module.dumps(value, 5) if parts is None else dumps(value, keep, module.dumps)
+            if parts is None:
+                return module.dumps(value, 5), ()
+            # Of each call its own: one that was given up may still be at it.
+            found = []
+            return dumps(value, found, module.dumps), found
 
-        pickled, cause = attempt(lambda: pickled_by(pickle))
-        if cause is None and b"__main__" not in pickled:
+        def kept(pickled, found):
+            if parts is not None:
+                parts[:] = found
             return pickled
+
+        made, cause = attempt(lambda: pickled_by(pickle))
+        if cause is None and b"__main__" not in made[0]:
+            return kept(*made)
         try:
             import cloudpickle
         except ImportError:
@@ -406,18 +415,21 @@ class Pool(futures.Executor):
                     "a function or class of an interactive session goes to workers by cloudpickle: "
                     "pip install cloudpickle"
                 )
-            return _worker.NEEDS_MAIN + pickled
-        pickled, cause = attempt(lambda: pickled_by(cloudpickle))
+            return _worker.NEEDS_MAIN + kept(*made)
+        made, cause = attempt(lambda: pickled_by(cloudpickle))
         if cause is not None:
             raise TaskPicklingError(f"{_short(told)} cannot be pickled: {cause}") from cause
-        return pickled
+        return kept(*made)
 
 
 def _real(name, value):
     try:
-        return float(value)
+        number = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{name} is {value!r}, but must be a number") from None
+    if number != number:
+        raise ValueError(f"{name} is {value!r}, but must be a number")
+    return number
 
 
 def _read(iterable):

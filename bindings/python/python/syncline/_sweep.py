@@ -10,7 +10,15 @@ from collections.abc import Mapping
 import numpy as np
 
 from . import _syncline
-from ._arrays import Output, Stage, aligned, is_data_array, open_array, remove
+from ._arrays import (
+    Output,
+    Stage,
+    aligned,
+    check_place,
+    is_data_array,
+    open_array,
+    remove,
+)
 from ._errors import ArrayError, ConvergenceWarning, Error, MemoryBoundError, OutputError
 from ._kernel import names_of, prepare
 from ._progress import Bar
@@ -32,6 +40,8 @@ class _Job:
     def __init__(self, stage, kernel, field, coefficients, options):
         self.fields, self.rewrap = _named(field, "field")
         names = names_of(kernel)
+        if isinstance(field, Mapping) or _is_dataset(field):
+            self._order(names)
         extra = _ordered(coefficients, names, len(self.fields))
         given = len(self.fields) + len(extra)
         if len(names) != given:
@@ -63,14 +73,20 @@ class _Job:
         for output, array in zip(self.outputs, self.arrays):
             output.check(array)
         for array in self.arrays[1:]:
+            check_place(first, array)
             if array.shape != first.shape:
                 raise ArrayError(
                     f"{array.name} has the shape {array.shape}, but {first.name} has {first.shape}"
                 )
         nodata = options["nodata"]
         if nodata is None and not isinstance(kernel, (str, os.PathLike)):
-            told = zip(names_of(kernel), self.arrays)
+            told = zip(names, self.arrays)
             nodata = {name: one.nodata for name, one in told if one.nodata is not None} or None
+        elif nodata is not None:
+            # What an output in GeoTIFF says.
+            for name, one in zip(names, self.arrays):
+                given = nodata if isinstance(nodata, Mapping) else {names[0]: nodata}
+                one.nodata = given.get(name)
         self.ready = prepare(
             kernel,
             [array.dtype for array in self.arrays],
@@ -97,6 +113,21 @@ class _Job:
                 f"({', '.join(native.coefficients)}), but {len(extra)} are given"
             )
         self.settings = self._settings(options)
+
+    def _order(self, names):
+        """Bring fields that are given by name in the order of the kernel's parameters."""
+        given = [name for name, _ in self.fields]
+        wanted = names[: len(given)]
+        if len(given) == 1 and given[0] not in names[1:]:
+            return
+        if sorted(given) != sorted(wanted):
+            raise ArrayError(
+                f"the fields of the kernel are {', '.join(wanted)}, but {', '.join(given)} are "
+                "given: a dict has them by these names, a tuple in this order"
+            )
+        rewrap = self.rewrap
+        self.fields = [self.fields[given.index(name)] for name in wanted]
+        self.rewrap = lambda made: rewrap([made[wanted.index(name)] for name in given])
 
     def _outputs(self, stage, options):
         output = options["output"]
@@ -259,7 +290,8 @@ def sweep(
     field : array, tuple or dict of arrays
         What is updated: a numpy array, a `numpy.memmap`, a path (``.npy``, ``.zarr``, ``.tif``),
         an ``xarray.DataArray``, or an array of dask or zarr; of one, two or three dimensions. It is
-        not changed. A kernel of several fields takes a tuple, a dict, or an ``xarray.Dataset``.
+        not changed. A kernel of several fields takes a tuple in the order of its parameters, or a
+        dict or an ``xarray.Dataset`` with their names.
     coefficients : array, sequence or dict of arrays
         The other arrays of the kernel, of the shape of the field, in the order of its parameters
         or by their names. A ``DataArray`` has the dimensions of the field, in any order, and its

@@ -39,6 +39,9 @@ _TOGETHER_BYTES = 1 << 22
 #: The bytes from which on an argument goes by itself.
 _LARGE = 1 << 16
 
+#: The time in seconds for which a thread waits for another one to submit items.
+_MOMENT = 0.1
+
 #: The time in seconds that another thread has to do what has failed in the main thread.
 _PATIENCE = 10
 
@@ -138,7 +141,7 @@ class Map:
         self.seconds, self.measured = 0.0, 0.0
         # The bytes of an item: the most that were seen.
         self.bytes = 1
-        self.lock = threading.RLock()
+        self.lock, self.is_wanted = threading.RLock(), False
         self.is_told = False
         self.bar, self.failure = Bar() if progress is True else None, None
         self.progress = self.show if self.bar is not None else progress or None
@@ -163,18 +166,24 @@ class Map:
 
     def more(self):
         """Submit items, as long as few are under way."""
-        # A call only: an interrupt at the end of a loop that ends the block would keep the lock.
-        with self.lock:
-            self.send_some()
+        self.is_wanted = True
+        # Not by what the items are made of, or by the handler of a signal, while this thread
+        # submits items already. Their loop goes on until no more are wanted.
+        while self.is_wanted and not self.lock._is_owned():
+            if not _locked(self.lock, self.send_some):
+                return  # the thread that has the lock does it
 
     def send_some(self):
-        while self.next < self.count and len(self.under_way) < 3 * self.pool._workers:
+        self.is_wanted = False
+        # One for each worker, until it is known how long an item takes.
+        most = (3 if self.measured or self.chunksize else 1) * self.pool._workers
+        while self.next < self.count and len(self.under_way) < most:
             chosen = range(self.next, min(self.next + self.size(), self.count))
             if len(chosen) > 1 and any(_is_large(column[self.next]) for column in self.columns):
                 chosen = chosen[:1]
             self.send([Chunk(self, chosen)])
             # Only now: an interrupt before leaves them to the next call.
-            self.next = chosen.stop
+            self.next = max(self.next, chosen.stop)
 
     def send(self, chunks):
         entries, sent = [], []
@@ -361,6 +370,25 @@ class Map:
                     self.fail(range(item, item + 1), pool._lost())
             elif pool._closed and not pool._tasks:
                 self.fail(range(item, item + 1), pool._lost())
+
+
+def _locked(lock, call):
+    """Call a function with a lock; return whether it was to be had.
+
+    Another thread than the main one, which may be asked for by the holder, waits for a moment only.
+    """
+    if threading.current_thread() is threading.main_thread():
+        # A call only: an interrupt at the end of a loop that ends the block would keep the lock.
+        with lock:
+            call()
+        return True
+    if not lock.acquire(timeout=_MOMENT):
+        return False
+    try:
+        call()
+    finally:
+        lock.release()
+    return True
 
 
 def _is_large(argument):

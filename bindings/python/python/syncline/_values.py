@@ -178,6 +178,8 @@ class Value:
         return _operation(self.trace, "abs", (self,), self.dtype)
 
     def __pow__(self, power):
+        if isinstance(power, (Value, Condition)):
+            return self.__rpow__(power)
         if power == 2:
             return self * self
         raise self.trace.untraceable(
@@ -193,7 +195,15 @@ class Value:
             "`//` has no place in a description: write `/` for real numbers"
         )
 
-    __rfloordiv__ = __mod__ = __rmod__ = __floordiv__
+    __rfloordiv__ = __floordiv__
+
+    def __mod__(self, _):
+        raise self.trace.untraceable("`%` has no place in a description")
+
+    __rmod__ = __divmod__ = __rdivmod__ = __mod__
+
+    def __setitem__(self, at, value):
+        raise self.trace.error("a kernel cannot assign to its arrays: it returns the new value")
 
     # Comparisons.
 

@@ -78,13 +78,20 @@ impl Farm {
         })
     }
 
-    /// Sends a value that serde serializes.
+    /// Sends a value that serde serializes; if it is large, only if that leaves room for an answer
+    /// of its size, or need not.
     pub(crate) fn send_serialized(
         &mut self,
         to: Vpid,
         value: &impl Serialize,
+        leaves_room: bool,
     ) -> Result<(), FarmError> {
-        self.send_written(to, None, |draft| wire::write(draft, value).map(|()| MessageKind::VALUE))
+        self.send_written(to, None, |draft| {
+            if leaves_room {
+                draft.leave_room();
+            }
+            wire::write(draft, value).map(|()| MessageKind::VALUE)
+        })
     }
 
     #[inline]

@@ -49,6 +49,22 @@ fn large_bytes_are_read_where_they_were_written() {
     assert_eq!((kept[0], kept[99_999]), (6, 5));
 }
 
+/// More workers than the memory has room for: tasks wait, so that none lacks room for its result.
+#[test]
+fn arguments_leave_room_for_results() {
+    for (size, workers) in [(18 << 20, 2), (18 << 20, 4), (9 << 20, 8), (1_200_000, 64)] {
+        let mut pool = builder(workers).memory(64 << 20).start::<_, (String, Bulk)>().unwrap();
+        for n in 0..24 {
+            pool.submit((n.to_string(), Bulk::from(vec![n; size])));
+        }
+        for _ in 0..24 {
+            let (n, bytes) = pool.next().unwrap().result.unwrap();
+            let n: u8 = n.parse().unwrap();
+            assert!(bytes.len() == size && bytes.iter().all(|byte| *byte == n));
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn any_bytes_anywhere_in_a_value_arrive(

@@ -125,6 +125,9 @@ impl File {
         let roots = parsed.roots.clone();
         let edges = [Edge::Fixed; 3];
         let fields = context.fields;
+        // Points without data stay.
+        let means_none = |array: &Array| array.nodata.is_some_and(|nodata| nodata.value.is_nan());
+        let nan_stays = context.arrays[..fields].iter().any(means_none);
         let functions = self.functions(&context, &parsed.arguments)?;
         let rule = Rule {
             dimensions,
@@ -137,6 +140,7 @@ impl File {
             overflow,
             directions,
             functions,
+            nan_stays,
         };
         Ok(Rule { edges: self.edges(text, &rule)?, ..rule })
     }

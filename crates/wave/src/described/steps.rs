@@ -387,6 +387,8 @@ pub(crate) struct Code {
     coefficients: usize,
     /// The neighbours that the steps read.
     stencil: Stencil,
+    /// Whether a value that stays NaN has not changed.
+    pub(crate) nan_stays: bool,
 }
 
 impl Code {
@@ -419,7 +421,13 @@ impl Code {
                 stored[*slot as usize] = true;
             }
         }
-        Code { steps: steps.into(), constants: constants.into(), coefficients, stencil }
+        Code {
+            steps: steps.into(),
+            constants: constants.into(),
+            coefficients,
+            stencil,
+            nan_stays: false,
+        }
     }
 
     pub(super) fn coefficients(&self) -> usize {

@@ -9,20 +9,22 @@ use syncline_testkit::Random;
 use super::fields::Input;
 use super::plain::plain;
 use super::plan::ArrayPlan;
+use super::{Rule, greater};
 use crate::described::graph::Type;
 use crate::lanes::Lanes;
 use crate::target::{Leftovers, Target};
 use crate::{Described, Error, Runner, Sweep, SweepReport};
 
-/// Returns an array of small numbers.
-pub(super) fn numbers(element: ElementType, dims: &[usize], random: &mut Random) -> Array {
+/// Returns an array of small numbers; `some` of 200 are NaN, if it is of real numbers.
+fn numbers(some: i64, element: ElementType, dims: &[usize], random: &mut Random) -> Array {
     let mut array = Array::zeros(element, dims).unwrap();
     let width = element.bytes();
     for place in array.bytes_mut().chunks_exact_mut(width) {
         let number = random.below(200) as i64 - 100;
+        let real = if number < some - 100 { f64::NAN } else { number as f64 / 8.0 };
         match element {
-            ElementType::Float64 => place.copy_from_slice(&(number as f64 / 8.0).to_le_bytes()),
-            ElementType::Float32 => place.copy_from_slice(&(number as f32 / 8.0).to_le_bytes()),
+            ElementType::Float64 => place.copy_from_slice(&real.to_le_bytes()),
+            ElementType::Float32 => place.copy_from_slice(&(real as f32).to_le_bytes()),
             _ => place.copy_from_slice(&number.to_le_bytes()[..width]),
         }
     }
@@ -237,11 +239,10 @@ pub(super) fn description(random: &mut Random) -> (String, usize) {
     }
     text += &format!("update = \"\"\"\n{update}\"\"\"\n");
     if random.one_in(4) {
-        let seen = random.one_of(&["'point'", "7"]);
-        text += &format!(
-            "[nodata]\n{} = {{ value = 4, seen = {seen} }}\n",
-            random.one_of(&names.iter().map(String::as_str).collect::<Vec<_>>())
-        );
+        let (seen, array) = (random.one_of(&["'point'", "7"]), random.below(names.len()));
+        let is_real = !typed || types[array].to_string().starts_with("float");
+        let value = if is_real && random.one_in(3) { "nan" } else { "4" };
+        text += &format!("[nodata]\n{} = {{ value = {value}, seen = {seen} }}\n", names[array]);
     }
     if typed {
         text += "[types]\n";
@@ -282,14 +283,31 @@ pub(super) fn difference(left: &Array, right: &Array) -> Option<String> {
 }
 
 /// Returns the greatest change between two arrays.
-pub(super) fn change(old: &Array, new: &Array) -> f64 {
+pub(super) fn change(rule: &Rule, old: &Array, new: &Array) -> f64 {
     let n = old.dims().iter().product();
     // SAFETY: both arrays have `n` values of this type.
-    unsafe { super::change(old.element(), old.bytes().as_ptr(), new.bytes().as_ptr(), n) }
+    unsafe {
+        super::change(old.element(), rule.nan_stays, old.bytes().as_ptr(), new.bytes().as_ptr(), n)
+    }
 }
 
 pub(super) fn every_lanes() -> Vec<Lanes> {
     Lanes::available().collect()
+}
+
+#[test]
+fn what_stays_nan_has_changed_unless_it_means_no_data() {
+    for (stays, old, new, change) in [
+        (true, [1.0, f64::NAN], [3.0, f64::NAN], 2.0),
+        (false, [1.0, f64::NAN], [3.0, f64::NAN], f64::NAN),
+        (true, [1.0, f64::NAN], [3.0, 1.0], f64::NAN),
+        (true, [1.0, 1.0], [3.0, f64::NAN], f64::NAN),
+    ] {
+        let (old, new) = (old.as_ptr().cast(), new.as_ptr().cast());
+        // SAFETY: both have two values.
+        let of = unsafe { super::change(ElementType::Float64, stays, old, new, 2) };
+        assert!(of == change || of.is_nan() && change.is_nan(), "{of} {change}");
+    }
 }
 
 /// A random description with random data.
@@ -330,11 +348,14 @@ pub(super) fn wider_case(case: u64, more: usize) -> Option<Case> {
         .rule()
         .arrays
         .iter()
-        .map(|(_, value)| match value {
-            Type::Of(element) => *element,
-            _ => real,
+        .map(|(name, value)| {
+            let element = match value {
+                Type::Of(element) => *element,
+                _ => real,
+            };
+            let some = if text.contains(&format!("{name} = {{ value = nan")) { 10 } else { 0 };
+            numbers(some, element, &dims, &mut random)
         })
-        .map(|element| numbers(element, &dims, &mut random))
         .collect();
     Some(Case { text, described, dims, arrays, random })
 }
@@ -367,9 +388,9 @@ fn random_rules(cases: std::ops::Range<u64>) {
         for iteration in 0..done {
             let before = expected.clone();
             plain(rule, &mut expected, coefficients, iteration..iteration + 1);
-            let changes = before.iter().zip(&expected).map(|(old, new)| change(old, new));
+            let changes = before.iter().zip(&expected).map(|(old, new)| change(rule, old, new));
             let (residual, change) =
-                (report.residuals[iteration as usize], changes.fold(0.0, super::greater));
+                (report.residuals[iteration as usize], changes.fold(0.0, greater));
             let same = residual == change || residual.is_nan() && change.is_nan();
             assert!(same, "case {case}, iteration {iteration}: {residual} {change}");
         }

@@ -108,7 +108,12 @@ where
         let tasks = ids.iter().map(|id| task(id).expect("a task that was popped is there"));
         let numbers = if syncline_trace::is_enabled() { ids } else { &[] };
         let order: OrderRef<'_, _, R> = OrderRef::Run { tasks, numbers };
-        match self.transport.send(vpid, &order) {
+        // Tasks whose arguments take all of the memory would leave none for their results. But a
+        // parent may wait for a child, and one task at least must be under way.
+        let waits = |worker: &WorkerState| worker.waiting.is_some();
+        let is_first = self.workers.iter().all(|worker| worker.tasks.is_empty() || waits(worker));
+        let leaves_room = !is_first && ids.iter().all(|id| id & CHILD == 0);
+        match self.transport.send_and_leave(vpid, &order, leaves_room) {
             Ok(()) => {
                 let worker = &mut self.workers[at];
                 if worker.tasks.is_empty() {

@@ -150,8 +150,9 @@ impl Ordered<'_> {
             let mut old = worker.before.as_ptr();
             for field in 0..self.rule.fields {
                 let element = self.elements[field];
+                let (stays, new) = (self.rule.nan_stays, worker.outputs[field]);
                 // SAFETY: both have a value for each of the points.
-                let change = unsafe { change(element, old, worker.outputs[field], count) };
+                let change = unsafe { change(element, stays, old, new, count) };
                 *norm = greater(*norm, change);
                 old = old.wrapping_add(count * element.bytes());
             }

@@ -123,6 +123,15 @@ def test_several_fields(tmp_path, u):
     # In any order, as they have names.
     both = syncline.sweep(swap, {"b": 2 * u, "a": u}, iterations=1)
     assert same(both["a"], one) and same(both["b"], two) and list(both) == ["b", "a"]
+    # And so have their outputs; those in a list are in the order of the fields.
+    given = {"b": 2 * u, "a": u}
+    for output in ([tmp_path / "1.npy", tmp_path / "2.npy"], {"a": "2.npy", "b": "1.npy"}):
+        if isinstance(output, dict):
+            output = {name: tmp_path / path for name, path in output.items()}
+        syncline.sweep(swap, given, iterations=1, output=output, overwrite=True)
+        assert same(np.load(tmp_path / "1.npy"), two) and same(np.load(tmp_path / "2.npy"), one)
+    alone = {"height": tmp_path / "3.npy"}
+    assert list(syncline.sweep(mean, {"height": u}, iterations=1, output=alone)) == ["height"]
     for names in (("a", "c"), ("x", "y")):
         with pytest.raises(syncline.ArrayError, match="the fields of the kernel are a, b, but"):
             syncline.sweep(swap, dict.fromkeys(names, u), iterations=1)

@@ -40,6 +40,8 @@ class _Job:
     def __init__(self, stage, kernel, field, coefficients, options):
         self.fields, self.rewrap = _named(field, "field")
         names = names_of(kernel)
+        # For each field of the kernel its position among those of the user.
+        self.order, self.given_names = range(len(self.fields)), None
         if isinstance(field, Mapping) or _is_dataset(field):
             self._order(names)
         extra = _ordered(coefficients, names, len(self.fields))
@@ -116,7 +118,7 @@ class _Job:
 
     def _order(self, names):
         """Bring fields that are given by name in the order of the kernel's parameters."""
-        given = [name for name, _ in self.fields]
+        given = self.given_names = [name for name, _ in self.fields]
         wanted = names[: len(given)]
         if len(given) == 1 and given[0] not in names[1:]:
             return
@@ -125,8 +127,8 @@ class _Job:
                 f"the fields of the kernel are {', '.join(wanted)}, but {', '.join(given)} are "
                 "given: a dict has them by these names, a tuple in this order"
             )
-        rewrap = self.rewrap
-        self.fields = [self.fields[given.index(name)] for name in wanted]
+        rewrap, self.order = self.rewrap, [given.index(name) for name in wanted]
+        self.fields = [self.fields[at] for at in self.order]
         self.rewrap = lambda made: rewrap([made[wanted.index(name)] for name in given])
 
     def _outputs(self, stage, options):
@@ -137,14 +139,16 @@ class _Job:
             return []
         names = [name for name, _ in self.fields]
         if isinstance(output, Mapping):
+            names = names if self.given_names is None else [self.given_names[n] for n in self.order]
             missing = [name for name in names if name not in output]
             if missing:
                 raise OutputError(f"the outputs do not name the field {missing[0]}")
             output = [output[name] for name in names]
-        elif isinstance(output, (str, bytes, os.PathLike)):
-            output = [output]
-        if len(output) != len(names):
-            raise OutputError(f"{len(output)} outputs are given for {len(names)} fields")
+        else:
+            output = [output] if isinstance(output, (str, bytes, os.PathLike)) else list(output)
+            if len(output) != len(names):
+                raise OutputError(f"{len(output)} outputs are given for {len(names)} fields")
+            output = [output[at] for at in self.order]
         places = [os.path.realpath(os.fsdecode(path)) for path in output]
         for place in places:
             if places.count(place) > 1:
@@ -307,7 +311,8 @@ def sweep(
         80 % of what is available]. Arrays that are passed in memory are not counted.
     output : path, or several, optional
         The file of the result: ``.npy``, ``.zarr`` or ``.tif``. It has its name only when it is
-        complete. A ``DataArray`` goes to a ``.zarr`` with its coordinates and attributes.
+        complete. A ``DataArray`` goes to a ``.zarr`` with its coordinates and attributes. Several
+        fields have a list, in the order in which they are given, or a dict by name.
     overwrite : bool
         Replace an existing output, and what an interrupted run has left.
     resume : bool
@@ -321,7 +326,8 @@ def sweep(
         ``"periodic"``. A point of which one neighbour is beyond a ``"fixed"`` edge stays, whatever
         is beyond the other axes.
     nodata : number or dict, optional
-        The value of the field, or of each array, that means no data [default: what a GeoTIFF says].
+        The value of the field, or of each array, that means no data [default: what a GeoTIFF says,
+        unless the kernel is a text, which says it itself].
         Such points stay, and their neighbours see their own value in place of it.
     directions : str or sequence of str, optional
         The directions of the iterations of a kernel that reads new values, in turn, such as

@@ -1,7 +1,10 @@
 //! Kernels: descriptions, with the functions of a program.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -155,14 +158,29 @@ impl Kernel {
     }
 }
 
+/// The time after which a thread lets others have the interpreter lock, and for how long it stands
+/// back.
+const TURN: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_micros(50);
+
+thread_local! {
+    /// When this thread last let others have the interpreter lock.
+    static TURNED: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
 /// Calls a function in Python for each point of a run, until the sweep is cancelled.
+///
+/// A thread that waits for the interpreter lock is woken at the end of each run. If the next run
+/// begins before that thread is awake, it finds the lock taken, and waits anew: the interpreter
+/// makes a thread give up its lock only if another one was not woken for 5 ms. So this stands back
+/// for a moment after each [`TURN`].
 fn call(
     function: &Py<PyAny>,
     arguments: &[&[f64]],
     results: &mut [f64],
     monitor: &Monitor,
 ) -> PyResult<()> {
-    // The rest of a piece is many runs, for which the interpreter is not asked any more.
+    // The rest of a piece is some runs, for which the interpreter is not asked any more.
     if monitor.is_cancelled() {
         return Ok(());
     }
@@ -174,9 +192,14 @@ fn call(
             let values = PyTuple::new(py, arguments.iter().map(|values| values[point]))?;
             *result = function.bind(py).call1(values)?.extract()?;
         }
-        // Where another thread asks for the interpreter lock, this passes it on. The release at the
-        // end of a run does not: this thread would have it again before the other one wakes.
-        py.detach(|| ());
-        Ok(())
-    })
+        PyResult::Ok(())
+    })?;
+    let now = Instant::now();
+    let begin = TURNED.get().unwrap_or(now);
+    let is_over = now - begin >= TURN;
+    if is_over {
+        thread::sleep(PAUSE);
+    }
+    TURNED.set(Some(if is_over { Instant::now() } else { begin }));
+    Ok(())
 }

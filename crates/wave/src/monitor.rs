@@ -84,7 +84,8 @@ impl Monitor {
     }
 
     /// Ends the sweep with [`Error::Cancelled`](crate::Error::Cancelled) before its next block or
-    /// piece.
+    /// piece. A description that calls functions, and one for arrays, ends within a piece: after
+    /// the points that it updates at once.
     pub fn cancel(&self) {
         self.cancelled.store(true, Relaxed);
     }

@@ -6,6 +6,7 @@ use syncline_store::direct_io::IoBuffer;
 
 use super::ordered::Part;
 use crate::Result;
+use crate::monitor::Monitor;
 
 /// The slabs of an array in memory. A slab is what one position of the first axis holds: a row of
 /// a field of two dimensions, a plane of one of three.
@@ -42,6 +43,8 @@ pub(crate) struct Job<'j> {
     pub(crate) slabs_in: &'j [Slabs],
     /// The slabs that become final, of the fields; or of all arrays, for an engine that continues.
     pub(crate) slabs_out: &'j [Slabs],
+    /// A piece ends early when this is cancelled.
+    pub(crate) monitor: &'j Monitor,
 }
 
 /// The values that a piece takes over and gives away at the cuts between members of a team, before
@@ -140,6 +143,9 @@ pub(crate) trait Engine: Sync {
     /// Runs all levels of a piece. Takes over the values that have crossed the cuts before, and
     /// gives away those that cross them afterwards. Raises `norms`, if given, to the greatest
     /// change in each level.
+    ///
+    /// Ends early when the sweep is cancelled, between two runs of the program: then the pieces
+    /// after it must not be run, and what it writes is of no use.
     ///
     /// # Safety
     /// * All pieces before this one in its band have been run, and those of the band before up to

@@ -375,6 +375,9 @@ impl<'r> Explicit<'r> {
             |axis: usize, at: usize| at >= reach[axis].0 && at + reach[axis].1 < g.dims[axis];
         for slab in g.bands.slabs_at(job.band, level) {
             for row in rows.clone() {
+                if job.monitor.is_cancelled() {
+                    return;
+                }
                 let whole = updated[0].contains(&slab) && updated[1].contains(&(row as usize));
                 let inside = inside(0, slab) && inside(1, row as usize);
                 let run = |worker: &mut Worker<'_>,

@@ -512,6 +512,9 @@ impl<'r> Ordered<'r> {
         }
         let base = self.cols.start as isize;
         for position in start..stop {
+            if job.monitor.is_cancelled() {
+                return;
+            }
             // SAFETY: the conditions are those of this function. The planes have all positions that
             // the piece reads; no point reads a plane that does not exist.
             unsafe { self.position(worker, job, level, position, base, norm.as_deref_mut()) };
@@ -560,6 +563,9 @@ impl<'r> Ordered<'r> {
                 self.gather(worker, job, base, filled.max(base)..to + reach);
                 filled = to + reach;
                 for position in from..to {
+                    if job.monitor.is_cancelled() {
+                        return;
+                    }
                     for level in 0..levels {
                         let at = position - (level * g.lag) as isize;
                         let norm = norms.as_mut().map(|norms| &mut norms[level]);

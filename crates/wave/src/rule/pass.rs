@@ -476,7 +476,7 @@ impl<E: Engine> Stage<'_, E> {
             None => engine.worker()?,
         };
         let (slabs_in, slabs_out) = (&panel.slabs[..], &out.slabs[..]);
-        let job = Job { band, range, slabs_in, slabs_out };
+        let job = Job { band, range, slabs_in, slabs_out, monitor: pass.monitor };
         let mut changes = vec![0.0; if pass.norm { self.levels.len() } else { 0 }];
         let wanted = pass.norm.then_some(&mut changes[..]);
         {
@@ -492,6 +492,8 @@ impl<E: Engine> Stage<'_, E> {
                 engine.piece(&mut worker, &job, &mut crossing, wanted);
             });
         }
+        // The piece may have ended early.
+        pass.go_on()?;
         if pass.norm {
             let mut all = locked(self.norms);
             let own = all[self.levels.clone()].iter_mut();

@@ -1,11 +1,15 @@
 //! Functions that the program gives.
 
 use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use syncline_store::ElementType;
 use syncline_store::array::Array;
 
+use crate::monitor::Monitor;
 use crate::reference::plain_arrays;
-use crate::{Described, Runner, Sweep};
+use crate::{Described, Error, Runner, Sweep};
 
 /// Returns a description with this update and the function `f`.
 fn text(update: &str) -> String {
@@ -125,5 +129,42 @@ fn a_panic_of_a_function_is_an_error_of_the_run() {
         let sweep = Sweep::new(described.clone()).iterations(5).runner(Runner::pool(threads));
         let error = sweep.run_arrays(&[field], &[]).unwrap_err().to_string();
         assert!(error.contains("no logarithm"), "{error}");
+    }
+}
+
+#[test]
+fn a_cancelled_sweep_ends_within_a_piece() {
+    const SIDE: usize = 300;
+    let (iterations, cancels_at) = (4, 1000);
+    for (dims, expression) in [
+        (vec![SIDE, SIDE], "old.w + f(u)"),
+        (vec![SIDE, SIDE], "w + f(u)"),
+        (vec![2, SIDE, SIDE], "w + f(u)"),
+        (vec![2, SIDE, SIDE], "old.w + f(u)"),
+    ] {
+        let text = text(&format!("u = {expression}"));
+        let text = match dims.len() {
+            2 => text,
+            _ => text.replace("field = 'u'", "field = 'u'\ndimensions = 3"),
+        };
+        let monitor = Arc::new(Monitor::new());
+        let (seen, after) = (Arc::clone(&monitor), Arc::new(AtomicUsize::new(0)));
+        let calls = Arc::clone(&after);
+        let function = move |_: &[&[f64]], results: &mut [f64]| {
+            results.fill(0.5);
+            let points = calls.fetch_add(results.len(), Relaxed) + results.len();
+            if points >= cancels_at {
+                seen.cancel();
+            }
+        };
+        let described = Described::parse(&text).unwrap().with_function("f", function).unwrap();
+        let field = Array::zeros(ElementType::Float64, &dims).unwrap();
+        let sweep = Sweep::new(described).iterations(iterations).runner(Runner::pool(1));
+        let error = sweep.monitor(monitor).run_arrays(&[field], &[]).unwrap_err();
+        assert!(matches!(error, Error::Cancelled { .. }), "{dims:?}, {text}: {error}");
+        // The points at one position of each level, or of a row.
+        let points = after.load(Relaxed);
+        let most = cancels_at + iterations as usize * SIDE;
+        assert!(points <= most, "{dims:?}, {text}: {points} points, at most {most}");
     }
 }

@@ -477,7 +477,7 @@ def test_what_a_killed_run_has_left_goes(tmp_path, u):
     subprocess.run([sys.executable, "-c", program, output], env=path)
     (left,) = os.listdir(tmp_path)
     assert left.startswith(".syncline-")
-    with syncline._arrays.Stage(output) as other:
+    with syncline._files.Stage(output) as other:
         used = other.beside(output, ".npy")
         assert os.listdir(tmp_path) == [os.path.basename(os.path.dirname(used))]
         syncline.sweep(mean, u, iterations=1, output=output)
@@ -547,7 +547,7 @@ def test_outputs_are_replaced_as_a_whole(tmp_path, u, suffix):
 
             with pytest.MonkeyPatch.context() as patch:
                 # Not `os` itself, which zarr uses as well.
-                patch.setattr(syncline._arrays, "os", Interrupted())
+                patch.setattr(syncline._output, "os", Interrupted())
                 with contextlib.suppress(KeyboardInterrupt):
                     syncline.sweep(mean, u, iterations=2, output=output, overwrite=True)
             assert syncline.sweep(mean, output, iterations=0).shape == u.shape
@@ -599,8 +599,10 @@ def test_wrong_outputs_are_told_before_anything_runs(tmp_path, u):
 def test_a_result_that_cannot_be_written_is_kept(tmp_path, monkeypatch, u, expected, suffix):
     pytest.importorskip("zarr" if suffix == ".zarr" else "rasterio")
     output = tmp_path / f"o{suffix}"
-    write = "_write_zarr" if suffix == ".zarr" else "_write_tiff"
-    real = getattr(syncline._arrays.Output, write)
+    is_zarr = suffix == ".zarr"
+    owner = syncline._output.Output if is_zarr else syncline._geotiff
+    write = "_write_zarr" if is_zarr else "write"
+    real = getattr(owner, write)
 
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -610,7 +612,7 @@ def test_a_result_that_cannot_be_written_is_kept(tmp_path, monkeypatch, u, expec
         output.mkdir()
 
     for wrong, error in ((full, syncline.FileError), (taken, syncline.OutputError)):
-        monkeypatch.setattr(syncline._arrays.Output, write, wrong)
+        monkeypatch.setattr(owner, write, wrong)
         with pytest.raises(error, match="cannot write") as told:
             syncline.sweep(mean, u, iterations=5, output=output)
         kept = str(told.value).rpartition("the result is in ")[2]

@@ -10,17 +10,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from . import _syncline
-from ._arrays import (
-    Output,
-    Stage,
-    aligned,
-    check_place,
-    is_data_array,
-    open_array,
-    remove,
-)
+from ._arrays import aligned, is_data_array, open_array
 from ._errors import ArrayError, ConvergenceWarning, Error, MemoryBoundError, OutputError
+from ._files import Stage, remove
+from ._geotiff import check_place
 from ._kernel import names_of, prepare
+from ._output import Output
 from ._progress import Bar
 from ._report import Plan, Report
 from ._sizes import size, told_size, whole

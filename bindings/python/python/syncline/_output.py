@@ -1,0 +1,217 @@
+"""The files of results.
+
+A result is a `.npy` file, which the native part writes, or one that is made of it: a GeoTIFF, an
+array of zarr, or a store of xarray with the coordinates and attributes of the field. A file has its
+name only when it is complete.
+"""
+
+import errno
+import json
+import os
+import pathlib
+import warnings
+
+import numpy as np
+
+from . import _geotiff
+from ._arrays import is_data_array
+from ._errors import FileError, OutputError
+from ._files import folder_of, package, windows
+from ._sizes import whole
+
+#: The name that xarray gives to a variable without one.
+_UNNAMED = "__xarray_dataarray_variable__"
+
+
+def _name_in_store(array):
+    """Return the name of an array of xarray in a store; that of xarray for one without a name."""
+    is_taken = array.name is None or array.name in (*array.coords, *array.dims)
+    return _UNNAMED if is_taken else str(array.name)
+
+
+def _check_in_store(array, dtype):
+    """Refuse a name or attributes with which xarray would read something else."""
+    import xarray
+
+    name = _name_in_store(array)
+    if not name or "/" in name or (name.startswith((".", "__")) and name != _UNNAMED):
+        raise ValueError(f"{name!r} is no name of a variable in zarr")
+    attributes = {key: _in_json(value) for key, value in array.attrs.items()}
+    given = xarray.Dataset({name: ("point", np.zeros(1, dtype), attributes)})
+    read = xarray.decode_cf(given)
+    variable = read.get(name)
+    if variable is None or variable.attrs != attributes or variable.dtype != dtype:
+        told = ", ".join(set(attributes) - set(getattr(variable, "attrs", ()))) or "the units"
+        raise ValueError(f"xarray would read other values because of the attributes {told}")
+
+
+def _write_coordinates(array, store):
+    """Write the coordinates of an array to a new store; they must be read back as they are."""
+    import xarray
+
+    options = {"mode": "w", "consolidated": False, "zarr_format": 3}
+    given = array.coords.to_dataset().drop_encoding()
+    with warnings.catch_warnings():
+        # Names and types that only some readers know: what xarray reads is compared.
+        warnings.simplefilter("ignore")
+        try:
+            given.to_zarr(store, **options)
+        except Exception:
+            for name, coordinate in given.coords.items():
+                try:
+                    xarray.Dataset(coords={name: coordinate.variable}).to_zarr(store, **options)
+                except Exception as error:
+                    raise ValueError(f"the coordinate {name!r}: {error}") from error
+            raise
+        read = xarray.open_zarr(store, consolidated=False, chunks=None)
+    for name, coordinate in given.coords.items():
+        if name not in read.coords or not read[name].variable.identical(coordinate.variable):
+            raise ValueError(
+                f"xarray would read another coordinate {name!r}, because of its name or attributes"
+            )
+
+
+def _in_json(value):
+    """Return an attribute as a value that JSON has."""
+    value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+    json.dumps(value)
+    return value
+
+
+class Output:
+    """Where the result of one field goes: a `.npy` file, or another one that is made of it."""
+
+    def __init__(self, path, stage, overwrite, chunks):
+        self.path = os.fsdecode(path)
+        # A folder may be named with a slash at its end.
+        self.path = self.path.rstrip("/") or self.path
+        self.suffix = pathlib.PurePath(self.path).suffix.lower()
+        self._chunks, self._stage, self._store = None, stage, None
+        self._overwrite = overwrite
+        if self.suffix not in (".npy", ".zarr", ".tif", ".tiff"):
+            raise OutputError(f"the output {self.path} is none of .npy, .zarr and .tif")
+        if chunks is not None:
+            if self.suffix != ".zarr":
+                raise OutputError("chunks= is for an output in .zarr")
+            if not isinstance(chunks, (list, tuple)):
+                raise TypeError(f"chunks is {chunks!r}, but must be the sizes along all axes")
+            self._chunks = tuple(whole("chunks", 1, size) for size in chunks)
+        home = folder_of(self.path)
+        if not os.path.isdir(home):
+            raise FileError(f"the folder of the output, {home}, does not exist")
+        self.is_npy = self.suffix == ".npy"
+        if self.is_npy:
+            self.npy = self.path
+            return
+        package("zarr" if self.suffix == ".zarr" else "rasterio", self.path)
+        if os.path.lexists(self.path) and not overwrite:
+            raise OutputError(f"{self.path} exists already: overwrite=True replaces it")
+        if self.suffix != ".zarr" and os.path.isdir(self.path):
+            raise OutputError(f"{self.path} is a folder")
+        self.npy = stage.file()
+
+    @property
+    def passes(self):
+        """The folder in which complete passes are kept while the sweep runs."""
+        return f"{self.npy}.syncline"
+
+    def check(self, field):
+        """Refuse a field that cannot go to this file, before anything runs."""
+        dimensions = len(field.shape)
+        if dimensions == 1:
+            raise OutputError("a field of one dimension has no output: give it as u[None, :]")
+        if self.suffix in (".tif", ".tiff") and dimensions != 2:
+            raise OutputError(f"{self.path}: a GeoTIFF has two dimensions, not {dimensions}")
+        if self._chunks is not None and len(self._chunks) != dimensions:
+            raise OutputError(f"chunks= has {len(self._chunks)} sizes for {dimensions} dimensions")
+        if self.suffix == ".zarr" and is_data_array(field.origin):
+            self._store = self._stage.beside(self.path, ".zarr")
+            try:
+                _check_in_store(field.origin, field.dtype)
+                _write_coordinates(field.origin, self._store)
+                self._attributes = {key: _in_json(x) for key, x in field.origin.attrs.items()}
+            except Exception as error:
+                raise OutputError(
+                    f"the coordinates and attributes of {field.name} cannot be written to "
+                    f"{self.path}: {error}"
+                ) from error
+
+    def finish(self, field):
+        """Bring the result to its place; return what views it."""
+        result = np.load(self.npy, mmap_mode="r")
+        if self.is_npy:
+            return result
+        part = self._stage.beside(self.path, self.suffix)
+        write = self._write_zarr if self.suffix == ".zarr" else _geotiff.write
+        try:
+            write(part, result, field)
+            self._replace(part)
+        except Exception as error:
+            # What has taken hours is not lost because of its last step.
+            kept = f"{self.path}.{os.getpid()}.npy"
+            os.replace(self.npy, kept)
+            told = f"cannot write {self.path}: {error}; the result is in {kept}"
+            kind = OutputError if isinstance(error, OutputError) else FileError
+            raise kind(told) from error
+        if self._store is None:
+            return None
+        import xarray
+
+        options = {"chunks": None, "consolidated": False, "decode_cf": False}
+        store = xarray.open_zarr(self.path, **options)
+        # The values are those of the store, and all else is what the user gave.
+        return field.origin.copy(data=store[_name_in_store(field.origin)])
+
+    def _replace(self, part):
+        """Give a complete result its name; what has the name now is kept until then."""
+        aside = None
+        try:
+            while True:
+                try:
+                    if os.path.lexists(self.path) and not self._overwrite:
+                        raise OutputError("it has come into existence meanwhile")
+                    if os.path.isdir(part) and os.path.lexists(self.path):
+                        aside = self._stage.beside(self.path, ".old")
+                        os.rename(self.path, aside)
+                    return os.replace(part, self.path)
+                except OutputError:
+                    raise
+                except FileNotFoundError:
+                    # Another process has moved what had the name, unless it is the result itself.
+                    if not os.path.lexists(part):
+                        raise
+                except OSError as error:
+                    # Another process was faster.
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
+        except BaseException:
+            if aside is not None and os.path.lexists(aside) and not os.path.lexists(self.path):
+                os.rename(aside, self.path)
+            raise
+
+    def _write_zarr(self, part, result, field):
+        import zarr
+
+        origin = field.origin
+        chunks = self._chunks or getattr(origin, "chunks", None)
+        if chunks is None or not all(isinstance(n, int) for n in chunks):
+            chunks = tuple(min(n, 1024) for n in result.shape)
+        facts = {"shape": result.shape, "dtype": result.dtype, "chunks": tuple(chunks)}
+        if self._store is not None:
+            # The coordinates are there: the variable joins them.
+            os.replace(self._store, part)
+            group = zarr.open_group(part, mode="r+")
+            facts["dimension_names"] = [str(dim) for dim in origin.dims]
+            to = group.create_array(_name_in_store(origin), **facts)
+            to.attrs.update(self._attributes)
+        else:
+            to = zarr.open_array(part, mode="w", **facts)
+            if type(origin).__module__.startswith("zarr"):
+                to.attrs.update(dict(origin.attrs))
+        for rows in windows(result.shape, result.itemsize, chunks[0]):
+            to[rows] = result[rows]
+        if self._store is not None:
+            with warnings.catch_warnings():
+                # That other readers may not know this, which xarray looks for.
+                warnings.simplefilter("ignore")
+                zarr.consolidate_metadata(part)

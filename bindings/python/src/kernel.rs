@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
@@ -154,14 +153,16 @@ impl Kernel {
                 }
             };
         }
+        if self.functions.iter().any(|(_, code)| matches!(code, Code::Python(_))) {
+            described = described.around_pieces(|piece| Python::attach(|_| piece()));
+        }
         Ok(Runs::Arrays(Box::new(described)))
     }
 }
 
-/// The time after which a thread lets others have the interpreter lock, and for how long it stands
-/// back.
-const TURN: Duration = Duration::from_millis(5);
-const PAUSE: Duration = Duration::from_micros(50);
+/// The time after which a piece lets others have the interpreter lock, if no code in Python has.
+/// Longer than the 5 ms after which a thread asks for it.
+const TURN: Duration = Duration::from_millis(10);
 
 thread_local! {
     /// When this thread last let others have the interpreter lock.
@@ -170,36 +171,32 @@ thread_local! {
 
 /// Calls a function in Python for each point of a run, until the sweep is cancelled.
 ///
-/// A thread that waits for the interpreter lock is woken at the end of each run. If the next run
-/// begins before that thread is awake, it finds the lock taken, and waits anew: the interpreter
-/// makes a thread give up its lock only if another one was not woken for 5 ms. So this stands back
-/// for a moment after each [`TURN`].
+/// The lock is held for a whole piece. It is not released at the end of each run: a release wakes a
+/// thread that waits for the lock, which finds it taken by the next run and waits anew. The
+/// interpreter makes a thread pass its lock on only if another one was not woken for 5 ms.
 fn call(
     function: &Py<PyAny>,
     arguments: &[&[f64]],
     results: &mut [f64],
     monitor: &Monitor,
 ) -> PyResult<()> {
-    // The rest of a piece is some runs, for which the interpreter is not asked any more.
-    if monitor.is_cancelled() {
-        return Ok(());
-    }
     Python::attach(|py| {
         for (point, result) in results.iter_mut().enumerate() {
             if monitor.is_cancelled() {
-                break;
+                return Ok(());
             }
             let values = PyTuple::new(py, arguments.iter().map(|values| values[point]))?;
             *result = function.bind(py).call1(values)?.extract()?;
         }
-        PyResult::Ok(())
-    })?;
-    let now = Instant::now();
-    let begin = TURNED.get().unwrap_or(now);
-    let is_over = now - begin >= TURN;
-    if is_over {
-        thread::sleep(PAUSE);
-    }
-    TURNED.set(Some(if is_over { Instant::now() } else { begin }));
-    Ok(())
+        let now = Instant::now();
+        match TURNED.get() {
+            Some(last) if now - last < TURN => (),
+            last => {
+                // This passes the lock on to a thread that has asked for it.
+                last.inspect(|_| py.detach(|| ()));
+                TURNED.set(Some(now));
+            }
+        }
+        Ok(())
+    })
 }

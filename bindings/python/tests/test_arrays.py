@@ -5,7 +5,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import warnings
 import xml.etree.ElementTree
 
 import numpy as np
@@ -133,7 +132,7 @@ def test_several_fields(tmp_path, u):
     alone = {"height": tmp_path / "3.npy"}
     assert list(syncline.sweep(mean, {"height": u}, iterations=1, output=alone)) == ["height"]
     for names in (("a", "c"), ("x", "y")):
-        with pytest.raises(syncline.ArrayError, match="the fields of the kernel are a, b, but"):
+        with pytest.raises(syncline.ArrayError, match="takes a, b, the fields first, but"):
             syncline.sweep(swap, dict.fromkeys(names, u), iterations=1)
     alone = syncline.sweep(mean, {"height": u}, iterations=5)
     assert same(alone["height"], syncline.sweep(mean, u, iterations=5))
@@ -189,58 +188,6 @@ def test_zarr(tmp_path, u, expected):
     syncline.sweep(mean, u, iterations=5, output=output, overwrite=True, chunks=(8, 50))
     assert zarr.open_array(str(output), mode="r").chunks == (8, 50)
     assert sorted(os.listdir(tmp_path)) == ["o.zarr", "u.zarr"]
-
-
-def test_geotiff_says_what_means_no_data(tmp_path, u):
-    rasterio = pytest.importorskip("rasterio")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        profile = {"driver": "GTiff", "height": u.shape[0], "width": u.shape[1], "count": 1}
-        with rasterio.open(tmp_path / "u.tif", "w", dtype="float64", nodata=-9, **profile) as file:
-            u = u.copy()
-            u[2, 3] = -9
-            file.write(u, 1)
-        made = syncline.sweep(mean, tmp_path / "u.tif", iterations=3)
-    assert made[2, 3] == -9
-    assert np.array_equal(made, syncline.sweep(mean, u, iterations=3, nodata=-9))
-
-
-def test_geotiff(tmp_path, u, expected):
-    rasterio = pytest.importorskip("rasterio")
-    from rasterio.transform import from_origin
-
-    profile = {"driver": "GTiff", "dtype": "float64", "count": 1, "height": 40, "width": 50}
-    profile |= {"crs": "EPSG:32633", "transform": from_origin(5, 9, 30, 30)}
-    with rasterio.open(tmp_path / "u.tif", "w", **profile) as file:
-        file.write(u, 1)
-        file.update_tags(author="test")
-        file.set_band_description(1, "height")
-    path, made = tmp_path / "u.tif", tmp_path / "o.tif"
-    syncline.sweep(mean, path, iterations=5, output=made)
-    with rasterio.open(made) as file:
-        assert same(file.read(1), expected)
-        assert file.crs.to_epsg() == 32633 and file.transform == profile["transform"]
-        assert file.tags()["author"] == "test" and file.descriptions == ("height",)
-        assert file.nodata is None
-    assert sorted(os.listdir(tmp_path)) == ["o.tif", "u.tif"]
-    # What was taken for no data is so in the result.
-    syncline.sweep(mean, path, iterations=5, output=made, overwrite=True, nodata=float(u[0, 0]))
-    with rasterio.open(made) as file:
-        assert file.nodata == u[0, 0]
-    # What has another meaning than its numbers, or is another place.
-    other = tmp_path / "other.tif"
-    for change in ("scales", "offsets", "mask", "transform"):
-        given = profile | (
-            {"transform": from_origin(5, 8, 30, 30)} if change == "transform" else {}
-        )
-        with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True), rasterio.open(other, "w", **given) as file:
-            file.write(u, 1)
-            if change == "mask":
-                file.write_mask(u > 0.5)
-            elif change != "transform":
-                setattr(file, change, (2.0,))
-        with pytest.raises(syncline.ArrayError, match=change.rstrip("s")):
-            syncline.sweep(lambda a, f: a + f, path, other, iterations=1)
 
 
 @pytest.mark.parametrize(
@@ -638,3 +585,52 @@ def test_points_without_data_have_not_changed(u, kernel):
     with pytest.warns(syncline.ConvergenceWarning):
         _, report = syncline.sweep(kernel, u, iterations=3, until=0.1, full_output=True)
     assert np.isnan(report.residuals).all() and report.converged is None
+
+
+def test_several_outputs_of_any_kind_and_place(tmp_path, u):
+    pytest.importorskip("rasterio")
+
+    def two(a, b):
+        return a + 1, b + 2
+
+    (tmp_path / "p").mkdir()
+    here = os.path.relpath(tmp_path)
+    for names in (
+        ["x.npy", "y.tif"],
+        ["x.tif", "y.npy"],
+        ["x.npy", "p/x.npy"],
+        ["x.npy", os.path.join(here, "y.npy")],
+    ):
+        outputs = [name if name.startswith(".") else str(tmp_path / name) for name in names]
+        for _ in range(2):
+            made = syncline.sweep(two, (u, u), iterations=2, output=outputs, overwrite=True)
+            for n, (one, path) in enumerate(zip(made, outputs)):
+                read = syncline.sweep(mean, one, iterations=0)
+                assert same(read, u + (n + 1) + (n + 1)) and os.path.exists(path)
+                assert isinstance(one, np.ndarray) == path.endswith(".npy")
+        for path in outputs:
+            os.remove(path)
+        assert sorted(os.listdir(tmp_path)) == ["p"] and not os.listdir(tmp_path / "p")
+    with pytest.raises(syncline.OutputError, match="in one folder"):
+        outputs = [tmp_path / "x.npy", tmp_path / "y.tif"]
+        syncline.sweep(two, (u, u), iterations=1, output=outputs, resume=True)
+    with pytest.raises(syncline.ArrayError, match="a tuple"):
+        syncline.sweep(two, [u, u], iterations=1)
+
+
+def test_a_folder_of_other_files_is_not_replaced(tmp_path, u):
+    pytest.importorskip("zarr")
+    (tmp_path / "o.zarr").mkdir()
+    syncline.sweep(mean, u, iterations=1, output=tmp_path / "o.zarr", overwrite=True)
+    syncline.sweep(mean, u, iterations=1, output=tmp_path / "o.zarr", overwrite=True)
+    (tmp_path / "p.zarr").mkdir()
+    (tmp_path / "p.zarr" / "precious").touch()
+    with pytest.raises(syncline.OutputError, match="none of zarr"):
+        syncline.sweep(mean, u, iterations=1, output=tmp_path / "p.zarr", overwrite=True)
+    assert os.listdir(tmp_path / "p.zarr") == ["precious"]
+
+
+def test_progress_ends_with_the_whole(u):
+    seen = []
+    syncline.sweep(mean, u, iterations=5, progress=lambda *at: seen.append(at))
+    assert seen[-1] == (1.0, 1, 1)

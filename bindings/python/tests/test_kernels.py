@@ -1,6 +1,7 @@
 """Kernels in Python: what is traced, what is refused, and compiled functions."""
 
 import ctypes
+import functools
 import gc
 import math
 import os
@@ -620,3 +621,34 @@ def test_short_axes_are_reflected_as_numpy_pads_them():
             )
             padded = np.pad(field, ((2, 2), (0, 0)), mode="reflect")
             assert np.array_equal(made, padded[2 + offset : 2 + offset + rows]), (rows, offset)
+
+
+@pytest.mark.filterwarnings("ignore::syncline.SlowKernelWarning")
+def test_a_plain_lambda_reads_what_it_names_itself(u):
+    # fmt: off
+    both = [lambda u: u.old.n if u > 0.5 else u + 0.1, lambda u: u.old.s if u > 0.5 else u + 0.2]
+    # fmt: on
+
+    def south(u):
+        return u.old.s if u > 0.5 else u + 0.2
+
+    expected = syncline.sweep(south, u, iterations=3)
+    assert np.array_equal(syncline.sweep(both[1], u, iterations=3), expected)
+    assert (syncline.sweep(both[1], u, iterations=1)[0] != u[0]).all(), "no row above is read"
+
+    def table(u):
+        return {True: u.n, False: u.s}[u > 0.5]
+
+    with pytest.raises(syncline.KernelError, match="no key"):
+        syncline.kernel(table).describe()
+    by_table = syncline.sweep(table, u, iterations=2)
+    by_if = syncline.sweep(lambda u: u.n if u > 0.5 else u.s, u, iterations=2)
+    assert np.array_equal(by_table, by_if)
+    with pytest.raises(syncline.KernelError, match="cannot be read"):
+        syncline.sweep(functools.partial(lambda k, u: u.n if u > k else u.s, 0.5), u, iterations=1)
+
+    def north(u):
+        return u.n
+
+    with pytest.raises(syncline.KernelError, match=r"\(-1, 0\), which its own"):
+        syncline.sweep(lambda u: north(u) if u > 0 else u.s, u, iterations=1)

@@ -296,6 +296,18 @@ def test_other_waits_see_a_cancelled_task(tmp_path):
         first.result(LIMIT)
 
 
+def test_a_wait_counts_each_task_once(tmp_path):
+    with syncline.Pool(2, batch=1) as pool:
+        some = [pool.submit(tasks.wait_for, str(tmp_path / "go")) for _ in range(2)]
+        late = [pool.submit(tasks.square, n) for n in range(6)]
+        assert [one.cancel() for one in late] == [True] * 6
+        opened = threading.Timer(0.2, (tmp_path / "go").touch)
+        opened.start()
+        # The cancelled ones were there before the wait, and end no part of it.
+        assert futures.wait(some + late, LIMIT).not_done == set()
+        opened.join()
+
+
 def test_polls_make_progress(pool):
     future = pool.submit(tasks.wait, 0.2, "there")
     until = time.monotonic() + LIMIT

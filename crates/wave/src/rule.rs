@@ -166,6 +166,8 @@ pub(crate) struct Rule {
     pub(crate) directions: Vec<Direction>,
     /// The functions that the program gives.
     pub(crate) functions: Vec<Function>,
+    /// What runs each piece, for functions that need it.
+    pub(crate) around: Option<Around>,
     /// Whether NaN means no data in a field: then a value that stays NaN has not changed.
     pub(crate) nan_stays: bool,
 }
@@ -186,6 +188,19 @@ pub(crate) struct Function {
 impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}({} arguments)", self.name, self.arguments)
+    }
+}
+
+/// What is around the pieces of a pass: it calls what it is given.
+type AroundCode = dyn Fn(&mut dyn FnMut()) + Send + Sync;
+
+/// What runs the pieces of a pass.
+#[derive(Clone)]
+pub(crate) struct Around(pub(crate) Arc<AroundCode>);
+
+impl fmt::Debug for Around {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Around")
     }
 }
 

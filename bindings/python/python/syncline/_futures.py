@@ -12,6 +12,9 @@ are told                of `_Teller` for the    again
                         main thread
 ======================  ======================  ================================================
 
+Those are told that were there when the outcome was kept, each once: what comes later has seen the
+outcome, and `wait` would count it twice.
+
 The `wait` and `as_completed` of `concurrent.futures`, interrupted in the main thread, may leave
 with the locks of futures, or with that of the event for which they wait. So these locks are waited
 for no longer than `_patience`.
@@ -41,7 +44,7 @@ class Future(futures.Future):
     def __init__(self, pool):
         super().__init__()
         self._lock = self._condition._lock
-        self._pool, self._token, self._is_told = pool, None, False
+        self._pool, self._token, self._untold = pool, None, None
 
     def done(self):
         """Return whether the task has ended, or is cancelled."""
@@ -93,18 +96,30 @@ class Future(futures.Future):
 
     def _finish(self, value=None, error=None, state=FINISHED):
         """Keep the outcome, unless there is one, and tell it."""
+        # With the lock of the future: another thread that has seen no outcome is about to add
+        # itself.
+        if threading.current_thread() is threading.main_thread():
+            with self._lock:
+                self._keep(value, error, state)
+            if self._untold is not None:
+                _teller.put(self)
+        else:
+            is_held = _acquire(self._lock)
+            try:
+                self._keep(value, error, state)
+            finally:
+                if is_held:
+                    self._lock.release()
+            _tell(self)
+
+    def _keep(self, value, error, state):
         with _keeping:
             if self._state not in DONE:
                 self._result, self._exception = value, error
+                if self._waiters or self._done_callbacks:
+                    self._untold = list(self._waiters), list(self._done_callbacks)
                 # Last: other threads look at nothing else.
                 self._state = state
-        if threading.current_thread() is not threading.main_thread():
-            return _tell(self)
-        # With the lock: another thread that has seen no outcome is about to add itself.
-        with self._lock:
-            is_alone = not self._waiters and not self._done_callbacks
-        if not is_alone:
-            _teller.put(self)
 
 
 def _call(callback, future, caught):
@@ -116,15 +131,11 @@ def _call(callback, future, caught):
 
 def _tell(future):
     """Tell the waiters and callbacks of a future that it is done; not in the main thread."""
-    is_held = _acquire(future._lock)
-    try:
-        if future._is_told:
-            return
-        future._is_told = True
-        waiters, callbacks = list(future._waiters), list(future._done_callbacks)
-    finally:
-        if is_held:
-            future._lock.release()
+    with _keeping:
+        untold, future._untold = future._untold, None
+    if untold is None:
+        return
+    waiters, callbacks = untold
     for waiter in waiters:
         # Its lock is taken to set it.
         event = getattr(getattr(waiter, "event", None), "_cond", None)

@@ -1,9 +1,16 @@
 """GeoTIFF, by rasterio: bands, and what a file says beside their numbers."""
 
 import contextlib
+import os
 
 from ._errors import ArrayError, FileError
 from ._files import package, windows
+
+#: Compressions that change numbers.
+_LOSSY = ("jpeg", "webp", "jxl")
+
+#: What readers write beside a file about its numbers: overviews, a mask, statistics.
+_SIDECARS = (".ovr", ".msk", ".aux.xml")
 
 
 class GeoTiff:
@@ -27,7 +34,18 @@ class GeoTiff:
             )
         self._file, self.profile = file, dict(file.profile)
         self.shape, self.dtype, self.nodata = file.shape, file.dtypes[0], file.nodata
-        self.tags, self.descriptions = (file.tags(), file.tags(1)), file.descriptions
+        # The numbers of the result have other statistics.
+        of_band = file.tags(1).items()
+        of_band = {key: tag for key, tag in of_band if not key.startswith("STATISTICS_")}
+        self.tags, self.descriptions = (file.tags(), of_band), file.descriptions
+        self.units, self.points, self.rpcs = file.units, file.gcps, file.rpcs
+        try:
+            self.colours = file.colormap(1)
+        except ValueError:
+            self.colours = None
+        if str(self.profile.get("compress")).lower() in _LOSSY:
+            self.profile["compress"] = "deflate"
+            self.profile.pop("photometric", None)
 
     def read(self, rows):
         """Return a window of rows, while the file is open."""
@@ -58,9 +76,22 @@ def write(path, result, field):
         if origin:
             file.update_tags(**origin.tags[0])
             file.update_tags(1, **origin.tags[1])
-            file.descriptions = origin.descriptions
+            file.descriptions, file.units = origin.descriptions, origin.units
+            if origin.points[0]:
+                file.gcps = origin.points
+            if origin.rpcs is not None:
+                file.rpcs = origin.rpcs
+            if origin.colours is not None and result.dtype.name in ("uint8", "uint16"):
+                file.write_colormap(1, origin.colours)
         for rows in windows(result.shape, result.itemsize):
             file.write(result[rows], 1, window=_window(rows, width))
+
+
+def forget(path):
+    """Remove what readers have written beside a file that had this path before."""
+    for suffix in _SIDECARS:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path + suffix)
 
 
 def check_place(field, other):
@@ -68,12 +99,21 @@ def check_place(field, other):
     if not (isinstance(field.origin, GeoTiff) and isinstance(other.origin, GeoTiff)):
         return
     one, two = field.origin.profile, other.origin.profile
+    if _control(field.origin) != _control(other.origin):
+        raise ArrayError(
+            f"{other.name} is not where {field.name} is: they have other ground control points"
+        )
     if one["crs"] != two["crs"] or not one["transform"].almost_equals(two["transform"]):
         raise ArrayError(
             f"{other.name} is not where {field.name} is: it has the CRS {two['crs']} and the "
             f"transform {tuple(two['transform'])[:6]}, not {one['crs']} and "
             f"{tuple(one['transform'])[:6]}; rasterio.warp.reproject brings it there"
         )
+
+
+def _control(origin):
+    points, crs = origin.points
+    return crs, [(at.row, at.col, at.x, at.y, at.z) for at in points]
 
 
 def _window(rows, width):

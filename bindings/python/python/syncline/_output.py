@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import pathlib
+import shutil
 import warnings
 
 import numpy as np
@@ -99,16 +100,27 @@ class Output:
         home = folder_of(self.path)
         if not os.path.isdir(home):
             raise FileError(f"the folder of the output, {home}, does not exist")
-        self.is_npy = self.suffix == ".npy"
-        if self.is_npy:
+        # Whether the native part writes it.
+        self.is_direct = self.suffix == ".npy"
+        if self.is_direct:
             self.npy = self.path
-            return
-        package("zarr" if self.suffix == ".zarr" else "rasterio", self.path)
-        if os.path.lexists(self.path) and not overwrite:
+        else:
+            self.detour()
+
+    def detour(self):
+        """Have the native part write a temporary file, of which this one is made."""
+        self.is_direct = False
+        if self.suffix != ".npy":
+            package("zarr" if self.suffix == ".zarr" else "rasterio", self.path)
+        if os.path.lexists(self.path) and not self._overwrite:
             raise OutputError(f"{self.path} exists already: overwrite=True replaces it")
-        if self.suffix != ".zarr" and os.path.isdir(self.path):
-            raise OutputError(f"{self.path} is a folder")
-        self.npy = stage.file()
+        if os.path.isdir(self.path):
+            if self.suffix != ".zarr":
+                raise OutputError(f"{self.path} is a folder")
+            inside = os.listdir(self.path)
+            if inside and not {"zarr.json", ".zgroup", ".zarray"} & set(inside):
+                raise OutputError(f"{self.path} is a folder, but none of zarr: move it away")
+        self.npy = self._stage.file()
 
     @property
     def passes(self):
@@ -139,13 +151,19 @@ class Output:
     def finish(self, field):
         """Bring the result to its place; return what views it."""
         result = np.load(self.npy, mmap_mode="r")
-        if self.is_npy:
+        if self.is_direct:
             return result
         part = self._stage.beside(self.path, self.suffix)
-        write = self._write_zarr if self.suffix == ".zarr" else _geotiff.write
         try:
-            write(part, result, field)
+            if self.suffix == ".zarr":
+                self._write_zarr(part, result, field)
+            elif self.suffix == ".npy":
+                shutil.copyfile(self.npy, part)
+            else:
+                _geotiff.write(part, result, field)
             self._replace(part)
+            if self.suffix in (".tif", ".tiff"):
+                _geotiff.forget(self.path)
         except Exception as error:
             # What has taken hours is not lost because of its last step.
             kept = f"{self.path}.{os.getpid()}.npy"
@@ -153,6 +171,8 @@ class Output:
             told = f"cannot write {self.path}: {error}; the result is in {kept}"
             kind = OutputError if isinstance(error, OutputError) else FileError
             raise kind(told) from error
+        if self.suffix == ".npy":
+            return np.load(self.path, mmap_mode="r")
         if self._store is None:
             return None
         import xarray

@@ -50,8 +50,9 @@ class Point(float):
             return self._values[kernel.reads.index((index, offset))]
         except ValueError:
             raise KernelError(
-                f"{kernel.name} reads the neighbour {offset}, which its source does not name as "
-                "constants"
+                f"{kernel.name} reads the neighbour {offset[-kernel.dimensions :]}, which its own "
+                "source does not name as constants, such as u.n or u[-1, 0]: what a function reads "
+                "that cannot be traced must be known before it runs"
             ) from None
 
 
@@ -59,8 +60,9 @@ class _Plain:
     """A kernel that is called for each point: its arrays, and what it reads of them."""
 
     def __init__(self, function, names, dimensions, fields):
-        self.function, self.fields = function, fields
-        self.name = function.__name__ if function.__name__.isidentifier() else "kernel"
+        self.function, self.fields, self.dimensions = function, fields, dimensions
+        name = getattr(function, "__name__", "")
+        self.name = name if name.isidentifier() else "kernel"
         offsets, self.before = _offsets(function, dimensions)
         self.reads = tuple((index, offset) for index in range(len(names)) for offset in offsets)
         self.arrays = range(len(names))
@@ -84,13 +86,13 @@ class _Plain:
 def _offsets(function, dimensions):
     """Return the offsets at which the source of a kernel reads, and whether it reads old values."""
     try:
-        source = inspect.getsource(function)
+        tree = _tree(function)
     except (OSError, TypeError):
         raise KernelError(
-            f"the source of {function!r} cannot be read, so it is not known what the kernel reads"
+            f"the source of {function!r} cannot be read, so it is not known what the kernel reads: "
+            "write it as a function, in a file or a notebook"
         ) from None
     names = set(parameters(function))
-    tree = _parsed(source)
     # Names that stand for an array: `old = u.old`.
     arrays, known = set(names), 0
     while known != len(arrays):
@@ -115,6 +117,40 @@ def _offsets(function, dimensions):
             ):
                 found.add((0,) * (3 - dimensions) + offsets)
     return sorted(found), old
+
+
+def _tree(function):
+    """Return the syntax tree of a function."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    lines, _ = inspect.findsource(function if code is None else code)
+    try:
+        nodes = ast.walk(ast.parse("".join(lines)))
+    except SyntaxError:  # of a notebook with commands
+        nodes = ()
+    found = [node for node in nodes if code is not None and _is_of(node, code)]
+    if len(found) > 1:
+        raise KernelError(
+            f"there are several lambdas in line {code.co_firstlineno} of {code.co_filename}, so it "
+            "is not known what the kernel reads: write it as a function"
+        )
+    return found[0] if found else _parsed(inspect.getsource(function))
+
+
+def _is_of(node, code):
+    """Return whether a code object is that of a lambda or a function in a syntax tree."""
+    if not isinstance(node, (ast.Lambda, ast.FunctionDef)):
+        return False
+    if getattr(node, "name", "<lambda>") != code.co_name:
+        return False
+    first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+    if first != code.co_firstlineno:
+        return False
+    if not isinstance(node, ast.Lambda):
+        return True
+    # Lambdas of one line differ in where their instructions are, unless that is not recorded.
+    end = node.end_lineno, node.end_col_offset
+    places = [at for at in code.co_positions() if None not in at and at[2:] != (0, 0)]
+    return all((node.lineno, node.col_offset) <= at[::2] and at[1::2] <= end for at in places)
 
 
 def _parsed(source):

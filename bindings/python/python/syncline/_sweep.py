@@ -35,14 +35,17 @@ class _Job:
     def __init__(self, stage, kernel, field, coefficients, options):
         self.fields, self.rewrap = _named(field, "field")
         names = names_of(kernel)
+        self.is_dataset = _is_dataset(field)
         # For each field of the kernel its position among those of the user.
         self.order, self.given_names = range(len(self.fields)), None
-        if isinstance(field, Mapping) or _is_dataset(field):
+        if isinstance(field, Mapping) or self.is_dataset:
             self._order(names)
         extra = _ordered(coefficients, names, len(self.fields))
         given = len(self.fields) + len(extra)
         if len(names) != given:
             absent = f": {', '.join(names[given:])} missing" if given < len(names) else ""
+            if isinstance(field, list):
+                absent += "; several fields are a tuple"
             raise ArrayError(
                 f"the kernel takes {len(names)} arrays ({', '.join(names)}), but {given} are "
                 f"given{absent}"
@@ -119,8 +122,9 @@ class _Job:
             return
         if sorted(given) != sorted(wanted):
             raise ArrayError(
-                f"the fields of the kernel are {', '.join(wanted)}, but {', '.join(given)} are "
-                "given: a dict has them by these names, a tuple in this order"
+                f"the kernel takes {', '.join(names)}, the fields first, but the fields "
+                f"{', '.join(given)} are given: a dict has them by these names, a tuple in this "
+                "order"
             )
         rewrap, self.order = self.rewrap, [given.index(name) for name in wanted]
         self.fields = [self.fields[at] for at in self.order]
@@ -149,8 +153,18 @@ class _Job:
             if places.count(place) > 1:
                 raise OutputError(f"two fields have the output {place}")
         made = [Output(path, stage, options["overwrite"], options["chunks"]) for path in output]
-        if options["resume"] and not all(one.is_npy for one in made):
-            raise OutputError("only an output in .npy can be resumed")
+        if len({os.path.dirname(place) for place in places if place.endswith(".npy")}) > 1 or (
+            any(one.is_direct for one in made) and not all(one.is_direct for one in made)
+        ):
+            # The native part writes files into one folder.
+            for one in made:
+                if one.is_direct:
+                    one.detour()
+        elif len(made) > 1:
+            for one, place in zip(made, places):
+                one.npy = place if one.is_direct else one.npy
+        if options["resume"] and not all(one.is_direct for one in made):
+            raise OutputError("only outputs in .npy, in one folder, can be resumed")
         return made
 
     def _settings(self, options):
@@ -202,6 +216,9 @@ class _Job:
                 if isinstance(view, np.ndarray):
                     view = field.wrap(view)
                 made.append(output.path if view is None else view)
+            if self.is_dataset and any(isinstance(one, str) for one in made):
+                # A Dataset has arrays, and no paths.
+                return {self.given_names[at]: one for at, one in zip(self.order, made)}
         else:
             made = [
                 field.wrap(np.frombuffer(buffer, field.dtype).reshape(field.shape))
@@ -285,7 +302,7 @@ def sweep(
     kernel : Kernel, callable, str or path
         The update of a point: see `syncline.kernel`; or the path of a description (``.toml``). A
         plain function is traced as a kernel; if it cannot be, it is called by the interpreter point
-        by point, with a `SlowKernelWarning`.
+        by point, with a `SlowKernelWarning`; its own source must name the neighbours that it reads.
     field : array, tuple or dict of arrays
         What is updated: a numpy array, a `numpy.memmap`, a path (``.npy``, ``.zarr``, ``.tif``),
         an ``xarray.DataArray``, or an array of dask or zarr; of one, two or three dimensions. It is
@@ -307,7 +324,8 @@ def sweep(
     output : path, or several, optional
         The file of the result: ``.npy``, ``.zarr`` or ``.tif``. It has its name only when it is
         complete. A ``DataArray`` goes to a ``.zarr`` with its coordinates and attributes. Several
-        fields have a list, in the order in which they are given, or a dict by name.
+        fields have a list, in the order in which they are given, or a dict by name; only outputs in
+        ``.npy``, in one folder, can be resumed then.
     overwrite : bool
         Replace an existing output, and what an interrupted run has left.
     resume : bool
@@ -323,7 +341,8 @@ def sweep(
     nodata : number or dict, optional
         The value of the field, or of each array, that means no data [default: what a GeoTIFF says,
         unless the kernel is a text, which says it itself].
-        Such points stay, and their neighbours see their own value in place of it.
+        Such points stay, and their neighbours see their own value in place of it. A point that
+        becomes this number has no data from then on.
     directions : str or sequence of str, optional
         The directions of the iterations of a kernel that reads new values, in turn, such as
         ``["south-east", "north-west"]``: from the first row and column to the last, and back. The
@@ -337,8 +356,8 @@ def sweep(
     depth : int, optional
         The number of iterations in a pass, at most [default: the fastest].
     progress : bool or callable
-        Show a bar, or call ``progress(done, step, steps)`` ten times a second or more often, with
-        the fraction done, and the number of the pass and of all passes.
+        Show a bar, or call ``progress(done, step, steps)`` ten times a second or more often, and
+        at the end, with the fraction done, and the number of the pass and of all passes.
     full_output : bool
         Return a tuple of the result and a `Report`.
 
@@ -348,7 +367,8 @@ def sweep(
         The result, of the kind of the field. A path gives a numpy array, and with ``output`` a
         read-only ``numpy.memmap`` of the file; the path itself if that is no ``.npy``. A
         ``DataArray`` comes back with its coordinates and attributes, and is read from a ``.npy`` or
-        ``.zarr`` output when it is used.
+        ``.zarr`` output when it is used; into a ``.tif``, which has the numbers alone, it gives the
+        path, and a ``Dataset`` gives a dict of paths.
 
     Raises
     ------
@@ -402,11 +422,15 @@ def sweep(
     if progress not in (None, True, False) and not callable(progress):
         raise TypeError(f"progress is {progress!r}, but must be a bool or a function")
     bar = Bar() if progress is True else None
-    watch = (lambda *at: progress(*at[:3])) if callable(progress) else None
-    if bar is not None:
+    last, watch = [1, 1], None
+    if bar is not None or callable(progress):
 
         def watch(done, step, steps, _):
-            bar(done, f" pass {step} of {steps}" if steps > 1 else "")
+            last[:] = step, steps
+            if bar is None:
+                progress(done, step, steps)
+            else:
+                bar(done, f" pass {step} of {steps}" if steps > 1 else "")
 
     with _syncline.Busy(), Stage(_first_path(output)) as stage:
         job = _Job(stage, kernel, field, coefficients, options)
@@ -415,8 +439,8 @@ def sweep(
         begin = time.perf_counter()
         try:
             buffers, facts = _syncline.sweep(job.ready.native, job.given(), job.settings, watch)
-            if bar is not None:
-                bar(1.0)
+            if watch is not None:
+                watch(1.0, *last[:2], iterations)
         except BaseException as error:
             # Those of an earlier run are left alone, as is all that another call may go on from.
             for path in passes if not resume and _is_interrupt(error) else ():

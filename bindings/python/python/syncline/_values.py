@@ -395,7 +395,8 @@ class Condition:
     def __invert__(self):
         return Condition(self.trace, "not", (self,))
 
-    __hash__ = object.__hash__
+    def __hash__(self):
+        raise self.trace.untraceable("a comparison is no key, as it is not known yet")
 
     def __eq__(self, other):
         raise self.trace.untraceable("comparisons cannot be compared: join them by `&`, `|`, `~`")

@@ -140,6 +140,7 @@ impl File {
             overflow,
             directions,
             functions,
+            around: None,
             nan_stays,
         };
         Ok(Rule { edges: self.edges(text, &rule)?, ..rule })

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::Described;
-use crate::rule::FunctionCode;
+use crate::rule::{Around, FunctionCode};
 use crate::{Error, Result};
 
 /// A C function of a description: computes `n` results from `n` values of each argument.
@@ -150,6 +150,44 @@ impl Described {
         };
         self.give(name, Arc::new(code))?;
         Ok(self)
+    }
+
+    /// Gives what runs each piece of a sweep, which calls functions many times. It calls what it is
+    /// given, and has what the functions need meanwhile, such as the lock of an interpreter: taken
+    /// once for a piece, it costs nothing in each call. A piece has some rows of an array, and all
+    /// iterations of a pass.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// use syncline_store::array::Array;
+    /// use syncline_wave::{Described, Sweep};
+    ///
+    /// let text = "name = 'n'\nfield = 'u'\nfunctions = ['count']\nupdate = 'u = count(old.w)'";
+    /// let calls = Arc::new(Mutex::new(0));
+    /// let lock = Arc::clone(&calls);
+    /// let counted = Described::parse(text)?.with_function("count", move |arguments, results| {
+    ///     assert!(lock.try_lock().is_err(), "the lock is held");
+    ///     results.copy_from_slice(arguments[0]);
+    /// })?;
+    /// let lock = Arc::clone(&calls);
+    /// let counted = counted.around_pieces(move |piece| {
+    ///     let mut calls = lock.lock().unwrap();
+    ///     *calls += 1;
+    ///     piece();
+    /// });
+    /// let u = Array::from_vec(&[2, 3], vec![0.5; 6])?;
+    /// Sweep::new(counted).iterations(2).run_arrays(&[u], &[])?;
+    /// assert!(*calls.lock().unwrap() > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn around_pieces(
+        mut self,
+        around: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static,
+    ) -> Self {
+        self.rule.around = Some(Around(Arc::new(around)));
+        self
     }
 
     fn give(&mut self, name: &str, code: Arc<FunctionCode>) -> Result<()> {

@@ -51,9 +51,9 @@ pub(crate) use self::data::{Down, Sink, Source};
 use self::data::{Outgoing, Panel, Writers};
 use super::columns::Columns;
 use super::engine::{Bands, Crossing, Engine, Job};
-use super::greater;
 use super::ordered::Part;
 use super::sums::PassSums;
+use super::{Around, greater};
 use crate::monitor::Monitor;
 use crate::semaphore::Semaphore;
 use crate::streamed::team::all;
@@ -75,6 +75,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) threads: usize,
     pub(crate) norm: bool,
     pub(crate) monitor: &'a Monitor,
+    pub(crate) around: Option<&'a Around>,
     pub(crate) spent: &'a Spent,
     pub(crate) sums: &'a PassSums,
     /// The iterations before this pass.
@@ -478,9 +479,15 @@ impl<E: Engine> Stage<'_, E> {
         let (slabs_in, slabs_out) = (&panel.slabs[..], &out.slabs[..]);
         let job = Job { band, range, slabs_in, slabs_out, monitor: pass.monitor };
         let mut changes = vec![0.0; if pass.norm { self.levels.len() } else { 0 }];
-        let wanted = pass.norm.then_some(&mut changes[..]);
-        {
-            let _processor = self.processors.take();
+        let mut wanted = pass.norm.then_some(&mut changes[..]);
+        // Before what is around the piece: what waits for a processor holds nothing else.
+        let processor = self.processors.take();
+        let mut ran = false;
+        let mut run = || {
+            // Once, whatever is around the piece.
+            if std::mem::replace(&mut ran, true) {
+                return;
+            }
             // SAFETY: the pieces of a band run one after another, as all hold its final slabs
             // exclusively, and each runs after the piece of the band before that is ahead, whose
             // cell it holds inclusively; a slot has one band at a time. The panel has the slabs
@@ -489,9 +496,14 @@ impl<E: Engine> Stage<'_, E> {
             // in there were copied. The pieces at a cut hold what crosses it, in the order of all
             // members. The lanes are available.
             timed(&pass.spent.update_ns, || unsafe {
-                engine.piece(&mut worker, &job, &mut crossing, wanted);
+                engine.piece(&mut worker, &job, &mut crossing, wanted.as_deref_mut());
             });
+        };
+        if let Some(Around(around)) = pass.around {
+            around(&mut run);
         }
+        run();
+        drop(processor);
         // The piece may have ended early.
         pass.go_on()?;
         if pass.norm {

@@ -104,6 +104,7 @@ impl Run<'_> {
             threads: self.settings.processors() as usize,
             norm: self.settings.tolerance.is_some(),
             monitor: self.monitor(),
+            around: rule.around.as_ref(),
             spent,
             sums,
             before,

@@ -100,6 +100,7 @@ class Output:
         home = folder_of(self.path)
         if not os.path.isdir(home):
             raise FileError(f"the folder of the output, {home}, does not exist")
+        self.home = os.path.realpath(home)
         # Whether the native part writes it.
         self.is_direct = self.suffix == ".npy"
         if self.is_direct:

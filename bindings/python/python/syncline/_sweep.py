@@ -153,16 +153,16 @@ class _Job:
             if places.count(place) > 1:
                 raise OutputError(f"two fields have the output {place}")
         made = [Output(path, stage, options["overwrite"], options["chunks"]) for path in output]
-        if len({os.path.dirname(place) for place in places if place.endswith(".npy")}) > 1 or (
-            any(one.is_direct for one in made) and not all(one.is_direct for one in made)
-        ):
-            # The native part writes files into one folder.
+        homes = {one.home for one in made}
+        if len(made) > 1 and (len(homes) > 1 or not all(one.is_direct for one in made)):
+            # The native part writes all files into one folder.
             for one in made:
                 if one.is_direct:
                     one.detour()
         elif len(made) > 1:
-            for one, place in zip(made, places):
-                one.npy = place if one.is_direct else one.npy
+            # Whatever their folder is called.
+            for one in made:
+                one.npy = os.path.join(one.home, os.path.basename(one.path))
         if options["resume"] and not all(one.is_direct for one in made):
             raise OutputError("only outputs in .npy, in one folder, can be resumed")
         return made

@@ -37,6 +37,7 @@ mod copies;
 mod engine;
 mod explicit;
 pub(crate) mod fields;
+mod function;
 pub(crate) mod keep;
 mod loops;
 pub(crate) mod native;
@@ -53,11 +54,9 @@ pub(crate) mod team;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-use std::sync::Arc;
-
 use syncline_store::ElementType;
 
+pub(crate) use self::function::{Around, Code, Context, Function};
 use crate::described::graph::{Graph, Id, Node, Read, Type};
 use crate::{Neighbour, Stencil};
 
@@ -170,38 +169,6 @@ pub(crate) struct Rule {
     pub(crate) around: Option<Around>,
     /// Whether NaN means no data in a field: then a value that stays NaN has not changed.
     pub(crate) nan_stays: bool,
-}
-
-/// The code of a function that the program gives: the arguments of some points, which all have the
-/// length of the results, and the results.
-pub(crate) type FunctionCode = dyn Fn(&[&[f64]], &mut [f64]) + Send + Sync;
-
-/// A function that the program gives.
-#[derive(Clone)]
-pub(crate) struct Function {
-    pub(crate) name: String,
-    /// The number of its arguments.
-    pub(crate) arguments: usize,
-    pub(crate) code: Option<Arc<FunctionCode>>,
-}
-
-impl fmt::Debug for Function {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}({} arguments)", self.name, self.arguments)
-    }
-}
-
-/// What is around the pieces of a pass: it calls what it is given.
-type AroundCode = dyn Fn(&mut dyn FnMut()) + Send + Sync;
-
-/// What runs the pieces of a pass.
-#[derive(Clone)]
-pub(crate) struct Around(pub(crate) Arc<AroundCode>);
-
-impl fmt::Debug for Around {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Around")
-    }
 }
 
 impl Rule {

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::Described;
-use crate::rule::{Around, FunctionCode};
+use crate::rule::{Around, Code, Context};
 use crate::{Error, Result};
 
 /// A C function of a description: computes `n` results from `n` values of each argument.
@@ -18,22 +18,6 @@ pub type CValues = unsafe extern "C" fn(
     results: *mut f64,
     context: *mut c_void,
 );
-
-/// The context of a C function.
-struct Context(*mut c_void);
-
-// SAFETY: `Described::with_c_function` requires that the function may be called with the context
-// from any thread, also from several at the same time.
-unsafe impl Send for Context {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Context {}
-
-impl Context {
-    /// Returns the pointer. A closure that calls it captures the whole context.
-    fn get(&self) -> *mut c_void {
-        self.0
-    }
-}
 
 /// Functions of the program.
 ///
@@ -85,7 +69,7 @@ impl Described {
         name: &str,
         code: impl Fn(&[&[f64]], &mut [f64]) + Send + Sync + 'static,
     ) -> Result<Self> {
-        self.give(name, Arc::new(code))?;
+        self.give(name, Code::Rust(Arc::new(code)))?;
         Ok(self)
     }
 
@@ -137,18 +121,7 @@ impl Described {
         function: CValues,
         context: *mut c_void,
     ) -> Result<Self> {
-        let context = Context(context);
-        let code = move |arguments: &[&[f64]], results: &mut [f64]| {
-            let mut starts = [std::ptr::null(); super::graph::ARGUMENTS];
-            for (start, argument) in starts.iter_mut().zip(arguments) {
-                *start = argument.as_ptr();
-            }
-            let (n, results) = (results.len(), results.as_mut_ptr());
-            // SAFETY: all arguments and the results have `n` values; the rest is for the caller of
-            // `with_c_function` to guarantee.
-            unsafe { function(n, starts.as_ptr(), results, context.get()) };
-        };
-        self.give(name, Arc::new(code))?;
+        self.give(name, Code::C(function, Context(context)))?;
         Ok(self)
     }
 
@@ -156,6 +129,9 @@ impl Described {
     /// given, and has what the functions need meanwhile, such as the lock of an interpreter: taken
     /// once for a piece, it costs nothing in each call. A piece has some rows of an array, and all
     /// iterations of a pass.
+    ///
+    /// Several threads call `around` at the same time. Each call must call what it is given once,
+    /// in the same thread, before it returns.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -190,7 +166,7 @@ impl Described {
         self
     }
 
-    fn give(&mut self, name: &str, code: Arc<FunctionCode>) -> Result<()> {
+    fn give(&mut self, name: &str, code: Code) -> Result<()> {
         let kernel = &self.name;
         let known = self.rule.functions.iter_mut().find(|function| function.name == name);
         let Some(function) = known else {

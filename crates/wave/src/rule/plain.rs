@@ -262,16 +262,17 @@ pub(crate) fn plain(
 
 /// Calls a function that the program gives for one point.
 fn call(rule: &Rule, function: u16, arguments: impl Iterator<Item = Value>) -> Value {
-    let doubles: Vec<[f64; 1]> = arguments
+    let doubles: Vec<f64> = arguments
         .map(|value| match value {
-            Value::Double(x) => [x],
+            Value::Double(x) => x,
             other => unreachable!("the argument {other:?} is no float64"),
         })
         .collect();
-    let arguments: Vec<&[f64]> = doubles.iter().map(|x| x.as_slice()).collect();
+    let starts: Vec<*const f64> = doubles.iter().map(std::ptr::from_ref).collect();
     let mut result = [f64::NAN];
     if let Some(code) = &rule.functions[function as usize].code {
-        code(&arguments, &mut result);
+        // SAFETY: there is one value of each argument, and of the result.
+        unsafe { code.call(&starts, result.as_mut_ptr(), 1) };
     }
     Value::Double(result[0])
 }

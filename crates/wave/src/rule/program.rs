@@ -507,17 +507,16 @@ impl Machine<'_> {
     /// accesses the result, nor writes the operands; the result must not be among the operands.
     unsafe fn call(&self, function: u16, to: *mut u8, from: &[u16], n: usize) {
         let Some(code) = &self.program.functions[function as usize].code else { return };
-        let mut arguments: [&[f64]; ARGUMENTS] = [&[]; ARGUMENTS];
+        let mut arguments = [std::ptr::null(); ARGUMENTS];
         for (argument, place) in arguments.iter_mut().zip(from) {
-            let start = self.addresses[*place as usize].cast::<f64>();
+            let start = self.addresses[*place as usize].cast_const().cast::<f64>();
             debug_assert!(start.is_aligned());
-            // SAFETY: the caller guarantees the values; rings, windows and buffers begin with whole
-            // lines of the cache, and the distances in them are those of values of this type.
-            *argument = unsafe { std::slice::from_raw_parts(start, n) };
+            *argument = start;
         }
-        // SAFETY: a call writes to a buffer of the machine, never to an output.
-        let result = unsafe { std::slice::from_raw_parts_mut(to.cast::<f64>(), n) };
-        code(&arguments[..from.len()], result);
+        // SAFETY: the caller guarantees the values; rings, windows and buffers begin with whole
+        // lines of the cache, and the distances in them are those of values of this type. A call
+        // writes to a buffer of the machine, never to an output.
+        unsafe { code.call(&arguments[..from.len()], to.cast::<f64>(), n) };
     }
 }
 

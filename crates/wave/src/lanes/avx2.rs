@@ -95,8 +95,8 @@ impl Vector for F64x4 {
 
     #[inline(always)]
     unsafe fn transpose_in(from: *const f64, pitch: isize, to: *mut f64, stride: usize) {
-        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
-        // vectors aligned; the processor has AVX2, see the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible; the
+        // processor has AVX2, see the top of the file.
         unsafe {
             let columns = transpose(
                 _mm256_loadu_pd(from),
@@ -104,23 +104,23 @@ impl Vector for F64x4 {
                 _mm256_loadu_pd(from.offset(2 * pitch)),
                 _mm256_loadu_pd(from.offset(3 * pitch)),
             );
-            _mm256_store_pd(to, columns[0]);
-            _mm256_store_pd(to.add(stride), columns[1]);
-            _mm256_store_pd(to.add(2 * stride), columns[2]);
-            _mm256_store_pd(to.add(3 * stride), columns[3]);
+            _mm256_storeu_pd(to, columns[0]);
+            _mm256_storeu_pd(to.add(stride), columns[1]);
+            _mm256_storeu_pd(to.add(2 * stride), columns[2]);
+            _mm256_storeu_pd(to.add(3 * stride), columns[3]);
         }
     }
 
     #[inline(always)]
     unsafe fn transpose_out(from: *const f64, stride: usize, to: *mut f64, pitch: isize) {
-        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
-        // vectors aligned; the processor has AVX2, see the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible; the
+        // processor has AVX2, see the top of the file.
         unsafe {
             let rows = transpose(
-                _mm256_load_pd(from),
-                _mm256_load_pd(from.add(stride)),
-                _mm256_load_pd(from.add(2 * stride)),
-                _mm256_load_pd(from.add(3 * stride)),
+                _mm256_loadu_pd(from),
+                _mm256_loadu_pd(from.add(stride)),
+                _mm256_loadu_pd(from.add(2 * stride)),
+                _mm256_loadu_pd(from.add(3 * stride)),
             );
             _mm256_storeu_pd(to, rows[0]);
             _mm256_storeu_pd(to.offset(pitch), rows[1]);
@@ -208,27 +208,27 @@ impl Vector for F32x8 {
 
     #[inline(always)]
     unsafe fn transpose_in(from: *const f32, pitch: isize, to: *mut f32, stride: usize) {
-        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
-        // vectors aligned; the processor has AVX2, see the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible; the
+        // processor has AVX2, see the top of the file.
         unsafe {
             let mut rows = [_mm256_setzero_ps(); 8];
             for (i, row) in rows.iter_mut().enumerate() {
                 *row = _mm256_loadu_ps(from.offset(i as isize * pitch));
             }
             for (j, column) in transpose8(rows).into_iter().enumerate() {
-                _mm256_store_ps(to.add(j * stride), column);
+                _mm256_storeu_ps(to.add(j * stride), column);
             }
         }
     }
 
     #[inline(always)]
     unsafe fn transpose_out(from: *const f32, stride: usize, to: *mut f32, pitch: isize) {
-        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
-        // vectors aligned; the processor has AVX2, see the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible; the
+        // processor has AVX2, see the top of the file.
         unsafe {
             let mut columns = [_mm256_setzero_ps(); 8];
             for (j, column) in columns.iter_mut().enumerate() {
-                *column = _mm256_load_ps(from.add(j * stride));
+                *column = _mm256_loadu_ps(from.add(j * stride));
             }
             for (i, row) in transpose8(columns).into_iter().enumerate() {
                 _mm256_storeu_ps(to.offset(i as isize * pitch), row);

@@ -116,27 +116,27 @@ impl Vector for F64x8 {
 
     #[inline(always)]
     unsafe fn transpose_in(from: *const f64, pitch: isize, to: *mut f64, stride: usize) {
-        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
-        // vectors aligned; the processor has AVX-512F, see the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible; the
+        // processor has AVX-512F, see the top of the file.
         unsafe {
             let mut rows = [_mm512_setzero_pd(); 8];
             for (i, row) in rows.iter_mut().enumerate() {
                 *row = _mm512_loadu_pd(from.offset(i as isize * pitch));
             }
             for (j, column) in transpose8(rows).into_iter().enumerate() {
-                _mm512_store_pd(to.add(j * stride), column);
+                _mm512_storeu_pd(to.add(j * stride), column);
             }
         }
     }
 
     #[inline(always)]
     unsafe fn transpose_out(from: *const f64, stride: usize, to: *mut f64, pitch: isize) {
-        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
-        // vectors aligned; the processor has AVX-512F, see the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible; the
+        // processor has AVX-512F, see the top of the file.
         unsafe {
             let mut columns = [_mm512_setzero_pd(); 8];
             for (j, column) in columns.iter_mut().enumerate() {
-                *column = _mm512_load_pd(from.add(j * stride));
+                *column = _mm512_loadu_pd(from.add(j * stride));
             }
             for (i, row) in transpose8(columns).into_iter().enumerate() {
                 _mm512_storeu_pd(to.offset(i as isize * pitch), row);
@@ -229,27 +229,27 @@ impl Vector for F32x16 {
 
     #[inline(always)]
     unsafe fn transpose_in(from: *const f32, pitch: isize, to: *mut f32, stride: usize) {
-        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
-        // vectors aligned; the processor has AVX-512F, see the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible; the
+        // processor has AVX-512F, see the top of the file.
         unsafe {
             let mut rows = [_mm512_setzero_ps(); 16];
             for (i, row) in rows.iter_mut().enumerate() {
                 *row = _mm512_loadu_ps(from.offset(i as isize * pitch));
             }
             for (j, column) in transpose16(rows).into_iter().enumerate() {
-                _mm512_store_ps(to.add(j * stride), column);
+                _mm512_storeu_ps(to.add(j * stride), column);
             }
         }
     }
 
     #[inline(always)]
     unsafe fn transpose_out(from: *const f32, stride: usize, to: *mut f32, pitch: isize) {
-        // SAFETY: the caller guarantees that the rows and the vectors are accessible and the
-        // vectors aligned; the processor has AVX-512F, see the top of the file.
+        // SAFETY: the caller guarantees that the rows and the vectors are accessible; the
+        // processor has AVX-512F, see the top of the file.
         unsafe {
             let mut columns = [_mm512_setzero_ps(); 16];
             for (j, column) in columns.iter_mut().enumerate() {
-                *column = _mm512_load_ps(from.add(j * stride));
+                *column = _mm512_loadu_ps(from.add(j * stride));
             }
             for (i, row) in transpose16(columns).into_iter().enumerate() {
                 _mm512_storeu_ps(to.offset(i as isize * pitch), row);

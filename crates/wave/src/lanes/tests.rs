@@ -116,9 +116,9 @@ fn transposes<V: Vector>() {
     let (pitch, stride) = (w + 3, 2 * w);
     let from: Vec<V::Element> = (0..w * pitch).map(|i| V::Element::from_f64(i as f64)).collect();
     let mut room = vec![Row([V::Element::default(); 16]); 2 * w * w / 16 + 2];
-    let to = room.as_mut_ptr().cast::<V::Element>();
-    // SAFETY: `from` has `w` rows at this pitch, and the room has `w` vectors at this stride,
-    // aligned to 64 bytes.
+    // Not aligned.
+    let to = room.as_mut_ptr().cast::<V::Element>().wrapping_add(1);
+    // SAFETY: `from` has `w` rows at this pitch, and the room has `w` vectors at this stride.
     unsafe { V::transpose_in(from.as_ptr(), pitch as isize, to, stride) };
     for i in 0..w {
         for j in 0..w {

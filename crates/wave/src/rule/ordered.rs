@@ -23,18 +23,20 @@
 //! after it, at another position, as in the plain loop. The next level follows `lag` positions
 //! behind in the same rows less the reach downward.
 //!
-//! In two dimensions the window has the rows of a band, and of all levels. In three the rings store
-//! whole planes in this way, and a level works on them where they are.
+//! In two dimensions the window has the rows of a band, and of all levels. A level updates some
+//! positions before the next level does. In three dimensions the rings store whole planes in this
+//! way, and a level works on them where they are.
 //!
 //! # Pieces
 //! The piece of a band needs the next piece of the band before ([`Geometry::least_piece`] says how
-//! long pieces are). In two dimensions it puts all values of the window back into the rings at its
-//! end.
+//! long pieces are). In two dimensions it puts what later pieces read of the window back into the
+//! rings.
 //!
 //! # Costs
 //! Per value and pass a transposition into the window and out of it; in two dimensions at the start
 //! of a piece `levels * lag` positions more. Per value and level the loads and stores
-//! of the program.
+//! of the program, nearly all from the first-level cache: the windows of two dimensions fit into
+//! the second.
 //!
 //! # Source
 //! L. Lamport, "The parallel execution of DO loops", CACM 1974; time skewing: D. Wonnacott, IJPP
@@ -54,7 +56,7 @@ use syncline_store::direct_io::IoBuffer;
 pub(crate) use self::cut::Part;
 pub(crate) use self::geometry::{Geometry, chain};
 use self::geometry::{STEP, turned};
-use self::window::{Line, Way, Window};
+use self::window::{Line, Origin, Way, Window};
 use super::engine::{Bands, Crossing, Engine, Job, Ring, Slabs};
 use super::program::{CHUNK, Machine, Program, fill};
 use super::{Direction, Edge, Rule};
@@ -62,6 +64,9 @@ use crate::Result;
 use crate::described::graph::Read;
 use crate::lanes::Lanes;
 
+/// The positions that a level updates before the next level, which finds them in the first-level
+/// cache.
+const TOGETHER: usize = 8;
 /// All positions.
 const EVERYWHERE: Range<isize> = isize::MIN / 2..isize::MAX / 2;
 
@@ -119,6 +124,9 @@ pub(crate) struct Worker<'p> {
     windows: Vec<Window>,
     /// The distance in bytes of each read from the point, in its window.
     distances: Vec<isize>,
+    /// The reads and the outputs of a level, and of a run of points.
+    origins: Vec<Origin>,
+    places: Vec<Origin>,
     reads: Vec<*const u8>,
     outputs: Vec<*mut u8>,
     before: Vec<u8>,
@@ -161,13 +169,14 @@ impl Engine for Ordered<'_> {
         let distance = |read: &Placed| {
             let window = &windows[read.source];
             let (row, col) = (isize::from(read.offset[g.across]), isize::from(read.offset[2]));
-            let positions = col + g.skew as isize * row;
-            (positions * window.pitch as isize + row) * window.bytes as isize
+            window.distance(g.skew, row, col)
         };
         Ok(Worker {
             machine: Machine::new(&self.program)?,
             distances: self.reads.iter().map(distance).collect(),
             windows,
+            origins: Vec::new(),
+            places: Vec::new(),
             reads: vec![std::ptr::null(); self.reads.len()],
             outputs: vec![std::ptr::null_mut(); self.rule.fields],
             before: Vec::new(),
@@ -493,7 +502,7 @@ impl<'r> Ordered<'r> {
         worker: &mut Worker<'_>,
         job: &Job<'_>,
         level: usize,
-        mut norm: Option<&mut f64>,
+        norm: Option<&mut f64>,
     ) {
         let g = &self.geometry;
         let clip = |position: isize| {
@@ -511,13 +520,11 @@ impl<'r> Ordered<'r> {
             }
         }
         let base = self.cols.start as isize;
-        for position in start..stop {
-            if job.monitor.is_cancelled() {
-                return;
-            }
-            // SAFETY: the conditions are those of this function. The planes have all positions that
-            // the piece reads; no point reads a plane that does not exist.
-            unsafe { self.position(worker, job, level, position, base, norm.as_deref_mut()) };
+        // SAFETY: the conditions are those of this function. The planes have all positions that the
+        // piece reads; no point reads a plane that does not exist.
+        unsafe { self.update(worker, job, level, start..stop, base, norm) };
+        if job.monitor.is_cancelled() {
+            return;
         }
         if level + 1 == g.bands.levels {
             let slab = slabs.start;
@@ -562,21 +569,23 @@ impl<'r> Ordered<'r> {
                 base = keep;
                 self.gather(worker, job, base, filled.max(base)..to + reach);
                 filled = to + reach;
-                for position in from..to {
-                    if job.monitor.is_cancelled() {
-                        return;
-                    }
+                for first in (from..to).step_by(TOGETHER) {
+                    let positions = first..to.min(first + TOGETHER as isize);
                     for level in 0..levels {
-                        let at = position - (level * g.lag) as isize;
+                        let later = (level * g.lag) as isize;
+                        let positions = positions.start - later..positions.end - later;
                         let norm = norms.as_mut().map(|norms| &mut norms[level]);
-                        self.position(worker, job, level, at, base, norm);
+                        self.update(worker, job, level, positions, base, norm);
                     }
+                }
+                if job.monitor.is_cancelled() {
+                    return;
                 }
                 self.scatter(worker, job, base, from - behind..to - behind, true);
             }
             from = to;
         }
-        // SAFETY: as before; later pieces find what is not final in the rings.
-        unsafe { self.scatter(worker, job, base, stop - behind..stop, false) };
+        // SAFETY: as before; later pieces find what they read in the rings.
+        unsafe { self.scatter(worker, job, base, stop - behind - reach..stop, false) };
     }
 }

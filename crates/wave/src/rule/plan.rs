@@ -233,7 +233,7 @@ impl Question<'_> {
             (false, false) => update * OUTSIDE,
         };
         let update = update + RUN_NS / run as f64;
-        let copies = COPY_NS[kind] * (fields + all);
+        let copies = COPY_NS[kind] * (fields + all) * self.moved_again(depth, band, piece);
         // A band loads and stores what it works on, also the slabs of bands before it.
         let moves = MEMORY_NS * 2.0 * all * self.slabs(depth, band) as f64 / band as f64;
         let levels = depth as f64;
@@ -248,9 +248,26 @@ impl Question<'_> {
         let least = if self.members > 1 { 0.5 } else { 1.0 };
         let together = (pieces as f64 / 2.0).clamp(least, self.threads as f64);
         let idle = self.threads as f64 / together;
+        // A piece of an ordered rule waits for the second one of the band before: each thread
+        // begins two pieces after the one before it.
+        let later = if self.rule.explicit { 0.0 } else { 2.0 * (self.threads - 1) as f64 };
+        let idle = idle * (1.0 + later * self.threads as f64 / (bands * pieces) as f64);
         // At the start and at the end of a pass only some bands are in flight.
         let lag = 1.0 + (2.0 * levels + 3.0 * band as f64) / self.dims[0] as f64;
         ((busy + tasks) * idle).max(disk) * lag + buffers as f64 * TOUCH_NS + PASS_NS
+    }
+
+    /// Returns how many times the values of a band are copied in and out: a piece in two dimensions
+    /// puts the values of its last positions back, for the next one.
+    fn moved_again(&self, depth: usize, band: usize, piece: usize) -> f64 {
+        if self.rule.explicit || self.rule.dimensions == 3 {
+            return 1.0;
+        }
+        let times = |g: &ordered::Geometry| {
+            let piece = piece.max(g.least_piece()) as f64;
+            1.0 + g.put_back() as f64 / piece
+        };
+        self.ordered(depth, band).iter().map(times).fold(1.0, f64::max)
     }
 
     /// Returns the number of slabs that a band works on.

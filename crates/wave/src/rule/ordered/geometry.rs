@@ -10,7 +10,7 @@ use crate::rule::engine::Bands;
 use crate::rule::{Direction, Edge, Rule};
 
 /// The positions by which a window moves at once.
-pub(super) const STEP: usize = 64;
+pub(super) const STEP: usize = 128;
 
 /// The numbers that describe how a pass goes over the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +100,11 @@ impl Geometry {
     pub(crate) const fn least_piece(&self) -> usize {
         let slabs = if self.across == 0 { self.bands.band } else { 0 };
         self.lag * (self.bands.levels + 2) + self.skew * slabs
+    }
+
+    /// Returns the number of positions that a piece of two dimensions puts back at its end.
+    pub(crate) const fn put_back(&self) -> usize {
+        (self.bands.levels - 1) * self.lag + self.lag - 1
     }
 
     /// Returns the number of slabs that a band works on.

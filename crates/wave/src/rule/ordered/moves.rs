@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::window::{Line, MOST, Way, Window};
+use super::window::{Line, Way, Window};
 use super::{Job, Ordered, Worker};
 
 impl Ordered<'_> {
@@ -54,7 +54,8 @@ impl Ordered<'_> {
     }
 
     /// Puts positions of the fields' windows back into the rings, and, if they are `last`, final
-    /// values to their places.
+    /// values to their places. Of those the rings get what the next band reads; all rows of a part,
+    /// from which other members take final values.
     ///
     /// # Safety
     /// The conditions of [`sweep`](Self::sweep) must hold, and the windows, which begin at `base`,
@@ -69,12 +70,16 @@ impl Ordered<'_> {
     ) {
         let g = &self.geometry;
         let finals = g.bands.slabs_out(job.band);
+        let mut first = finals.start;
+        if last && self.part.is_none() {
+            first = first.max(g.first_slab(job.band + 1).max(0) as usize);
+        }
         for field in 0..self.rule.fields {
             let window = &worker.windows[field];
             let place = |row: usize| {
                 let slab = self.slab_of(job.band, row)?;
                 // Rows above are final, and belong to bands before.
-                (slab >= finals.start).then(|| (self.line(field, slab), 0..g.dims[2]))
+                (slab >= first).then(|| (self.line(field, slab), 0..g.dims[2]))
             };
             // SAFETY: the lines have all columns, and no other thread accesses those of these
             // positions, as the caller guarantees.
@@ -112,14 +117,9 @@ impl Ordered<'_> {
         // The rows that take part follow one another.
         let Some(first) = (0..g.rows()).find(|row| place(*row).is_some()) else { return };
         let lines: Vec<Line> = (first..g.rows()).map_while(&place).map(line).collect();
-        // Whole vectors of the window begin at rows that are multiples of their width.
-        let odd = (first.next_multiple_of(MOST) - first).min(lines.len());
-        for (i, line) in lines[..odd].iter().enumerate() {
-            // SAFETY: the conditions are those of this function.
-            unsafe { window.copy(line, (first + i, g.skew), base, positions, way) };
+        // SAFETY: the conditions are those of this function; the lanes are available.
+        unsafe {
+            window.copy_all(self.lanes, &lines, (first, g.skew), base, positions, way);
         }
-        let from = (first + odd, g.skew);
-        // SAFETY: as before; the lanes are available.
-        unsafe { window.copy_all(self.lanes, &lines[odd..], from, base, positions, way) };
     }
 }

@@ -1,145 +1,209 @@
-//! The updates of the points at one position of a window.
+//! The updates of the points of a level.
 //!
 //! Points whose reads lead beyond an edge are updated one by one, with addresses of their own; the
-//! others between them are one run of the program.
+//! others of a position, between them, are one run of the program.
 
 use std::ops::Range;
 
+use super::window::Window;
 use super::{Job, Ordered, Placed, Reach, Source, Worker};
 use crate::rule::{Beyond, Edge, change, greater};
 
+/// The rows of the window of a band that a level updates.
+struct Rows {
+    /// The first position of the windows.
+    base: isize,
+    /// The slab of row 0, and the plane of three dimensions.
+    first: isize,
+    plane: usize,
+    updated: Range<isize>,
+    /// The rows whose points read nothing beyond an edge, but perhaps of the columns.
+    inner: Range<isize>,
+}
+
 impl Ordered<'_> {
-    /// Updates the points of a level at one position.
+    /// Updates the points of a level at some positions, one position after the other, until the
+    /// sweep is cancelled.
     ///
     /// # Safety
     /// The conditions of [`sweep`](Self::sweep) must hold; the windows, which begin at `base`, have
-    /// the position and all that its points read, and all updates before it have been made.
-    pub(super) unsafe fn position(
+    /// the positions and all that their points read, and all updates before them have been made.
+    pub(super) unsafe fn update(
         &self,
         worker: &mut Worker<'_>,
         job: &Job<'_>,
         level: usize,
-        position: isize,
+        positions: Range<isize>,
         base: isize,
         mut norm: Option<&mut f64>,
     ) {
-        let g = &self.geometry;
-        let skew = g.skew as isize;
-        // The rows of the window that the level updates.
-        let first = g.first_row(job.band);
-        let slabs = g.bands.slabs_at(job.band, level);
-        let updated = &self.updated;
-        let own = match g.across {
-            0 => {
-                let start = slabs.start.max(updated[0].start);
-                start as isize - first..slabs.end.min(updated[0].end) as isize - first
+        let rows = self.rows(job.band, level, base);
+        if rows.updated.is_empty() {
+            return;
+        }
+        let windows = &worker.windows;
+        let origin = |source: usize, distance| windows[source].origin(base, distance);
+        worker.origins.clear();
+        worker.origins.extend(
+            self.reads.iter().zip(&worker.distances).map(|(read, by)| origin(read.source, *by)),
+        );
+        worker.places.clear();
+        worker.places.extend((0..self.rule.fields).map(|field| origin(field, 0)));
+        for position in positions {
+            if job.monitor.is_cancelled() {
+                return;
             }
-            _ if updated[0].contains(&slabs.start) && !slabs.is_empty() => {
-                updated[1].start as isize..updated[1].end as isize
+            // SAFETY: the conditions are those of this function.
+            unsafe { self.position(worker, &rows, position, norm.as_deref_mut()) };
+        }
+    }
+
+    /// Returns the rows of a level in a band.
+    fn rows(&self, band: usize, level: usize, base: isize) -> Rows {
+        let g = &self.geometry;
+        let first = g.first_row(band);
+        let slabs = g.bands.slabs_at(band, level);
+        let [of_slabs, of_rows, _] = &self.updated;
+        let updated = match g.across {
+            0 => {
+                let start = slabs.start.max(of_slabs.start);
+                start as isize - first..slabs.end.min(of_slabs.end) as isize - first
+            }
+            _ if of_slabs.contains(&slabs.start) && !slabs.is_empty() => {
+                of_rows.start as isize..of_rows.end as isize
             }
             _ => 0..0,
         };
-        // Column `position - skew * row` is among those that are updated.
-        let (left, right) = (updated[2].start as isize, updated[2].end as isize);
-        let least = own.start.max((position - right).div_euclid(skew) + 1);
-        let end = own.end.min((position - left).div_euclid(skew) + 1);
-        if least >= end {
-            return;
-        }
-        // The rows whose points read nothing beyond an edge.
-        let (mut inner, edges) = (least..end, &self.rule.edges);
-        let len = g.dims[g.across] as isize;
-        let Reach { up, down, west, east } = self.reach;
+        let (mut inner, edges) = (updated.clone(), &self.rule.edges);
         if edges[g.across] != Edge::Fixed {
+            let (len, Reach { up, down, .. }) = (g.dims[g.across] as isize, self.reach);
             inner = inner.start.max(up - first)..inner.end.min(len - down - first);
-        }
-        if edges[2] != Edge::Fixed {
-            let n = g.dims[2] as isize;
-            inner = inner.start.max((position - (n - east)).div_euclid(skew) + 1)
-                ..inner.end.min((position - west).div_euclid(skew) + 1);
         }
         if g.across == 1 && edges[0] != Edge::Fixed {
             let slab = slabs.start as isize;
-            let slab_reads = self.reads.iter().map(|read| slab + isize::from(read.offset[0]));
-            if slab_reads.into_iter().any(|slab| !(0..g.dims[0] as isize).contains(&slab)) {
-                inner = end..end;
+            let mut reads = self.reads.iter().map(|read| slab + isize::from(read.offset[0]));
+            if reads.any(|slab| !(0..g.dims[0] as isize).contains(&slab)) {
+                inner = 0..0;
             }
         }
-        let inner = if inner.is_empty() { end..end } else { inner };
+        Rows { base, first, plane: slabs.start, updated, inner }
+    }
+
+    /// Updates the points of some rows at one position.
+    ///
+    /// # Safety
+    /// The conditions of [`update`](Self::update) must hold.
+    unsafe fn position(
+        &self,
+        worker: &mut Worker<'_>,
+        rows: &Rows,
+        position: isize,
+        mut norm: Option<&mut f64>,
+    ) {
+        let g = &self.geometry;
+        // The first row whose column at this position is before `col`.
+        let before = |col: isize| match g.skew {
+            1 => position - col + 1,
+            skew => (position - col).div_euclid(skew as isize) + 1,
+        };
+        let within = |rows: &Range<isize>, cols: Range<isize>| {
+            rows.start.max(before(cols.end))..rows.end.min(before(cols.start))
+        };
+        let cols = &self.updated[2];
+        let all = within(&rows.updated, cols.start as isize..cols.end as isize);
+        if all.is_empty() {
+            return;
+        }
+        let mut inner = within(&rows.inner, cols.start as isize..cols.end as isize);
+        if self.rule.edges[2] != Edge::Fixed {
+            inner = within(&inner, self.reach.west..g.dims[2] as isize - self.reach.east);
+        }
+        if inner.is_empty() {
+            inner = all.end..all.end;
+        }
         // SAFETY: the conditions are those of this function.
         unsafe {
-            for row in (least..inner.start).chain(inner.end..end) {
-                let rows = row..row + 1;
-                self.points(
-                    worker,
-                    slabs.start,
-                    first,
-                    position,
-                    base,
-                    rows,
-                    true,
-                    norm.as_deref_mut(),
-                );
+            for row in (all.start..inner.start).chain(inner.end..all.end) {
+                let norm = norm.as_deref_mut();
+                self.edge_point(worker, rows, position, row, norm);
             }
             if !inner.is_empty() {
-                self.points(worker, slabs.start, first, position, base, inner, false, norm);
+                self.run(worker, position, inner, norm);
             }
         }
     }
 
-    /// Updates the points of some rows at one position: points that read nothing beyond an edge,
-    /// or one point.
+    /// Updates the points of some rows at one position, which read nothing beyond an edge.
     ///
     /// # Safety
-    /// The conditions of [`position`](Self::position) must hold.
-    #[expect(clippy::too_many_arguments, reason = "a part of `position`")]
-    unsafe fn points(
+    /// The conditions of [`update`](Self::update) must hold.
+    #[inline(always)]
+    unsafe fn run(
         &self,
         worker: &mut Worker<'_>,
-        plane: usize,
-        first: isize,
         position: isize,
-        base: isize,
         rows: Range<isize>,
-        at_edge: bool,
         norm: Option<&mut f64>,
     ) {
-        let g = &self.geometry;
-        let skew = g.skew as isize;
-        let count = (rows.end - rows.start) as usize;
-        let here = (position - base) as usize;
+        for (read, origin) in worker.reads.iter_mut().zip(&worker.origins) {
+            *read = origin.at(position, rows.start).cast_const();
+        }
+        for (output, origin) in worker.outputs.iter_mut().zip(&worker.places) {
+            *output = origin.at(position, rows.start);
+        }
+        // SAFETY: the conditions are those of this function.
+        unsafe { self.compute(worker, (rows.end - rows.start) as usize, norm) };
+    }
+
+    /// Updates a point that reads beyond an edge.
+    ///
+    /// # Safety
+    /// The conditions of [`update`](Self::update) must hold.
+    unsafe fn edge_point(
+        &self,
+        worker: &mut Worker<'_>,
+        rows: &Rows,
+        position: isize,
+        row: isize,
+        norm: Option<&mut f64>,
+    ) {
+        let here = (position - rows.base) as usize;
+        let point = |window: &Window| window.at(here, row as usize);
         for (n, &Placed { source, offset }) in self.reads.iter().enumerate() {
-            let mut from = source;
-            let mut distance = worker.distances[n];
-            if at_edge {
-                let [slab, row, col] = match self.led(plane, first, position, rows.start, offset) {
-                    Ok(led) => led,
-                    Err(axis) => {
-                        if let Some(numbers) = &self.beyond[n][axis] {
-                            worker.reads[n] = numbers.as_ptr();
-                        }
-                        continue;
+            let [slab, down, right] = match self.led(rows, position, row, offset) {
+                Ok(led) => led,
+                Err(axis) => {
+                    if let Some(numbers) = &self.beyond[n][axis] {
+                        worker.reads[n] = numbers.as_ptr();
                     }
-                };
-                let wanted = Source { array: self.sources[source].array, plane: slab };
-                let known = self.sources.iter().position(|source| *source == wanted);
-                from = known.unwrap_or(source);
-                let window = &worker.windows[from];
-                let positions = (col + skew * row) * window.pitch as isize;
-                distance = (positions + row) * window.bytes as isize;
-            }
-            let point = worker.windows[from].at(here, rows.start as usize);
-            worker.reads[n] = point.wrapping_offset(distance).cast_const();
+                    continue;
+                }
+            };
+            let wanted = Source { array: self.sources[source].array, plane: slab };
+            let known = self.sources.iter().position(|source| *source == wanted);
+            let window = &worker.windows[known.unwrap_or(source)];
+            let distance = window.distance(self.geometry.skew, down, right);
+            worker.reads[n] = point(window).wrapping_offset(distance).cast_const();
         }
-        for field in 0..self.rule.fields {
-            worker.outputs[field] = worker.windows[field].at(here, rows.start as usize);
+        for (output, window) in worker.outputs.iter_mut().zip(&worker.windows) {
+            *output = point(window);
         }
+        // SAFETY: the conditions are those of this function.
+        unsafe { self.compute(worker, 1, norm) };
+    }
+
+    /// Computes the new values of some points, whose addresses are in the worker.
+    ///
+    /// # Safety
+    /// The conditions of [`update`](Self::update) must hold.
+    #[inline(always)]
+    unsafe fn compute(&self, worker: &mut Worker<'_>, count: usize, norm: Option<&mut f64>) {
         if norm.is_some() {
             worker.before.clear();
-            for field in 0..self.rule.fields {
-                let bytes = count * self.elements[field].bytes();
+            for (output, element) in worker.outputs.iter().zip(&self.elements) {
+                let bytes = count * element.bytes();
                 // SAFETY: the window has the points, and this thread has it for itself.
-                let old = unsafe { std::slice::from_raw_parts(worker.outputs[field], bytes) };
+                let old = unsafe { std::slice::from_raw_parts(*output, bytes) };
                 worker.before.extend_from_slice(old);
             }
         }
@@ -148,11 +212,9 @@ impl Ordered<'_> {
         unsafe { worker.machine.run(&worker.reads, &worker.outputs, count) };
         if let Some(norm) = norm {
             let mut old = worker.before.as_ptr();
-            for field in 0..self.rule.fields {
-                let element = self.elements[field];
-                let (stays, new) = (self.rule.nan_stays, worker.outputs[field]);
+            for (&new, &element) in worker.outputs.iter().zip(&self.elements) {
                 // SAFETY: both have a value for each of the points.
-                let change = unsafe { change(element, stays, old, new, count) };
+                let change = unsafe { change(element, self.rule.nan_stays, old, new, count) };
                 *norm = greater(*norm, change);
                 old = old.wrapping_add(count * element.bytes());
             }
@@ -163,8 +225,7 @@ impl Ordered<'_> {
     /// the axis beyond which it sees a number.
     fn led(
         &self,
-        plane: usize,
-        first: isize,
+        rows: &Rows,
         position: isize,
         row: isize,
         offset: [i8; 3],
@@ -172,8 +233,8 @@ impl Ordered<'_> {
         let g = &self.geometry;
         let col = position - g.skew as isize * row;
         let point = match g.across {
-            0 => [first + row, 0, col],
-            _ => [plane as isize, row, col],
+            0 => [rows.first + row, 0, col],
+            _ => [rows.plane as isize, row, col],
         };
         let mut led = [0; 3];
         for axis in 0..3 {

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Rows that are equally far from one another are copied in squares, which vectors transpose: a
-//! square of a skewed row begins one position earlier than that of the row above.
+//! square of a skewed row begins one position earlier than that of the row above. Squares at the
+//! ends overlap with those beside them, so that all values are in one.
 
 use std::ops::Range;
 
@@ -16,9 +17,6 @@ use syncline_store::direct_io::IoBuffer;
 use crate::Result;
 use crate::lanes::dispatch::{Work, dispatch};
 use crate::lanes::{Lanes, Real, Vector};
-
-/// The greatest number of values of a vector.
-pub(super) const MOST: usize = 16;
 
 /// A window of one array.
 pub(super) struct Window {
@@ -30,6 +28,22 @@ pub(super) struct Window {
     pub(super) bytes: usize,
     /// The number of values from one position to the next.
     pub(super) pitch: usize,
+}
+
+/// Where points are: the address of the one at position 0 and in row 0, which need not be there,
+/// and the bytes from one position or row to the next.
+#[derive(Clone, Copy)]
+pub(super) struct Origin {
+    start: *mut u8,
+    step: isize,
+    bytes: isize,
+}
+
+impl Origin {
+    #[inline(always)]
+    pub(super) const fn at(&self, position: isize, row: isize) -> *mut u8 {
+        self.start.wrapping_offset(position * self.step + row * self.bytes)
+    }
 }
 
 /// A row of an array.
@@ -77,6 +91,18 @@ impl Window {
         self.start.wrapping_add(index * self.bytes)
     }
 
+    /// Returns the distance in bytes to the point some rows down and columns to the right.
+    pub(super) const fn distance(&self, skew: usize, down: isize, right: isize) -> isize {
+        let positions = right + skew as isize * down;
+        (positions * self.pitch as isize + down) * self.bytes as isize
+    }
+
+    /// Returns where the points some bytes from those of the window are, which begins at `base`.
+    pub(super) fn origin(&self, base: isize, distance: isize) -> Origin {
+        let (step, bytes) = ((self.pitch * self.bytes) as isize, self.bytes as isize);
+        Origin { start: self.start.wrapping_offset(distance - base * step), step, bytes }
+    }
+
     /// Copies the values of some positions between lines and the window, which begins at `base`.
     /// The lines are those of the rows from `row` on, each `skew` positions after the one above.
     /// All begin with the first column, and the machine has the lanes.
@@ -93,61 +119,82 @@ impl Window {
         way: Way,
     ) {
         let width = lanes.width(self.bytes);
-        let one = |i: usize, positions: Range<isize>| {
-            // SAFETY: the conditions are those of this function.
-            unsafe { self.copy(&lines[i], (row + i, skew), base, &positions, way) };
-        };
         let mut done = 0;
         while done < lines.len() {
-            let group = &lines[done..lines.len().min(done + width)];
-            let first = row + done;
-            // The positions at which all rows of the group have a column.
-            let later = |i: usize| (skew * (first + i)) as isize;
-            let starts = (0..group.len()).map(|i| later(i) + group[i].copied.start as isize);
-            let ends = (0..group.len()).map(|i| later(i) + group[i].copied.end as isize);
-            let start = starts.fold(positions.start, isize::max);
-            let end = ends.fold(positions.end, isize::min);
-            let squares = (end - start).max(0) as usize / width;
-            let address = |i: usize| group[i].start.addr() as isize;
-            let apart = if group.len() > 1 { address(1) - address(0) } else { 0 };
-            let even = (1..group.len()).all(|i| address(i) - address(i - 1) == apart);
-            let fits = group.len() == width
-                && width > 1
-                && squares > 0
-                && even
-                && !group[0].left
-                && first.is_multiple_of(width)
-                && self.bytes >= size_of::<f32>()
-                && (address(0) | apart) % self.bytes as isize == 0;
-            if !fits {
-                (0..group.len()).for_each(|i| one(done + i, positions.clone()));
-                done += group.len();
-                continue;
-            }
-            let from = (start - later(0)) as usize * self.bytes;
-            let work = Squares {
-                line: group[0].start.wrapping_add(from),
-                apart: apart / self.bytes as isize - skew as isize,
-                window: self.at((start - base) as usize, first),
-                pitch: self.pitch,
-                squares,
-                way,
+            // Groups begin at whole vectors of the window. The first one and the last one overlap
+            // with those beside them: what both copy is the same.
+            let first = done.min(lines.len().saturating_sub(width));
+            let group = &lines[first..lines.len().min(first + width)];
+            // SAFETY: the conditions are those of this function.
+            unsafe { self.copy_group(lanes, group, (row + first, skew), base, positions, way) };
+            done = match first + width < lines.len() {
+                true => (row + first + 1).next_multiple_of(width) - row,
+                false => lines.len(),
             };
-            // SAFETY: the lines are equally far apart, and have the columns of all squares, as has
-            // the window, whose rows from `first` on are aligned to the vectors; the machine has
-            // the lanes.
-            unsafe {
-                match self.bytes {
-                    8 => dispatch::<f64, _>(lanes, work),
-                    _ => dispatch::<f32, _>(lanes, work),
-                }
+        }
+    }
+
+    /// Copies the values of a group, which has as many lines as a vector has values, or fewer.
+    ///
+    /// # Safety
+    /// As for [`copy_all`](Self::copy_all).
+    unsafe fn copy_group(
+        &self,
+        lanes: Lanes,
+        group: &[Line],
+        (row, skew): (usize, usize),
+        base: isize,
+        positions: &Range<isize>,
+        way: Way,
+    ) {
+        let width = lanes.width(self.bytes);
+        let one_by_one = |positions: Range<isize>| {
+            for (i, line) in group.iter().enumerate() {
+                // SAFETY: the conditions are those of this function.
+                unsafe { self.copy(line, (row + i, skew), base, &positions, way) };
             }
-            let after = start + (squares * width) as isize;
-            for i in 0..group.len() {
-                one(done + i, positions.start..start);
-                one(done + i, after..positions.end);
+        };
+        // The positions at which all rows of the group have a column.
+        let later = |i: usize| (skew * (row + i)) as isize;
+        let cols = || group.iter().enumerate().map(|(i, line)| (later(i), &line.copied));
+        let start = cols().map(|(later, cols)| later + cols.start as isize);
+        let end = cols().map(|(later, cols)| later + cols.end as isize);
+        let start = start.fold(positions.start, isize::max);
+        let end = end.fold(positions.end, isize::min);
+        let address = |i: usize| group[i].start.addr() as isize;
+        let apart = if group.len() > 1 { address(1) - address(0) } else { 0 };
+        let even = (1..group.len()).all(|i| address(i) - address(i - 1) == apart);
+        let fits = group.len() == width
+            && width > 1
+            && end - start >= width as isize
+            && even
+            && !group[0].left
+            && self.bytes >= size_of::<f32>()
+            && (address(0) | apart) % self.bytes as isize == 0;
+        if !fits {
+            return one_by_one(positions.clone());
+        }
+        let from = (start - later(0)) as usize * self.bytes;
+        let work = Squares {
+            line: group[0].start.wrapping_add(from),
+            apart: apart / self.bytes as isize - skew as isize,
+            window: self.at((start - base) as usize, row),
+            pitch: self.pitch,
+            count: (end - start) as usize,
+            way,
+        };
+        // SAFETY: the lines are equally far apart and have the columns of these positions, which
+        // the window has as well; the machine has the lanes.
+        unsafe {
+            match self.bytes {
+                8 => dispatch::<f64, _>(lanes, work),
+                _ => dispatch::<f32, _>(lanes, work),
             }
-            done += group.len();
+        }
+        for rest in [positions.start..start, end..positions.end] {
+            if !rest.is_empty() {
+                one_by_one(rest);
+            }
         }
     }
 
@@ -215,14 +262,16 @@ unsafe fn copy<T: Copy>(
     }
 }
 
-/// Squares of values, as many rows as a vector has values and as many positions, side by side.
+/// Squares of values: as many rows as a vector has values, and as many positions. The last one
+/// overlaps with the one before, where they do not fit in.
 struct Squares {
     /// The first value of the first row, and the values from one row's first to the next.
     line: *mut u8,
     apart: isize,
     window: *mut u8,
     pitch: usize,
-    squares: usize,
+    /// The number of positions, at least those of a square.
+    count: usize,
     way: Way,
 }
 
@@ -230,10 +279,11 @@ impl<E: Real> Work<E> for Squares {
     #[inline(always)]
     unsafe fn with<L: Vector<Element = E>>(self) {
         let (line, window) = (self.line.cast::<E>(), self.window.cast::<E>());
-        for square in 0..self.squares {
-            let line = line.wrapping_add(square * L::WIDTH);
-            let window = window.wrapping_add(square * L::WIDTH * self.pitch);
-            // SAFETY: `Window::copy_all` guarantees the rows and the vectors. A vector moves the
+        for position in (0..self.count).step_by(L::WIDTH) {
+            let position = position.min(self.count - L::WIDTH);
+            let line = line.wrapping_add(position);
+            let window = window.wrapping_add(position * self.pitch);
+            // SAFETY: `Window::copy_group` guarantees the rows and the vectors. A vector moves the
             // bits of any values of this size.
             unsafe {
                 match self.way {

@@ -114,9 +114,24 @@ def same(left, right):
     return bool((equal | (np.isnan(left) & np.isnan(right))).all())
 
 
+def mean(u):
+    return (u.old.n + u.old.s + u.old.e + u.old.w) / 4
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(7)
+
+
+@pytest.fixture
+def u(rng):
+    return rng.normal(size=(40, 50))
+
+
+@pytest.fixture
+def expected(u):
+    """Return five iterations of `mean`."""
+    return syncline.sweep(mean, u, iterations=5)
 
 
 #: The seconds after which a wait is a failure.

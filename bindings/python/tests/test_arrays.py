@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree
@@ -10,25 +11,11 @@ import xml.etree.ElementTree
 import numpy as np
 import pytest
 import syncline
-from conftest import same
-
-
-def mean(u):
-    return (u.old.n + u.old.s + u.old.e + u.old.w) / 4
+from conftest import mean, same
 
 
 def with_f(u, f):
     return (u.n + u.w + u.e + u.s) / 4 - f
-
-
-@pytest.fixture
-def u(rng):
-    return rng.normal(size=(40, 50))
-
-
-@pytest.fixture
-def expected(u):
-    return syncline.sweep(mean, u, iterations=5)
 
 
 def test_orders_and_strides_are_converted(u, expected):
@@ -520,6 +507,49 @@ def test_processes_with_one_output_leave_a_whole_one(tmp_path):
         syncline.sweep(mean, tmp_path / "o.zarr", iterations=0), np.ones((90, 70))
     )
     assert os.listdir(tmp_path) == ["o.zarr"]
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_an_output_may_be_replaced_while_it_is_looked_at(tmp_path, monkeypatch, u, is_left):
+    pytest.importorskip("zarr")
+    output = tmp_path / "o.zarr"
+    syncline.sweep(mean, u, iterations=1, output=output)
+    looked = []
+
+    class Meanwhile:
+        def __getattr__(self, name):
+            return getattr(os, name)
+
+        def listdir(self, folder):
+            # As another process does: first the old one goes, then the new one comes.
+            looked.append(folder)
+            os.rename(folder, tmp_path / "old.zarr")
+            if not is_left:
+                return os.listdir(folder)
+            shutil.copytree(tmp_path / "old.zarr", folder)
+            return ["c"]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(syncline._output, "os", Meanwhile())
+        syncline.sweep(mean, u, iterations=5, output=output, overwrite=True)
+    assert looked == [str(output)]
+    assert same(syncline.sweep(mean, output, iterations=0), syncline.sweep(mean, u, iterations=5))
+
+
+@pytest.mark.parametrize("folder", ["", "other/"])
+def test_several_outputs_have_any_names(tmp_path, u, folder):
+    def two(a, b):
+        return a + b, b
+
+    os.makedirs(tmp_path / "other")
+    (tmp_path / "there").write_text("precious")
+    (tmp_path / "link.npy").symlink_to(tmp_path / "there")
+    outputs = [tmp_path / "link.npy", f"{tmp_path}/{folder}LOUD.NPY"]
+    made = syncline.sweep(two, (u, u), iterations=1, output=outputs, overwrite=True)
+    for path, values in zip(outputs, (u + u, u)):
+        assert same(np.load(path), values) and not os.path.islink(path)
+    assert same(np.asarray(made[0]), u + u) and same(np.asarray(made[1]), u)
+    assert (tmp_path / "there").read_text() == "precious"
 
 
 def test_wrong_outputs_are_told_before_anything_runs(tmp_path, u):

@@ -6,23 +6,9 @@ import warnings
 import numpy as np
 import pytest
 import syncline
-from conftest import same
+from conftest import mean, same
 
 rasterio = pytest.importorskip("rasterio")
-
-
-def mean(u):
-    return (u.old.n + u.old.s + u.old.e + u.old.w) / 4
-
-
-@pytest.fixture
-def u(rng):
-    return rng.normal(size=(40, 50))
-
-
-@pytest.fixture
-def expected(u):
-    return syncline.sweep(mean, u, iterations=5)
 
 
 def written(path, values, **profile):

@@ -17,7 +17,7 @@ import numpy as np
 from . import _geotiff
 from ._arrays import is_data_array
 from ._errors import FileError, OutputError
-from ._files import folder_of, package, windows
+from ._files import folder_of, package, told, windows
 from ._sizes import whole
 
 #: The name that xarray gives to a variable without one.
@@ -42,8 +42,8 @@ def _check_in_store(array, dtype):
     read = xarray.decode_cf(given)
     variable = read.get(name)
     if variable is None or variable.attrs != attributes or variable.dtype != dtype:
-        told = ", ".join(set(attributes) - set(getattr(variable, "attrs", ()))) or "the units"
-        raise ValueError(f"xarray would read other values because of the attributes {told}")
+        why = ", ".join(set(attributes) - set(getattr(variable, "attrs", ()))) or "the units"
+        raise ValueError(f"xarray would read other values because of the attributes {why}")
 
 
 def _write_coordinates(array, store):
@@ -77,6 +77,19 @@ def _in_json(value):
     value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
     json.dumps(value)
     return value
+
+
+def _is_foreign(folder):
+    """Return whether a folder holds something that is not of zarr."""
+    with told("read", folder):
+        try:
+            known = os.stat(folder)
+            inside = set(os.listdir(folder))
+            # Another sweep may have put its result in the place of this folder meanwhile.
+            is_there = os.path.samestat(known, os.stat(folder))
+        except FileNotFoundError:
+            return False
+    return is_there and bool(inside) and not inside & {"zarr.json", ".zgroup", ".zarray"}
 
 
 class Output:
@@ -118,8 +131,7 @@ class Output:
         if os.path.isdir(self.path):
             if self.suffix != ".zarr":
                 raise OutputError(f"{self.path} is a folder")
-            inside = os.listdir(self.path)
-            if inside and not {"zarr.json", ".zgroup", ".zarray"} & set(inside):
+            if _is_foreign(self.path):
                 raise OutputError(f"{self.path} is a folder, but none of zarr: move it away")
         self.npy = self._stage.file()
 
@@ -169,9 +181,9 @@ class Output:
             # What has taken hours is not lost because of its last step.
             kept = f"{self.path}.{os.getpid()}.npy"
             os.replace(self.npy, kept)
-            told = f"cannot write {self.path}: {error}; the result is in {kept}"
+            message = f"cannot write {self.path}: {error}; the result is in {kept}"
             kind = OutputError if isinstance(error, OutputError) else FileError
-            raise kind(told) from error
+            raise kind(message) from error
         if self.suffix == ".npy":
             return np.load(self.path, mmap_mode="r")
         if self._store is None:

@@ -266,7 +266,7 @@ pub trait Vector: Lane {
     ///
     /// # Safety
     /// * Each row must be valid for reads of `WIDTH` values.
-    /// * Each vector must be valid for writes; it need not be aligned.
+    /// * Each vector must be valid for writes. All need be aligned only as values.
     unsafe fn transpose_in(
         from: *const Self::Element,
         pitch: isize,
@@ -278,7 +278,7 @@ pub trait Vector: Lane {
     /// stride` becomes value `j` of row `i`, at `to + i * pitch`.
     ///
     /// # Safety
-    /// * Each vector must be valid for reads; it need not be aligned.
+    /// * Each vector must be valid for reads. All need be aligned only as values.
     /// * Each row must be valid for writes of `WIDTH` values.
     unsafe fn transpose_out(
         from: *const Self::Element,

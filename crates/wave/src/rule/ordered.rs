@@ -35,8 +35,8 @@
 //! # Costs
 //! Per value and pass a transposition into the window and out of it; in two dimensions at the start
 //! of a piece `levels * lag` positions more. Per value and level the loads and stores
-//! of the program, nearly all from the first-level cache: the windows of two dimensions fit into
-//! the second.
+//! of the program. In two dimensions nearly all of them are in the first-level cache, and a plan
+//! prefers windows that fit into the second one.
 //!
 //! # Source
 //! L. Lamport, "The parallel execution of DO loops", CACM 1974; time skewing: D. Wonnacott, IJPP

@@ -118,19 +118,14 @@ impl Geometry {
         self.dims[2] + self.skew * (self.dims[1] - 1)
     }
 
-    /// Returns the number of points of one array that should stay in the cache: those of a window,
-    /// or of a level of a piece in the planes that it reads.
-    pub(crate) const fn window_points(&self, piece: usize) -> u64 {
-        match self.across {
-            0 => {
-                let positions = STEP + (self.bands.levels - 1) * self.lag + 2 * (self.lag - 1);
-                (positions * (self.rows() + 16)) as u64
-            }
-            _ => {
-                let planes = 1 + self.before + self.bands.behind;
-                ((piece + 2 * self.lag) * (self.rows() + 16) * planes) as u64
-            }
-        }
+    /// Returns the bytes of one array that should stay in the cache: those of a window, or of a
+    /// level of a piece in the planes that it reads.
+    pub(crate) const fn window_bytes(&self, piece: usize, element: ElementType) -> u64 {
+        let positions = match self.across {
+            0 => STEP + (self.bands.levels - 1) * self.lag + 2 * (self.lag - 1),
+            _ => (piece + 2 * self.lag) * (1 + self.before + self.bands.behind),
+        };
+        (positions * Window::pitch(self.rows(), element.bytes()) + 64) as u64
     }
 
     /// Returns the bytes of the ring of an array.

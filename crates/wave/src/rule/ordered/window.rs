@@ -7,8 +7,10 @@
 //! ```
 //!
 //! Rows that are equally far from one another are copied in squares, which vectors transpose: a
-//! square of a skewed row begins one position earlier than that of the row above. Squares at the
-//! ends overlap with those beside them, so that all values are in one.
+//! square of a skewed row begins one position earlier than that of the row above. The first and the
+//! last squares overlap with those beside them. What is in no square is copied one by one: the ends
+//! of skewed rows, values of one or two bytes, and rows of which the sweep begins with the last
+//! column.
 
 use std::ops::Range;
 
@@ -119,12 +121,20 @@ impl Window {
         way: Way,
     ) {
         let width = lanes.width(self.bytes);
+        let has_squares = width > 1 && self.bytes >= size_of::<f32>() && lines.len() >= width;
+        if !has_squares || lines[0].left {
+            for (i, line) in lines.iter().enumerate() {
+                // SAFETY: the conditions are those of this function.
+                unsafe { self.copy(line, (row + i, skew), base, positions, way) };
+            }
+            return;
+        }
         let mut done = 0;
         while done < lines.len() {
             // Groups begin at whole vectors of the window. The first one and the last one overlap
             // with those beside them: what both copy is the same.
-            let first = done.min(lines.len().saturating_sub(width));
-            let group = &lines[first..lines.len().min(first + width)];
+            let first = done.min(lines.len() - width);
+            let group = &lines[first..first + width];
             // SAFETY: the conditions are those of this function.
             unsafe { self.copy_group(lanes, group, (row + first, skew), base, positions, way) };
             done = match first + width < lines.len() {
@@ -134,7 +144,8 @@ impl Window {
         }
     }
 
-    /// Copies the values of a group, which has as many lines as a vector has values, or fewer.
+    /// Copies the values of a group, which has as many lines as a vector has values: more than one,
+    /// of at least four bytes. The sweep begins with the first column.
     ///
     /// # Safety
     /// As for [`copy_all`](Self::copy_all).
@@ -147,7 +158,6 @@ impl Window {
         positions: &Range<isize>,
         way: Way,
     ) {
-        let width = lanes.width(self.bytes);
         let one_by_one = |positions: Range<isize>| {
             for (i, line) in group.iter().enumerate() {
                 // SAFETY: the conditions are those of this function.
@@ -162,16 +172,10 @@ impl Window {
         let start = start.fold(positions.start, isize::max);
         let end = end.fold(positions.end, isize::min);
         let address = |i: usize| group[i].start.addr() as isize;
-        let apart = if group.len() > 1 { address(1) - address(0) } else { 0 };
+        let apart = address(1) - address(0);
         let even = (1..group.len()).all(|i| address(i) - address(i - 1) == apart);
-        let fits = group.len() == width
-            && width > 1
-            && end - start >= width as isize
-            && even
-            && !group[0].left
-            && self.bytes >= size_of::<f32>()
-            && (address(0) | apart) % self.bytes as isize == 0;
-        if !fits {
+        let is_aligned = (address(0) | apart) % self.bytes as isize == 0;
+        if end - start < group.len() as isize || !even || !is_aligned {
             return one_by_one(positions.clone());
         }
         let from = (start - later(0)) as usize * self.bytes;

@@ -98,6 +98,8 @@ fn after_a_kill_each_job_that_has_no_line_runs_again() {
     let mut child = start().spawn().unwrap();
     child.stdin.take().unwrap().write_all(numbers(6).as_bytes()).unwrap();
     until("two that sleep", || processes(&nap) == 2);
+    // The thread that prints writes the lines of jobs 1 and 2, maybe after 3 and 4 have begun.
+    until("the lines of jobs 1 and 2", || rows(folder.path()).len() == 2);
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     child.wait().unwrap();
     gone(&nap);

@@ -29,7 +29,7 @@ use syncline_sync::{
     space::Array,
 };
 
-use super::scene::{Say, hash, linger, sleeps, thread};
+use super::scene::{Say, give_way, hash, linger, sleeps, thread};
 use super::{PATIENCE, Suite, deadline, finding};
 
 /// Verifies one lock.
@@ -207,7 +207,7 @@ fn direct<R: RawLock>(
         let (until, mut poll) = (Instant::now() + PATIENCE, PollSchedule::new());
         // Checked twice: the thread may have slept for a moment on its way, for example for memory.
         while !(sleeps(thread) && {
-            std::thread::yield_now();
+            give_way();
             sleeps(thread)
         }) {
             if Instant::now() > until {

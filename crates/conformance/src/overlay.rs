@@ -16,7 +16,7 @@ use syncline_overlay::error::RunError;
 use syncline_overlay::run::{ReadyOrder, RunReport};
 use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop};
 
-use super::scene::hash;
+use super::scene::{give_way, hash};
 use super::{Suite, finding};
 
 /// Verifies one part.
@@ -282,7 +282,7 @@ fn pipeline(me: &mut Member, rounds: u64) -> Result<(), Wrong> {
                     *seen.lock().unwrap_or_else(PoisonError::into_inner) = Err(what);
                 }
                 if m + 1 == size && step.iteration() % 16 == 0 {
-                    std::thread::yield_now();
+                    give_way();
                 }
                 *out = right;
             },

@@ -23,7 +23,7 @@ use syncline_rma::{Rma, RmaError};
 use syncline_signal::poll_schedule::PollSchedule;
 use syncline_sync::BarrierMember;
 
-use super::scene::hash;
+use super::scene::{give_way, hash};
 use super::{PATIENCE, Suite, deadline, finding};
 
 /// Verifies one part.
@@ -337,7 +337,7 @@ fn locks(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
                 }
                 rma.put(&numbers, 0, 2 * index, &[pair[0] + 1]).map_err(wrong)?;
                 if hash(round, 9).is_multiple_of(4) {
-                    std::thread::yield_now();
+                    give_way();
                 }
                 rma.put(&numbers, 0, 2 * index + 1, &[3 * (pair[0] + 1)]).map_err(wrong)?;
             }

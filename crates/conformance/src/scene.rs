@@ -3,6 +3,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 use syncline_fabric::Advised;
+use syncline_signal::poll_schedule::PollSchedule;
 use syncline_sync::{Fault, LockError, SpaceError};
 
 /// Returns nanoseconds of the clock that all processes of this machine share.
@@ -23,10 +24,15 @@ pub(super) fn hash(a: u64, b: u64) -> u64 {
 /// Delays for a short pseudorandom time, or not at all.
 pub(super) fn linger(number: u64) {
     match number % 8 {
-        0 => std::thread::yield_now(),
+        0 => give_way(),
         1 | 2 => (0..number / 8 % 200).for_each(|_| std::hint::spin_loop()),
         _ => (),
     }
+}
+
+/// Lets another thread run: yields, or sleeps for some microseconds where yields last long.
+pub(super) fn give_way() {
+    PollSchedule::new().pause();
 }
 
 /// Identifies this thread for others: the ids of its process and of itself.

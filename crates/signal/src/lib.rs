@@ -42,6 +42,7 @@ mod signal;
 pub mod spin_wait;
 #[doc(hidden)]
 pub mod spinlock;
+mod try_yield;
 
 #[cfg(all(test, loom))]
 mod loom_tests;

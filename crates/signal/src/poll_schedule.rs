@@ -28,6 +28,9 @@
 //! For an event that is a few instructions of another thread away, the schedule may [begin with
 //! pauses](PollSchedule::with_pauses): 64 of them, below 2 us, before the yields of `pause`.
 //!
+//! While other programs keep the processors busy, sleeps of 5 us take the place of yields (see
+//! `try_yield.rs`).
+//!
 //! # Costs
 //! A waiting thread looks some 10 000 times a second in the end, an idle one 500 times. It does not
 //! spin for long: that would take the core from the process that is waited for (a rank that spins
@@ -48,6 +51,7 @@
 use std::time::{Duration, Instant};
 
 use crate::primitive::{hint, yield_now};
+use crate::try_yield::try_yield;
 
 /// Pauses before the first yield, for a thread that asks for them.
 const PAUSES: u32 = 64;
@@ -170,11 +174,14 @@ fn near(sleep: Duration, [from, to]: [Instant; 2], now: Instant) -> Option<Durat
     }
 }
 
+/// Sleeps for this time, or yields.
 fn rest(sleep: Option<Duration>) {
-    match sleep {
-        // A model has no time: its threads only yield.
-        Some(sleep) if !cfg!(loom) => std::thread::sleep(sleep),
-        _ => yield_now(),
+    if cfg!(loom) {
+        return yield_now(); // a model has no time
+    }
+    let yields = sleep.is_none() && try_yield(Instant::now()).is_some();
+    if !yields {
+        std::thread::sleep(sleep.unwrap_or(FIRST));
     }
 }
 
@@ -187,6 +194,18 @@ impl Default for PollSchedule {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::try_yield;
+
+    #[test]
+    fn a_thread_sleeps_while_yields_last_long() {
+        let start = Instant::now();
+        try_yield::note(Duration::from_secs(1), start);
+        let mut schedule = PollSchedule::new();
+        (0..YIELDS).for_each(|_| schedule.pause());
+        // The sleeps have not begun to grow.
+        assert_eq!((schedule.yields, schedule.sleep), (0, FIRST));
+        assert!(start.elapsed() >= FIRST * YIELDS, "no pause was a yield");
+    }
 
     fn waiting(schedule: &mut PollSchedule) -> Option<Duration> {
         schedule.next(LONGEST, |sleep| sleep * 9 / 8)

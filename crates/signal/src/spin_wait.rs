@@ -10,23 +10,26 @@
 //! | `pauses` of the policy       | each 65536 pauses     | each 65536 pauses  |
 //! | yields, for its `yield_for`  | before each yield     | each 100 ms        |
 //!
+//! While other programs keep the processors busy, the phase has no yields (see `try_yield.rs`).
+//!
 //! The phase only ends. The caller finds out why: it looks once more, asks the watch and reads the
 //! clock before it sleeps.
 //!
 //! # Costs
 //! A pause is the processor's spin hint and one addition. The clock is not read in the pauses,
-//! which take less than a microsecond by default, and once for each yield. Without yields it is
-//! never read.
+//! which take less than a microsecond by default; it is read once before the yields and after each
+//! of them. Without yields it is never read.
 //!
 //! # Source
 //! Competitive spinning (Karlin, Li, Manasse and Owicki, "Empirical studies of competitive spinning
 //! for a shared-memory multiprocessor", SOSP 1991). The interface is that of `SpinWait` in
-//! `parking_lot_core`.
+//! `parking_lot_core`. The end of the yields on busy processors is Syncline's own.
 
 use std::time::Instant;
 
 use crate::Policy;
-use crate::primitive::{hint, yield_now};
+use crate::primitive::hint;
+use crate::try_yield::try_yield;
 
 /// Pauses between two looks at the clock and the watch; about 1 ms.
 const CHECK_PAUSES: u32 = 1 << 16;
@@ -57,6 +60,8 @@ pub struct SpinWait<'a> {
 /// The part of the phase that yields.
 #[derive(Clone, Copy, Debug)]
 struct Yields {
+    /// The time after the last yield, or of the beginning.
+    now: Instant,
     /// The end of the phase; `None` if the clock cannot express it.
     until: Option<Instant>,
     /// The next time at which the watch is asked.
@@ -121,14 +126,16 @@ fn yield_once(
     deadline: Option<Instant>,
     yields: Option<Yields>,
 ) -> Option<Yields> {
-    let now = Instant::now();
     let mut yields = yields.unwrap_or_else(|| {
+        let now = Instant::now();
         let until = now.checked_add(policy.yield_for);
         Yields {
+            now,
             until: deadline.map_or(until, |d| Some(until.map_or(d, |until| d.min(until)))),
             check: now + Policy::DEATH_CHECK,
         }
     });
+    let now = yields.now;
     if yields.until.is_some_and(|until| until <= now) {
         return None;
     }
@@ -138,7 +145,7 @@ fn yield_once(
         }
         yields.check = now + Policy::DEATH_CHECK;
     }
-    yield_now();
+    yields.now = try_yield(now)?;
     Some(yields)
 }
 
@@ -158,6 +165,7 @@ mod tests {
 
     use super::*;
     use crate::liveness::FirstDeath;
+    use crate::try_yield;
 
     fn policy(pauses: u32, yield_for: Duration) -> Policy<'static> {
         Policy { pauses, yield_for, liveness: None }
@@ -184,9 +192,21 @@ mod tests {
         let endless = policy(0, Duration::MAX);
         let mut spin = SpinWait::new(&endless, Some(soon));
         while spin.spin() {}
-        assert!(Instant::now() >= soon);
+        // It ends sooner if a yield lasts long.
+        assert!(Instant::now() >= soon || try_yield(Instant::now()).is_none());
         // A deadline that has passed leaves no yield.
         assert!(!SpinWait::new(&endless, Some(soon)).spin());
+    }
+
+    #[test]
+    fn after_a_yield_that_lasted_long_a_phase_has_pauses_only() {
+        let endless = policy(2, Duration::MAX);
+        try_yield::note(Duration::from_secs(1), Instant::now());
+        let mut spin = SpinWait::new(&endless, None);
+        for _ in 0..2 {
+            assert_eq!(std::iter::from_fn(|| spin.spin().then_some(())).count(), 2);
+            spin.reset();
+        }
     }
 
     #[test]

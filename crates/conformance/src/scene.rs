@@ -30,7 +30,7 @@ pub(super) fn linger(number: u64) {
     }
 }
 
-/// Lets another thread run: yields, or sleeps for some microseconds where yields last long.
+/// Lets another thread run: yields, or sleeps for less than 0.1 ms where yields last long.
 pub(super) fn give_way() {
     PollSchedule::new().pause();
 }

@@ -11,7 +11,7 @@ use crate::Liveness;
 /// make short waits bistable; a long spin before the sleep costs 40 times as much when members
 /// outnumber cores. [`SpinWait`](crate::spin_wait::SpinWait) is what comes before the futex.
 ///
-/// Where a yield lasts half a millisecond or longer, as other programs keep the processors busy,
+/// Where a yield lasts half a millisecond or longer, as computing threads keep the processors busy,
 /// the thread does not yield for 64 times as long (at most a second), whatever `yield_for` is.
 ///
 /// ```

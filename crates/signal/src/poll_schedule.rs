@@ -28,7 +28,7 @@
 //! For an event that is a few instructions of another thread away, the schedule may [begin with
 //! pauses](PollSchedule::with_pauses): 64 of them, below 2 us, before the yields of `pause`.
 //!
-//! While other programs keep the processors busy, sleeps of 5 us take the place of yields (see
+//! While computing threads keep the processors busy, sleeps of 5 us take the place of yields (see
 //! `try_yield.rs`).
 //!
 //! # Costs
@@ -179,7 +179,7 @@ fn rest(sleep: Option<Duration>) {
     if cfg!(loom) {
         return yield_now(); // a model has no time
     }
-    let yields = sleep.is_none() && try_yield(Instant::now()).is_some();
+    let yields = sleep.is_none() && try_yield(Instant::now());
     if !yields {
         std::thread::sleep(sleep.unwrap_or(FIRST));
     }

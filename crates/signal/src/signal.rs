@@ -412,9 +412,9 @@ impl Signal {
     }
 
     /// Looks, with the pauses and yields of `policy` in between, until the number is at least
-    /// `number`; `None` when these are over, the deadline has passed, or `policy` names a member
-    /// that is gone; at once if `number` is more than [`Signal::MAX`], and in models. It never
-    /// sleeps: see [`SpinWait`].
+    /// `number`; `None` when these are over (which may be before the first look), the deadline has
+    /// passed, or `policy` names a member that is gone; at once if `number` is more than
+    /// [`Signal::MAX`], and in models. It never sleeps: see [`SpinWait`].
     pub fn look_until(
         &self,
         number: u64,

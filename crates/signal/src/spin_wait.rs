@@ -10,15 +10,15 @@
 //! | `pauses` of the policy       | each 65536 pauses     | each 65536 pauses  |
 //! | yields, for its `yield_for`  | before each yield     | each 100 ms        |
 //!
-//! While other programs keep the processors busy, the phase has no yields (see `try_yield.rs`).
+//! While computing threads keep the processors busy, the phase has no yields (see `try_yield.rs`).
 //!
 //! The phase only ends. The caller finds out why: it looks once more, asks the watch and reads the
 //! clock before it sleeps.
 //!
 //! # Costs
 //! A pause is the processor's spin hint and one addition. The clock is not read in the pauses,
-//! which take less than a microsecond by default; it is read once before the yields and after each
-//! of them. Without yields it is never read.
+//! which take less than a microsecond by default, and before and after each yield. Where the policy
+//! has no yields it is never read.
 //!
 //! # Source
 //! Competitive spinning (Karlin, Li, Manasse and Owicki, "Empirical studies of competitive spinning
@@ -60,8 +60,6 @@ pub struct SpinWait<'a> {
 /// The part of the phase that yields.
 #[derive(Clone, Copy, Debug)]
 struct Yields {
-    /// The time after the last yield, or of the beginning.
-    now: Instant,
     /// The end of the phase; `None` if the clock cannot express it.
     until: Option<Instant>,
     /// The next time at which the watch is asked.
@@ -100,9 +98,9 @@ impl<'a> SpinWait<'a> {
         if self.policy.yield_for.is_zero() {
             return false;
         }
-        let yielded = yield_once(self.policy, self.deadline, self.yields);
-        self.yields = yielded.or(self.yields);
-        yielded.is_some()
+        let (yields, goes_on) = yield_once(self.policy, self.deadline, self.yields);
+        self.yields = Some(yields);
+        goes_on
     }
 
     /// The number of pauses so far.
@@ -120,33 +118,33 @@ impl<'a> SpinWait<'a> {
     }
 }
 
-/// Yields, unless the phase is over: then `None`. The first time there are no `yields` yet.
+/// Yields and returns true, or returns false when the phase is over. The first time there are no
+/// `yields` yet.
 fn yield_once(
     policy: &Policy<'_>,
     deadline: Option<Instant>,
     yields: Option<Yields>,
-) -> Option<Yields> {
+) -> (Yields, bool) {
+    let now = Instant::now();
     let mut yields = yields.unwrap_or_else(|| {
-        let now = Instant::now();
         let until = now.checked_add(policy.yield_for);
         Yields {
-            now,
             until: deadline.map_or(until, |d| Some(until.map_or(d, |until| d.min(until)))),
             check: now + Policy::DEATH_CHECK,
         }
     });
-    let now = yields.now;
     if yields.until.is_some_and(|until| until <= now) {
-        return None;
+        return (yields, false);
     }
-    if yields.check <= now {
-        if is_gone(policy) {
-            return None;
-        }
+    let is_checked = yields.check <= now;
+    if is_checked {
         yields.check = now + Policy::DEATH_CHECK;
     }
-    yields.now = try_yield(now)?;
-    Some(yields)
+    let goes_on = !(is_checked && is_gone(policy)) && try_yield(now);
+    if !goes_on {
+        yields.until = Some(now); // it stays over
+    }
+    (yields, goes_on)
 }
 
 /// Whether the watch names a partner, or the deadline has passed.
@@ -193,7 +191,8 @@ mod tests {
         let mut spin = SpinWait::new(&endless, Some(soon));
         while spin.spin() {}
         // It ends sooner if a yield lasts long.
-        assert!(Instant::now() >= soon || try_yield(Instant::now()).is_none());
+        let now = Instant::now();
+        assert!(now >= soon || !try_yield(now));
         // A deadline that has passed leaves no yield.
         assert!(!SpinWait::new(&endless, Some(soon)).spin());
     }
@@ -201,10 +200,12 @@ mod tests {
     #[test]
     fn after_a_yield_that_lasted_long_a_phase_has_pauses_only() {
         let endless = policy(2, Duration::MAX);
-        try_yield::note(Duration::from_secs(1), Instant::now());
+        // Noted as of an hour from now, so that the time without yields is not over on any machine.
+        try_yield::note(Duration::from_secs(1), Instant::now() + Duration::from_secs(3600));
         let mut spin = SpinWait::new(&endless, None);
         for _ in 0..2 {
             assert_eq!(std::iter::from_fn(|| spin.spin().then_some(())).count(), 2);
+            assert!(!spin.spin(), "it stays over");
             spin.reset();
         }
     }

@@ -9,9 +9,11 @@ mod kept;
 pub mod mpi;
 mod random;
 mod role;
+mod tier;
 mod tool;
 
 pub use kept::kept;
 pub use random::Random;
 pub use role::{again, as_role};
+pub use tier::{cases, is_soak, property, seed};
 pub use tool::{Tool, libraries, output, succeed};

@@ -54,12 +54,29 @@ pub static SURVIVOR: Mpi = Mpi {
     set: ("-x", Some('=')),
 };
 
+/// Returns the number of MPIs that this run tries: one in the quick tier.
+#[must_use]
+pub fn most() -> usize {
+    if crate::tier::is_quick() { 1 } else { usize::MAX }
+}
+
 impl Mpi {
-    /// Returns whether compiler and launcher are installed; otherwise prints that tests are
-    /// skipped.
+    /// Returns whether this run tries the MPI: compiler and launcher are installed, and it is among
+    /// the first [`most`] that are. Otherwise prints that tests are skipped.
     #[must_use]
     pub fn is_here(&self) -> bool {
-        Tool::find(self.c).is_some() && Tool::find(self.launcher).is_some()
+        let is_installed =
+            |mpi: &Mpi| Tool::find(mpi.c).is_some() && Tool::find(mpi.launcher).is_some();
+        if !is_installed(self) {
+            return false;
+        }
+        let all = MPIS.iter().chain([&SURVIVOR]);
+        let before = all.take_while(|mpi| mpi.name != self.name).filter(|mpi| is_installed(mpi));
+        let is_tried = before.count() < most();
+        if !is_tried {
+            println!("skipped: {}: only `make test-full` tries a second MPI", self.name);
+        }
+        is_tried
     }
 
     /// Returns the shim for this MPI. `build` gets a compiler and a folder to build it in; it runs

@@ -8,13 +8,8 @@
 //! # Costs
 //! One virtual call per tile of columns, or per band of the plain loop.
 
-use crate::c_kernel::Call;
-use crate::described::{Code, Program};
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::{Lanes, Real};
-use crate::rule::Rule;
-use crate::rule::native::{Strips, Vectors};
-use crate::strip::TOGETHER;
 use crate::strip::tile::{self, Ends, Job, Scratch};
 use crate::{Result, Stencil, c_kernel::CKernel};
 
@@ -116,56 +111,6 @@ impl<E: Real, U: Update> Kernel<E> for U {
         }
     }
 }
-
-/// Element types for which this crate compiles the loops of kernels that are only known at run
-/// time. The functions are not generic, so the loops are compiled once, here, and not in each crate
-/// that uses such kernels.
-pub trait Compiled: Sized {
-    /// Returns the kernel that runs the code of a described update.
-    #[allow(private_interfaces)]
-    fn described<'c>(code: &'c Code, rule: &Rule) -> Box<dyn Kernel<Self> + 'c>
-    where
-        Self: Real;
-
-    /// Returns the kernel that calls a C function.
-    #[allow(private_interfaces)]
-    fn called(kernel: &CKernel) -> Box<dyn Kernel<Self> + '_>
-    where
-        Self: Real;
-}
-
-macro_rules! compiled {
-    ($($element:ty),*) => {$(
-        impl Compiled for $element {
-            #[allow(private_interfaces)]
-            #[inline(never)]
-            fn described<'c>(code: &'c Code, rule: &Rule) -> Box<dyn Kernel<Self> + 'c> {
-                let element = <$element as syncline_store::Element>::TYPE;
-                let native = [32, 64].map(|bytes| Vectors::new(rule, element, bytes, TOGETHER));
-                // Rows are skewed by two if the update reads corners.
-                let skew = if matches!(code.neighbours(), 5 | 7) { 1 } else { 2 };
-                let strips = [32, 64].map(|bytes| Strips::new(rule, element, bytes, skew));
-                match code.neighbours() {
-                    5 => Box::new(Program::<5>::new(code, native, strips)),
-                    7 => Box::new(Program::<7>::new(code, native, strips)),
-                    _ => Box::new(Program::<9>::new(code, native, strips)),
-                }
-            }
-
-            #[allow(private_interfaces)]
-            #[inline(never)]
-            fn called(kernel: &CKernel) -> Box<dyn Kernel<Self> + '_> {
-                if kernel.stencil().corners() {
-                    Box::new(Call::<true>(kernel))
-                } else {
-                    Box::new(Call::<false>(kernel))
-                }
-            }
-        }
-    )*};
-}
-
-compiled!(f32, f64);
 
 mod sealed {
     pub trait Sealed {}

@@ -1,5 +1,6 @@
 //! The update of one point, written once for all vector widths.
 
+use crate::dynamic::Kernel;
 use crate::lanes::{Lane, Vector};
 use crate::stencil::{Neighbour, Stencil, record};
 use crate::strip::fused::STRIPS;
@@ -149,7 +150,31 @@ pub trait PointKernel<const N: usize>: Send + Sync {
 
     /// Returns the new value of the point.
     fn update<L: Lane>(&self, at: Neighbours<L>, coefficients: [L; N]) -> L;
+
+    /// Returns the kernel as the executors see it. The loops over points are compiled where this
+    /// function is.
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn erased<E: Real>(&self) -> Box<dyn Kernel<E> + '_>
+    where
+        Self: Sized,
+    {
+        Box::new(Typed(self))
+    }
 }
+
+/// Implements [`PointKernel::erased`] for a kernel of this crate, so that its loops are compiled in
+/// this crate only. The unit tests run few kernels, and compile those alone.
+macro_rules! built_in {
+    ($variant:ident) => {
+        #[cfg(not(test))]
+        #[allow(private_interfaces)]
+        fn erased<E: crate::lanes::Real>(&self) -> Box<dyn crate::dynamic::Kernel<E> + '_> {
+            E::built_in(crate::compiled::BuiltIn::$variant(self))
+        }
+    };
+}
+pub(crate) use built_in;
 
 /// The engine's interface to a kernel: updates some independent points at a time, with any number
 /// of coefficients.

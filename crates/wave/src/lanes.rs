@@ -24,7 +24,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use syncline_store::Element;
 
-use crate::dynamic::Compiled;
+use crate::compiled::Compiled;
 
 /// Defines a vector type from a table of its operations on this processor.
 ///

@@ -65,6 +65,7 @@ mod block_kernel;
 mod blocked;
 mod c_block;
 mod c_kernel;
+mod compiled;
 pub mod described;
 mod dynamic;
 mod error;

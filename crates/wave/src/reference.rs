@@ -11,7 +11,6 @@ use syncline_store::array::Array;
 use syncline_store::{Grid, Layout, Matrix, Shape, convert, placement::Rect};
 
 use crate::dynamic::{Dynamic, Kernel, PlainPoints};
-use crate::kernel::Typed;
 use crate::rule::fields::Input;
 use crate::rule::plain::plain;
 use crate::stencil::{Stencil, record};
@@ -104,7 +103,7 @@ impl<T: Real, K> Reference<'_, T, K> {
     where
         K: PointKernel<N>,
     {
-        self.run_update(&Typed(self.kernel), work, memory)
+        self.with(&*self.kernel.erased(), work, None, memory)
     }
 
     /// Like [`run`](Self::run), for a kernel that is only known at run time.
@@ -115,15 +114,27 @@ impl<T: Real, K> Reference<'_, T, K> {
     where
         K: Dynamic,
     {
-        self.run_update(&*self.kernel.kernel()?, work, memory)
+        self.with(&*self.kernel.kernel()?, work, None, memory)
     }
 
-    fn run_update(
+    /// Runs the loop with a kernel, on all rows or on those that the first `rows` depend on.
+    fn with(
         &self,
         kernel: &dyn Kernel<T>,
-        mut work: Matrix<T>,
+        work: Matrix<T>,
+        rows: Option<usize>,
         memory: u64,
     ) -> Result<Matrix<T>> {
+        let Reference { field, coefficients, iterations, order, grid, .. } = *self;
+        let loops = Reference { kernel: &kernel, field, coefficients, iterations, order, grid };
+        T::plain(&loops, work, rows, memory)
+    }
+}
+
+impl<T: Real> Reference<'_, T, &dyn Kernel<T>> {
+    /// Runs the loop on all rows.
+    pub(crate) fn update(&self, mut work: Matrix<T>, memory: u64) -> Result<Matrix<T>> {
+        let kernel = *self.kernel;
         let (expected, given) = (kernel.coefficients(), self.coefficients.len());
         if expected != given {
             return Err(Error::Coefficients { expected, given });

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use arrays::check as check_arrays;
+use syncline_fabric::Member;
 pub use syncline_overlay::Runner;
 use syncline_store::probe::Disk;
 use syncline_store::{
@@ -17,8 +18,8 @@ use syncline_store::{
 };
 
 use crate::block::{Blockwise, Points};
+use crate::compiled::Executors;
 use crate::dynamic::Kernel;
-use crate::kernel::Typed;
 use crate::lanes::{Lanes, Real};
 use crate::plan::{ArrayPlan, BlockPlan, Question};
 use crate::streamed::{self, Arrays, Pending, Resumption, StreamPlan, Taken, Target};
@@ -220,22 +221,6 @@ impl Settings {
         Ok(())
     }
 
-    pub(crate) fn plan<E: Real>(
-        &self,
-        kernel: &dyn Kernel<E>,
-        arrays: &Arrays<'_, E>,
-        result: &Matrix<E>,
-    ) -> Result<SweepPlan> {
-        if !streamed::streamable(self, arrays, Some(result)) {
-            let points = Points::new(kernel, self.lanes)?;
-            return Ok(SweepPlan::Blocked(self.plan_in_blocks(&points, arrays, result)?));
-        }
-        self.check(kernel.coefficients(), arrays.coefficients.len())?;
-        kernel.check()?;
-        arrays.check_shapes(Some(result))?;
-        Ok(SweepPlan::Streamed(streamed::plan_into(self, kernel, arrays, result)?))
-    }
-
     fn plan_in_blocks<E: Real, K: Blockwise<E>>(
         &self,
         kernel: &K,
@@ -257,24 +242,6 @@ impl Settings {
             disk: self.disk,
         }
         .answer()
-    }
-
-    pub(crate) fn run<E: Real>(
-        &self,
-        kernel: &dyn Kernel<E>,
-        arrays: &Arrays<'_, E>,
-        result: Matrix<E>,
-    ) -> Result<(Matrix<E>, SweepReport)> {
-        if !streamed::streamable(self, arrays, Some(&result)) {
-            return self.run_in_blocks(&Points::new(kernel, self.lanes)?, arrays, result);
-        }
-        self.check(kernel.coefficients(), arrays.coefficients.len())?;
-        kernel.check()?;
-        arrays.check_shapes(Some(&result))?;
-        let versions = arrays.versions()?;
-        let done = streamed::into_matrix(self, kernel, arrays, result)?;
-        arrays.check_versions(&versions)?;
-        Ok(done)
     }
 
     fn run_in_blocks<E: Real, K: Blockwise<E>>(
@@ -317,8 +284,44 @@ impl Settings {
         };
         Ok((result, report))
     }
+}
 
-    pub(crate) fn run_to<E: Real>(
+impl<E: Real> Executors<E> for Settings {
+    fn plan(
+        &self,
+        kernel: &dyn Kernel<E>,
+        arrays: &Arrays<'_, E>,
+        result: &Matrix<E>,
+    ) -> Result<SweepPlan> {
+        if !streamed::streamable(self, arrays, Some(result)) {
+            let points = Points::new(kernel, self.lanes)?;
+            return Ok(SweepPlan::Blocked(self.plan_in_blocks(&points, arrays, result)?));
+        }
+        self.check(kernel.coefficients(), arrays.coefficients.len())?;
+        kernel.check()?;
+        arrays.check_shapes(Some(result))?;
+        Ok(SweepPlan::Streamed(streamed::plan_into(self, kernel, arrays, result)?))
+    }
+
+    fn run(
+        &self,
+        kernel: &dyn Kernel<E>,
+        arrays: &Arrays<'_, E>,
+        result: Matrix<E>,
+    ) -> Result<(Matrix<E>, SweepReport)> {
+        if !streamed::streamable(self, arrays, Some(&result)) {
+            return self.run_in_blocks(&Points::new(kernel, self.lanes)?, arrays, result);
+        }
+        self.check(kernel.coefficients(), arrays.coefficients.len())?;
+        kernel.check()?;
+        arrays.check_shapes(Some(&result))?;
+        let versions = arrays.versions()?;
+        let done = streamed::into_matrix(self, kernel, arrays, result)?;
+        arrays.check_versions(&versions)?;
+        Ok(done)
+    }
+
+    fn run_to(
         &self,
         kernel: &dyn Kernel<E>,
         arrays: &Arrays<'_, E>,
@@ -335,6 +338,40 @@ impl Settings {
             });
         }
         streamed::into_target(self, kernel, arrays, target)
+    }
+
+    fn run_on(
+        &self,
+        kernel: &dyn Kernel<E>,
+        arrays: &Arrays<'_, E>,
+        target: &Target,
+        me: &mut Member,
+    ) -> Result<SweepReport> {
+        let checked = self.check_for_team(kernel, arrays, None);
+        streamed::on_team(self, kernel, arrays, target, checked, me)
+    }
+
+    fn gather_on(
+        &self,
+        kernel: &dyn Kernel<E>,
+        arrays: &Arrays<'_, E>,
+        result: Matrix<E>,
+        me: &mut Member,
+    ) -> Result<(Matrix<E>, SweepReport)> {
+        let checked = self.check_for_team(kernel, arrays, Some(&result));
+        streamed::gather_on_team(self, kernel, arrays, result, checked, me)
+    }
+
+    fn identity(&self, arrays: &Arrays<'_, E>, target: &Target) -> Result<Identity> {
+        streamed::identity(arrays, target)
+    }
+
+    fn taken(&self, arrays: &Arrays<'_, E>, target: &Target) -> Result<Option<Taken>> {
+        streamed::taken(self, arrays, target)
+    }
+
+    fn resumption(&self, arrays: &Arrays<'_, E>, target: &Target) -> Result<Resumption> {
+        streamed::resumption(self, arrays, target)
     }
 }
 
@@ -471,7 +508,11 @@ impl<K> Sweep<K> {
     where
         K: PointKernel<N>,
     {
-        self.settings.plan(&Typed(&self.kernel), &Arrays { field, coefficients }, result)
+        T::executors(&self.settings).plan(
+            &*self.kernel.erased(),
+            &Arrays { field, coefficients },
+            result,
+        )
     }
 
     /// Runs the sweep from `field` into `result`, which is given back.
@@ -495,7 +536,11 @@ impl<K> Sweep<K> {
     where
         K: PointKernel<N>,
     {
-        self.settings.run(&Typed(&self.kernel), &Arrays { field, coefficients }, result)
+        T::executors(&self.settings).run(
+            &*self.kernel.erased(),
+            &Arrays { field, coefficients },
+            result,
+        )
     }
 
     /// Returns the identity of the computation with which a result in `target` would be
@@ -511,7 +556,7 @@ impl<K> Sweep<K> {
         coefficients: &[Arc<Matrix<T>>],
         target: &Target,
     ) -> Result<Identity> {
-        streamed::identity(&Arrays { field, coefficients }, target)
+        T::executors(&self.settings).identity(&Arrays { field, coefficients }, target)
     }
 
     /// Returns a description of the file that already has the name of `target`, if there is one. It
@@ -526,7 +571,7 @@ impl<K> Sweep<K> {
         coefficients: &[Arc<Matrix<T>>],
         target: &Target,
     ) -> Result<Option<Taken>> {
-        streamed::taken(&self.settings, &Arrays { field, coefficients }, target)
+        T::executors(&self.settings).taken(&Arrays { field, coefficients }, target)
     }
 
     /// Returns the point at which a sweep in blocks begins if its result is to get the name of
@@ -542,7 +587,7 @@ impl<K> Sweep<K> {
         coefficients: &[Arc<Matrix<T>>],
         target: &Target,
     ) -> Result<Resumption> {
-        streamed::resumption(&self.settings, &Arrays { field, coefficients }, target)
+        T::executors(&self.settings).resumption(&Arrays { field, coefficients }, target)
     }
 
     /// Runs the sweep from `field` into a file that is either complete or absent, and that a later
@@ -579,6 +624,10 @@ impl<K> Sweep<K> {
     where
         K: PointKernel<N>,
     {
-        self.settings.run_to(&Typed(&self.kernel), &Arrays { field, coefficients }, target)
+        T::executors(&self.settings).run_to(
+            &*self.kernel.erased(),
+            &Arrays { field, coefficients },
+            target,
+        )
     }
 }

@@ -11,6 +11,7 @@
 //! Source: S. Needleman and C. Wunsch, J. Mol. Biol. 48 (1970); T. Smith and M. Waterman, J. Mol.
 //! Biol. 147 (1981).
 
+use crate::kernel::built_in;
 use crate::{Error, Lane, Neighbour, Neighbours, PointKernel, Result, Stencil};
 
 /// Scores of alignments with a linear gap penalty: `max(max(n, w) - gap, nw + s)`, where the
@@ -60,11 +61,14 @@ impl PointKernel<1> for Alignment {
         let gapped = at.north.max(at.west) - L::splat(self.gap);
         L::splat(self.least).max((at.north_west + score).max(gapped))
     }
+
+    built_in!(Alignment);
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
     use crate::reference::plain_sweep;
@@ -123,6 +127,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn equals_the_textbook(
             a in prop::collection::vec(0_u8..4, 1..40),

@@ -4,6 +4,7 @@
 //! Source: the method is in every textbook, e.g. Y. Saad, "Iterative Methods for Sparse Linear
 //! Systems", 2nd edition, SIAM 2003, section 4.1.
 
+use crate::kernel::built_in;
 use crate::{Lane, Neighbours, PointKernel, Stencil};
 
 /// The Gauss-Seidel method with the coefficients `an`, `aw`, `ae`, `as`, `f` and `mask`, in this
@@ -33,6 +34,8 @@ impl PointKernel<6> for GaussSeidelVariable {
         let new = an * at.north + aw * at.west + ae * at.east + south * at.south + f;
         L::choose(mask.equal(L::splat(0.0)), new, at.centre)
     }
+
+    built_in!(GaussSeidelVariable);
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Source: F. McMahon, "The Livermore Fortran Kernels", UCRL-53745, 1986; as in Clauss, Gustedt and
 //! Suter, "Out-of-Core Wavefront Computations with Reduced Synchronization", PDP 2008, Fig. 1.
 
+use crate::kernel::built_in;
 use crate::{Lane, Neighbours, PointKernel, Stencil};
 
 /// Livermore kernel 23 on the field `za` with the coefficients `zr`, `zb`, `zu`, `zv` and `zz`, in
@@ -26,4 +27,6 @@ impl PointKernel<5> for Lk23 {
         let qa = at.south * zr + at.north * zb + at.east * zu + at.west * zv + zz;
         at.centre + L::splat(0.175) * (qa - at.centre)
     }
+
+    built_in!(Lk23);
 }

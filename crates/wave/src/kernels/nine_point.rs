@@ -10,6 +10,7 @@
 //! VI. The method is of fourth order if the right-hand side is also taken at five points, and of
 //! sixth order where it is 0.
 
+use crate::kernel::built_in;
 use crate::{Error, Lane, Neighbours, PointKernel, Result, Stencil};
 
 /// Over-relaxation on nine points: `u += omega * ((4 * (n + s + e + w) + (ne + nw + se + sw) + f) /
@@ -67,6 +68,8 @@ impl PointKernel<0> for NinePoint {
     fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
         self.relax(at.centre, sum(&at))
     }
+
+    built_in!(NinePoint);
 }
 
 impl PointKernel<1> for NinePoint {
@@ -76,6 +79,8 @@ impl PointKernel<1> for NinePoint {
     fn update<L: Lane>(&self, at: Neighbours<L>, [f]: [L; 1]) -> L {
         self.relax(at.centre, sum(&at) + f)
     }
+
+    built_in!(NinePointWithF);
 }
 
 #[cfg(test)]

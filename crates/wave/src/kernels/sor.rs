@@ -1,6 +1,7 @@
 //! Successive over-relaxation of the Poisson equation on the five-point stencil. Gauss-Seidel is
 //! the case without over-relaxation.
 
+use crate::kernel::built_in;
 use crate::{Error, Lane, Neighbours, PointKernel, Result, Stencil};
 
 /// Successive over-relaxation: `u += omega * ((n + s + e + w + f) / 4 - u)`.
@@ -38,6 +39,8 @@ impl PointKernel<0> for Sor {
             + L::splat(self.omega)
                 * ((at.north + at.south + at.east + at.west) / L::splat(4.0) - at.centre)
     }
+
+    built_in!(Sor);
 }
 
 impl PointKernel<1> for Sor {
@@ -49,4 +52,6 @@ impl PointKernel<1> for Sor {
             + L::splat(self.omega)
                 * ((at.north + at.south + at.east + at.west + f) / L::splat(4.0) - at.centre)
     }
+
+    built_in!(SorWithF);
 }

@@ -25,7 +25,6 @@ use syncline_store::{Matrix, placement::Rect};
 
 use super::{Bands, Reference};
 use crate::dynamic::{Dynamic, Kernel};
-use crate::kernel::Typed;
 use crate::sweep::Order;
 use crate::{Error, PointKernel, Result, lanes::Real};
 
@@ -74,7 +73,7 @@ impl<T: Real, K> Reference<'_, T, K> {
     where
         K: PointKernel<N>,
     {
-        self.update_top(&Typed(self.kernel), work, rows, memory)
+        self.with(&*self.kernel.erased(), work, Some(rows), memory)
     }
 
     /// Like [`run_top`](Self::run_top), for a kernel that is only known at run time.
@@ -85,16 +84,19 @@ impl<T: Real, K> Reference<'_, T, K> {
     where
         K: Dynamic,
     {
-        self.update_top(&*self.kernel.kernel()?, work, rows, memory)
+        self.with(&*self.kernel.kernel()?, work, Some(rows), memory)
     }
+}
 
-    fn update_top(
+impl<T: Real> Reference<'_, T, &dyn Kernel<T>> {
+    /// Runs the loop on the rows that the first `rows` rows of the result depend on.
+    pub(crate) fn update_top(
         &self,
-        kernel: &dyn Kernel<T>,
         mut work: Matrix<T>,
         rows: usize,
         memory: u64,
     ) -> Result<Matrix<T>> {
+        let kernel = *self.kernel;
         let (expected, given) = (kernel.coefficients(), self.coefficients.len());
         if expected != given {
             return Err(Error::Coefficients { expected, given });

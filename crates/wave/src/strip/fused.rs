@@ -23,7 +23,8 @@
 //! # Unrolling
 //! All loops over strips and iterations must be unrolled, because the arrays are kept in registers
 //! only then. The iterations are therefore written out with const generics; the loops over strips
-//! are short enough for the compiler to unroll.
+//! are short enough for the compiler to unroll. The conditions on `T` are constants in `const`
+//! blocks, so that the compiler does not compile the branches that are never taken.
 
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::Vector;
@@ -78,24 +79,24 @@ pub(crate) unsafe fn fused<L: Vector, U: Update, const T: usize, const NORM: boo
     // SAFETY: the conditions of `enter` and `step` are those of this function.
     unsafe {
         state.enter::<U, T, 0>();
-        if T > 1 {
+        if const { T > 1 } {
             state.enter::<U, T, 1>();
         }
-        if T > 2 {
+        if const { T > 2 } {
             state.enter::<U, T, 2>();
         }
-        if T > 3 {
+        if const { T > 3 } {
             state.enter::<U, T, 3>();
         }
         while state.offset < end {
             state.step::<U, T, 0, NORM>(kernel);
-            if T > 1 {
+            if const { T > 1 } {
                 state.step::<U, T, 1, NORM>(kernel);
             }
-            if T > 2 {
+            if const { T > 2 } {
                 state.step::<U, T, 2, NORM>(kernel);
             }
-            if T > 3 {
+            if const { T > 3 } {
                 state.step::<U, T, 3, NORM>(kernel);
             }
             state.offset += record as isize;

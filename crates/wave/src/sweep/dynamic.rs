@@ -25,7 +25,7 @@ impl<K: Dynamic> Sweep<K> {
         result: &Matrix<T>,
     ) -> Result<SweepPlan> {
         let arrays = Arrays { field, coefficients };
-        self.settings.plan(&*self.kernel.kernel()?, &arrays, result)
+        T::executors(&self.settings).plan(&*self.kernel.kernel()?, &arrays, result)
     }
 
     /// Like [`run`](Sweep::run), for a kernel that is defined at run time.
@@ -57,7 +57,7 @@ impl<K: Dynamic> Sweep<K> {
         result: Matrix<T>,
     ) -> Result<(Matrix<T>, SweepReport)> {
         let arrays = Arrays { field, coefficients };
-        self.settings.run(&*self.kernel.kernel()?, &arrays, result)
+        T::executors(&self.settings).run(&*self.kernel.kernel()?, &arrays, result)
     }
 
     /// Like [`run_to`](Sweep::run_to), for a kernel that is defined at run time.
@@ -72,8 +72,9 @@ impl<K: Dynamic> Sweep<K> {
         target: &Target,
     ) -> Result<(Pending, SweepReport)> {
         let arrays = Arrays { field, coefficients };
-        self.settings.run_to(&*self.kernel.kernel()?, &arrays, target)
+        T::executors(&self.settings).run_to(&*self.kernel.kernel()?, &arrays, target)
     }
+
     /// Like [`run_on`](Sweep::run_on), for a kernel that is defined at run time.
     ///
     /// # Collective
@@ -90,7 +91,7 @@ impl<K: Dynamic> Sweep<K> {
         target: &Target,
     ) -> Result<SweepReport> {
         let arrays = Arrays { field, coefficients };
-        self.settings.run_on(&*self.kernel.kernel()?, &arrays, target, me)
+        T::executors(&self.settings).run_on(&*self.kernel.kernel()?, &arrays, target, me)
     }
 
     /// Like [`gather_on`](Sweep::gather_on), for a kernel that is defined at run time.
@@ -109,6 +110,6 @@ impl<K: Dynamic> Sweep<K> {
         result: Matrix<T>,
     ) -> Result<(Matrix<T>, SweepReport)> {
         let arrays = Arrays { field, coefficients };
-        self.settings.gather_on(&*self.kernel.kernel()?, &arrays, result, me)
+        T::executors(&self.settings).gather_on(&*self.kernel.kernel()?, &arrays, result, me)
     }
 }

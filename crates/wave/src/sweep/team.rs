@@ -9,7 +9,6 @@ use syncline_store::array::{Array, ArraySource};
 use super::arrays::{check, input};
 use super::{Settings, Sweep, SweepReport};
 use crate::dynamic::Kernel;
-use crate::kernel::Typed;
 use crate::lanes::Real;
 use crate::rule::fields::Input;
 use crate::rule::team::OnTeam;
@@ -17,29 +16,8 @@ use crate::streamed::{self, Arrays, Target};
 use crate::{Described, Error, PointKernel, Result};
 
 impl Settings {
-    pub(crate) fn run_on<E: Real>(
-        &self,
-        kernel: &dyn Kernel<E>,
-        arrays: &Arrays<'_, E>,
-        target: &Target,
-        me: &mut Member,
-    ) -> Result<SweepReport> {
-        let checked = self.check_for_team(kernel, arrays, None);
-        streamed::on_team(self, kernel, arrays, target, checked, me)
-    }
-
-    pub(crate) fn gather_on<E: Real>(
-        &self,
-        kernel: &dyn Kernel<E>,
-        arrays: &Arrays<'_, E>,
-        result: Matrix<E>,
-        me: &mut Member,
-    ) -> Result<(Matrix<E>, SweepReport)> {
-        let checked = self.check_for_team(kernel, arrays, Some(&result));
-        streamed::gather_on_team(self, kernel, arrays, result, checked, me)
-    }
-
-    fn check_for_team<E: Real>(
+    /// Checks that a sweep can run on a team.
+    pub(super) fn check_for_team<E: Real>(
         &self,
         kernel: &dyn Kernel<E>,
         arrays: &Arrays<'_, E>,
@@ -108,7 +86,12 @@ impl<K> Sweep<K> {
     where
         K: PointKernel<N>,
     {
-        self.settings.run_on(&Typed(&self.kernel), &Arrays { field, coefficients }, target, me)
+        T::executors(&self.settings).run_on(
+            &*self.kernel.erased(),
+            &Arrays { field, coefficients },
+            target,
+            me,
+        )
     }
 
     /// Runs the sweep on a team, from `field` into the matrix in memory of each member, which is
@@ -156,7 +139,12 @@ impl<K> Sweep<K> {
     where
         K: PointKernel<N>,
     {
-        self.settings.gather_on(&Typed(&self.kernel), &Arrays { field, coefficients }, result, me)
+        T::executors(&self.settings).gather_on(
+            &*self.kernel.erased(),
+            &Arrays { field, coefficients },
+            result,
+            me,
+        )
     }
 }
 

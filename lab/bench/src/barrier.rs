@@ -17,7 +17,7 @@ mod advice;
 
 use std::path::Path;
 
-use syncline_lab::baselines::CounterBarrier;
+use crate::baselines::CounterBarrier;
 use syncline_sync::{
     Auto, Barrier, BarrierMember, Space, SpaceError,
     barrier::{Combined, Counter, Dissemination, Tournament},

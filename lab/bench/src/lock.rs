@@ -15,9 +15,7 @@
 
 use std::sync::Mutex;
 
-use syncline_lab::baselines::{
-    ArrayLock, Guarded, Lock as Textbook, TestAndSet, TestAndTestAndSet,
-};
+use crate::baselines::{ArrayLock, Guarded, Lock as Textbook, TestAndSet, TestAndTestAndSet};
 use syncline_overlay::Location;
 use syncline_sync::{Lock, Mcs, Ticket, lock::RawLock};
 

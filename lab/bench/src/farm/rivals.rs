@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Instant;
 
+use crate::baselines::futex_ping_pong::PingPong;
+use crate::baselines::sysv::{Channel, cold};
 use serde::Deserialize;
-use syncline_lab::baselines::futex_ping_pong::PingPong;
-use syncline_lab::baselines::sysv::{Channel, cold};
 
 use super::worker::{MANAGER, PATIENCE, Role, WORKER, arguments, between};
 use super::{Heat, Of, in_nanoseconds};

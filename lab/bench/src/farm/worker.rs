@@ -4,10 +4,10 @@ use std::io::{self, BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::baselines::futex_ping_pong;
+use crate::baselines::sysv::{Between, Channel};
 use clap::ValueEnum;
 use syncline_farm::{Farm, Program, Vpid, pool::serve_forks, serve, wire::Numbers};
-use syncline_lab::baselines::futex_ping_pong;
-use syncline_lab::baselines::sysv::{Between, Channel};
 use syncline_signal::Policy;
 
 use super::{cold, span};

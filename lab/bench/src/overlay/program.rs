@@ -147,6 +147,7 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
@@ -167,6 +168,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn a_pattern_as_a_program_is_the_double_loop(width in 1_usize..70, rounds in 1_usize..12) {
             for pattern in Pattern::ALL {

@@ -152,12 +152,14 @@ impl<'a> WithWork for Declare<'a> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::super::patterns::Pattern;
     use super::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+        #![proptest_config(property(40))]
+
         #[test]
         fn every_way_gives_the_values_of_the_plain_loop_and_the_processors_back(
             width in 1_usize..40,

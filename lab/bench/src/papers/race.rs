@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use crate::schemes::{Arrays, Exchange, Job, Scheme};
 use serde::{Deserialize, Serialize};
-use syncline_lab::schemes::{Arrays, Exchange, Job, Scheme};
 use syncline_store::{Element, Grid, Matrix, checksum::Checksum, model::io_model};
 
 use super::data::{Data, Folder, Inputs};

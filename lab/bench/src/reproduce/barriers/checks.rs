@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::baselines::CounterBarrier;
 use syncline_fabric::transport::in_memory::Conditions;
 use syncline_fabric::{Member, Team};
-use syncline_lab::baselines::CounterBarrier;
 use syncline_sync::barrier::{Combined, Counter, Dissemination, Tournament};
 use syncline_sync::board::Flags;
 use syncline_sync::{Barrier as _, BarrierMember, Space, SpaceError};
@@ -387,9 +387,27 @@ fn timed<'b>(loops: u64, members: Vec<Meet<'b>>) -> Result<Duration> {
 mod tests {
     use super::*;
 
+    /// The barrier that is none lets member 1 do its third step before member 0 has done its first:
+    /// so member 0 has printed its first round after the second round of member 1.
     #[test]
     fn a_check_finds_what_a_barrier_does_wrong() {
-        let none = |_| || Ok(());
+        let steps = AtomicU64::new(0);
+        let none = |me| {
+            let steps = &steps;
+            move || {
+                match me {
+                    // Acquire, Release: the clock is read in this order, too.
+                    0 => {
+                        while steps.load(Ordering::Acquire) < 3 {
+                            thread::yield_now();
+                        }
+                    }
+                    1 => _ = steps.fetch_add(1, Ordering::Release),
+                    _ => {}
+                }
+                Ok(())
+            }
+        };
         let right =
             threads("counter", 50, all(3, &CounterBarrier::new(3)).unwrap().swap_remove(1).1)
                 .unwrap();

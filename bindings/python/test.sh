@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Tests of the Python package, on the python3 of the PATH or that of PYTHON.
-#   test.sh deps    installs what the tests use, from PyPI, into a virtual environment
+#   test.sh deps TIER  installs what the tests use, from PyPI, into a virtual environment: in the
+#                      quick tier numpy, pytest and hypothesis, otherwise all
+#   test.sh run TIER   quick: the tests; full, soak: also lints, types, the reference, the wheel in
+#                      a clean environment, and the tests with the address sanitizer
 #   test.sh reference  writes the reference of the package, as pages for a browser
-#   test.sh run     lints, types, tests, the wheel in a clean environment, and the tests again with
-#                   the address sanitizer, where a nightly Rust has it
-# The extension is that of the debug build. What cannot be had is printed as `skipped: why`.
+# TIER is quick, full or soak [default: SYNCLINE_TESTS, or quick]; tests/conftest.py says what it
+# means. The extension is that of the debug build, whose crates are those of the tests in Rust. What
+# cannot be had is printed as `skipped: why`.
 set -uo pipefail
 cd "$(dirname "$0")"
 root=$(cd ../.. && pwd)
@@ -17,6 +20,13 @@ clean=$home/clean
 needed=(numpy pytest hypothesis)
 others=(cffi cloudpickle dask ipykernel maturin mypy nbclient numba pdoc rasterio ruff xarray zarr)
 failed=0
+export SYNCLINE_TESTS=${2:-${SYNCLINE_TESTS:-quick}}
+[ "${1:-run}" != reference ] || SYNCLINE_TESTS=full
+case $SYNCLINE_TESTS in
+quick) wanted=("${needed[@]}") ;;
+full | soak) wanted=("${needed[@]}" "${others[@]}") ;;
+*) echo "$SYNCLINE_TESTS: the tiers are quick, full and soak" >&2 && exit 2 ;;
+esac
 
 can_run() {
     if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -32,7 +42,7 @@ deps() {
     [ -x "$venv/bin/python" ] && ! "$venv/bin/python" -c '' 2>/dev/null && rm -rf "$venv"
     [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" || return 0
     local missing=()
-    for package in "${needed[@]}" "${others[@]}"; do
+    for package in "${wanted[@]}"; do
         [ -n "$(ls -d "$venv"/lib/python3*/site-packages/"$package"-* 2>/dev/null)" ] || missing+=("$package")
     done
     [ ${#missing[@]} = 0 ] && return 0
@@ -58,6 +68,8 @@ step() {
 site() {
     rm -rf "$1" && mkdir -p "$1/syncline" && cp python/syncline/* "$1/syncline" 2>/dev/null
     cp "$2" "$1/syncline/_syncline.abi3.so"
+    # Each worker is an interpreter, and none compiles these again, though it may write nothing.
+    "$venv/bin/python" -m compileall -q "$1/syncline"
 }
 
 lints() {
@@ -93,18 +105,20 @@ wheel() {
         (cd "$home" && "$clean/bin/python" "$OLDPWD/tests/installed.py" "$OLDPWD/README.md")
 }
 
-# Accesses outside of their memory, in the extension. Leaks are not looked for: Python has its own.
+# Accesses outside of their memory, in the crates of this repository. Leaks are not looked for:
+# Python has its own. Other crates are those of the wheel, so that few are compiled again; what
+# they allocate is guarded, too.
 sanitized() {
-    local arch runtime
-    arch=$(rustc -vV | sed -n 's/^host: //p')
+    local runtime
     runtime=$(gcc -print-file-name=libasan.so 2>/dev/null)
-    rustc +nightly -vV >/dev/null 2>&1 || { echo "skipped: no nightly Rust for the address sanitizer"; return 0; }
     [ -e "$runtime" ] || { echo "skipped: gcc has no libasan for the address sanitizer"; return 0; }
-    CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 RUSTFLAGS=-Zsanitizer=address \
-        CARGO_TARGET_DIR=$target/asan cargo +nightly build -q -p syncline-python --target "$arch" || return 1
-    site "$home/asan" "$target/asan/$arch/debug/lib_syncline.so"
+    (cd "$root" && RUSTC_WORKSPACE_WRAPPER=$PWD/bindings/python/sanitizing-rustc.sh \
+        cargo build -q -p syncline-python) || return 1
+    site "$home/asan" "$target/debug/lib_syncline.so"
+    # The next build puts the usual one there.
+    rm -f "$target/debug/lib_syncline.so"
     # Bounds on the private memory of workers do not go with the sanitizer's shadow of all memory.
-    LD_PRELOAD=$runtime ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 SYNCLINE_EXAMPLES=50 PYTHONPATH=$home/asan \
+    LD_PRELOAD=$runtime ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 SYNCLINE_TESTS=quick PYTHONPATH=$home/asan \
         "$venv/bin/python" -m pytest -q -o faulthandler_timeout=300 -k "not memory_bounds and not pages and not notebooks" tests
 }
 
@@ -117,7 +131,12 @@ built() {
 run() {
     can_run || return 0
     is_ready || { echo "skipped: the tests of the Python package: no numpy, pytest and hypothesis in $venv"; return 0; }
-    built || return 1
+    step built
+    [ $failed = 0 ] || return 1
+    if [ "$SYNCLINE_TESTS" = quick ]; then
+        step tests
+        return $failed
+    fi
     step lints
     step types
     step reference
@@ -131,5 +150,5 @@ case ${1:-run} in
 deps) deps ;;
 run) run ;;
 reference) deps && built && reference && echo "$home/reference/syncline.html" ;;
-*) echo "usage: test.sh [deps|run|reference]" >&2 && exit 2 ;;
+*) echo "usage: test.sh [deps|run] [quick|full|soak], test.sh reference" >&2 && exit 2 ;;
 esac

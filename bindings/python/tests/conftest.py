@@ -1,6 +1,22 @@
-"""What the tests share: plain loops, which are written without the package."""
+"""What the tests share: how much a run tries, and plain loops, written without the package.
 
+=========  ==================  ================================  ==================  ======
+tier       set by              tests                             random cases        seeds
+=========  ==================  ================================  ==================  ======
+``quick``  nothing             all but those marked with `full`  an eighth, >= 2     fixed
+``full``   ``make test-full``  all                               as written          fixed
+``soak``   ``make soak``       all                               20 times            random
+=========  ==================  ================================  ==================  ======
+
+The variable ``SYNCLINE_TESTS`` names the tier, as for the tests in Rust. A test asks for its number
+of cases (`cases`) and for its seed (`seed`); no other code depends on the tier.
+"""
+
+import collections
 import itertools
+import os
+import random
+import signal
 import time
 
 import hypothesis
@@ -8,8 +24,72 @@ import numpy as np
 import pytest
 import syncline
 
-hypothesis.settings.register_profile("tests", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("tests")
+# A shell lets what it starts in the background ignore SIGINT, and so do the programs which that
+# starts: no Ctrl-C, and no test of one, would have an effect. Programs that pytest starts get the
+# default again.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+TIERS = ("quick", "full", "soak")
+TIER = os.environ.get("SYNCLINE_TESTS") or "quick"
+if TIER not in TIERS:
+    raise pytest.UsageError(f"SYNCLINE_TESTS={TIER}: the tiers are {', '.join(TIERS)}")
+
+
+def cases(full):
+    """Return the number of random cases, kills or rounds of a test that has `full` in that tier."""
+    return {"quick": min(max(-(-full // 8), 2), full), "full": full, "soak": 20 * full}[TIER]
+
+
+def seed(fixed):
+    """Return the seed of a test: `fixed`, but a new one in soak. ``SYNCLINE_SEED`` replaces both.
+
+    A test that fails must print its seed.
+    """
+    given = os.environ.get("SYNCLINE_SEED")
+    if given is not None:
+        return int(given)
+    return random.SystemRandom().randrange(10**9) if TIER == "soak" else fixed
+
+
+# A failure of soak prints its case, which is not kept in a file. On a busy machine cases are made
+# slowly, which is no failure.
+for tier in TIERS:
+    hypothesis.settings.register_profile(
+        tier,
+        deadline=None,
+        print_blob=True,
+        database=None,
+        derandomize=tier != "soak",
+        max_examples=cases(100),
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+hypothesis.settings.load_profile(TIER)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "full(why): a test that the quick tier leaves out")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        mark = item.get_closest_marker("full")
+        if mark is not None and TIER == "quick":
+            item.add_marker(pytest.mark.skip(reason=f"full: {mark.args[0]}"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print what was skipped, as the tests in Rust do."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = collections.Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in skipped
+        if isinstance(report.longrepr, tuple)
+    )
+    for reason, count in sorted(reasons.items()):
+        word = "" if reason.startswith("full: ") else "skipped: "
+        terminalreporter.write_line(f"{word}{reason} ({count} of the tests in Python)")
+
 
 OFFSETS = {
     "n": (-1, 0),
@@ -143,6 +223,14 @@ def pool():
     """Return a pool of two workers."""
     with syncline.Pool(2) as pool:
         yield pool
+
+
+def there(path):
+    """Wait until a file is there."""
+    until = time.monotonic() + LIMIT
+    while not path.exists():
+        assert time.monotonic() < until, f"{path} is missing"
+        time.sleep(0.001)
 
 
 def gone(pid):

@@ -16,7 +16,7 @@ import time
 import syncline
 import tasks
 
-LIMIT = 60
+LIMIT = 100
 seed, rounds, base = int(sys.argv[1]), int(sys.argv[2]), getattr(builtins, sys.argv[3])
 rng = random.Random(seed)
 left = 0
@@ -103,7 +103,7 @@ for number in range(rounds):
             assert future.result(LIMIT) == value**2
         except futures.CancelledError:
             assert use is cancel
-    if number % 100 == 99:
+    if number % 50 == 49:
         for value in range(20):
             pool.submit(tasks.square, value)
         cancels = rng.random() < 0.5

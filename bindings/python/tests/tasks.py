@@ -72,10 +72,18 @@ def wait(seconds, value=None):
     return value
 
 
-def wait_for(path):
+def wait_for(path, begun=None):
+    """Wait until a file is there; first make the one that says that the task has begun."""
+    if begun is not None:
+        open(begun, "w").close()
     while not os.path.exists(path):
         time.sleep(0.01)
     return os.getpid()
+
+
+def meet(own, other):
+    """Run beside another such task, and not before it."""
+    return wait_for(other, own)
 
 
 def unpicklable():
@@ -171,9 +179,12 @@ def stop_at_ones(n):
     return n
 
 
-def fail_at(n, where):
+def fail_at(n, where, path=None):
+    """Raise at one item; later ones wait for the file, if it is given."""
     if n == where:
         raise ValueError(n)
+    if n > where and path is not None:
+        wait_for(path)
     return n
 
 

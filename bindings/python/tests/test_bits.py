@@ -1,11 +1,9 @@
 """Results have the bits of plain loops over scalars of numpy, for random kernels and arrays."""
 
-import os
-
 import numpy as np
 import pytest
 import syncline
-from conftest import OFFSETS, plain_loops, same
+from conftest import OFFSETS, cases, plain_loops, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -102,7 +100,7 @@ def reads_of(tree):
 
 
 @st.composite
-def cases(draw):
+def problems(draw):
     whole = draw(st.booleans())
     dtype = draw(st.sampled_from(WHOLES if whole else REALS))
     coefficients, fields = draw(st.integers(0, 2)), draw(st.integers(1, 2))
@@ -128,8 +126,8 @@ def make(dtype, shape, count, seed):
     return [rng.integers(info.min, info.max, shape, dtype, endpoint=True) for _ in range(count)]
 
 
-@settings(max_examples=int(os.environ.get("SYNCLINE_EXAMPLES", "300")))
-@given(cases(), st.integers(0, 4), st.integers(1, 3), st.sampled_from([None, 1, 2]))
+@settings(max_examples=cases(300))
+@given(problems(), st.integers(0, 4), st.integers(1, 3), st.sampled_from([None, 1, 2]))
 def test_random_kernels(case, iterations, threads, depth):
     dtype, fields, coefficients, shape, forest, old, boundary, seed = case
     arrays = make(dtype, shape, fields + coefficients, seed)

@@ -24,7 +24,13 @@ def test_docstrings(module):
     assert ran.failed == 0 and ran.attempted > 0
 
 
-@pytest.mark.parametrize("page", [BOOK, README])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(BOOK, marks=pytest.mark.full("the book's sweeps compute for 20 s")),
+        README,
+    ],
+)
 @pytest.mark.filterwarnings("ignore::syncline.ConvergenceWarning")
 def test_pages(page, tmp_path, monkeypatch):
     if not page.exists():
@@ -42,6 +48,7 @@ def test_pages(page, tmp_path, monkeypatch):
     exec(compile("\n".join(kept), page, "exec"), {"__name__": "page"})
 
 
+@pytest.mark.full("a notebook has an interpreter of its own, and computes for 10 s")
 @pytest.mark.parametrize("name", ["sweeps", "pools"])
 def test_notebooks(name, tmp_path):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")

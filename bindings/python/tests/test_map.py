@@ -12,7 +12,7 @@ import tasks
 from conftest import LIMIT
 
 
-def test_map(pool):
+def test_map(pool, tmp_path):
     assert list(pool.map(tasks.square, range(1000))) == [n * n for n in range(1000)]
     assert list(pool.map(tasks.add, range(10), range(5))) == [2 * n for n in range(5)]
     assert list(pool.map(tasks.square, range(100), chunksize=7)) == [n * n for n in range(100)]
@@ -24,7 +24,8 @@ def test_map(pool):
     with pytest.raises(LookupError, match="no 0"):
         next(results)
     with pytest.raises(TimeoutError):
-        list(pool.map(tasks.wait, [1, 1], timeout=0.05))
+        list(pool.map(tasks.wait_for, [tmp_path / "go"] * 2, timeout=0.05))
+    (tmp_path / "go").touch()
     mixed = pool.map(math.sqrt, [4, -1, 9], chunksize=3)
     assert next(mixed) == 2
     with pytest.raises(ValueError):
@@ -80,15 +81,18 @@ def test_all_other_items_have_results(pool, chunksize):
 
 
 def test_timeouts():
-    with syncline.Pool(2, timeout=0.2) as pool:
-        with pytest.raises(syncline.TaskTimeoutError, match="longer"):
-            pool.submit(tasks.wait, 60).result(LIMIT)
-        assert pool.submit(tasks.square, 3).result(LIMIT) == 9
-        assert outcomes(pool, tasks.wait, [0, 60, 0], [1, 2, 3]) == [
+    # The initializer imports what the tasks need, which is not counted. The timeout is long enough
+    # for short tasks on a busy machine, and passes once: the late ones run side by side.
+    with syncline.Pool(3, timeout=4, initializer=tasks.initialize, initargs=(0,)) as pool:
+        late = pool.submit(tasks.wait, 1000)
+        assert outcomes(pool, tasks.wait, [0, 1000, 0], [1, 2, 3]) == [
             1,
             syncline.TaskTimeoutError,
             3,
         ]
+        with pytest.raises(syncline.TaskTimeoutError, match="longer"):
+            late.result(LIMIT)
+        assert pool.submit(tasks.square, 3).result(LIMIT) == 9
 
 
 def test_a_pool_waits_for_a_map_that_is_not_taken(tmp_path):
@@ -101,7 +105,7 @@ def test_a_pool_waits_for_a_map_that_is_not_taken(tmp_path):
     with pytest.raises(syncline.PoolError, match="ended"):
         list(made)
     pool = syncline.Pool(1)
-    made = pool.map(tasks.wait, [0.01] * 50)
+    made = pool.map(tasks.wait, [0.01] * 10_000)
     pool.shutdown(cancel_futures=True)
     with pytest.raises(futures.CancelledError):
         list(made)
@@ -125,12 +129,16 @@ def test_exceptions_in_place_of_results(pool):
     assert results[:9] + results[10:] == [n for n in range(30) if n != 9]
 
 
-def test_a_bar_counts_what_has_ended(pool, capsys):
+def test_a_bar_counts_what_has_ended(pool, capsys, tmp_path):
     list(pool.map(tasks.square, range(50), progress=True))
     assert "50 of 50" in capsys.readouterr().err
-    results = pool.map(tasks.fail_at, range(500), [3] * 500, progress=True, chunksize=1)
+    # Later items end after the error is taken, so that the bar has ended before.
+    arguments = range(500), [3] * 500, [tmp_path / "go"] * 500
+    results = pool.map(tasks.fail_at, *arguments, progress=True, chunksize=1)
     with pytest.raises(ValueError):
         list(results)
+    (tmp_path / "go").touch()
+    pool.shutdown()
     assert "500 of 500" not in capsys.readouterr().err
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import syncline
 import tasks
+from conftest import LIMIT
 
 
 def smooth(u):
@@ -22,7 +23,11 @@ def recorded(tmp_path):
     with syncline.trace(tmp_path / "run.trace") as made:
         syncline.sweep(smooth, np.ones((300, 300)), iterations=20)
         with syncline.Pool(2) as pool:
+            # Two workers: each of these tasks waits for the other one.
+            ways = [tmp_path / "one", tmp_path / "other"]
+            met = [pool.submit(tasks.meet, *ways), pool.submit(tasks.meet, *reversed(ways))]
             list(pool.map(tasks.square, range(50)))
+            assert len({one.result(LIMIT) for one in met}) == 2
     return made
 
 
@@ -116,7 +121,7 @@ def test_a_forked_copy_does_not_record():
         "print(len(made.report().text) > 0)"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT
     )
     assert (ran.stdout, ran.returncode) == ("True\n", 0), ran.stderr
 

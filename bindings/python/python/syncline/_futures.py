@@ -188,7 +188,9 @@ class _Teller:
         if self.thread not in (None, threading.get_ident()):
             told = threading.Event()
             self.todo.put(told)
-            told.wait()
+            # In short waits: a signal that another thread gets does not end one.
+            while not told.wait(0.05):
+                pass
 
 
 def _begin():

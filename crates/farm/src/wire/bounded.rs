@@ -2,10 +2,10 @@
 //! elements.
 //!
 //! postcard never reads beyond the bytes, and a sequence's length allocates no more than the
-//! remaining bytes. Two limits are missing: values that nest once per byte would overflow the
-//! stack, and the number of elements that take no bytes (`()`, structures whose fields are all
-//! skipped) would be limited only by the encoded length. So every value is read through a wrapper
-//! that counts.
+//! remaining bytes. Three limits are missing: values that nest once per byte would overflow the
+//! stack; each level of nested sequences would allocate the remaining bytes again; and the number
+//! of elements that take no bytes (`()`, structures whose fields are all skipped) would be limited
+//! only by the encoded length. So every value is read through a wrapper that counts.
 //!
 //! ```text
 //! T::deserialize ── Guarded ── postcard ── guarded visitor of T ── elements, each Guarded again
@@ -28,8 +28,9 @@ const FREE_ELEMENTS: usize = 65_536;
 struct Limits {
     nesting: Cell<usize>,
     elements: Cell<usize>,
-    /// The number of all bytes: memory is reserved for at most this number of elements in advance.
-    bytes: usize,
+    /// The number of elements for which memory may still be reserved in advance: at first that of
+    /// all bytes. The lengths in a valid message exceed it only by elements that take no bytes.
+    reserve: Cell<usize>,
     /// The limit that was exceeded, if any.
     exceeded: Cell<Option<&'static str>>,
 }
@@ -72,7 +73,7 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> 
     let limits = Limits {
         nesting: Cell::new(MAX_NESTING),
         elements: Cell::new(bytes.len() + FREE_ELEMENTS),
-        bytes: bytes.len(),
+        reserve: Cell::new(bytes.len()),
         exceeded: Cell::new(None),
     };
     let mut deserializer = postcard::Deserializer::from_bytes(bytes);
@@ -275,9 +276,12 @@ impl<A> Visit<'_, A> {
         if self.counted { self.limits.element() } else { Ok(()) }
     }
 
-    /// Limits an encoded length to the number of bytes.
+    /// Limits an encoded length to the elements for which memory may be reserved.
     fn believed(&self, hint: Option<usize>) -> Option<usize> {
-        hint.map(|hint| hint.min(self.limits.bytes))
+        let left = self.limits.reserve.get();
+        let hint = hint?.min(left);
+        self.limits.reserve.set(left - hint);
+        Some(hint)
     }
 }
 

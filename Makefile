@@ -9,14 +9,17 @@ LAB = $(BUILT)/syncline-lab
 # CI runs the same targets as a person; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help wheel python-test python-docs demo demo-for-tests command-for-tests test test-deps test-anywhere loom miri tsan lint bench bench-overlay bench-sync bench-rma bench-farm bench-trace bench-rma-testbed bench-peers-deps bench-disk bench-papers soak book \
+.PHONY: help wheel python-test python-docs demo demo-for-tests command-for-tests test test-full test-times test-deps tools-of-tests test-anywhere loom miri tsan lint bench bench-overlay bench-sync bench-rma bench-farm bench-trace bench-rma-testbed bench-peers-deps bench-disk bench-papers soak book \
 	testbed-deps testbed-test mpi-wheels build build-lab install install-build install-files install-documents uninstall
 
 help:
 	@echo "make demo        20 iterations in one pass over data four times larger than the memory bound; every bit checked"
-	@echo "make test        every test: units, properties, the command, doc examples, models"
+	@echo "make test        the products: units, properties with fixed seeds, the command, the bindings, doc examples (8 minutes on 2 cores,"
+	@echo "                 3 when compiled); it installs nothing but what Python's tests import, and not even that with NO_INSTALL=1"
+	@echo "make test-full   every test, also those of the laboratory, the models, sanitizers, MPIs and several hosts (25 minutes when compiled)"
 	@echo "                 As root on Debian it first installs the tools of the tests (test-deps), unless NO_INSTALL=1"
-	@echo "make test-deps   as root, installs compilers and checkers for the tests by apt, and one MPI from PyPI; otherwise lists what is missing"
+	@echo "make test-times  the slowest tests and programs of the last make test; of another tier: tools/test.sh times full"
+	@echo "make test-deps   as root, installs compilers and checkers for all tests by apt, and one MPI from PyPI; otherwise lists what is missing"
 	@echo "make test-anywhere  the tests on one core, in 4 GiB, with huge pages always and never, in memory, as an ordinary user (root, hours)"
 	@echo "make install     the commands, libraries, header, pkg-config file, manual pages, completions: PREFIX=/usr/local, DESTDIR=; STRIP= keeps the debug symbols"
 	@echo "make uninstall   removes them"
@@ -68,29 +71,27 @@ export SYNCLINE_TEST_MPI ?= $(CURDIR)/$(SURVIVOR)
 PERFETTO = target/perfetto/bin/python3
 export SYNCLINE_TEST_PERFETTO ?= $(CURDIR)/$(PERFETTO)
 
-# With a runner, all doc tests of a crate would run in one process. So they run without one.
-END_HUNG = --config 'target."cfg(all())".runner=["$(CURDIR)/tools/end-hung-tests.sh"]'
+# The tiers: see tools/test.sh and tools/testkit/src/tier.rs.
+test:
+	@tools/test.sh quick
+test-full:
+	@tools/test.sh full
+test-times:
+	@tools/test.sh times
 
-# The models only compute, while tests often wait: the models run in the time that the tests leave,
-# and their results are printed at the end.
-LOOM_LOG = $(or $(CARGO_TARGET_DIR),target)/loom.log
-test: test-deps
-	@mkdir -p $(dir $(LOOM_LOG)); nice -n 19 $(LOOM) > $(LOOM_LOG) 2>&1 & models=$$!; \
-	trap 'pkill -P $$models; kill $$models' INT TERM; \
-	$(CARGO) build --workspace --examples; tests=$$?; \
-	$(CARGO) $(END_HUNG) test --workspace --tests --no-fail-fast -- --show-output || tests=$$?; \
-	$(CARGO) test --workspace --doc --no-fail-fast -- --show-output || tests=$$?; \
-	bindings/python/test.sh run || tests=$$?; \
-	wait $$models; models=$$?; cat $(LOOM_LOG); exit $$((tests | models))
-
-# The tools that tests use beside Rust. Tests print what they skip without them, so no command here
-# fails. Only root installs anything, and not with NO_INSTALL=1.
+# The tools that tests use beside Rust: of a TIER, those of Python's tests alone if that is quick.
+# Tests print what they skip without them, so no command here fails. Only root installs anything
+# outside of target/, and nothing is installed with NO_INSTALL=1.
+TIER ?= full
 NO_INSTALL ?=
 MAY_INSTALL = [ -z "$(NO_INSTALL)" ] && [ "$$(id -u)" = 0 ]
 TEST_DEPS = apt-get install --no-install-recommends -y gcc g++ gfortran clang cmake libomp-dev pkg-config valgrind \
 	openmpi-bin libopenmpi-dev mpich libmpich-dev python3-venv libflint-dev singular-ui chromium
 PERFETTO_INSTALL = { python3 -m venv target/perfetto && $(PERFETTO) -m pip install -q perfetto==0.59.1 protobuf; }
-test-deps:
+test-deps: $(if $(filter quick,$(TIER)),,tools-of-tests)
+	@NO_INSTALL=$(if $(NO_INSTALL),1,) bindings/python/test.sh deps $(TIER)
+
+tools-of-tests:
 	@missing=; for tool in gcc g++ gfortran clang cmake pkg-config valgrind chromium; do \
 	command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	ls /usr/lib/llvm-*/lib/libomp.so >/dev/null 2>&1 || missing="$$missing libomp-dev"; \
@@ -109,11 +110,9 @@ test-deps:
 	elif $(MAY_INSTALL); then $(PERFETTO_INSTALL) || echo "not installed: Perfetto's messages; tests that need them will be skipped"; \
 	else echo "missing: Perfetto's messages; tests that need them will be skipped. From PyPI: $(PERFETTO_INSTALL)"; fi
 
-	@NO_INSTALL=$(if $(NO_INSTALL),1,) bindings/python/test.sh deps
-
 python-test:
-	@NO_INSTALL=$(if $(NO_INSTALL),1,) bindings/python/test.sh deps
-	bindings/python/test.sh run
+	@NO_INSTALL=$(if $(NO_INSTALL),1,) bindings/python/test.sh deps $(TIER)
+	bindings/python/test.sh run $(TIER)
 
 # The reference of the Python package, as pages for a browser.
 python-docs:
@@ -155,8 +154,7 @@ book:
 
 # Undefined behaviour and data races in the code that tests reach: queues, plans, spaces, codecs,
 # copies and words. Suites are small under Miri (`cfg(miri)`), or state why they are left out.
-# PROPTEST_CASES is the number of cases of a codec's test.
-MIRI = MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=4 CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri
+MIRI = MIRIFLAGS="-Zmiri-disable-isolation" CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri
 miri:
 	@if $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
 	$(MIRI) test -p syncline-signal --lib && \
@@ -184,8 +182,8 @@ tsan:
 
 lint:
 	$(CARGO) fmt --all -- --check
-	@if command -v python3 >/dev/null; then tools/floors.py && tools/surface.py && tools/prose.py; \
-	else echo "skipped: no python3 for tools/floors.py, surface.py and prose.py"; fi
+	@if command -v python3 >/dev/null; then tools/floors.py && tools/surface.py && tools/prose.py && tools/features.py; \
+	else echo "skipped: no python3 for tools/floors.py, surface.py, prose.py and features.py"; fi
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; \
@@ -303,11 +301,7 @@ soak: build miri tsan
 	$(SYNCLINE) verify barrier --members 5 --rounds 1000000
 	$(SYNCLINE) verify lock --members 2 --rounds 10000000 --in threads,processes
 	$(SYNCLINE) verify lock --members 5 --rounds 1000000
-	PROPTEST_CASES=20000 SYNCLINE_KILLS=300 $(CARGO) test --release --workspace -- --show-output
-	SYNCLINE_KILLS=500 SYNCLINE_BUSY=2 $(CARGO) test --release -p syncline-farm --test farm kills -- --show-output
-	PROPTEST_CASES=1000000 $(CARGO) test --release -p syncline-farm --test decoding
-	SYNCLINE_SYSTEMS=20000 $(CARGO) test --release -p syncline-solve
-	SYNCLINE_MISUSES=200 $(CARGO) test --release -p syncline-c --test misuse -- --show-output
+	tools/test.sh soak
 	LOOM_MAX_PREEMPTIONS=4 $(MAKE) loom
 	testbed/sweep_kills.sh $(SYNCLINE) 50
 

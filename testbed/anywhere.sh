@@ -104,7 +104,9 @@ run() {
 # shellcheck disable=SC2016 # for the inner shell
 in_group() { run "$1" bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$2" "${@:3}"; }
 
-test_command=(cargo test "${tests[@]}" --no-fail-fast -- --show-output)
+# All tests, as `make test-full` runs them.
+export SYNCLINE_TESTS=full
+test_command=(cargo test "${tests[@]}" --no-fail-fast -- --show-output --include-ignored --skip role_of_a_process --skip soak_)
 
 quota() {
 	local dir
@@ -160,7 +162,7 @@ bare() {
 	chown -R "$user" "$place"
 	run bare setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups env -i PATH="$place/bin" \
 		HOME="$place/home" CARGO_HOME="$place/cargo" TMPDIR="$place/tmp" CARGO_TARGET_DIR="$place/target" \
-		NO_INSTALL=1 sh -c 'cd "$0" && make test-deps && exec "$@"' "$place/tree" "${test_command[@]}"
+		SYNCLINE_TESTS=full NO_INSTALL=1 sh -c 'cd "$0" && make test-deps && exec "$@"' "$place/tree" "${test_command[@]}"
 	rm -rf "$place"
 }
 

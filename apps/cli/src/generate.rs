@@ -185,10 +185,13 @@ fn fit<T: Element>(value: f64) -> T {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn what_fits_is_the_greatest_value_not_above(value in prop_oneof![0.0..1.0, 0.0..1e-30, 0.9999999..1.0]) {
             prop_assert_eq!(fit::<f64>(value).to_bits(), value.to_bits());

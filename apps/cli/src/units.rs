@@ -193,6 +193,7 @@ pub(crate) const fn plural(n: u64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
@@ -249,6 +250,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn what_is_to_be_allowed_is_never_less(bytes in 0_u64..1 << 50) {
             let shown = AtLeast::new(bytes).to_string().replace(' ', "");

@@ -405,6 +405,7 @@ const MOST_EXPONENT: usize = MAX_EXPONENT as usize;
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
@@ -435,6 +436,8 @@ mod tests {
     const CODECS: [Codec; 3] = [Codec::Kronecker, Codec::Terms, Codec::Flat];
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn polynomials_come_back(
             terms in prop::collection::vec((any::<u64>(), 0_u64..90, 0_u64..90), 0..20),

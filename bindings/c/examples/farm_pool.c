@@ -41,7 +41,7 @@ static int work(const void *task, size_t length, syncline_farm_result *result, v
 
 int main(void) {
     /* A task that hangs fails, too. */
-    const syncline_farm_pool_options options = {.timeout = 60000000000};
+    const syncline_farm_pool_options options = {.timeout = 300000000000};
     const syncline_farm_outcome *outcome;
     syncline_farm_pool *pool;
     uint64_t sum = 0, square;

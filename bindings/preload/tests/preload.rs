@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use syncline_testkit::{Tool, libraries, output};
+use syncline_testkit::{Tool, cases, libraries, output};
 
 /// The directory of the package.
 fn root() -> &'static Path {
@@ -11,7 +11,7 @@ fn root() -> &'static Path {
 }
 
 /// The output of the example, which is the same in every run.
-fn said(episodes: usize) -> String {
+fn said(episodes: u32) -> String {
     let each = format!("one serial thread in each of {episodes} episodes, none too early");
     let threads = [1, 2, 4, 8].map(|n| format!("{n} threads: {each}\n")).concat();
     let destroyed = [2, 5].map(|n| {
@@ -57,13 +57,15 @@ fn a_program_does_the_same_with_and_without_it() {
         let Some(program) = build(compiler, "../c/examples/pthread_barrier.c", dir.path()) else {
             continue;
         };
-        let without = run(Command::new(&program).arg("2000"));
-        assert_eq!(without.0, said(2000));
+        let (few, many) = (cases(2000), cases(20_000));
+        let without = run(Command::new(&program).arg(few.to_string()));
+        assert_eq!(without.0, said(few));
         assert!(!without.1.contains("syncline"), "{}", without.1);
 
         let verbose = ("SYNCLINE_PRELOAD_VERBOSE", "1");
-        let with = preloaded(Command::new(&program).arg("20000").env(verbose.0, verbose.1));
-        assert_eq!(with.0, said(20000));
+        let with =
+            preloaded(Command::new(&program).arg(many.to_string()).env(verbose.0, verbose.1));
+        assert_eq!(with.0, said(many));
         // Four teams of threads, one team of processes, and 600 barriers that are destroyed at
         // once.
         assert!(with.1.ends_with("syncline: took over 605 barriers of pthread\n"), "{}", with.1);

@@ -4,6 +4,7 @@
 
 use syncline_conformance::{Subject, Suite, TeamKind};
 use syncline_fabric::Team;
+use syncline_testkit::{as_role, cases};
 
 /// Runs a suite in teams of each of these sizes, or a member's part if this process is one of a
 /// team.
@@ -16,7 +17,7 @@ fn holds(test: &str, place: TeamKind, suite: &Suite, members: &[usize]) {
         // Skips the summary of the test harness: the program that started this one counts the test.
         std::process::exit(0);
     }
-    let again = ["--exact", test, "--nocapture"].map(str::to_owned);
+    let again = as_role(test).map(str::to_owned);
     for &members in members {
         if let Err(error) = suite.run(place, members, &again) {
             panic!("{members} members, {}: {error}", place.word());
@@ -25,10 +26,12 @@ fn holds(test: &str, place: TeamKind, suite: &Suite, members: &[usize]) {
 }
 
 macro_rules! suites {
-    ($($test:ident: $subject:ident, $place:ident, $rounds:literal, $members:expr;)*) => {$(
+    ($($(#[$attribute:meta])* $test:ident: $subject:ident, $place:ident, $rounds:literal, $members:expr;)*) => {$(
         #[test]
+        $(#[$attribute])*
         fn $test() {
-            let suite = Suite { subject: Subject::$subject, rounds: $rounds, only: None };
+            let rounds = cases($rounds).into();
+            let suite = Suite { subject: Subject::$subject, rounds, only: None };
             holds(stringify!($test), TeamKind::$place, &suite, &$members);
         }
     )*};
@@ -44,6 +47,7 @@ suites! {
     memory_holds_in_threads: Rma, Threads, 60, [1, 2, 3, 4, 5, 8];
     memory_holds_in_processes: Rma, Processes, 60, [1, 2, 3, 4, 5, 8];
     memory_holds_in_both: Rma, Both, 60, [4, 8];
+    #[ignore = "full: 50 s: hosts that share the processors"]
     memory_holds_on_hosts: Rma, Hosts, 60, [1, 2, 3, 4, 5, 8];
     pools_hold_in_threads: Farm, Threads, 100, [1, 2, 3, 4, 6];
     pools_hold_in_processes: Farm, Processes, 100, [2, 3, 4, 6];
@@ -52,10 +56,14 @@ suites! {
     overlays_hold_in_threads: Overlay, Threads, 60, [1, 2, 3, 4, 6];
     overlays_hold_in_processes: Overlay, Processes, 60, [2, 3, 4];
     overlays_hold_in_both: Overlay, Both, 60, [4, 6];
+    #[ignore = "full: 16 s: each sweep is compared with the plain loop"]
     sweeps_hold_in_threads: Sweep, Threads, 3, [1, 2, 3, 6];
+    #[ignore = "full: 29 s: each sweep is compared with the plain loop"]
     sweeps_hold_in_processes: Sweep, Processes, 3, [2, 3, 6];
     sweeps_hold_in_both: Sweep, Both, 2, [4];
+    #[ignore = "full: 29 s: each sweep is compared with the plain loop"]
     sweeps_hold_on_hosts: Sweep, Hosts, 3, [2, 3, 4];
+    #[ignore = "full: 15 s: hosts that share the processors"]
     overlays_hold_on_hosts: Overlay, Hosts, 60, [1, 2, 3, 4, 6, 8];
 }
 

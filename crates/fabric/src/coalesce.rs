@@ -129,6 +129,7 @@ mod tests {
     use crate::team_state::TeamState;
     use crate::transport::in_memory::{Conditions, Network};
     use syncline_sync::Space;
+    use syncline_testkit::property;
 
     /// Splits a coalesced message into its frames; `None` if not all of it is frames.
     fn frames(mut message: &[u8]) -> Option<Vec<(u32, Vec<u8>)>> {
@@ -142,7 +143,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(property(256))]
 
         #[test]
         fn frames_arrive_whole_and_in_order_and_leave_in_time(

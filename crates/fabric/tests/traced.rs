@@ -168,13 +168,13 @@ fn messages_between_hosts_match_one_to_one() {
 
 #[test]
 #[ignore = "the launcher, and the processes that it launches: does nothing by itself"]
-fn role() {
+fn role_of_a_process() {
     // The launcher begins to record by a call, and its processes by the variable.
     if let Some(file) = std::env::var_os("TRACED_LAUNCHER") {
         if std::env::var_os("SYNCLINE_TEAM").is_none() {
             start(Path::new(&file)).unwrap();
         }
-        let team = Team::processes(2).quiet().args(as_role("role"));
+        let team = Team::processes(2).quiet().args(as_role("role_of_a_process"));
         team.run(|me| (0..3).for_each(|_| me.wait().unwrap())).unwrap();
     }
 }
@@ -184,7 +184,7 @@ fn launched_processes_record_to_the_file_of_their_launcher() {
     let _turn = my_turn();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("launched.trace");
-    let mut command = again("role");
+    let mut command = again("role_of_a_process");
     command.env_remove(VARIABLE).env("TRACED_LAUNCHER", &file);
     syncline_testkit::succeed(&mut command);
 

@@ -268,6 +268,7 @@ impl Blocks<'_> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     #[test]
     fn small_sizes_are_powers_of_two_of_lines() {
@@ -288,14 +289,20 @@ mod tests {
         }
     }
 
+    /// The lines of the memory, and the entries of the table.
+    const ROOM: (u64, usize) = (256, 40);
+
     proptest! {
+        #![proptest_config(property(256))]
+
         /// Blocks of the same memory never overlap, have at least the requested size, and all
-        /// memory that was given back is used again.
+        /// memory that was given back is used again: a request fails only if every free block is
+        /// too small, and no further block can be made.
         #[test]
         fn nobody_has_what_another_has(steps in prop::collection::vec((0_usize..3, 0_usize..2000, any::<u16>()), 0..200)) {
             let supply = Supply::default();
-            let table: Vec<Block> = (0..40).map(|_| Block::default()).collect();
-            let blocks = Blocks { supply: &supply, table: &table, lines: 256 };
+            let table: Vec<Block> = (0..ROOM.1).map(|_| Block::default()).collect();
+            let blocks = Blocks { supply: &supply, table: &table, lines: ROOM.0 };
             let mut held: Vec<(u32, u64)> = Vec::new();
             for (what, len, pick) in steps {
                 match what {
@@ -305,16 +312,21 @@ mod tests {
                             prop_assert!(size >= len);
                             let range = |n: u32| blocks.offset(n)..blocks.offset(n) + blocks.size(n).unwrap();
                             let mine = range(number);
-                            prop_assert!(mine.end <= 256 * 64);
+                            prop_assert!(mine.end <= (ROOM.0 * LINE) as usize);
                             for &(other, _) in &held {
                                 let other = range(other);
                                 prop_assert!(mine.end <= other.start || other.end <= mine.start);
                             }
                             held.push((number, holder));
                         } else {
-                            // Out of room: even the smallest free piece is too small, or the table
-                            // is full.
-                            prop_assert!(!held.is_empty() || len > 64 * 64);
+                            let made = blocks.made();
+                            let size = |n: u32| blocks.size(n).unwrap();
+                            let needed = (lines_of(class_of(len)) * LINE) as usize;
+                            let free = |n: &u32| held.iter().all(|&(other, _)| other != *n);
+                            prop_assert!((0..made as u32).filter(free).all(|n| size(n) < needed));
+                            let used: usize = (0..made as u32).map(size).sum();
+                            let all = (ROOM.0 * LINE) as usize;
+                            prop_assert!(made == ROOM.1 || used + needed > all);
                         }
                     }
                     _ if pick % 7 == 0 => {

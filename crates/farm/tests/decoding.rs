@@ -1,5 +1,8 @@
 //! Decoding of invalid bytes: no panic, no stack overflow, and no more memory than the bytes
 //! justify.
+//!
+//! The bounds of memory hold for all bytes: all sequences of a message together reserve no more
+//! elements than it has bytes, each element takes a byte, and vectors double.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use syncline_farm::wire::{MAX_NESTING, WireError, decode, encode};
+use syncline_testkit::property;
 
 /// An allocator that counts the bytes that the current thread allocates.
 struct Counting;
@@ -114,8 +118,36 @@ fn try_with<T: serde::de::DeserializeOwned>(bytes: &[u8], of_an_element: usize, 
     );
 }
 
+/// Decodes bytes as values of several types.
+fn try_garbage(bytes: &[u8]) {
+    try_with::<Everything>(bytes, 256, NOTHINGS);
+    try_as::<Tree>(bytes, size_of::<Tree>());
+    try_as::<Vec<u64>>(bytes, 8);
+    try_as::<Vec<Vec<String>>>(bytes, 24);
+    try_as::<HashMap<u16, [u64; 8]>>(bytes, 160);
+    try_as::<(String, Option<Box<Tree>>, char)>(bytes, size_of::<Tree>());
+}
+
+/// Decodes nearly valid bytes: those of a value with one byte changed; then also with the end cut
+/// off, and perhaps a byte appended.
+fn try_damaged(
+    value: &Everything,
+    at: prop::sample::Index,
+    byte: u8,
+    cut: prop::sample::Index,
+    more: bool,
+) {
+    let mut bytes = encode(value).unwrap();
+    let at = at.index(bytes.len());
+    bytes[at] = byte;
+    try_with::<Everything>(&bytes, 256, NOTHINGS);
+    bytes.truncate(cut.index(bytes.len() + 1));
+    bytes.extend(more.then_some(byte));
+    try_with::<Everything>(&bytes, 256, NOTHINGS);
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 2000 }, ..ProptestConfig::default() })]
+    #![proptest_config(property(2000))]
 
     #[test]
     fn what_was_encoded_is_decoded(value in everything()) {
@@ -124,27 +156,57 @@ proptest! {
 
     #[test]
     fn garbage_is_an_error_or_a_value(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        try_with::<Everything>(&bytes, 256, NOTHINGS);
-        try_as::<Tree>(&bytes, size_of::<Tree>());
-        try_as::<Vec<u64>>(&bytes, 8);
-        try_as::<Vec<Vec<String>>>(&bytes, 24);
-        try_as::<HashMap<u16, [u64; 8]>>(&bytes, 160);
-        try_as::<(String, Option<Box<Tree>>, char)>(&bytes, size_of::<Tree>());
+        try_garbage(&bytes);
     }
 
-    /// Also nearly valid bytes: one byte changed, the end cut off, a byte appended.
     #[test]
     fn what_was_damaged_is_an_error_or_a_value(
         value in everything(), at: prop::sample::Index, byte: u8, cut: prop::sample::Index, more: bool,
     ) {
-        let mut bytes = encode(&value).unwrap();
-        let at = at.index(bytes.len());
-        bytes[at] = byte;
-        try_with::<Everything>(&bytes, 256, NOTHINGS);
-        bytes.truncate(cut.index(bytes.len() + 1));
-        bytes.extend(more.then_some(byte));
-        try_with::<Everything>(&bytes, 256, NOTHINGS);
+        try_damaged(&value, at, byte, cut, more);
     }
+}
+
+/// The cases with which the tests above have failed in the past.
+#[test]
+fn what_was_once_wrong_is_an_error_or_a_value() {
+    try_garbage(&[113, 0]);
+
+    const A: i64 = 1 << 48;
+    const B: i64 = 1 << 55;
+    const C: i64 = 1 << 62;
+    const NB: i64 = -B - 1;
+    const NC: i64 = -C - 1;
+    let numbers = vec![
+        A, B, NC, B, C, C, NB, B, C, NC, C, C, NB, B, NC, NC, NB, C, NC, NB, B, NB, C, C, C, C, NC,
+        NC, C, C, NB, B, C, B, NC, C, C, B, C, B, NC, NC, NC, NC, NB, NC, NB, NC, NB, C, NB, NC, B,
+        C, NC, C, C, NB, NC, NB,
+    ];
+    let map =
+        [("\0¡", vec![16384, 16384, 16384]), ("Aa𐀀A", vec![16384, 16384]), ("𐀀𐀀\0", Vec::new())];
+    let tree = [9_223_372_036_854_775_808, 144_119_586_122_366_976].map(Tree::Number);
+    let value = Everything {
+        truth: false,
+        small: (0, 0, 0, 0),
+        middle: (0, 0, 1.5),
+        large: (0, 0, 0, 0, -2.5),
+        letter: '0',
+        text: String::new(),
+        bytes: Vec::new(),
+        numbers,
+        map: map.map(|(name, numbers)| (name.to_owned(), numbers)).into(),
+        tree: Tree::Node(tree.into()),
+        nothing: Vec::new(),
+        fixed: [0, 2_097_152, 268_435_456],
+        unit: (),
+    };
+    let mut bytes = encode(&value).unwrap();
+    // The place is a fraction of the length, as in the strategies of proptest.
+    let at = (bytes.len() as u128 * 17_821_891_181_669_316_437) >> 64;
+    bytes[at as usize] = 0;
+    try_with::<Everything>(&bytes, 256, NOTHINGS);
+    bytes.clear();
+    try_with::<Everything>(&bytes, 256, NOTHINGS);
 }
 
 #[test]
@@ -157,6 +219,13 @@ fn what_is_nested_too_deep_is_an_error() {
     assert_eq!(decode::<Tree>(&deep), Err(WireError::Undecodable { why: why.clone() }));
     // A megabyte of nesting would overflow any stack.
     assert_eq!(decode::<Tree>(&vec![3; 1 << 20]), Err(WireError::Undecodable { why }));
+}
+
+/// Each level has the length of 200 elements, and begins with another level.
+#[test]
+fn nested_lengths_do_not_add_up() {
+    let bytes: Vec<u8> = [2, 200, 1].repeat(100);
+    try_as::<Tree>(&bytes, size_of::<Tree>());
 }
 
 #[test]

@@ -6,6 +6,9 @@ use syncline_fabric::{Member, Team, TeamError};
 use syncline_farm::{FarmError, PoolBuilder, TaskError, pool::Forks};
 use syncline_testkit::{again, as_role};
 
+/// A host that is silent for a shorter time may only be slow.
+const SILENT: Duration = Duration::from_secs(300);
+
 type Sums = Result<Option<(u64, u64)>, FarmError>;
 
 /// Two pools, one after the other: of plain tasks, one of which panics, and of tasks that fork.
@@ -88,7 +91,7 @@ fn cancelled(me: &mut Member) -> Result<Option<Vec<u64>>, FarmError> {
 fn what_workers_are_at_is_cancelled() {
     for results in [
         Team::threads(3).quiet().run(cancelled).unwrap(),
-        Team::hosts(3).quiet().run(cancelled).unwrap(),
+        Team::hosts(3).timeout(SILENT).quiet().run(cancelled).unwrap(),
     ] {
         assert_eq!(results[0].as_ref().unwrap(), &Some(vec![1, 2, 100]));
         assert!(results[1..].iter().all(|result| matches!(result, Ok(None))));
@@ -103,9 +106,9 @@ fn on_threads() {
 
 #[test]
 fn on_hosts() {
-    check(Team::hosts(2).quiet().run(pools));
-    check(Team::hosts(3).threads(2).quiet().run(pools));
-    check(Team::hosts(2).processes(2).quiet().run(pools));
+    check(Team::hosts(2).timeout(SILENT).quiet().run(pools));
+    check(Team::hosts(3).threads(2).timeout(SILENT).quiet().run(pools));
+    check(Team::hosts(2).processes(2).timeout(SILENT).quiet().run(pools));
 }
 
 const ROLE: &str = "SYNCLINE_FARM_TEAM_TEST";

@@ -1,21 +1,31 @@
 //! A pool of processes in the trace of its manager.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use syncline_farm::{PoolBuilder, Program};
 use syncline_trace::frame::{Frame, TickSpan};
 use syncline_trace::{Activity, Reader, Role, VARIABLE, finish, start};
 
-const TASKS: u64 = 40;
+/// The variable with the folder in which pairs of tasks meet.
+const MEETING: &str = "SYNCLINE_TEST_MEETING";
 /// Far beyond the duration of any wait, on any machine.
 const HANG: Duration = Duration::from_secs(300);
 
 #[test]
 #[ignore = "the workers of the pool: does nothing by itself"]
-fn worker() {
-    syncline_farm::serve(|n: u64| n + 1).unwrap();
+fn role_of_a_process() {
+    let folder = PathBuf::from(std::env::var_os(MEETING).unwrap_or_default());
+    let meet = |n: u64| {
+        // The tasks of a pair wait for each other, so each worker runs one of them.
+        std::fs::write(folder.join(n.to_string()), "").unwrap();
+        while !folder.join((n ^ 1).to_string()).exists() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        n + 1
+    };
+    syncline_farm::serve(meet).unwrap();
 }
 
 /// The frames of each process.
@@ -51,20 +61,35 @@ fn workers_record_to_the_file_of_their_manager() {
     start(&file).unwrap();
     let this = std::env::current_exe().unwrap();
     let quiet = Program::new("sh").args(["-c", "exec \"$0\" \"$@\" >/dev/null"]).arg(this);
-    let program = quiet.args(syncline_testkit::as_role("worker"));
-    let mut pool = PoolBuilder::new(2).program(program).start::<u64, u64>().unwrap();
-    for task in 0..TASKS {
-        assert_eq!(pool.submit(task).number(), task);
-    }
-    let mut results = BTreeSet::new();
-    while let Some(outcome) = pool.next() {
-        results.insert(outcome.result.unwrap());
-    }
-    assert_eq!(results, (1..=TASKS).collect());
-    // What a worker that is killed has not written is lost, so all of them are waited for.
-    let until = Instant::now() + HANG;
-    while read(&file).values().map(|frames| jobs(frames).len()).sum::<usize>() < TASKS as usize {
+    let program =
+        quiet.args(syncline_testkit::as_role("role_of_a_process")).variable(MEETING, folder.path());
+    let mut pool = PoolBuilder::new(2).batch(1).program(program).start::<u64, u64>().unwrap();
+    // A worker that finds its next task at once has not waited for it, and what a worker that is
+    // killed has not written is lost. So there are more tasks until both have waited, and until all
+    // of that is in the file.
+    let (until, mut tasks) = (Instant::now() + HANG, 0);
+    let of_workers = |frames: &&Vec<Frame>| !has_role(frames, Role::Manager);
+    let has_waited =
+        |frames: &&Vec<Frame>| spans(frames).iter().any(|span| span.activity == Activity::AwaitJob);
+    loop {
         assert!(Instant::now() < until, "the tasks are not in the file");
+        let streams = read(&file);
+        let waited = streams.values().filter(of_workers).filter(has_waited).count();
+        let in_file = streams.values().map(|frames| jobs(frames).len()).sum::<usize>();
+        if waited == 2 && in_file as u64 == tasks {
+            break;
+        }
+        if waited < 2 {
+            for task in [tasks, tasks + 1] {
+                assert_eq!(pool.submit(task).number(), task);
+            }
+            let mut results = BTreeSet::new();
+            while let Some(outcome) = pool.next() {
+                results.insert(outcome.result.unwrap());
+            }
+            assert_eq!(results, [tasks + 1, tasks + 2].into());
+            tasks += 2;
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
     pool.finish();
@@ -87,6 +112,6 @@ fn workers_record_to_the_file_of_their_manager() {
         }
     }
     all.sort_unstable();
-    assert_eq!(all, (0..TASKS).collect::<Vec<_>>());
+    assert_eq!(all, (0..tasks).collect::<Vec<_>>());
     assert_eq!((managers, workers.len()), (1, 2));
 }

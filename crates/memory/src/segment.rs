@@ -557,8 +557,11 @@ pub fn is_sealed(fd: &OwnedFd) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn pages_round_outwards_and_inwards(start in 0usize..100, len in 0usize..100) {
             let page = 16;

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use proptest::prelude::*;
 use syncline_memory::{Access, Advice, Error, Pages, Segment};
-use syncline_testkit::again;
+use syncline_testkit::{again, property};
 
 const ALL_ADVICE: [Advice; 7] = [
     Advice::Normal,
@@ -229,7 +229,7 @@ fn segments_cross_threads() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(property(64))]
 
     /// Any window of a file shows the file's bytes, whatever its offset within a page.
     #[test]

@@ -9,6 +9,12 @@ use tempfile::TempDir;
 
 const MARK: &str = "syncline-mpi-shim abi=ABI family=mpich version=4.0.2 mpi=4.0 ulfm=0 end";
 
+/// Returns a folder from which libraries may be loaded, as perhaps not from that for temporary
+/// files.
+fn folder() -> TempDir {
+    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
 /// Compiles a shared library from a few lines of C. Returns `None` if there is no compiler.
 fn library(folder: &Path, name: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
     let (file, made) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
@@ -34,7 +40,7 @@ fn marked(abi: u32, rest: &str) -> String {
 
 #[test]
 fn a_shim_of_another_version_is_not_loaded() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     // Loading this library would abort the process.
     let source =
         marked(99, "#include <stdlib.h>\n__attribute__((constructor)) void no(void) { abort(); }");
@@ -46,7 +52,7 @@ fn a_shim_of_another_version_is_not_loaded() {
 
 #[test]
 fn a_library_that_is_no_shim_is_not_loaded() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let source = "#include <stdlib.h>\n__attribute__((constructor)) void no(void) { abort(); }";
     let Some(library) = library(folder.path(), "other", source, &[]) else { return };
     let error = Library::load(&library).unwrap_err().to_string();
@@ -62,7 +68,7 @@ fn a_library_that_is_no_shim_is_not_loaded() {
 
 #[test]
 fn a_shim_without_its_functions_is_refused() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let Some(shim) = library(folder.path(), "empty", &marked(1, ""), &[]) else { return };
     let error = Library::load(&shim).unwrap_err();
     assert!(matches!(error, MpiError::Load { .. }), "{error}");
@@ -71,7 +77,7 @@ fn a_shim_without_its_functions_is_refused() {
 
 #[test]
 fn a_shim_whose_mpi_is_gone_names_what_it_needs() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let name = "libsynclinetestmpi";
     let Some(gone) = library(folder.path(), name, "int answer(void) { return 42; }", &[]) else {
         return;
@@ -90,7 +96,7 @@ fn a_shim_whose_mpi_is_gone_names_what_it_needs() {
 
 #[test]
 fn a_compiler_that_makes_nothing_is_told_of() {
-    let folder = TempDir::new().unwrap();
+    let folder = folder();
     let error = build(OsStr::new("true"), folder.path()).unwrap_err();
     assert!(matches!(error, MpiError::Compiler { .. }), "{error}");
     let file = folder.path().join("file");

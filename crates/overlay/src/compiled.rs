@@ -214,7 +214,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-    use syncline_testkit::Random;
+    use syncline_testkit::{Random, cases, seed};
 
     const X: AccessMode = AccessMode::Exclusive;
     const I: AccessMode = AccessMode::Inclusive;
@@ -268,8 +268,9 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "thousands of programs; the code is safe and in one thread")]
     fn a_program_lets_run_whom_the_queues_grant() {
-        let (mut states, mut left, mut remade) = (0, 0, 0);
-        for seed in 0..3000 {
+        let (mut states, mut left, mut remade) = (0_u64, 0, 0_u64);
+        let (first, runs) = (seed(0), u64::from(cases(3000)));
+        for seed in first..first + runs {
             let mut random = Random::new(seed);
             let (tasks, locations) = (1 + random.below(8), 1 + random.below(5));
             let mut start: Queues = vec![Vec::new(); locations];
@@ -338,6 +339,6 @@ mod tests {
             }
         }
         println!("{states} states, {left} tasks left, {remade} programs compiled again");
-        assert!(states > 100_000 && remade > 500);
+        assert!(states > 33 * runs && 6 * remade > runs, "no fair sample");
     }
 }

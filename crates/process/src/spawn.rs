@@ -372,7 +372,8 @@ mod tests {
     /// program in the next directory.
     #[test]
     fn the_next_folder_has_the_program() {
-        let folder = tempfile::tempdir().unwrap();
+        // Programs may not be allowed to run from the folder for temporary files.
+        let folder = tempfile::tempdir_in(syncline_testkit::libraries()).unwrap();
         for (name, interpreter) in [("old", "/nowhere/to/be/found"), ("new", "/bin/sh")] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
             let program = folder.path().join(name).join("program");

@@ -10,12 +10,14 @@ use syncline_process::{
     lifeline::{Lifeline, LifelineEnd},
     watch::ProcessWatch,
 };
+use syncline_testkit::again;
 
+/// Far beyond what any wait takes. Helpers give up by themselves after this time.
+const HANG: Duration = Duration::from_secs(300);
 const ROLE: &str = "SYNCLINE_MEMORY_TEST_ROLE";
 
-/// A deadline far beyond what any wait takes; helpers give up by themselves after this time.
 fn late() -> Option<Instant> {
-    Some(Instant::now() + Duration::from_secs(30))
+    Some(Instant::now() + HANG)
 }
 
 fn soon() -> Option<Instant> {
@@ -23,7 +25,7 @@ fn soon() -> Option<Instant> {
 }
 
 fn sleeper() -> Child {
-    Command::new("sleep").arg("30").spawn().unwrap()
+    Command::new("sleep").arg("300").spawn().unwrap()
 }
 
 #[test]
@@ -109,8 +111,8 @@ fn only_a_read_end_of_a_pipe_is_a_lifeline() {
 
 /// A command that runs one of the helpers below in a process of its own.
 fn run_helper(role: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", &format!("helper_{role}"), "--nocapture"]).env(ROLE, role);
+    let mut command = again(&format!("helper_{role}"));
+    command.env(ROLE, role);
     command
 }
 
@@ -171,7 +173,7 @@ fn helper_busy() {
         LifelineEnd::from_fd(fd).unwrap().kill_own_group_when_cut().unwrap();
         println!("\nbusy");
         let born = Instant::now();
-        while born.elapsed() < Duration::from_secs(30) {
+        while born.elapsed() < HANG {
             std::hint::spin_loop();
         }
     }

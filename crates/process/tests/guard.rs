@@ -2,23 +2,24 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use syncline_process::guard::{Guard, Unstarted, serve};
 use syncline_process::{Spawn, mark::EnvironmentMark, watch::ProcessWatch};
+use syncline_testkit::{again, as_role};
 
 const ROLE: &str = "SYNCLINE_PROCESS_TEST_ROLE";
 const VARIABLE: &str = "SYNCLINE_PROCESS_TEST_MARK";
 
 fn late() -> Option<Instant> {
-    Some(Instant::now() + Duration::from_secs(60))
+    Some(Instant::now() + Duration::from_secs(300))
 }
 
 /// A command that runs this test program in a role.
 fn program(name: &str) -> Spawn<'static> {
     let mut spawn = Spawn::new(std::env::current_exe().unwrap());
-    spawn.args(["--exact", "role", "--ignored", "--nocapture"]).env(ROLE, name);
+    spawn.args(as_role("role_of_a_process")).env(ROLE, name);
     spawn
 }
 
@@ -36,11 +37,13 @@ const STUBBORN: &str =
 
 #[test]
 #[ignore = "the processes of other tests: does nothing by itself"]
-fn role() {
+fn role_of_a_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
     match role.split_once(' ') {
         Some(("guard", mark)) => serve(&EnvironmentMark::of(VARIABLE, mark.to_owned())).unwrap(),
         _ => {
+            // On one processor the test runner has begun a line.
+            println!();
             let mut guard = guard();
             let output = std::io::stdout();
             let mut spawn = Spawn::new("sh");
@@ -55,10 +58,8 @@ fn role() {
 
 #[test]
 fn a_killed_keeper_leaves_nothing() {
-    let this = std::env::current_exe().unwrap();
-    let mut keeper = Command::new(this);
-    keeper.args(["--exact", "role", "--ignored", "--nocapture"]).env(ROLE, "keeper");
-    let mut keeper = keeper.stdout(Stdio::piped()).spawn().unwrap();
+    let mut keeper =
+        again("role_of_a_process").env(ROLE, "keeper").stdout(Stdio::piped()).spawn().unwrap();
     let mut output = BufReader::new(keeper.stdout.take().unwrap());
     let mut line = String::new();
     // The test runner prints something first. The group removes the mark from its environment, by

@@ -135,8 +135,11 @@ impl Histogram {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn bins_hold_the_whole_span(bin in 1u64..1000, bins in 1usize..50, since in 0u64..30_000, length in 0u64..30_000) {
             let mut sum = 0;

@@ -278,8 +278,11 @@ impl<T> fmt::Debug for Global<T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn what_is_taken_is_nobody_elses_and_what_is_given_is_used_again(
             steps in proptest::collection::vec((0_usize..30_000, any::<bool>(), 0_usize..50), 1..80),

@@ -155,6 +155,7 @@ impl Piece {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     #[test]
     fn shapes_that_cannot_be_are_told() {
@@ -174,6 +175,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn runs_are_those_of_nested_loops(
             levels in proptest::collection::vec((1_usize..4, 0_usize..30, 0_usize..30), 0..4),

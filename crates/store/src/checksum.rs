@@ -61,6 +61,7 @@ impl std::fmt::Debug for Checksum {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
@@ -75,6 +76,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn pieces_are_the_whole(
             bytes in prop::collection::vec(any::<u8>(), 0..3000), cuts in prop::collection::vec(0_usize..3000, 0..6)

@@ -223,6 +223,7 @@ impl FromStr for ElementType {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
@@ -254,6 +255,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn every_value_goes_through_f64(bits: u64) {
             back(f64::from_bits(bits));

@@ -277,6 +277,7 @@ impl<'a> Parser<'a> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
@@ -344,6 +345,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn a_written_header_is_read_back(rows in 1_usize.., cols in 1_usize..) {
             for element in ElementType::ALL {

@@ -545,11 +545,12 @@ impl Drop for Membership {
 mod tests {
     use super::*;
     use crate::call_matching::{Call, Calls};
+    use syncline_testkit::cases;
 
     /// A member that leaves because of a death is not reported as the cause of other failures.
     #[test]
     fn a_death_is_told_before_those_who_left_for_it() {
-        for turn in 0..if cfg!(miri) { 5 } else { 4000 } {
+        for turn in 0..cases(4000) {
             let space = &mut Space::heap();
             let (seats, fault_list) =
                 (Seats::within(space, 3).unwrap(), FaultList::within(space, 3).unwrap());
@@ -574,7 +575,7 @@ mod tests {
     /// A member that leaves because its call matches no other is not reported as the cause.
     #[test]
     fn a_verdict_is_told_before_those_who_left_for_it() {
-        for turn in 0..if cfg!(miri) { 5 } else { 1500 } {
+        for turn in 0..cases(1500) {
             let space = &mut Space::heap();
             let seats = Seats::within(space, 2).unwrap();
             let calls = Calls::within(space, 2).unwrap();

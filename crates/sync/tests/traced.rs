@@ -62,10 +62,12 @@ fn the_wait_at_a_barrier_lasts_until_the_late_member_has_come() {
         let of_it: Vec<_> = waits.iter().filter(|wait| wait.detail == episode).collect();
         assert_eq!(of_it.len(), 3, "{waits:?}");
         let last = of_it.iter().map(|wait| wait.since_ns).max().unwrap();
-        let slack = 1000; // clocks of processors agree within less
+        // Clocks of processors agree within less, and one is read earlier than a load by less.
+        let slack = 1000;
         assert!(of_it.iter().all(|wait| wait.until_ns + slack >= last), "{waits:?}");
         if episode == 1 {
-            assert!(of_it.iter().all(|wait| wait.until_ns >= late.since_ns), "{late:?} {waits:?}");
+            let is_after = |wait: &&Event| wait.until_ns + slack >= late.since_ns;
+            assert!(of_it.iter().all(is_after), "{late:?} {waits:?}");
             assert!(of_it.iter().any(|w| w.thread == late.thread && w.since_ns >= late.since_ns));
         }
     }

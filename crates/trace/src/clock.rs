@@ -142,6 +142,7 @@ fn counter() -> u64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     #[test]
     fn ticks_of_a_pair_lie_between_those_around_it() {
@@ -152,6 +153,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn conversion_follows_the_line(
             ticks in 0u64..1 << 60, run in 1u64..1 << 40, ns in 0u64..1 << 60, rise in 0u64..1 << 40,

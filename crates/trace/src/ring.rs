@@ -151,8 +151,11 @@ impl Ring {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn keeps_the_last_entries(keep in 1usize..20, pushed in 0u64..60, from in 0u64..70) {
             let mut writer = Writer::new(keep).unwrap();

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use proptest::prelude::*;
+use syncline_testkit::property;
 use syncline_trace::{Activity, Event, clear, disable, enable, is_enabled, mark, snapshot, span};
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -87,6 +88,8 @@ fn apply(step: &Step) {
 }
 
 proptest! {
+    #![proptest_config(property(256))]
+
     /// After every step, the recorder holds the same events of one thread as plain vectors do.
     #[test]
     fn agrees_with_vectors(steps in proptest::collection::vec(step(), 0..60)) {

@@ -9,12 +9,18 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The Markdown files below a folder that belong to the project.
+/// The Markdown files below a folder that belong to the project. Folders of builds and virtual
+/// environments do not, wherever they are.
 fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() && !path.is_symlink() && name != "target" && !name.starts_with('.') {
+        if path.is_dir() && !path.is_symlink() {
+            let is_made =
+                ["CACHEDIR.TAG", "pyvenv.cfg"].iter().any(|mark| path.join(mark).exists());
+            if name == "target" || name.starts_with('.') || is_made {
+                continue;
+            }
             pages(&path, found);
         } else if name.ends_with(".md") && !path.is_symlink() {
             found.push(path);

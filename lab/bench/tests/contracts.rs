@@ -6,12 +6,11 @@ use std::thread;
 use syncline_lab::baselines::{
     ArrayLock, CounterBarrier, Guarded, Lock, TestAndSet, TestAndTestAndSet,
 };
-
-const EPISODES: u64 = 2_000;
-const STEPS: u64 = 3_000;
+use syncline_testkit::cases;
 
 #[test]
 fn nobody_leaves_an_episode_before_all_have_arrived() {
+    let episodes = u64::from(cases(2000));
     for members in [1, 2, 3, 5, 8] {
         let barrier = CounterBarrier::new(members);
         let arrived: Vec<AtomicU64> = (0..members).map(|_| AtomicU64::new(0)).collect();
@@ -20,7 +19,7 @@ fn nobody_leaves_an_episode_before_all_have_arrived() {
             for (i, mut member) in all.into_iter().enumerate() {
                 let arrived = &arrived;
                 scope.spawn(move || {
-                    for episode in 1..=EPISODES {
+                    for episode in 1..=episodes {
                         // Relaxed: the barrier provides the ordering.
                         arrived[i].store(episode, Ordering::Relaxed);
                         member.wait();
@@ -37,12 +36,13 @@ fn nobody_leaves_an_episode_before_all_have_arrived() {
 
 /// Two numbers that stay equal only under mutual exclusion.
 fn excludes<L: Lock + Send>(new: impl Fn(usize) -> L) {
+    let steps = u64::from(cases(3000));
     for threads in [1, 2, 3, 8] {
         let pair = Guarded::new(new(threads), (0, 0));
         thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
-                    for _ in 0..STEPS {
+                    for _ in 0..steps {
                         pair.with(|(a, b)| {
                             *a += 1;
                             assert_eq!(*a, *b + 1);
@@ -52,7 +52,7 @@ fn excludes<L: Lock + Send>(new: impl Fn(usize) -> L) {
                 });
             }
         });
-        assert_eq!(pair.into_inner(), (STEPS * threads as u64, STEPS * threads as u64));
+        assert_eq!(pair.into_inner(), (steps * threads as u64, steps * threads as u64));
     }
 }
 

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 const FOLDER: &str = "SYNCLINE_TEST_SYSV_FOLDER";
 /// The environment variable that makes this program the answering side.
 const ANSWER: &str = "SYNCLINE_TEST_PING_PONG";
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(300));
 const SIZES: [usize; 5] = [1, 2, 1023, 1025, 100_000];
 /// The numbers of the processes.
 const MANAGER: u8 = 200;

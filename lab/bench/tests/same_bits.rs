@@ -6,6 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use syncline_lab::schemes::{Arrays, Exchange, Job, Scheme};
 use syncline_store::{Block, Element, Layout, Matrix, NewFile, Shape, convert};
+use syncline_testkit::property;
 use syncline_wave::{Error, kernels::Lk23, reference::plain_sweep};
 
 const NAMES: [&str; 6] = ["za", "zr", "zb", "zu", "zv", "zz"];
@@ -111,7 +112,7 @@ struct Inputs {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property(256))]
 
     #[test]
     fn every_scheme_has_the_bits_of_the_plain_double_loop(

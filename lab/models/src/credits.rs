@@ -363,6 +363,7 @@ mod tests {
     use Op::{Fence, Put, Sync};
 
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
     use crate::explore::{breaks, holds, safe};
@@ -434,6 +435,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn any_small_programs_are_right(
             window in 1u8..=5,

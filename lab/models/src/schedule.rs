@@ -74,6 +74,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
@@ -221,6 +222,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn in_any_order_of_events(
             hosts in 1usize..=40,

@@ -360,6 +360,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
@@ -434,7 +435,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(32))]
+        #![proptest_config(property(32))]
 
         #[test]
         fn outputs_come_in_order(numbers in Just((1..=40_u64).collect::<Vec<_>>()).prop_shuffle()) {

@@ -208,6 +208,7 @@ impl Splitter {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
@@ -229,6 +230,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn lines_are_the_same_however_they_come(pieces in prop::collection::vec("[ab\n]{0,5}", 0..20)) {
             let mut lines = Prefixed::new("> ".to_owned());

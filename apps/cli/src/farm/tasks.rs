@@ -208,6 +208,7 @@ mod tests {
     use std::io::Write as _;
 
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
@@ -264,6 +265,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn tasks_are_what_stands_between(lines in prop::collection::vec("[a-z ]{0,6}", 0..30)) {
             let expected: Vec<_> =

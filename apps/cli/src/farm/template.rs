@@ -257,6 +257,7 @@ pub(super) fn is_line_of(line: &[u8], template: &Template, args: &[Vec<u8>], num
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
@@ -334,6 +335,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn filling_is_replacing(before in "[a-z#{]{0,4}[a-z]", after in "[a-z][a-z#}]{0,4}", text in "\\PC{0,8}", number: u64) {
             let parts = [format!("{before}{{}}{after}"), format!("{before} {{#}}{after}")];

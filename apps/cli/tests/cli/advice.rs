@@ -73,6 +73,7 @@ impl Run {
 /// Checks every data layout with every choice of executor, order, depth, tolerance, and option of
 /// blocks.
 #[test]
+#[ignore = "full: 9 s: 400 runs"]
 fn what_the_refusal_of_an_executor_advises_runs() {
     let folder = lk23(24, 20);
     let path = folder.path();

@@ -37,7 +37,7 @@ fn run(command: &mut Command) -> (Option<i32>, Vec<String>, Vec<String>) {
 
 #[test]
 #[ignore = "the processes of other tests: does nothing by itself"]
-fn member() {
+fn role_of_a_process() {
     let Ok(role) = std::env::var("SYNCLINE_CLI_TEST_ROLE") else { return };
     if role == "returns 3" {
         let ended =
@@ -61,8 +61,13 @@ fn member() {
 
 fn team(options: &str, role: &str) -> Command {
     let program = std::env::current_exe().unwrap();
-    let program =
-        [program.to_str().unwrap(), "--exact", "launch::member", "--ignored", "--nocapture"];
+    let program = [
+        program.to_str().unwrap(),
+        "--exact",
+        "launch::role_of_a_process",
+        "--ignored",
+        "--nocapture",
+    ];
     let mut command = launch(options, &program);
     command.env("SYNCLINE_CLI_TEST_ROLE", role);
     command
@@ -116,6 +121,7 @@ fn any_program_runs() {
 }
 
 #[test]
+#[ignore = "full: it waits for 10 s"]
 fn the_exit_code_is_that_of_the_first_that_fails() {
     let first = "case $SYNCLINE_TEAM in *process=1\\ *) exit 7;; *) exec sleep 300;; esac";
     // The others end on request, after a while.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::ptr;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -21,18 +21,33 @@ fn endless(folder: &Path, options: &str) -> Child {
     start(folder, &line)
 }
 
-/// Starts a run; returns when its workers work.
+/// Starts a run that is long; returns when its workers work.
 fn start(folder: &Path, line: &str) -> Child {
-    let mut child =
+    start_or_end(folder, line).unwrap_or_else(|output| panic!("{line} ended: {output:?}"))
+}
+
+/// Starts a run; returns when its workers work, or its output if it has ended before.
+fn start_or_end(folder: &Path, line: &str) -> Result<Child, Output> {
+    let child =
         command(folder, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    works(child)
+}
+
+/// Waits until the workers of a run work; returns its output if it has ended before.
+fn works(mut child: Child) -> Result<Child, Output> {
     // The main thread, the thread that it watches, which works too, and another worker.
     let tasks = format!("/proc/{}/task", child.id());
+    let mut ended = false;
     until("two workers", || {
-        assert_eq!(child.try_wait().unwrap(), None, "{line} ended");
-        fs::read_dir(&tasks).unwrap().count() >= 3
+        ended = child.try_wait().unwrap().is_some();
+        ended || fs::read_dir(&tasks).unwrap().count() >= 3
     });
+    if ended {
+        return Err(child.wait_with_output().unwrap());
+    }
+    // Most signals then arrive in the middle of the work.
     std::thread::sleep(Duration::from_millis(50));
-    child
+    Ok(child)
 }
 
 fn end(child: Child, signal: Signal) -> Output {
@@ -137,6 +152,7 @@ fn signals_of_the_kernel_are_errors() {
 }
 
 #[test]
+#[ignore = "full: 9 s of computing"]
 fn an_input_that_is_written_to_under_a_run_in_blocks_is_an_error() {
     let folder = lk23_on_disk(256, 256);
     let path = folder.path();
@@ -144,10 +160,13 @@ fn an_input_that_is_written_to_under_a_run_in_blocks_is_an_error() {
     // The change is found at the end of the run, so the run must end: after the write, if it is
     // long enough for this machine.
     for iterations in [3_000, 30_000, 300_000] {
-        let child = start(
-            path,
-            &format!("run lk23 data --iterations {iterations} --threads 2 --executor blocked"),
-        );
+        let line =
+            format!("run lk23 data --iterations {iterations} --threads 2 --executor blocked");
+        let child = match start_or_end(path, &line) {
+            Ok(child) => child,
+            Err(output) if output.status.success() => continue,
+            Err(output) => panic!("{output:?}"),
+        };
         fs::File::options().write(true).open(&input).unwrap().write_all(b"\x93NUMPY").unwrap();
         let output = child.wait_with_output().unwrap();
         let stderr = said(output.stderr);
@@ -259,9 +278,12 @@ fn a_run_says_how_it_stands_when_asked() {
         let kept = options.contains("o.npy");
         until("a pass", || !kept || path.join("o.npy.syncline/manifest").exists());
         let said = lines(child.stderr.take().unwrap());
-        // Between two passes, and between two blocks, no thread computes.
+        // Between two passes, and between two blocks, no thread computes; on a slow disk that is
+        // most of the time.
         let (mut line, mut computes) = (String::new(), false);
-        for _ in 0..100 {
+        let late = Instant::now() + HANG;
+        while !computes {
+            assert!(Instant::now() < late, "{options}: no thread computes: {line}");
             kill_process(Pid::from_child(&child), Signal::USR1).unwrap();
             line = next(&said);
             let [rate, memory, now] = [next(&said), next(&said), next(&said)];
@@ -276,11 +298,8 @@ fn a_run_says_how_it_stands_when_asked() {
                 assert!(!told.contains(jargon), "{jargon}: {told}");
             }
             computes = now.contains("compute");
-            if computes {
-                break;
-            }
         }
-        assert!(line.starts_with(first) && computes, "{options}: {line}");
+        assert!(line.starts_with(first), "{options}: {line}");
         match options.split(' ').nth(1).unwrap() {
             "100000" => assert!(line.contains(&format!(", 0 {all}")), "{line}"),
             "2" => {
@@ -355,13 +374,19 @@ fn what_is_drawn_fits_the_columns_of_the_terminal() {
     }
 }
 
-/// Without a terminal, a line comes every ten seconds.
+/// Without a terminal, a line comes every ten seconds. The run is stopped most of this time, so
+/// that it is in its first pass on any machine.
 #[test]
+#[ignore = "full: it waits for 10 s"]
 fn a_run_off_a_terminal_says_how_far_it_is() {
-    let folder = lk23_on_disk(256, 256);
+    let folder = lk23_on_disk(512, 512);
     let line = "run lk23 data --iterations 100000000000 --threads 2 --depth 100000";
-    let mut child =
+    let child =
         loud(folder.path(), line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = works(child).unwrap();
+    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+    std::thread::sleep(Duration::from_secs(10));
+    kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
     let said = next(&lines(child.stderr.take().unwrap()));
     child.kill().unwrap();
     child.wait().unwrap();

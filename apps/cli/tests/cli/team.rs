@@ -106,6 +106,7 @@ fn processes_share_the_rows_of_arrays() {
 /// Kernels over arrays whose order matters: in four directions, of three fields, of three
 /// dimensions; in memory and, with little of it, from file to file.
 #[test]
+#[ignore = "full: 9 s: many teams"]
 fn processes_share_the_columns_of_arrays() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
@@ -349,7 +350,6 @@ fn what_a_killed_run_has_left_is_removed() {
 /// Bytes of the hidden files are changed as long as a run of many passes lasts.
 #[test]
 fn damage_between_passes_ends_a_run_without_a_result() {
-    const ATTEMPTS: usize = 20;
     let folder = data();
     let path = folder.path();
     let hidden = || {
@@ -394,7 +394,7 @@ fn damage_between_passes_ends_a_run_without_a_result() {
         }
         found
     };
-    assert!((0..ATTEMPTS).any(|_| is_found()), "no run has found the damage");
+    until("a run that finds the damage", is_found);
     assert_eq!(names(path), ["data", "one.npy"]);
     is_the_same(path, "one.npy");
 }

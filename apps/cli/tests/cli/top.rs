@@ -17,13 +17,13 @@ use syncline_trace::{Activity, Role, set_role, span};
 use crate::common::{HANG, command, fails_with, is_ignored, ok, until};
 
 /// The test that is a program that records.
-const PROGRAM: &str = "top::recorded";
+const PROGRAM: &str = "top::role_of_a_process";
 /// The variable that selects what it does.
 const ROLE: &str = "SYNCLINE_CLI_TEST_TOP";
 
 #[test]
 #[ignore = "the program of other tests: does nothing by itself"]
-fn recorded() {
+fn role_of_a_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let lock = note::new_ids(1);
     note::add(|| [Note::Name { class: ObjectClass::Lock, id: lock, name: "the table".into() }]);

@@ -10,6 +10,7 @@ fn verify(line: &str) -> String {
 }
 
 #[test]
+#[ignore = "full: 11 s: all barriers in all places"]
 fn barriers_hold_everywhere() {
     let text = verify("barrier --quick");
     assert!(text.starts_with("barrier "), "{text}");

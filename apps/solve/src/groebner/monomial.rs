@@ -101,10 +101,13 @@ mod tests {
     use std::cmp::Reverse;
 
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn monomials_are_their_exponents(
             (a, b) in (1_usize..=16).prop_flat_map(|n| {

@@ -1,11 +1,12 @@
 //! The command: its output, its errors, and its workers.
 
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use syncline_testkit::Random;
+use syncline_testkit::{Random, cases, seed};
 
 use crate::has_flint;
 
@@ -194,47 +195,72 @@ fn a_memory_limit_is_an_error() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
 }
 
-/// The processes whose parent is `pid`.
+/// The processes whose parent is `pid`, in order. Not every kernel has lists of children.
 fn children(pid: u32) -> Vec<i32> {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    threads
-        .flatten()
-        .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
-        .flat_map(|line| {
-            line.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()
-        })
-        .collect()
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let parent = |child: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
+    };
+    let mut children = pids.filter(|child| parent(child) == Some(pid)).collect::<Vec<_>>();
+    children.sort_unstable();
+    children
 }
 
+/// A worker is killed at a random moment of its time in an undisturbed run, counted from its start.
+/// A kill that comes too late does not count.
 #[test]
 fn a_killed_worker_does_not_change_the_answer() {
     if !has_flint() {
         return;
     }
-    let kills = std::env::var("SYNCLINE_KILLS").map_or(5, |kills| kills.parse().unwrap());
+    let (kills, seed) = (cases(5), seed(26));
+    println!("SYNCLINE_SEED={seed}");
     let system = "classics/eco8.txt";
     let alone = json_of(&command(system, &["--factor", "--json"]).output().unwrap());
-    let mut random = Random::new(26);
-    let mut killed = 0;
+    let mut random = Random::new(seed);
+    let (mut killed, mut late) = (0, 0);
+    let mut whole = Duration::ZERO;
+    // The first run is not disturbed.
+    let mut disturbs = false;
     while killed < kills {
         let args = ["--factor", "--json", "--workers", "2"];
         let mut command = command(system, &args);
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         let child = command.spawn().unwrap();
-        let end = Instant::now() + Duration::from_millis(random.below(200) as u64);
         let pid = child.id();
-        let killer = thread::spawn(move || {
-            while Instant::now() < end {
-                thread::yield_now();
-            }
-            let workers = children(pid);
-            let worker = workers.get(end.elapsed().subsec_nanos() as usize % workers.len().max(1));
-            // SAFETY: a signal to a child of the command; the worst that it can do is to end it.
-            worker.is_some_and(|&worker| unsafe { libc::kill(worker, libc::SIGKILL) } == 0)
+        // Earlier and earlier, if kills come too late.
+        let after = whole.mul_f64(random.fraction() / f64::from(1 + late));
+        let choice = random.below(1 << 20);
+        let ended = AtomicBool::new(false);
+        let (output, took, kill) = thread::scope(|scope| {
+            let killer = scope.spawn(|| {
+                while disturbs && children(pid).is_empty() && !ended.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+                thread::sleep(after);
+                let there = disturbs && !ended.load(Ordering::Relaxed);
+                let workers = if there { children(pid) } else { Vec::new() };
+                let worker = workers.get(choice % workers.len().max(1));
+                // SAFETY: a signal to a child of the command; the worst that it can do is to end
+                // it.
+                worker.is_some_and(|&worker| unsafe { libc::kill(worker, libc::SIGKILL) } == 0)
+            });
+            let begun = Instant::now();
+            let output = child.wait_with_output().unwrap();
+            let took = begun.elapsed();
+            ended.store(true, Ordering::Relaxed);
+            (output, took, killer.join().unwrap())
         });
-        let output = child.wait_with_output().unwrap();
-        killed += u64::from(killer.join().unwrap());
         assert_eq!(json_of(&output)["chains"], alone["chains"]);
+        if !disturbs {
+            (whole, disturbs) = (took, true);
+        } else if kill {
+            killed += 1;
+        } else {
+            late += 1;
+        }
     }
 }
 

@@ -24,6 +24,7 @@ fn a_program_of_mpi_has_a_team_within() {
 /// The exit of a forked child, and its return from the member's function, neither finalise MPI nor
 /// undo the member's state.
 #[test]
+#[ignore = "full: one program within an MPI is tried in any case"]
 fn a_forked_child_is_no_member() {
     for site in sites() {
         let program = site.compile("tests/programs/forks.c", true, &["-std=c11"]);
@@ -39,21 +40,22 @@ fn a_forked_child_is_no_member() {
 }
 
 /// A host counts as dead after ten seconds of silence, or after the time that the environment sets,
-/// and the error gives the limit.
+/// and the error gives the limit. The stop takes half of the ten seconds. A busy machine may
+/// prolong the silence, so the test tries again then.
 #[test]
+#[ignore = "full: it waits for 10 s"]
 fn a_host_that_is_stopped_for_seconds_is_waited_for() {
     for site in sites() {
         let program = site.compile("tests/programs/stopped.c", true, &["-std=c11"]);
-        let mut command = site.run(&program, "3", "1", None);
-        let Output { status, stdout, stderr } = output(command.env_remove("SYNCLINE_TIMEOUT"));
-        let (said, wrong) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-        assert!(status.success(), "{}: {wrong}", site.mpi.launcher);
-        assert_eq!(
-            said.matches("the stopped rank was waited for").count(),
-            3,
-            "{}: {said}",
-            site.mpi.launcher
-        );
+        let is_waited_for = || {
+            let mut command = site.run(&program, "3", "1", None);
+            let Output { status, stdout, stderr } = output(command.env_remove("SYNCLINE_TIMEOUT"));
+            let said = String::from_utf8_lossy(&stdout);
+            println!("{}: {status}\n{said}{}", site.mpi.launcher, String::from_utf8_lossy(&stderr));
+            let told = said.matches("the stopped rank was waited for").count();
+            status.success() && told == 3
+        };
+        assert!((0..5).any(|_| is_waited_for()), "{}: it never is", site.mpi.launcher);
 
         let mut command = site.run(&program, "3", "1", None);
         let Output { status, stderr, .. } = output(command.env("SYNCLINE_TIMEOUT", "500"));
@@ -65,6 +67,7 @@ fn a_host_that_is_stopped_for_seconds_is_waited_for() {
 }
 
 #[test]
+#[ignore = "full: one program within an MPI is tried in any case"]
 fn what_a_program_does_wrong_has_a_status_of_its_own() {
     // This process has no MPI.
     // SAFETY: without an MPI the function fails before it calls `function` or writes to memory.
@@ -98,6 +101,7 @@ unsafe extern "C-unwind" fn never(
 }
 
 #[test]
+#[ignore = "full: an MPI that is installed for it alone"]
 fn those_who_are_left_go_on() {
     let Some(site) = Site::find(&SURVIVOR) else { return };
     let program = site.compile("examples/survivors.c", true, &STRICT);
@@ -113,6 +117,7 @@ fn those_who_are_left_go_on() {
 }
 
 #[test]
+#[ignore = "full: one program within an MPI is tried in any case"]
 fn barriers_of_a_program_as_it_is_are_taken_over() {
     // Thread levels of MPI, numbered 0 to 3 in all MPIs.
     for site in sites() {

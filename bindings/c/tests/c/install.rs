@@ -112,6 +112,7 @@ endforeach()
 ";
 
 #[test]
+#[ignore = "full: pkg-config is tried in any case"]
 fn programs_are_built_by_cmake() {
     let (Some(_), Some(_), Some(cmake)) =
         (Tool::find("make"), Tool::find("gcc"), Tool::find("cmake"))

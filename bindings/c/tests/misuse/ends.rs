@@ -57,6 +57,7 @@ const MISMATCH: &str = "0 rma\n0 sync\n0 wait\n0 return 0\n\
 
 /// The job's exit code is that of its members, and the launcher reports nothing.
 #[test]
+#[ignore = "full: many jobs under each MPI"]
 fn a_job_whose_processes_all_live_ends_in_order() {
     for stage in stages() {
         for per_host in [9, 2, 1] {
@@ -79,6 +80,7 @@ fn a_job_whose_processes_all_live_ends_in_order() {
 
 /// This holds even for a process that does not need the others, as `MPI_Finalize` waits for it.
 #[test]
+#[ignore = "full: many jobs under each MPI"]
 fn processes_that_have_left_wait_for_one_that_runs() {
     let text = "0 sleep 300\n0 note 1\n0 return 0\n1 return 0\n2 wait\n2 return 0\nafter note 2\n";
     for stage in stages() {
@@ -98,6 +100,7 @@ fn processes_that_have_left_wait_for_one_that_runs() {
 /// about that. If the launcher lets the others continue, they end without an `MPI_Finalize`, which
 /// would wait.
 #[test]
+#[ignore = "full: many jobs under each MPI"]
 fn a_process_that_dies_after_its_member_has_left_is_found() {
     let waits = |rank: usize| format!("{rank} rma\n{rank} mutexes_new 0 1\n");
     let [zero, one, three] = [0, 1, 3].map(waits);

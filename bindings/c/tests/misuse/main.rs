@@ -4,10 +4,13 @@
 //! When a process of an MPI job has died and all others have ended, `mpirun` itself may hang or
 //! crash. Such launchers are counted. If no process has died, that is an error.
 //!
-//! `SYNCLINE_MISUSES=200` sets the number of programs per launcher, `SYNCLINE_SEED=5` the first
-//! seed, `SYNCLINE_KINDS=Kill,Fork` the kinds of misuse, and `SYNCLINE_LIMIT=15` the number of
-//! seconds after which a program hangs. A test that fails prints the seed and the text of its
-//! program.
+//! `SYNCLINE_SEED=5` sets the first seed, `SYNCLINE_KINDS=Kill,Fork` the kinds of misuse, and
+//! `SYNCLINE_LIMIT=15` the number of seconds after which a program hangs. A test that fails prints
+//! the seed and the text of its program.
+//!
+//! What is required holds under every schedule: which calls fail depends on the schedule, but a
+//! call fails with a message or succeeds. Only the silence of a host is a matter of time, and
+//! correct programs have a limit for it that no machine reaches.
 
 mod ends;
 mod plan;
@@ -19,18 +22,20 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use plan::{Kind, Place, Plan};
 use syncline_fabric::Launcher;
 use syncline_testkit::mpi::MPIS;
-use syncline_testkit::{Tool, again};
+use syncline_testkit::{Tool, again, cases, seed};
 use tempfile::TempDir;
 use tools::mpi::{STRICT, Site};
 use tools::{STATIC, compiled};
 
-/// The number of seeds that every run uses; one more is new each time.
-const FIXED: u64 = 9;
+/// The number of programs of each launcher.
+const PROGRAMS: u32 = 10;
+/// The first seed: even two programs are a wrong one and a legal one.
+const FIRST: u64 = 4;
 /// A program whose seed is a multiple of this is legal.
 const LEGAL: u64 = 5;
 /// The variable that marks the processes of a program.
@@ -55,15 +60,9 @@ fn kinds() -> Vec<Kind> {
     }
 }
 
-/// Returns the seeds to run: the fixed ones and a new one, or the number that the environment sets.
 fn seeds() -> Vec<u64> {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64;
-    let first = number("SYNCLINE_SEED");
-    match number("SYNCLINE_MISUSES") {
-        Some(count) => (0..count).map(|n| first.unwrap_or(now % 1_000_000_000) + n).collect(),
-        None if first.is_some() => first.into_iter().collect(),
-        None => (1..=FIXED).chain([now % 1_000_000_000]).collect(),
-    }
+    let first = seed(FIRST);
+    (first..).take(cases(PROGRAMS) as usize).collect()
 }
 
 /// Returns the processes that have the mark in their environment and are not zombies.
@@ -88,7 +87,11 @@ fn kill(pids: &[u32]) {
 /// Returns the names of this library in the machine's shared memory.
 fn named() -> Vec<PathBuf> {
     let there = fs::read_dir("/dev/shm").into_iter().flatten().flatten().map(|entry| entry.path());
-    there.filter(|path| path.to_string_lossy().contains("syncline")).collect()
+    // An MPI's names may contain that of the machine, which may contain "syncline".
+    let ours = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("syncline"))
+    };
+    there.filter(ours).collect()
 }
 
 /// The program, compiled for a place, with the folder of its files.
@@ -129,7 +132,7 @@ impl Theatre {
                 command
             }
             (Place::Launched, _) => {
-                let mut command = again("launcher");
+                let mut command = again("role_of_a_process");
                 command
                     .arg("--quiet")
                     .env(LAUNCHED, &self.program)
@@ -163,9 +166,13 @@ impl Theatre {
         let text = self.dir.path().join("text");
         fs::write(&text, plan.text()).unwrap();
         let mark = format!("{}-{seed}-{:?}", std::process::id(), self.place);
-        let limit = Duration::from_secs(number("SYNCLINE_LIMIT").unwrap_or(60));
+        let limit = Duration::from_secs(number("SYNCLINE_LIMIT").unwrap_or(300));
         let mut command = self.command(&plan, &text);
         command.env(MARK, &mark).env("SYNCLINE_QUIET", "1").env_remove("SYNCLINE_TEAM");
+        if plan.misuses.is_empty() {
+            command.env("SYNCLINE_TIMEOUT", "300000");
+        }
+        let before = named();
         let files = ["out", "said"].map(|name| self.dir.path().join(name));
         let [out, said] = files.each_ref().map(|path| fs::File::create(path).unwrap());
         let mut child = command.stdin(Stdio::null()).stdout(out).stderr(said).spawn().unwrap();
@@ -237,8 +244,9 @@ impl Theatre {
         if plan.misuses.is_empty() && !(status.success() && said.trim().is_empty()) {
             return tells(&format!("it is right, and does not end well: {status}"));
         }
-        if !named().is_empty() {
-            return tells(&format!("names are left: {:?}", named()));
+        let new: Vec<_> = named().into_iter().filter(|name| !before.contains(name)).collect();
+        if !new.is_empty() {
+            return tells(&format!("names are left: {new:?}"));
         }
         Ok(launch)
     }
@@ -274,10 +282,11 @@ fn all(place: Place) {
 
 /// Defines a test for each place, and a list of all places.
 macro_rules! places {
-    ($($test:ident: $place:ident),*) => {
+    ($($(#[$when:meta])? $test:ident: $place:ident),*) => {
         const PLACES: &[Place] = &[$(Place::$place),*];
 
         $(#[test]
+        $(#[$when])?
         fn $test() {
             all(Place::$place);
         })*
@@ -288,14 +297,16 @@ places! {
     by_threads: Threads,
     by_hosts_of_threads: Hosts,
     by_launched_processes: Launched,
+    #[ignore = "full: an MPI's launcher takes a second for each program"]
     by_open_mpi: OpenMpi,
+    #[ignore = "full: an MPI's launcher takes a second for each program"]
     by_mpich: Mpich
 }
 
 /// Does the work of `syncline launch`.
 #[test]
 #[ignore = "the launcher of another test: does nothing by itself"]
-fn launcher() {
+fn role_of_a_process() {
     let Some(program) = std::env::var_os(LAUNCHED) else { return };
     let members = number("SYNCLINE_TEST_MEMBERS").unwrap() as usize;
     let text = std::env::var_os("SYNCLINE_TEST_TEXT").unwrap();

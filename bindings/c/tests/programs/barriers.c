@@ -68,7 +68,7 @@ static void run(uint32_t kind, size_t of, size_t radix) {
 }
 
 static void *wait_for_the_end(void *signal) {
-    OK(syncline_signal_wait_for(signal, SYNCLINE_SIGNAL_MAX, 60000000000));
+    OK(syncline_signal_wait_for(signal, SYNCLINE_SIGNAL_MAX, 300000000000));
     return NULL;
 }
 
@@ -125,7 +125,7 @@ static void processes(void) {
     for (uint64_t n = 1; n <= EPISODES; n++) {
         OK(syncline_signal_add(there, 1, &now));
         EXPECT(now == n);
-        OK(syncline_signal_wait_for(back, n, 60000000000));
+        OK(syncline_signal_wait_for(back, n, 300000000000));
     }
     int status;
     EXPECT(waitpid(child, &status, 0) == child && status == 0);

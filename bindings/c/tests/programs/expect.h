@@ -14,6 +14,13 @@ static inline void fail(int line, const char *what) {
     exit(1);
 }
 
+/* Whether a call was refused because another thread's call uses the object, which may be a short
+ * one: then the call is to be repeated. */
+static inline bool is_busy(syncline_status status) {
+    const char *words = "another call is using ";
+    return status == SYNCLINE_STATUS_MISUSE && strncmp(syncline_last_failure()->message, words, strlen(words)) == 0;
+}
+
 #define EXPECT(condition) ((condition) ? (void)0 : fail(__LINE__, #condition))
 #define OK(call) EXPECT((call) == SYNCLINE_STATUS_OK)
 /* Asserts that the call fails with this status and this message. */

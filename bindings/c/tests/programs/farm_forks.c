@@ -9,7 +9,7 @@
 #include "expect.h"
 
 enum { U8 = SYNCLINE_FARM_KIND_U8, LARGE = 1 << 20, SAID_MISUSE = 7 };
-static const uint64_t LONG = 60000000000; /* far longer than any wait here takes */
+static const uint64_t LONG = 300000000000; /* far longer than any wait here takes */
 
 static const char *const NO_FARM =
     "this process is a copy that fork() has made, and so is the farm: only the process that was forked may use it";

@@ -7,7 +7,7 @@
 #include "expect.h"
 
 enum { F64 = SYNCLINE_FARM_KIND_F64, U64 = SYNCLINE_FARM_KIND_U64 };
-static const uint64_t LONG = 60000000000; /* far longer than any wait here takes */
+static const uint64_t LONG = 300000000000; /* far longer than any wait here takes */
 
 /* Sends every message back to the process that started this one, until an empty one. */
 static void echo(syncline_farm *farm) {
@@ -69,7 +69,7 @@ static void work(syncline_farm *farm, const char *role) {
         exit(7);
     } else if (strcmp(role, "hang") == 0) {
         OK(syncline_farm_send_for(farm, SYNCLINE_FARM_MANAGER, U64, &seven, 1, LONG));
-        sleep(60);
+        sleep(600);
     }
     if (strcmp(role, "misuse") != 0) {
         OK(syncline_farm_leave(farm));

@@ -9,6 +9,8 @@
 enum { MEMBERS = 4, SECTIONS = 600 };
 
 static syncline_lock *lock;
+/* Two members that have been told of a death meet here before one of them recovers the lock. */
+static pthread_barrier_t told;
 /* The data that the lock guards, in plain variables. */
 static long sections, inside;
 
@@ -62,6 +64,7 @@ static void *is_told_and_recovers(void *argument) {
     size_t rank = (size_t)argument;
     bool poisoned;
     FAILS(syncline_lock_acquire(lock, rank), GONE, "rank 0 is dead, and the lock may never be free again: call recover");
+    pthread_barrier_wait(&told);
     OK(syncline_lock_recover(lock, rank, &poisoned));
     OK(syncline_lock_release(lock, rank));
     return poisoned ? argument : NULL;
@@ -73,16 +76,18 @@ static void a_death(uint32_t kind) {
     pthread_t dead, living[2];
     void *poisoned[2];
     OK(syncline_lock_new(kind, 3, &lock));
+    EXPECT(!pthread_barrier_init(&told, NULL, 2));
     EXPECT(!pthread_create(&dead, NULL, dies_with_it, NULL));
     pthread_join(dead, NULL);
     for (size_t i = 0; i < 2; i++) {
         EXPECT(!pthread_create(&living[i], NULL, is_told_and_recovers, (void *)(i + 1)));
     }
-    usleep(10000);
+    usleep(10000); /* they most likely wait by now; otherwise they are told as well */
     OK(syncline_lock_declare_dead(lock, 0));
     for (size_t i = 0; i < 2; i++) {
         pthread_join(living[i], &poisoned[i]);
     }
+    pthread_barrier_destroy(&told);
     EXPECT((poisoned[0] == NULL) != (poisoned[1] == NULL));
     FAILS(syncline_lock_acquire(lock, 0), MISUSE, "rank 0 was declared dead");
     OK(syncline_lock_acquire(lock, 1));
@@ -90,7 +95,7 @@ static void a_death(uint32_t kind) {
     bool half_changed;
     OK(syncline_lock_declare_dead(lock, 1));
     FAILS(syncline_lock_acquire(lock, 2), GONE, "rank 1 is dead, and the lock may never be free again: call recover");
-    OK(syncline_lock_recover_for(lock, 2, 60000000000, &half_changed));
+    OK(syncline_lock_recover_for(lock, 2, 300000000000, &half_changed));
     EXPECT(half_changed);
     OK(syncline_lock_release(lock, 2));
     OK(syncline_lock_free(lock));

@@ -165,15 +165,18 @@ static int killed(syncline_member *me, void *argument) {
     void *memory;
     OK(syncline_member_barrier(me, SYNCLINE_BARRIER_KIND_DISSEMINATION, 2, &barrier));
     OK(syncline_member_lock(me, SYNCLINE_LOCK_KIND_TICKET, &lock));
-    OK(syncline_member_memory(me, sizeof(syncline_signal), &memory));
-    syncline_signal *recovered = memory;
+    OK(syncline_member_memory(me, 2 * sizeof(syncline_signal), &memory));
+    syncline_signal *recovered = memory, *passed = recovered + 1;
     if (rank == 1) {
         OK(syncline_lock_acquire(lock, 1));
     }
     OK(syncline_barrier_wait(barrier, rank));
     if (rank == 1) {
+        /* Its death would end the others' waits in the barrier. */
+        OK(syncline_member_await(me, passed, 2));
         raise(SIGKILL);
     }
+    OK(syncline_signal_add(passed, 1, NULL));
     FAILS(syncline_member_await(me, recovered, 7), GONE, "rank 1 is dead");
     FAILS(syncline_barrier_wait(barrier, rank), GONE, "rank 1 is dead");
     FAILS(syncline_member_wait(me), GONE, "rank 1 is dead");

@@ -336,6 +336,8 @@ impl Transport for Channel {
 mod tests {
     use super::*;
 
+    /// The messages mix on every machine, as the delays of a seed are the same: the first delay of
+    /// one sender is less than a later one of the other, whose message leaves later.
     #[test]
     fn the_order_of_a_pair_is_kept_and_nothing_is_lost() {
         let conditions = Conditions {

@@ -332,14 +332,16 @@ impl Transport for MpiTransport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syncline_testkit::Random;
+    use syncline_testkit::{Random, cases, seed};
 
     #[test]
     fn messages_are_joined_whatever_their_length() {
-        let (mut random, mut joining) = (Random::new(1), Joining::default());
+        let seed = seed(1);
+        println!("seed {seed}");
+        let (mut random, mut joining) = (Random::new(seed), Joining::default());
         let mut unread: [VecDeque<Vec<u8>>; 3] = Default::default();
         let mut sent: [VecDeque<Vec<u8>>; 3] = Default::default();
-        for _ in 0..300 {
+        for _ in 0..cases(300) {
             let edge = random.one_of(&[0, PART, 2 * PART, 5 * PART, DIVIDED]);
             let len = (edge + random.below(3)).saturating_sub(1);
             let (from, message) = (random.below(3), vec![random.below(256) as u8; len]);

@@ -12,12 +12,13 @@ use syncline_sync::{
     membership::FaultList,
     space::Array,
 };
-use syncline_testkit::Random;
+use syncline_testkit::{Random, cases};
 
 use crate::plan::{HANG, Plan, Stage, late};
 
-/// The sections of each survivor after all have noticed all deaths.
-const AFTERWARDS: u64 = 200;
+/// The most sections of each survivor after all have noticed all deaths. The launcher gives the
+/// survivors ten seconds.
+const AFTERWARDS: u32 = 200;
 
 pub(crate) fn play(seed: u64) {
     let plan = Plan::new("locks", seed);
@@ -76,7 +77,7 @@ fn work<R: RawLock>(me: &mut Member, stage: &Stage<'_>) {
             stage.step(1);
         }
     }
-    for _ in 0..AFTERWARDS {
+    for _ in 0..cases(AFTERWARDS).min(AFTERWARDS) {
         me.section(true);
     }
     stage.step(2);

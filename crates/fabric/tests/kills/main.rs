@@ -2,9 +2,8 @@
 //! members that wait for it get an error, repair what it has left, continue, and end; and nothing
 //! remains.
 //!
-//! `SYNCLINE_KILLS=200` runs 200 teams in each test; `SYNCLINE_SEED=5` starts with seed 5 (a test
-//! that fails prints its seed). The processes of a team run this same program, with the single test
-//! [`role`].
+//! A test that fails prints the seed of its team. The processes of a team run this same program,
+//! with the single test [`role_of_a_process`].
 
 mod barriers;
 mod locks;
@@ -23,7 +22,7 @@ fn members_of_locks_are_told_of_a_death_and_go_on() {
 
 #[test]
 #[ignore = "the processes of other tests: does nothing by itself"]
-fn role() {
+fn role_of_a_process() {
     let Some((role, seed)) = runs::role() else { return };
     match role.as_str() {
         "barriers" => barriers::play(seed),

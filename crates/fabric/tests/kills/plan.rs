@@ -12,7 +12,7 @@ use syncline_sync::space::Array;
 use syncline_testkit::Random;
 
 /// Far beyond the time that any step here takes.
-pub(crate) const HANG: Duration = Duration::from_secs(100);
+pub(crate) const HANG: Duration = Duration::from_secs(200);
 
 /// The thread that kills a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

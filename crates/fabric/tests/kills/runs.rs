@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::process::{Output, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use syncline_process::watch::ProcessWatch;
-use syncline_testkit::again;
+use syncline_testkit::{again, cases, seed};
 
 use crate::plan::{HANG, Plan};
 
@@ -19,15 +19,9 @@ pub(crate) fn role() -> Option<(String, u64)> {
     Some((role, std::env::var(SEED).unwrap().parse().unwrap()))
 }
 
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|value| value.parse().unwrap())
-}
-
-/// Runs the requested number of teams, and prints the time from a death to its errors.
+/// Runs teams, and prints the time from a death to its errors.
 pub(crate) fn kills(role: &str) {
-    let teams = number("SYNCLINE_KILLS").unwrap_or(30);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let first = number("SYNCLINE_SEED").unwrap_or(now.as_millis() as u64 % 1_000_000_000);
+    let (teams, first) = (u64::from(cases(30)), seed(1));
     let (mut kills, mut times) = (0, Vec::new());
     for seed in first..first + teams {
         let (more, told) = run(role, seed);
@@ -111,7 +105,7 @@ fn run(role: &str, seed: u64) -> (u64, Vec<u64>) {
 
 /// Runs a team to its end, and returns all that it wrote to standard error.
 fn play(role: &str, seed: u64) -> String {
-    let mut command = again("role");
+    let mut command = again("role_of_a_process");
     command.env(ROLE, role).env(SEED, seed.to_string());
     for variable in [
         "SYNCLINE_TEAM",

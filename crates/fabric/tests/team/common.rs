@@ -27,7 +27,7 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
 /// Returns a command for this program in a role, without this test's own environment variables for
 /// teams.
 pub(crate) fn program(role: &str) -> Command {
-    let mut command = again("role");
+    let mut command = again("role_of_a_process");
     command.env(ROLE, role);
     let variables = std::env::vars_os().map(|(name, _)| name);
     for variable in variables.filter(|name| name.as_encoded_bytes().starts_with(b"SYNCLINE_")) {

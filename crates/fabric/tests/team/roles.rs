@@ -22,7 +22,8 @@ pub(crate) fn play() {
         "meet, two threads each" => end(three.threads(2).run(meet)),
         "meet, from the environment" => end(Team::run(meet)),
         "other arguments" => {
-            let args = ["--exact", "role", "--ignored", "--nocapture", "--test-threads=1"];
+            let args =
+                ["--exact", "role_of_a_process", "--ignored", "--nocapture", "--test-threads=1"];
             end(three.args(args).run(|me| {
                 if me.rank() == 0 {
                     say(std::env::args().next_back().unwrap());
@@ -57,8 +58,10 @@ pub(crate) fn play() {
         })),
         "leaves things behind" => end(three.run(leave_behind)),
         "waits for ever" => end(three.run(|me| {
-            say(format!("pid {}", std::process::id()));
             me.wait().unwrap();
+            // Said after the wait: a launcher that is killed during it would end the wait by an
+            // error.
+            say(format!("pid {}", std::process::id()));
             // Waits for an arrival that never comes; only a death ends the wait.
             if me.rank() > 0 {
                 let _ = me.barrier().wait_deadline(late());

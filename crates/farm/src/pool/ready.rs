@@ -112,8 +112,11 @@ impl Ready {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn the_best_comes_first(tasks in prop::collection::vec((-1_i32..2, 0_u8..4), 0..60)) {
             let mut ready = Ready::default();

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use syncline_farm::pool::{PUBLISHED, serve_forks};
 use syncline_farm::wire::Bulk;
 use syncline_farm::{Farm, FarmError, PoolBuilder, Task, TaskError, Vpid};
+use syncline_testkit::property;
 
 use crate::{late, program_of};
 
@@ -66,6 +67,8 @@ fn arguments_leave_room_for_results() {
 }
 
 proptest! {
+    #![proptest_config(property(256))]
+
     #[test]
     fn any_bytes_anywhere_in_a_value_arrive(
         parts in prop::collection::vec((0_usize..5000, any::<u8>(), ".{0,20}"), 0..6),

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use syncline_farm::{Farm, FarmError, Program, Vpid, bounds::Bounds};
+use syncline_testkit::cases;
 
 use crate::worker::Role;
 use crate::{late, program, worker};
@@ -114,7 +115,7 @@ fn a_place_that_becomes_free_is_waited_for() {
 fn places_that_several_wait_for_are_found_by_all() {
     let mut farm = Farm::with(Bounds::default().processes(9).memory(1 << 20)).unwrap();
     let askers: Vec<_> = (0..4).map(|_| worker(&mut farm, Role::Ask)).collect();
-    for _ in 0..50 {
+    for _ in 0..cases(50) {
         // All other places belong to ended processes to which no process refers.
         let dead: Vec<_> = (0..4).map(|_| worker_at_last(&mut farm, Role::Exit(3))).collect();
         for vpid in dead {
@@ -174,7 +175,7 @@ fn a_start_that_fails_keeps_no_place() {
 fn a_number_is_started_once() {
     let mut farm = Farm::with(Bounds::default().processes(16).memory(1 << 20)).unwrap();
     let others: Vec<_> = (0..3).map(|_| worker(&mut farm, Role::Start)).collect();
-    for _ in 0..40 {
+    for _ in 0..cases(40) {
         let vpid = farm.reserve_deadline(late()).unwrap();
         others.iter().for_each(|&other| farm.send(other, &vpid).unwrap());
         let own = farm.start(vpid, &Program::new("true"));
@@ -216,7 +217,7 @@ fn no_process_waits_for_itself() {
 fn thousands_pass_through_few_places() {
     let mut farm = Farm::with(Bounds::default().processes(8).memory(1 << 20)).unwrap();
     let mut seen = std::collections::HashSet::new();
-    for _ in 0..40 {
+    for _ in 0..cases(40) {
         let mut batch: Vec<Vpid> =
             (0..3).map(|_| worker_at_last(&mut farm, Role::Exit(0))).collect();
         assert!(batch.iter().all(|&vpid| seen.insert(vpid)), "a number was used twice");
@@ -254,7 +255,7 @@ fn manager() {
     }
     let pids = workers.iter().chain([&tree]).map(|&vpid| farm.pid(vpid).unwrap().to_string());
     println!("\npids {}", pids.collect::<Vec<_>>().join(" "));
-    std::thread::sleep(std::time::Duration::from_secs(60));
+    std::thread::sleep(std::time::Duration::from_secs(300));
 }
 
 #[test]
@@ -321,7 +322,7 @@ fn descriptors_may_be_used_up() {
         let mut farm = Farm::new().unwrap();
         let mut workers = Vec::new();
         let why = loop {
-            match farm.spawn(&Program::new("sleep").arg("60")) {
+            match farm.spawn(&Program::new("sleep").arg("300")) {
                 Ok(vpid) => workers.push(vpid),
                 Err(error) => break error,
             }
@@ -354,7 +355,7 @@ fn descriptors_may_be_used_up() {
 fn a_farm_that_is_dropped_leaves_nobody() {
     let mut farm = Farm::new().unwrap();
     let workers = [worker(&mut farm, Role::Spin), worker(&mut farm, Role::Hang)];
-    let sleeper = farm.spawn(&Program::new("sleep").arg("60")).unwrap();
+    let sleeper = farm.spawn(&Program::new("sleep").arg("300")).unwrap();
     let watch =
         |vpid: &Vpid| syncline_process::watch::ProcessWatch::new(farm.pid(*vpid).unwrap()).unwrap();
     let watches: Vec<_> = workers.iter().chain([&sleeper]).map(watch).collect();

@@ -10,8 +10,23 @@ use syncline_farm::{
     wire::Numbers,
 };
 
+use syncline_testkit::{again, succeed};
+
 use crate::worker::Role;
 use crate::{late, program_of, worker};
+
+/// Set in the process of a test that forks.
+const ALONE: &str = "SYNCLINE_TEST_ALONE";
+
+/// Runs a test in a process of its own, unless this is that process; returns whether it is. A child
+/// made by `fork` would wait forever for a mutex that a thread of another test held meanwhile.
+fn is_alone(test: &str) -> bool {
+    let is_alone = std::env::var_os(ALONE).is_some();
+    if !is_alone {
+        succeed(again(test).env(ALONE, "1"));
+    }
+    is_alone
+}
 
 /// Forks a child that runs `child`, and returns the child's exit code: the value of `child`, or 100
 /// if it panicked.
@@ -48,6 +63,9 @@ fn is_forked<X>(called: &Result<X, FarmError>) -> bool {
 
 #[test]
 fn every_call_of_a_forked_manager_is_refused_and_undoes_nothing() {
+    if !is_alone("forked::every_call_of_a_forked_manager_is_refused_and_undoes_nothing") {
+        return;
+    }
     let mut farm = Farm::new().unwrap();
     let echo = worker(&mut farm, Role::Echo);
     let sent: Vec<u64> = (0..100_000).collect();
@@ -183,6 +201,9 @@ fn a_child_that_a_task_forks_ends_no_task_and_begins_none() {
 
 #[test]
 fn a_forked_pool_ends_its_tasks_and_touches_no_worker() {
+    if !is_alone("forked::a_forked_pool_ends_its_tasks_and_touches_no_worker") {
+        return;
+    }
     for kind in [|builder: PoolBuilder| builder, PoolBuilder::stealing] {
         let builder = kind(PoolBuilder::new(2).program(program_of("forked::grows")));
         let mut pool: Pool<u64, u64> = builder.start().unwrap();

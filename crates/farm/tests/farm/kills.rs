@@ -1,9 +1,15 @@
 //! Workers that are killed at arbitrary moments: every task ends once, with its result or its
 //! error, and no process is left behind.
 //!
-//! The pool runs in a process of its own, whose only children are the workers. `SYNCLINE_KILLS`
-//! sets the number of kills under each scheduler (25 by default), `SYNCLINE_BUSY` the number of
-//! other processes that keep the machine busy meanwhile (none by default).
+//! The pool runs in a process of its own, whose only children are the workers. `SYNCLINE_BUSY` sets
+//! the number of other processes that keep the machine busy meanwhile (none by default).
+//!
+//! What is asserted holds under every schedule:
+//! * A kill costs a pool that does not retry at most the tasks that its victim was executing. Where
+//!   tasks fork, these may be several, but all are among the eight of one round.
+//! * No pool gives up. It would if a hundred workers in a row were killed before they had begun a
+//!   task; the killer stops for a while before that ([`AT_ONCE`]).
+//! * With more retries than kills, no task fails, unless each has a process of its own.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,15 +17,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 use syncline_farm::{PoolBuilder, Task, TaskError, pool::serve_forks, serve};
+use syncline_testkit::{Random, cases, seed};
 
-use crate::program_of;
+use crate::{children_of, program_of};
 
 /// The environment variable that selects the scheduler of the process that `run` starts.
 const SCHEDULER: &str = "SYNCLINE_TEST_KILLS";
-
-fn number(variable: &str, otherwise: usize) -> usize {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
 
 /// A short computation that takes processor time.
 fn work(n: u64) -> u64 {
@@ -55,31 +58,42 @@ fn forks() {
 
 /// Returns the children of this process.
 fn children() -> Vec<i32> {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    let lists = lists.collect::<Vec<_>>().join(" ");
-    lists.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    children_of(std::process::id())
+}
+
+/// The largest number of kills between the ends of two tasks.
+const AT_ONCE: usize = 40;
+
+/// What the killer and the pool tell each other.
+#[derive(Default)]
+struct Counts {
+    killed: AtomicUsize,
+    ended: AtomicUsize,
+    stop: AtomicBool,
 }
 
 /// Kills one child after the other, at random, until it is stopped.
-fn killer(seed: u64, kills: usize, killed: &AtomicUsize, stop: &AtomicBool) {
-    let mut random = seed | 1;
-    let mut next = move || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random
-    };
+fn killer(seed: u64, kills: usize, counts: &Counts) {
+    let Counts { killed, ended, stop } = counts;
+    let mut random = Random::new(seed);
+    let (mut seen, mut since) = (0, 0);
     while !stop.load(Ordering::Relaxed) && killed.load(Ordering::Relaxed) < kills {
-        std::thread::sleep(Duration::from_micros(next() % 8000));
+        std::thread::sleep(random.microseconds(8000));
+        let now = ended.load(Ordering::Relaxed);
+        if now != seen {
+            (seen, since) = (now, 0);
+        }
         let children = children();
-        let Some(&pid) = children.get(next() as usize % children.len().max(1)) else { continue };
-        let Some(pid) = Pid::from_raw(pid) else { continue };
+        if children.is_empty() || since == AT_ONCE {
+            continue;
+        }
+        let Some(pid) = Pid::from_raw(random.one_of(&children)) else { continue };
         // Through a pidfd, and checked again: the process ID may have been reused.
         let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
         if self::children().contains(&pid.as_raw_nonzero().get())
             && rustix::process::pidfd_send_signal(pidfd, Signal::KILL).is_ok()
         {
+            since += 1;
             killed.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -103,14 +117,17 @@ fn fibonacci(n: u64) -> u64 {
 #[test]
 fn manager() {
     let Ok(scheduler) = std::env::var(SCHEDULER) else { return };
-    let kills = number("SYNCLINE_KILLS", 25);
+    let (kills, seed) = (cases(25) as usize, seed(0x5EED));
+    println!("\nSYNCLINE_SEED={seed}");
     let retries = if scheduler.contains("again") { 1000 } else { 0 };
-    let (killed, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    assert!(kills < 1000, "a task may fail after that many");
+    let counts = Counts::default();
+    let killed = &counts.killed;
     let (mut tasks, mut failed) = (0_u64, 0_u64);
     let begun = Instant::now();
     std::thread::scope(|scope| {
-        scope.spawn(|| killer(0x5EED + kills as u64, kills, &killed, &stop));
-        let _stop = Stop(&stop);
+        scope.spawn(|| killer(seed, kills, &counts));
+        let _stop = Stop(&counts.stop);
         let forks = scheduler.contains("forks");
         let builder = PoolBuilder::new(3).retries(retries);
         let builder = if scheduler.contains("cold") { builder.cold() } else { builder };
@@ -134,6 +151,7 @@ fn manager() {
             while killed.load(Ordering::Relaxed) < kills {
                 for outcome in pool.map((0..8).map(Task::new)) {
                     tasks += 1;
+                    counts.ended.fetch_add(1, Ordering::Relaxed);
                     let n = outcome.id.number() % 8;
                     // `None`: a child was lost, and its parent reports it.
                     let lost = outcome.result == Ok(None);
@@ -151,6 +169,7 @@ fn manager() {
                 let mut seen = vec![false; count as usize];
                 for outcome in pool.map((0..count).map(|n| first + n)) {
                     tasks += 1;
+                    counts.ended.fetch_add(1, Ordering::Relaxed);
                     let n = outcome.id.number();
                     assert!(
                         !std::mem::replace(&mut seen[(n - first) as usize], true),
@@ -180,7 +199,8 @@ fn manager() {
 
 fn run(scheduler: &str) {
     let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-    let mut busy: Vec<_> = (0..number("SYNCLINE_BUSY", 0)).map(|_| busy()).collect();
+    let count = std::env::var("SYNCLINE_BUSY").map_or(0, |count| count.parse().unwrap());
+    let mut busy: Vec<_> = (0..count).map(|_| busy()).collect();
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kills::manager", "--nocapture", "--quiet"])
         .env(SCHEDULER, scheduler)

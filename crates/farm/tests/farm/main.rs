@@ -34,6 +34,21 @@ pub(crate) fn program_of(test: &str) -> Program {
     quiet.args(["--exact", test, "--nocapture", "--quiet"])
 }
 
+/// Returns the process IDs of the children of a process. It reads the states of all processes,
+/// because a kernel may lack the lists in `/proc/PID/task`.
+pub(crate) fn children_of(parent: u32) -> Vec<i32> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_child = |pid: &i32| {
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // `PID (NAME) STATE PARENT ...`; a name may have any characters.
+        let stat = String::from_utf8_lossy(&stat);
+        let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+        after.split_whitespace().nth(1).and_then(|pid| pid.parse().ok()) == Some(parent)
+    };
+    numbers.filter(is_child).collect()
+}
+
 /// Starts a worker with a role.
 pub(crate) fn worker(farm: &mut Farm, role: worker::Role) -> Vpid {
     let vpid = farm.reserve().unwrap();

@@ -12,6 +12,7 @@ use syncline_farm::{
     pool::{Forks, Outcome, serve_forks},
     serve,
 };
+use syncline_testkit::property;
 
 use crate::{late, program_of};
 
@@ -203,7 +204,7 @@ fn ends_of_all_kinds(builder: PoolBuilder, timeout: Duration) -> Vec<String> {
 fn what_a_worker_does_is_its_tasks_error() {
     for builder in [builder(2), builder(2).cold(), builder(2).batch(5)] {
         // A machine that is too busy to finish any task in time is given more time.
-        let seen = [1, 10, 60].map(Duration::from_secs).into_iter().find_map(|timeout| {
+        let seen = [1, 10, 120].map(Duration::from_secs).into_iter().find_map(|timeout| {
             let late = format!("it took longer than {timeout:?}");
             let expected = [
                 "[25]",
@@ -445,7 +446,7 @@ fn what_is_not_joined_takes_no_room() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 30, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 30, ..property(16) })]
 
     #[test]
     fn forked_and_joined_is_as_one_after_the_other(

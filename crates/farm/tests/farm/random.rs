@@ -8,6 +8,7 @@
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use syncline_farm::{Farm, Vpid, bounds::Bounds, wire::Numbers};
+use syncline_testkit::property;
 
 use crate::worker::Role;
 use crate::{late, program};
@@ -140,7 +141,7 @@ fn script(processes: usize, depth: usize, draws: &[Draw]) -> Vec<Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 60, ..property(24) })]
 
     #[test]
     fn every_message_arrives_once_in_order_and_whole(

@@ -67,7 +67,7 @@ fn process() {
         }
         Role::Hang => {
             farm.send(manager, &7_u64).unwrap();
-            std::thread::sleep(Duration::from_secs(120));
+            std::thread::sleep(Duration::from_secs(300));
         }
         Role::Spin => {
             farm.send(manager, &7_u64).unwrap();
@@ -106,7 +106,7 @@ fn process() {
                 let error = farm.start(vpid, &Program::new("/nowhere/to/be/found")).unwrap_err();
                 farm.send_deadline(manager, &error.to_string(), late()).unwrap();
             }
-            std::thread::sleep(Duration::from_secs(120));
+            std::thread::sleep(Duration::from_secs(300));
         }
         Role::Ask => loop {
             let places: u64 = farm.recv_deadline(from, late()).unwrap();

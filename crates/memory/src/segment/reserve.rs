@@ -312,13 +312,22 @@ mod tests {
         rustix::fs::fstat(fd).unwrap().st_blocks as u64 * 512
     }
 
+    /// Whether the kernel takes huge pages for all shared memory: then a commit takes more than its
+    /// range, and what is given back may leave a part of that.
+    fn all_pages_are_huge() -> bool {
+        let setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+        std::fs::read_to_string(setting)
+            .is_ok_and(|text| text.contains("[always]") || text.contains("[force]"))
+    }
+
     #[test]
     fn memory_is_taken_by_a_commit_and_given_back() {
         let segment = Segment::reserve_shared(None).unwrap();
         assert!(segment.len() >= LEAST && resident(&segment) == 0);
         segment.open(3 << 20).unwrap();
         segment.commit(1 << 20..3 << 20).unwrap();
-        assert_eq!(resident(&segment), 2 << 20);
+        let exact = !all_pages_are_huge();
+        assert!(resident(&segment) == 2 << 20 || !exact && resident(&segment) > 2 << 20);
         let other =
             Segment::attach_reserved(segment.fd().unwrap().try_clone_to_owned().unwrap()).unwrap();
         other.open(3 << 20).unwrap();
@@ -327,7 +336,8 @@ mod tests {
             segment.as_ptr().add(2 << 20).write(7);
             assert_eq!(other.as_ptr().add(2 << 20).read(), 7);
             segment.give_back(1 << 20..3 << 20);
-            assert_eq!((resident(&segment), other.as_ptr().add(2 << 20).read()), (0, 0));
+            assert!(resident(&segment) == 0 || !exact && resident(&segment) <= 2 << 20);
+            assert_eq!(other.as_ptr().add(2 << 20).read(), 0);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Runs the crate under every MPI of the machine: shims are built, and each launcher starts this
-//! test program again with the single test [`role`], which runs the role that the environment
-//! names.
+//! test program again with the single test [`role_of_a_process`], which runs the role that the
+//! environment names. The quick tier tries one MPI.
 //!
 //! `SYNCLINE_TEST_MPI=/opt/one/bin/mpicc:/opt/two/bin/mpicc` adds compilers to those on the path.
 //! Without any MPI, the tests print that they are skipped.
@@ -12,7 +12,7 @@ use site::{Site, run};
 
 #[test]
 #[ignore = "the processes of other tests: does nothing by itself"]
-fn role() {
+fn role_of_a_process() {
     roles::play();
 }
 

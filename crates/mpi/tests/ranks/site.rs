@@ -9,7 +9,7 @@ use syncline_mpi::{
     build::{build, compilers},
     shim::{Family, Shim},
 };
-use syncline_testkit::as_role;
+use syncline_testkit::{as_role, mpi::most};
 
 /// The number of seconds after which a run that has not ended is killed.
 const DEADLINE: &str = "400";
@@ -45,7 +45,7 @@ fn known() -> &'static Sites {
         let more = std::env::var_os("SYNCLINE_TEST_MPI").unwrap_or_default();
         let more = std::env::split_paths(&more).filter(|path| path.is_file());
         let mut all: Vec<Site> = Vec::new();
-        for mpicc in compilers().into_iter().chain(more) {
+        for mpicc in compilers().into_iter().chain(more).take(most()) {
             let name = mpicc.file_name().unwrap().to_string_lossy().into_owned();
             let launchers = [
                 name.replace("mpicc", "mpirun"),
@@ -77,7 +77,7 @@ fn in_role(starter: &Path, options: &[&str], role: &str, more: &[(&str, &OsStr)]
     // A run that hangs is killed, and the test fails.
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", DEADLINE]).arg(starter).args(options);
-    command.args(as_role("role")).arg("--test-threads=1");
+    command.args(as_role("role_of_a_process")).arg("--test-threads=1");
     command.env("XDG_DATA_HOME", &known().data).env("SYNCLINE_TEST_ROLE", role);
     command.env_remove("SYNCLINE_MPI").envs(more.iter().copied()).stdin(Stdio::null());
     command

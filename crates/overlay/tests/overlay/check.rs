@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::common::{I, Plan, Random, X, within};
+use crate::common::{I, Plan, Random, X, seeds, within};
 use syncline_overlay::AccessMode;
 use syncline_overlay::{
     Initial, Location, Overlay, Runner, Stop,
@@ -42,13 +42,14 @@ struct Verdict {
     starves: bool,
 }
 
-/// Visits all reachable states.
+/// Visits all reachable states. A step puts its task behind all others in all its queues, so the
+/// order of the last steps of the tasks that have run is the state: five tasks have 326 at most.
 fn explore(start: &Queues, tasks: usize) -> Verdict {
     let mut numbers = HashMap::from([(start.clone(), 0)]);
     let mut states = vec![start.clone()];
     let mut steps: Vec<Vec<(usize, usize)>> = Vec::new(); // for each state: tasks and next states
     while steps.len() < states.len() {
-        assert!(states.len() < 300_000, "too many states");
+        assert!(states.len() <= 326, "too many states");
         let state = states[steps.len()].clone();
         let mut list = Vec::new();
         for t in (0..tasks).filter(|&t| runnable(&state, t)) {
@@ -125,8 +126,10 @@ fn verify_cycle(cycle: &[Wait], queues: &Queues) {
 #[test]
 fn check_finds_what_an_exhaustive_search_finds() {
     within(|| {
-        let (mut live, mut dead) = (0, 0);
-        for seed in 0..3000 {
+        let (mut live, mut dead) = (0_u64, 0_u64);
+        let seeds = seeds(0, 3000);
+        let plans = seeds.end - seeds.start;
+        for seed in seeds {
             let mut random = Random::new(seed);
             let plan = Plan::random(&mut random, 2..=5, 2..=4, 4);
             let queues = queues(&plan, &mut random);
@@ -163,13 +166,14 @@ fn check_finds_what_an_exhaustive_search_finds() {
             }
         }
         println!("{live} live, {dead} dead");
-        assert!(live > 1000 && dead > 1000, "{live} live, {dead} dead: not a fair sample");
+        let is_fair = 3 * live > plans && 3 * dead > plans;
+        assert!(is_fair, "{live} live, {dead} dead: not a fair sample");
     });
 }
 
 #[test]
 fn every_total_rank_is_live() {
-    for seed in 0..500 {
+    for seed in seeds(0, 500) {
         let mut random = Random::new(seed);
         let plan = Plan::random(&mut random, 1..=20, 1..=8, 5);
         let priorities = plan.tasks.iter().map(|_| random.within(0..=5) as i64 - 2).collect();

@@ -3,9 +3,9 @@
 //! go.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::common::{Plan, Random, X, mix, within};
+use crate::common::{Plan, Random, X, late, mix, seeds, within};
 use syncline_overlay::{
     Initial, Location, Overlay, Runner, Step, Stop,
     access::Reads,
@@ -78,7 +78,7 @@ fn run(
 #[test]
 fn compiled_and_interpreted_agree_on_3000_random_overlays() {
     within(|| {
-        for seed in 0..3000 {
+        for seed in seeds(0, 3000) {
             let mut random = Random::new(seed);
             let plan = Plan::random(&mut random, 1..=9, 1..=6, 5);
             let priorities: Vec<i64> =
@@ -144,7 +144,6 @@ fn handles_come_and_go(n: u64) -> bool {
         let over = AtomicBool::new(false);
         std::thread::scope(|s| {
             let outside = s.spawn(|| {
-                let deadline = || Instant::now() + Duration::from_secs(60);
                 let mut visits = 0;
                 while !over.load(Ordering::Relaxed) {
                     let (mut x, mut y) = (cells[i % 3].reader(), cells[(i + 1) % 3].reader());
@@ -153,11 +152,11 @@ fn handles_come_and_go(n: u64) -> bool {
                     if visits % 5 == 0 {
                         continue; // abandons the requests, granted or not
                     }
-                    let seen = x.acquire_until(deadline()).unwrap();
+                    let seen = x.acquire_until(late()).unwrap();
                     assert!(*seen == [0; 2] || seen[0] == !seen[1], "half of a step: {seen:?}");
                     seen.next();
-                    drop(y.acquire_until(deadline()).unwrap());
-                    drop(x.acquire_until(deadline()).unwrap());
+                    drop(y.acquire_until(late()).unwrap());
+                    drop(x.acquire_until(late()).unwrap());
                     std::thread::sleep(Duration::from_micros(100 << (i % 4)));
                 }
                 visits

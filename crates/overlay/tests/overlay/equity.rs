@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::common::{Plan, Random, mix, runners, within};
+use crate::common::{Plan, Random, mix, runners, seeds, within};
 use syncline_overlay::{Initial, Overlay, Runner, Stop};
 
 const ITERATIONS: u64 = 60;
@@ -83,7 +83,7 @@ fn on_a_chain() {
 #[test]
 fn on_random_overlays() {
     within(|| {
-        for seed in 0..60 {
+        for seed in seeds(0, 60) {
             let mut random = Random::new(seed);
             let plan = Plan::random(&mut random, 2..=12, 2..=10, 4);
             let runner = runners()[seed as usize % runners().len()];

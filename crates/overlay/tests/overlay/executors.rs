@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::thread;
 
-use crate::common::polling::{block_on, poll, soon};
-use crate::common::{Random, within};
+use crate::common::polling::{block_on, poll};
+use crate::common::{Random, late, within};
 use syncline_overlay::{
     Initial, Location, Overlay, Runner, Stop,
     error::AcquireError,
     handle::{Exclusive, Guard, Writer, post_all},
     run::ReadyOrder,
 };
+use syncline_testkit::{cases, seed};
 use tokio::runtime::{Builder, Runtime};
 
 fn runtimes() -> [Runtime; 2] {
@@ -58,7 +59,7 @@ fn tasks_that_await_and_threads_that_block_stand_in_one_queue() {
         within(move || {
             let x = Location::new("x", Vec::new());
             let mut first = x.writer();
-            let held = first.acquire_until(soon()).unwrap();
+            let held = first.acquire_until(late()).unwrap();
             let mut handles: Vec<_> = (0..REQUESTS).map(|_| x.writer()).collect();
             handles.iter_mut().for_each(Writer::post);
             let mut handles: Vec<_> = handles.into_iter().enumerate().collect();
@@ -67,7 +68,7 @@ fn tasks_that_await_and_threads_that_block_stand_in_one_queue() {
                 let mut tasks = Vec::new();
                 for (i, mut handle) in handles {
                     if i % 2 == 0 {
-                        s.spawn(move || handle.acquire_until(soon()).unwrap().push(i));
+                        s.spawn(move || handle.acquire_until(late()).unwrap().push(i));
                     } else {
                         tasks.push(
                             runtime.spawn(async move { handle.granted().await.unwrap().push(i) }),
@@ -82,7 +83,7 @@ fn tasks_that_await_and_threads_that_block_stand_in_one_queue() {
                 });
             });
             assert_eq!(
-                *x.reader().acquire_until(soon()).unwrap(),
+                *x.reader().acquire_until(late()).unwrap(),
                 (0..REQUESTS).collect::<Vec<_>>()
             );
         });
@@ -92,7 +93,7 @@ fn tasks_that_await_and_threads_that_block_stand_in_one_queue() {
 /// Four tasks and two threads alternate; guards are held while other tasks run.
 #[test]
 fn iterative_tasks_and_threads_go_round_in_order() {
-    const ROUNDS: usize = 1000;
+    let rounds = cases(1000) as usize;
     for runtime in runtimes() {
         within(move || {
             let x = Location::new("x", 0);
@@ -103,8 +104,8 @@ fn iterative_tasks_and_threads_go_round_in_order() {
                 for (i, mut handle) in handles.into_iter().enumerate() {
                     if i % 3 == 0 {
                         s.spawn(move || {
-                            for round in 0..ROUNDS {
-                                let mut n = handle.acquire_until(soon()).unwrap();
+                            for round in 0..rounds {
+                                let mut n = handle.acquire_until(late()).unwrap();
                                 assert_eq!(*n, 6 * round + i);
                                 *n += 1;
                                 n.next();
@@ -112,7 +113,7 @@ fn iterative_tasks_and_threads_go_round_in_order() {
                         });
                     } else {
                         tasks.push(runtime.spawn(async move {
-                            for round in 0..ROUNDS {
+                            for round in 0..rounds {
                                 let mut n = handle.granted().await.unwrap();
                                 assert_eq!(*n, 6 * round + i);
                                 tokio::task::yield_now().await;
@@ -128,7 +129,7 @@ fn iterative_tasks_and_threads_go_round_in_order() {
                     }
                 });
             });
-            assert_eq!(*x.reader().acquire_until(soon()).unwrap(), 6 * ROUNDS);
+            assert_eq!(*x.reader().acquire_until(late()).unwrap(), 6 * rounds);
         });
     }
 }
@@ -137,7 +138,8 @@ fn iterative_tasks_and_threads_go_round_in_order() {
 /// threads. No granted request is lost.
 #[test]
 fn futures_dropped_at_any_moment_hold_up_nobody() {
-    const ROUNDS: usize = 3000;
+    let (seed, rounds) = (seed(0), cases(3000));
+    println!("seed {seed}");
     for runtime in runtimes() {
         within(move || {
             let cells = [Location::new("x", 0_u64), Location::new("y", 0_u64)];
@@ -149,13 +151,13 @@ fn futures_dropped_at_any_moment_hold_up_nobody() {
                     written[cell].fetch_add(1, Ordering::Relaxed);
                 };
             let tasks: Vec<_> = (0..5)
-                .map(|seed| {
+                .map(|task| {
                     let (cells, written) = (cells.clone(), Arc::clone(&written));
                     runtime.spawn(async move {
-                        let mut random = Random::new(seed);
+                        let mut random = Random::stream(seed, task);
                         let [mut x, mut y] = cells.each_ref().map(Location::writer);
                         let mut reader = cells[0].reader();
-                        for _ in 0..ROUNDS {
+                        for _ in 0..rounds {
                             match random.within(0..=5) {
                                 0 => write(&written, 0, &mut x.granted().await.unwrap()),
                                 1 => {
@@ -205,8 +207,8 @@ fn futures_dropped_at_any_moment_hold_up_nobody() {
                 for (cell, location) in cells.iter().enumerate() {
                     let (mut handle, written) = (location.writer(), &written);
                     s.spawn(move || {
-                        for _ in 0..ROUNDS {
-                            write(written, cell, &mut handle.acquire_until(soon()).unwrap());
+                        for _ in 0..rounds {
+                            write(written, cell, &mut handle.acquire_until(late()).unwrap());
                         }
                     });
                 }
@@ -218,9 +220,9 @@ fn futures_dropped_at_any_moment_hold_up_nobody() {
             });
             // Aborted tasks may not have finished yet.
             for (cell, written) in cells.iter().zip(&*written) {
-                let total = *cell.reader().acquire_until(soon()).unwrap();
+                let total = *cell.reader().acquire_until(late()).unwrap();
                 assert_eq!(total, written.load(Ordering::Relaxed));
-                assert!(cell.writer().acquire_until(soon()).is_ok());
+                assert!(cell.writer().acquire_until(late()).is_ok());
             }
         });
     }
@@ -334,7 +336,7 @@ fn a_task_from_outside_takes_its_turns_in_a_running_overlay() {
                 });
                 drop(overlay);
                 assert_eq!(
-                    *x.reader().acquire_until(soon()).unwrap(),
+                    *x.reader().acquire_until(late()).unwrap(),
                     TURNS * 1_000_000 + 2 * TURNS
                 );
             });

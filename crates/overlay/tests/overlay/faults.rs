@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use crate::common::{Plan, Random, X, runners, within};
+use crate::common::{Plan, Random, X, runners, seeds, within};
 use syncline_overlay::{
     Initial, Location, Overlay, Runner, Step, Stop,
     access::Reads,
@@ -300,7 +300,7 @@ fn nobody_waits_for_a_task_that_has_left() {
 #[test]
 fn tasks_leave_random_overlays_one_after_the_other() {
     within(|| {
-        for seed in 0..60 {
+        for seed in seeds(0, 60) {
             let mut random = Random::new(seed);
             let plan = Plan::random(&mut random, 2..=10, 1..=6, 4);
             let lasts: Vec<u64> = plan.tasks.iter().map(|_| random.within(1..=40) as u64).collect();
@@ -347,7 +347,7 @@ fn tasks_leave_random_overlays_one_after_the_other() {
 fn failures_at_any_moment_leave_no_trace() {
     within(|| {
         let ran = AtomicU64::new(0);
-        for seed in 0..150 {
+        for seed in seeds(0, 150) {
             let mut random = Random::new(seed);
             let plan = Plan::random(&mut random, 2..=10, 1..=6, 4);
             let (faulty, when) =

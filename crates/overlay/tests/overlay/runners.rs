@@ -3,9 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
 
-use crate::common::{runners, within};
+use crate::common::{late, runners, within};
 use syncline_overlay::{
     Checked, Initial, Location, Overlay, Runner, Step, Stop,
     access::{Read, Write},
@@ -13,6 +12,7 @@ use syncline_overlay::{
     handle::post_all,
     run::RunReport,
 };
+use syncline_testkit::cases;
 
 /// The number of blocks on a side, and of points on a side of a block.
 const BLOCKS: usize = 8;
@@ -182,10 +182,6 @@ fn cells() -> [Location<u64>; 3] {
     ["a", "b", "c"].map(|name| Location::new(name, 0))
 }
 
-fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(30)
-}
-
 #[test]
 fn a_reader_from_outside_samples_and_changes_nothing() {
     const N: u64 = 3000;
@@ -201,7 +197,7 @@ fn a_reader_from_outside_samples_and_changes_nothing() {
                     let mut reader = cells[1].reader();
                     let mut last = 0;
                     while !over.load(Ordering::Relaxed) {
-                        let now = *reader.acquire_until(soon()).unwrap();
+                        let now = *reader.acquire_until(late()).unwrap();
                         assert!((last..=N).contains(&now), "{now} after {last}");
                         last = now;
                     }
@@ -238,7 +234,7 @@ fn a_reader_from_outside_that_goes_round_sees_every_version_once() {
                     // again at once.
                     wait_for_start.recv().unwrap();
                     for version in 0..=N {
-                        let now = reader.acquire_until(soon()).unwrap();
+                        let now = reader.acquire_until(late()).unwrap();
                         assert_eq!(*now, version);
                         now.next();
                     }
@@ -262,7 +258,7 @@ fn a_reader_from_outside_over_two_locations_does_not_deadlock() {
                     while !over.load(Ordering::Relaxed) {
                         let (mut x, mut y) = (a.reader(), b.reader());
                         post_all(&mut [&mut x, &mut y]);
-                        let deadline = soon();
+                        let deadline = late();
                         let x = x.acquire_until(deadline).expect("no deadlock at 'a'");
                         let y = y.acquire_until(deadline).expect("no deadlock at 'b'");
                         assert_eq!(*x, *y, "one version of both");
@@ -273,7 +269,11 @@ fn a_reader_from_outside_over_two_locations_does_not_deadlock() {
                     *a += 1;
                     *b += 1;
                 });
-                overlay.check(Initial::Program).unwrap().run(runner, Stop::after(300_000)).unwrap();
+                overlay
+                    .check(Initial::Program)
+                    .unwrap()
+                    .run(runner, Stop::after(u64::from(cases(300_000))))
+                    .unwrap();
                 over.store(true, Ordering::Relaxed);
             });
         }

@@ -6,7 +6,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::common::{Plan, Random, X, mix, runners, within};
+use crate::common::{Plan, Random, X, mix, runners, seeds, within};
 use syncline_overlay::AccessMode;
 use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop, access::Reads};
 
@@ -103,7 +103,7 @@ fn plan(seed: u64) -> Plan {
 #[test]
 fn program_and_wave_give_the_bits_of_the_sequential_program() {
     within(|| {
-        for seed in 0..40 {
+        for seed in seeds(0, 40) {
             let plan = plan(seed);
             let program: Vec<usize> = (0..plan.tasks.len()).collect();
             let expected = reference(&plan, &program, ROUNDS);
@@ -121,7 +121,7 @@ fn program_and_wave_give_the_bits_of_the_sequential_program() {
 #[test]
 fn priorities_give_the_bits_of_the_sequential_program_in_their_order() {
     within(|| {
-        for seed in 100..140 {
+        for seed in seeds(100, 40) {
             let plan = plan(seed);
             let mut random = Random::new(seed);
             let priorities: Vec<i64> =
@@ -143,7 +143,7 @@ fn priorities_give_the_bits_of_the_sequential_program_in_their_order() {
 #[test]
 fn a_colouring_gives_the_bits_of_the_sequential_program_in_its_order() {
     within(|| {
-        for seed in 200..240 {
+        for seed in seeds(200, 40) {
             let plan = plan(seed);
             let (_, order) = run(&plan, Initial::MaxParallel, Runner::pool(1), 1, seed);
             let expected = reference(&plan, &order, ROUNDS);

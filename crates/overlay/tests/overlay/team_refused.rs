@@ -1,12 +1,10 @@
 //! What a run on a team leaves behind that is refused, fails, or finds a location in use.
 
-use std::time::{Duration, Instant};
-
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use syncline_fabric::{Member, Team};
 use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
 
-use crate::common::within;
+use crate::common::{late, within};
 
 /// Runs an overlay in which one task in each of two members reads a location.
 fn read_by_two<T: Send + Sync + 'static>(
@@ -117,8 +115,7 @@ fn after_a_panic(encoding: bool) -> Vec<(String, bool)> {
             let bad = Bad { encoding: encoding && me.rank() == 0, decoding: !encoding };
             let location = Location::wire("bad", 64, bad);
             let told = read_by_two(me, &location).unwrap_err();
-            let deadline = Instant::now() + Duration::from_secs(60);
-            let free = location.writer().acquire_until(deadline).is_ok();
+            let free = location.writer().acquire_until(late()).is_ok();
             (told, free)
         })
     });

@@ -5,7 +5,7 @@ use syncline_fabric::{Member, Team};
 use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
 use syncline_testkit::{Random, as_role};
 
-use crate::common::{in_processes, within};
+use crate::common::{in_processes, seeds, within};
 
 /// Runs `f` in the members of a team on one host, and of one on two hosts.
 fn teams<R: Send + 'static>(f: impl Fn(&mut Member) -> R + Sync + Send + 'static) -> Vec<Vec<R>> {
@@ -52,7 +52,7 @@ fn random_overlay(seed: u64, run: impl FnOnce(Overlay<'_>)) -> Vec<Item> {
 
 #[test]
 fn random_overlays_end_as_on_threads() {
-    for seed in 1..=8 {
+    for seed in seeds(1, 8) {
         let expected = random_overlay(seed, |overlay| {
             let mut overlay = overlay.check(Initial::Program).unwrap();
             overlay.run(Runner::pool(2), Stop::after(6)).unwrap();
@@ -95,7 +95,7 @@ fn role() {
     }
     let team = Team::processes(3).quiet().args(as_role("team_wire::role"));
     let compare = |me: &mut Member| {
-        for seed in 1..=8 {
+        for seed in seeds(1, 8) {
             let expected = random_overlay(seed, |overlay| {
                 let mut overlay = overlay.check(Initial::Program).unwrap();
                 overlay.run(Runner::pool(2), Stop::after(6)).unwrap();

@@ -126,6 +126,7 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
     use syncline_trace::Activity;
 
     use super::*;
@@ -192,6 +193,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn lines_are_nested_and_complete(
             steps in proptest::collection::vec((any::<bool>(), 0u64..3), 0..300), most in 2usize..40,

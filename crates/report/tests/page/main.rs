@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use syncline_browser::Browser;
 use syncline_report::model::Report;
 use syncline_report::page;
+use syncline_testkit::{cases, property};
 
 /// Returns the text of the element of JSON with this name.
 fn embedded<'p>(page: &'p str, id: &str) -> &'p str {
@@ -25,6 +26,8 @@ fn parsed(page: &str, id: &str) -> Report {
 }
 
 proptest! {
+    #![proptest_config(property(256))]
+
     #[test]
     fn the_page_contains_the_report(report in any::report(any::finite())) {
         let page = page::render(&report);
@@ -65,6 +68,7 @@ const PANELS: [&str; 9] =
     ["summary", "timeline", "grids", "progress", "wave", "overlay", "disk", "messages", "farm"];
 
 #[test]
+#[ignore = "full: a browser"]
 fn a_browser_shows_every_panel() {
     let Some(browser) = Browser::find() else { return };
     let all = |name: &str, report: &Report, empty: &[&str]| {
@@ -91,6 +95,7 @@ fn a_browser_shows_every_panel() {
 }
 
 #[test]
+#[ignore = "full: a browser"]
 fn a_browser_shows_two_runs_side_by_side() {
     let Some(browser) = Browser::find() else { return };
     let (slow, fast) = (synthetic::sweep(1.6), synthetic::sweep(1.0));
@@ -110,6 +115,7 @@ fn a_browser_shows_two_runs_side_by_side() {
 
 /// The check finds what is planted into a page.
 #[test]
+#[ignore = "full: a browser"]
 fn the_check_of_a_page_finds_faults() {
     let Some(browser) = Browser::find() else { return };
     let planted = [
@@ -133,13 +139,14 @@ fn the_check_of_a_page_finds_faults() {
 /// Reports without sense: indexes out of range, numbers that are not finite, lists of different
 /// lengths. The page shows what it can.
 #[test]
+#[ignore = "full: a browser"]
 fn a_browser_survives_reports_without_sense() {
     use proptest::strategy::ValueTree as _;
     use proptest::test_runner::TestRunner;
 
     let Some(browser) = Browser::find() else { return };
-    let mut runner = TestRunner::deterministic();
-    for case in 0..6 {
+    let mut runner = TestRunner::new(property(6));
+    for case in 0..cases(6) {
         let mut new = || any::report(any::number()).new_tree(&mut runner).unwrap().current();
         let (a, b) = (new(), new());
         let _ = browser.check_page(&written("senseless", &page::render(&a)));

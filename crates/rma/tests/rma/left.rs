@@ -112,6 +112,7 @@ fn a_holder_that_leaves_is_named_on_one_host() {
 }
 
 #[test]
+#[ignore = "full: it waits for 8 s"]
 fn a_holder_that_leaves_is_named_between_hosts() {
     for (kind, way) in KINDS.into_iter().flat_map(|kind| WAYS.map(|way| (kind, way))) {
         for (hosts, processes, threads) in [(2, 1, 1), (2, 1, 2), (2, 2, 1), (3, 1, 1)] {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use syncline_fabric::{Member, Team};
 use syncline_rma::{Rma, RmaError};
 use syncline_sync::{BarrierMember as _, Fault, call_matching::Call};
-use syncline_testkit::again;
+use syncline_testkit::{again, cases, seed};
 
 use crate::programs::{accused, legal};
 
@@ -80,13 +80,14 @@ fn halves(me: &mut Member) -> Result<(), RmaError> {
 
 #[test]
 #[ignore = "the processes of other tests: does nothing by itself"]
-fn role() {
+fn role_of_a_process() {
     let Ok(text) = std::env::var(ROLE) else { return };
     let mut words = text.split(' ');
     let role = words.next().unwrap();
     let mut number = || words.next().unwrap().parse::<u64>().unwrap();
     let (processes, threads, seed) = (number() as usize, number() as usize, number());
-    let args = ["--exact", "processes::role", "--ignored", "--nocapture", "--test-threads=1"];
+    let args =
+        ["--exact", "processes::role_of_a_process", "--ignored", "--nocapture", "--test-threads=1"];
     let team = Team::processes(processes).threads(threads).quiet().args(args);
     let results = team.run(|me| {
         let result = match role {
@@ -107,7 +108,7 @@ fn role() {
 /// Runs a role on a team of processes. Fails if the role fails or exceeds the limit.
 fn play(role: &str, (processes, threads): (usize, usize), seed: u64) {
     let text = format!("{role} {processes} {threads} {seed}");
-    let mut command = again("processes::role");
+    let mut command = again("processes::role_of_a_process");
     let mut child = command
         .arg("--test-threads=1")
         .env(ROLE, &text)
@@ -143,14 +144,16 @@ fn processes_are_told_of_the_same() {
 
 #[test]
 fn legal_programs_of_processes_are_not_accused() {
-    for seed in 0..3 {
+    let first = seed(0);
+    for seed in first..first + u64::from(cases(3)) {
         TEAMS.into_iter().for_each(|shape| play("legal", shape, seed));
     }
 }
 
 #[test]
 fn illegal_programs_of_processes_end_in_errors_at_every_member() {
-    for seed in 0..10 {
+    let first = seed(0);
+    for seed in first..first + u64::from(cases(10)) {
         TEAMS.into_iter().for_each(|shape| play("illegal", shape, seed));
     }
 }

@@ -81,7 +81,8 @@ pub(crate) fn legal(me: &mut Member, seed: u64) -> Result<(), RmaError> {
 }
 
 /// The waits of [`legal`] without its arrivals, but one member leaves out a wait, or waits at
-/// another object.
+/// another object. All members end with waits at every object: so that member comes to an object
+/// where the others are not, while they are where it is missing, and none gets through.
 fn illegal(me: &mut Member, seed: u64) -> Result<(), RmaError> {
     let mut objects = Objects::new(me)?;
     let mut common = Random::new(seed);

@@ -221,14 +221,16 @@ impl Block {
 
 #[cfg(test)]
 mod tests {
-    use syncline_testkit::Random;
+    use syncline_testkit::{Random, cases, seed};
 
     use super::*;
 
     #[test]
     fn ranges_are_present_once() {
-        let mut random = Random::new(31);
-        for _ in 0..2000 {
+        let seed = seed(31);
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        for _ in 0..cases(2000) {
             let mut block = Block { bytes: 100..140, slot: 0, present: Vec::new() };
             let mut present = [false; 40];
             for _ in 0..30 {

@@ -185,7 +185,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::path::Path;
 
-    use syncline_testkit::Random;
+    use syncline_testkit::{Random, cases, seed};
 
     use super::*;
     use crate::buffer::IoBuffer;
@@ -193,8 +193,10 @@ mod tests {
 
     #[test]
     fn every_row_has_its_place() {
-        let mut random = Random::new(11);
-        for _ in 0..20_000 {
+        let seed = seed(11);
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        for _ in 0..cases(20_000) {
             let block = 1 << random.within(0..=12);
             let element = random.one_of(&[4, 8]);
             let row_bytes = element * random.within(1..=20_000) as u64;
@@ -226,10 +228,12 @@ mod tests {
 
     #[test]
     fn columns_are_read_as_the_standard_library_reads_them() {
-        let mut random = Random::new(12);
+        let seed = seed(12);
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
         for method in [Method::Uring, Method::Plain] {
             let mut queue = IoQueue::new(method);
-            for _ in 0..60 {
+            for _ in 0..cases(60) {
                 let row_bytes = random.one_of(&[8, 4096, 40_008, 100_000, 131_072]);
                 let rows = FileRows {
                     start: random.one_of(&[0, 64, 128, 4096]),

@@ -297,7 +297,7 @@ impl fmt::Debug for Share {
 
 #[cfg(test)]
 mod tests {
-    use syncline_testkit::Random;
+    use syncline_testkit::{Random, cases, seed};
 
     use super::super::testing::any_share;
     use super::*;
@@ -306,8 +306,10 @@ mod tests {
     /// byte of its block.
     #[test]
     fn each_byte_has_one_writer() {
-        let mut random = Random::new(21);
-        for _ in 0..400 {
+        let seed = seed(21);
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        for _ in 0..cases(400) {
             let share = any_share(&mut random, 60_000);
             let rows = share.rows();
             let mut writer = vec![None; rows.end() as usize];

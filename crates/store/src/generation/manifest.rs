@@ -181,6 +181,7 @@ pub(super) fn sum_line(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
     use crate::generation::InputId;
@@ -256,6 +257,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn all_comes_back_bit_by_bit(
             generation in 1..u64::MAX, checksums in prop::collection::vec(any::<u64>(), 0..20),

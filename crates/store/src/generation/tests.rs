@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use proptest::prelude::*;
+use syncline_testkit::property;
 
 use super::{Generations, Identity, Leftover, Progress, Resumed, power};
 use crate::{Error, checksum::checksum};
@@ -14,10 +14,9 @@ pub(super) const HEADER: &[u8] = b"header: ";
 /// The number of passes of a run.
 pub(super) const PASSES: u64 = 3;
 
-/// Returns a folder where syncs are free, if there is one.
+/// Returns a folder where syncs are free, if there is one that this process can write to.
 pub(super) fn folder() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// Returns the contents of the file of a generation.
@@ -134,6 +133,8 @@ fn a_commit_that_failed_is_tried_again_only_where_that_is_safe() {
 }
 
 proptest! {
+    #![proptest_config(property(256))]
+
     #[test]
     fn a_run_does_what_its_model_does(steps in steps()) {
         let folder = folder();

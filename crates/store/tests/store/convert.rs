@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use syncline_store::{Block, Error, Layout, Matrix, NewFile, Shape, convert, placement::Side};
+use syncline_testkit::property;
 
 use crate::common::{Sample, bits, blocks, layouts, read, shapes, values, write};
 
@@ -35,7 +36,7 @@ fn there_and_back<T: Sample>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(property(96))]
 
     #[test]
     fn every_layout_becomes_every_other(

@@ -10,6 +10,7 @@ use syncline_store::{
     NewFile, Result,
     direct_io::{DirectFile, IoBuffer, IoQueue, Method, ReadRequest, WriteRequest},
 };
+use syncline_testkit::property;
 
 type Tested = Result<(), Box<dyn std::error::Error>>;
 
@@ -45,7 +46,7 @@ fn read(queue: &mut IoQueue, file: &DirectFile, offset: u64, len: usize) -> Resu
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(property(64))]
 
     #[test]
     fn many_reads_at_once_are_what_the_standard_library_reads(

@@ -6,6 +6,7 @@ use syncline_store::{
     Block, Error, Grid, Layout, Shape,
     placement::{Copies, Placement, Side},
 };
+use syncline_testkit::property;
 
 use crate::common::{blocks, layouts, shapes};
 
@@ -38,6 +39,8 @@ fn as_drawn(layout: Layout, rows: usize, cols: usize) -> Vec<(usize, usize)> {
 }
 
 proptest! {
+    #![proptest_config(property(256))]
+
     #[test]
     fn blocks_cover_the_shape_once(shape in shapes(), block in blocks()) {
         let grid = Grid::new(shape, block);

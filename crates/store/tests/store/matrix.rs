@@ -10,6 +10,7 @@ use syncline_store::{
     chunk::{Access, Chunk, Touch, Traffic},
     placement::Side,
 };
+use syncline_testkit::property;
 
 use crate::common::{
     Sample, bits, blocks, everywhere, file_bytes, layouts, read, shapes, values, write,
@@ -192,7 +193,7 @@ fn check_slice<T: Sample>(shape: Shape, block: Block) -> Result<(), TestCaseErro
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(property(64))]
 
     #[test]
     fn tiles_are_what_was_written((shape, block, layout) in matrices()) {

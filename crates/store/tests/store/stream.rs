@@ -9,6 +9,7 @@ use syncline_store::{
     Error,
     direct_io::{DirectFile, DirectWriter, IoBuffer, IoQueue, Method, ReadRequest},
 };
+use syncline_testkit::property;
 
 use crate::direct::{bytes, methods};
 
@@ -19,7 +20,7 @@ fn pieces() -> impl Strategy<Value = Vec<usize>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(property(96))]
 
     #[test]
     fn a_writer_writes_its_bytes_and_no_others(

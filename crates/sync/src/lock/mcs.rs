@@ -299,6 +299,8 @@ mod tests {
             while lock.links().1[0].0 != Some(2) {
                 std::thread::yield_now();
             }
+            // Pairs with the Release of the link: the successor has noted before that it waits.
+            std::sync::atomic::fence(Ordering::Acquire);
             let waiting = vec![(Some(2), false), (None, false), (None, true)];
             assert_eq!(lock.links(), (Some(2), waiting));
             drop(held);

@@ -186,7 +186,7 @@ mod tests {
     const NO_PROCESS: u32 = u32::MAX;
 
     fn soon() -> Option<Instant> {
-        Some(Instant::now() + Duration::from_secs(60))
+        Some(Instant::now() + Duration::from_secs(300))
     }
 
     fn a_process_ends_at_its_repair<R: RawLock>() {

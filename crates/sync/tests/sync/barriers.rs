@@ -12,6 +12,7 @@ use syncline_sync::{
     board::Flags,
     membership::FaultList,
 };
+use syncline_testkit::{cases, property};
 
 /// Far beyond the length of any wait, on any machine.
 const HANG: Duration = Duration::from_secs(300);
@@ -64,6 +65,8 @@ fn drive(mut members: Members, steps: &[(usize, u8)]) {
 }
 
 proptest! {
+    #![proptest_config(property(256))]
+
     #[test]
     fn nobody_is_through_before_all_have_arrived(
         n in 1_usize..14,
@@ -135,7 +138,7 @@ fn by_threads(members: Members, episodes: u64) {
 fn threads_meet() {
     for n in (1..=9).chain([16]) {
         for kind in Kind::every(n) {
-            by_threads(kind.heap(n), 50);
+            by_threads(kind.heap(n), cases(50).into());
         }
     }
 }
@@ -154,7 +157,7 @@ fn views_of_a_segment_are_one_barrier() {
                 // all.
                 view(kind, &mut space, n, rank, &fault_list)
             });
-            by_threads(members.collect(), 20);
+            by_threads(members.collect(), cases(20).into());
         }
     }
 }
@@ -441,7 +444,7 @@ fn views_that_differ_are_told() {
 fn every_loser_has_one_winner_and_the_champion_is_rank_0() {
     for n in 1..=300_usize {
         let table: Vec<_> = (0..n).map(|rank| roles(rank, n)).collect();
-        let rounds = (n as f64).log2().ceil() as usize;
+        let rounds = n.next_power_of_two().ilog2() as usize;
         let mut losses = vec![0; n];
         for (rank, mine) in table.iter().enumerate() {
             assert_eq!(mine.len(), rounds);

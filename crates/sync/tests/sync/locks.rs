@@ -11,7 +11,7 @@ use syncline_sync::{
     lock::{LockMember, RawLock},
     membership::FaultList,
 };
-use syncline_testkit::Random;
+use syncline_testkit::{Random, cases, seed};
 
 /// Far beyond the length of any wait, on any machine.
 const HANG: Duration = Duration::from_secs(300);
@@ -80,7 +80,7 @@ both! {
 
 fn one_at_a_time<R: RawLock>() {
     for members in 1..=9 {
-        let each = 20_000 / members as u64;
+        let each = u64::from(cases(20_000)) / members as u64;
         let lock = Lock::<R, (u64, u64)>::new(members, (0, 0)).unwrap();
         let inside = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -179,6 +179,8 @@ fn a_place_may_be_given_up_often<R: RawLock>() {
 }
 
 fn any_mixture_of_ways_to_ask<R: RawLock>() {
+    let (seed, rounds) = (seed(1), cases(4000));
+    println!("seed {seed}");
     for members in [2, 3, 5] {
         let lock = Lock::<R, u64>::new(members, 0).unwrap();
         let taken = AtomicU64::new(0);
@@ -186,8 +188,8 @@ fn any_mixture_of_ways_to_ask<R: RawLock>() {
             for rank in 0..members {
                 let (mut mine, taken) = (lock.member(rank).unwrap(), &taken);
                 scope.spawn(move || {
-                    let mut random = Random::new(rank as u64 + 1);
-                    for _ in 0..4000 {
+                    let mut random = Random::stream(seed, rank as u64);
+                    for _ in 0..rounds {
                         let guard = match random.below(4) {
                             0 => mine.try_lock().unwrap(),
                             1 => mine.lock_deadline(Some(Instant::now())).ok(),
@@ -398,7 +400,9 @@ fn a_recovery_that_ran_out_of_time_has_recovered_from_nothing<R: RawLock>() {
 
 /// Members die holding the lock, one after the other, while others work, get errors and recover.
 fn deaths_at_any_moment<R: RawLock>() {
-    for seed in 1..=20_u64 {
+    let first = seed(1);
+    for seed in first..first + u64::from(cases(20)) {
+        println!("seed {seed}");
         let members = 5;
         let (lock, fault_list) = mortal::<R>(members);
         let counted = AtomicU64::new(0);
@@ -453,11 +457,12 @@ fn views_of_a_segment_are_one_lock<R: RawLock>() {
         let mut space = unsafe { Space::segment(Arc::clone(&segment)) }.unwrap();
         Lock::<R, [u64; 2]>::within(&mut space, 3).unwrap()
     };
+    let rounds = u64::from(cases(2000));
     std::thread::scope(|scope| {
         for rank in 0..3 {
             let mut mine = view().member(rank).unwrap();
             scope.spawn(move || {
-                for _ in 0..2000 {
+                for _ in 0..rounds {
                     let mut held = mine.lock().unwrap();
                     let [a, b] = *held;
                     assert_eq!(a, b);
@@ -466,7 +471,7 @@ fn views_of_a_segment_are_one_lock<R: RawLock>() {
             });
         }
     });
-    assert_eq!(*view().member(0).unwrap().lock().unwrap(), [6000; 2]);
+    assert_eq!(*view().member(0).unwrap().lock().unwrap(), [3 * rounds; 2]);
 }
 
 fn handles_are_one_per_rank<R: RawLock>() {
@@ -480,20 +485,20 @@ fn handles_are_one_per_rank<R: RawLock>() {
 }
 
 fn sleepers_are_woken<R: RawLock>() {
-    let members = 4;
+    let (members, rounds) = (4, u64::from(cases(500)));
     let lock = Lock::<R, u64>::new(members, 0).unwrap();
     std::thread::scope(|scope| {
         for rank in 0..members {
             let mut mine = lock.member(rank).unwrap();
             mine.set_policy(&SLEEPY);
             scope.spawn(move || {
-                for _ in 0..500 {
+                for _ in 0..rounds {
                     *mine.lock_deadline(late()).unwrap() += 1;
                 }
             });
         }
     });
-    assert_eq!(*lock.member(0).unwrap().lock().unwrap(), 2000);
+    assert_eq!(*lock.member(0).unwrap().lock().unwrap(), 4 * rounds);
 }
 
 #[test]

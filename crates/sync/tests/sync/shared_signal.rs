@@ -22,7 +22,7 @@ fn signals(segment: &Segment) -> &[Signal; 2] {
 /// Sleeps until `mine` is raised, and raises `theirs`, once per round.
 fn play(mine: &Signal, theirs: &Signal) {
     let sleepy = Policy { pauses: 0, yield_for: Duration::ZERO, ..Policy::default() };
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(300);
     for round in 1..=ROUNDS {
         theirs.raise_to(round);
         mine.wait_until(round, &sleepy, Some(deadline)).unwrap();

@@ -1,7 +1,8 @@
 //! The examples of one-sided memory, and a pool of the team's members, on threads, processes and
 //! hosts, and under every MPI of the machine.
 //!
-//! Processes of a team run this test program again with the single test [`role`] or [`rank`].
+//! Processes of a team run this test program again with the single test
+//! [`role_of_a_process`] or [`role_of_a_process_of_mpi`].
 
 #[allow(dead_code, reason = "it has a main of its own")]
 #[path = "../../examples/histogram.rs"]
@@ -91,7 +92,7 @@ fn on_hosts() {
 
 #[test]
 fn on_processes() {
-    let mut command = again("one_sided::role");
+    let mut command = again("one_sided::role_of_a_process");
     command.env(ROLE, "all");
     for variable in ["SYNCLINE_TEAM", "SYNCLINE_THREADS"] {
         command.env_remove(variable);
@@ -107,7 +108,10 @@ fn under_mpi() {
             mpi.shim(|compiler, into| drop(syncline_mpi::build::build(compiler, into).unwrap()));
         for (processes, per_host) in [("3", "9"), ("4", "2"), ("2", "1")] {
             let mut command = mpi.run(std::env::current_exe().unwrap(), processes, &[]);
-            command.args(as_role("one_sided::rank")).env(ROLE, "all").env("SYNCLINE_MPI", &shim);
+            command
+                .args(as_role("one_sided::role_of_a_process_of_mpi"))
+                .env(ROLE, "all")
+                .env("SYNCLINE_MPI", &shim);
             command
                 .env("SYNCLINE_PER_HOST", per_host)
                 // All processes live, though on a loaded machine one may wait long for a core.
@@ -126,7 +130,7 @@ fn under_mpi() {
 
 #[test]
 #[ignore = "the processes of another test: does nothing by itself"]
-fn rank() {
+fn role_of_a_process_of_mpi() {
     if std::env::var_os(ROLE).is_some() {
         for result in Team::run(all).unwrap() {
             result.unwrap();
@@ -136,7 +140,7 @@ fn rank() {
 
 #[test]
 #[ignore = "the processes of another test: does nothing by itself"]
-fn role() {
+fn role_of_a_process() {
     if std::env::var_os(ROLE).is_none() {
         return;
     }

@@ -112,10 +112,13 @@ impl Columns {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn each_column_has_one_member(
             (rows, cols) in (1_usize..20, 1_usize..60),

@@ -83,10 +83,13 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn each_byte_has_one_writer_that_computes_it(
             slabs in 1_usize..200,

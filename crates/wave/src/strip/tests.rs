@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use proptest::prelude::*;
 use syncline_store::Shape;
-use syncline_testkit::Random;
+use syncline_testkit::{Random, property};
 
 use super::ghosts::Ghosts;
 use super::pack::Rows;
@@ -262,7 +262,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+    #![proptest_config(property(200))]
 
     /// Any shape, in any allowed order, equals the plain loop.
     #[test]

@@ -10,6 +10,7 @@ use crate::kernels::{Check, KERNELS, with_kernel};
 use proptest::prelude::*;
 use syncline_overlay::run::ReadyOrder;
 use syncline_store::{Block, Grid, Layout, Matrix, Shape, placement::Rect};
+use syncline_testkit::property;
 use syncline_wave::{
     Error, Lane, Neighbours, Order, PointKernel, Runner, Stencil, Sweep,
     kernels::{Lk23, Sor},
@@ -170,7 +171,7 @@ impl Check for Case {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(160))]
+    #![proptest_config(property(160))]
 
     #[test]
     fn wave_and_barrier_are_the_plain_loop(

@@ -5,6 +5,7 @@ use crate::common::{Data, Place, bits, blank, corners, lanes, same, values};
 use crate::kernels::{Check, KERNELS, with_kernel};
 use proptest::prelude::*;
 use syncline_store::{Block, Layout, Shape};
+use syncline_testkit::property;
 use syncline_wave::{
     Error, Executor, Order, PointKernel, Runner, Sweep, SweepReport,
     kernels::Sor,
@@ -203,7 +204,7 @@ impl Check for Blocked {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(300) })]
+    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..property(300) })]
 
     #[test]
     fn streamed(case in case(), kernel in 0..KERNELS, float32: bool) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::common::{Data, blank, corners, lanes, layouts, same, values};
 use proptest::prelude::*;
 use syncline_store::{Block, Grid, Layout, Matrix, Shape};
+use syncline_testkit::property;
 use syncline_wave::{
     Described, Error, Executor, Lane, Neighbour, Neighbours, Order, PointKernel, Runner, Stencil,
     Sweep,
@@ -334,7 +335,7 @@ fn chosen(bits: u8) -> (Stencil, Vec<&'static str>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(300) })]
+    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..property(300) })]
 
     /// Every score of an alignment is that of the table, to the last row and column.
     #[test]

@@ -7,6 +7,7 @@ use crate::common::{Data, Place, lanes, least_memory, same, side, values};
 use crate::kernels::{Check, KERNELS, with_kernel};
 use proptest::prelude::*;
 use syncline_store::{Layout, Matrix, Shape};
+use syncline_testkit::property;
 use syncline_wave::{
     Executor, PointKernel, Runner, Sweep,
     lanes::{Lanes, Real},
@@ -143,7 +144,7 @@ impl Check for IntoTarget {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(400) })]
+    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..property(400) })]
 
     #[test]
     fn streamed_is_the_plain_loop(case in case(), kernel in 0..KERNELS, float32: bool) {
@@ -152,7 +153,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(100) })]
+    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..property(100) })]
 
     #[test]
     fn into_a_target(case in case(), depth in 1..20_u64, kernel in 0..KERNELS, float32: bool) {

@@ -16,6 +16,7 @@ use syncline_store::{
     Layout, Matrix, Shape,
     generation::{Generations, Identity, Leftover},
 };
+use syncline_testkit::property;
 use syncline_wave::{
     Error, Runner, Sweep, SweepReport,
     kernels::Sor,
@@ -129,7 +130,7 @@ impl Work {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(60) })]
+    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..property(60) })]
 
     /// A run that is interrupted anywhere and resumed with other settings has the same bits and
     /// residuals.
@@ -145,12 +146,16 @@ proptest! {
         seed: u64,
     ) {
         let work = Work::new(seed, Shape::new(rows, cols));
+        let until = |tolerance: bool| if tolerance { 1e-30 } else { 0.0 };
+        // Few points converge to the last bit: those sweeps get no more iterations than that takes.
+        let residuals = work.data.residuals(&KERNEL, iterations);
+        let converged = residuals.iter().position(|&residual| residual <= until(tolerance));
+        let iterations = converged.map_or(iterations, |at| at.max(1) as u64);
         let how = How { iterations, depth, threads, lanes };
         let at = 1 + (work.calls(how) as f64 * part) as u64;
         let monitor = Arc::new(Monitor::new());
         let cancel = Arc::clone(&monitor);
         let kernel = Hooked::new(at, move || cancel.cancel());
-        let until = |tolerance: bool| if tolerance { 1e-30 } else { 0.0 };
         let target = work.target(Leftovers::Refuse);
         let first = how.sweep(kernel).monitor(monitor).until(until(tolerance));
         let outcome = first.run_to(&work.field, &work.coefficients, &target);
@@ -171,7 +176,7 @@ proptest! {
         let target = work.target(Leftovers::Resume);
         let (pending, report) = sweep.run_to(&work.field, &work.coefficients, &target).unwrap();
         prop_assert_eq!((report.resumed, report.iterations), (committed, iterations));
-        prop_assert_eq!(bits(&report.residuals), bits(&work.data.residuals(&KERNEL, iterations)));
+        prop_assert_eq!(bits(&report.residuals), bits(&residuals[..iterations as usize]));
         work.finish(pending, iterations)?;
     }
 }

@@ -2,18 +2,18 @@
 //! number of members and threads, on one host and on several.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 
 use crate::common::{Data, Place, lanes, same, side, values};
 use crate::kernels::{Check, Hooked, KERNELS, with_kernel};
 use proptest::prelude::*;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use syncline_fabric::{Member, Team};
 use syncline_overlay::{Initial, Location, Overlay, Stop};
 use syncline_store::{Block, Layout, Matrix, NewFile, Shape};
-use syncline_testkit::Random;
+use syncline_testkit::{Random, property, seed};
 use syncline_wave::{
     Error, Executor, Neighbours, PointKernel, Runner, Stencil, Sweep, SweepReport,
     kernels::Sor,
@@ -148,7 +148,7 @@ fn on_file(places: &[Place], coefficients: usize) -> usize {
 static RAN: AtomicU64 = AtomicU64::new(0);
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property(60))]
 
     #[test]
     fn a_team_has_the_bits_of_the_double_loop(case in case(), kernel in 0..KERNELS, float32: bool) {
@@ -173,17 +173,22 @@ impl PointKernel<0> for Sees {
     }
 }
 
+/// The last piece of the first member in the last band waits for the values of the second member in
+/// the band before, with which progress travels. By then only this piece of its own is missing, and
+/// the second member has run a piece in each of four bands: with vectors of one value a band has at
+/// most 64 of the 300 rows. Wider vectors may have two bands only, where messages take long.
 #[test]
 fn the_first_member_knows_the_progress_of_all() {
     for hosts in [(1, 3), (3, 1), (2, 2)] {
         let folder = tempfile::tempdir().unwrap();
         let target = Target::npy(folder.path().join("result.npy"));
         let seen = team(hosts, |me| {
-            let shape = Shape::new(300, 3000);
+            let shape = Shape::new(300, 1000);
             let field = Arc::new(Matrix::from_vec(shape, vec![1.0; shape.elements()]).unwrap());
             let (monitor, most) = (Arc::new(Monitor::new()), Arc::new(AtomicU64::new(0)));
             let kernel = Sees { monitor: Arc::clone(&monitor), most: Arc::clone(&most) };
             let sweep = Sweep::new(kernel).iterations(20).monitor(Arc::clone(&monitor));
+            let sweep = sweep.lanes(Lanes::Scalar);
             let report = sweep.run_on(me, &field, &[], &target).unwrap();
             assert_eq!(monitor.done(), monitor.total());
             let bytes = (monitor.bytes(), report.bytes_read + report.bytes_written);
@@ -430,7 +435,25 @@ struct Damages {
     part: u64,
     /// The position of the byte; `None` if the files are removed.
     offset: Option<u64>,
-    is_done: Arc<AtomicBool>,
+    once: Arc<Once>,
+}
+
+impl Damages {
+    fn damage(&self) {
+        for entry in std::fs::read_dir(&self.folder).unwrap() {
+            let path = entry.unwrap().path();
+            let Some(offset) = self.offset else {
+                std::fs::remove_file(path).unwrap();
+                continue;
+            };
+            let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, offset).unwrap();
+            file.write_all_at(&[byte[0] ^ 0x10], offset).unwrap();
+            // A direct write to a page that is not clean would be an error of the pass.
+            file.sync_all().unwrap();
+        }
+    }
 }
 
 impl PointKernel<0> for Damages {
@@ -438,20 +461,9 @@ impl PointKernel<0> for Damages {
 
     fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
         let (done, total) = (self.monitor.done(), self.monitor.total());
-        if total > 0 && 100 * done > self.part * total && !self.is_done.swap(true, Relaxed) {
-            for entry in std::fs::read_dir(&self.folder).unwrap() {
-                let path = entry.unwrap().path();
-                let Some(offset) = self.offset else {
-                    std::fs::remove_file(path).unwrap();
-                    continue;
-                };
-                let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
-                let mut byte = [0];
-                file.read_exact_at(&mut byte, offset).unwrap();
-                file.write_all_at(&[byte[0] ^ 0x10], offset).unwrap();
-                // A direct write to a page that is not clean would be an error of the pass.
-                file.sync_all().unwrap();
-            }
+        if total > 0 && 100 * done > self.part * total {
+            // Members that come to this place meanwhile wait.
+            self.once.call_once(|| self.damage());
         }
         (at.west + at.east) * L::splat(0.5)
     }
@@ -466,7 +478,7 @@ fn damaged(
 ) -> Vec<Result<SweepReport, Error>> {
     let folder = tempfile::tempdir().unwrap();
     let target = Target::npy(folder.path().join("result.npy"));
-    let is_done = Arc::new(AtomicBool::new(false));
+    let once = Arc::new(Once::new());
     let ends = team(hosts, |me| {
         let values = (0..shape.elements()).map(|n| (n % 1013) as f64).collect();
         let field = Arc::new(Matrix::from_vec(shape, values).unwrap());
@@ -476,13 +488,13 @@ fn damaged(
             folder: folder.path().to_owned(),
             part,
             offset,
-            is_done: Arc::clone(&is_done),
+            once: Arc::clone(&once),
         };
         let sweep = Sweep::new(kernel).iterations(iterations).depth(6);
         let sweep = sweep.lanes(Lanes::Scalar).runner(Runner::pool(1)).monitor(monitor);
         sweep.run_on(me, &field, &[], &target)
     });
-    assert!(is_done.load(Relaxed), "{hosts:?}");
+    assert!(once.is_completed(), "{hosts:?}");
     let left = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(left, usize::from(ends.iter().all(Result::is_ok)));
     ends
@@ -490,11 +502,20 @@ fn damaged(
 
 /// A byte of the first rows is changed when they have been written, near the end of a pass, and a
 /// byte of the last rows before they are read, at the begin of a pass.
+///
+/// Both hold in every schedule. A pass has at least twelve bands, of at most 64 rows. A member is
+/// in a band only when its host has written the band three before it, and is at most three bands
+/// ahead of the other members of its host, and four of those of the next one. So with three
+/// quarters of all pieces done, every host has written more than the first two bands. A host reads
+/// at most three bands ahead of its members, and no member gets beyond the second band of a pass
+/// before the byte is changed.
 #[test]
+#[ignore = "full: 90 teams of processes"]
 fn a_changed_byte_between_two_passes_is_an_error_of_all() {
-    const ATTEMPTS: usize = 20;
     let shape = Shape::new(700, 400);
-    let mut random = Random::new(7);
+    let seed = seed(7);
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
     let header = Matrix::<f64>::header(true, shape).len() as u64;
     // Two or three passes of 6 iterations, or two and one of 1 iteration; the part of the sweep
     // after which a byte is changed, in percent; and the first row that may be changed.
@@ -507,14 +528,12 @@ fn a_changed_byte_between_two_passes_is_an_error_of_all() {
         for (row, column) in [(0, 0), (99, shape.cols - 1), any] {
             let row = from + row;
             let offset = header + 8 * (row * shape.cols + column) as u64 + random.below(8_u64);
-            let run = || damaged(hosts, (shape, iterations), (part, Some(offset)));
+            let ends = damaged(hosts, (shape, iterations), (part, Some(offset)));
             let is_damage = |end: &Result<SweepReport, Error>| {
                 matches!(end, Err(Error::Store(syncline_store::Error::Generation { .. })))
             };
-            // A member may write the byte late, or read it early.
-            let mut attempts = (0..ATTEMPTS).map(|_| run());
-            let ends = attempts.find(|ends| ends.iter().any(is_damage));
-            let ends = ends.unwrap_or_else(|| panic!("{hosts:?}, row {row}, column {column}"));
+            let found = ends.iter().any(is_damage);
+            assert!(found, "{hosts:?}, row {row}, column {column}, after {part} %: {ends:?}");
             for end in ends {
                 let told = end.unwrap_err().to_string();
                 assert!(told.contains(".result.npy.syncline-"), "{told}");

@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use syncline_store::{Layout, Matrix, Shape, generation::Existing};
+use syncline_testkit::property;
 use syncline_wave::{Error, Executor, Result, SweepReport, target::Leftovers};
 
 use crate::common::{bits, same, values};
@@ -33,7 +34,7 @@ struct Known {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(60) })]
+    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..property(60) })]
 
     /// For any sequence of runs with and without tolerances and exact stops: the bits are those of
     /// the plain loop, the known residuals are right, and a run with nothing left to do does

@@ -10,6 +10,7 @@ use libloading::Library;
 use proptest::prelude::*;
 use syncline_overlay::error::RunError;
 use syncline_store::{Block, Layout, Shape, placement::Rect};
+use syncline_testkit::property;
 use syncline_wave::{
     BlockKernel, Error, Executor, Neighbour, Order, PointKernel, Runner, Stencil, Sweep,
     c::{CBlockFunction, CBlockKernel},
@@ -122,7 +123,7 @@ fn old_lk23() -> Option<CBlockKernel<f64>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(160))]
+    #![proptest_config(property(160))]
 
     #[test]
     fn plain_loops_over_whole_blocks_are_the_plain_loop(

@@ -2,6 +2,7 @@
 
 use Op::{Ask, Finish, Get, Hear, Long, Peek, Put, Start, Tell};
 use proptest::prelude::*;
+use syncline_testkit::property;
 
 use super::*;
 use crate::explore::{breaks, holds, safe};
@@ -353,7 +354,8 @@ fn any_programs() -> impl Strategy<Value = (Config, Vec<Vec<Op>>)> {
 
 proptest! {
     // Each case is an exploration of its own.
-    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 8))]
+    #![proptest_config(property(32))]
+
     #[test]
     fn any_small_programs_are_right((config, programs) in any_programs()) {
         let safe = safe(Sync::new(config, &programs));

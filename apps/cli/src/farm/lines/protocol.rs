@@ -106,6 +106,7 @@ impl std::fmt::Display for OneLine<'_> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use syncline_testkit::property;
 
     use super::*;
 
@@ -161,6 +162,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(property(256))]
+
         #[test]
         fn every_text_is_a_task_of_one_line(text in "\\PC*|[\\[\\]{}\",:0-9 \n]{0,8}") {
             let line = give(1, &task(text.as_bytes()).unwrap());

@@ -141,9 +141,15 @@ fn the_guard_ends_with_its_farm_and_the_farm_with_its_guard() {
     gone(&nap);
 }
 
+/// Returns the processes whose parent is `pid`. Not every kernel has lists of children.
 fn children(pid: u32) -> Vec<i32> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let parent = |child: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
+    };
+    pids.filter(|child| parent(child) == Some(pid)).collect()
 }
 
 #[test]

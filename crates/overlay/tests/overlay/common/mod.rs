@@ -1,13 +1,13 @@
-//! Shared parts of the tests: a deadline for every test, random numbers from a seed, overlays as
+//! Shared parts of the tests: a deadline for every test, random numbers from seeds, overlays as
 //! plain data.
 #![allow(dead_code, reason = "each file of tests uses a part of this")]
 
 pub(crate) mod polling;
 
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use syncline_overlay::AccessMode;
 use syncline_overlay::{
@@ -16,24 +16,39 @@ use syncline_overlay::{
     run::ReadyOrder,
 };
 pub(crate) use syncline_testkit::Random;
+use syncline_testkit::{cases, seed};
 
 pub(crate) const I: AccessMode = AccessMode::Inclusive;
 pub(crate) const X: AccessMode = AccessMode::Exclusive;
 
-/// The time after which a test counts as hung: far beyond the duration of any test, on any machine.
+/// The time after which a wait, or a test of the full tier, counts as hung: far beyond its
+/// duration, on any machine.
 pub(crate) const HANG: Duration = Duration::from_secs(300);
 
-/// Runs `test` in a thread of its own, and fails if it has not ended after [`HANG`]. A hung thread
-/// is left behind, and ends with the process.
+/// Returns a deadline that no wait meets.
+pub(crate) fn late() -> Instant {
+    Instant::now() + HANG
+}
+
+/// Returns the seeds of a test that tries `full` random cases in the full tier, and has `fixed` as
+/// its first seed outside of soak.
+pub(crate) fn seeds(fixed: u64, full: u32) -> Range<u64> {
+    let first = seed(fixed);
+    first..first + u64::from(cases(full))
+}
+
+/// Runs `test` in a thread of its own, and fails if it has not ended after [`HANG`], or after as
+/// much longer as the tier tries more. A hung thread is left behind, and ends with the process.
 pub(crate) fn within<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, done) = channel();
     let thread = std::thread::spawn(move || {
         // The receiver is gone if the test ends after the deadline.
         let _ = sender.send(test());
     });
-    match done.recv_timeout(HANG) {
+    let hang = HANG * cases(1);
+    match done.recv_timeout(hang) {
         Ok(value) => value,
-        Err(RecvTimeoutError::Timeout) => panic!("it hangs: not done after {HANG:?}"),
+        Err(RecvTimeoutError::Timeout) => panic!("it hangs: not done after {hang:?}"),
         Err(RecvTimeoutError::Disconnected) => match thread.join() {
             Err(payload) => std::panic::resume_unwind(payload),
             Ok(()) => panic!("the test ended without a result"),
@@ -41,12 +56,13 @@ pub(crate) fn within<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'stati
     }
 }
 
-/// Runs a test of this program once more, with a variable that makes it the processes of a team;
-/// returns what they print, on standard output and standard error.
+/// Runs a test of this program once more, with a variable that makes it the processes of a team,
+/// and with one seed for all of them. Returns what they print, on standard output and standard
+/// error.
 pub(crate) fn in_processes(role: &'static str, variable: &'static str) -> [String; 2] {
     let output = within(move || {
         let mut command = syncline_testkit::again(role);
-        command.env(variable, "processes");
+        command.env(variable, "processes").env("SYNCLINE_SEED", seed(1).to_string());
         for variable in ["SYNCLINE_TEAM", "SYNCLINE_THREADS"] {
             command.env_remove(variable);
         }

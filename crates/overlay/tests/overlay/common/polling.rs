@@ -5,11 +5,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
-
-pub(crate) fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(30)
-}
 
 /// A minimal executor: one future on one thread, which sleeps until it is woken.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {

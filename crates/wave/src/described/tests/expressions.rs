@@ -5,6 +5,7 @@ use std::fmt;
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use syncline_testkit::property;
 
 use super::super::Described;
 use super::super::program::Program;
@@ -257,7 +258,7 @@ fn value() -> impl Strategy<Value = f64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(property(400))]
 
     #[test]
     fn equal_the_plain_walk(

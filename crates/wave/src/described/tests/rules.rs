@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use syncline_testkit::property;
 
 use super::super::{Described, DescribedError};
 
@@ -156,7 +157,7 @@ fn token() -> impl Strategy<Value = &'static str> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(property(2000))]
 
     #[test]
     fn any_tokens(

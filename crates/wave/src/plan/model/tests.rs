@@ -1,6 +1,7 @@
 //! The model on the papers' data, and its properties on any data.
 
 use proptest::prelude::*;
+use syncline_testkit::property;
 
 use super::*;
 
@@ -99,7 +100,7 @@ fn model() -> impl Strategy<Value = BlockModel> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(property(60))]
 
     /// The best block size fits if any does, and no candidate is better, so neither are its
     /// neighbours.

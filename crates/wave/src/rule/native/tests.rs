@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use syncline_store::ElementType;
-use syncline_testkit::Random;
+use syncline_testkit::{Random, cases, seed};
 
 use crate::Described;
 use crate::described::graph::Type;
@@ -156,7 +156,8 @@ fn has(lanes: Lanes) -> bool {
 #[test]
 fn machine_code_has_the_bits_of_the_interpretation() {
     let mut native = [0; 2];
-    for case in 0..3000 {
+    let (first, all) = (seed(0), u64::from(cases(3000)));
+    for case in first..first + all {
         let mut random = Random::new(case);
         let (text, _) = description(&mut random);
         for lanes in Lanes::available() {
@@ -166,8 +167,8 @@ fn machine_code_has_the_bits_of_the_interpretation() {
         }
     }
     // At least these descriptions have values of one type, and operations with instructions.
-    assert!(!has(Lanes::Avx2) || native[1] > 300, "{native:?}");
-    assert!(!has(Lanes::Avx512) || native[0] > 20, "{native:?}");
+    assert!(!has(Lanes::Avx2) || native[1] > all / 10, "{native:?} of {all}");
+    assert!(!has(Lanes::Avx512) || native[0] > all / 150, "{native:?} of {all}");
 }
 
 /// Returns a description that reads up to 50 values, each several times, and has many numbers.
@@ -206,13 +207,14 @@ fn wide(random: &mut Random) -> String {
 #[test]
 fn values_without_a_register_are_loaded_again() {
     let mut native = 0;
-    for case in 0..300 {
+    let (first, all) = (seed(0), u64::from(cases(300)));
+    for case in first..first + all {
         let mut random = Random::new(case);
         let text = wide(&mut random);
         Described::parse(&text).unwrap();
         for lanes in [Lanes::Avx2, Lanes::Avx512].into_iter().filter(|lanes| has(*lanes)) {
-            native += usize::from(compare(&text, lanes, &mut random).is_some());
+            native += u64::from(compare(&text, lanes, &mut random).is_some());
         }
     }
-    assert!(!has(Lanes::Avx2) || native > 200, "{native}");
+    assert!(!has(Lanes::Avx2) || native > all * 2 / 3, "{native} of {all}");
 }

@@ -164,10 +164,10 @@ fn locks_and_counters_give_the_same_bits() {
     }
 }
 
-/// `cargo test --release -p syncline-wave --lib -- --ignored --nocapture locks_against_counters`
+/// `cargo test --release -p syncline-wave --lib -- --ignored --nocapture soak_locks_against_counters`
 #[test]
 #[ignore = "a measurement: it takes three minutes and 800 MiB"]
-fn locks_against_counters() {
+fn soak_locks_against_counters() {
     const ROUNDS: usize = 80;
     let (shape, levels) = (Shape::new(4096, 4096), 20);
     let mut result = vec![0.0; shape.elements()];

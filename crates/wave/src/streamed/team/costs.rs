@@ -105,7 +105,7 @@ impl<'g> Costs<'g> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use syncline_testkit::Random;
+    use syncline_testkit::{Random, cases};
 
     /// Returns the nanoseconds of a pass whose tasks begin as soon as they may, with one thread for
     /// each member.
@@ -147,10 +147,12 @@ mod tests {
         written.iter().flatten().copied().fold(0.0, f64::max)
     }
 
+    /// The bounds of the estimate are no theorem: they are those that these seeds have. So every
+    /// tier takes its seeds from these 3000, and the arithmetic is the same on every machine.
     #[test]
     fn the_expected_time_is_about_that_of_the_tasks() {
         let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
-        for seed in 0..3000 {
+        for seed in 0..u64::from(cases(3000).min(3000)) {
             let mut random = Random::new(seed);
             let (members, each) = (1 + random.below(6), 1 + random.below(3));
             let groups = Groups::new(&(0..members).map(|m| m / each).collect::<Vec<_>>());

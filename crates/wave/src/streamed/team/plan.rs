@@ -221,7 +221,7 @@ mod tests {
     use super::*;
     use crate::{Stencil, stencil::Neighbour};
     use std::time::Duration;
-    use syncline_testkit::Random;
+    use syncline_testkit::{Random, cases, seed};
 
     fn links(groups: &Groups, nanoseconds: u64) -> Vec<Link> {
         let latency = Duration::from_nanos(nanoseconds);
@@ -231,7 +231,8 @@ mod tests {
     #[test]
     fn plans_fit_the_memory_and_give_every_member_a_piece() {
         let (mut refused, mut planned) = (0, 0);
-        for seed in 0..600 {
+        let (first, all) = (seed(0), u64::from(cases(600)));
+        for seed in first..first + all {
             let mut random = Random::new(seed);
             let side = |random: &mut Random, most| {
                 1 + match random.below(8) {
@@ -281,7 +282,7 @@ mod tests {
             let done = plan.depth * plan.passes;
             assert!((question.iterations..question.iterations + plan.depth).contains(&done));
         }
-        assert!(planned > 150 && refused > 15, "{planned} planned, {refused} refused");
+        assert!(planned > all / 4 && refused > all / 40, "{planned} planned, {refused} refused");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod sizes;
 
 use proptest::prelude::*;
 use syncline_store::Shape;
+use syncline_testkit::property;
 
 use hosts::{Fault, Found, simulate};
 
@@ -197,6 +198,7 @@ fn small() {
 
 /// More iterations than rows: the cut of the last ones is far from that of the first.
 #[test]
+#[ignore = "full: 8 s of computing"]
 fn deep() {
     for lanes in Lanes::available() {
         for prefer in [Prefer::Pieces, Prefer::West] {
@@ -258,7 +260,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+    #![proptest_config(property(64))]
 
     /// Any shape on any number of hosts, in any allowed order, equals the plain loop.
     #[test]

@@ -10,6 +10,7 @@ use syncline_store::{
     Layout, Matrix, Shape,
     generation::{Existing, Leftover},
 };
+use syncline_testkit::property;
 use syncline_wave::{Error, monitor::Monitor, target::Leftovers};
 
 use super::{How, KERNEL, THREE, Work};
@@ -26,7 +27,7 @@ pub(crate) fn has_marks(work: &Work) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(40) })]
+    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..property(40) })]
 
     /// Some iterations, then more with other settings, give the bits and residuals of all in one
     /// run.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use syncline_store::Shape;
+use syncline_testkit::property;
 
 use super::super::super::ghosts::Ghosts;
 use super::super::super::tile::Chain;
@@ -190,7 +191,7 @@ fn plan() -> impl Strategy<Value = Plan> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
+    #![proptest_config(property(100))]
 
     /// Messages carry all that crosses a cut.
     #[test]

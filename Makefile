@@ -147,7 +147,7 @@ LOOM = env RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test $(L
 loom:
 	$(LOOM)
 
-# The book. Its code and its links are checked by `make test`, which does not need mdBook.
+# The book. Its code and its links are checked by `make test-full`, which does not need mdBook.
 book:
 	@if command -v mdbook >/dev/null; then mdbook build docs/book && echo "target/book/index.html"; \
 	else echo "skipped: no mdBook; cargo install mdbook --locked (some minutes)"; fi

@@ -2,10 +2,10 @@
 //!
 //! # Contract
 //! Rust compiles generic code where it is called with a type: each crate that runs a sweep would
-//! compile the executors, the plain loop and the loops of the built-in kernels again, half a minute
-//! of processor time. The functions of [`Compiled`] are not generic. They are compiled here, and all
-//! generic code that they call with them. [`Real`] implies [`Compiled`], so the public methods reach
-//! the executors through it. Only the loops of a kernel of another crate are compiled there.
+//! compile the executors, the plain loop and the loops of the built-in kernels again, in half a
+//! minute. The functions of [`Compiled`] are not generic. They are compiled here, with all generic
+//! code that they call. [`Real`] implies [`Compiled`], so the public methods reach the executors
+//! through it. Only the loops of a kernel of another crate are compiled there.
 //!
 //! # Costs
 //! One virtual call for each run.

@@ -2,7 +2,7 @@
 //!
 //! | module    | contents                                                                |
 //! |-----------|-------------------------------------------------------------------------|
-//! | `baselines`, `schemes` | the laboratory's own implementations, against which Syncline is raced |
+//! | `baselines`, `schemes` | implementations of others, against which Syncline is raced |
 //! | `wave`    | `bench wave`: one sweep, by each way                                    |
 //! | `overlay` | `bench overlay`: one program of tasks, by each way of keeping its order |
 //! | `barrier` | `bench barrier`                                                         |

@@ -1,10 +1,10 @@
 //! How much the tests of a run try.
 //!
-//! | tier    | set by           | tests                            | random cases      | seeds  |
-//! |---------|------------------|----------------------------------|-------------------|--------|
-//! | `quick` | nothing          | all but those marked `#[ignore]` | an eighth, 2 at least | fixed |
-//! | `full`  | `make test-full` | all                              | as written        | fixed  |
-//! | `soak`  | `make soak`      | all, and those of soak alone     | 20 times          | random |
+//! | tier    | set by           | tests                            | random cases | seeds  |
+//! |---------|------------------|----------------------------------|--------------|--------|
+//! | `quick` | nothing          | all but those marked `#[ignore]` | an eighth    | fixed  |
+//! | `full`  | `make test-full` | all                              | as written   | fixed  |
+//! | `soak`  | `make soak`      | all, and those of soak alone     | 20 times     | random |
 //!
 //! The variable `SYNCLINE_TESTS` names the tier. A test asks for its number of cases
 //! ([`cases`], [`property`]) and for its seed ([`seed`]); no other code depends on the tier. A test
@@ -71,8 +71,8 @@ pub fn property(full: u32) -> Config {
     }
 }
 
-/// Returns the seed of a test: `fixed`, but a new one in soak. `SYNCLINE_SEED` replaces both. A test
-/// that fails must print its seed.
+/// Returns the seed of a test: `fixed`, but a new one in soak. `SYNCLINE_SEED` replaces both. A
+/// test that fails must print its seed.
 #[must_use]
 pub fn seed(fixed: u64) -> u64 {
     match env::var(SEED) {

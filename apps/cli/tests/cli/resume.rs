@@ -456,6 +456,7 @@ fn what_no_run_has_made_is_never_removed() {
 /// A coefficient changes while the plain loop reads it: the sweep's result then differs from the
 /// loop's.
 #[test]
+#[ignore = "full: 8 s of computing"]
 fn a_result_that_differs_gets_no_name_and_is_discarded() {
     let folder = lk23(300, 300);
     let path = folder.path();

@@ -14,7 +14,7 @@ enum { TASKS = 9 };
 
 static const char context = 'c';
 
-/* The signal that ends a task. It is blocked, so a worker may get it before it has begun the task. */
+/* The signal that ends a task. It is blocked: a worker may get it before it begins the task. */
 static sigset_t told;
 
 /* The first byte of a task selects the operation. */

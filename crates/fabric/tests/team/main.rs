@@ -1,7 +1,7 @@
 //! Teams as a program sees them: of threads, of processes, of both; and the effects of deaths.
 //!
-//! The processes of a team run this same program, with the single test [`role_of_a_process`], which plays the
-//! role that the environment names.
+//! The processes of a team run this same program, with the single test [`role_of_a_process`], which
+//! plays the role that the environment names.
 
 mod common;
 mod deaths;

@@ -83,6 +83,7 @@ fn too_little_memory_is_refused() {
 
 /// The default block leaves room for every worker.
 #[test]
+#[ignore = "full: 5 s of computing"]
 fn a_block_is_chosen_for_the_memory() {
     let shape = Shape::new(1000, 1000);
     let data = Data::<f64, 0>::new(1, shape);

@@ -163,6 +163,7 @@ proptest! {
 
 /// Shapes at which off-by-one errors occur, with every vector type.
 #[test]
+#[ignore = "full: 1000 sweeps"]
 fn odd_shapes() {
     for lanes in Lanes::available() {
         for float32 in [false, true] {

@@ -164,7 +164,7 @@ fn locks_and_counters_give_the_same_bits() {
     }
 }
 
-/// `cargo test --release -p syncline-wave --lib -- --ignored --nocapture soak_locks_against_counters`
+/// `cargo test --release -p syncline-wave --lib -- --ignored --nocapture soak_locks`
 #[test]
 #[ignore = "a measurement: it takes three minutes and 800 MiB"]
 fn soak_locks_against_counters() {

@@ -18,7 +18,7 @@ failed=0
 
 # Shows the programs, their counts and the failures of a log that grows.
 progress() {
-    grep --line-buffered -E '^ +(Running|Doc-tests|Compiling syncline|Finished) |^test result|FAILED|^error: (test|doctest|could)|^python: |^ok  |^skipped: |^[0-9]+ (passed|failed)'
+    grep --line-buffered -E '^ +(Running|Doc-tests|Compiling syncline|Finished) |^test result:|FAILED|^error: (test|doctest|could)|^python: |^ok  |^skipped: |^[0-9]+ (passed|failed)'
 }
 
 # part NAME COMMAND...: runs a command, and keeps its output, its status and its seconds.

@@ -97,7 +97,11 @@ tier=${1:-quick}
 packages=()
 which=()
 case $tier in
-quick) ;;
+quick)
+    # Tests often wait, so that more of them than there are processors run at a time. In the full
+    # tier, models take the time that tests leave.
+    export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))}
+    ;;
 full)
     packages=(--workspace)
     # Roles are processes of other tests: they do nothing by themselves.
@@ -110,8 +114,6 @@ soak)
 times) times "${2:-quick}" && exit 0 ;;
 *) echo "tools/test.sh quick|full|soak|times" >&2 && exit 2 ;;
 esac
-# Tests often wait, so that more of them than there are processors run at a time.
-export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))}
 results=$target/tests/$tier
 rm -rf "$results"
 mkdir -p "$results"

@@ -48,7 +48,7 @@ suites! {
     memory_holds_in_processes: Rma, Processes, 60, [1, 2, 3, 4, 5, 8];
     memory_holds_in_both: Rma, Both, 60, [4, 8];
     #[ignore = "full: 50 s: hosts that share the processors"]
-    memory_holds_on_hosts: Rma, Hosts, 60, [1, 2, 3, 4, 5, 8];
+    memory_holds_on_hosts: Rma, Hosts, 16, [1, 2, 3, 4, 5, 8];
     pools_hold_in_threads: Farm, Threads, 100, [1, 2, 3, 4, 6];
     pools_hold_in_processes: Farm, Processes, 100, [2, 3, 4, 6];
     pools_hold_in_both: Farm, Both, 100, [4, 6];
@@ -57,14 +57,14 @@ suites! {
     overlays_hold_in_processes: Overlay, Processes, 60, [2, 3, 4];
     overlays_hold_in_both: Overlay, Both, 60, [4, 6];
     #[ignore = "full: 16 s: each sweep is compared with the plain loop"]
-    sweeps_hold_in_threads: Sweep, Threads, 3, [1, 2, 3, 6];
+    sweeps_hold_in_threads: Sweep, Threads, 1, [1, 2, 3, 6];
     #[ignore = "full: 29 s: each sweep is compared with the plain loop"]
-    sweeps_hold_in_processes: Sweep, Processes, 3, [2, 3, 6];
-    sweeps_hold_in_both: Sweep, Both, 2, [4];
+    sweeps_hold_in_processes: Sweep, Processes, 1, [2, 3, 6];
+    sweeps_hold_in_both: Sweep, Both, 1, [4];
     #[ignore = "full: 29 s: each sweep is compared with the plain loop"]
-    sweeps_hold_on_hosts: Sweep, Hosts, 3, [2, 3, 4];
+    sweeps_hold_on_hosts: Sweep, Hosts, 1, [2, 3, 4];
     #[ignore = "full: 15 s: hosts that share the processors"]
-    overlays_hold_on_hosts: Overlay, Hosts, 60, [1, 2, 3, 4, 6, 8];
+    overlays_hold_on_hosts: Overlay, Hosts, 16, [1, 2, 3, 4, 6, 8];
 }
 
 #[test]

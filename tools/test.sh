@@ -21,14 +21,22 @@ progress() {
     grep --line-buffered -E '^ +(Running|Doc-tests|Compiling syncline|Finished) |^test result:|FAILED|^error: (test|doctest|could)|^python: |^ok  |^skipped: |^[0-9]+ (passed|failed)'
 }
 
-# part NAME COMMAND...: runs a command, and keeps its output, its status and its seconds.
+# part NAME COMMAND...: runs a command, and keeps its output, its status and its seconds. The output
+# goes to a file, which a process that a test leaves behind may keep open: a pipe would not end.
 part() {
-    local name=$1 TIMEFORMAT='%R %U %S'
+    local name=$1 log=$results/$1.log TIMEFORMAT='%R %U %S' status follower
     shift
     parts+=("$name")
     echo "---- $name"
-    { time "$@" 2>&1; } 2>"$results/$name.time" | tee "$results/$name.log" | progress
-    ended "$name" "${PIPESTATUS[0]}"
+    : >"$log"
+    tail -n +1 -f "$log" > >(progress) 2>/dev/null &
+    follower=$!
+    { time "$@" >"$log" 2>&1; } 2>"$results/$name.time"
+    status=$?
+    sleep 1 # until the end of the file is shown
+    kill "$follower"
+    wait "$follower" 2>/dev/null
+    ended "$name" "$status"
 }
 
 # ended NAME STATUS: remembers a part that failed.

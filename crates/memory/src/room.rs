@@ -85,7 +85,11 @@ impl Group {
 /// Returns the control groups of this process and all their ancestors. In a container the path may
 /// be that of the host; the files of the ancestors then still describe this process's groups.
 fn groups() -> Vec<Group> {
-    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    groups_of(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
+}
+
+/// Returns the control groups that a text like `/proc/self/cgroup` names, with all their ancestors.
+fn groups_of(text: &str) -> Vec<Group> {
     let of = |line: &str| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?.to_owned(), parts.next()?.to_owned());
@@ -184,6 +188,18 @@ impl FromStr for Size {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ancestors_of_a_group_count() {
+        let folders = |text: &str| -> Vec<_> {
+            groups_of(text).into_iter().map(|group| (group.folder, group.version)).collect()
+        };
+        let root = Path::new("/sys/fs/cgroup");
+        let second = ["a/b/c", "a/b", "a", ""].map(|path| (root.join(path), 2));
+        assert_eq!(folders("0::/a/b/c\n"), second);
+        let first = ["memory/d", "memory"].map(|path| (root.join(path), 1));
+        assert_eq!(folders("5:cpu:/e\n4:hugetlb,memory:/d\n"), first);
+    }
 
     #[test]
     fn sizes_are_read() {

@@ -319,6 +319,7 @@ fn variable(name: OsString, value: &OsStr) -> io::Result<CString> {
 mod tests {
     use std::io::{self, Read, pipe};
     use std::os::fd::AsFd;
+    use std::thread;
 
     use super::*;
 
@@ -421,5 +422,42 @@ mod tests {
             masks.iter().map(|mask| u64::from_str_radix(mask, 16).unwrap()).collect();
         assert_eq!(masks[0], 0, "{said}");
         assert_eq!(masks[1] >> (libc::SIGPIPE - 1) & 1, 0, "{said}");
+    }
+
+    /// A stream of this process may be another stream of the child, in whatever order the two are
+    /// named.
+    #[test]
+    fn streams_may_be_exchanged() {
+        let (mut reader, writer) = pipe().unwrap();
+        let stderr = io::stderr();
+        let mut child = {
+            let mut sh = Spawn::new("sh");
+            sh.args(["-c", "printf ' ' && echo pipe >&2"]);
+            sh.stream(2, writer.as_fd()).stream(1, stderr.as_fd()).start().unwrap()
+        };
+        drop(writer);
+        let mut said = String::new();
+        reader.read_to_string(&mut said).unwrap();
+        assert!(child.wait().unwrap().success());
+        assert_eq!(said, "pipe\n");
+    }
+
+    #[test]
+    fn what_this_thread_blocks_is_not_blocked_in_a_child() {
+        let said = thread::spawn(|| {
+            // SAFETY: a signal set is plain data, which `sigemptyset` initialises; all pointers are
+            // to it, or null where no old set is asked for. The thread ends with the closure.
+            unsafe {
+                let mut set = std::mem::zeroed();
+                assert_eq!(libc::sigemptyset(&mut set), 0);
+                assert_eq!(libc::sigaddset(&mut set, libc::SIGTERM), 0);
+                assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()), 0);
+            }
+            said(|sh| {
+                sh.args(["-c", "grep SigBlk /proc/self/status"]);
+            })
+        });
+        let said = said.join().unwrap();
+        assert_eq!(said.trim_end().trim_start_matches("SigBlk:").trim_matches(['0', '\t']), "");
     }
 }

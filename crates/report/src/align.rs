@@ -342,6 +342,30 @@ mod tests {
         }
     }
 
+    /// Host 1 exchanges no messages with host 0: its clock is found by way of host 2, against the
+    /// order of their numbers.
+    #[test]
+    fn a_host_is_reached_by_way_of_one_with_a_higher_number() {
+        let (step, delay, clocks) = (1_000_000, 1000, [0_i128, 70_000_000, -30_000_000]);
+        let mut bounds = HashMap::new();
+        for from in [0, 1] {
+            let mut pair = Bounds::OPEN;
+            for number in 0..40_i128 {
+                let sent = number * step;
+                let there = sent + delay + clocks[2];
+                let window = number as usize * WINDOWS / 40;
+                pair.at_most(window, there, there - (sent + clocks[from]));
+                pair.at_least(window, there, there - (sent + 2 * delay + clocks[from]));
+            }
+            bounds.insert((from, 2), pair);
+        }
+        let found = offsets(3, &clocks.map(|clock| [clock, clock + 40 * step]), &bounds).unwrap();
+        for (host, clock) in clocks.into_iter().enumerate().skip(1) {
+            let wrong = (found.aligned(host, 20 * step + clock) - 20 * step).abs();
+            assert!(wrong <= i128::from(found.error.unwrap()) + 10, "host {host}: {wrong} ns");
+        }
+    }
+
     /// Delays for which an offset was wrong once: many that are equal, and many that rise.
     #[test]
     fn offsets_are_within_their_error_for_delays_in_a_row() {

@@ -42,6 +42,7 @@ static int all_operations(syncline_member *me, void *argument) {
         /* A section: 3 bytes, 4 times 16 apart; 2 of those 200 apart. Here they are contiguous. */
         size_t counts[] = {3, 4, 2}, there[] = {16, 200}, here[] = {3, 12};
         OK(syncline_rma_put_strided(rma, memory, right, 512, there, bytes, here, counts, 2));
+        OK(syncline_rma_start_put_strided(rma, memory, right, 1512, there, bytes, here, counts, 2, NULL));
         syncline_rma_segment list[] = {{1000, bytes, 5}, {1010, NULL, 0}, {1100, bytes + 8, 1}};
         OK(syncline_rma_start_put_list(rma, memory, right, list, 3, NULL));
         OK(syncline_rma_wait_all(rma));
@@ -65,9 +66,19 @@ static int all_operations(syncline_member *me, void *argument) {
             size_t at = n % 200;
             EXPECT(bytes[512 + n] == (at % 16 < 3 && at < 64 ? theirs : 0));
         }
+        /* The same section, which was put by the call that returns at once. */
+        unsigned char section[24] = {0};
+        OK(syncline_rma_get_strided(rma, memory, rank, 1512, there, section, here, counts, 2));
+        for (size_t n = 0; n < sizeof section; n++) {
+            EXPECT(section[n] == theirs);
+        }
         EXPECT(bytes[2000] == value && bytes[2004] == value && bytes[2005] == 0 && bytes[2100] == value);
         unsigned char parts[6] = {0};
         syncline_rma_segment back[] = {{1000, parts, 2}, {1004, parts + 2, 2}, {1100, parts + 4, 1}};
+        OK(syncline_rma_start_get_list(rma, memory, rank, back, 3, &handle));
+        OK(syncline_rma_wait(rma, &handle));
+        EXPECT(parts[0] == theirs && parts[4] == theirs);
+        memset(parts, 0, sizeof parts);
         OK(syncline_rma_get_list(rma, memory, rank, back, 3));
         EXPECT(parts[0] == theirs && parts[1] == theirs && parts[2] == theirs && parts[3] == 0 && parts[4] == theirs);
         size_t column[] = {1, 4}, apart[] = {16}, beside[] = {1};

@@ -92,15 +92,18 @@ fn sleepers(nap: &str) -> Vec<i32> {
 #[test]
 fn what_processes_leave_behind_ends_with_the_team() {
     let nap = |which: u32| format!("{}.{which}", 2_000_000 + std::process::id());
+    // One that becomes `sleep` only after this test ends by itself, and keeps no output open.
+    let apart = |which: u32| format!("600.{}{which}", std::process::id());
     for (which, end) in [(1, "exit 0"), (2, "exit 3"), (3, "kill -9 $$")] {
-        let script = format!("sleep {} & (setsid sleep {} &); {end}", nap(which), nap(which + 10));
+        let apart = format!("setsid sleep {} >/dev/null 2>&1", apart(which));
+        let script = format!("sleep {} & ({apart} &); {end}", nap(which));
         let ended =
             syncline_fabric::Launcher::new("sh").args(["-c", &script]).processes(2).quiet().run();
         assert_eq!(ended.is_ok(), which == 1, "{ended:?}");
         assert_eq!(sleepers(&nap(which)), [], "{end}");
     }
     // These are in sessions of their own, and end with this test.
-    for pid in (11..14).flat_map(|which| sleepers(&nap(which))) {
+    for pid in (1..4).flat_map(|which| sleepers(&apart(which))) {
         rustix::process::kill_process(
             rustix::process::Pid::from_raw(pid).unwrap(),
             rustix::process::Signal::KILL,

@@ -92,6 +92,24 @@ fn whoever_has_sent_is_received_from() {
     assert!(matches!(farm.recv_any_deadline::<u64>(late()), Err(FarmError::Alone)));
 }
 
+/// A sender with many messages keeps no other waiting: of two that have ended, with two messages
+/// each in their channels, both are received from before either is again.
+#[test]
+fn senders_take_turns() {
+    let mut farm = Farm::with(Bounds::default().depth(3)).unwrap();
+    let workers = [(); 2].map(|()| worker(&mut farm, Role::Reflect { times: 2 }));
+    for _ in 0..2 {
+        for worker in workers {
+            farm.send(worker, &Numbers::from(&[1.0_f64][..])).unwrap();
+        }
+    }
+    for worker in workers {
+        assert_eq!(farm.wait(worker, late()).unwrap().to_string(), "exited with 0");
+    }
+    let turns = [(); 4].map(|()| farm.recv_any_message_deadline(late()).unwrap().0);
+    assert!(turns[0] != turns[1] && turns[..2] == turns[2..], "{turns:?} of {workers:?}");
+}
+
 #[test]
 fn a_deadline_ends_a_wait() {
     let mut farm = Farm::new().unwrap();

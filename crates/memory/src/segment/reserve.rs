@@ -320,6 +320,15 @@ mod tests {
             .is_ok_and(|text| text.contains("[always]") || text.contains("[force]"))
     }
 
+    /// A process with the descriptor could otherwise take away memory that others use.
+    #[test]
+    fn the_length_of_shared_memory_is_sealed() {
+        let segment = Segment::reserve_shared(None).unwrap();
+        let Backing::Shared(fd) = &segment.backing else { panic!("it is shared") };
+        assert!(crate::segment::is_sealed(fd));
+        assert!(rustix::fs::ftruncate(fd, 0).is_err());
+    }
+
     #[test]
     fn memory_is_taken_by_a_commit_and_given_back() {
         let segment = Segment::reserve_shared(None).unwrap();

@@ -15,7 +15,7 @@
 //!
 //! # Example
 //! ```
-//! use crate::baselines::{ArrayLock, Guarded};
+//! use syncline_lab::baselines::{ArrayLock, Guarded};
 //!
 //! let counter = Guarded::new(ArrayLock::new(2), 0);
 //! std::thread::scope(|scope| {

@@ -26,7 +26,7 @@
 //! # Example
 //! ```
 //! use std::sync::Arc;
-//! use crate::schemes::{Arrays, Exchange, Job, Scheme};
+//! use syncline_lab::schemes::{Arrays, Exchange, Job, Scheme};
 //! use syncline_store::{Block, Layout, Matrix, Shape};
 //!
 //! let shape = Shape::new(40, 50);

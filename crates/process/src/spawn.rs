@@ -401,7 +401,10 @@ mod tests {
         let mut sh = Spawn::new("sh");
         let (first, second) = (sh.hand(writer.as_fd()).unwrap(), sh.hand(writer.as_fd()).unwrap());
         assert_ne!(first, second);
-        let script = format!("echo a >&{first}; echo b >&{second}; echo c; echo d >&2");
+        // Some shells redirect to numbers of one digit only.
+        let files = "/proc/self/fd";
+        let script =
+            format!("echo a >{files}/{first}; echo b >{files}/{second}; echo c; echo d >&2");
         sh.args(["-c", &script]).stream(1, writer.as_fd()).stream(2, writer.as_fd());
         assert!(sh.start().unwrap().wait().unwrap().success());
         drop(sh);

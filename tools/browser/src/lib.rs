@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
-use syncline_testkit::Tool;
+use syncline_testkit::{Tool, is_quick};
 
 use crate::devtools::Devtools;
 
@@ -61,6 +61,10 @@ impl Browser {
     /// If Chromium is installed and cannot be started.
     #[must_use]
     pub fn find() -> Option<Self> {
+        if is_quick() {
+            println!("skipped: only `make test-full` looks at pages in a browser");
+            return None;
+        }
         let tool = Tool::find("chromium")?;
         Some(Browser(Mutex::new(Devtools::start(tool.name()))))
     }

@@ -15,5 +15,5 @@ mod tool;
 pub use kept::kept;
 pub use random::Random;
 pub use role::{again, as_role};
-pub use tier::{cases, is_soak, property, seed};
+pub use tier::{cases, is_quick, is_soak, property, seed};
 pub use tool::{Tool, libraries, output, succeed};

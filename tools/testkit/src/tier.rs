@@ -85,8 +85,9 @@ pub fn seed(fixed: u64) -> u64 {
     }
 }
 
-/// Returns whether this run is the quick one.
-pub(crate) fn is_quick() -> bool {
+/// Returns whether this run is the quick one, which uses one MPI and no browser.
+#[must_use]
+pub fn is_quick() -> bool {
     Tier::of_this_run() == Tier::Quick
 }
 

@@ -107,6 +107,7 @@ fn operations_hold_under_mpi() {
 }
 
 #[test]
+#[ignore = "full: ranks that spin share the processors"]
 fn threads_in_processes_on_hosts_meet_under_mpi() {
     for mpi in &MPIS {
         let Some(mut command) = under(mpi, 4, "verify rma --rounds 20") else { continue };

@@ -26,6 +26,7 @@ fn assert_components<const N: usize>(cases: [(&str, Vec<(usize, usize)>); N]) {
 }
 
 #[test]
+#[ignore = "full: 29 s of computing"]
 fn components_over_small_primes_are_irreducible() {
     if !has_flint() {
         return;
@@ -41,6 +42,7 @@ fn components_over_small_primes_are_irreducible() {
 }
 
 #[test]
+#[ignore = "full: 16 s of computing"]
 fn inseparable_components_are_not_told_to_be_irreducible() {
     if !has_flint() {
         return;

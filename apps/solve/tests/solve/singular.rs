@@ -115,6 +115,7 @@ fn random_systems_have_the_components_that_singular_finds() {
 }
 
 #[test]
+#[ignore = "full: 40 s of Singular"]
 fn classics_have_the_components_that_singular_finds() {
     if !has_flint() {
         return;

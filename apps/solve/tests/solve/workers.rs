@@ -82,6 +82,7 @@ fn the_system_after_a_panic_has_new_workers() {
 }
 
 #[test]
+#[ignore = "full: 14 s of computing"]
 fn progress_is_that_of_the_present_system() {
     if !has_flint() {
         return;

@@ -7,9 +7,10 @@
 //! | `soak`  | `make soak`      | all, and those of soak alone     | 20 times     | random |
 //!
 //! The variable `SYNCLINE_TESTS` names the tier. A test asks for its number of cases
-//! ([`cases`], [`property`]) and for its seed ([`seed`]); no other code depends on the tier. A test
-//! that only the full tier runs is marked `#[ignore = "full: why"]`. A test whose property holds
-//! mostly, not always, belongs to soak: it begins with [`is_soak`].
+//! ([`cases`], [`property`]) and for its seed ([`seed`]). [`is_quick`] is for what finds MPIs and
+//! browsers; tests do not ask for it. A test that only the full tier runs is marked
+//! `#[ignore = "full: why"]`. A test whose property holds mostly, not always, belongs to soak: its
+//! name begins with `soak_`, its first line is [`is_soak`], and it is marked as well.
 
 use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -13,43 +13,63 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 target=${CARGO_TARGET_DIR:-$PWD/target}
 cargo=${CARGO:-cargo}
 runner="target.'cfg(all())'.runner=['$PWD/tools/run-tests.sh']"
-parts=()
-failed=0
 
 # Shows the programs, their counts and the failures of a log that grows.
 progress() {
-    grep --line-buffered -E '^ +(Running|Doc-tests|Compiling syncline|Finished) |^test result:|FAILED|^error: (test|doctest|could)|^python: |^ok  |^skipped: |^[0-9]+ (passed|failed)'
+    grep --line-buffered -E '^ +(Running|Doc-tests|Compiling syncline|Finished) |^test result:|FAILED|^error: (test|doctest|could)|^python: |^ok  |^skipped: |^[0-9]+ (passed|failed)' |
+        sed -u "s/^/$1: /"
 }
 
 # part NAME COMMAND...: runs a command, and keeps its output, its status and its seconds. The output
 # goes to a file, which a process that a test leaves behind may keep open: a pipe would not end.
 part() {
-    local name=$1 log=$results/$1.log TIMEFORMAT='%R %U %S' status follower
+    local name=$1 log=$results/$1.log TIMEFORMAT='%R %U %S' follower
     shift
-    parts+=("$name")
     echo "---- $name"
     : >"$log"
-    tail -n +1 -f "$log" > >(progress) 2>/dev/null &
+    tail -n +1 -f "$log" > >(progress "$name") 2>/dev/null &
     follower=$!
     { time "$@" >"$log" 2>&1; } 2>"$results/$name.time"
-    status=$?
+    echo $? >"$results/$name.status"
     sleep 1 # until the end of the file is shown
     kill "$follower"
     wait "$follower" 2>/dev/null
-    ended "$name" "$status"
 }
 
-# ended NAME STATUS: remembers a part that failed.
-ended() {
-    [ "$2" = 0 ] && return
-    failed=1
-    echo "FAILED: $1, exit code $2; its output: $results/$1.log"
+# beside COMMAND...: runs a command in the background, in a process group of its own, which an
+# interrupt of this script ends.
+beside() {
+    set -m
+    "$@" &
+    set +m
+    groups+=("-$!")
 }
+groups=()
+trap '[ ${#groups[@]} = 0 ] || kill -- "${groups[@]}"; exit 130' INT TERM
 
-build() { "$cargo" test "${packages[@]}" --no-run; }
-tests() { "$cargo" --config "$runner" test "${packages[@]}" --tests --no-fail-fast -- --show-output "${which[@]}"; }
+build() { "$cargo" test "${profile[@]}" "${packages[@]}" --no-run; }
+tests() { "$cargo" --config "$runner" test "${profile[@]}" "$@" --tests --no-fail-fast -- --show-output "${which[@]}"; }
 # With a runner, all documentation tests of a crate would run in one process. So they have none.
-docs() { "$cargo" test "${packages[@]}" --doc --no-fail-fast -- --show-output; }
+docs() { "$cargo" test "${profile[@]}" "${packages[@]}" --doc --no-fail-fast -- --show-output; }
+
+# Prints the options of cargo that select the packages of these folders.
+of() {
+    local manifests=("${@/%//Cargo.toml}")
+    sed -sn '0,/^name = /s/^name = "\(.*\)"/-p \1/p' "${manifests[@]}"
+}
+
+# Tests often wait, and a program of tests ends with its slowest one. So two halves of them run at a
+# time, each with as many threads as there are processors.
+# shellcheck disable=SC2046
+tests_of_crates() {
+    part crates tests $(of crates/*)
+    part docs docs
+}
+# shellcheck disable=SC2046
+tests_of_others() {
+    part others tests $(of "${others[@]}")
+    part python bindings/python/test.sh run "$tier"
+}
 
 # Prints the counts of cargo, and those of pytest ("12 passed, 1 skipped in 3.45s").
 counts() {
@@ -75,7 +95,11 @@ failures() {
 }
 
 summary() {
-    local logs=("${parts[@]/#/$results/}") name wall user system
+    local parts=() logs name status wall user system
+    for name in tools build crates others docs python models demo testbed; do
+        [ -e "$results/$name.log" ] && parts+=("$name")
+    done
+    logs=("${parts[@]/#/$results/}")
     logs=("${logs[@]/%/.log}")
     echo "---- $tier"
     grep -hE '^(skipped|missing|not installed):' "${logs[@]}" | sort | uniq -c | sed 's/^ *\([0-9]*\) /\1 x /'
@@ -84,6 +108,11 @@ summary() {
         read -r wall user system <"$results/$name.time"
         printf '%-7s %5.0f s, %5.0f s of processor time: %s\n' "$name" "$wall" \
             "$(awk "BEGIN { print $user + $system }")" "$(counts "$results/$name.log")"
+        status=$(cat "$results/$name.status" 2>/dev/null || echo none)
+        if [ "$status" != 0 ]; then
+            failed=1
+            echo "FAILED: $name, exit code $status; its output: $results/$name.log"
+        fi
     done
     echo "$tier: $SECONDS s"
     counts "${logs[@]}"
@@ -92,60 +121,51 @@ summary() {
 
 # The slowest tests, and the time of each program of tests.
 times() {
-    local log=$target/tests/$1/tests.log
-    [ -e "$log" ] || { echo "$log: there is no run of this tier" >&2 && exit 2; }
+    local logs=("$target/tests/$1/crates.log" "$target/tests/$1/others.log")
+    [ -e "${logs[0]}" ] || { echo "${logs[0]}: there is no run of this tier" >&2 && exit 2; }
     awk '/^ +Running / { program = $NF; gsub(/.*\/|-[0-9a-f]+\)$/, "", program) }
-         /^test .* <[0-9.]+s>/ { time = $NF; gsub(/[<s>]/, "", time); printf "%9.2f s  %s %s\n", time, program, $2 }' "$log" |
+         /^test .* <[0-9.]+s>/ { time = $NF; gsub(/[<s>]/, "", time); printf "%9.2f s  %s %s\n", time, program, $2 }' "${logs[@]}" |
         sort -rn | head -n 30
     awk '/^ +Running / { program = $NF; gsub(/.*\/|-[0-9a-f]+\)$/, "", program) }
-         /^test result:/ { time = $NF; sub(/s$/, "", time); printf "%9.2f s  %s: %d tests\n", time, program, $4 + $6 }' "$log" | sort -rn
+         /^test result:/ { time = $NF; sub(/s$/, "", time); printf "%9.2f s  %s: %d tests\n", time, program, $4 + $6 }' "${logs[@]}" | sort -rn
 }
 
 tier=${1:-quick}
 packages=()
 which=()
+others=(apps/* bindings/*)
 case $tier in
-quick)
-    # Tests often wait, so that more of them than there are processors run at a time. In the full
-    # tier, models take the time that tests leave.
-    export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))}
-    ;;
-full)
+quick) ;;
+full | soak)
     packages=(--workspace)
+    others+=(docs/book lab/bench lab/logp lab/models lab/peers/farm_worker tools/browser tools/testkit tools/workspace-hack)
     # Roles are processes of other tests: they do nothing by themselves.
-    which=(--include-ignored --skip role_of_a_process --skip soak_)
-    ;;
-soak)
-    packages=(--workspace --release)
     which=(--include-ignored --skip role_of_a_process)
     ;;
 times) times "${2:-quick}" && exit 0 ;;
 *) echo "tools/test.sh quick|full|soak|times" >&2 && exit 2 ;;
 esac
+profile=()
+[ "$tier" != soak ] || profile=(--release)
+[ "$tier" != full ] || which+=(--skip soak_)
 results=$target/tests/$tier
 rm -rf "$results"
 mkdir -p "$results"
 export SYNCLINE_TESTS=$tier
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(nproc)}
 # What the compiler could keep for the next change costs a tenth of its time.
 export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 make=(make --no-print-directory TIER="$tier")
+failed=0
 
 part tools "${make[@]}" test-deps
 part build build
-models=
+# The models only compute, while tests often wait: they run in the time that the tests leave.
+[ "$tier" = quick ] || beside part models nice -n 19 make --no-print-directory loom
+beside tests_of_crates
+beside tests_of_others
+wait
 if [ "$tier" != quick ]; then
-    # The models only compute, while tests often wait: they run in the time that the tests leave.
-    { TIMEFORMAT='%R %U %S'; time nice -n 19 make --no-print-directory loom >"$results/models.log" 2>&1; } 2>"$results/models.time" &
-    models=$!
-    trap 'pkill -P "$models"; kill "$models"' INT TERM
-fi
-part tests tests
-part docs docs
-part python bindings/python/test.sh run "$tier"
-if [ -n "$models" ]; then
-    wait "$models"
-    parts+=(models)
-    ended models $?
     part demo "${make[@]}" demo-for-tests
     # The hosts of a testbed, if root can create them; otherwise the script prints the reason.
     part testbed "${make[@]}" testbed-test MPIS=openmpi KILLS=4

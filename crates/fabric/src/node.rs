@@ -1,5 +1,6 @@
 //! A node: the state that the members of a process have in common, and their run.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -107,26 +108,31 @@ impl Node {
     }
 
     /// Runs the function in every member of the process.
-    pub(crate) fn run<R, F>(self, mut space: Space, f: &F) -> Result<Vec<R>, TeamError>
+    pub(crate) fn run<R, F>(self, space: Space, f: &F) -> Result<Vec<R>, TeamError>
     where
         R: Send,
         F: Fn(&mut Member) -> R + Sync,
     {
+        collect(self.shape.ranks(self.process), f, |body| self.run_body(space, body))
+    }
+
+    /// Runs the function, which keeps its result itself, in every member of the process.
+    pub(crate) fn run_body(self, mut space: Space, body: &Body<'_>) -> Result<(), TeamError> {
         let node = Arc::new(self);
         let Node { shape, process, ref control, ref endpoint, .. } = *node;
         node.describe();
-        let (results, server) = match start(&node, &mut space) {
-            Ok((members, server)) => (run_all(&node, members, f), server),
+        let (ended, server) = match start(&node, &mut space) {
+            Ok((members, server)) => (run_all(&node, members, body), server),
             Err(error) => {
                 // The process lives, and sends its bye below: the others wait for that.
                 shape.ranks(process).for_each(|rank| control.fault_list.give_up(rank));
                 (Err(error), None)
             }
         };
-        if matches!(results, Err(TeamError::Forked { .. })) {
+        if matches!(ended, Err(TeamError::Forked { .. })) {
             // Everything here, including the server thread, belongs to the parent of this child.
             std::mem::forget((node, server, space));
-            return results;
+            return ended;
         }
         if let Some(endpoint) = endpoint {
             endpoint
@@ -136,8 +142,38 @@ impl Node {
             // `join` returns even if a service has panicked: a poisoned lock stops no thread.
             let _ = server.join();
         }
-        results
+        ended
     }
+}
+
+/// The function of the members of a team, without its result: what runs it is compiled once.
+pub(crate) type Body<'f> = dyn Fn(&mut Member) + Sync + 'f;
+
+/// Calls `run` with the function of these members, and returns their results, by rank.
+pub(crate) fn collect<R, F>(
+    ranks: Range<usize>,
+    f: &F,
+    run: impl FnOnce(&Body<'_>) -> Result<(), TeamError>,
+) -> Result<Vec<R>, TeamError>
+where
+    R: Send,
+    F: Fn(&mut Member) -> R + Sync,
+{
+    // Each member writes its own element alone, so that no lock is taken when a process forks.
+    let results: Vec<Mutex<Option<R>>> = ranks.clone().map(|_| Mutex::new(None)).collect();
+    let ended = run(&|member| {
+        let result = f(member);
+        if let Ok(mut own) = results[member.rank() - ranks.start].lock() {
+            *own = Some(result);
+        }
+    });
+    if matches!(ended, Err(TeamError::Forked { .. })) {
+        // The results belong to the parent of this child.
+        std::mem::forget(results);
+        return ended.map(|()| Vec::new());
+    }
+    ended?;
+    Ok(results.into_iter().filter_map(|own| own.into_inner().ok().flatten()).collect())
 }
 
 /// Creates the members of a process, and starts the thread that serves its host, if it has one.
@@ -174,18 +210,14 @@ fn start(
 /// In a child that the function of the first member has made by `fork`, the threads of the other
 /// members do not exist: there this returns at once, with [`TeamError::Forked`]. (A scope of the
 /// standard library would wait for them without end.)
-fn run_all<R, F>(node: &Node, members: Vec<Member>, f: &F) -> Result<Vec<R>, TeamError>
-where
-    R: Send,
-    F: Fn(&mut Member) -> R + Sync,
-{
+fn run_all(node: &Node, members: Vec<Member>, body: &Body<'_>) -> Result<(), TeamError> {
     let fault_list = &node.control.fault_list;
     let messages = node.endpoint.is_some();
     let attend = move |member: Member| {
         if messages {
             exact_sleeps();
         }
-        attend(member, f)
+        attend(member, body)
     };
     let mut members = members.into_iter();
     let first = members.next();
@@ -228,18 +260,12 @@ where
     }
 }
 
-/// Returns all results, or the error of the member that was the first to end with one: the errors
-/// of others may be its consequences.
-fn first_cause<R>(results: Vec<(u64, Result<R, TeamError>)>) -> Result<Vec<R>, TeamError> {
-    let (mut well, mut failed) = (Vec::new(), Vec::new());
-    for (end, result) in results {
-        match result {
-            Ok(result) => well.push(result),
-            Err(error) => failed.push((end, error)),
-        }
-    }
-    match failed.into_iter().min_by_key(|(end, _)| *end) {
+/// Returns the error of the member that was the first to end with one, if any did: the errors of
+/// others may be its consequences.
+fn first_cause(ends: Vec<(u64, Result<(), TeamError>)>) -> Result<(), TeamError> {
+    let failed = ends.into_iter().filter_map(|(end, result)| Some((end, result.err()?)));
+    match failed.min_by_key(|(end, _)| *end) {
         Some((_, error)) => Err(error),
-        None => Ok(well),
+        None => Ok(()),
     }
 }

@@ -30,7 +30,7 @@ use crate::error::TeamError;
 use crate::hosts::Hosts;
 use crate::launcher::Launcher;
 use crate::member::Member;
-use crate::node::Node;
+use crate::node::{Body, Node, collect};
 use crate::team_state::TeamState;
 use crate::transport::in_memory::{Conditions, Network};
 use crate::{mpi, orphan};
@@ -364,6 +364,13 @@ impl HostTeam {
         R: Send,
         F: Fn(&mut Member) -> R + Sync,
     {
+        let nodes = self.nodes(network)?;
+        let members = self.hosts * self.processes * self.threads;
+        collect(0..members, &f, |body| run_nodes(nodes, body))
+    }
+
+    /// Creates the processes, and the memory of each host.
+    fn nodes(&self, network: impl FnOnce(&Network)) -> Result<Vec<(Node, Space)>, TeamError> {
         let HostTeam { hosts, processes, threads, .. } = *self;
         let wrong = TeamError::Members { processes: hosts.saturating_mul(processes), threads };
         let all = hosts.checked_mul(processes).ok_or(wrong)?;
@@ -388,23 +395,25 @@ impl HostTeam {
                 nodes.push((Node { in_process: true, ..node }, space));
             }
         }
-        let f = &f;
-        let results = thread::scope(|scope| {
-            let run = |(node, space): (Node, Space)| {
-                let thread = thread::Builder::new().name(format!("process {}", node.process));
-                thread.spawn_scoped(scope, move || node.run(space, f))
-            };
-            let started = nodes.into_iter().map(run).collect::<Vec<_>>();
-            let ended = started.into_iter().map(|thread| match thread {
-                Ok(thread) => thread.join().expect("a member's panic is caught"),
-                Err(source) => {
-                    Err(TeamError::System { what: "start a thread for a process", source })
-                }
-            });
-            ended.collect::<Vec<_>>()
-        });
-        Ok(results.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+        Ok(nodes)
     }
+}
+
+/// Runs the function in every member of these processes, each on a thread.
+fn run_nodes(nodes: Vec<(Node, Space)>, body: &Body<'_>) -> Result<(), TeamError> {
+    let ended = thread::scope(|scope| {
+        let run = |(node, space): (Node, Space)| {
+            let thread = thread::Builder::new().name(format!("process {}", node.process));
+            thread.spawn_scoped(scope, move || node.run_body(space, body))
+        };
+        let started = nodes.into_iter().map(run).collect::<Vec<_>>();
+        let ended = started.into_iter().map(|thread| match thread {
+            Ok(thread) => thread.join().expect("a member's panic is caught"),
+            Err(source) => Err(TeamError::System { what: "start a thread for a process", source }),
+        });
+        ended.collect::<Vec<_>>()
+    });
+    ended.into_iter().collect()
 }
 
 /// A team of processes that run this program: see [`Team::processes`].
@@ -546,18 +555,15 @@ fn lifeline(descriptor: RawFd) -> Result<LifelineEnd, TeamError> {
     LifelineEnd::from_fd(fd).map_err(|_| wrong("it is another kind of file".to_owned()))
 }
 
-/// Runs a member. Returns the position of its end in the order of all ends, and its result. If the
-/// member panics, it is given up from then on.
-pub(crate) fn attend<R>(
-    mut member: Member,
-    f: impl Fn(&mut Member) -> R,
-) -> (u64, Result<R, TeamError>) {
+/// Runs a member. Returns the position of its end in the order of all ends, and whether it ended
+/// well. If the member panics, it is given up from then on.
+pub(crate) fn attend(mut member: Member, body: &Body<'_>) -> (u64, Result<(), TeamError>) {
     let rank = member.rank();
     let outer = MEMBER.replace(Some(rank));
     set_role(Role::Member(rank as u32));
     // The state that the function leaves behind belongs to the caller, which gets an error; the
     // member itself is dropped.
-    let result = catch_unwind(AssertUnwindSafe(|| f(&mut member)));
+    let result = catch_unwind(AssertUnwindSafe(|| body(&mut member)));
     MEMBER.set(outer);
     if member.check_not_forked().is_err() {
         // The resources of the member belong to its process, which continues to use them.

@@ -35,8 +35,8 @@
 //!
 //! # Costs
 //! Per value: one copy of each coefficient, two of the field, and one more each way if a layout
-//! does not store rows in one piece; and the time of the routine. Memory: all arrays of a block in
-//! plain form, for each block in flight.
+//! does not store rows in one piece; and the time of the routine. Per block: one virtual call.
+//! Memory: all arrays of a block in plain form, for each block in flight.
 //!
 //! # Source
 //! Clauss and Gustedt, "Experimenting Iterative Computations with Ordered Read-Write Locks", PDP
@@ -133,24 +133,32 @@ pub trait BlockKernel<T: Real>: Send + Sync {
     fn sweep(&self, shape: Shape, field: &mut [T], coefficients: &[&[T]]);
 }
 
-/// Adapts a kernel of whole blocks to the blocked executor.
-#[derive(Debug)]
-pub(crate) struct Whole<'k, K>(pub(crate) &'k K);
+/// Adapts a kernel of whole blocks to the blocked executor, which is compiled once for all of them.
+pub(crate) struct Whole<'k, T: Real> {
+    kernel: &'k dyn BlockKernel<T>,
+    name: &'static str,
+}
 
-impl<T: Real, K: BlockKernel<T>> Blockwise<T> for Whole<'_, K> {
+impl<'k, T: Real> Whole<'k, T> {
+    pub(crate) fn new<K: BlockKernel<T>>(kernel: &'k K) -> Self {
+        Whole { kernel, name: std::any::type_name::<K>() }
+    }
+}
+
+impl<T: Real> Blockwise<T> for Whole<'_, T> {
     /// The field and its coefficients in plain form, one after another.
     type Workspace = Vec<T>;
 
     fn coefficients(&self) -> usize {
-        self.0.coefficients()
+        self.kernel.coefficients()
     }
 
     fn name(&self) -> &'static str {
-        std::any::type_name::<K>()
+        self.name
     }
 
     fn stencil(&self) -> Stencil {
-        self.0.stencil()
+        self.kernel.stencil()
     }
 
     /// Always succeeds: a routine cannot be called for a test, as existing code may keep state that
@@ -160,9 +168,9 @@ impl<T: Real, K: BlockKernel<T>> Blockwise<T> for Whole<'_, K> {
     }
 
     fn workspace_bytes(&self, rows: usize, cols: usize) -> u64 {
-        let Margin { north, south, west, east } = self.0.stencil().margin();
+        let Margin { north, south, west, east } = self.kernel.stencil().margin();
         let plain = Shape::new(rows + north + south, cols + west + east).elements() * T::BYTES;
-        (1 + self.0.coefficients() as u64) * plain as u64
+        (1 + self.kernel.coefficients() as u64) * plain as u64
     }
 
     unsafe fn update(
@@ -172,7 +180,7 @@ impl<T: Real, K: BlockKernel<T>> Blockwise<T> for Whole<'_, K> {
         workspace: &mut Vec<T>,
         norm: bool,
     ) -> Result<f64> {
-        let stencil = self.0.stencil();
+        let stencil = self.kernel.stencil();
         let Some(small) = block.small(shape, stencil, stencil.margin()) else {
             return Ok(0.0);
         };
@@ -194,7 +202,7 @@ impl<T: Real, K: BlockKernel<T>> Blockwise<T> for Whole<'_, K> {
         }
         let (field, coefficients) = arrays.split_at_mut(size);
         let coefficients: Vec<&[T]> = coefficients.chunks_exact(size).collect();
-        self.0.sweep(small.shape, field, &coefficients);
+        self.kernel.sweep(small.shape, field, &coefficients);
         // SAFETY: the first part is the block itself and has all points to update; the caller
         // guarantees that it is valid for reads and writes and that no other thread accesses it.
         Ok(unsafe { copy_out(field, &small, &parts[0].1, norm) })

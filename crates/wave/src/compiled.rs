@@ -5,7 +5,8 @@
 //! compile the executors, the plain loop and the loops of the built-in kernels again, in half a
 //! minute. The functions of [`Compiled`] are not generic. They are compiled here, with all generic
 //! code that they call. [`Real`] implies [`Compiled`], so the public methods reach the executors
-//! through it. Only the loops of a kernel of another crate are compiled there.
+//! through it. Only the loops of a kernel of another crate, or its routine for whole blocks, are
+//! compiled there.
 //!
 //! # Costs
 //! One virtual call for each run.
@@ -14,12 +15,14 @@ use syncline_fabric::Member;
 use syncline_store::{Matrix, generation::Identity};
 
 use crate::Result;
+use crate::block_kernel::Whole;
 use crate::c_kernel::{CKernel, Call};
 use crate::described::{Code, Program};
 use crate::dynamic::Kernel;
 use crate::kernel::Typed;
 use crate::kernels::{Alignment, GaussSeidelVariable, Lk23, NinePoint, Sor};
 use crate::lanes::Real;
+use crate::plan::BlockPlan;
 use crate::reference::Reference;
 use crate::rule::Rule;
 use crate::rule::native::{Strips, Vectors};
@@ -54,6 +57,22 @@ pub(crate) trait Executors<E: Real> {
     fn run(
         &self,
         kernel: &dyn Kernel<E>,
+        arrays: &Arrays<'_, E>,
+        result: Matrix<E>,
+    ) -> Result<(Matrix<E>, SweepReport)>;
+
+    /// See [`Sweep::plan_blocks`](crate::Sweep::plan_blocks).
+    fn plan_blocks(
+        &self,
+        kernel: &Whole<'_, E>,
+        arrays: &Arrays<'_, E>,
+        result: &Matrix<E>,
+    ) -> Result<BlockPlan>;
+
+    /// See [`Sweep::run_blocks`](crate::Sweep::run_blocks).
+    fn run_blocks(
+        &self,
+        kernel: &Whole<'_, E>,
         arrays: &Arrays<'_, E>,
         result: Matrix<E>,
     ) -> Result<(Matrix<E>, SweepReport)>;

@@ -18,6 +18,7 @@ use syncline_store::{
 };
 
 use crate::block::{Blockwise, Points};
+use crate::block_kernel::Whole;
 use crate::compiled::Executors;
 use crate::dynamic::Kernel;
 use crate::lanes::{Lanes, Real};
@@ -319,6 +320,24 @@ impl<E: Real> Executors<E> for Settings {
         let done = streamed::into_matrix(self, kernel, arrays, result)?;
         arrays.check_versions(&versions)?;
         Ok(done)
+    }
+
+    fn plan_blocks(
+        &self,
+        kernel: &Whole<'_, E>,
+        arrays: &Arrays<'_, E>,
+        result: &Matrix<E>,
+    ) -> Result<BlockPlan> {
+        self.plan_in_blocks(kernel, arrays, result)
+    }
+
+    fn run_blocks(
+        &self,
+        kernel: &Whole<'_, E>,
+        arrays: &Arrays<'_, E>,
+        result: Matrix<E>,
+    ) -> Result<(Matrix<E>, SweepReport)> {
+        self.run_in_blocks(kernel, arrays, result)
     }
 
     fn run_to(

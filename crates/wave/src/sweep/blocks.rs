@@ -42,7 +42,11 @@ impl<K> Sweep<K> {
         K: BlockKernel<T>,
     {
         self.settings.check_executor()?;
-        self.settings.plan_in_blocks(&Whole(&self.kernel), &Arrays { field, coefficients }, result)
+        T::executors(&self.settings).plan_blocks(
+            &Whole::new(&self.kernel),
+            &Arrays { field, coefficients },
+            result,
+        )
     }
 
     /// Runs the sweep from `field` into `result`, which is given back. The kernel gets one block
@@ -64,6 +68,10 @@ impl<K> Sweep<K> {
         K: BlockKernel<T>,
     {
         self.settings.check_executor()?;
-        self.settings.run_in_blocks(&Whole(&self.kernel), &Arrays { field, coefficients }, result)
+        T::executors(&self.settings).run_blocks(
+            &Whole::new(&self.kernel),
+            &Arrays { field, coefficients },
+            result,
+        )
     }
 }

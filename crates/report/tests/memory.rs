@@ -94,9 +94,9 @@ fn memory_of(frames: u64) -> (u64, usize) {
 
 #[test]
 fn a_trace_may_be_larger_than_memory() {
-    let (short_file, short) = memory_of(10);
-    let (long_file, long) = memory_of(80);
-    assert!(long_file > 7 * short_file);
+    let (short_file, short) = memory_of(8);
+    let (long_file, long) = memory_of(40);
+    assert!(long_file > 4 * short_file);
     assert!(
         long < short + short / 4,
         "{short} bytes of memory for {short_file}, {long} for {long_file}"

@@ -58,7 +58,7 @@ fn expected(path: &Path) -> Vec<u8> {
 
 #[test]
 fn killed_runs_are_resumed_to_the_same_bits() {
-    let rounds = u64::from(cases(25));
+    let rounds = u64::from(cases(16));
     let folder = lk23_on_disk(400, 300);
     let path = folder.path();
     let (expected, marks) = (expected(path), has_marks(path));

@@ -27,6 +27,7 @@ fn barriers_hold_everywhere() {
 }
 
 #[test]
+#[ignore = "full: members that outnumber the processors spin for 4 s"]
 fn locks_hold_everywhere() {
     let text = verify("lock --quick");
     for name in ["ticket", "mcs"] {

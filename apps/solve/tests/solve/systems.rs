@@ -40,8 +40,9 @@ fn invariants(text: &str, reversed: bool) -> Invariants {
 }
 
 macro_rules! systems {
-    ($($name:ident: $expected:expr;)*) => {$(
+    ($($(#[$attribute:meta])* $name:ident: $expected:expr;)*) => {$(
         #[test]
+        $(#[$attribute])*
         fn $name() {
             if has_flint() {
                 let text = include_str!(concat!("../systems/", stringify!($name), ".txt"));
@@ -60,5 +61,6 @@ systems! {
     cnogues2: [(0, vec![8])];
     nooburg4: [(0, [vec![1; 7], vec![2; 7], vec![4; 4], vec![6; 6]].concat())];
     ubikker: [(0, vec![1, 1, 1, 1, 2, 30])];
+    #[ignore = "full: 7 s of computing"]
     cohn2: [(2, vec![8]), (1, vec![1, 1]), (0, vec![1, 1, 2, 6, 8])];
 }

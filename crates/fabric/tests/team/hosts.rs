@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use syncline_fabric::transport::in_memory::Conditions;
 use syncline_fabric::{Member, Team, TeamError};
 use syncline_sync::{BarrierMember, Fault, Silence, SpaceError, barrier::Counter};
+use syncline_testkit::cases;
 
 fn late() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(100))
@@ -32,6 +33,7 @@ fn check(barrier: &mut impl BarrierMember, arrived: &AtomicUsize, rounds: usize)
 
 #[test]
 fn every_barrier_holds_on_any_number_of_hosts() {
+    let rounds = cases(80) as usize;
     let conditions =
         Conditions { jitter: Duration::from_micros(30), seed: 5, ..Conditions::default() };
     for (hosts, processes, threads) in
@@ -43,12 +45,12 @@ fn every_barrier_holds_on_any_number_of_hosts() {
         let ranks = team.run(|me| {
             assert_eq!((me.hosts().count(), me.host()), (hosts, me.rank() / (processes * threads)));
             assert_eq!(me.ranks_on(me.host()).len(), processes * threads);
-            check(me.barrier(), &counts[0], 40);
-            check(&mut me.tournament().unwrap(), &counts[1], 40);
+            check(me.barrier(), &counts[0], rounds);
+            check(&mut me.tournament().unwrap(), &counts[1], rounds);
             for (radix, count) in [(2, &counts[2]), (3, &counts[3]), (64, &counts[4])] {
-                check(&mut me.dissemination(radix).unwrap(), count, 30);
+                check(&mut me.dissemination(radix).unwrap(), count, rounds);
             }
-            check(&mut me.combined(0).unwrap(), &counts[5], 40);
+            check(&mut me.combined(0).unwrap(), &counts[5], rounds);
             me.rank()
         });
         assert_eq!(ranks.unwrap(), (0..hosts * processes * threads).collect::<Vec<_>>());

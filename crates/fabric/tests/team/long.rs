@@ -42,7 +42,7 @@ fn length(number: u64) -> usize {
     match Random::new(number).below(40_u32) {
         0 => 0,
         1 => (4 << 20) + 1,
-        2 => 13 << 20,
+        2 => 9 << 20,
         n => 1 + (number as usize * 7919) % (1000 * n as usize),
     }
 }

@@ -61,7 +61,7 @@ fn arguments_leave_room_for_results() {
         for _ in 0..24 {
             let (n, bytes) = pool.next().unwrap().result.unwrap();
             let n: u8 = n.parse().unwrap();
-            assert!(bytes.len() == size && bytes.iter().all(|byte| *byte == n));
+            assert!(bytes[..] == vec![n; size]);
         }
     }
 }

@@ -148,7 +148,7 @@ fn large_results_come_whole() {
 fn results_wait_for_room() {
     for builder in [builder(3).batch(1), builder(3).cold()] {
         let mut pool = builder.memory(16 << 20).start().unwrap();
-        let ended = all(&mut pool, (0..24).map(|n| Work::Grow(400_000 + n)).collect());
+        let ended = all(&mut pool, (0..12).map(|n| Work::Grow(400_000 + n)).collect());
         assert!(
             ended
                 .iter()
@@ -439,7 +439,7 @@ fn what_is_not_joined_takes_no_room() {
     for builder in [forking(2), forking(3).stealing()] {
         let mut pool = builder.memory(24 << 20).start().unwrap();
         let tree = Tree { number: u64::MAX, children: vec![leaf.clone(), leaf.clone()] };
-        for outcome in pool.map((0..150).map(|_| tree.clone())) {
+        for outcome in pool.map((0..40).map(|_| tree.clone())) {
             assert_eq!(outcome.result, Ok(u64::MAX));
         }
     }

@@ -12,6 +12,7 @@ use syncline_overlay::{
     handle::post_all,
     run::{Interpreted, ReadyOrder, RunReport},
 };
+use syncline_testkit::cases;
 
 const ROUNDS: u64 = 8;
 
@@ -139,7 +140,7 @@ fn handles_come_and_go(n: u64) -> bool {
     assert_eq!(run(&untouched, Runner::pool(2)).interpreted, None);
     let expected = untouched.map(|c| c.into_inner().unwrap());
     let (mut both, mut changed) = (0, 0);
-    for (i, runner) in (0..8).flat_map(compiled).enumerate() {
+    for (i, runner) in (0..u64::from(cases(8))).flat_map(compiled).enumerate() {
         let cells = cells(());
         let over = AtomicBool::new(false);
         std::thread::scope(|s| {

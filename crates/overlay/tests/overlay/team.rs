@@ -355,7 +355,7 @@ fn a_late_reception(len: usize, other: usize) {
             }
             let mut overlay = overlay.check(Initial::Program).unwrap();
             let mut bad = Vec::new();
-            for _ in 0..20 {
+            for _ in 0..7 {
                 overlay.run_on(me, Runner::pool(1), Stop::after(100)).unwrap();
                 let mut handle = cell.writer();
                 let mut value = handle.acquire().unwrap();

@@ -8,6 +8,7 @@ use syncline_fabric::{Member, Team};
 use syncline_rma::unstable::{LockKind, mutexes};
 use syncline_rma::{Rma, RmaError};
 use syncline_sync::Fault;
+use syncline_testkit::cases;
 
 const TIMED_OUT: RmaError = RmaError::Fault(Fault::TimedOut);
 
@@ -224,7 +225,7 @@ fn collective_calls_are_gone_on_with() {
     }
     everywhere("late", |me| {
         let mut rma = Rma::new(me)?;
-        for round in 0..20_u64 {
+        for round in 0..u64::from(cases(32)) {
             let late = round as usize % me.size() == me.rank();
             let memory = again(late, |deadline| rma.allocate_deadline::<u64>(me, 3, deadline))?;
             let right = (me.rank() + 1) % me.size();

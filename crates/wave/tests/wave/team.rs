@@ -148,7 +148,7 @@ fn on_file(places: &[Place], coefficients: usize) -> usize {
 static RAN: AtomicU64 = AtomicU64::new(0);
 
 proptest! {
-    #![proptest_config(property(60))]
+    #![proptest_config(property(40))]
 
     #[test]
     fn a_team_has_the_bits_of_the_double_loop(case in case(), kernel in 0..KERNELS, float32: bool) {

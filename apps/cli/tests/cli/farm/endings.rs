@@ -236,13 +236,13 @@ fn outputs_that_nobody_reads_do_not_pile_up() {
     let folder = tempfile::tempdir().unwrap();
     let script = "head -c 4000000 /dev/zero; touch done.$1";
     let mut child = farm(folder.path(), "-j 2", &["sh", "-c", script, "_"]).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(numbers(200).as_bytes()).unwrap();
+    child.stdin.take().unwrap().write_all(numbers(120).as_bytes()).unwrap();
     until("an end of tasks", || folder.path().join("done.64").exists());
     thread::sleep(Duration::from_millis(300));
     // Some tasks may wait, some run, and one is being printed.
     assert!(!folder.path().join("done.80").exists());
     let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 200 * 4_000_000));
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 120 * 4_000_000));
 }
 
 #[test]

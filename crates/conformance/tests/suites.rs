@@ -44,9 +44,9 @@ suites! {
     locks_hold_in_threads: Lock, Threads, 200, [1, 2, 3, 4, 9];
     locks_hold_in_processes: Lock, Processes, 200, [2, 3, 5];
     locks_hold_in_both: Lock, Both, 200, [4, 6];
-    memory_holds_in_threads: Rma, Threads, 32, [1, 2, 3, 4, 5, 8];
-    memory_holds_in_processes: Rma, Processes, 32, [1, 2, 3, 4, 5, 8];
-    memory_holds_in_both: Rma, Both, 32, [4, 8];
+    memory_holds_in_threads: Rma, Threads, 16, [1, 2, 3, 4, 5, 8];
+    memory_holds_in_processes: Rma, Processes, 16, [1, 2, 3, 4, 5, 8];
+    memory_holds_in_both: Rma, Both, 16, [4, 8];
     #[ignore = "full: 50 s: hosts that share the processors"]
     memory_holds_on_hosts: Rma, Hosts, 16, [1, 2, 3, 4, 5, 8];
     pools_hold_in_threads: Farm, Threads, 100, [1, 2, 3, 4, 6];

@@ -211,10 +211,12 @@ impl StepCollector {
         self.by_work().map(series).collect()
     }
 
-    /// Returns the wave of the kind with the most work that has places in a matrix.
+    /// Returns the wave of the kind with the most work that has places in a matrix. Numbers of other
+    /// kinds, such as `sum 1 5`, may have other meanings: those with a comma between them come first.
     pub(crate) fn wave(&self, trace: &Trace) -> Option<Wave> {
         let streamed = trace.fact("sweep.executor") == Some("streamed");
-        self.by_work().find_map(|kind| kind.wave(streamed))
+        let with_comma = self.by_work().filter(|kind| kind.tasks.iter().all(|t| has_comma(t)));
+        with_comma.chain(self.by_work()).find_map(|kind| kind.wave(streamed))
     }
 
     /// Returns the drawing of the first tasks of the longest run.
@@ -391,6 +393,12 @@ fn parse(name: &str) -> (String, Vec<u32>) {
     let kind = name[..digit].trim_end_matches(|c: char| !c.is_alphanumeric());
     let numbers = name.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok());
     (if kind.is_empty() { "task" } else { kind }.to_owned(), numbers.collect())
+}
+
+/// Returns whether a comma follows the first number of a task's name.
+fn has_comma(name: &str) -> bool {
+    let number = name.trim_start_matches(|c: char| !c.is_ascii_digit());
+    number.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(',')
 }
 
 /// Returns the runs of overlays that have executed steps. A run continues the iterations of those

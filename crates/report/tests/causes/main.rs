@@ -353,6 +353,23 @@ fn the_order_of_tasks_is_named() {
     names(&report, "order", &["of 4 threads at work"]);
 }
 
+/// A busy machine makes any kind of task the one with the most work.
+#[test]
+fn the_wave_is_of_the_tasks_whose_numbers_are_places() {
+    let mut thread = Thread::new(Role::Worker(0));
+    for iteration in 0..4 {
+        thread.does(Activity::Step, 0, iteration, MS);
+    }
+    thread.does(Activity::Step, 1, 0, 9 * MS);
+    let mut program = Program::of(vec![thread]);
+    program.notes.push(Note::Overlay { first: 0, tasks: 2 });
+    for (id, name) in [(0, "wave 2, 5"), (1, "sum 1 0")] {
+        program.notes.push(Note::Task { id, name: name.into(), member: None });
+    }
+    let wave = report_of(&[program]).wave.unwrap();
+    assert_eq!((wave.rows, wave.cols, wave.steps[17].len()), (3, 6, 4));
+}
+
 #[test]
 fn steps_that_are_too_small_are_named() {
     let report = report_of(&[sweep(2, |_, _| 500, |_, _| 900)]);

@@ -153,7 +153,7 @@ rm -rf "$results"
 mkdir -p "$results"
 export SYNCLINE_TESTS=$tier
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(nproc)}
-# What the compiler could keep for the next change costs a tenth of its time.
+# As in the Makefile.
 export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 make=(make --no-print-directory TIER="$tier")
 failed=0
@@ -166,7 +166,7 @@ beside tests_of_crates
 beside tests_of_others
 wait
 if [ "$tier" != quick ]; then
-    part demo "${make[@]}" demo-for-tests
+    part demo "${make[@]}" demo
     # The hosts of a testbed, if root can create them; otherwise the script prints the reason.
     part testbed "${make[@]}" testbed-test MPIS=openmpi KILLS=4
 fi

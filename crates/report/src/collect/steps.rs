@@ -211,8 +211,8 @@ impl StepCollector {
         self.by_work().map(series).collect()
     }
 
-    /// Returns the wave of the kind with the most work that has places in a matrix. Numbers of other
-    /// kinds, such as `sum 1 5`, may have other meanings: those with a comma between them come first.
+    /// Returns the wave of the kind with the most work that has places in a matrix. Kinds with a
+    /// comma between their numbers come first: those of others, as in `sum 1 5`, may not be places.
     pub(crate) fn wave(&self, trace: &Trace) -> Option<Wave> {
         let streamed = trace.fact("sweep.executor") == Some("streamed");
         let with_comma = self.by_work().filter(|kind| kind.tasks.iter().all(|t| has_comma(t)));

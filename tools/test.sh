@@ -52,22 +52,28 @@ tests() { "$cargo" --config "$runner" test "${profile[@]}" "$@" --tests --no-fai
 # With a runner, all documentation tests of a crate would run in one process. So they have none.
 docs() { "$cargo" test "${profile[@]}" "${packages[@]}" --doc --no-fail-fast -- --show-output; }
 
-# Prints the options of cargo that select the packages of these folders.
-of() {
+# option OPTION FOLDER...: prints an option of cargo for the package of each folder.
+option() {
+    local option=$1
+    shift
     local manifests=("${@/%//Cargo.toml}")
-    sed -sn '0,/^name = /s/^name = "\(.*\)"/-p \1/p' "${manifests[@]}"
+    sed -sn "0,/^name = /s/^name = \"\(.*\)\"/$option \1/p" "${manifests[@]}"
 }
 
 # Tests often wait, and a program of tests ends with its slowest one. So two halves of them run at a
 # time, each with as many threads as there are processors.
 # shellcheck disable=SC2046
 tests_of_crates() {
-    part crates tests $(of crates/*)
+    part crates tests $(option -p crates/*)
     part docs docs
 }
 # shellcheck disable=SC2046
 tests_of_others() {
-    part others tests $(of "${others[@]}")
+    case $tier in
+    quick) part others tests $(option -p apps/* bindings/*) ;;
+    # All other packages, so that a new one is not forgotten.
+    *) part others tests --workspace $(option --exclude crates/*) ;;
+    esac
     part python bindings/python/test.sh run "$tier"
 }
 
@@ -133,12 +139,10 @@ times() {
 tier=${1:-quick}
 packages=()
 which=()
-others=(apps/* bindings/*)
 case $tier in
 quick) ;;
 full | soak)
     packages=(--workspace)
-    others+=(docs/book lab/bench lab/logp lab/models lab/peers/farm_worker tools/browser tools/testkit tools/workspace-hack)
     # Roles are processes of other tests: they do nothing by themselves.
     which=(--include-ignored --skip role_of_a_process)
     ;;

@@ -491,6 +491,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
+    use crate::activity::Activity;
     use crate::open::OpenSpans;
     use crate::ring::Writer;
 
@@ -534,5 +535,24 @@ mod tests {
         output.read_lane(&lane, false, &mut parts);
         let (part, _) = parts.pop().unwrap();
         assert_eq!((part.about, part.role), (None, Some(Role::Member(3))));
+    }
+
+    /// The writer would come too late for a thread that fills its ring between two frames. A call
+    /// of [`wake`] before the park ends it at once, whatever the machine does meanwhile.
+    #[test]
+    fn half_of_a_ring_wakes_the_writer() {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        *WRITER.lock().unwrap() = Some(std::thread::current());
+        // Eight slots.
+        recorder::enable(7);
+        for number in 0..4 {
+            recorder::mark(Activity::Mark, 0, number);
+        }
+        let since = Instant::now();
+        std::thread::park_timeout(PATIENCE);
+        let waited = since.elapsed();
+        recorder::disable();
+        *WRITER.lock().unwrap() = None;
+        assert!(waited < PATIENCE, "nothing has woken the writer");
     }
 }

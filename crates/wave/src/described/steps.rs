@@ -472,7 +472,8 @@ impl Code {
         // SAFETY: the caller guarantees the slots, the coefficients and the instructions of `L`,
         // and a vector of 64 or 32 bytes implies AVX-512F or AVX2.
         unsafe {
-            match size_of::<L>() {
+            // As the size is a constant expression, only the branch that is taken is compiled.
+            match const { size_of::<L>() } {
                 #[cfg(target_arch = "x86_64")]
                 64 => avx512(&self.steps, &machine),
                 #[cfg(target_arch = "x86_64")]

@@ -29,7 +29,7 @@ part() {
     : >"$log"
     tail -n +1 -f "$log" > >(progress "$name") 2>/dev/null &
     follower=$!
-    { time "$@" >"$log" 2>&1; } 2>"$results/$name.time"
+    { time "$@" >"$log" 2>&1 9<&-; } 2>"$results/$name.time"
     echo $? >"$results/$name.status"
     sleep 1 # until the end of the file is shown
     kill "$follower"
@@ -60,21 +60,24 @@ option() {
     sed -sn "0,/^name = /s/^name = \"\(.*\)\"/$option \1/p" "${manifests[@]}"
 }
 
-# Tests often wait, and a program of tests ends with its slowest one. So two halves of them run at a
-# time, each with as many threads as there are processors.
 # shellcheck disable=SC2046
-tests_of_crates() {
-    part crates tests $(option -p crates/*)
-    part docs docs
-}
+crates() { tests $(option -p crates/*); }
 # shellcheck disable=SC2046
-tests_of_others() {
+others() {
     case $tier in
-    quick) part others tests $(option -p apps/* bindings/*) ;;
+    quick) tests $(option -p apps/* bindings/*) ;;
     # All other packages, so that a new one is not forgotten.
-    *) part others tests --workspace $(option --exclude crates/*) ;;
+    *) tests --workspace $(option --exclude crates/*) ;;
     esac
-    part python bindings/python/test.sh run "$tier"
+}
+python() { bindings/python/test.sh run "$tier"; }
+
+# Runs the parts of the tests that no other call of this function has taken, the longest first.
+lane() {
+    local name
+    for name in others crates python docs; do
+        ! mkdir "$results/$name.taken" 2>/dev/null || part "$name" "$name"
+    done
 }
 
 # Prints the counts of cargo, and those of pytest ("12 passed, 1 skipped in 3.45s").
@@ -153,8 +156,11 @@ profile=()
 [ "$tier" != soak ] || profile=(--release)
 [ "$tier" != full ] || which+=(--skip soak_)
 results=$target/tests/$tier
-rm -rf "$results"
 mkdir -p "$results"
+# Two runs of a tier would write the same files. The lock ends with the processes of this script.
+exec 9<"$results"
+flock -n 9 || { echo "$results: another run of this tier is writing it" >&2 && exit 2; }
+rm -rf "${results:?}"/*
 export SYNCLINE_TESTS=$tier
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(nproc)}
 # As in the Makefile.
@@ -166,8 +172,10 @@ part tools "${make[@]}" test-deps
 part build build
 # The models only compute, while tests often wait: they run in the time that the tests leave.
 [ "$tier" = quick ] || beside part models nice -n 19 make --no-print-directory loom
-beside tests_of_crates
-beside tests_of_others
+# Tests often wait, and a program of tests ends with its slowest one. So two parts run at a time,
+# each with as many threads as there are processors.
+beside lane
+beside lane
 wait
 if [ "$tier" != quick ]; then
     part demo "${make[@]}" demo

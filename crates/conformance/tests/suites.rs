@@ -48,14 +48,14 @@ suites! {
     memory_holds_in_processes: Rma, Processes, 16, [1, 2, 3, 4, 5, 8];
     memory_holds_in_both: Rma, Both, 16, [4, 8];
     #[ignore = "full: 50 s: hosts that share the processors"]
-    memory_holds_on_hosts: Rma, Hosts, 16, [1, 2, 3, 4, 5, 8];
+    memory_holds_on_hosts: Rma, Hosts, 8, [1, 2, 3, 4, 5, 8];
     pools_hold_in_threads: Farm, Threads, 100, [1, 2, 3, 4, 6];
     pools_hold_in_processes: Farm, Processes, 100, [2, 3, 4, 6];
     pools_hold_in_both: Farm, Both, 100, [4, 6];
     pools_hold_on_hosts: Farm, Hosts, 100, [1, 2, 3, 4, 6];
-    overlays_hold_in_threads: Overlay, Threads, 60, [1, 2, 3, 4, 6];
-    overlays_hold_in_processes: Overlay, Processes, 60, [2, 3, 4];
-    overlays_hold_in_both: Overlay, Both, 60, [4, 6];
+    overlays_hold_in_threads: Overlay, Threads, 40, [1, 2, 3, 4, 6];
+    overlays_hold_in_processes: Overlay, Processes, 40, [2, 3, 4];
+    overlays_hold_in_both: Overlay, Both, 40, [4, 6];
     #[ignore = "full: 16 s: each sweep is compared with the plain loop"]
     sweeps_hold_in_threads: Sweep, Threads, 1, [1, 2, 3, 6];
     #[ignore = "full: 29 s: each sweep is compared with the plain loop"]
@@ -64,7 +64,7 @@ suites! {
     #[ignore = "full: 29 s: each sweep is compared with the plain loop"]
     sweeps_hold_on_hosts: Sweep, Hosts, 1, [2, 3, 4];
     #[ignore = "full: 15 s: hosts that share the processors"]
-    overlays_hold_on_hosts: Overlay, Hosts, 16, [1, 2, 3, 4, 6, 8];
+    overlays_hold_on_hosts: Overlay, Hosts, 8, [1, 2, 3, 4, 6, 8];
 }
 
 #[test]

@@ -112,7 +112,7 @@ struct Inputs {
 }
 
 proptest! {
-    #![proptest_config(property(256))]
+    #![proptest_config(property(128))]
 
     #[test]
     fn every_scheme_has_the_bits_of_the_plain_double_loop(

@@ -58,7 +58,7 @@ fn expected(path: &Path) -> Vec<u8> {
 
 #[test]
 fn killed_runs_are_resumed_to_the_same_bits() {
-    let rounds = u64::from(cases(16));
+    let rounds = u64::from(cases(8));
     let folder = lk23_on_disk(400, 300);
     let path = folder.path();
     let (expected, marks) = (expected(path), has_marks(path));
@@ -115,7 +115,7 @@ fn killed_runs_are_resumed_to_the_same_bits() {
 /// one complete; and the run can be resumed.
 #[test]
 fn killed_runs_from_a_result_leave_that_or_the_new_one() {
-    let rounds = u64::from(cases(15));
+    let rounds = u64::from(cases(9));
     let folder = lk23_on_disk(400, 300);
     let path = folder.path();
     if !has_marks(path) {

@@ -85,7 +85,7 @@ fn operations_hold_under_mpi() {
             .into_iter()
             .flat_map(|subject| shapes.map(|shape| (subject, shape)));
         for (subject, (processes, per_host)) in subjects {
-            let line = format!("verify {subject} --rounds 12");
+            let line = format!("verify {subject} --rounds 6");
             let Some(mut command) = under(mpi, processes, &line) else { break };
             command.env("SYNCLINE_PER_HOST", per_host.to_string()).env("SYNCLINE_TIMEOUT", late());
             let what =
@@ -95,7 +95,7 @@ fn operations_hold_under_mpi() {
                 (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
             assert!(status.success(), "{what}: {wrong}");
             let hosts = processes.div_ceil(per_host);
-            let members = format!("12 rounds ok, {processes} members on {hosts} hosts");
+            let members = format!("6 rounds ok, {processes} members on {hosts} hosts");
             assert!(said.contains(&members), "{what}: {said}");
             assert_eq!(
                 said.contains(&format!("by MPI ({}", mpi.name)),
@@ -262,9 +262,9 @@ fn a_job_goes_on_without_the_dead() {
     for time in 0..times.div_ceil(2) {
         let (processes, per_host) = (3 + random.below(3) as usize, 1 + random.below(3) as usize);
         let victims = 1 + random.below(2) as usize;
-        // Seconds, in either case; more where the machine is so fast that all ends before the
-        // victims are killed.
-        let mut rounds = time + if per_host >= processes { 4000 } else { 300 };
+        // Half a second, in either case; more where the machine is so fast that all ends before
+        // the victims are killed. No other test has a command with such a number.
+        let mut rounds = time + if per_host >= processes { 1021 } else { 71 };
         let gone_on = (0..5).find_map(|_| {
             let job = Job { processes, per_host, victims, rounds };
             rounds *= 4;

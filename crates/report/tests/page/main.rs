@@ -145,8 +145,8 @@ fn a_browser_survives_reports_without_sense() {
     use proptest::test_runner::TestRunner;
 
     let Some(browser) = Browser::find() else { return };
-    let mut runner = TestRunner::new(property(6));
-    for case in 0..cases(6) {
+    let mut runner = TestRunner::new(property(4));
+    for case in 0..cases(4) {
         let mut new = || any::report(any::number()).new_tree(&mut runner).unwrap().current();
         let (a, b) = (new(), new());
         let _ = browser.check_page(&written("senseless", &page::render(&a)));

@@ -262,7 +262,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(property(200))]
+    #![proptest_config(property(120))]
 
     /// Any shape, in any allowed order, equals the plain loop.
     #[test]

@@ -144,7 +144,7 @@ impl Check for IntoTarget {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..property(400) })]
+    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..property(200) })]
 
     #[test]
     fn streamed_is_the_plain_loop(case in case(), kernel in 0..KERNELS, float32: bool) {

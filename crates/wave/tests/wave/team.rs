@@ -148,7 +148,7 @@ fn on_file(places: &[Place], coefficients: usize) -> usize {
 static RAN: AtomicU64 = AtomicU64::new(0);
 
 proptest! {
-    #![proptest_config(property(40))]
+    #![proptest_config(property(24))]
 
     #[test]
     fn a_team_has_the_bits_of_the_double_loop(case in case(), kernel in 0..KERNELS, float32: bool) {
@@ -510,7 +510,7 @@ fn damaged(
 /// at most three bands ahead of its members, and no member gets beyond the second band of a pass
 /// before the byte is changed.
 #[test]
-#[ignore = "full: 90 teams of processes"]
+#[ignore = "full: 30 teams of processes"]
 fn a_changed_byte_between_two_passes_is_an_error_of_all() {
     let shape = Shape::new(700, 400);
     let seed = seed(7);
@@ -525,7 +525,9 @@ fn a_changed_byte_between_two_passes_is_an_error_of_all() {
         hosts.into_iter().flat_map(|hosts| cases.map(|case| (hosts, case)))
     {
         let any = (random.below(100), random.below(shape.cols));
-        for (row, column) in [(0, 0), (99, shape.cols - 1), any] {
+        let mut places = [(0, 0), (99, shape.cols - 1), any];
+        places.rotate_left(random.below(places.len()));
+        for (row, column) in places.into_iter().take(cases(1) as usize) {
             let row = from + row;
             let offset = header + 8 * (row * shape.cols + column) as u64 + random.below(8_u64);
             let ends = damaged(hosts, (shape, iterations), (part, Some(offset)));

@@ -261,7 +261,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(property(64))]
+    #![proptest_config(property(40))]
 
     /// Any shape on any number of hosts, in any allowed order, equals the plain loop.
     #[test]

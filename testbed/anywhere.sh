@@ -11,7 +11,7 @@
 #     busy      beside two programs for each processor that only compute, each in a session of its
 #               own: a thread that yields for ever keeps others of its session from running
 #     bare      an ordinary user, without apt and without the tools that tests use beside Rust:
-#               tests print what they skip
+#               make test, and then as in the other modes; tests print what they skip
 #   TESTS="..."    the arguments of cargo test [--workspace]; for example
 #                  TESTS="-p syncline-sync --test sync locks"
 #   LIMIT=14400    the number of seconds after which a mode is ended
@@ -79,6 +79,8 @@ counts() {
 	local log=$work/$1.log status=$2
 	grep -h '^missing:' "$log" | sed 's/^/    /'
 	grep -h '^skipped:' "$log" | sort | uniq -c | sort -rn | sed 's/^/    /'
+	# The last lines of make test.
+	grep -hE '^quick: |^[0-9]+ passed, ' "$log" | sed 's/^/    /'
 	grep -hE '^test .* FAILED$|^error: |^make: \*\*\*' "$log" | sort -u | sed 's/^/    /'
 	awk -v mode="$1" -v status="$status" '/^test result:/ { passed += $4; failed += $6; ignored += $8 }
 		END { printf "anywhere: %s: %d passed, %d failed, %d ignored, exit code %d\n", mode, passed, failed, ignored, status }' "$log"
@@ -162,7 +164,7 @@ bare() {
 	chown -R "$user" "$place"
 	run bare setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups env -i PATH="$place/bin" \
 		HOME="$place/home" CARGO_HOME="$place/cargo" TMPDIR="$place/tmp" CARGO_TARGET_DIR="$place/target" \
-		SYNCLINE_TESTS=full NO_INSTALL=1 sh -c 'cd "$0" && make test-deps && exec "$@"' "$place/tree" "${test_command[@]}"
+		SYNCLINE_TESTS=full NO_INSTALL=1 sh -c 'cd "$0" && make test test-deps && exec "$@"' "$place/tree" "${test_command[@]}"
 	rm -rf "$place"
 }
 

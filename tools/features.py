@@ -9,11 +9,14 @@ tools/workspace-hack/Cargo.toml.
 """
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
 WORKSPACE = "test --workspace"
-SELECTIONS = ["build --workspace", "build", "test", "build -p syncline-cli", "build -p syncline-lab", "build -p syncline-python",
+# As tools/test.sh runs them.
+CRATES = " ".join(f"-p syncline-{path.name}".replace("-syncline", "") for path in sorted(pathlib.Path("crates").iterdir()))
+SELECTIONS = ["build --workspace", "build", "test", f"test {CRATES}", "build -p syncline-cli", "build -p syncline-lab", "build -p syncline-python",
               "build -p syncline-cli -p syncline-solve -p syncline-c -p syncline-preload", "test -p syncline-wave",
               "test -p syncline-cli", "test -p syncline-farm"]
 

@@ -7,12 +7,14 @@
 #   tools/test.sh times [TIER]   make test-times: the slowest 30 tests, and all programs of tests,
 #                         of the last run of a tier, quick if none is named
 # tools/testkit/src/tier.rs says what a tier is. The output of all parts is in target/tests/TIER.
-# Exit code: 0 all passed; 1 some failed; 2 a wrong call.
+# Exit code: 0 all passed; 1 some failed; 2 a wrong call, or another run of the tier goes on; 130 it
+# was interrupted.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 target=${CARGO_TARGET_DIR:-$PWD/target}
 cargo=${CARGO:-cargo}
-runner="target.'cfg(all())'.runner=['$PWD/tools/run-tests.sh']"
+# Relative to this folder.
+runner="target.'cfg(all())'.runner='tools/run-tests.sh'"
 
 # Shows the programs, their counts and the failures of a log that grows.
 progress() {
@@ -23,11 +25,11 @@ progress() {
 # part NAME COMMAND...: runs a command, and keeps its output, its status and its seconds. The output
 # goes to a file, which a process that a test leaves behind may keep open: a pipe would not end.
 part() {
-    local name=$1 log=$results/$1.log TIMEFORMAT='%R %U %S' follower
+    local name=$1 log=$results/$1.log shell=$BASHPID TIMEFORMAT='%R %U %S' follower
     shift
     echo "---- $name"
     : >"$log"
-    tail -n +1 -f "$log" > >(progress "$name") 2>/dev/null &
+    tail -n +1 -f --pid="$shell" "$log" > >(progress "$name") 2>/dev/null 9<&- &
     follower=$!
     { time "$@" >"$log" 2>&1 9<&-; } 2>"$results/$name.time"
     echo $? >"$results/$name.status"
@@ -44,8 +46,20 @@ beside() {
     set +m
     groups+=("-$!")
 }
+
+# Waits for the end of all commands in the background. A trap does not wait for them.
+ends() {
+    wait
+    groups=()
+}
 groups=()
-trap '[ ${#groups[@]} = 0 ] || kill -- "${groups[@]}"; exit 130' INT TERM
+trap '[ ${#groups[@]} = 0 ] || kill -- "${groups[@]}" 2>/dev/null; exit 130' INT TERM HUP
+
+# alone NAME COMMAND...: runs a part beside no other.
+alone() {
+    beside part "$@"
+    ends
+}
 
 build() { "$cargo" test "${profile[@]}" "${packages[@]}" --no-run; }
 tests() { "$cargo" --config "$runner" test "${profile[@]}" "$@" --tests --no-fail-fast -- --show-output "${which[@]}"; }
@@ -82,7 +96,7 @@ lane() {
 
 # Prints the counts of cargo, and those of pytest ("12 passed, 1 skipped in 3.45s").
 counts() {
-    awk '/^test result:/ { passed += $4; failed += $6; skipped += $8 }
+    awk -v failed="$1" '/^test result:/ { passed += $4; failed += $6; skipped += $8 }
          /^[0-9]+ (passed|failed|skipped|error).* in [0-9.]+s/ {
              for (i = 2; i <= NF; i++) {
                  if ($i ~ /^passed/) passed += $(i - 1)
@@ -90,7 +104,7 @@ counts() {
                  if ($i ~ /^skipped/) skipped += $(i - 1)
              }
          }
-         END { printf "%d passed, %d failed, %d skipped", passed, failed, skipped }' "$@"
+         END { printf "%d passed, %d failed, %d skipped", passed, failed, skipped }' "${@:2}"
 }
 
 # Prints the output of failed tests, without backtraces. That of tests that passed precedes it in a
@@ -100,11 +114,13 @@ failures() {
          failures && /^---- .* stdout ----$/ { said = 40 }
          /^ +[0-9]+: |^ +at / { next }
          said > 0 { print substr($0, 1, 400); said-- }' "$@"
-    grep -hE '^test .* FAILED|^(FAILED|ERROR) |^python: FAILED|^error: (test|doctest|could)' "$@" | sort -u
+    # What cargo says of programs that do not compile, and of those that a signal has ended.
+    grep -hE -A 5 '^error\[E[0-9]+\]: ' "$@"
+    grep -hE '^test .* FAILED|^(FAILED|ERROR) |^python: FAILED|^error: (test|doctest|could|failed)|^  process did' "$@" | sort -u
 }
 
 summary() {
-    local parts=() logs name status wall user system
+    local parts=() logs name status wall user system broken=0
     for name in tools build crates others docs python models demo testbed; do
         [ -e "$results/$name.log" ] && parts+=("$name")
     done
@@ -116,15 +132,17 @@ summary() {
     for name in "${parts[@]}"; do
         read -r wall user system <"$results/$name.time"
         printf '%-7s %5.0f s, %5.0f s of processor time: %s\n' "$name" "$wall" \
-            "$(awk "BEGIN { print $user + $system }")" "$(counts "$results/$name.log")"
+            "$(awk "BEGIN { print $user + $system }")" "$(counts 0 "$results/$name.log")"
         status=$(cat "$results/$name.status" 2>/dev/null || echo none)
         if [ "$status" != 0 ]; then
             failed=1
+            # A part that has failed without a test that has counts as one.
+            [[ "$(counts 0 "$results/$name.log")" != *" 0 failed"* ]] || ((broken++))
             echo "FAILED: $name, exit code $status; its output: $results/$name.log"
         fi
     done
     echo "$tier: $SECONDS s"
-    counts "${logs[@]}"
+    counts "$broken" "${logs[@]}"
     echo
 }
 
@@ -168,19 +186,19 @@ export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 make=(make --no-print-directory TIER="$tier")
 failed=0
 
-part tools "${make[@]}" test-deps
-part build build
+alone tools "${make[@]}" test-deps
+alone build build
 # The models only compute, while tests often wait: they run in the time that the tests leave.
 [ "$tier" = quick ] || beside part models nice -n 19 make --no-print-directory loom
 # Tests often wait, and a program of tests ends with its slowest one. So two parts run at a time,
 # each with as many threads as there are processors.
 beside lane
 beside lane
-wait
+ends
 if [ "$tier" != quick ]; then
-    part demo "${make[@]}" demo
+    alone demo "${make[@]}" demo
     # The hosts of a testbed, if root can create them; otherwise the script prints the reason.
-    part testbed "${make[@]}" testbed-test MPIS=openmpi KILLS=4
+    alone testbed "${make[@]}" testbed-test MPIS=openmpi KILLS=4
 fi
 summary
 exit "$failed"

@@ -11,6 +11,8 @@
 set -uo pipefail
 cd "$(dirname "$0")"
 root=$(cd ../.. && pwd)
+# A relative folder is one of the root, as for cargo there.
+[ -z "${CARGO_TARGET_DIR:-}" ] || export CARGO_TARGET_DIR=$(cd "$root" && realpath -m "$CARGO_TARGET_DIR")
 target=${CARGO_TARGET_DIR:-$root/target}
 python=${PYTHON:-python3}
 home=$target/python

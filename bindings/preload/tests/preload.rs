@@ -39,7 +39,11 @@ fn build(compiler: &'static str, source: &str, dir: &Path) -> Option<PathBuf> {
 fn preloaded(command: &mut Command) -> (String, String) {
     let library = libraries().join("libsyncline_preload.so");
     assert!(library.exists(), "{} was not built", library.display());
-    run(command.env("LD_PRELOAD", library))
+    // The variable is a list, which a space divides: the path of this checkout may have one.
+    let dir = tempfile::tempdir().unwrap();
+    let link = dir.path().join("preload.so");
+    std::os::unix::fs::symlink(library, &link).unwrap();
+    run(command.env("LD_PRELOAD", link))
 }
 
 fn run(command: &mut Command) -> (String, String) {

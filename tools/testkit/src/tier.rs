@@ -1,10 +1,12 @@
 //! How much the tests of a run try.
 //!
-//! | tier    | set by               | tests                            | random cases          | seeds  |
-//! |---------|----------------------|----------------------------------|-----------------------|--------|
-//! | `quick` | nothing, `make test` | all but those marked `#[ignore]` | an eighth, at least 2 | fixed  |
-//! | `full`  | `make test-full`     | all                              | as written            | fixed  |
-//! | `soak`  | `make soak`          | all, and those of soak alone     | 20 times              | random |
+//! | tier    | set by           | tests                            | random cases     | seeds  |
+//! |---------|------------------|----------------------------------|------------------|--------|
+//! | `quick` | nothing          | all but those marked `#[ignore]` | 1/8, at least 2  | fixed  |
+//! | `full`  | `make test-full` | all                              | as written       | fixed  |
+//! | `soak`  | `make soak`      | all, and those of soak alone     | 20 times         | random |
+//!
+//! `make test` runs the quick tier of the products alone: those of `crates`, `apps` and `bindings`.
 //!
 //! The variable `SYNCLINE_TESTS` names the tier. A test asks for its number of cases
 //! ([`cases`], [`property`]) and for its seed ([`seed`]). [`is_quick`] is for what finds MPIs and

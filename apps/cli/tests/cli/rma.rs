@@ -85,7 +85,7 @@ fn operations_hold_under_mpi() {
             .into_iter()
             .flat_map(|subject| shapes.map(|shape| (subject, shape)));
         for (subject, (processes, per_host)) in subjects {
-            let line = format!("verify {subject} --rounds 6");
+            let line = format!("verify {subject} --rounds 3");
             let Some(mut command) = under(mpi, processes, &line) else { break };
             command.env("SYNCLINE_PER_HOST", per_host.to_string()).env("SYNCLINE_TIMEOUT", late());
             let what =
@@ -95,7 +95,7 @@ fn operations_hold_under_mpi() {
                 (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
             assert!(status.success(), "{what}: {wrong}");
             let hosts = processes.div_ceil(per_host);
-            let members = format!("6 rounds ok, {processes} members on {hosts} hosts");
+            let members = format!("3 rounds ok, {processes} members on {hosts} hosts");
             assert!(said.contains(&members), "{what}: {said}");
             assert_eq!(
                 said.contains(&format!("by MPI ({}", mpi.name)),

@@ -5,7 +5,9 @@
 
 #include "expect.h"
 
-enum { ROUNDS = 20 };
+#ifndef PUT_ROUNDS
+#define PUT_ROUNDS 20
+#endif
 
 static syncline_rma *kept;           /* of a function that has returned */
 static syncline_rma_memory *kept_memory;
@@ -28,7 +30,7 @@ static int all_operations(syncline_member *me, void *argument) {
     EXPECT((uintptr_t)local % 128 == 0);
     unsigned char *bytes = local;
 
-    for (size_t round = 0; round < ROUNDS; round++) {
+    for (size_t round = 0; round < PUT_ROUNDS; round++) {
         syncline_rma_handle handle = {{0}}, other = {{0}};
         bool done = false;
         unsigned char value = (unsigned char)(rank + round), theirs = (unsigned char)(left + round);

@@ -15,7 +15,8 @@ import sys
 
 WORKSPACE = "test --workspace"
 # As tools/test.sh runs them.
-CRATES = " ".join(f"-p syncline-{path.name}".replace("-syncline", "") for path in sorted(pathlib.Path("crates").iterdir()))
+FOLDERS = sorted(path.name for path in pathlib.Path("crates").iterdir())
+CRATES = " ".join(f"-p {name}" if name == "syncline" else f"-p syncline-{name}" for name in FOLDERS)
 SELECTIONS = ["build --workspace", "build", "test", f"test {CRATES}", "build -p syncline-cli", "build -p syncline-lab", "build -p syncline-python",
               "build -p syncline-cli -p syncline-solve -p syncline-c -p syncline-preload", "test -p syncline-wave",
               "test -p syncline-cli", "test -p syncline-farm"]

@@ -189,7 +189,7 @@ fn valgrind_finds_nothing() {
         let valgrind =
             [&["valgrind", "--quiet", "--error-exitcode=9", "--fair-sched=try"], &leaks[..]]
                 .concat();
-        // All of them take two minutes.
+        // With all their rounds, the programs take two minutes.
         let few = ["-std=c11", "-DEPISODES=20", "-DPUT_ROUNDS=2"];
         all("gcc", &few, &SHARED, &C, &valgrind);
     }

@@ -127,6 +127,8 @@ summary() {
     logs=("${parts[@]/#/$results/}")
     logs=("${logs[@]/%/.log}")
     echo "---- $tier"
+    # What is built is built for all parts (tools/features.py), so that no part compiles it twice.
+    sed -n 's/^ *Compiling \([^ ]*\) .*/compiled again: \1/p' "$results"/{crates,others,demo}.log 2>/dev/null | sort -u
     grep -hE '^(skipped|missing|not installed):' "${logs[@]}" | sort | uniq -c | sed 's/^ *\([0-9]*\) /\1 x /'
     failures "${logs[@]}"
     for name in "${parts[@]}"; do

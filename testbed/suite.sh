@@ -50,7 +50,7 @@ for mpi in "${mpis[@]}"; do
 		read -r hosts each <<<"$shape"
 		for subject in rma farm; do
 			code=0
-			run "$mpi" "$hosts" "$each" verify "$subject" --rounds 30 || code=$?
+			run "$mpi" "$hosts" "$each" verify "$subject" --rounds 10 || code=$?
 			if [ "$code" = 0 ]; then
 				echo "ok      $mpi, $hosts hosts of $each: $(grep -h 'rounds ok' "$folder/out" | tail -n 1)"
 			else

@@ -110,7 +110,7 @@ fn operations_hold_under_mpi() {
 #[ignore = "full: ranks that spin share the processors"]
 fn threads_in_processes_on_hosts_meet_under_mpi() {
     for mpi in &MPIS {
-        let Some(mut command) = under(mpi, 4, "verify rma --rounds 20") else { continue };
+        let Some(mut command) = under(mpi, 4, "verify rma --rounds 5") else { continue };
         command
             .env("SYNCLINE_PER_HOST", "2")
             .env("SYNCLINE_THREADS", "2")

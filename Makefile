@@ -17,9 +17,9 @@ export CARGO_INCREMENTAL ?= 0
 
 help:
 	@echo "make demo        20 iterations in one pass over data four times larger than the memory bound; every bit checked"
-	@echo "make test        the products: units, properties with fixed seeds, the command, the bindings, doc examples (6 to 9 minutes on 2 cores,"
+	@echo "make test        the products: units, properties with fixed seeds, the command, the bindings, doc examples (6 to 8 minutes on 2 cores,"
 	@echo "                 3 when compiled); it installs nothing but what Python's tests import, and not even that with NO_INSTALL=1"
-	@echo "make test-full   every test, also those of the laboratory, the models, sanitizers, MPIs and several hosts (about half an hour)"
+	@echo "make test-full   every test, also those of the laboratory, the models, sanitizers, MPIs and several hosts (25 minutes)"
 	@echo "                 As root on Debian it first installs the tools of the tests (test-deps), unless NO_INSTALL=1"
 	@echo "make test-times  the slowest tests and programs of the last make test; of another tier: tools/test.sh times full"
 	@echo "make test-deps   as root, installs compilers and checkers for all tests by apt, and one MPI from PyPI; otherwise lists what is missing"

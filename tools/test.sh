@@ -116,7 +116,7 @@ failures() {
          said > 0 { print substr($0, 1, 400); said-- }' "$@"
     # What cargo says of programs that do not compile, and of those that a signal has ended. The log
     # of the documentation has examples that must not compile.
-    grep -hE -A 5 '^error\[E[0-9]+\]: ' "$results"/{build,crates,others}.log
+    grep -shE -A 5 '^error\[E[0-9]+\]: ' "$results"/{build,crates,others}.log
     grep -hE '^test .* FAILED|^(FAILED|ERROR) |^python: FAILED|^error: (test|doctest|could|failed)|^  process did' "$@" | sort -u
 }
 

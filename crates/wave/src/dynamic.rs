@@ -6,11 +6,15 @@
 //! element type.
 //!
 //! # Costs
-//! One virtual call per tile of columns, or per band of the plain loop.
+//! Per tile of columns and four strips: one virtual call for four iterations, and at the edges of
+//! the matrix one per iteration. Per band of the plain loop: one.
 
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::{Lanes, Real};
-use crate::strip::tile::{self, Ends, Job, Scratch};
+use crate::strip::Ring;
+use crate::strip::fused::Extent;
+use crate::strip::masked::Dummy;
+use crate::strip::tile::{self, Inner};
 use crate::{Result, Stencil, c_kernel::CKernel};
 
 /// A kernel as the executors see it. Every [`Update`] implements it.
@@ -30,19 +34,19 @@ pub(crate) trait Kernel<E: Real>: Sync {
     /// See [`Update::CORNERS`].
     fn corners(&self) -> bool;
 
-    /// Runs all iterations of a job over one tile.
+    /// Runs an innermost loop over four strips, and returns the greatest change: see
+    /// [`tile::strips`].
     ///
     /// # Safety
-    /// The conditions of [`tile::run`] must hold, and the data that the tile reads must have been
-    /// packed.
-    unsafe fn tile(
+    /// The conditions of the loop must hold, and the machine must have the lanes.
+    unsafe fn strips(
         &self,
         lanes: Lanes,
-        job: &Job<'_, E>,
-        scratch: &mut Scratch<E>,
-        ends: &Ends,
-        norms: Option<&mut [f64]>,
-    );
+        inner: Inner,
+        ring: &Ring<E>,
+        dummy: &mut Dummy<E>,
+        extent: Extent,
+    ) -> f64;
 
     /// Runs the double loop over `points` of `field`. Each element of `coefficients` holds one
     /// value for each of these points, row by row.
@@ -81,16 +85,16 @@ impl<E: Real, U: Update> Kernel<E> for U {
         U::CORNERS
     }
 
-    unsafe fn tile(
+    unsafe fn strips(
         &self,
         lanes: Lanes,
-        job: &Job<'_, E>,
-        scratch: &mut Scratch<E>,
-        ends: &Ends,
-        norms: Option<&mut [f64]>,
-    ) {
+        inner: Inner,
+        ring: &Ring<E>,
+        dummy: &mut Dummy<E>,
+        extent: Extent,
+    ) -> f64 {
         // SAFETY: the conditions are those of this function, which the caller guarantees.
-        unsafe { tile::update(lanes, self, job, scratch, ends, norms) }
+        unsafe { tile::strips(lanes, inner, self, ring, dummy, extent) }
     }
 
     fn plain(&self, field: &mut [E], coefficients: &[Vec<E>], points: PlainPoints) {
@@ -98,15 +102,20 @@ impl<E: Real, U: Update> Kernel<E> for U {
         assert_eq!(coefficients.len(), Update::coefficients(self));
         let mut here = vec![E::default(); coefficients.len()];
         for j in 0..rows {
-            for k in 0..cols {
-                let i = first + j * pitch + k;
+            // The inner loops are not `for`: see `Typed::update`.
+            let (start, mut k) = (first + j * pitch, 0);
+            while k < cols {
+                let i = start + k;
                 let at = Neighbours::of(field, i, pitch, Update::stencil(self));
-                for (value, values) in here.iter_mut().zip(coefficients) {
-                    *value = values[j * cols + k];
+                let mut n = 0;
+                while n < here.len() {
+                    here[n] = coefficients[n][j * cols + k];
+                    n += 1;
                 }
                 // SAFETY: `here` holds one value for each coefficient of the kernel, and a vector
                 // of one plain number is aligned like it and needs no special instructions.
                 [field[i]] = unsafe { self.update::<E, 1>([at], [here.as_ptr()]) };
+                k += 1;
             }
         }
     }

@@ -217,7 +217,7 @@ pub(crate) unsafe fn run<E: Real>(
         unsafe { dispatch(lanes, BringIn(job, &ends)) };
         let packed = Instant::now();
         // SAFETY: as above, and the records of the tile have been packed.
-        unsafe { kernel.tile(lanes, job, scratch, &ends, norms.as_deref_mut()) };
+        unsafe { update(lanes, kernel, job, &mut scratch.dummy, &ends, norms.as_deref_mut()) };
         let updated = Instant::now();
         // SAFETY: as above.
         unsafe { dispatch(lanes, BringOut(job, &ends)) };
@@ -256,22 +256,6 @@ pub(super) unsafe fn pack_beyond<E: Real, const EAST: bool>(lanes: Lanes, job: &
     unsafe { dispatch(lanes, BringIn(job, &ends)) };
 }
 
-/// Runs all iterations over the tile, compiled for this kernel and for each kind of lanes.
-///
-/// # Safety
-/// The conditions of [`run`] must hold, and the data that the tile reads must have been packed.
-pub(crate) unsafe fn update<E: Real, U: Update>(
-    lanes: Lanes,
-    kernel: &U,
-    job: &Job<'_, E>,
-    scratch: &mut Scratch<E>,
-    ends: &Ends,
-    norms: Option<&mut [f64]>,
-) {
-    // SAFETY: the conditions are those of this function, which the caller guarantees.
-    unsafe { dispatch(lanes, Levels { kernel, job, scratch, ends, norms }) }
-}
-
 struct BringIn<'w, 'j, E>(&'w Job<'j, E>, &'w Ends);
 
 impl<E: Real> Work<E> for BringIn<'_, '_, E> {
@@ -289,22 +273,6 @@ impl<E: Real> Work<E> for BringOut<'_, '_, E> {
     unsafe fn with<L: Vector<Element = E>>(self) {
         // SAFETY: the conditions are those of `Work::with`.
         unsafe { bring_out::<L>(self.0, self.1) }
-    }
-}
-
-struct Levels<'w, 'j, E, U> {
-    kernel: &'w U,
-    job: &'w Job<'j, E>,
-    scratch: &'w mut Scratch<E>,
-    ends: &'w Ends,
-    norms: Option<&'w mut [f64]>,
-}
-
-impl<E: Real, U: Update> Work<E> for Levels<'_, '_, E, U> {
-    #[inline(always)]
-    unsafe fn with<L: Vector<Element = E>>(self) {
-        // SAFETY: the conditions are those of `Work::with`.
-        unsafe { levels::<L, U>(self.kernel, self.job, self.scratch, self.ends, self.norms) }
     }
 }
 
@@ -394,16 +362,13 @@ unsafe fn bring_out<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
 
 /// Runs all iterations over the tile.
 ///
-/// To limit the code size, which grows with each kernel and kind of lanes, each loop exists once:
-/// only the loop of single iterations computes norms.
-///
 /// # Safety
-/// The conditions of [`run`] must hold, and `L` must be the lanes of the job.
-#[inline(always)]
-unsafe fn levels<L: Vector, U: Update>(
-    kernel: &U,
-    job: &Job<'_, L::Element>,
-    scratch: &mut Scratch<L::Element>,
+/// The conditions of [`run`] must hold, and the data that the tile reads must have been packed.
+unsafe fn update<E: Real>(
+    lanes: Lanes,
+    kernel: &dyn Kernel<E>,
+    job: &Job<'_, E>,
+    dummy: &mut Dummy<E>,
     ends: &Ends,
     mut norms: Option<&mut [f64]>,
 ) {
@@ -427,32 +392,31 @@ unsafe fn levels<L: Vector, U: Update>(
         for group in (0..job.chain.band).step_by(TOGETHER) {
             let top = top - level as isize + group as isize;
             let extent = Extent { top, from: ends.from - behind, to: ends.to - behind };
-            let mut change = L::splat(0.0);
             // SAFETY: the conditions are those of this function, which the caller guarantees.
-            unsafe { together::<L, U>(kernel, job, scratch, extent, fuse, &mut change) };
+            let change = unsafe { together(lanes, kernel, job.ring, dummy, extent, fuse) };
             if let Some(norms) = &mut norms {
                 let norm = &mut norms[level - all.start];
-                *norm = norm.greater(change.greatest());
+                *norm = norm.greater(change);
             }
         }
         level += fuse;
     }
 }
 
-/// Runs `fuse` iterations over four strips: masked at the edges, fused in the middle.
+/// Runs `fuse` iterations over four strips: masked at the edges, fused in the middle. Returns the
+/// greatest change if `fuse` is 1.
 ///
 /// # Safety
-/// The conditions of [`run`] must hold, and `L` must be the lanes of the job.
-#[inline(always)]
-unsafe fn together<L: Vector, U: Update>(
-    kernel: &U,
-    job: &Job<'_, L::Element>,
-    scratch: &mut Scratch<L::Element>,
+/// The conditions of [`run`] must hold.
+unsafe fn together<E: Real>(
+    lanes: Lanes,
+    kernel: &dyn Kernel<E>,
+    ring: &Ring<E>,
+    dummy: &mut Dummy<E>,
     extent: Extent,
     fuse: usize,
-    change: &mut L,
-) {
-    let g = &job.chain.geometry;
+) -> f64 {
+    let g = &ring.geometry;
     let (step, lag, last) = (g.step(), g.lag() as isize, fuse as isize - 1);
     let (highest, lowest) = (extent.top - last, extent.top + TOGETHER as isize - 1);
     let (mut from, mut to) = (extent.to, extent.to);
@@ -460,32 +424,92 @@ unsafe fn together<L: Vector, U: Update>(
         // All rows are interior. The columns are interior, in iteration t of the strips `top - t
         // ..= top - t + 3`, if 1 + skew * (W - 1) <= g - lag * t - step * strip < cols - 1.
         let drift = (lag - step) * last;
-        let least = 1 + (g.skew * (L::WIDTH - 1)) as isize + step * lowest + drift.max(0);
+        let least = 1 + (g.skew * (g.width - 1)) as isize + step * lowest + drift.max(0);
         let most = g.shape.cols as isize - 1 + step * extent.top + drift.min(0);
         from = least.clamp(extent.from, extent.to);
         to = most.clamp(from, extent.to);
     }
-    // Left edge, middle, right edge.
-    for (part, ends) in [(extent.from, from), (from, to), (to, extent.to)].into_iter().enumerate() {
-        let extent = Extent { from: ends.0, to: ends.1, ..extent };
-        if extent.from >= extent.to {
-            continue;
-        }
-        // SAFETY: the caller guarantees the ring, the exclusive access and the instructions; in the
-        // middle all rows and columns are interior, and at the edges positions outside of the
-        // matrix are masked.
-        unsafe {
-            if part != 1 {
-                for t in 0..fuse as isize {
-                    let (from, to) = (extent.from - lag * t, extent.to - lag * t);
-                    let one = Extent { top: extent.top - t, from, to };
-                    masked::<L, U>(kernel, job.ring, &mut scratch.dummy, one, change);
-                }
-            } else if fuse == FUSED {
-                fused::<L, U, FUSED, false>(kernel, job.ring, extent, change);
-            } else {
-                fused::<L, U, 1, true>(kernel, job.ring, extent, change);
+    let middle = if fuse == FUSED { Inner::Fused } else { Inner::Single };
+    let mut change: f64 = 0.0;
+    let mut run = |inner, extent: Extent, times: usize| {
+        for t in 0..times as isize {
+            let (from, to) = (extent.from - lag * t, extent.to - lag * t);
+            let one = Extent { top: extent.top - t, from, to };
+            if from < to {
+                // SAFETY: the caller guarantees the ring, the exclusive access and the
+                // instructions; in the middle all rows and columns are interior, and at the edges
+                // positions outside of the matrix are masked.
+                let by = unsafe { kernel.strips(lanes, inner, ring, dummy, one) };
+                change = change.greater(by);
             }
         }
+    };
+    run(Inner::Masked, Extent { to: from, ..extent }, fuse);
+    run(middle, Extent { from, to, ..extent }, 1);
+    run(Inner::Masked, Extent { from: to, ..extent }, fuse);
+    change
+}
+
+/// The innermost loops, each of which is compiled for each kernel and each kind of lanes: together
+/// with [`bring_in`] and [`bring_out`] all that depends on the lanes.
+///
+/// To limit the code size each loop exists once: only the loop of single iterations computes norms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Inner {
+    /// [`fused`], of [`FUSED`] iterations, without the change.
+    Fused,
+    /// [`fused`], of one iteration.
+    Single,
+    /// [`masked`], of one iteration.
+    Masked,
+}
+
+/// Runs a loop over four strips, compiled for this kernel and for each kind of lanes. Returns the
+/// greatest change, or 0 if the loop does not compute it.
+///
+/// # Safety
+/// * The conditions of the loop must hold.
+/// * The machine must have the lanes.
+pub(crate) unsafe fn strips<E: Real, U: Update>(
+    lanes: Lanes,
+    inner: Inner,
+    kernel: &U,
+    ring: &Ring<E>,
+    dummy: &mut Dummy<E>,
+    extent: Extent,
+) -> f64 {
+    let mut change = 0.0;
+    let work = Strips { inner, kernel, ring, dummy, extent, change: &mut change };
+    // SAFETY: the conditions are those of this function, which the caller guarantees.
+    unsafe { dispatch(lanes, work) };
+    change
+}
+
+struct Strips<'w, E, U> {
+    inner: Inner,
+    kernel: &'w U,
+    ring: &'w Ring<E>,
+    dummy: &'w mut Dummy<E>,
+    extent: Extent,
+    change: &'w mut f64,
+}
+
+impl<E: Real, U: Update> Work<E> for Strips<'_, E, U> {
+    #[inline(always)]
+    unsafe fn with<L: Vector<Element = E>>(self) {
+        let Strips { inner, kernel, ring, dummy, extent, .. } = self;
+        let mut change = L::splat(0.0);
+        // SAFETY: the conditions are those of `Work::with`.
+        unsafe {
+            match inner {
+                Inner::Fused => {
+                    fused::<L, U, FUSED, false>(kernel, ring, extent, &mut change);
+                    return;
+                }
+                Inner::Single => fused::<L, U, 1, true>(kernel, ring, extent, &mut change),
+                Inner::Masked => masked::<L, U>(kernel, ring, dummy, extent, &mut change),
+            }
+        }
+        *self.change = change.greatest();
     }
 }
